@@ -1,0 +1,54 @@
+"""What serves on a Spark, and how a start goes on."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyinfra.api import FactBase
+from pyinfra.api.exceptions import FactProcessError
+
+from deploys.plan.engine import EngineState, engine_script, parse_engines, state_script
+
+
+class Engines(FactBase[EngineState]):
+    """All engines of a Spark in one command, and what the wanted one answers."""
+
+    def command(self, root: str, release: str | None = None, url: str = "", model: str = "") -> str:
+        if release is None:
+            return state_script(root)
+        return engine_script(root=root, release=release, url=url, model=model)
+
+    def process(self, output: Iterable[str]) -> EngineState:
+        try:
+            return parse_engines(output)
+        except (KeyError, ValueError) as error:
+            raise FactProcessError(f"the state of the engines is unreadable: {error!r}") from error
+
+
+@dataclass(frozen=True)
+class JournalPart:
+    """The state of a unit, and what it has logged since a cursor."""
+
+    active: str
+    sub: str
+    cursor: str | None
+    lines: tuple[str, ...]
+
+
+class Journal(FactBase[JournalPart]):
+    """What a unit logged since `cursor`; without one, since its present start."""
+
+    def command(self, unit: str, cursor: str | None = None) -> str:
+        invocation = f"$(systemctl show --value --property=InvocationID {unit})"
+        since = f"--after-cursor='{cursor}'" if cursor else f'_SYSTEMD_INVOCATION_ID="{invocation}"'
+        return (
+            f"systemctl show --property=ActiveState,SubState {unit}; "
+            f"journalctl --quiet --output=cat --show-cursor --unit={unit} {since} 2>/dev/null; true"
+        )
+
+    def process(self, output: Iterable[str]) -> JournalPart:
+        first, second, *lines = (line for line in output if line)
+        state = dict(line.split("=", 1) for line in (first, second))
+        cursor = None
+        if lines and lines[-1].startswith("-- cursor: "):
+            cursor = lines.pop().removeprefix("-- cursor: ")
+        return JournalPart(state["ActiveState"], state["SubState"], cursor, tuple(lines))

@@ -1,0 +1,76 @@
+"""The state of a unit, and whether it knows its present configuration."""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pyinfra.api import FactBase
+
+
+@dataclass(frozen=True)
+class ServiceState:
+    """One unit.
+
+    Attributes:
+        enabled: starts at boot, by its own link or because another unit wants it (static).
+        outdated: one of its files changed after it had started (to the second).
+    """
+
+    active: bool
+    enabled: bool
+    outdated: bool
+
+
+class Service(FactBase[ServiceState]):
+    """The state of a unit in relation to the files that configure it."""
+
+    def command(self, unit: str, files: Sequence[str]) -> str:
+        paths = " ".join(map(shlex.quote, files))
+        return f"""
+unit={shlex.quote(unit)}
+started=$(systemctl show --value --property=ActiveEnterTimestamp "$unit")
+changed=$(stat --format=%Y -- {paths} 2>/dev/null | sort -n | tail -n 1)
+echo "active $(systemctl is-active "$unit")"
+echo "enabled $(systemctl is-enabled "$unit" 2>/dev/null)"
+echo "started $(date --date="${{started:-@0}}" +%s)"
+echo "changed ${{changed:-0}}\""""
+
+    def process(self, output: Iterable[str]) -> ServiceState:
+        values = {key: value for key, _, value in (line.partition(" ") for line in output)}
+        return ServiceState(
+            active=values["active"] == "active",
+            enabled=values["enabled"] in ("enabled", "static", "alias", "indirect"),
+            outdated=int(values["changed"]) > int(values["started"]),
+        )
+
+
+class Sysctls(FactBase[dict[str, str]]):
+    """The values of kernel parameters; one that the kernel does not have is missing."""
+
+    default = dict
+
+    def command(self, keys: Sequence[str]) -> str:
+        return f"sysctl {' '.join(map(shlex.quote, keys))} 2>/dev/null || true"
+
+    def process(self, output: Iterable[str]) -> dict[str, str]:
+        pairs = (line.partition("=") for line in output)
+        return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+class ClockSync(FactBase[bool]):
+    """Whether the clock is kept by NTP, or is another's, as in a container."""
+
+    def command(self) -> str:
+        return (
+            "systemd-detect-virt --quiet --container && echo Container=yes; "
+            "timedatectl show --property=NTP --property=CanNTP 2>/dev/null || true"
+        )
+
+    def process(self, output: Iterable[str]) -> bool:
+        values = dict(line.split("=", 1) for line in output)
+        kept = values.get("CanNTP") != "yes" or values.get("NTP") == "yes"
+        return kept or "Container" in values
+
+    @staticmethod
+    def default() -> bool:
+        return True

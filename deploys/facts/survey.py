@@ -1,0 +1,23 @@
+"""What a Spark is, before anything is changed."""
+
+from collections.abc import Iterable, Sequence
+
+from pyinfra.api import FactBase
+from pyinfra.api.exceptions import FactProcessError
+
+from deploys.plan.survey import Survey, parse_survey, survey_script
+
+
+class HostSurvey(FactBase[Survey]):
+    """Everything that the preflight judges, read in one command."""
+
+    def command(
+        self, root: str, port: int | None, image: str | None, folders: Sequence[str]
+    ) -> str:
+        return survey_script(root=root, port=port, image=image, folders=folders)
+
+    def process(self, output: Iterable[str]) -> Survey:
+        try:
+            return parse_survey(output)
+        except ValueError as error:
+            raise FactProcessError(str(error)) from error

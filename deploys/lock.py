@@ -1,0 +1,141 @@
+"""Fills and refreshes the lock beside an inventory.
+
+    python -m deploys.lock [INVENTORY] [--refresh [RECIPE ...]] [--check] [--hf-endpoint URL]
+
+records what the recipes in use lack; with --refresh asks again for all that they name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import huggingface_hub
+
+from deploys.plan.errors import PlanError
+from deploys.plan.fleet import load_fleet
+from deploys.plan.hardware import HARDWARE
+from deploys.plan.lock import Lock, checkpoint_key, diff, lock_path, read_lock, write_lock
+from deploys.plan.recipe import Recipe, load_recipe, recipe_names
+from deploys.plan.schema import nearest
+from deploys.resolve import resolve_checkpoint, resolve_image
+
+# pyinfra runs a deploy for its hosts as greenlets of one process: the first asks, the others wait.
+_turn = threading.Lock()
+_known: dict[Path, Lock] = {}
+
+
+def ensure_lock(
+    inventory: Path, recipes: Iterable[Recipe], endpoint: str | None, token: str | None
+) -> Lock:
+    """Read the lock of an inventory; ask for what it lacks for these recipes, and record it.
+
+    Args:
+        inventory: The inventory file.
+        recipes: The recipes in use.
+        endpoint: URL of the hub; None = ``HF_ENDPOINT`` or the public one.
+        token: The hub's token; None = ask as nobody.
+
+    Raises:
+        PlanError: All names that could not be resolved; then nothing is recorded.
+    """
+    path = lock_path(inventory).absolute()
+    with _turn:
+        old = _known.get(path) or read_lock(path)
+        new = resolve(old, recipes, endpoint, token)
+        if new != old:
+            write_lock(path, new)
+        _known[path] = new
+        return new
+
+
+def resolve(
+    lock: Lock,
+    recipes: Iterable[Recipe],
+    endpoint: str | None,
+    token: str | None,
+    refresh: bool = False,
+) -> Lock:
+    """Find what the names of recipes stand for.
+
+    Args:
+        lock: What is known.
+        recipes: The recipes to look at.
+        endpoint, token: As for `ensure_lock`.
+        refresh: Ask for what is known, too.
+
+    Raises:
+        PlanError: All names that could not be resolved.
+    """
+    images, checkpoints = dict(lock.images), dict(lock.checkpoints)
+    problems: dict[str, None] = {}
+    asked: set[str] = set()
+
+    def wanted(name: str, known: Iterable[str]) -> bool:
+        wanted = name not in asked and (refresh or name not in known)
+        asked.add(name)
+        return wanted
+
+    for recipe in recipes:
+        try:
+            if wanted(recipe.image, images):
+                images[recipe.image] = resolve_image(recipe.image, _arch(recipe))
+        except PlanError as error:
+            problems |= dict.fromkeys(error.problems)
+        for checkpoint in recipe.checkpoints.values():
+            key = checkpoint_key(checkpoint)
+            try:
+                if wanted(key, checkpoints):
+                    checkpoints[key] = resolve_checkpoint(
+                        checkpoint.repo, checkpoint.revision, endpoint, token
+                    )
+            except PlanError as error:
+                problems |= dict.fromkeys(error.problems)
+    if problems:
+        raise PlanError(*problems)
+    return Lock(images=images, checkpoints=checkpoints)
+
+
+def _arch(recipe: Recipe) -> str:
+    return HARDWARE[recipe.hardware[0]].arch or platform.machine()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Bring a lock up to date and print what changed. Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m deploys.lock",
+        description="Record what the names in recipes stand for: images, checkpoints, files.",
+    )
+    parser.add_argument("inventory", nargs="?", type=Path, default=Path("inventory/sparks.yaml"))
+    parser.add_argument(
+        "--refresh", nargs="*", metavar="RECIPE", help="ask again (default: for all in use)"
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 on a change")
+    parser.add_argument("--hf-endpoint", metavar="URL", help="the hub (default: $HF_ENDPOINT)")
+    options = parser.parse_args(arguments)
+    path = lock_path(options.inventory)
+    try:
+        used = load_fleet(options.inventory, recipe_names()).recipes
+        for name in options.refresh or ():
+            if name not in used:
+                raise PlanError(f"--refresh: found {name}; expected {nearest(name, used)}")
+        recipes = [load_recipe(name) for name in options.refresh or used]
+        old = read_lock(path)
+        refresh = options.refresh is not None
+        new = resolve(old, recipes, options.hf_endpoint, huggingface_hub.get_token(), refresh)
+    except PlanError as error:
+        print(error, file=sys.stderr)
+        return 1
+    changes = diff(old, new)
+    print("\n".join(changes) or f"{path}: nothing changed")
+    if changes and not options.check:
+        write_lock(path, new)
+    return 1 if changes and options.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""A service that runs with the configuration that it should have."""
+
+from collections.abc import Generator, Mapping, Sequence
+
+from pyinfra import host
+from pyinfra.api import QuoteString, StringCommand, operation
+from pyinfra.api.command import PyinfraCommand
+
+from deploys.facts.services import ClockSync, Service, Sysctls
+from deploys.operations.files import managed_files
+from deploys.plan.files import Directory, Entry, ManagedFile
+
+
+@operation()
+def service(unit: str, entries: Sequence[Entry]) -> Generator[PyinfraCommand, None, None]:
+    """Enable and run a unit with these files; restart it when one of them is newer than its start.
+
+    A run that died between file and restart is thus finished by the next one.
+
+    Args:
+        unit: with its suffix, as in `docker.service`.
+        entries: the files that configure the unit, and their directories.
+    """
+    files = [entry.path for entry in entries if not isinstance(entry, Directory)]
+    state = host.get_fact(Service, unit=unit, files=files)
+    changes = list(managed_files._inner(entries=entries))
+    yield from changes
+    if not state.enabled:
+        yield StringCommand("systemctl enable --quiet", QuoteString(unit))
+    if changes or state.outdated:
+        yield StringCommand("systemctl restart", QuoteString(unit))
+    elif not state.active:
+        yield StringCommand("systemctl start", QuoteString(unit))
+
+
+@operation()
+def sysctl(path: str, values: Mapping[str, str]) -> Generator[PyinfraCommand, None, None]:
+    """Set kernel parameters, now and after every boot.
+
+    Args:
+        path: the file below /etc/sysctl.d that holds them.
+        values: parameters by name, as in `{"vm.swappiness": "10"}`.
+    """
+    found = host.get_fact(Sysctls, keys=list(values))
+    text = "".join(f"{key} = {value}\n" for key, value in values.items())
+    changes = list(managed_files._inner(entries=[ManagedFile(path, text)]))
+    yield from changes
+    if changes or found != values:
+        yield StringCommand("sysctl --quiet --load", QuoteString(path))
+
+
+@operation()
+def clock() -> Generator[StringCommand, None, None]:
+    """Have the clock kept by NTP, by whatever service the system has for it."""
+    if host.get_fact(ClockSync):
+        host.noop("the clock is kept by NTP, or is not the host's own")
+    else:
+        yield StringCommand("timedatectl set-ntp true")

@@ -1,0 +1,1 @@
+"""Decides what a fleet should look like: pure Python, no pyinfra, no I/O but its own files."""

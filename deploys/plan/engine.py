@@ -1,0 +1,146 @@
+"""What runs on a Spark, as one shell script reads it, and what is to be done about it."""
+
+import json
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+_MARK = "@@"
+_PROPERTIES = (
+    "Id,ActiveState,SubState,Result,NRestarts,ExecMainStatus,UnitFileState,NeedDaemonReload"
+)
+
+# A loaded engine answers one token in well under a second; under full load it queues.
+COMPLETION_DEADLINE = 60
+
+
+@dataclass(frozen=True)
+class EngineUnit:
+    """One instance of `vllm@.service`."""
+
+    release: str
+    active: str
+    sub: str
+    result: str
+    restarts: int
+    exit_status: int
+    enabled: bool
+    needs_reload: bool
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """The engines of a Spark.
+
+    Attributes:
+        current: the release that the `current` link names; None without one.
+        units: every instance that is loaded or enabled, by release.
+        answer: what the engine said when it was asked; None when it was not running.
+    """
+
+    current: str | None
+    units: dict[str, EngineUnit]
+    models: tuple[str, ...] | None
+    completion: str | None
+
+
+def state_script(root: str, enabled_or: str = "") -> str:
+    """Return the POSIX shell script that reads the state of all engines.
+
+    Args:
+        root: the folder that holds releases and the `current` link.
+        enabled_or: a release whose unit is listed even if it is neither loaded nor enabled.
+    """
+    wants = "/etc/systemd/system/multi-user.target.wants"
+    named = shlex.quote(f"vllm@{enabled_or}.service") if enabled_or else ""
+    return f"""
+enabled=$(find {wants} -name 'vllm@*' -printf '%f\\n')
+echo {_MARK}current; readlink {shlex.quote(root)}/current
+echo {_MARK}enabled; echo "$enabled"
+echo {_MARK}units
+systemctl show --property={_PROPERTIES} {named} $enabled 'vllm@*.service'
+true"""
+
+
+def engine_script(*, root: str, release: str, url: str, model: str) -> str:
+    """Return the POSIX shell script that reads the state of all engines and asks the wanted one.
+
+    Args:
+        root: the folder that holds releases and the `current` link.
+        release: the release that should serve.
+        url: where its engine answers.
+        model: the served name to ask for one token.
+    """
+    unit = shlex.quote(f"vllm@{release}.service")
+    request = json.dumps(
+        {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+    )
+    return f"""{state_script(root, release)}
+if systemctl is-active --quiet {unit}; then
+  echo {_MARK}models
+  curl --silent --show-error --max-time 10 {shlex.quote(url)}/v1/models 2>&1; echo
+  echo {_MARK}completion
+  curl --silent --show-error --max-time {COMPLETION_DEADLINE} \
+    --header 'Content-Type: application/json' --data {shlex.quote(request)} \
+    {shlex.quote(url)}/v1/chat/completions 2>&1; echo
+fi
+true"""
+
+
+def parse_engines(output: Iterable[str]) -> EngineState:
+    """Return the state that the script's output lines describe."""
+    sections: dict[str, list[str]] = {}
+    for line in output:
+        if line.startswith(_MARK):
+            current = sections.setdefault(line.removeprefix(_MARK), [])
+        else:
+            current.append(line)
+    enabled = set(sections["enabled"])
+    units = {}
+    for block in "\n".join(sections["units"]).split("\n\n"):
+        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if values:
+            unit = _unit(values, enabled)
+            units[unit.release] = unit
+    link = sections["current"]
+    return EngineState(
+        current=link[0].rsplit("/", 1)[-1] if link else None,
+        units=units,
+        models=_models("\n".join(sections["models"])) if "models" in sections else None,
+        completion="\n".join(sections["completion"]).strip() if "completion" in sections else None,
+    )
+
+
+def problem(state: EngineState, served_names: Sequence[str]) -> str | None:
+    """Return why an active engine does not serve as declared; None when it does.
+
+    A name list or a status code proves little: one token must come back.
+    """
+    missing = [name for name in served_names if name not in (state.models or ())]
+    if missing:
+        return f"/v1/models does not list {', '.join(missing)} (it lists {state.models})"
+    try:
+        tokens = json.loads(state.completion or "")["usage"]["completion_tokens"]
+    except (ValueError, KeyError, TypeError):
+        return f"a completion of one token gave: {(state.completion or 'no answer')[:300]}"
+    return None if tokens >= 1 else "a completion of one token came back without a token"
+
+
+def _unit(values: dict[str, str], enabled: set[str]) -> EngineUnit:
+    return EngineUnit(
+        release=values["Id"].removeprefix("vllm@").removesuffix(".service"),
+        active=values["ActiveState"],
+        sub=values["SubState"],
+        result=values["Result"],
+        restarts=int(values["NRestarts"] or 0),
+        exit_status=int(values["ExecMainStatus"] or 0),
+        enabled=values["Id"] in enabled,
+        needs_reload=values["NeedDaemonReload"] == "yes",
+    )
+
+
+def _models(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(entry["id"] for entry in json.loads(text)["data"])
+    except (ValueError, KeyError, TypeError):
+        return ()

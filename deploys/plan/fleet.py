@@ -1,0 +1,197 @@
+"""The fleet: the Sparks that there are, and the replicas that they serve together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from deploys.plan import yaml
+from deploys.plan.errors import PlanError
+from deploys.plan.hardware import HARDWARE
+from deploys.plan.recipe import Recipe
+from deploys.plan.schema import Model, Name, Text, nearest, parse
+
+# Names that are groups of pyinfra's or of this project's own: group_data of that name would apply.
+RESERVED_REPLICAS = ("all", "inventory", "lab", "sparks")
+
+_Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+class Spark(Model):
+    """One host. Without ``ssh_hostname`` its name is looked up, in the SSH configuration too."""
+
+    local: bool = Field(
+        default=False, description="true for the machine that runs pyinfra, or false"
+    )
+    ssh_hostname: Text | None = Field(
+        default=None, min_length=1, description="an address or host name, such as 192.168.1.20"
+    )
+    ssh_user: Text | None = Field(
+        default=None, min_length=1, description="the name of a user who may sudo"
+    )
+    ssh_port: _Port = Field(default=22, description="a TCP port from 1 to 65535")
+    ssh_key: Text | None = Field(
+        default=None,
+        min_length=1,
+        description="the path of a private key, such as ~/.ssh/id_ed25519",
+    )
+    ssh_known_hosts_file: Text | None = Field(
+        default=None, min_length=1, description="the path of a known_hosts file"
+    )
+    hardware: Text = Field(default="gb10", description="a hardware class, such as gb10")
+
+    @property
+    def connection(self) -> dict[str, str | int]:
+        """What was set of the ``ssh_*`` keys, by pyinfra's names for them."""
+        data = self.model_dump(exclude_unset=True, exclude_none=True)
+        return {key: value for key, value in data.items() if key.startswith("ssh_")}
+
+
+class Replica(Model):
+    """Sparks that serve one model together; the first is the head (rank 0)."""
+
+    recipe: Text = Field(description="the name of a recipe")
+    sparks: list[Text] = Field(
+        min_length=1, max_length=2, description="a list of one or two Sparks, such as [spark-a]"
+    )
+    port: _Port = Field(default=8000, description="a TCP port from 1 to 65535")
+
+
+class _File(Model):
+    sparks: dict[Name, Spark] = Field(
+        min_length=1,
+        description="at least one Spark, such as spark-a: {ssh_hostname: 192.168.1.20}",
+    )
+    replicas: dict[Name, Replica] = Field(
+        default_factory=dict,
+        description="a mapping of replicas, such as chat: {recipe: …, sparks: [spark-a]}",
+    )
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What one Spark serves: its replica, and its part in it."""
+
+    replica: str
+    recipe: str
+    rank: int
+    nodes: int
+    port: int
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """All Sparks and replicas of one inventory file."""
+
+    source: Path
+    sparks: Mapping[str, Spark]
+    replicas: Mapping[str, Replica]
+
+    @property
+    def recipes(self) -> list[str]:
+        """Names of the recipes in use, sorted."""
+        return sorted({replica.recipe for replica in self.replicas.values()})
+
+    def assignment(self, spark: str) -> Assignment | None:
+        """What a Spark serves, or None: it is prepared, and idle.
+
+        Args:
+            spark: The Spark's name.
+        """
+        for name, replica in self.replicas.items():
+            if spark in replica.sparks:
+                rank = replica.sparks.index(spark)
+                return Assignment(name, replica.recipe, rank, len(replica.sparks), replica.port)
+        return None
+
+
+def load_fleet(path: Path, recipes: Collection[str]) -> Fleet:
+    """Read an inventory file and check all that can be known without a recipe's content.
+
+    Args:
+        path: The YAML file (``inventory/sparks.yaml``).
+        recipes: Names of the recipes that there are.
+
+    Raises:
+        PlanError: Everything that is wrong with the file.
+    """
+    file = parse(_File, yaml.load(path), str(path))
+    fleet = Fleet(path, file.sparks, file.replicas)
+    problems = [*_spark_problems(fleet), *_replica_problems(fleet, recipes)]
+    if problems:
+        raise PlanError(*problems)
+    return fleet
+
+
+def unsupported(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
+    """List the replicas that ask of a recipe what it does not support.
+
+    Args:
+        fleet: The fleet.
+        recipes: The recipes in use, by name.
+
+    Returns:
+        Problems, as PlanError takes them.
+    """
+    problems = []
+    for name, replica in fleet.replicas.items():
+        recipe = recipes[replica.recipe]
+        where = f"{fleet.source}: replicas.{name}"
+        if len(replica.sparks) not in recipe.sparks:
+            counts = " or ".join(map(str, recipe.sparks))
+            problems.append(
+                f"{where}.sparks: found {len(replica.sparks)} Spark(s); "
+                f"expected {counts}, which is what recipe {recipe.name} supports"
+            )
+        problems += [
+            f"{where}.sparks: found {spark}, of hardware class {fleet.sparks[spark].hardware}; "
+            f"expected {' or '.join(recipe.hardware)}, which is what recipe {recipe.name} supports"
+            for spark in replica.sparks
+            if fleet.sparks[spark].hardware not in recipe.hardware
+        ]
+    return problems
+
+
+def _spark_problems(fleet: Fleet) -> Iterator[str]:
+    addresses: dict[tuple[object, ...], str] = {}
+    for name, spark in fleet.sparks.items():
+        where = f"{fleet.source}: sparks.{name}"
+        if spark.hardware not in HARDWARE:
+            known = nearest(spark.hardware, HARDWARE)
+            yield f"{where}.hardware: found {spark.hardware}; expected {known}"
+        if spark.local and spark.connection:
+            keys = ", ".join(spark.connection)
+            yield f"{where}: found local: true and {keys}; expected one or the other"
+        address = ("local",) if spark.local else (spark.ssh_hostname or name, spark.ssh_port)
+        if address in addresses:
+            yield f"{where}: found the address of {addresses[address]}; expected another machine"
+        addresses.setdefault(address, name)
+
+
+def _replica_problems(fleet: Fleet, recipes: Collection[str]) -> Iterator[str]:
+    for name, replica in fleet.replicas.items():
+        where = f"{fleet.source}: replicas.{name}"
+        if name in RESERVED_REPLICAS or name in fleet.sparks:
+            yield f"{where}: found a name that a Spark or group has; expected another name"
+        if replica.recipe not in recipes:
+            known = nearest(replica.recipe, recipes)
+            yield f"{where}.recipe: found {replica.recipe}; expected {known}"
+        for spark, times in Counter(replica.sparks).items():
+            if spark not in fleet.sparks:
+                yield f"{where}.sparks: found {spark}; expected {nearest(spark, fleet.sparks)}"
+            if times > 1:
+                yield f"{where}.sparks: found {spark} {times} times; expected each Spark once"
+    users: dict[str, str] = {}
+    for name, replica in fleet.replicas.items():
+        for spark in dict.fromkeys(replica.sparks):
+            if spark in users:
+                yield (
+                    f"{fleet.source}: replicas.{name}.sparks: found {spark}, which replica "
+                    f"{users[spark]} uses; expected a Spark that no other replica uses"
+                )
+            users.setdefault(spark, name)

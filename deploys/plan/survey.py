@@ -1,0 +1,149 @@
+"""What a Spark is, as one shell script reads it and one parser understands it."""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+_MARK = "@@"
+
+
+def survey_script(*, root: str, port: int | None, image: str | None, folders: Sequence[str]) -> str:
+    """Return the POSIX shell script that reads everything that the preflight judges.
+
+    Args:
+        root: the folder that holds weights and releases.
+        port: the TCP port that the engine will listen on; None on an idle Spark.
+        image: `repository@digest` of the engine's image; None on an idle Spark.
+        folders: checkpoint folders under `root` whose present size counts as already fetched.
+
+    The script only reads, and always exits 0: what is absent shows as an empty section.
+    """
+    paths = " ".join(shlex.quote(f"{root}/{folder}") for folder in folders)
+    sections = {
+        "arch": "uname -m",
+        "os": ". /etc/os-release && echo $ID $VERSION_ID && echo $PRETTY_NAME",
+        "gpu": "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader",
+        "memory": "awk '/^MemTotal/ {print $2}' /proc/meminfo",
+        "disk": _DISK.replace("ROOT", shlex.quote(root)),
+        "docker": "docker version --format '{{.Server.Version}}' || echo failed",
+        "systemd": "systemctl is-system-running; "
+        "systemctl --failed --plain --no-legend | cut -d' ' -f1",
+        "clock": "date +%s",
+        "image": f"docker image inspect --format present {shlex.quote(image)}" if image else "true",
+        "weights": f"find {paths} -type f -printf '%s\\n' | awk '{{n += $1}} END {{print n + 0}}'"
+        if folders
+        else "true",
+        "port": _PORT.replace("PORT", str(port)) if port else "true",
+    }
+    lines = [f"echo {_MARK}{name}; ( {body} ) 2>/dev/null" for name, body in sections.items()]
+    return "\n".join([*lines, "true"])
+
+
+# df wants a path that exists: the nearest existing parent stands for a folder yet to be made.
+_DISK = """
+for path in ROOT "$(docker info --format '{{.DockerRootDir}}' || echo /var/lib/docker)"; do
+  while [ ! -e "$path" ]; do path=$(dirname "$path"); done
+  df --block-size=1 --output=source,avail "$path" | tail -n 1
+done"""
+
+# With host networking a listener is ours when its cgroup names one of our containers.
+_PORT = """
+ours=$(docker ps --no-trunc --quiet --filter label=sparkwright.release)
+ss -Hltnp 'sport = :PORT' | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u | while read -r pid; do
+  owner=foreign
+  for id in $ours; do grep -q "$id" "/proc/$pid/cgroup" && owner=ours; done
+  echo "$owner $pid $(cat "/proc/$pid/comm")"
+done"""
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A process that listens on the engine's port."""
+
+    ours: bool
+    pid: int
+    command: str
+
+
+@dataclass(frozen=True)
+class Survey:
+    """One Spark, as found. None always means "not there", after the script itself ran.
+
+    Attributes:
+        memory: MemTotal in bytes.
+        clock: seconds since the epoch on the Spark.
+        root_device, docker_device: the file system that holds each of the two.
+        root_free, docker_free: bytes free for root on them.
+        docker: version of the Docker daemon; "failed" when none answers.
+        weights: bytes of the checkpoint folders that are already on the Spark.
+    """
+
+    arch: str
+    os: str
+    os_name: str
+    gpu: str | None
+    driver: str | None
+    memory: int
+    root_device: str
+    root_free: int
+    docker_device: str
+    docker_free: int
+    docker: str | None
+    systemd: str
+    failed_units: tuple[str, ...]
+    clock: int
+    image_present: bool
+    weights: int
+    listeners: tuple[Listener, ...] = field(default=())
+
+
+def parse_survey(output: Iterable[str]) -> Survey:
+    """Return the survey that the script's output lines describe.
+
+    Raises:
+        ValueError: a section that every Linux host has is missing or malformed.
+    """
+    sections: dict[str, list[str]] = {}
+    for line in output:
+        if line.startswith(_MARK):
+            current = sections.setdefault(line.removeprefix(_MARK), [])
+        elif line.strip():
+            current.append(line.strip())
+    try:
+        gpu, driver = _gpu(sections["gpu"])
+        (root_device, root_free), (docker_device, docker_free) = map(str.split, sections["disk"])
+        os_id, os_name = sections["os"]
+        docker = sections["docker"]
+        return Survey(
+            arch=sections["arch"][0],
+            os=os_id,
+            os_name=os_name,
+            gpu=gpu,
+            driver=driver,
+            memory=int(sections["memory"][0]) * 1024,
+            root_device=root_device,
+            root_free=int(root_free),
+            docker_device=docker_device,
+            docker_free=int(docker_free),
+            docker=docker[0] if docker else None,
+            systemd=sections["systemd"][0] if sections["systemd"] else "absent",
+            failed_units=tuple(sections["systemd"][1:]),
+            clock=int(sections["clock"][0]),
+            image_present=sections["image"] == ["present"],
+            weights=int(sections["weights"][0]) if sections["weights"] else 0,
+            listeners=tuple(_listener(line) for line in sections["port"]),
+        )
+    except (KeyError, IndexError, ValueError) as error:
+        raise ValueError(
+            f"the survey of the host is incomplete: {error!r} in {sections}"
+        ) from error
+
+
+def _gpu(lines: list[str]) -> tuple[str | None, str | None]:
+    name, _, driver = lines[0].rpartition(", ") if lines else ("", "", "")
+    return (name, driver) if name else (None, None)
+
+
+def _listener(line: str) -> Listener:
+    owner, pid, command = line.split(maxsplit=2)
+    return Listener(ours=owner == "ours", pid=int(pid), command=command)

@@ -1,0 +1,107 @@
+"""What a checkpoint's folder must hold, and what it lacks."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from deploys.plan.lock import CheckpointLock, File
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What tells a file that nobody touched: bytes, time of last change (ns), and inode."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A file whose content was hashed: what it was then, and its hash."""
+
+    stamp: Stamp
+    hash: str
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A checkpoint's folder on a Spark.
+
+    Attributes:
+        manifest: sha256 of its manifest; None without one.
+        files: regular files by path in the folder, those that Sparkwright itself keeps left out.
+        record: what fetch-weights found right, by path.
+    """
+
+    manifest: str | None = None
+    files: Mapping[str, Stamp] = field(default_factory=dict)
+    record: Mapping[str, Verdict] = field(default_factory=dict)
+
+
+def manifest_text(locked: CheckpointLock, endpoint: str) -> str:
+    """Return the manifest of a checkpoint: the same lock is the same text.
+
+    Args:
+        endpoint: URL of the hub that has it.
+    """
+    data = locked.model_dump(include={"repo", "commit", "files"}, exclude_none=True)
+    return json.dumps({"endpoint": endpoint, **data}, indent=1, sort_keys=True) + "\n"
+
+
+def has_manifest(folder: Folder, text: str) -> bool:
+    """Whether the folder's manifest on the Spark is this text."""
+    return folder.manifest == sha256(text.encode()).hexdigest()
+
+
+def parse_record(text: str) -> dict[str, Verdict]:
+    """Return what fetch-weights recorded as verified; nothing of a record that is damaged."""
+    try:
+        return {
+            path: Verdict(
+                Stamp(entry["size"], entry["mtime_ns"], entry["inode"]), str(entry["hash"])
+            )
+            for path, entry in json.loads(text)["files"].items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def differences(locked: CheckpointLock, folder: Folder) -> dict[str, str]:
+    """Return what keeps the folder from being the checkpoint: path -> what is wrong with it.
+
+    Nothing is hashed: a file counts as right while it is as it was when its hash was.
+    Files that the checkpoint does not have are wrong too: vLLM loads weights and configuration
+    by what it finds. Names that start with a dot are the exception.
+    """
+    wrong = {
+        path: trouble
+        for path, file in locked.files.items()
+        if (trouble := _trouble(file, folder.files.get(path), folder.record.get(path)))
+    }
+    wrong |= {
+        path: "is not part of the checkpoint"
+        for path in folder.files
+        if path not in locked.files and not path.startswith(".")
+    }
+    return wrong
+
+
+def _trouble(file: File, found: Stamp | None, verdict: Verdict | None) -> str | None:
+    if found is None:
+        return "is missing"
+    if found.size != file.size:
+        return f"has {found.size} bytes instead of {file.size}"
+    if verdict is None:
+        return "has not been verified"
+    if verdict.stamp != found:
+        return "was changed since it was verified"
+    if verdict.hash != (file.sha256 or file.git):
+        return "is of another commit"
+    return None
+
+
+def to_fetch(locked: CheckpointLock, wrong: Mapping[str, str]) -> int:
+    """Return the bytes of the checkpoint's files that are wrong: no more will be fetched."""
+    return sum(file.size for path, file in locked.files.items() if path in wrong)

@@ -1,0 +1,59 @@
+"""What every run of a deploy sets up: a quick connection, and a clear word when a host fails."""
+
+import shlex
+import socket
+import sys
+from typing import Any
+
+from pyinfra import host, logger, state
+from pyinfra.api import Host, State
+from pyinfra.api.state import BaseStateCallback
+
+
+def start_session() -> None:
+    """Prepare the connection to the current host and, once a run, the report of failures."""
+    _disable_nagle()
+    if not any(isinstance(handler, FailureReport) for handler in state.callback_handlers):
+        state.add_callback_handler(FailureReport())
+
+
+def _disable_nagle() -> None:
+    """Send each command at once: paramiko leaves Nagle's algorithm on, 40 ms a command.
+
+    A local host has no client; through a jump host the transport is no socket.
+    """
+    client = getattr(host.connector, "client", None)
+    connection = client.get_transport().sock if client else None
+    if isinstance(connection, socket.socket):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+class FailureReport(BaseStateCallback):
+    """Says for each failed host what failed, what is left to do, and how to continue."""
+
+    @staticmethod
+    def operation_host_error(
+        state: State, host: Host, op_hash: str, retry_count: int = 0, max_retries: int = 0
+    ) -> None:
+        order = state.get_op_order()
+        left = [_name(state, later) for later in order[order.index(op_hash) + 1 :]]
+        spark = host.data.get("spark") or host.name
+        command = f"pyinfra {' '.join(map(shlex.quote, sys.argv[1:]))}"
+        lines = [
+            f"{spark} failed at: {_name(state, op_hash)}",
+            f"Not done on any Spark: {', '.join(dict.fromkeys(left))}"
+            if left
+            else "Nothing was left to do.",
+            f"What is done stays done. When the cause is gone, continue with: {command}",
+        ]
+        others = len(state.active_hosts) > 1
+        if others and "--limit" not in command:
+            lines.append(
+                f"To go on without this Spark: {command} --exclude {shlex.quote(host.name)}"
+            )
+        for line in lines:
+            host.log_styled(line, fg="yellow", log_func=logger.error)
+
+
+def _name(state: State, op_hash: Any) -> str:
+    return ", ".join(sorted(state.get_op_meta(op_hash).names))

@@ -1,0 +1,29 @@
+"""pyinfra inventory.py deploys/spark.py: from the factory state to a served model.
+
+One step alone: pyinfra inventory.py deploys.steps.weights.apply
+"""
+
+from deploys.session import start_session
+from deploys.steps import (
+    engine,
+    hf_auth,
+    hf_tools,
+    host,
+    image,
+    layout,
+    preflight,
+    runtime,
+    weights,
+)
+
+start_session()
+
+preflight.apply()
+runtime.apply()
+host.apply()
+layout.apply()
+hf_tools.apply()
+hf_auth.apply()
+weights.apply()
+image.apply()
+engine.apply()

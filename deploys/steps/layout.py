@@ -1,0 +1,28 @@
+"""The folders of /opt/qwen36, their owners and modes."""
+
+from pyinfra import host
+from pyinfra.api import deploy
+
+from deploys.operations.files import managed_files
+from deploys.plan.files import Directory
+
+
+@deploy("Layout")
+def apply() -> None:
+    """Make the root folder and what stands in it beside weights."""
+    root = host.data.root
+    managed_files(
+        name="Folders",
+        entries=[
+            Directory(root),
+            Directory(f"{root}/bin"),
+            Directory(f"{root}/cache"),
+            Directory(f"{root}/cache/vllm"),
+            Directory(f"{root}/cache/flashinfer"),
+            Directory(f"{root}/cache/triton"),
+            Directory(f"{root}/jobs"),
+            Directory(f"{root}/manifests"),
+            Directory(f"{root}/releases"),
+            Directory(f"{root}/secrets", mode="700"),
+        ],
+    )

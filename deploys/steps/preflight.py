@@ -1,0 +1,32 @@
+"""Before any change: is this Spark fit for what it is to serve?"""
+
+from pyinfra import host
+from pyinfra.api import deploy
+
+from deploys.operations.preflight import preflight
+from deploys.plan.preflight import GIB, Requirements
+from deploys.steps.context import hardware, lock, release
+
+
+@deploy("Preflight")
+def apply() -> None:
+    """Judge the Spark; list every error and warning with its remedy."""
+    served = release()
+    checkpoints = served.recipe.checkpoints.values() if served else ()
+    locked = [lock().checkpoint(checkpoint) for checkpoint in checkpoints]
+    preflight(
+        name="Fit to serve",
+        wanted=Requirements(
+            hardware=hardware(),
+            driver_minimum=host.data.driver_minimum,
+            docker_minimum=host.data.docker_minimum,
+            weights=sum(checkpoint.size for checkpoint in locked if checkpoint),
+            image=lock().images[served.recipe.image].size if served else 0,
+            disk_headroom=int(host.data.disk_headroom_gib * GIB),
+            port=served.port if served else None,
+            clock_tolerance=host.data.clock_tolerance,
+        ),
+        root=host.data.root,
+        image=served.image if served else None,
+        folders=[checkpoint.folder for checkpoint in checkpoints],
+    )

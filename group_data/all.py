@@ -1,0 +1,37 @@
+"""What a site may change. A file `group_data/sparks.py` of your own overrides single values."""
+
+_sudo = True
+
+# Folder of weights, releases and caches on a Spark: the layout that the community uses.
+root = "/opt/qwen36"
+# Address on which an engine listens. It has no API key yet: "127.0.0.1" keeps it from the LAN.
+bind = "0.0.0.0"
+
+hf_endpoint = "https://huggingface.co"
+
+# What a Spark must have: seed 001 and NVIDIA's playbooks ask for driver 580 and Docker 25.
+driver_minimum = 580
+docker_minimum = 25
+# GiB that stay free beside weights and image: caches, logs, the next release's files.
+disk_headroom_gib = 20
+# Seconds by which a Spark's clock may differ from that of the machine that runs pyinfra.
+clock_tolerance = 60
+
+# Where the NVIDIA container toolkit comes from if DGX OS's own is missing.
+toolkit_repository = {
+    "url": "https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH)",
+    "key_url": "https://nvidia.github.io/libnvidia-container/gpgkey",
+    "fingerprint": "C95B321B61E88C1809C4F759DDCAE044F796ECB0",
+}
+
+# Log files of Docker containers other than the engine, whose log is the journal.
+docker_log_options = {"max-size": "50m", "max-file": "3"}
+journal_max_use = "2G"
+# Engines must not be swapped out; the kernel may still swap what is idle.
+swappiness = 10
+# earlyoom ends the engine before a full memory freezes the Spark: at 2 % free (2.4 GiB of 121)
+# it asks, at 1 % it kills. It never takes sshd or systemd.
+earlyoom_arguments = (
+    "-m 2,1 -s 100 -r 3600 --prefer '^(VLLM|vllm|python3)' "
+    "--avoid '^(systemd|systemd-.*|sshd|dockerd|containerd|dbus-daemon|NetworkManager)$'"
+)

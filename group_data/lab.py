@@ -1,0 +1,16 @@
+"""What differs on the virtual Sparks of tests/lab. pyinfra reads this file also when no lab is up."""
+
+from pathlib import Path
+
+_fingerprint = Path("/run/sparkwright-lab/apt-fingerprint")
+
+hf_endpoint = "http://10.213.0.1:8090"
+
+toolkit_repository = {
+    "url": "http://10.213.0.1:8091/deb/$(ARCH)",
+    "key_url": "http://10.213.0.1:8091/gpgkey",
+    "fingerprint": _fingerprint.read_text() if _fingerprint.exists() else "",
+}
+
+# GiB. The lab's checkpoints are tiny, and so may be the disk of the machine that it runs on.
+disk_headroom_gib = 2

@@ -1,0 +1,11 @@
+"""pyinfra's entry: the hosts and groups of inventory/sparks.yaml. Run pyinfra from this folder."""
+
+from pathlib import Path as _Path
+
+try:
+    from inventory.sparks import for_pyinfra as _for_pyinfra
+except ImportError:
+    _root = _Path(__file__).resolve().parent
+    raise SystemExit(f"\nfound no project here; expected its root: cd {_root}") from None
+
+globals().update(_for_pyinfra(_Path("inventory/sparks.yaml")))

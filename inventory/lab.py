@@ -1,0 +1,7 @@
+"""The virtual Sparks that are up: `python -m tests.lab up` writes the file that this reads."""
+
+from pathlib import Path as _Path
+
+from inventory.sparks import for_pyinfra as _for_pyinfra
+
+globals().update(_for_pyinfra(_Path("inventory/lab.yaml")))

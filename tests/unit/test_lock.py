@@ -1,0 +1,210 @@
+"""The lock: what it holds, how it is kept, and who fills it."""
+
+import threading
+from pathlib import Path
+
+import pytest
+import yaml
+
+import deploys.lock
+from deploys.plan.errors import PlanError
+from deploys.plan.lock import (
+    CheckpointLock,
+    File,
+    ImageLock,
+    Lock,
+    diff,
+    lock_path,
+    read_lock,
+    write_lock,
+)
+from deploys.plan.recipe import Recipe, load_recipe
+
+COMMIT, DIGEST = "c" * 40, "sha256:" + "d" * 64
+
+
+def checkpoint(commit: str = COMMIT, size: int = 5) -> CheckpointLock:
+    files = {
+        "model.safetensors": File(size=size, sha256="a" * 64),
+        "config.json": File(size=1, git="b" * 40),
+    }
+    return CheckpointLock(repo="o/n", revision="main", commit=commit, files=files)
+
+
+def lock(commit: str = COMMIT) -> Lock:
+    image = ImageLock(digest=DIGEST, size=7)
+    return Lock(images={"i:1": image}, checkpoints={"o/n@main": checkpoint(commit)})
+
+
+def test_it_stands_beside_the_inventory() -> None:
+    assert lock_path(Path("inventory/sparks.yaml")) == Path("inventory/sparks.lock.yaml")
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock.yaml"
+    assert read_lock(path) == Lock()
+    write_lock(path, lock())
+    assert read_lock(path) == lock()
+    assert read_lock(path).checkpoints["o/n@main"].size == 6
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_same_lock_is_the_same_bytes(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    write_lock(one, Lock(images={"a": lock().images["i:1"], "b": lock().images["i:1"]}))
+    write_lock(other, Lock(images={"b": lock().images["i:1"], "a": lock().images["i:1"]}))
+    assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "", "a\nb"])
+def test_a_file_stays_in_its_folder(tmp_path: Path, path: str) -> None:
+    data = lock().model_dump()
+    files = data["checkpoints"]["o/n@main"]["files"]
+    files[path] = files.pop("config.json")
+    target = tmp_path / "x.lock.yaml"
+    target.write_text(yaml.safe_dump(data))
+    with pytest.raises(PlanError, match=r"expected a relative path without '\.\.'"):
+        read_lock(target)
+
+
+@pytest.mark.parametrize("commit", ["main", "C" * 40, "c" * 39, ""])
+def test_a_commit_is_a_commit(tmp_path: Path, commit: str) -> None:
+    data = lock().model_dump()
+    data["checkpoints"]["o/n@main"]["commit"] = commit
+    target = tmp_path / "x.lock.yaml"
+    target.write_text(yaml.safe_dump(data))
+    with pytest.raises(PlanError, match=r"commit: found .* expected 40 hexadecimal digits"):
+        read_lock(target)
+
+
+def test_diff_says_what_came_went_and_changed() -> None:
+    new = Lock(images={"i:2": ImageLock(digest=DIGEST, size=1234)}, checkpoints=lock().checkpoints)
+    assert diff(lock(), lock()) == []
+    assert diff(lock(), new) == [
+        f"- image i:1: {DIGEST}, 7 bytes",
+        f"+ image i:2: {DIGEST}, 1,234 bytes",
+    ]
+    assert diff(lock(), lock("e" * 40)) == [
+        f"~ checkpoint o/n@main: {COMMIT}, 2 files, 6 bytes -> {'e' * 40}, 2 files, 6 bytes"
+    ]
+
+
+class Answers:
+    """A hub and registry that count what they are asked, and can move on or fall silent."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.commit = COMMIT
+        self.silent: set[str] = set()
+
+    def checkpoint(
+        self, repo: str, revision: str, endpoint: str | None, token: str | None
+    ) -> CheckpointLock:
+        self._ask(repo)
+        files = {"config.json": File(size=1, git="b" * 40)}
+        return CheckpointLock(repo=repo, revision=revision, commit=self.commit, files=files)
+
+    def image(self, reference: str, arch: str) -> ImageLock:
+        self._ask(f"{reference} {arch}")
+        return ImageLock(digest=DIGEST, size=7)
+
+    def _ask(self, name: str) -> None:
+        self.asked.append(name)
+        if name in self.silent:
+            raise PlanError(f"{name}: found no answer")
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
+    answers = Answers()
+    monkeypatch.setattr(deploys.lock, "resolve_checkpoint", answers.checkpoint)
+    monkeypatch.setattr(deploys.lock, "resolve_image", answers.image)
+    monkeypatch.setattr(deploys.lock, "_known", {})
+    return answers
+
+
+@pytest.fixture
+def recipe() -> Recipe:
+    return load_recipe("qwen3.6-35b-nvfp4-dflash")
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    path = tmp_path / "sparks.yaml"
+    path.write_text(
+        "sparks: {a: {}}\nreplicas: {chat: {recipe: qwen3.6-35b-nvfp4-dflash, sparks: [a]}}\n"
+    )
+    return path
+
+
+ALL = [
+    "ghcr.io/aeon-7/vllm-spark-omni-q36:v1.2 aarch64",
+    "AEON-7/Qwen3.6-35B-A3B-heretic-NVFP4",
+    "z-lab/Qwen3.6-35B-A3B-DFlash",
+]
+
+
+def test_first_use_asks_once_and_records(
+    answers: Answers, recipe: Recipe, inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = deploys.lock.ensure_lock(inventory, [recipe], None, None)
+    assert answers.asked == ALL
+    monkeypatch.setattr(deploys.lock, "_known", {})  # as in another process
+    answers.commit = "e" * 40
+    assert deploys.lock.ensure_lock(inventory, [recipe], None, None) == first
+    assert answers.asked == ALL
+
+
+def test_many_hosts_at_once_ask_once(answers: Answers, recipe: Recipe, inventory: Path) -> None:
+    threads = [
+        threading.Thread(target=deploys.lock.ensure_lock, args=(inventory, [recipe], None, None))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=10)
+    assert answers.asked == ALL
+
+
+def test_all_that_fails_is_told_and_nothing_recorded(
+    answers: Answers, recipe: Recipe, inventory: Path
+) -> None:
+    answers.silent = set(ALL[:2])
+    with pytest.raises(PlanError) as caught:
+        deploys.lock.ensure_lock(inventory, [recipe], None, None)
+    assert caught.value.problems == tuple(f"{name}: found no answer" for name in ALL[:2])
+    assert not lock_path(inventory).exists()
+
+
+def test_the_program_fills_refreshes_and_checks(
+    answers: Answers, inventory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = lock_path(inventory)
+    assert deploys.lock.main([str(inventory), "--check"]) == 1
+    assert not path.exists()
+    assert deploys.lock.main([str(inventory)]) == 0
+    assert capsys.readouterr().out.count("+ ") == 6
+    assert deploys.lock.main([str(inventory), "--check"]) == 0
+    assert "nothing changed" in capsys.readouterr().out
+
+    answers.commit = "e" * 40
+    before = path.read_bytes()
+    assert deploys.lock.main([str(inventory)]) == 0
+    assert deploys.lock.main([str(inventory), "--refresh", "--check"]) == 1
+    assert path.read_bytes() == before
+    assert deploys.lock.main([str(inventory), "--refresh"]) == 0
+    out = capsys.readouterr().out
+    assert f"{COMMIT}, 1 files, 1 bytes -> {'e' * 40}, 1 files, 1 bytes" in out
+    assert {locked.commit for locked in read_lock(path).checkpoints.values()} == {"e" * 40}
+
+
+def test_the_program_refuses(
+    answers: Answers, inventory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert deploys.lock.main([str(inventory), "--refresh", "lab-tiny"]) == 1
+    assert "--refresh: found lab-tiny; expected one of qwen3.6" in capsys.readouterr().err
+    assert deploys.lock.main([str(inventory.with_name("none.yaml"))]) == 1
+    assert "found no such file" in capsys.readouterr().err
+    assert answers.asked == []

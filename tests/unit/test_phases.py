@@ -1,0 +1,47 @@
+"""What vLLM's log says of a start."""
+
+import pytest
+
+from deploys.plan.phases import hint, phase
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("INFO 11-20 Starting to load model /models/tiny...", "loading weights"),
+        (
+            "Loading safetensors checkpoint shards:  44% Completed | 4/9 [00:41<00:50, 10.1s/it]",
+            "loading weights 44%",
+        ),
+        (
+            "INFO Model loading took 22.5 GiB memory and 98.1 seconds",
+            "weights loaded: 22.5 GiB memory and 98.1 seconds",
+        ),
+        ("Available KV cache memory: 68.2 GiB", "sizing the KV cache: 68.2 GiB"),
+        ("GPU KV cache size: 1,234,567 tokens", "sizing the KV cache: 1,234,567 tokens"),
+        ("Capturing CUDA graphs (decode, FULL):  63%|###", "capturing CUDA graphs 63%"),
+        ("INFO:     Application startup complete.", "ready"),
+        ("something else", None),
+    ],
+)
+def test_phases(line, text):
+    assert phase([line]) == text
+
+
+def test_the_latest_phase_counts():
+    assert phase(["Starting to load model x", "noise", "Application startup complete."]) == "ready"
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory.", "gpu-memory-utilization"),
+        ("ValueError: type fp8e4nv not supported in this architecture", "kv-cache-dtype"),
+        ("vllm: error: unrecognized arguments: --swap-space 4", "does not know a flag"),
+        ("OSError: [Errno 98] Address already in use", "took the port"),
+        ("all is well", None),
+    ],
+)
+def test_hints(line, remedy):
+    found = hint(["before", line])
+    assert found is None if remedy is None else remedy in (found or "")

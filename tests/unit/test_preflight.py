@@ -1,0 +1,122 @@
+"""The survey of a Spark, and what the preflight says of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from deploys.plan.hardware import HARDWARE
+from deploys.plan.preflight import GIB, Requirements, findings
+from deploys.plan.survey import Listener, parse_survey, survey_script
+
+# What the script prints on a DGX Spark; nvidia-smi, os-release and sizes as reported for one.
+SPARK = """\
+@@arch
+aarch64
+@@os
+ubuntu 24.04
+Ubuntu 24.04.3 LTS
+@@gpu
+NVIDIA GB10, 580.126.09
+@@memory
+127601452
+@@disk
+/dev/nvme0n1p2   3000000000000
+/dev/nvme0n1p2   3000000000000
+@@docker
+28.5.1
+@@systemd
+running
+@@clock
+1763683200
+@@image
+@@weights
+0
+@@port
+"""
+NOW = 1763683200
+WANTED = Requirements(
+    hardware=HARDWARE["gb10"],
+    driver_minimum=580,
+    docker_minimum=25,
+    weights=22 * GIB,
+    image=9 * GIB,
+    disk_headroom=20 * GIB,
+    port=8000,
+    clock_tolerance=60,
+)
+FIT = parse_survey(SPARK.splitlines())
+
+
+def test_a_spark_from_the_factory_is_fit():
+    assert findings(FIT, WANTED, NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "found", "error"),
+    [
+        ({"arch": "x86_64"}, "the processor is x86_64", True),
+        ({"memory": 64 * GIB}, "64.0 GiB of memory", True),
+        ({"gpu": None, "driver": None}, "nvidia-smi shows no GPU", True),
+        ({"gpu": "NVIDIA H200"}, "the GPU is NVIDIA H200", True),
+        ({"driver": "570.86.15"}, "NVIDIA driver 570.86.15, at least 580", True),
+        ({"docker": None}, "no Docker daemon answers", True),
+        ({"docker": "failed"}, "no Docker daemon answers", True),
+        ({"docker": "24.0.7"}, "Docker 24.0.7, at least 25", True),
+        ({"systemd": "offline"}, "systemd is offline", True),
+        ({"systemd": "degraded", "failed_units": ("a.service",)}, "failed units: a.service", False),
+        ({"clock": NOW - 3600}, "the clock is 3600 s behind", True),
+        ({"os": "debian 13", "os_name": "Debian 13"}, "the system is Debian 13", False),
+        ({"listeners": (Listener(False, 7, "python3"),)}, "port 8000 is taken by python3", True),
+    ],
+)
+def test_each_finding(change, found, error):
+    (finding,) = findings(replace(FIT, **change), WANTED, NOW)
+    assert finding.error is error
+    assert found in finding.found
+    assert finding.remedy
+
+
+def test_an_engine_of_ours_may_hold_the_port():
+    ours = replace(FIT, listeners=(Listener(True, 7, "vllm"),))
+    assert findings(ours, WANTED, NOW) == []
+
+
+def test_errors_come_first():
+    survey = replace(FIT, os="debian 13", docker=None)
+    assert [finding.error for finding in findings(survey, WANTED, NOW)] == [True, False]
+
+
+class TestDisk:
+    def test_weights_and_image_share_a_file_system(self):
+        # 22 GiB of weights, 9 GiB of image times 3.44, 20 GiB to spare: 73 GiB.
+        enough = replace(FIT, root_free=74 * GIB, docker_free=74 * GIB)
+        assert findings(enough, WANTED, NOW) == []
+        short = replace(FIT, root_free=72 * GIB, docker_free=72 * GIB)
+        assert "72.0 GiB free on /dev/nvme0n1p2" in findings(short, WANTED, NOW)[0].found
+
+    def test_each_of_two_file_systems_holds_its_own(self):
+        survey = replace(FIT, root_free=43 * GIB, docker_device="/dev/sdb", docker_free=52 * GIB)
+        assert findings(survey, WANTED, NOW) == []
+
+    def test_what_is_there_is_not_needed_again(self):
+        survey = replace(FIT, weights=22 * GIB, image_present=True, root_free=GIB, docker_free=GIB)
+        assert findings(survey, WANTED, NOW) == []
+
+
+def test_an_empty_answer_is_no_survey():
+    with pytest.raises(ValueError, match="incomplete"):
+        parse_survey([])
+
+
+def test_the_listeners_are_read():
+    survey = parse_survey([*SPARK.splitlines(), "foreign 812 python3", "ours 99 VLLM::APIServer"])
+    assert survey.listeners == (
+        Listener(False, 812, "python3"),
+        Listener(True, 99, "VLLM::APIServer"),
+    )
+
+
+def test_values_are_quoted():
+    script = survey_script(root="/opt/a b", port=8000, image="x@y;z", folders=["$(id)"])
+    assert "'/opt/a b/$(id)'" in script
+    assert "'x@y;z'" in script

@@ -1,0 +1,165 @@
+"""A release: one id for all that the engine would notice, and the files that it stands for."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploys.plan.command import docker_run
+from deploys.plan.errors import PlanError
+from deploys.plan.lock import CheckpointLock, File, ImageLock, Lock
+from deploys.plan.recipe import Recipe
+from deploys.plan.release import Release, make_release, repository
+from tests.unit.test_command import NASTY
+from tests.unit.test_recipe import good
+
+DIGEST = "sha256:" + "d" * 64
+
+
+def recipe(**changes: object) -> Recipe:
+    return Recipe.model_validate({"name": "try", **good(), **changes})
+
+
+def lock(commit: str = "c" * 40, digest: str = DIGEST, file: str = "config.json") -> Lock:
+    checkpoints = {
+        f"owner/{name}@main": CheckpointLock(
+            repo=f"owner/{name}",
+            revision="main",
+            commit=commit,
+            files={file: File(size=1, git="b" * 40)},
+        )
+        for name in ("model", "drafter")
+    }
+    image = ImageLock(digest=digest, size=1)
+    return Lock(images={"example.org/vllm:1": image}, checkpoints=checkpoints)
+
+
+def release(recipe_: Recipe | None = None, lock_: Lock | None = None, **changes: Any) -> Release:
+    where: dict[str, Any] = {"root": "/opt/x", "bind": "127.0.0.1", "port": 8000, **changes}
+    return make_release(recipe_ or recipe(), lock_ or lock(), **where)
+
+
+def test_the_same_makes_the_same() -> None:
+    assert release() == release()
+    assert release().id.startswith("try-")
+    assert len(release().id) == len("try-") + 8
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(lambda: release(recipe(args={"max-model-len": 1})), id="argument"),
+        pytest.param(lambda: release(recipe(env={"A": "b"})), id="environment"),
+        pytest.param(lambda: release(recipe(served_names=["other"])), id="served name"),
+        pytest.param(lambda: release(recipe(start_timeout=99)), id="patience"),
+        pytest.param(lambda: release(lock_=lock(commit="e" * 40)), id="commit"),
+        pytest.param(lambda: release(lock_=lock(digest="sha256:" + "e" * 64)), id="digest"),
+        pytest.param(lambda: release(port=8001), id="port"),
+        pytest.param(lambda: release(bind="0.0.0.0"), id="bind"),
+        pytest.param(lambda: release(root="/opt/y"), id="root"),
+    ],
+)
+def test_what_the_engine_would_notice_is_another_release(other: Any) -> None:
+    assert other().id != release().id
+
+
+@pytest.mark.parametrize("change", [{"description": "Other."}, {"source": "other"}])
+def test_what_it_would_not_notice_is_the_same_release(change: dict[str, object]) -> None:
+    assert release(recipe(**change)).id == release().id
+    assert release(recipe(**change)).files == release().files
+
+
+def test_no_two_releases_of_one_id_can_differ() -> None:
+    """The id is made of the files, so that a folder never needs to be written twice."""
+    one = release()
+    files = {name: text.replace(one.id, "RELEASE") for name, text in one.files.items()}
+    assert files["run"].count("RELEASE") == 3
+    assert not any("RELEASE" in text for name, text in files.items() if name != "run")
+
+
+def test_release_json_says_what_names_stood_for() -> None:
+    content = json.loads(release().files["release.json"])
+    assert content["image"] == f"example.org/vllm@{DIGEST}" == release().image
+    assert content["checkpoints"] == {
+        name: {"repo": f"owner/{name}", "commit": "c" * 40, "folder": name}
+        for name in ("model", "drafter")
+    }
+    assert content["arguments"][:2] == ["serve", "/models/model"]
+    assert content["environment"]["HF_HUB_OFFLINE"] == "1"
+
+
+def test_the_environment_file_is_what_docker_reads() -> None:
+    assert release(recipe(env={"A": " b=c #d ", "E": ""})).files["engine.env"] == (
+        "A= b=c #d \nE=\nHF_HUB_OFFLINE=1\nVLLM_NO_USAGE_STATS=1\n"
+    )
+
+
+def test_run_becomes_docker_with_exactly_its_words(tmp_path: Path) -> None:
+    """Runs the script itself, with a `docker` that tells what it was called with."""
+    docker = tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+    docker.write_text("#!/bin/sh\necho $$ >pid\nprintf '%s\\0' \"$@\" >words\n")
+    docker.chmod(0o755)
+    values = [word for word in NASTY if "${" not in word]
+    nasty = recipe(args={"stop": values, "json": {"x": values}}, served_names=["a", *values])
+    made = release(nasty)
+    run = tmp_path / "run"
+    run.write_text(made.files["run"])
+    run.chmod(0o755)
+    path = f"{docker.parent}:{os.environ['PATH']}"
+    with subprocess.Popen([run], cwd=tmp_path, env={"PATH": path}) as process:
+        assert process.wait(timeout=10) == 0
+    expected = docker_run(
+        nasty, image=made.image, release=made.id, root="/opt/x", port=8000, bind="127.0.0.1"
+    )
+    assert (tmp_path / "words").read_text().split("\0")[:-1] == expected[1:]
+    assert int((tmp_path / "pid").read_text()) == process.pid, "signals must reach docker itself"
+    assert {path.name for path in tmp_path.iterdir()} == {"bin", "run", "words", "pid"}
+
+
+@pytest.mark.parametrize(
+    ("bind", "url"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:8000"),
+        ("127.0.0.1", "http://127.0.0.1:8000"),
+        ("192.0.2.1", "http://192.0.2.1:8000"),
+        ("::", "http://[::1]:8000"),
+    ],
+)
+def test_where_it_answers_on_its_own_spark(bind: str, url: str) -> None:
+    assert release(bind=bind).url == url
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"root": "opt/x"}, "root: found 'opt/x'; expected a path such as /opt/qwen36"),
+        ({"root": "/opt/x:/etc"}, "root: found '/opt/x:/etc'"),
+        ({"root": "/opt/../etc"}, "root: found '/opt/../etc'"),
+        ({"root": "/opt/x y"}, "root: found '/opt/x y'"),
+        ({"bind": "localhost"}, "bind: found 'localhost'; expected an address such as 127.0.0.1"),
+        ({"port": 0}, "port: found 0; expected a TCP port from 1 to 65535"),
+        ({"lock_": Lock()}, "found no owner/drafter@main in the lock; expected its commit"),
+        ({"lock_": Lock()}, "found no example.org/vllm:1 in the lock; expected its digest"),
+    ],
+)
+def test_what_cannot_be_frozen(changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        release(**changes)
+    assert any(expected in problem for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("a:1", "a"),
+        ("example.org:5000/a/b:1.2", "example.org:5000/a/b"),
+        (f"example.org/a@{DIGEST}", "example.org/a"),
+        (f"example.org:5000/a:1@{DIGEST}", "example.org:5000/a"),
+    ],
+)
+def test_repository(image: str, name: str) -> None:
+    assert repository(image) == name
