@@ -9,7 +9,7 @@ from urllib.request import parse_http_list, parse_keqv_list
 
 import requests
 from httpx2 import HTTPError
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
@@ -23,6 +23,9 @@ from deploys.plan.errors import PlanError
 from deploys.plan.lock import CheckpointLock, ImageLock
 from deploys.plan.release import repository
 from deploys.plan.schema import parse
+
+# With telemetry the client asks the public hub, whatever the endpoint, how to describe its caller.
+constants.HF_HUB_DISABLE_TELEMETRY = True
 
 # Seconds to connect, and between two packets; what is slower than this will not be downloaded.
 _TIMEOUT = (10, 30)

@@ -1,4 +1,4 @@
-"""What differs on the virtual Sparks of tests/lab. pyinfra reads this file also when no lab is up."""
+"""What differs on the virtual Sparks of tests/lab. pyinfra reads it also when no lab is up."""
 
 from pathlib import Path
 

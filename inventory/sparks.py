@@ -38,7 +38,7 @@ def load(path: Path) -> dict[str, list[Host]]:
         )
     fleet = load_fleet(path, recipe_names())
     recipes = {name: load_recipe(name) for name in fleet.recipes}
-    if problems := unsupported(fleet, recipes):
+    if problems := [*unsupported(fleet, recipes), *_not_built_yet(fleet)]:
         raise PlanError(*problems)
     hosts = {name: _host(fleet, name) for name in fleet.sparks}
     groups = {"sparks": list(hosts.values())}
@@ -67,6 +67,16 @@ def for_pyinfra(path: Path) -> dict[str, list[Host]]:
     except PlanError as error:
         raise SystemExit(f"\n{error}") from None
     return groups
+
+
+def _not_built_yet(fleet: Fleet) -> list[str]:
+    """A release is made for one Spark so far; half of a model must not be served as the whole."""
+    return [
+        f"{fleet.source}: replicas.{name}.sparks: found two Sparks; expected one: "
+        "serving one model over two is not built yet"
+        for name, replica in fleet.replicas.items()
+        if len(replica.sparks) > 1
+    ]
 
 
 def _host(fleet: Fleet, name: str) -> Host:

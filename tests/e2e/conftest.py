@@ -1,0 +1,108 @@
+"""End-to-end tests: the product on virtual Sparks, through its own command line."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.lab import hub
+from tests.lab.lab import Handle, Lab
+
+PROJECT = Path(__file__).parents[2]
+DEPLOY = "deploys/spark.py"
+TOKEN = "hf_lab_reader"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of pyinfra."""
+
+    status: int
+    output: str
+    changed: frozenset[str]
+    plan: frozenset[str]
+    failed: frozenset[str]
+
+    def succeeded(self) -> "Run":
+        """Return the run itself; fail with its output if it failed."""
+        assert self.status == 0, self.output
+        return self
+
+
+def pyinfra(*words: str, token: str | None = TOKEN, **environment: str) -> Run:
+    """Run pyinfra on the lab's inventory and read its JSON.
+
+    Args:
+        words: the operation and options after the inventory; without `--dry` the run is real.
+        token: the Hugging Face token of the machine that runs pyinfra; None for none.
+    """
+    real = [] if "--dry" in words else ["-y"]
+    process = subprocess.run(
+        [*command("inventory/lab.py"), *words, *real, "--json"],
+        cwd=PROJECT,
+        env=env(token, **environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    answer = json.loads(process.stdout) if process.stdout.startswith("{") else {}
+    results = answer.get("results") or {"operations": []}
+    return Run(
+        status=process.returncode,
+        output=process.stderr + process.stdout,
+        changed=frozenset(op["name"] for op in results["operations"] if op["success"]),
+        plan=frozenset(op["name"] for op in answer.get("plan", []) if op["hosts_with_change"]),
+        failed=frozenset(op["name"] for op in results["operations"] if op["error"]),
+    )
+
+
+def command(inventory: str) -> list[str]:
+    """Return the words that run pyinfra on an inventory."""
+    return [str(Path(sys.executable).with_name("pyinfra")), inventory]
+
+
+def env(token: str | None = TOKEN, **environment: str) -> dict[str, str]:
+    """Return an environment with this token, or none, and nobody's login."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+    if token:
+        environment["HF_TOKEN"] = token
+    return {**inherited, "HF_HOME": "/nonexistent", **environment}
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    """One virtual Spark, and what stands beside it, for the whole session."""
+    missing = [tool for tool in ("systemd-nspawn", "mmdebstrap") if not shutil.which(tool)]
+    reason = "needs root" if os.geteuid() else f"needs {', '.join(missing)}" if missing else None
+    if reason and os.environ.get("CI"):
+        pytest.fail(f"the lab {reason}, and in CI it must run")
+    if reason:
+        pytest.skip(f"the lab {reason}")
+    lab = Lab()
+    lab.up(1)
+    try:
+        yield lab
+    finally:
+        lab.down()
+
+
+@pytest.fixture(scope="session")
+def spark(lab: Lab) -> Handle:
+    """The one virtual Spark."""
+    return lab.spark("spark1")
+
+
+@pytest.fixture(autouse=True)
+def no_faults(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let no fault of one test reach the next."""
+    yield
+    if "lab" in request.fixturenames or "spark" in request.fixturenames:
+        hub.clear_faults()

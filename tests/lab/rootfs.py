@@ -1,0 +1,80 @@
+"""The file system that all virtual Sparks share: Debian below, the factory's layer above."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.lab import apt, cache
+from tests.lab.state import PROJECT, LabError
+
+SPARKS = ("spark1", "spark2", "spark3", "spark4")
+AUTHORITIES = Path("/usr/local/share/ca-certificates")
+DGX_OS = Path(__file__).with_name("dgx-os")
+
+_SUITE = "trixie"
+# What DGX OS (Ubuntu 24.04) ships of what a deploy or its owner may want on the first day.
+_PACKAGES = (
+    *("systemd", "systemd-sysv", "systemd-timesyncd", "dbus", "udev", "kmod", "procps", "sudo"),
+    *("openssh-server", "netplan.io", "iproute2", "iputils-ping", "ethtool", "iptables", "ufw"),
+    *("docker.io", "docker-cli", "python3", "python3-venv", "ca-certificates", "curl", "gnupg"),
+    *("rsync", "less"),
+)
+
+
+def layers() -> list[Path]:
+    """Return the folders to be stacked as a Spark's root, topmost first; built if need be."""
+    base = _base()
+    return [_factory(base) / "upper", base / "root"]
+
+
+def keys() -> Path:
+    """Return the folder of SSH keys: `id_ed25519` of the user, and each Spark's own by its name."""
+
+    def build(folder: Path) -> None:
+        for name in ("id_ed25519", *SPARKS):
+            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"lab {name}"]
+            _run([*command, "-f", str(folder / name)])
+
+    return cache.entry("keys", "".join(SPARKS), build)
+
+
+def _base() -> Path:
+    def build(folder: Path) -> None:
+        include = f"--include={','.join(_PACKAGES)}"
+        command = ["mmdebstrap", "--quiet", "--variant=minbase", include, _SUITE]
+        _run([*command, str(folder / "root")])
+
+    return cache.entry("root", [_SUITE, *_PACKAGES], build)
+
+
+def _factory(base: Path) -> Path:
+    def build(folder: Path) -> None:
+        # In a mount namespace of its own: whatever happens to it, no mount is left behind.
+        private = ["unshare", "--mount", "--propagation", "private"]
+        _run([*private, sys.executable, "-m", "tests.lab.factory", str(base), str(folder)])
+        (folder / "root").rmdir()
+        shutil.rmtree(folder / "work")
+
+    content = [path for path in sorted(DGX_OS.rglob("*")) if path.is_file()]
+    names = [str(path.relative_to(DGX_OS)) for path in content]
+    built_by = [Path(__file__), Path(__file__).with_name("factory.py"), apt.toolkit_deb()]
+    user_key = keys() / "id_ed25519.pub"
+    inputs: list[Path | str] = [
+        base.name,
+        *names,
+        *content,
+        *built_by,
+        user_key,
+        *sorted(AUTHORITIES.glob("*.crt")),
+    ]
+    return cache.entry("factory", inputs, build)
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(
+        command, cwd=PROJECT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise LabError(f"{' '.join(command)[:200]}: {(done.stderr or done.stdout)[-2000:]}")

@@ -1,0 +1,59 @@
+"""What stands on the LAN beside the Sparks, each a process on the bridge's address."""
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.lab import apt, hub, state
+from tests.lab.network import HOST
+from tests.lab.state import RUN, LabError, Process
+
+
+@dataclass(frozen=True)
+class Service:
+    """A server: its command is asked for at each start, and builds what it needs to serve."""
+
+    name: str
+    port: int
+    command: Callable[[], list[str]]
+
+
+def _hub() -> list[str]:
+    root = str(hub.ensure_repositories())
+    return state.module("hub", "serve", "--root", root, "--listen", hub.ADDRESS)
+
+
+def _apt() -> list[str]:
+    return apt.serve_command(apt.ensure_repository())
+
+
+SERVICES = (
+    Service("hub", 8090, _hub),
+    Service("apt", 8091, _apt),
+)
+
+
+def start(service: Service) -> Process:
+    """Start a service; return once it takes connections.
+
+    Raises:
+        LabError: it ended, or does not answer.
+    """
+    process = state.start(service.name, service.command())
+
+    def ready() -> bool:
+        if not process.alive():
+            raise LabError(f"{service.name} ended at once; see {RUN / service.name}.log")
+        return answers(HOST, service.port)
+
+    state.wait_for(ready, 30, f"{service.name} to listen on port {service.port}")
+    return process
+
+
+def answers(host: str, port: int) -> bool:
+    """Tell whether a TCP port takes connections right now."""
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,168 @@
+"""A virtual Spark in the hands of a person or a test: its shell, its power switch, its cables."""
+
+import subprocess
+from dataclasses import dataclass
+
+from tests.lab import factory, machine, network, rootfs, services, state
+from tests.lab.state import KNOWN_HOSTS, RUN, LabError, Spark, State
+
+# Seconds; a Spark boots in about 5.
+_BOOT = 60
+
+
+@dataclass(frozen=True)
+class Handle:
+    """One virtual Spark of the lab that is up."""
+
+    name: str
+
+    @property
+    def address(self) -> str:
+        """Its address on the LAN."""
+        return network.address(self.name)
+
+    def ssh_command(self, *command: str) -> list[str]:
+        """Return the command that runs `command` (or a shell) on it, over SSH as its user."""
+        options = {
+            "BatchMode": "yes",
+            "ConnectTimeout": "5",
+            "IdentitiesOnly": "yes",
+            "IdentityFile": str(rootfs.keys() / "id_ed25519"),
+            "LogLevel": "ERROR",
+            "UserKnownHostsFile": str(KNOWN_HOSTS),
+        }
+        arguments = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+        return ["ssh", "-F", "none", *arguments, f"{factory.USER}@{self.address}", *command]
+
+    def run(
+        self, command: str, *, check: bool = True, timeout: float = 120, stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a shell command on it, over SSH as its user (who may `sudo`).
+
+        Args:
+            command: for the user's shell.
+            check: raise when it fails.
+            timeout: seconds.
+            stdin: what it reads.
+
+        Raises:
+            subprocess.CalledProcessError: it failed; stdout and stderr are in the exception.
+            subprocess.TimeoutExpired: it took too long.
+        """
+        return subprocess.run(
+            self.ssh_command(command),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=check,
+            timeout=timeout,
+        )
+
+    def running(self) -> bool:
+        """Tell whether its power is on."""
+        supervisor = self.record().supervisor
+        return supervisor is not None and supervisor.alive()
+
+    def wait_ready(self, timeout: float = _BOOT) -> None:
+        """Wait until it has booted: SSH takes the user, and systemd has started everything.
+
+        Raises:
+            LabError: it has not within `timeout` seconds, or is powered off.
+        """
+
+        def ready() -> bool:
+            if not self.running():
+                raise LabError(f"{self.name} is off; see {RUN / self.name}.log")
+            if not services.answers(self.address, 22):
+                return False
+            booted = self.run("systemctl is-system-running --wait", check=False)
+            return booted.stdout.strip() in ("running", "degraded")
+
+        state.wait_for(ready, timeout, f"{self.name} to boot")
+
+    def boot_id(self) -> str:
+        """Return what changes with each boot."""
+        return self.run("cat /proc/sys/kernel/random/boot_id").stdout.strip()
+
+    def start(self) -> None:
+        """Switch it on; for callers that hold the lab's lock."""
+        lab = state.require()
+        self._of(lab).supervisor = machine.power_on(self.name)
+        state.write(lab)
+
+    def power_off(self) -> None:
+        """Cut its power: no process of it gets to do anything more."""
+        with state.locked():
+            lab = state.require()
+            machine.power_off(self.name, self._of(lab).supervisor)
+            self._of(lab).supervisor = None
+            state.write(lab)
+
+    def power_on(self) -> None:
+        """Switch it on; return while it boots."""
+        with state.locked():
+            if not self.running():
+                self.start()
+
+    def reset(self, variant: str = "standard") -> None:
+        """Put it back into a factory state, cables and delays too, and wait until it has booted.
+
+        Raises:
+            LabError: there is no such variant.
+        """
+        factory.check(variant)
+        with state.locked():
+            lab = state.require()
+            spark = self._of(lab)
+            machine.power_off(self.name, spark.supervisor)
+            if spark.line:
+                spark.line.end()
+            machine.forget(self.name)
+            lab.sparks[self.name] = Spark(factory=variant)
+            state.write(lab)
+            self.start()
+        self.wait_ready()
+
+    def cable(self, whole: bool) -> None:
+        """Mend or cut its fabric cable, which carries both twins."""
+        with state.locked():
+            lab = state.require()
+            self._of(lab).cable = whole
+            state.write(lab)
+            network.set_cable(self.name, whole)
+
+    def netem(self, delay: float = 0, loss: float = 0) -> None:
+        """Make its LAN slow or lossy; without arguments: as it was.
+
+        Args:
+            delay: seconds added each way.
+            loss: part of the frames that is lost each way, 0 to 1.
+        """
+        with state.locked():
+            lab = state.require()
+            spark = self._of(lab)
+            if spark.line:
+                spark.line.end()
+            spark.delay, spark.loss, spark.line = delay, loss, None
+            if delay or loss:
+                options = ("--delay", str(delay), "--loss", str(loss))
+                spark.line = state.start(
+                    f"{self.name}-line", state.module("line", self.name, *options)
+                )
+            state.write(lab)
+            if spark.line:
+                network.wait_for_line(self.name)
+            network.set_direct(self.name, direct=spark.line is None)
+
+    def record(self) -> Spark:
+        """Return how it is wired and powered.
+
+        Raises:
+            LabError: no such Spark is up.
+        """
+        return self._of(state.require())
+
+    def _of(self, lab: State) -> Spark:
+        if self.name not in lab.sparks:
+            raise LabError(f"no Spark {self.name} is up; there are: {', '.join(lab.sparks)}")
+        return lab.sparks[self.name]

@@ -1,0 +1,176 @@
+"""What runs for the lab right now: where it is written down, and by whom it may be changed."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pydantic import BaseModel, Field
+
+from tests.lab import cache
+
+RUN = Path("/run/sparkwright-lab")
+STORAGE = Path("/var/lib/sparkwright-lab")
+PROJECT = Path(__file__).parents[2]
+FLEET = PROJECT / "inventory/lab.yaml"
+KNOWN_HOSTS = RUN / "known_hosts"
+
+_FILE = RUN / "lab.json"
+
+
+class LabError(Exception):
+    """The lab cannot do what was asked; the text says why, and what helps."""
+
+
+class Process(BaseModel):
+    """A process of ours; its start time tells it from a later process of the same pid."""
+
+    pid: int
+    started: int
+
+    @classmethod
+    def of(cls, pid: int) -> "Process":
+        """Describe a process that was just started."""
+        status = _status(pid)
+        return cls(pid=pid, started=status[1] if status else 0)
+
+    def alive(self) -> bool:
+        """Tell whether this very process still runs; one that nobody has reaped yet does not."""
+        status = _status(self.pid)
+        return status is not None and status[0] != "Z" and status[1] == self.started
+
+    def end(self) -> None:
+        """End it and the processes of its group by SIGTERM, after 5 s by SIGKILL."""
+        if self.alive():
+            os.killpg(self.pid, signal.SIGTERM)
+            with suppress(LabError):
+                wait_for(lambda: not self.alive(), 5, f"process {self.pid} to end")
+        self.kill()
+
+    def kill(self) -> None:
+        """End it and the processes of its group at once."""
+        if self.alive():
+            os.killpg(self.pid, signal.SIGKILL)
+            wait_for(lambda: not self.alive(), 5, f"process {self.pid} to end")
+
+
+class Spark(BaseModel):
+    """One virtual Spark: how it left the factory, its supervisor, and its cables.
+
+    Attributes:
+        delay: seconds that the LAN adds each way.
+        loss: part of its LAN frames that is lost, 0 to 1.
+    """
+
+    factory: str = "standard"
+    supervisor: Process | None = None
+    cable: bool = True
+    delay: float = 0
+    loss: float = 0
+    line: Process | None = None
+
+
+class State(BaseModel):
+    """The whole lab.
+
+    Attributes:
+        kernel: files of /proc/sys, and what the machine had in them before.
+    """
+
+    sparks: dict[str, Spark] = Field(default_factory=dict)
+    services: dict[str, Process] = Field(default_factory=dict)
+    kernel: dict[Path, str] = Field(default_factory=dict)
+
+
+def read() -> State | None:
+    """Return the state as it was last written; None when no lab was started."""
+    return State.model_validate_json(_FILE.read_text()) if _FILE.exists() else None
+
+
+def write(state: State) -> None:
+    """Replace the state's file in one step, since supervisors read it at any time."""
+    RUN.mkdir(parents=True, exist_ok=True)
+    fresh = _FILE.with_suffix(".new")
+    fresh.write_text(state.model_dump_json(indent=2))
+    fresh.rename(_FILE)
+
+
+def require() -> State:
+    """Return the state.
+
+    Raises:
+        LabError: no lab is up.
+    """
+    state = read()
+    if state is None:
+        raise LabError("no lab is up; start one: python -m tests.lab up")
+    return state
+
+
+@contextmanager
+def locked() -> Iterator[None]:
+    """Keep other commands of the lab waiting; the lock is outside of all that `down` removes."""
+    folder = cache.cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lab.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def start(name: str, command: Sequence[str]) -> Process:
+    """Start a process that leads its own group and outlives this one; it logs to RUN/<name>.log."""
+    RUN.mkdir(parents=True, exist_ok=True)
+    with (RUN / f"{name}.log").open("ab") as log:
+        child = subprocess.Popen(
+            command,
+            cwd=PROJECT,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    _children.append(child)
+    return Process.of(child.pid)
+
+
+def module(name: str, *arguments: str) -> list[str]:
+    """Return the command that runs one of the lab's modules with this Python."""
+    return [sys.executable, "-m", f"tests.lab.{name}", *arguments]
+
+
+def wait_for(done: Callable[[], bool], timeout: float, what: str) -> None:
+    """Poll until `done()`.
+
+    Args:
+        done: asked every 20 ms.
+        timeout: seconds.
+        what: completes the sentence "waited N s for …".
+
+    Raises:
+        LabError: it did not come to pass in time.
+    """
+    deadline = time.monotonic() + timeout
+    while not done():
+        if time.monotonic() > deadline:
+            raise LabError(f"waited {timeout:.0f} s for {what}; logs are in {RUN}")
+        time.sleep(0.02)
+
+
+# Kept so that a long-lived parent (pytest) reaps them and Python does not warn of them.
+_children: list["subprocess.Popen[bytes]"] = []
+
+
+def _status(pid: int) -> tuple[str, int] | None:
+    """Return the state letter and the start time in clock ticks (proc(5): fields 3 and 22)."""
+    for child in _children:
+        child.poll()
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return fields[0], int(fields[19])

@@ -1,0 +1,109 @@
+"""The engine: the bits that were declared, and answers to what clients ask."""
+
+import hashlib
+import json
+import shlex
+
+
+def ask(host, release, path, body=None, timeout=120):
+    """Send a request to the engine from its own host; return the answer's text."""
+    data = f"--header 'Content-Type: application/json' --data {shlex.quote(json.dumps(body))}"
+    return host.check_output(
+        f"curl --silent --show-error --fail-with-body --max-time {timeout} "
+        f"{data if body else ''} {release.url}{path}"
+    )
+
+
+def chat(release, **options):
+    """Return the body of a short chat request that does not think."""
+    return {
+        "model": release.recipe.served_names[0],
+        "messages": [{"role": "user", "content": "Say hello."}],
+        "max_tokens": 8,
+        "temperature": 0,
+        "chat_template_kwargs": {"enable_thinking": False},
+        **options,
+    }
+
+
+def test_weights(host, data, release, lock, proved):
+    """Every file of every checkpoint is there in full; the smaller ones are hashed as well."""
+    for checkpoint in release.recipe.checkpoints.values():
+        locked = lock.checkpoint(checkpoint)
+        folder = f"{data.root}/{checkpoint.folder}"
+        sizes = dict(
+            line.rsplit(" ", 1)
+            for line in host.check_output(f"find {folder} -type f -printf '%P %s\\n'").splitlines()
+        )
+        for path, file in locked.files.items():
+            assert int(sizes.get(path, -1)) == file.size, f"{folder}/{path}"
+        small = [path for path, file in locked.files.items() if file.size < 64 * 1024**2]
+        for path in small:
+            file = locked.files[path]
+            quoted = shlex.quote(f"{folder}/{path}")
+            if file.sha256:
+                found = host.check_output(f"sha256sum < {quoted}").split()[0]
+                assert found == file.sha256, path
+            else:
+                header = f"printf 'blob %s\\0' {file.size}; cat {quoted}"
+                found = host.check_output(f"({header}) | sha1sum").split()[0]
+                assert found == file.git, path
+        proved(
+            f"{checkpoint.folder}: {len(locked.files)} files, {locked.size:,} bytes of "
+            f"{checkpoint.repo} at {locked.commit[:12]}, {len(small)} of them hashed now"
+        )
+
+
+def test_unit(host, release, proved):
+    service = host.service(f"vllm@{release.id}")
+    assert service.is_running
+    assert service.is_enabled
+    others = host.check_output(
+        "systemctl list-units --plain --no-legend --state=active 'vllm@*' | cut -d' ' -f1"
+    ).split()
+    assert others == [f"vllm@{release.id}.service"]
+    proved(f"vllm@{release.id} is active, enabled, and the only engine")
+
+
+def test_release_is_what_was_declared(host, data, release, proved):
+    folder = f"{data.root}/releases/{release.id}"
+    assert host.file(f"{data.root}/current").linked_to == folder
+    for name, text in release.files.items():
+        found = host.check_output(f"sha256sum < {shlex.quote(f'{folder}/{name}')}").split()[0]
+        assert found == hashlib.sha256(text.encode()).hexdigest(), name
+    container = json.loads(host.check_output(f"docker inspect vllm-{release.id}"))[0]
+    assert container["Config"]["Image"] == release.image
+    assert container["State"]["Running"]
+    proved(f"the container runs {release.image}")
+
+
+def test_gpu_in_container(host, release, proved):
+    gpus = host.check_output(f"docker exec vllm-{release.id} nvidia-smi --list-gpus").strip()
+    assert "NVIDIA" in gpus
+    proved(f"the container sees {gpus.split(' (')[0]}")
+
+
+def test_served_names(host, release, proved):
+    models = {entry["id"] for entry in json.loads(ask(host, release, "/v1/models"))["data"]}
+    assert models >= set(release.recipe.served_names)
+    proved(f"served names: {', '.join(release.recipe.served_names)}")
+
+
+def test_chat(host, release, proved):
+    answer = json.loads(ask(host, release, "/v1/chat/completions", chat(release)))
+    tokens = answer["usage"]["completion_tokens"]
+    assert tokens >= 1
+    text = answer["choices"][0]["message"]["content"]
+    proved(f"chat: {tokens} tokens: {text!r}")
+
+
+def test_streaming(host, release, proved):
+    body = chat(release, stream=True, stream_options={"include_usage": True})
+    lines = ask(host, release, "/v1/chat/completions", body).splitlines()
+    events = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+    assert events[-1] == "[DONE]"
+    chunks = [json.loads(event) for event in events[:-1]]
+    assert len([chunk for chunk in chunks if chunk["choices"]]) >= 2
+    tokens = chunks[-1]["usage"]["completion_tokens"]
+    assert tokens >= 1
+    proved(f"streaming: {tokens} tokens in {len(chunks)} events")
