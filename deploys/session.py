@@ -9,23 +9,32 @@ from pyinfra import host, logger, state
 from pyinfra.api import Host, State
 from pyinfra.api.state import BaseStateCallback
 
+# Seconds between signs of life, and without an answer to one until the link counts as dead.
+KEEPALIVE, DEAD_AFTER = 15, 60
+
 
 def start_session() -> None:
     """Prepare the connection to the current host and, once a run, the report of failures."""
-    _disable_nagle()
+    _tune_connection()
     if not any(isinstance(handler, FailureReport) for handler in state.callback_handlers):
         state.add_callback_handler(FailureReport())
 
 
-def _disable_nagle() -> None:
-    """Send each command at once: paramiko leaves Nagle's algorithm on, 40 ms a command.
+def _tune_connection() -> None:
+    """Send each command at once, and notice a dead link within a minute.
 
-    A local host has no client; through a jump host the transport is no socket.
+    Paramiko leaves Nagle's algorithm on, 40 ms a command, and waits for ever for a host that has
+    lost its power. A local host has no client; through a jump host the transport is no socket.
     """
     client = getattr(host.connector, "client", None)
-    connection = client.get_transport().sock if client else None
-    if isinstance(connection, socket.socket):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    transport = client.get_transport() if client else None
+    if transport and isinstance(transport.sock, socket.socket):
+        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        transport.set_keepalive(KEEPALIVE)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+            transport.sock.setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER * 1000
+            )
 
 
 class FailureReport(BaseStateCallback):

@@ -9,7 +9,7 @@ _PHASES = (
     (re.compile(r"Starting to load model"), "loading weights"),
     (re.compile(r"Loading safetensors checkpoint shards:\s+(?P<percent>\d+)%"), "loading weights"),
     (re.compile(r"Model loading took (?P<detail>.+)"), "weights loaded"),
-    (re.compile(r"Dynamo bytecode transform|torch\.compile|Compiling a graph"), "compiling"),
+    (re.compile(r"Dynamo bytecode transform|torch\.compile takes|Compiling a graph"), "compiling"),
     (re.compile(r"Available KV cache memory: (?P<detail>\S+ \S+)"), "sizing the KV cache"),
     (re.compile(r"KV cache size: (?P<detail>[\d,]+ tokens)"), "sizing the KV cache"),
     (re.compile(r"Capturing CUDA graphs.*?(?P<percent>\d+)%"), "capturing CUDA graphs"),

@@ -1,11 +1,14 @@
 """What a checkpoint's folder must hold, and what it lacks."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from deploys.plan.lock import CheckpointLock, File
+
+# Where fetch-weights keeps its record, in the folder itself.
+RECORD = ".sparkwright.json"
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,32 @@ def parse_record(text: str) -> dict[str, Verdict]:
         return {}
 
 
+def parse_folders(lines: Iterable[str]) -> dict[str, Folder]:
+    """Return the folders that the fact's lines describe: a kind and its values, parted by tabs.
+
+    Raises:
+        ValueError: a line of another make.
+    """
+    folders: dict[str, Folder] = {}
+    files: dict[str, Stamp] = {}
+    name = ""
+    for line in lines:
+        kind, _, rest = line.partition("\t")
+        if kind == "folder":
+            name, files = rest, {}
+            folders[name] = Folder(files=files)
+        elif kind == "manifest":
+            folders[name] = replace(folders[name], manifest=rest.split()[0])
+        elif kind == "record":
+            folders[name] = replace(folders[name], record=parse_record(rest))
+        elif kind == "file":
+            size, changed, inode, path = rest.split("\t", 3)
+            files[path] = Stamp(int(size), _nanoseconds(changed), int(inode))
+        else:
+            raise ValueError(line)
+    return folders
+
+
 def differences(locked: CheckpointLock, folder: Folder) -> dict[str, str]:
     """Return what keeps the folder from being the checkpoint: path -> what is wrong with it.
 
@@ -100,6 +129,12 @@ def _trouble(file: File, found: Stamp | None, verdict: Verdict | None) -> str | 
     if verdict.hash != (file.sha256 or file.git):
         return "is of another commit"
     return None
+
+
+def _nanoseconds(seconds: str) -> int:
+    """Read find's %T@ exactly: a float would lose the last digits."""
+    whole, _, fraction = seconds.partition(".")
+    return int(whole) * 10**9 + int(fraction[:9].ljust(9, "0"))
 
 
 def to_fetch(locked: CheckpointLock, wrong: Mapping[str, str]) -> int:

@@ -145,13 +145,45 @@ def test_power_cut_serves_again(spark, served):
 def test_damaged_weights_are_fetched_again(spark, served):
     spark.run("sudo sh -c 'cd /opt/qwen36/tiny; rm config.json; truncate -s -1 tokenizer.json'")
     before = hub.stats()
-    assert pyinfra(DEPLOY).succeeded().changed == {"Weights | Fetch and verify the weights"}
+    assert pyinfra(DEPLOY).succeeded().changed == {"Weights | Checkpoints"}
     fetched = {
         name.rsplit("/", 1)[1]
         for name, seen in hub.stats().items()
         if seen["bytes"] > before.get(name, {"bytes": 0})["bytes"]
     }
     assert fetched == {"config.json", "tokenizer.json"}
+
+
+def test_from_the_spark_itself(spark, served):
+    """An owner who sits at the Spark gets the same: nothing is left to change."""
+    names = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=PROJECT, capture_output=True, check=True
+    ).stdout
+    archive = subprocess.run(
+        ["tar", "--create", "--null", "--files-from=-"],
+        cwd=PROJECT,
+        input=names,
+        capture_output=True,
+        check=True,
+    ).stdout
+    unpack = "mkdir -p sparkwright && tar --extract --directory sparkwright"
+    subprocess.run(spark.ssh_command(unpack), input=archive, check=True)
+    fleet = (
+        "sparks: {spark1: {local: true, hardware: lab}}\n"
+        "replicas: {lab1: {recipe: lab-tiny, sparks: [spark1]}}\n"
+    )
+    spark.run("cat > sparkwright/inventory/lab.yaml", stdin=fleet)
+    spark.run(
+        "cd sparkwright && python3 -m venv .venv && "
+        ".venv/bin/pip install --quiet --require-hashes -r requirements.lock",
+        timeout=300,
+    )
+    answer = spark.run(
+        "cd sparkwright && .venv/bin/pyinfra inventory/lab.py deploys/spark.py -y --json",
+        timeout=300,
+    )
+    totals = json.loads(answer.stdout)["results"]["totals"]
+    assert (totals["success"], totals["error"]) == (0, 0), answer.stdout
 
 
 def test_an_idle_spark_serves_nothing(spark, served):

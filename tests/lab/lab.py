@@ -53,7 +53,9 @@ class Lab:
         with state.locked():
             before = state.read()
             if before and _whole(before):
-                if (*before.sparks,) == names and all(h.running() for h in self.sparks()):
+                asked = dict.fromkeys(names, variant)
+                found = {name: spark.factory for name, spark in before.sparks.items()}
+                if found == asked and all(spark.running() for spark in self.sparks()):
                     print(f"up already: {', '.join(names)}", flush=True)
                     return
                 raise LabError(
@@ -69,10 +71,7 @@ class Lab:
                 network.create()
             for service in services.SERVICES:
                 with _step(f"{service.name} on {network.HOST}:{service.port}"):
-                    try:
-                        lab.services[service.name] = services.start(service)
-                    except Exception as e:  # TEMPORARY
-                        print("SKIPPED", e)
+                    lab.services[service.name] = services.start(service)
                     state.write(lab)
             FINGERPRINT.write_text(apt.fingerprint(apt.ensure_repository()))
             KNOWN_HOSTS.write_text("".join(map(_known_host, names)))

@@ -35,10 +35,8 @@ def power_off(name: str, supervisor: Process | None) -> None:
     """Cut a Spark's power: all of its processes are killed at once, as is its supervisor."""
     if supervisor:
         supervisor.kill()
-    _kill(name)
+    _end(name)
     network.unplug(name)
-    for tree in _trees():
-        _remove_group(tree / _group(name))
 
 
 def forget(name: str) -> None:
@@ -53,7 +51,7 @@ def forget(name: str) -> None:
 
 
 def remove_groups() -> None:
-    """Remove the control groups that all Sparks share."""
+    """Remove the control group that all Sparks share."""
     for tree in _trees():
         _remove_group(tree / _group(""))
 
@@ -77,8 +75,9 @@ def supervise(name: str) -> None:
     while status == _REBOOTED:
         network.plug(name, state.require().sparks[name])
         status = _boot(name, binds)
-        # nspawn may have been killed alone: its Spark would live on.
-        _kill(name)
+        # nspawn may have been killed alone: its Spark would live on. And systemd cannot start
+        # units in control groups that were once killed.
+        _end(name)
     network.unplug(name)
 
 
@@ -130,12 +129,15 @@ def _boot(name: str, binds: dict[Path, str]) -> int:
     ).returncode
 
 
-def _kill(name: str) -> None:
+def _end(name: str) -> None:
+    """Kill what is left of a Spark's processes, and remove its control groups."""
     group = _TREE / _group(name)
     if group.exists():
         (group / "cgroup.kill").write_text("1")
         events = group / "cgroup.events"
         wait_for(lambda: "populated 0" in events.read_text(), 10, f"the processes of {name} to end")
+    for tree in _trees():
+        _remove_group(tree / _group(name))
 
 
 def _group(name: str) -> str:

@@ -86,8 +86,9 @@ def plug(name: str, spark: Spark) -> None:
     """
     unplug(name)
     file = namespace(name)
+    # That of the boot before, if there was one.
+    subprocess.run(["umount", str(file)], stderr=subprocess.DEVNULL, check=False)
     file.touch()
-    subprocess.run(["umount", "--quiet", str(file)], check=False)  # that of the boot before
     subprocess.run(["unshare", f"--net={file}", "true"], check=True)
     ends = (lan_end(name), *fabric_ends(name))
     for end, port, bridge in zip(ends, (LAN_PORT, *FABRIC_PORTS), (LAN, *FABRIC), strict=True):

@@ -1,12 +1,16 @@
 """What stands on the LAN beside the Sparks, each a process on the bridge's address."""
 
+import shutil
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.lab import apt, hub, state
+from tests.lab import apt, hub, registry, state
 from tests.lab.network import HOST
 from tests.lab.state import RUN, LabError, Process
+
+# What the hub serves, read anew for each request.
+HUB = RUN / "hub"
 
 
 @dataclass(frozen=True)
@@ -18,9 +22,14 @@ class Service:
     command: Callable[[], list[str]]
 
 
+def _registry() -> list[str]:
+    return registry.serve_command(registry.ensure_image(), f"{HOST}:5000")
+
+
 def _hub() -> list[str]:
-    root = str(hub.ensure_repositories())
-    return state.module("hub", "serve", "--root", root, "--listen", hub.ADDRESS)
+    # A copy, to which tests may add commits.
+    shutil.copytree(hub.ensure_repositories(), HUB)
+    return state.module("hub", "serve", "--root", str(HUB), "--listen", hub.ADDRESS)
 
 
 def _apt() -> list[str]:
@@ -28,6 +37,7 @@ def _apt() -> list[str]:
 
 
 SERVICES = (
+    Service("registry", 5000, _registry),
     Service("hub", 8090, _hub),
     Service("apt", 8091, _apt),
 )

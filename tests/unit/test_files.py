@@ -11,7 +11,7 @@ import pytest
 from deploys.facts.files import FileStates
 from deploys.operations.files import managed_files
 from deploys.plan.files import Directory, Entry, FileState, ManagedFile, Symlink, obstacle
-from tests.unit.driven import in_context, this_machine
+from tests.unit.driven import this_machine
 
 USER = getpass.getuser()
 GROUP = grp.getgrgid(os.getgid()).gr_name
@@ -82,7 +82,7 @@ def test_another_kind_of_thing_fails_before_any_change(tmp_path: Path) -> None:
 
 def test_absent_and_unreadable_differ(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("x")
-    with in_context(this_machine()) as host:
+    with this_machine().current() as host:
         states = host.get_fact(
             FileStates, paths=[f"{tmp_path}/plain/below", f"{tmp_path}/none"], links=[]
         )

@@ -1,0 +1,89 @@
+"""Secrets go to a host by stdin only: not by arguments, environment, diffs or temporary files."""
+
+from collections.abc import Generator
+from hashlib import sha256
+
+from pyinfra import host, logger, state
+from pyinfra.api import HiddenValue, QuoteString, StringCommand, operation
+from pyinfra.api.state import StateStage
+
+from deploys.facts.files import FileStates
+from deploys.operations.failure import failing
+from deploys.plan.files import FileState
+from deploys.plan.token import token_problem
+
+
+@operation()
+def secret_file(
+    path: str, content: HiddenValue, proof: StringCommand | None = None
+) -> Generator[StringCommand]:
+    """Have a file of mode 0600 that root owns, with this content.
+
+    Args:
+        path: in a folder that only root can enter.
+        content: ends with a newline, which pyinfra would add. Hidden, as pyinfra prints the
+            arguments of an operation without a name.
+        proof: a command that fails where the content is no good, run on the host before the
+            content comes into its place; it finds it at `path`.new.
+    """
+    found = host.get_fact(FileStates, paths=[path]).get(path, FileState("absent"))
+    text = content.unmask()
+    wanted = FileState("file", "root", "root", "600", sha256(text.encode()).hexdigest())
+    if found == wanted:
+        host.noop(f"{path} is current")
+        return
+    if found.kind not in ("file", "absent"):
+        yield failing(f"{path} is no file ({found.kind}) {found.detail}: move it away.")
+        return
+    new = QuoteString(f"{path}.new")
+    yield StringCommand(
+        # An old .new would keep its own mode.
+        "umask 077 && rm -f",
+        new,
+        "&& cat >",
+        new,
+        *(["&& { (", proof, ") || { rm -f", new, "; exit 1; }; }"] if proof else []),
+        "&& mv -f",
+        new,
+        QuoteString(path),
+        _stdin=text,
+    )
+
+
+@operation()
+def hub_token(root: str, endpoint: str, token: HiddenValue | None) -> Generator[StringCommand]:
+    """Have the Hugging Face token on the host, proved by the hub's whoami from there.
+
+    Args:
+        endpoint: URL of the hub.
+        token: None means anonymous, unless the host has a token already: that stays.
+
+    A token that the hub refuses fails the host, and what was there before stays.
+    """
+    path = f"{root}/secrets/hf-token"
+    if token is None:
+        if host.get_fact(FileStates, paths=[path]).get(path, FileState("absent")).kind == "absent":
+            _warn_once("No Hugging Face token: downloads are anonymous, and limited in rate.")
+        host.noop(f"no new token for {path}")
+        return
+    text = token.unmask().strip()
+    if problem := token_problem(text):
+        yield failing(problem)
+        return
+    proof = StringCommand(
+        # A token of the host's own would win over the file.
+        "env -u HF_TOKEN -u HUGGING_FACE_HUB_TOKEN",
+        StringCommand("HF_ENDPOINT=", QuoteString(endpoint), _separator=""),
+        StringCommand("HF_TOKEN_PATH=", QuoteString(f"{path}.new"), _separator=""),
+        "HF_HUB_DISABLE_TELEMETRY=1 HF_HUB_DISABLE_UPDATE_CHECK=1",
+        QuoteString(f"{root}/hf/bin/python"),
+        "-B",
+        QuoteString(f"{root}/bin/check_token.py"),
+    )
+    yield from secret_file._inner(path=path, content=HiddenValue(f"{text}\n"), proof=proof)
+
+
+def _warn_once(text: str) -> None:
+    """Warn when the plan is made, or in its execution where nobody made one (`-y`)."""
+    if state.current_stage == StateStage.Prepare or not state.check_for_changes:
+        host.log_styled(text, fg="yellow", log_func=logger.warning)

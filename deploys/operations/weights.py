@@ -1,0 +1,70 @@
+"""Make checkpoint folders what the lock says."""
+
+from collections.abc import Generator, Mapping
+
+from pyinfra import host
+from pyinfra.api import QuoteString, StringCommand, operation
+from pyinfra.api.command import PyinfraCommand
+
+from deploys.facts.jobs import JobState, WeightFolders
+from deploys.operations.failure import failing
+from deploys.operations.jobs import follow, put_manifest, reason, start
+from deploys.plan.lock import CheckpointLock
+from deploys.plan.weights import RECORD, Folder, differences, has_manifest, manifest_text
+
+
+@operation()
+def weights(
+    root: str, endpoint: str, checkpoints: Mapping[str, CheckpointLock], verify: bool
+) -> Generator[PyinfraCommand]:
+    """Have every file of each checkpoint, verified by hash, and no other file beside them.
+
+    A unit on the Spark fetches what is missing or wrong; one that is at work already is joined.
+    While files are as they were when they were verified, nothing is read and nothing is done.
+
+    Args:
+        endpoint: URL of the hub.
+        checkpoints: by folder below the root.
+        verify: hash everything anew.
+    """
+    found = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
+    folders = {name: found.get(name, Folder()) for name in checkpoints}
+    orders = {name: manifest_text(locked, endpoint) for name, locked in checkpoints.items()}
+    new_orders = [name for name in orders if not has_manifest(folders[name], orders[name])]
+    wrong = [name for name in folders if verify or differences(checkpoints[name], folders[name])]
+    if not new_orders and not wrong:
+        host.noop(f"{', '.join(checkpoints)}: every file is as it was verified")
+        return
+    for name in new_orders:
+        yield from put_manifest(root, name, _job(name), orders[name])
+    for name in wrong:
+        yield from _begin(root, name, verify)
+    if wrong:
+        yield from _finish(root, {name: checkpoints[name] for name in wrong})
+
+
+def _begin(root: str, name: str, verify: bool) -> Generator[PyinfraCommand]:
+    folder = f"{root}/{name}"
+    if verify:
+        yield StringCommand("systemctl stop", QuoteString(f"{_job(name)}.service"))
+        yield StringCommand("rm -f", QuoteString(f"{folder}/{RECORD}"))
+    # The unit may write in this folder only, so it cannot make it.
+    yield StringCommand("install -d -m 755", QuoteString(folder))
+    yield start(_job(name))
+
+
+def _finish(root: str, checkpoints: Mapping[str, CheckpointLock]) -> Generator[PyinfraCommand]:
+    last: dict[str, JobState] = {}
+    yield follow(root, [_job(name) for name in checkpoints], last)
+    folders = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
+    problems = [
+        f"{name}: {reason(_job(name), last[_job(name)])}"
+        for name, locked in checkpoints.items()
+        if differences(locked, folders[name])
+    ]
+    if problems:
+        yield failing("\n".join(problems))
+
+
+def _job(name: str) -> str:
+    return f"weights@{name}"

@@ -1,0 +1,34 @@
+"""What fetches weights and images on a Spark: programs, their units, huggingface_hub."""
+
+from pathlib import Path
+
+from pyinfra import host
+from pyinfra.api import deploy
+
+from deploys.operations.files import managed_files
+from deploys.operations.jobs import virtual_environment
+from deploys.plan.files import Entry, ManagedFile
+
+_FILES = Path(__file__).parents[2] / "files" / "jobs"
+
+
+@deploy("Hugging Face tools")
+def apply() -> None:
+    """Put the programs and their units in place, and what they import into an environment."""
+    root = host.data.root
+    requirements = (_FILES / "requirements.txt").read_text()
+    entries: list[Entry] = [
+        ManagedFile(f"{root}/bin/{path.name}", path.read_text())
+        for path in (*sorted(_FILES.glob("*.py")), _FILES / "requirements.txt")
+    ]
+    entries += [
+        ManagedFile(f"/etc/systemd/system/{path.name}", path.read_text().replace("ROOT", root))
+        for path in sorted(_FILES.glob("*.service"))
+    ]
+    managed_files(name="Programs and units", entries=entries)
+    virtual_environment(
+        name="Environment with huggingface_hub",
+        path=f"{root}/hf",
+        requirements=f"{root}/bin/requirements.txt",
+        text=requirements,
+    )

@@ -1,0 +1,64 @@
+"""How far a job is: a small JSON file, written twice a second for whoever follows the job."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event, Thread
+from types import TracebackType
+
+
+class Stop(Exception):
+    """What no further try can mend: a sentence, with the remedy."""
+
+
+class Progress:
+    """Keeps a file {"phase", "done", "total", "message"} up to date while a job runs.
+
+    Args:
+        path: the file.
+        measure: returns phase, bytes done and bytes in total; called from another thread.
+    """
+
+    def __init__(self, path: Path, measure: Callable[[], tuple[str, int, int]]) -> None:
+        self.message = ""
+        self._path = path
+        self._measure = measure
+        self._ended = Event()
+        self._thread = Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "Progress":
+        self._write(*self._measure(), self.message)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        _, done, total = self._measure()
+        if error is None:
+            self._write("done", total, total, self.message)
+        else:
+            known = isinstance(error, Stop)
+            self._write("failed", done, total, str(error) if known else f"unexpected {error!r}")
+
+    def _run(self) -> None:
+        while not self._ended.wait(0.5):
+            self._write(*self._measure(), self.message)
+
+    def _write(self, phase: str, done: int, total: int, message: str) -> None:
+        text = json.dumps({"phase": phase, "done": done, "total": total, "message": message})
+        new = self._path.with_suffix(".new")
+        try:
+            new.write_text(text + "\n")
+            new.replace(self._path)
+        except OSError:
+            # On a full disk there is room in the old file only, and the message tells of it.
+            new.unlink(missing_ok=True)
+            with self._path.open("r+") as file:
+                file.write(text + "\n")
+                file.truncate()

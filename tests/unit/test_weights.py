@@ -1,0 +1,116 @@
+"""The weights operation on a host that answers as a Spark would; the rest: test_fetch_weights."""
+
+import json
+from hashlib import sha256
+
+import pytest
+
+from deploys.operations.weights import weights
+from deploys.plan.lock import CheckpointLock, File
+from deploys.plan.weights import manifest_text, to_fetch
+from tests.unit.driven import Driven, fake_host
+
+LOCKED = CheckpointLock(
+    repo="lab/tiny",
+    revision="main",
+    commit="c" * 40,
+    files={
+        "model.safetensors": File(size=10, sha256="a" * 64),
+        "config.json": File(size=3, git="b" * 40),
+    },
+)
+ENDPOINT = "http://hub.invalid"
+ARGUMENTS = {"root": "/r", "endpoint": ENDPOINT, "checkpoints": {"model": LOCKED}}
+
+RECORD = {
+    "model.safetensors": {"size": 10, "mtime_ns": 7 * 10**9, "inode": 1, "hash": "a" * 64},
+    "config.json": {"size": 3, "mtime_ns": 8 * 10**9 + 5, "inode": 2, "hash": "b" * 40},
+}
+FILES = [
+    "file\t10\t7.0000000000\t1\tmodel.safetensors",
+    "file\t3\t8.0000000050\t2\tconfig.json",
+    "file\t9\t8.0000000050\t3\t.gitattributes",
+]
+
+
+def answers(
+    *, manifest: str, files: list[str], active: str = "inactive", job: str = ""
+) -> dict[str, object]:
+    return {
+        "folder\\t": [
+            "folder\tmodel",
+            f"manifest\t{manifest}  -",
+            f"record\t{json.dumps({'files': RECORD})}",
+            *files,
+        ],
+        "ActiveState": f"weights@model\t{active}\t{job}",
+    }
+
+
+RIGHT = sha256(manifest_text(LOCKED, ENDPOINT).encode()).hexdigest()
+
+
+def units(driven: Driven) -> list[str]:
+    return [script for script in driven.scripts() if "systemctl st" in script]
+
+
+def test_a_folder_as_it_was_verified_costs_one_command() -> None:
+    spark = fake_host(answers(manifest=RIGHT, files=FILES))
+    assert not spark.run(weights, **ARGUMENTS, verify=False).did_change()
+    assert len(spark.commands) == 1
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        FILES[1:],
+        ["file\t9\t7.0000000000\t1\tmodel.safetensors", *FILES[1:]],
+        ["file\t10\t7.0000000010\t1\tmodel.safetensors", *FILES[1:]],
+        ["file\t10\t7.0000000000\t4\tmodel.safetensors", *FILES[1:]],
+        [*FILES, "file\t1\t7.0000000000\t9\told.safetensors"],
+    ],
+    ids=["missing", "shortened", "touched", "replaced", "one too many"],
+)
+def test_what_differs_is_fetched_by_the_unit(files: list[str]) -> None:
+    failed = json.dumps({"phase": "failed", "done": 0, "total": 0, "message": "The hub is gone."})
+    spark = fake_host(answers(manifest=RIGHT, files=files, active="failed", job=failed))
+    assert spark.predicts_change(weights, **ARGUMENTS, verify=False)
+    result = spark.run(weights, **ARGUMENTS, verify=False)
+    assert units(spark) == ["systemctl daemon-reload && systemctl start weights@model.service"]
+    assert result.did_error()
+    assert "model: The hub is gone." in spark.scripts()[-1]
+
+
+def test_a_dry_run_only_looks() -> None:
+    spark = fake_host({"folder\\t": "folder\tmodel"})
+    assert spark.predicts_change(weights, **ARGUMENTS, verify=False)
+    assert not units(spark)
+
+
+def test_a_new_manifest_alone_starts_nothing() -> None:
+    spark = fake_host(answers(manifest="0" * 64, files=FILES))
+    assert spark.run(weights, **ARGUMENTS, verify=False).did_change()
+    assert units(spark) == ["systemctl stop weights@model.service"]
+
+
+def test_verify_forgets_the_record() -> None:
+    done = json.dumps({"phase": "done", "done": 13, "total": 13, "message": ""})
+    spark = fake_host(answers(manifest=RIGHT, files=FILES, job=done))
+    assert spark.run(weights, **ARGUMENTS, verify=True).did_change()
+    begun = [s for s in spark.scripts() if "ActiveState" not in s and "folder" not in s]
+    assert begun == [
+        "systemctl stop weights@model.service",
+        "rm -f /r/model/.sparkwright.json",
+        "install -d -m 755 /r/model",
+        "systemctl daemon-reload && systemctl start weights@model.service",
+    ]
+
+
+def test_a_job_that_was_stopped_says_where_to_look() -> None:
+    spark = fake_host(answers(manifest=RIGHT, files=FILES[1:]))
+    assert spark.run(weights, **ARGUMENTS, verify=False).did_error()
+    assert "weights@model.service ended before its work was done" in spark.scripts()[-1]
+
+
+def test_bytes_to_fetch() -> None:
+    assert to_fetch(LOCKED, {"config.json": "is missing", "stranger": "is none of ours"}) == 3
