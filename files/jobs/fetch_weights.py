@@ -164,7 +164,7 @@ class Checkpoint:
         free = shutil.disk_usage(self.folder).free
         if need > free:
             raise Stop(
-                f"{need / 1e9:.1f} GB are still to be fetched, and {free / 1e9:.1f} GB are free "
+                f"{need / 1e9:.2f} GB are still to be fetched, and {free / 1e9:.2f} GB are free "
                 f"on the disk of {self.folder}: free some space, and run again."
             )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from deploys.plan.lock import lock_path
 from tests.lab import apt, factory, machine, network, rootfs, services, state
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET, KNOWN_HOSTS, RUN, STORAGE, LabError, Spark, State
@@ -141,6 +142,8 @@ class Lab:
         for folder in (STORAGE, RUN):
             shutil.rmtree(folder, ignore_errors=True)
         FLEET.unlink(missing_ok=True)
+        # The next lab may serve other bits under the same names.
+        lock_path(FLEET).unlink(missing_ok=True)
 
 
 def missing_packages() -> list[str]:

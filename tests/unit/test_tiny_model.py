@@ -88,7 +88,8 @@ def test_tokens_have_one_number_each_and_fit_the_model(models: Path) -> None:
 
 def test_only_words_can_be_said(models: Path) -> None:
     vocabulary = json.loads((models / "model/tokenizer.json").read_text())["model"]["vocab"]
-    words = [token for token, number in vocabulary.items() if number in tiny_tokenizer.words()]
+    numbers = tiny_tokenizer.words()
+    words = [token for token, number in vocabulary.items() if number in numbers]
     assert "Ġcomputer" in words
     assert all(len(word) >= 2 and word.replace("Ġ", " ").isascii() for word in words)
 

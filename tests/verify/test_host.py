@@ -9,7 +9,7 @@ def test_driver(host, data, proved):
     driver = host.check_output(
         "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader"
     ).strip()
-    assert int(driver.split(", ")[1].split(".")[0]) >= data.driver_minimum
+    assert int(driver.split(", ")[1].split(".")[0]) >= data["driver_minimum"]
     proved(f"GPU and driver: {driver}")
 
 
@@ -33,14 +33,14 @@ def test_memory_guard(host, proved):
     [("", 0o755), ("bin", 0o755), ("cache", 0o755), ("releases", 0o755), ("secrets", 0o700)],
 )
 def test_layout(host, data, folder, mode):
-    found = host.file(f"{data.root}/{folder}".rstrip("/"))
+    found = host.file(f"{data['root']}/{folder}".rstrip("/"))
     assert found.is_directory
     assert (found.user, found.group, found.mode) == ("root", "root", mode)
 
 
 def test_secrets_are_private(host, data, proved):
     secrets = host.check_output(
-        f"find {data.root}/secrets -type f -printf '%f %U:%G %m\\n'"
+        f"find {data['root']}/secrets -type f -printf '%f %U:%G %m\\n'"
     ).splitlines()
     assert all(line.endswith(" 0:0 600") for line in secrets), secrets
     proved(f"secrets: {', '.join(secrets) or 'none'}")
