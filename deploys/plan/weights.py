@@ -135,8 +135,3 @@ def _nanoseconds(seconds: str) -> int:
     """Read find's %T@ exactly: a float would lose the last digits."""
     whole, _, fraction = seconds.partition(".")
     return int(whole) * 10**9 + int(fraction[:9].ljust(9, "0"))
-
-
-def to_fetch(locked: CheckpointLock, wrong: Mapping[str, str]) -> int:
-    """Return the bytes of the checkpoint's files that are wrong: no more will be fetched."""
-    return sum(file.size for path, file in locked.files.items() if path in wrong)

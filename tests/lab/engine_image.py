@@ -40,7 +40,13 @@ from vllm.entrypoints.cli.main import main
 if __name__ == "__main__":
     sys.exit(main())
 """
-_ENTER = 'for d in proc sys dev; do mount --rbind /$d "$0/$d"; done && exec chroot "$0" "$@"'
+# /proc afresh: the machine's own would show other processes under the numbers of this namespace.
+_ENTER = """\
+mount -t proc proc "$0/proc"
+mount --rbind /sys "$0/sys"
+mount --rbind /dev "$0/dev"
+exec chroot "$0" "$@"
+"""
 
 
 def kernels() -> str:
@@ -166,7 +172,7 @@ def _run(command: Sequence[str]) -> None:
         env=os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"},
     )
     if done.returncode:
-        raise LabError(f"{' '.join(command)[:200]}: {done.stdout[-3000:]}")
+        raise LabError(f"{' '.join(command)[:200]}: {done.stdout[-10_000:]}")
 
 
 def _say(text: str) -> None:

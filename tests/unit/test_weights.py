@@ -7,7 +7,7 @@ import pytest
 
 from deploys.operations.weights import weights
 from deploys.plan.lock import CheckpointLock, File
-from deploys.plan.weights import manifest_text, to_fetch
+from deploys.plan.weights import manifest_text
 from tests.unit.driven import Driven, fake_host
 
 LOCKED = CheckpointLock(
@@ -110,7 +110,3 @@ def test_a_job_that_was_stopped_says_where_to_look() -> None:
     spark = fake_host(answers(manifest=RIGHT, files=FILES[1:]))
     assert spark.run(weights, **ARGUMENTS, verify=False).did_error()
     assert "weights@model.service ended before its work was done" in spark.scripts()[-1]
-
-
-def test_bytes_to_fetch() -> None:
-    assert to_fetch(LOCKED, {"config.json": "is missing", "stranger": "is none of ours"}) == 3
