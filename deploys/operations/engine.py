@@ -8,7 +8,7 @@ from pyinfra.api import FunctionCommand, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from deploys.facts.engine import Engines, Journal
-from deploys.operations.failure import failing
+from deploys.operations.messages import failing
 from deploys.plan.engine import EngineState, problem
 from deploys.plan.phases import hint, phase
 from deploys.plan.release import Release

@@ -9,7 +9,7 @@ from pyinfra.api.command import PyinfraCommand
 from pyinfra.operations import files
 
 from deploys.facts.files import FileStates
-from deploys.operations.failure import failing
+from deploys.operations.messages import failing
 from deploys.plan.files import (
     Directory,
     Entry,

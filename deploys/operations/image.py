@@ -8,8 +8,8 @@ from pyinfra.api import operation
 from pyinfra.api.command import PyinfraCommand
 
 from deploys.facts.jobs import ImageState, JobState
-from deploys.operations.failure import failing
 from deploys.operations.jobs import follow, put_manifest, reason, start
+from deploys.operations.messages import failing
 
 
 @operation()

@@ -3,13 +3,12 @@
 import time
 from collections.abc import Generator, Sequence
 
-from pyinfra import host, logger, state
+from pyinfra import host
 from pyinfra.api import StringCommand, operation
-from pyinfra.api.state import StateStage
 
 from deploys.facts.survey import HostSurvey
-from deploys.operations.failure import failing
-from deploys.plan.preflight import Finding, Requirements, findings
+from deploys.operations.messages import failing, notice, planning
+from deploys.plan.preflight import Requirements, findings
 
 
 @operation()
@@ -28,20 +27,13 @@ def preflight(
         HostSurvey, root=root, port=wanted.port, image=image, folders=list(folders)
     )
     found = findings(survey, wanted, time.time())
-    _show(found)
     errors = [finding for finding in found if finding.error]
+    for finding in found:
+        if finding.error and planning():
+            notice(str(finding), "red")
+        elif not finding.error:
+            notice(str(finding))
     if errors:
         yield failing("\n".join(str(error) for error in errors))
     else:
         host.noop("the Spark is fit for what it is to serve")
-
-
-def _show(found: list[Finding]) -> None:
-    """Print findings once: errors of the execution come from the failing command itself."""
-    preparing = state.current_stage == StateStage.Prepare
-    shown_before = state.check_for_changes and not preparing
-    for finding in found:
-        if preparing or not (finding.error or shown_before):
-            host.log_styled(
-                str(finding), fg="red" if finding.error else "yellow", log_func=logger.warning
-            )

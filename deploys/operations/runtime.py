@@ -11,7 +11,7 @@ from pyinfra.operations import files
 
 from deploys.facts.runtime import DAEMON_JSON, ContainerRuntime, RuntimeState
 from deploys.facts.services import Service
-from deploys.operations.failure import failing
+from deploys.operations.messages import failing
 from deploys.plan.daemon_json import has_nvidia_runtime, merged
 
 _KEYRING = "/etc/apt/keyrings/nvidia-container-toolkit.asc"

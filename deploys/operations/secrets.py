@@ -3,12 +3,11 @@
 from collections.abc import Generator
 from hashlib import sha256
 
-from pyinfra import host, logger, state
+from pyinfra import host
 from pyinfra.api import HiddenValue, QuoteString, StringCommand, operation
-from pyinfra.api.state import StateStage
 
 from deploys.facts.files import FileStates
-from deploys.operations.failure import failing
+from deploys.operations.messages import failing, notice
 from deploys.plan.files import FileState
 from deploys.plan.token import token_problem
 
@@ -63,7 +62,7 @@ def hub_token(root: str, endpoint: str, token: HiddenValue | None) -> Generator[
     path = f"{root}/secrets/hf-token"
     if token is None:
         if host.get_fact(FileStates, paths=[path]).get(path, FileState("absent")).kind == "absent":
-            _warn_once("No Hugging Face token: downloads are anonymous, and limited in rate.")
+            notice("No Hugging Face token: downloads are anonymous, and limited in rate.")
         host.noop(f"no new token for {path}")
         return
     text = token.unmask().strip()
@@ -81,9 +80,3 @@ def hub_token(root: str, endpoint: str, token: HiddenValue | None) -> Generator[
         QuoteString(f"{root}/bin/check_token.py"),
     )
     yield from secret_file._inner(path=path, content=HiddenValue(f"{text}\n"), proof=proof)
-
-
-def _warn_once(text: str) -> None:
-    """Warn when the plan is made, or in its execution where nobody made one (`-y`)."""
-    if state.current_stage == StateStage.Prepare or not state.check_for_changes:
-        host.log_styled(text, fg="yellow", log_func=logger.warning)

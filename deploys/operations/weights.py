@@ -7,8 +7,8 @@ from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from deploys.facts.jobs import JobState, WeightFolders
-from deploys.operations.failure import failing
 from deploys.operations.jobs import follow, put_manifest, reason, start
+from deploys.operations.messages import failing
 from deploys.plan.lock import CheckpointLock
 from deploys.plan.weights import RECORD, Folder, differences, has_manifest, manifest_text
 

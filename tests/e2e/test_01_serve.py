@@ -50,8 +50,7 @@ def planned(spark):
 @pytest.fixture(scope="module")
 def served(spark, planned):
     """The run that takes the clean Spark to a served model."""
-    run = pyinfra(DEPLOY, "-vvv", "--diff", "--debug")
-    return run.succeeded()
+    return pyinfra(DEPLOY, "-vvv", "--diff", "--debug").succeeded()
 
 
 def test_dry_run_changes_nothing(spark, planned):
