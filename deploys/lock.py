@@ -22,7 +22,6 @@ from deploys.plan.hardware import HARDWARE
 from deploys.plan.lock import Lock, checkpoint_key, diff, lock_path, read_lock, write_lock
 from deploys.plan.recipe import Recipe, load_recipe, recipe_names
 from deploys.plan.schema import nearest
-from deploys.resolve import resolve_checkpoint, resolve_image
 
 # pyinfra runs a deploy for its hosts as greenlets of one process: the first asks, the others wait.
 _turn = threading.Lock()
@@ -83,6 +82,9 @@ def resolve(
     for recipe in recipes:
         try:
             if wanted(recipe.image, images):
+                # Most runs ask nothing, and the clients take a quarter of a second to import.
+                from deploys.resolve import resolve_image
+
                 images[recipe.image] = resolve_image(recipe.image, _arch(recipe))
         except PlanError as error:
             problems |= dict.fromkeys(error.problems)
@@ -90,6 +92,8 @@ def resolve(
             key = checkpoint_key(checkpoint)
             try:
                 if wanted(key, checkpoints):
+                    from deploys.resolve import resolve_checkpoint
+
                     checkpoints[key] = resolve_checkpoint(
                         checkpoint.repo, checkpoint.revision, endpoint, token
                     )

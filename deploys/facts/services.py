@@ -12,10 +12,12 @@ class ServiceState:
     """One unit.
 
     Attributes:
+        known: systemd has such a unit.
         enabled: starts at boot, by its own link or because another unit wants it (static).
         outdated: one of its files changed after it had started (to the second).
     """
 
+    known: bool
     active: bool
     enabled: bool
     outdated: bool
@@ -30,6 +32,7 @@ class Service(FactBase[ServiceState]):
 unit={shlex.quote(unit)}
 started=$(systemctl show --value --property=ActiveEnterTimestamp "$unit")
 changed=$(stat --format=%Y -- {paths} 2>/dev/null | sort -n | tail -n 1)
+echo "known $(systemctl show --value --property=LoadState "$unit")"
 echo "active $(systemctl is-active "$unit")"
 echo "enabled $(systemctl is-enabled "$unit" 2>/dev/null)"
 echo "started $(date --date="${{started:-@0}}" +%s)"
@@ -38,6 +41,7 @@ echo "changed ${{changed:-0}}\""""
     def process(self, output: Iterable[str]) -> ServiceState:
         values = {key: value for key, _, value in (line.partition(" ") for line in output)}
         return ServiceState(
+            known=values["known"] == "loaded",
             active=values["active"] == "active",
             enabled=values["enabled"] in ("enabled", "static", "alias", "indirect"),
             outdated=int(values["changed"]) > int(values["started"]),

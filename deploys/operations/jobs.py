@@ -13,6 +13,7 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.operations import files
 
 from deploys.facts.jobs import EnvironmentStamp, JobState, JobStates
+from deploys.operations.services import install
 from deploys.plan.progress import Meter
 
 # Seconds between two looks at a job.
@@ -38,8 +39,7 @@ def virtual_environment(path: str, requirements: str, text: str) -> Generator[St
         return
     python = QuoteString(f"{path}/bin/python")
     yield StringCommand(
-        "python3 -c 'import ensurepip' 2>/dev/null || { apt-get update --quiet && "
-        "DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes python3-venv; }"
+        "python3 -c 'import ensurepip' 2>/dev/null || {", install("python3-venv"), "; }"
     )
     yield StringCommand("python3 -m venv --clear", QuoteString(path))
     yield StringCommand(

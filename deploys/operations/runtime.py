@@ -12,6 +12,7 @@ from pyinfra.operations import files
 from deploys.facts.runtime import DAEMON_JSON, ContainerRuntime, RuntimeState
 from deploys.facts.services import Service
 from deploys.operations.messages import failing
+from deploys.operations.services import install
 from deploys.plan.daemon_json import has_nvidia_runtime, merged
 
 _KEYRING = "/etc/apt/keyrings/nvidia-container-toolkit.asc"
@@ -40,10 +41,7 @@ def toolkit(repository: Mapping[str, str]) -> Generator[StringCommand, None, Non
             mode="644",
             create_remote_dir=False,
         )
-    yield StringCommand(
-        "apt-get update --quiet && "
-        "DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet nvidia-container-toolkit"
-    )
+    yield install("nvidia-container-toolkit")
 
 
 @operation()

@@ -12,7 +12,9 @@ from deploys.plan.files import Directory, Entry, ManagedFile
 
 
 @operation()
-def service(unit: str, entries: Sequence[Entry]) -> Generator[PyinfraCommand, None, None]:
+def service(
+    unit: str, entries: Sequence[Entry], package: str | None = None
+) -> Generator[PyinfraCommand, None, None]:
     """Enable and run a unit with these files; restart it when one of them is newer than its start.
 
     A run that died between file and restart is thus finished by the next one.
@@ -20,10 +22,13 @@ def service(unit: str, entries: Sequence[Entry]) -> Generator[PyinfraCommand, No
     Args:
         unit: with its suffix, as in `docker.service`.
         entries: the files that configure the unit, and their directories.
+        package: what to install where the unit is missing.
     """
     files = [entry.path for entry in entries if not isinstance(entry, Directory)]
     state = host.get_fact(Service, unit=unit, files=files)
     changes = list(managed_files._inner(entries=entries))
+    if package and not state.known:
+        yield install(package)
     yield from changes
     if not state.enabled:
         yield StringCommand("systemctl enable --quiet", QuoteString(unit))
@@ -31,6 +36,17 @@ def service(unit: str, entries: Sequence[Entry]) -> Generator[PyinfraCommand, No
         yield StringCommand("systemctl restart", QuoteString(unit))
     elif not state.active:
         yield StringCommand("systemctl start", QuoteString(unit))
+
+
+def install(package: str) -> StringCommand:
+    """Return the command that installs a package, from lists that are up to date."""
+    return StringCommand(
+        "apt-get update --quiet && "
+        # Configuration files that are ours stay.
+        "DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes "
+        "--option Dpkg::Options::=--force-confold",
+        QuoteString(package),
+    )
 
 
 @operation()

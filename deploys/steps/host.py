@@ -2,7 +2,6 @@
 
 from pyinfra import host
 from pyinfra.api import deploy
-from pyinfra.operations import apt
 
 from deploys.operations.services import clock, service, sysctl
 from deploys.plan.files import Directory, ManagedFile
@@ -24,10 +23,10 @@ def apply() -> None:
             ),
         ],
     )
-    apt.packages(name="Install earlyoom", packages=["earlyoom"], update=True, cache_time=86400)
     service(
         name="Memory guard",
         unit="earlyoom.service",
+        package="earlyoom",
         entries=[
             ManagedFile(
                 "/etc/default/earlyoom", f'EARLYOOM_ARGS="{host.data.earlyoom_arguments}"\n'

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 import deploys.lock
+import deploys.resolve
 from deploys.plan.errors import PlanError
 from deploys.plan.lock import (
     CheckpointLock,
@@ -118,8 +119,8 @@ class Answers:
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     answers = Answers()
-    monkeypatch.setattr(deploys.lock, "resolve_checkpoint", answers.checkpoint)
-    monkeypatch.setattr(deploys.lock, "resolve_image", answers.image)
+    monkeypatch.setattr(deploys.resolve, "resolve_checkpoint", answers.checkpoint)
+    monkeypatch.setattr(deploys.resolve, "resolve_image", answers.image)
     monkeypatch.setattr(deploys.lock, "_known", {})
     return answers
 
