@@ -10,7 +10,8 @@ from collections import Counter
 from pathlib import Path
 
 from tests.e2e.conftest import DEPLOY, PROJECT, env
-from tests.lab.lab import Handle, Lab
+from tests.lab.lab import Lab
+from tests.lab.spark import Handle
 
 ROUNDS = 10
 MAX_COMMANDS = 30

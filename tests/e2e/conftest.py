@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.lab import hub
-from tests.lab.lab import Handle, Lab
+from tests.lab.lab import Lab
+from tests.lab.spark import Handle
 
 PROJECT = Path(__file__).parents[2]
 DEPLOY = "deploys/spark.py"
@@ -62,6 +63,23 @@ def pyinfra(*words: str, token: str | None = TOKEN, **environment: str) -> Run:
         plan=frozenset(op["name"] for op in answer.get("plan", []) if op["hosts_with_change"]),
         failed=frozenset(op["name"] for op in results["operations"] if op["error"]),
     )
+
+
+def killed_at(text: str, *words: str) -> None:
+    """Run pyinfra until a line of its output holds `text`, then kill it."""
+    with subprocess.Popen(
+        [*command("inventory/lab.py"), *words, "-y"],
+        cwd=PROJECT,
+        env=env(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as run:
+        assert run.stdout
+        found = any(text in line for line in run.stdout)
+        run.kill()
+    assert found, f"the run ended without a word of {text!r}"
 
 
 def command(inventory: str) -> list[str]:

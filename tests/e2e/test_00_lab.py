@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.lab import state
-from tests.lab.lab import Handle, Lab
+from tests.lab.lab import Lab
+from tests.lab.spark import Handle
 from tests.lab.state import LabError
 
 pytestmark = pytest.mark.lab

@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from tests.e2e.conftest import DEPLOY, PROJECT, TOKEN, command, env, pyinfra
+from tests.e2e.conftest import DEPLOY, PROJECT, TOKEN, env, killed_at, pyinfra
 from tests.lab import hub
-from tests.lab.lab import Handle
+from tests.lab.spark import Handle
 
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8}
 START = 120
@@ -244,23 +244,9 @@ def test_an_idle_spark_serves_nothing(spark, served):
         fleet.write_text(text)
 
 
-def test_ctrl_c_is_no_end(spark, served):
-    """A run that is killed while the engine starts is continued by the next."""
-    run = subprocess.Popen(
-        [*command("inventory/lab.py"), DEPLOY, "-y"],
-        cwd=PROJECT,
-        env=env(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert run.stdout
-    for line in run.stdout:
-        if "engine: " in line:
-            break
-    run.kill()
-    run.wait()
+def test_a_run_killed_while_the_engine_starts(spark, served):
+    """The next run joins the start that is under way."""
+    killed_at("engine: ", DEPLOY)
     begun = spark.run("systemctl show -P ExecMainStartTimestampMonotonic 'vllm@*'").stdout
     pyinfra(DEPLOY).succeeded()
     wait_active(spark)

@@ -1,12 +1,10 @@
 """Downloads: every fault of the hub, a killed run, tokens."""
 
-import subprocess
-import time
-
 import pytest
 
-from tests.e2e.conftest import PROJECT, command, env, pyinfra
+from tests.e2e.conftest import killed_at, pyinfra
 from tests.lab import hub
+from tests.lab.spark import Handle
 
 WEIGHTS = "deploys.steps.weights.apply"
 AUTH = "deploys.steps.hf_auth.apply"
@@ -17,6 +15,11 @@ SHARDS = f"{REPO}/*.safetensors"
 def fetched() -> int:
     """Return the bytes of weights that the hub has sent so far."""
     return sum(seen["bytes"] for name, seen in hub.stats().items() if name.startswith(REPO))
+
+
+def size(spark: Handle) -> int:
+    """Return the bytes of the checkpoint on the Spark."""
+    return int(spark.run("du -sb --exclude='.*' /opt/qwen36/tiny | cut -f1").stdout)
 
 
 @pytest.fixture(scope="module")
@@ -69,55 +72,28 @@ def test_a_lasting_fault_is_said(empty, fault, said):
 
 def test_a_killed_run_is_continued(empty):
     before = fetched()
-    hub.set_fault("rate", path=SHARDS, rate=200_000)
-    run = subprocess.Popen(
-        [*command("inventory/lab.py"), WEIGHTS, "-y"],
-        cwd=PROJECT,
-        env=env(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert run.stdout
-    for line in run.stdout:
-        if "weights@tiny: downloading" in line:
-            break
-    run.kill()
-    run.wait()
+    hub.set_fault("rate", path=SHARDS, rate=500_000)
+    killed_at("weights@tiny: downloading", WEIGHTS)
     assert empty.run("systemctl is-active weights@tiny", check=False).stdout.strip() in (
         "activating",
         "active",
     )
     hub.clear_faults()
     pyinfra(WEIGHTS).succeeded()
-    size = int(empty.run("du -sb --exclude=.* /opt/qwen36/tiny | cut -f1").stdout)
-    assert fetched() - before < size * 1.05
+    assert fetched() - before < size(empty) * 1.05
     assert pyinfra(WEIGHTS).succeeded().changed == frozenset()
 
 
 def test_a_job_cut_by_a_power_cut_is_continued(empty):
     before = fetched()
-    hub.set_fault("rate", path=SHARDS, rate=200_000)
-    run = subprocess.Popen(
-        [*command("inventory/lab.py"), WEIGHTS, "-y"],
-        cwd=PROJECT,
-        env=env(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 60
-    while fetched() - before < 2_000_000:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    hub.set_fault("rate", path=SHARDS, rate=500_000)
+    killed_at("weights@tiny: downloading", WEIGHTS)
     empty.power_off()
-    run.kill()
-    run.wait()
     hub.clear_faults()
     empty.power_on()
     empty.wait_ready()
     pyinfra(WEIGHTS).succeeded()
+    assert fetched() - before < size(empty) * 1.2
     assert pyinfra(WEIGHTS).succeeded().changed == frozenset()
 
 
