@@ -4,7 +4,6 @@ It runs before all that uses the lab of the session, since it removes its own.
 """
 
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -57,10 +56,8 @@ def snapshot() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def before() -> dict[str, str]:
+def before(machine: None) -> dict[str, str]:
     """The machine without a lab."""
-    if os.geteuid() or not shutil.which("systemd-nspawn"):
-        pytest.skip("the lab needs root and the packages of `python -m tests.lab packages`")
     Lab().down()
     return snapshot()
 
