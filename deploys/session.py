@@ -6,7 +6,8 @@ import sys
 from typing import Any
 
 from pyinfra import host, logger, state
-from pyinfra.api import Host, State
+from pyinfra.api import Host, State, StringCommand
+from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.state import BaseStateCallback
 
 # Seconds between signs of life, and without an answer to one until the link counts as dead.
@@ -14,8 +15,13 @@ KEEPALIVE, DEAD_AFTER = 15, 60
 
 
 def start_session() -> None:
-    """Prepare the connection to the current host and, once a run, the report of failures."""
+    """Prepare the connection to the current host and, once a run, the report of failures.
+
+    Raises:
+        PyinfraError: the host's user may not use sudo without a password; nothing was changed.
+    """
     _tune_connection()
+    _check_sudo()
     if not any(isinstance(handler, FailureReport) for handler in state.callback_handlers):
         state.add_callback_handler(FailureReport())
 
@@ -35,6 +41,18 @@ def _tune_connection() -> None:
             transport.sock.setsockopt(
                 socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER * 1000
             )
+
+
+def _check_sudo() -> None:
+    """Refuse a password: pyinfra would pass it on in an environment that the host's users see."""
+    # pyinfra reads sudo's complaint, and would ask for the password.
+    answered, _ = host.run_shell_command(StringCommand("sudo -n true 2>/dev/null"))
+    if not answered:
+        raise PyinfraError(
+            f"{host.data.get('spark')}: found sudo that asks for a password; expected none for "
+            "this user. On the Spark: sudo visudo -f /etc/sudoers.d/sparkwright, with the line "
+            f"{host.data.get('ssh_user') or 'USER'} ALL=(ALL) NOPASSWD: ALL"
+        )
 
 
 class FailureReport(BaseStateCallback):

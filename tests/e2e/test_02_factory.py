@@ -4,8 +4,6 @@ import pytest
 
 from tests.e2e.conftest import DEPLOY, pyinfra
 
-PREFLIGHT = "deploys.steps.preflight.apply"
-
 
 @pytest.mark.parametrize(
     ("variant", "found"),
@@ -41,6 +39,8 @@ def test_a_missing_toolkit_is_installed(spark):
 
 def test_sudo_that_asks_for_a_password(spark):
     spark.reset("sudo-password")
-    run = pyinfra(PREFLIGHT)
+    run = pyinfra(DEPLOY)
     assert run.status == 1
-    assert "sudo" in run.output
+    assert "found sudo that asks for a password" in run.output
+    assert "Traceback" not in run.output
+    assert run.changed == frozenset()
