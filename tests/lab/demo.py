@@ -1,6 +1,7 @@
 """The product on a virtual Spark, from nothing to an answer: what `make demo` shows."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from tests.lab.lab import Lab
 from tests.lab.state import PROJECT
 
+_TOKEN = "hf_lab_reader"
 _DEPLOY = ["inventory/lab.py", "deploys/spark.py", "-y"]
 _QUESTION = {
     "model": "tiny",
@@ -28,7 +30,10 @@ def run() -> int:
     lab.up(1)
     _title("From the factory to a served model: pyinfra " + shlex.join(_DEPLOY))
     pyinfra = str(Path(sys.executable).with_name("pyinfra"))
-    if subprocess.run([pyinfra, *_DEPLOY], cwd=PROJECT, check=False).returncode:
+    # The lab's hub knows no token of anybody's login.
+    environment = os.environ | {"HF_TOKEN": _TOKEN}
+    command = [pyinfra, *_DEPLOY]
+    if subprocess.run(command, cwd=PROJECT, env=environment, check=False).returncode:
         print("\nThe deploy failed. Look: python -m tests.lab ssh spark1. Remove: make lab-down")
         return 1
     url = f"http://{lab.spark('spark1').address}:8000/v1/chat/completions"
@@ -44,16 +49,16 @@ def run() -> int:
     print(f"\n{choice!r}\n")
     print("(The model is random and of a few million parameters: it proves the way, not the wit.)")
     _title(f"Done in {time.monotonic() - begun:.0f} s. The server goes on; now you can")
-    for command, purpose in (
+    for line, purpose in (
         ("the curl line above", "ask again"),
         (f". {_venv()}/bin/activate", "have pyinfra and pytest at hand for what follows"),
-        (f"pyinfra {shlex.join(_DEPLOY)}", "run it again: nothing changes"),
+        (f"HF_TOKEN={_TOKEN} pyinfra {shlex.join(_DEPLOY)}", "run it again: nothing changes"),
         ("pytest tests/verify --inventory inventory/lab.py", "prove what stands"),
         ("python -m tests.lab ssh spark1", "look around: systemctl status 'vllm@*'"),
         ("python -m tests.lab power off spark1; … power on", "see it come back by itself"),
         ("make lab-down", "remove all of it but the caches"),
     ):
-        print(f"  {command:<60} {purpose}")
+        print(f"  {line:<66} {purpose}")
     return 0
 
 
