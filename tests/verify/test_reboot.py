@@ -8,7 +8,7 @@ from tests.verify.test_engine import ask, chat
 
 # What changes with each boot; a container has its host's boot_id, and a process 1 of its own.
 BOOT = "cat /proc/sys/kernel/random/boot_id; cut -d' ' -f22 /proc/1/stat"
-# Seconds that firmware and system may take until units start; a Spark is there after 3 to 4 minutes.
+# Seconds until units start: firmware and system of a Spark may take 3 to 4 minutes.
 BOOT_TIMEOUT = 300
 
 
