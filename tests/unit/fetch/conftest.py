@@ -1,0 +1,143 @@
+"""A Spark that fetches weights as the unit does, from a hub on loopback."""
+
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from deploys.facts.jobs import WeightFolders
+from deploys.plan.lock import CheckpointLock
+from deploys.plan.progress import Progress, parse_progress
+from deploys.plan.weights import Folder, differences, manifest_text
+from deploys.resolve import resolve_checkpoint
+from tests.lab import hub
+from tests.lab.hub.server import Hub
+from tests.unit.driven import this_machine
+
+REPO = "lab/tiny"
+WEIGHTS = f"{REPO}/model.safetensors"
+SIZE = 3 * 1024 * 1024
+JOBS = Path(__file__).parents[3] / "files" / "jobs"
+# The delays between tries are the only thing that differs from the unit's own command.
+PROGRAM = """
+import sys; sys.path.insert(0, sys.argv.pop(1))
+import hub; hub.DELAYS = (0.05, 0.05, 0.05)
+import fetch_weights; fetch_weights.run()
+"""
+
+
+@dataclass
+class Spark:
+    """A root folder, and the hub that it fetches from."""
+
+    root: Path
+    source: Path
+    url: str
+    hub_root: Path
+    locked: CheckpointLock
+
+    @property
+    def folder(self) -> Path:
+        return self.root / "model"
+
+    @property
+    def fault(self) -> Callable[..., None]:
+        return partial(hub.set_fault, hub=self.url)
+
+    @property
+    def sent(self) -> dict[str, dict[str, int]]:
+        return hub.stats(self.url)
+
+    def order(self) -> None:
+        text = manifest_text(self.locked, self.url)
+        (self.root / "manifests/model.json").write_text(text)
+
+    def begin(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(JOBS), str(self.root), "model"],
+            env={
+                "PATH": os.environ["PATH"],
+                "HF_HOME": str(self.root / "hf-home"),
+                "HF_TOKEN_PATH": str(self.root / "secrets/hf-token"),
+                "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+                "HF_HUB_DISABLE_TELEMETRY": "1",
+            },
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def fetch(self) -> tuple[int, str]:
+        """Run the program to its end; return status and what it told the journal."""
+        process = self.begin()
+        _, errors = process.communicate(timeout=60)
+        return process.returncode, errors
+
+    def succeed(self) -> str:
+        status, errors = self.fetch()
+        assert status == 0, errors
+        assert self.wrong() == {}
+        assert self.progress().phase == "done"
+        assert all((self.folder / p).read_bytes() == self.original(p) for p in self.locked.files)
+        assert not (self.folder / ".sparkwright-partial").exists()
+        return errors
+
+    def refuse(self) -> str:
+        """Run the program to a failure; return the sentence that a user gets."""
+        status, _ = self.fetch()
+        assert status == 1
+        assert self.progress().phase == "failed"
+        return self.progress().message
+
+    def progress(self) -> Progress:
+        progress = parse_progress((self.root / "jobs/weights@model.json").read_text())
+        assert progress
+        return progress
+
+    def look(self) -> Folder:
+        """Read the folder as an operation does, by the fact's own command."""
+        with this_machine().current() as host:
+            return host.get_fact(WeightFolders, root=str(self.root), folders=["model"])["model"]
+
+    def partial_size(self) -> int:
+        """Bytes of the weights that have come so far."""
+        files = (self.folder / ".sparkwright-partial").glob("*-model.safetensors")
+        return max((file.stat().st_size for file in files), default=0)
+
+    def wrong(self) -> dict[str, str]:
+        return differences(self.locked, self.look())
+
+    def original(self, path: str) -> bytes:
+        return (self.source / path).read_bytes()
+
+
+@pytest.fixture
+def spark(tmp_path: Path) -> Iterator[Spark]:
+    source = tmp_path / "source"
+    (source / "sub").mkdir(parents=True)
+    (source / "model.safetensors").write_bytes(random.Random(1).randbytes(SIZE))
+    (source / "config.json").write_text('{"model_type": "tiny"}\n')
+    (source / "sub/a name.txt").write_text("text\n" * 2000)
+    (source / "empty.txt").write_text("")
+    root = tmp_path / "root"
+    for folder in ("manifests", "jobs", "secrets"):
+        (root / folder).mkdir(parents=True)
+    hub.add_commit(tmp_path / "hub", REPO, source)
+    with Hub(tmp_path / "hub", ("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}"
+            locked = resolve_checkpoint(REPO, "main", url)
+            spark = Spark(root, source, url, tmp_path / "hub", locked)
+            spark.order()
+            yield spark
+        finally:
+            server.shutdown()
+            thread.join()

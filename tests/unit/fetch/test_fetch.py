@@ -1,0 +1,130 @@
+"""What is fetched, kept, resumed and put aside."""
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploys.resolve import resolve_checkpoint
+from tests.lab import hub
+from tests.unit.fetch.conftest import REPO, SIZE, WEIGHTS, Spark
+
+
+def test_fetches_all_then_nothing(spark: Spark) -> None:
+    assert set(spark.wrong()) == set(spark.locked.files)
+    spark.succeed()
+    before = spark.sent
+    spark.succeed()
+    assert spark.sent == before
+    assert spark.progress().done == spark.progress().total == spark.locked.size
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda file: file.unlink(), "is missing"),
+        (lambda file: os.truncate(file, 1000), "has 1000 bytes instead of"),
+        (lambda file: flip(file), "was changed since it was verified"),
+        (lambda file: shutil.copy2(file, file.with_suffix(".x")), "is not part of the checkpoint"),
+    ],
+)
+def test_notices_and_mends_one_file(
+    spark: Spark, spoil: Callable[[Path], object], said: str
+) -> None:
+    spark.succeed()
+    before = spark.sent
+    spoil(spark.folder / "model.safetensors")
+    assert [said in trouble for trouble in spark.wrong().values()] == [True]
+    spark.succeed()
+    fetched = {path for path in spark.sent if spark.sent[path] != before[path]}
+    assert fetched == (set() if "not part" in said else {WEIGHTS})
+
+
+def flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+def test_a_flipped_byte_under_an_old_date_is_found_by_verify(spark: Spark) -> None:
+    spark.succeed()
+    file = spark.folder / "model.safetensors"
+    stat = file.stat()
+    with file.open("r+b") as content:
+        content.seek(5)
+        content.write(b"?")
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert spark.wrong() == {}
+    (spark.folder / ".sparkwright.json").unlink()
+    spark.succeed()
+    assert spark.sent[WEIGHTS]["requests"] == 2
+
+
+def test_takes_over_a_folder_that_somebody_filled(spark: Spark) -> None:
+    shutil.copytree(spark.source, spark.folder)
+    (spark.folder / ".cache/huggingface/download").mkdir(parents=True)
+    (spark.folder / "old.safetensors").write_text("a stranger's")
+    (spark.folder / "config.json").unlink()
+    (spark.folder / "config.json").symlink_to("/etc/hostname")
+    spark.succeed()
+    assert set(spark.sent) == {f"{REPO}/config.json"}
+    aside = spark.folder / ".sparkwright-set-aside/old.safetensors"
+    assert aside.read_text() == "a stranger's"
+    assert not (spark.folder / ".cache/huggingface").exists()
+
+
+def test_follows_the_lock_to_another_commit(spark: Spark) -> None:
+    spark.succeed()
+    (spark.source / "config.json").write_text('{"model_type": "tinier"}\n')
+    (spark.source / "sub/a name.txt").unlink()
+    hub.add_commit(spark.hub_root, REPO, spark.source)
+    spark.locked = resolve_checkpoint(REPO, "main", spark.url)
+    assert "sub/a name.txt" in spark.wrong()
+    spark.order()
+    before = spark.sent[WEIGHTS]
+    assert "removed" in spark.succeed()
+    assert spark.sent[WEIGHTS] == before
+    assert not (spark.folder / "sub/a name.txt").exists()
+
+
+def test_resumes_after_kill_without_fetching_again(spark: Spark) -> None:
+    spark.fault("rate", path=WEIGHTS, rate=512 * 1024)
+    process = spark.begin()
+    begun = spark.partial_size
+    wait_for(lambda: begun() > SIZE // 4)
+    wait_for(lambda: spark.progress().phase == "downloading" and spark.progress().done > SIZE // 4)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    had = begun()
+    assert 0 < had < SIZE
+    hub.clear_faults(spark.url)
+    sent = wait_for_still(lambda: spark.sent[WEIGHTS]["bytes"])
+    spark.succeed()
+    assert spark.sent[WEIGHTS]["bytes"] - sent == SIZE - had
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            if condition():
+                return
+        except FileNotFoundError:
+            pass
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def wait_for_still(value: Callable[[], Any], seconds: float = 0.3) -> Any:
+    """Return a value when it has not changed for a while: the hub counts until it notices."""
+    last, since = value(), time.monotonic()
+    while time.monotonic() - since < seconds:
+        time.sleep(0.05)
+        if (now := value()) != last:
+            last, since = now, time.monotonic()
+    return last
