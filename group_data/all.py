@@ -17,7 +17,8 @@ disk_headroom_gib = 20
 # Seconds by which a Spark's clock may differ from that of the machine that runs pyinfra.
 clock_tolerance = 60
 
-# Where the NVIDIA container toolkit comes from if DGX OS's own is missing.
+# Where the NVIDIA container toolkit comes from if DGX OS's own is missing. The fingerprint is the
+# one that public projects pin; one of them read it off the key on 2026-05-03.
 toolkit_repository = {
     "url": "https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH)",
     "key_url": "https://nvidia.github.io/libnvidia-container/gpgkey",
