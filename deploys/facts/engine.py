@@ -26,10 +26,13 @@ class Engines(FactBase[EngineState]):
 
 @dataclass(frozen=True)
 class JournalPart:
-    """The state of a unit, and what it has logged since a cursor."""
+    """What a unit has logged since a cursor.
 
-    active: str
-    sub: str
+    Attributes:
+        starting: systemd has a job for the unit, as long as its start is under way.
+    """
+
+    starting: bool
     cursor: str | None
     lines: tuple[str, ...]
 
@@ -41,14 +44,13 @@ class Journal(FactBase[JournalPart]):
         invocation = f"$(systemctl show --value --property=InvocationID {unit})"
         since = f"--after-cursor='{cursor}'" if cursor else f'_SYSTEMD_INVOCATION_ID="{invocation}"'
         return (
-            f"systemctl show --property=ActiveState,SubState {unit}; "
+            f'echo "job $(systemctl show --value --property=Job {unit})"; '
             f"journalctl --quiet --output=cat --show-cursor --unit={unit} {since} 2>/dev/null; true"
         )
 
     def process(self, output: Iterable[str]) -> JournalPart:
-        first, second, *lines = (line for line in output if line)
-        state = dict(line.split("=", 1) for line in (first, second))
+        job, *lines = (line for line in output if line)
         cursor = None
         if lines and lines[-1].startswith("-- cursor: "):
             cursor = lines.pop().removeprefix("-- cursor: ")
-        return JournalPart(state["ActiveState"], state["SubState"], cursor, tuple(lines))
+        return JournalPart(bool(job.removeprefix("job").strip()), cursor, tuple(lines))

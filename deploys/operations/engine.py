@@ -91,7 +91,7 @@ def _stop(engines: EngineState, keep: str | None) -> Generator[StringCommand]:
 
 def _start(engines: EngineState, release: Release, unit: str) -> Generator[PyinfraCommand]:
     """Start the unit, or join its start, and show how it goes on; fail with what it said."""
-    if engines.units[release.id].active not in ("activating", "reloading"):
+    if not engines.units[release.id].starting:
         # Fails in seconds where the engine would take minutes to find no GPU.
         yield StringCommand(
             "docker run --rm --pull never --gpus all --network none --entrypoint nvidia-smi",
@@ -130,10 +130,6 @@ def _follow(unit: str, log: list[str]) -> None:
         if now and now != shown:
             host.log(f"engine: {now} ({time.monotonic() - begun:.0f} s)")
             shown = now
-        if (part.active, part.sub) == ("activating", "auto-restart") or part.active in (
-            "active",
-            "failed",
-            "inactive",
-        ):
+        if not part.starting:
             return
         time.sleep(POLL_SECONDS)

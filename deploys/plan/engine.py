@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 _MARK = "@@"
 _PROPERTIES = (
-    "Id,ActiveState,SubState,Result,NRestarts,ExecMainStatus,UnitFileState,NeedDaemonReload"
+    "Id,ActiveState,SubState,Result,NRestarts,ExecMainStatus,UnitFileState,NeedDaemonReload,Job"
 )
 
 # A loaded engine answers one token in well under a second; under full load it queues.
@@ -16,7 +16,12 @@ COMPLETION_DEADLINE = 60
 
 @dataclass(frozen=True)
 class EngineUnit:
-    """One instance of `vllm@.service`."""
+    """One instance of `vllm@.service`.
+
+    Attributes:
+        starting: systemd has a job for it: a start is under way, or waits for Docker. Between two
+            of systemd's own tries there is none.
+    """
 
     release: str
     active: str
@@ -26,6 +31,7 @@ class EngineUnit:
     exit_status: int
     enabled: bool
     needs_reload: bool
+    starting: bool
 
 
 @dataclass(frozen=True)
@@ -136,6 +142,7 @@ def _unit(values: dict[str, str], enabled: set[str]) -> EngineUnit:
         exit_status=int(values["ExecMainStatus"] or 0),
         enabled=values["Id"] in enabled,
         needs_reload=values["NeedDaemonReload"] == "yes",
+        starting=bool(values.get("Job")),
     )
 
 

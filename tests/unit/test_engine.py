@@ -20,6 +20,7 @@ NRestarts=2
 ExecMainStatus=0
 UnitFileState=enabled
 NeedDaemonReload=no
+Job=
 
 Id=vllm@old-00000000.service
 ActiveState=failed
@@ -29,6 +30,7 @@ NRestarts=0
 ExecMainStatus=1
 UnitFileState=disabled
 NeedDaemonReload=yes
+Job=684
 @@models
 {"object":"list","data":[{"id":"tiny"},{"id":"small"}]}
 @@completion
@@ -41,9 +43,10 @@ def test_units_and_answers_are_read():
     assert STATE.current == "lab-tiny-12345678"
     running = STATE.units["lab-tiny-12345678"]
     assert (running.active, running.enabled, running.restarts) == ("active", True, 2)
-    assert running.needs_reload is False
+    assert (running.needs_reload, running.starting) == (False, False)
     old = STATE.units["old-00000000"]
     assert (old.active, old.enabled, old.needs_reload) == ("failed", False, True)
+    assert old.starting
     assert STATE.models == ("tiny", "small")
     assert problem(STATE, ["tiny", "small"]) is None
 
