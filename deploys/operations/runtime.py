@@ -9,7 +9,7 @@ from pyinfra.api import StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.operations import files
 
-from deploys.facts.runtime import DAEMON_JSON, ContainerRuntime, RuntimeState
+from deploys.facts.runtime import DAEMON_JSON, ContainerRuntime
 from deploys.facts.services import Service
 from deploys.operations.messages import failing
 from deploys.operations.services import install
@@ -20,18 +20,49 @@ _SOURCES = "/etc/apt/sources.list.d/nvidia-container-toolkit.sources"
 
 
 @operation()
-def toolkit(repository: Mapping[str, str]) -> Generator[StringCommand, None, None]:
-    """Install the NVIDIA container toolkit where it is missing; keep what DGX OS ships.
+def docker(
+    repository: Mapping[str, str], log_options: Mapping[str, str]
+) -> Generator[PyinfraCommand, None, None]:
+    """Run Docker with NVIDIA's runtime and bounded logs; every other setting stays as it is.
+
+    The container toolkit is installed where it is missing; what DGX OS ships is kept. Docker
+    restarts, which ends containers, only for a new toolkit, whose hook it looks for at its start,
+    and when its configuration is newer than its start.
 
     Args:
-        repository: `url` of the apt repository (flat, `$(ARCH)` allowed), `key_url` of its signing
-            key, and the key's `fingerprint`, which decides whether the key is trusted.
+        repository: `url` of the toolkit's apt repository (flat, `$(ARCH)` allowed), `key_url` of
+            its signing key, and the key's `fingerprint`, which decides whether it is trusted.
+        log_options: Docker's `log-opts` for containers that set none.
     """
-    state = _state(repository)
-    if state.toolkit:
-        host.noop(f"{state.toolkit} is installed")
+    address = repository["url"].split("/$(ARCH)")[0]
+    state = host.get_fact(ContainerRuntime, repository=address)
+    found = state.daemon_json
+    service = host.get_fact(Service, unit="docker.service", files=[DAEMON_JSON])
+    try:
+        wanted, registered = merged(found, dict(log_options)), has_nvidia_runtime(found)
+    except ValueError as error:
+        yield failing(f"{DAEMON_JSON} is not what Docker can read: {error}. Mend it by hand.")
         return
-    if not state.repository:
+    if not state.toolkit:
+        yield from _install_toolkit(repository, known=state.repository)
+    if wanted != found:
+        yield from files.put._inner(
+            src=StringIO(wanted), dest=DAEMON_JSON, mode="644", create_remote_dir=True
+        )
+    if not registered:
+        yield StringCommand("nvidia-ctk runtime configure --runtime=docker")
+    if not service.enabled:
+        yield StringCommand("systemctl enable --quiet docker.service")
+    if not (state.toolkit and registered and wanted == found) or service.outdated:
+        yield StringCommand("dockerd --validate --config-file", DAEMON_JSON)
+        yield StringCommand("systemctl restart docker.service")
+    elif not service.active:
+        yield StringCommand("systemctl start docker.service")
+
+
+def _install_toolkit(repository: Mapping[str, str], *, known: bool) -> Generator[PyinfraCommand]:
+    """Install the toolkit from its repository; `known` says that apt has that already."""
+    if not known:
         yield StringCommand(_trust_key(repository["key_url"], repository["fingerprint"]))
         yield from files.put._inner(
             src=StringIO(
@@ -42,44 +73,6 @@ def toolkit(repository: Mapping[str, str]) -> Generator[StringCommand, None, Non
             create_remote_dir=False,
         )
     yield install("nvidia-container-toolkit")
-
-
-@operation()
-def docker(
-    repository: Mapping[str, str], log_options: Mapping[str, str]
-) -> Generator[PyinfraCommand, None, None]:
-    """Run Docker with NVIDIA's runtime and bounded logs; every other setting stays as it is.
-
-    Docker restarts only when its configuration is newer than its start: that ends containers.
-
-    Args:
-        repository: as for `toolkit`.
-        log_options: Docker's `log-opts` for containers that set none.
-    """
-    found = _state(repository).daemon_json
-    service = host.get_fact(Service, unit="docker.service", files=[DAEMON_JSON])
-    try:
-        wanted, registered = merged(found, dict(log_options)), has_nvidia_runtime(found)
-    except ValueError as error:
-        yield failing(f"{DAEMON_JSON} is not what Docker can read: {error}. Mend it by hand.")
-        return
-    if wanted != found:
-        yield from files.put._inner(
-            src=StringIO(wanted), dest=DAEMON_JSON, mode="644", create_remote_dir=True
-        )
-    if not registered:
-        yield StringCommand("nvidia-ctk runtime configure --runtime=docker")
-    if not service.enabled:
-        yield StringCommand("systemctl enable --quiet docker.service")
-    if wanted != found or not registered or service.outdated:
-        yield StringCommand("dockerd --validate --config-file", DAEMON_JSON)
-        yield StringCommand("systemctl restart docker.service")
-    elif not service.active:
-        yield StringCommand("systemctl start docker.service")
-
-
-def _state(repository: Mapping[str, str]) -> RuntimeState:
-    return host.get_fact(ContainerRuntime, repository=repository["url"].split("/$(ARCH)")[0])
 
 
 def _trust_key(url: str, fingerprint: str) -> str:
