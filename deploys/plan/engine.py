@@ -5,10 +5,9 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-_MARK = "@@"
-_PROPERTIES = (
-    "Id,ActiveState,SubState,Result,NRestarts,ExecMainStatus,UnitFileState,NeedDaemonReload,Job"
-)
+from deploys.plan.sections import MARK, sections
+
+_PROPERTIES = "Id,ActiveState,NRestarts,NeedDaemonReload,Job"
 
 # A loaded engine answers one token in well under a second; under full load it queues.
 COMPLETION_DEADLINE = 60
@@ -25,10 +24,7 @@ class EngineUnit:
 
     release: str
     active: str
-    sub: str
-    result: str
     restarts: int
-    exit_status: int
     enabled: bool
     needs_reload: bool
     starting: bool
@@ -61,9 +57,9 @@ def state_script(root: str, enabled_or: str = "") -> str:
     named = shlex.quote(f"vllm@{enabled_or}.service") if enabled_or else ""
     return f"""
 enabled=$(find {wants} -name 'vllm@*' -printf '%f\\n')
-echo {_MARK}current; readlink {shlex.quote(root)}/current
-echo {_MARK}enabled; echo "$enabled"
-echo {_MARK}units
+echo {MARK}current; readlink {shlex.quote(root)}/current
+echo {MARK}enabled; echo "$enabled"
+echo {MARK}units
 systemctl show --property={_PROPERTIES} {named} $enabled 'vllm@*.service'
 true"""
 
@@ -83,9 +79,9 @@ def engine_script(*, root: str, release: str, url: str, model: str) -> str:
     )
     return f"""{state_script(root, release)}
 if systemctl is-active --quiet {unit}; then
-  echo {_MARK}models
+  echo {MARK}models
   curl --silent --show-error --max-time 10 {shlex.quote(url)}/v1/models 2>&1; echo
-  echo {_MARK}completion
+  echo {MARK}completion
   curl --silent --show-error --max-time {COMPLETION_DEADLINE} \
     --header 'Content-Type: application/json' --data {shlex.quote(request)} \
     {shlex.quote(url)}/v1/chat/completions 2>&1; echo
@@ -95,25 +91,20 @@ true"""
 
 def parse_engines(output: Iterable[str]) -> EngineState:
     """Return the state that the script's output lines describe."""
-    sections: dict[str, list[str]] = {}
-    for line in output:
-        if line.startswith(_MARK):
-            current = sections.setdefault(line.removeprefix(_MARK), [])
-        else:
-            current.append(line)
-    enabled = set(sections["enabled"])
+    found = sections(output)
+    enabled = set(found["enabled"])
     units = {}
-    for block in "\n".join(sections["units"]).split("\n\n"):
+    for block in "\n".join(found["units"]).split("\n\n"):
         values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
         if values:
             unit = _unit(values, enabled)
             units[unit.release] = unit
-    link = sections["current"]
+    link = found["current"]
     return EngineState(
         current=link[0].rsplit("/", 1)[-1] if link else None,
         units=units,
-        models=_models("\n".join(sections["models"])) if "models" in sections else None,
-        completion="\n".join(sections["completion"]).strip() if "completion" in sections else None,
+        models=_models("\n".join(found["models"])) if "models" in found else None,
+        completion="\n".join(found["completion"]).strip() if "completion" in found else None,
     )
 
 
@@ -136,10 +127,7 @@ def _unit(values: dict[str, str], enabled: set[str]) -> EngineUnit:
     return EngineUnit(
         release=values["Id"].removeprefix("vllm@").removesuffix(".service"),
         active=values["ActiveState"],
-        sub=values["SubState"],
-        result=values["Result"],
         restarts=int(values["NRestarts"] or 0),
-        exit_status=int(values["ExecMainStatus"] or 0),
         enabled=values["Id"] in enabled,
         needs_reload=values["NeedDaemonReload"] == "yes",
         starting=bool(values.get("Job")),

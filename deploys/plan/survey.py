@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-_MARK = "@@"
+from deploys.plan.sections import MARK, sections
 
 
 def survey_script(*, root: str, port: int | None, image: str | None, folders: Sequence[str]) -> str:
@@ -19,7 +19,7 @@ def survey_script(*, root: str, port: int | None, image: str | None, folders: Se
     The script only reads, and always exits 0: what is absent shows as an empty section.
     """
     paths = " ".join(shlex.quote(f"{root}/{folder}") for folder in folders)
-    sections = {
+    parts = {
         "arch": "uname -m",
         "os": ". /etc/os-release && echo $ID $VERSION_ID && echo $PRETTY_NAME",
         "gpu": "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader",
@@ -35,7 +35,7 @@ def survey_script(*, root: str, port: int | None, image: str | None, folders: Se
         else "true",
         "port": _PORT.replace("PORT", str(port)) if port else "true",
     }
-    lines = [f"echo {_MARK}{name}; ( {body} ) 2>/dev/null" for name, body in sections.items()]
+    lines = [f"echo {MARK}{name}; ( {body} ) 2>/dev/null" for name, body in parts.items()]
     return "\n".join([_DOCKER, *lines, "true"])
 
 
@@ -109,40 +109,36 @@ def parse_survey(output: Iterable[str]) -> Survey:
     Raises:
         ValueError: a section that every Linux host has is missing or malformed.
     """
-    sections: dict[str, list[str]] = {}
-    for line in output:
-        if line.startswith(_MARK):
-            current = sections.setdefault(line.removeprefix(_MARK), [])
-        elif line.strip():
-            current.append(line.strip())
+    found = {
+        name: [line.strip() for line in lines if line.strip()]
+        for name, lines in sections(output).items()
+    }
     try:
-        gpu, driver = _gpu(sections["gpu"])
-        (root_device, root_free), (docker_device, docker_free) = map(str.split, sections["disk"])
-        os_id, os_name = sections["os"]
-        docker = sections["docker"]
+        gpu, driver = _gpu(found["gpu"])
+        (root_device, root_free), (docker_device, docker_free) = map(str.split, found["disk"])
+        os_id, os_name = found["os"]
+        docker = found["docker"]
         return Survey(
-            arch=sections["arch"][0],
+            arch=found["arch"][0],
             os=os_id,
             os_name=os_name,
             gpu=gpu,
             driver=driver,
-            memory=int(sections["memory"][0]) * 1024,
+            memory=int(found["memory"][0]) * 1024,
             root_device=root_device,
             root_free=int(root_free),
             docker_device=docker_device,
             docker_free=int(docker_free),
             docker=docker[0] if docker else None,
-            systemd=sections["systemd"][0] if sections["systemd"] else "absent",
-            failed_units=tuple(sections["systemd"][1:]),
-            clock=int(sections["clock"][0]),
-            image_present=sections["image"] == ["present"],
-            weights=int(sections["weights"][0]) if sections["weights"] else 0,
-            listeners=tuple(_listener(line) for line in sections["port"]),
+            systemd=found["systemd"][0] if found["systemd"] else "absent",
+            failed_units=tuple(found["systemd"][1:]),
+            clock=int(found["clock"][0]),
+            image_present=found["image"] == ["present"],
+            weights=int(found["weights"][0]) if found["weights"] else 0,
+            listeners=tuple(_listener(line) for line in found["port"]),
         )
     except (KeyError, IndexError, ValueError) as error:
-        raise ValueError(
-            f"the survey of the host is incomplete: {error!r} in {sections}"
-        ) from error
+        raise ValueError(f"the survey of the host is incomplete: {error!r} in {found}") from error
 
 
 def _gpu(lines: list[str]) -> tuple[str | None, str | None]:
