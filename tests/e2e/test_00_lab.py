@@ -12,20 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e import fabric
 from tests.lab import state
 from tests.lab.lab import Lab
 from tests.lab.spark import Handle
 from tests.lab.state import LabError
 
 pytestmark = pytest.mark.lab
-
-FABRIC = """
-network:
-  version: 2
-  ethernets:
-    enp1s0f0np0: {{addresses: [192.168.100.{number}/24], mtu: 9000}}
-    enP2p1s0f0np0: {{addresses: [192.168.101.{number}/24], mtu: 9000}}
-"""
 
 
 def snapshot() -> dict[str, str]:
@@ -63,23 +56,14 @@ def before(machine: None) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def pair(before: dict[str, str]) -> Iterator[tuple[Handle, Handle]]:
+def two(before: dict[str, str]) -> Iterator[tuple[Handle, Handle]]:
     """Two Sparks, addressed on both fabric twins."""
     lab = Lab()
     lab.up(2)
     sparks = lab.spark("spark1"), lab.spark("spark2")
-    for number, spark in enumerate(sparks, start=10):
-        file = "/etc/netplan/40-cx7.yaml"
-        command = f"sudo install -m 600 /dev/stdin {file} && sudo netplan apply"
-        spark.run(command, stdin=FABRIC.format(number=number))
+    fabric.address(*sparks)
     yield sparks
     lab.down()
-
-
-def received(spark: Handle, address: str, options: str = "", count: int = 3) -> int:
-    """Return how many of `count` pings came back."""
-    done = spark.run(f"ping -q -i 0.02 -W 1 -c {count} {options} {address}", check=False)
-    return int(done.stdout.split(" received")[0].split()[-1])
 
 
 def round_trip(spark: Handle) -> float:
@@ -88,8 +72,8 @@ def round_trip(spark: Handle) -> float:
     return float(shown.rpartition("= ")[2].split("/")[0]) / 1000
 
 
-def test_spark_is_as_delivered(pair):
-    spark = pair[0]
+def test_spark_is_as_delivered(two):
+    spark = two[0]
     assert spark.run("systemctl is-system-running").stdout == "running\n"
     assert spark.run("id -nG").stdout.split() == ["nvidia", "sudo"]
     assert spark.run("sudo -n id -un").stdout == "root\n"
@@ -102,95 +86,70 @@ def test_spark_is_as_delivered(pair):
     assert "passwordauthentication no" in spark.run("sudo sshd -T").stdout
 
 
-def test_sparks_differ(pair):
+def test_sparks_differ(two):
     for command in ("hostname", "cat /etc/machine-id", "cat /etc/ssh/ssh_host_ed25519_key.pub"):
-        assert pair[0].run(command).stdout != pair[1].run(command).stdout
+        assert two[0].run(command).stdout != two[1].run(command).stdout
 
 
-def test_jumbo_frames_cross_both_twins(pair):
-    for address in ("192.168.100.11", "192.168.101.11"):
-        state.wait_for(lambda to=address: received(pair[0], to, count=1) == 1, 10, "the fabric")
-        assert received(pair[0], address, "-M do -s 8972") == 3
-
-
-def test_cut_cable(pair):
-    near, far = pair
-    far.cable(False)
-    assert received(near, "192.168.100.11") == received(near, "192.168.101.11") == 0
-    far.cable(True)
-    state.wait_for(lambda: received(near, "192.168.100.11", count=1) == 1, 10, "the cable")
-
-
-def test_delay_stays_over_a_reboot(pair):
-    spark = pair[0]
+def test_delay_stays_over_a_reboot(two):
+    spark = two[0]
     direct = round_trip(spark)
     spark.netem(delay=0.025)
     try:
         assert 0.05 <= round_trip(spark) < 0.06
-        reboot(spark)
+        spark.reboot()
         assert round_trip(spark) >= 0.05
     finally:
         spark.netem()
     assert round_trip(spark) < direct + 0.01
 
 
-def test_loss(pair):
-    spark = pair[0]
+def test_loss(two):
+    spark = two[0]
     spark.netem(loss=0.1)
     try:
         # 0.9 each way leaves 162 of 200; 125 and 195 are more than five standard deviations off.
-        assert 125 < received(spark, "10.213.0.1", count=200) < 195
+        assert 125 < fabric.received(spark, "10.213.0.1", count=200) < 195
     finally:
         spark.netem()
-    assert received(spark, "10.213.0.1") == 3
+    assert fabric.received(spark, "10.213.0.1") == 3
 
 
-def reboot(spark: Handle) -> None:
-    """Reboot a Spark from inside and wait until it is there again."""
-    boot = spark.boot_id()
-    spark.run("sudo systemctl reboot", check=False)
-
-    def rebooted() -> bool:
-        try:
-            return spark.boot_id() != boot
-        except subprocess.CalledProcessError:
-            return False
-
-    state.wait_for(rebooted, 60, f"{spark.name} to reboot")
-    spark.wait_ready()
-
-
-def test_reboot_keeps_files_and_forgets_addresses(pair):
-    spark = pair[0]
+def test_reboot_keeps_files_and_forgets_addresses(two):
+    spark = two[0]
     spark.run("sudo ip address add 192.0.2.7/32 dev enp1s0f0np0; echo kept > kept; sudo sync")
-    reboot(spark)
+    spark.reboot()
     assert spark.run("cat kept").stdout == "kept\n"
     assert "192.0.2.7" not in spark.run("ip address").stdout
     assert "192.168.100.10" in spark.run("ip address").stdout
 
 
-def test_poweroff_inside_switches_off(pair):
-    spark = pair[1]
+def test_poweroff_inside_switches_off(two):
+    spark = two[1]
     spark.run("sudo systemctl poweroff", check=False)
     state.wait_for(lambda: not spark.running(), 30, f"{spark.name} to switch off")
     spark.power_on()
     spark.wait_ready()
 
 
-def test_power_cut(pair):
-    spark = pair[1]
+def test_power_cut(two):
+    other, spark = two
     spark.power_off()
+    assert fabric.carriers(other) == "0000"
     assert not spark.running()
     with pytest.raises(LabError, match="is off"):
         spark.wait_ready()
     spark.power_on()
     spark.wait_ready()
     assert spark.run("systemctl is-system-running").stdout == "running\n"
+    fabric.wait(other)
 
 
-def test_reset_is_the_factory_state_in_seconds(pair):
-    spark = pair[1]
+def test_reset_is_the_factory_state_in_seconds(two):
+    spark = two[1]
     spark.run("sudo touch /etc/mark /var/lib/docker/mark")
+    spark.cable(False, port=1)
+    spark.mtu(1500)
     begun = time.monotonic()
     spark.reset("driver-570")
     assert time.monotonic() - begun < 20
@@ -199,9 +158,12 @@ def test_reset_is_the_factory_state_in_seconds(pair):
     assert spark.run(version).stdout.startswith("570.")
     spark.reset()
     assert spark.run(version).stdout.startswith("580.")
+    assert fabric.carriers(spark) == "1100"
+    assert spark.record().cable == state.Cable()
+    assert "192.168" not in spark.run("ip address").stdout
 
 
-def test_up_after_a_crash_cleans_first_and_is_quick(pair):
+def test_up_after_a_crash_cleans_first_and_is_quick(two):
     lab = state.require()
     for process in (*lab.services.values(), lab.sparks["spark1"].supervisor):
         os.killpg(process.pid, signal.SIGKILL)
@@ -213,15 +175,16 @@ def test_up_after_a_crash_cleans_first_and_is_quick(pair):
     Lab().spark("spark1").run("true")
 
 
-def test_a_second_up_says_so(pair):
+def test_a_second_up_says_so(two):
     lab = state.require()
     Lab().up(1)
     assert state.require() == lab
+    assert fabric.carriers(Lab().spark("spark1")) == "0000"
     with pytest.raises(LabError, match="first remove it"):
         Lab().up(2)
 
 
-def test_down_leaves_nothing(pair, before):
+def test_down_leaves_nothing(two, before):
     Lab().spark("spark1").run("sudo sysctl -w vm.swappiness=11; sudo docker ps")
     Lab().down()
     assert snapshot() == before

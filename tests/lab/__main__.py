@@ -8,7 +8,8 @@ import sys
 
 from tests.lab import demo, factory, hub
 from tests.lab.lab import PACKAGES, Lab, missing_packages
-from tests.lab.state import LabError
+from tests.lab.spark import Handle
+from tests.lab.state import TWINS, LabError
 
 
 def milliseconds(text: str) -> float:
@@ -33,20 +34,24 @@ def make_parser() -> argparse.ArgumentParser:
 
     up = commands.add_parser("up", help="start the lab")
     up.add_argument("--sparks", type=int, default=1, choices=range(1, 5), metavar="1..4")
+    up.add_argument("--pair", action="store_true", help="a replica for each two Sparks")
     commands.add_parser("down", help="remove all of it but the caches")
     status = commands.add_parser("status", help="show what is up")
     status.add_argument("--json", action="store_true")
     ssh = commands.add_parser("ssh", help="open a shell on a Spark, or run a command there")
     power = commands.add_parser("power", help="cut a Spark's power, or switch it on")
     power.add_argument("switch", choices=["on", "off"])
-    cable = commands.add_parser("cable", help="cut or mend a Spark's fabric cable")
-    cable.add_argument("action", choices=["cut", "mend"])
+    cable = commands.add_parser("cable", help="cut, mend, move or spoil a Spark's fabric cable")
+    cable.add_argument("action", nargs="?", choices=["cut", "mend"])
     netem = commands.add_parser("netem", help="make a Spark's LAN slow or lossy, each way")
     reset = commands.add_parser("reset", help="put a Spark and its cables back as delivered")
     for command in (up, reset):
         command.add_argument("--factory", choices=factory.VARIANTS, default="standard")
     for command in (ssh, power, cable, netem, reset):
         command.add_argument("spark", metavar="SPARK")
+    cable.add_argument("--twin", choices=TWINS, help="only this one of the two")
+    cable.add_argument("--port", type=int, choices=[0, 1], help="plug it in there")
+    cable.add_argument("--mtu", type=int, help="swallow what is larger; 9000 is as it was")
     ssh.add_argument("remote", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     netem.add_argument("--delay", type=milliseconds, default=0.0, metavar="25ms")
     netem.add_argument("--loss", type=percent, default=0.0, metavar="1%")
@@ -63,7 +68,7 @@ def run(options: argparse.Namespace, rest: list[str]) -> int:
     lab = Lab()
     match options.command:
         case "up":
-            lab.up(options.sparks, options.factory)
+            lab.up(options.sparks, options.factory, pair=options.pair)
         case "down":
             lab.down()
         case "status":
@@ -76,7 +81,7 @@ def run(options: argparse.Namespace, rest: list[str]) -> int:
             spark = lab.spark(options.spark)
             spark.power_on() if options.switch == "on" else spark.power_off()
         case "cable":
-            lab.spark(options.spark).cable(whole=options.action == "mend")
+            change_cable(lab.spark(options.spark), options)
         case "netem":
             if options.clear == bool(options.delay or options.loss):
                 raise LabError("netem needs --delay or --loss, or else --clear")
@@ -90,6 +95,16 @@ def run(options: argparse.Namespace, rest: list[str]) -> int:
         case "packages":
             print(*(missing_packages() if options.missing else PACKAGES))
     return 0
+
+
+def change_cable(spark: Handle, options: argparse.Namespace) -> None:
+    """Do to a Spark's fabric cable what the parsed command line asks."""
+    if options.action or options.port is not None:
+        spark.cable(options.action != "cut", twin=options.twin, port=options.port)
+    elif options.mtu is None:
+        raise LabError("cable needs cut, mend, --port or --mtu")
+    if options.mtu is not None:
+        spark.mtu(options.mtu)
 
 
 def show(status: dict[str, object], as_json: bool) -> None:

@@ -30,6 +30,27 @@ network:
       addresses: [{address}/24]
       routes: [{{to: default, via: {host}}}]
 """
+# What NVIDIA's playbook for two Sparks tells to write.
+_CX7_NETPLAN = """\
+network:
+  version: 2
+  ethernets:
+    {ports[0]}:
+      dhcp4: no
+      addresses:
+        - 192.168.100.{host}/24
+    {ports[1]}:
+      dhcp4: no
+      addresses:
+        - 192.168.101.{host}/24
+"""
+_CLASH_NETPLAN = """\
+network:
+  version: 2
+  ethernets:
+    {port}:
+      addresses: [192.168.100.11/24]
+"""
 _FOREIGN_SERVER = """\
 [Unit]
 Description=Some other server, on the port that engines use
@@ -74,10 +95,9 @@ def personalize(root: Path, name: str) -> None:
     (root / "etc/hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {name}\n")
     identity = hashlib.md5(f"sparkwright {name}".encode(), usedforsecurity=False).hexdigest()
     (root / "etc/machine-id").write_text(f"{identity}\n")
-    netplan = root / "etc/netplan/01-lan.yaml"
     address, port = network.address(name), network.LAN_PORT
-    netplan.write_text(_LAN_NETPLAN.format(port=port, address=address, host=network.HOST))
-    netplan.chmod(0o600)
+    lan = _LAN_NETPLAN.format(port=port, address=address, host=network.HOST)
+    _write_netplan(root, "01-lan", lan)
     for suffix in ("", ".pub"):
         shutil.copy(
             rootfs.keys() / f"{name}{suffix}", root / f"etc/ssh/ssh_host_ed25519_key{suffix}"
@@ -89,10 +109,10 @@ def _no_driver(spark: Path) -> None:
     (spark / "root/usr/bin/nvidia-smi").unlink()
 
 
-def _driver_570(spark: Path) -> None:
+def _driver(spark: Path, version: str, cuda: str) -> None:
     program = spark / "root/usr/bin/nvidia-smi"
-    text = program.read_text().replace("DRIVER=580.126.09", "DRIVER=570.124.06")
-    program.write_text(text.replace("CUDA=13.0", "CUDA=12.8"))
+    text = program.read_text().replace("DRIVER=580.126.09", f"DRIVER={version}")
+    program.write_text(text.replace("CUDA=13.0", f"CUDA={cuda}"))
 
 
 def _no_toolkit(spark: Path) -> None:
@@ -131,16 +151,32 @@ def _sudo_password(spark: Path) -> None:
     _inside(spark / "root", "chpasswd", stdin=f"{USER}:{SUDO_PASSWORD}")
 
 
+def _foreign_netplan(spark: Path) -> None:
+    """Address the fabric port with the cable as NVIDIA's playbook does."""
+    host = 9 + network.number(spark.name)
+    text = _CX7_NETPLAN.format(ports=network.FABRIC_PORTS[0], host=host)
+    _write_netplan(spark / "root", "40-cx7", text)
+
+
+def _address_clash(spark: Path) -> None:
+    """Give the LAN port an address that a fabric in 192.168.100.0/24 wants, too."""
+    text = _CLASH_NETPLAN.format(port=network.LAN_PORT)
+    _write_netplan(spark / "root", "50-second-lan", text)
+
+
 # Each gets the Spark's folder, in which its root is mounted, before the first boot.
 VARIANTS: dict[str, Callable[[Path], None]] = {
     "standard": lambda spark: None,
     "no-driver": _no_driver,
-    "driver-570": _driver_570,
+    "driver-570": lambda spark: _driver(spark, "570.124.06", "12.8"),
+    "driver-580.95": lambda spark: _driver(spark, "580.95.05", "13.0"),
     "no-toolkit": _no_toolkit,
     "docker-old": _docker_old,
     "disk-nearly-full": _disk_nearly_full,
     "port-taken": _port_taken,
     "sudo-password": _sudo_password,
+    "foreign-netplan": _foreign_netplan,
+    "address-clash": _address_clash,
 }
 
 
@@ -164,6 +200,12 @@ def mount_root(lower: list[Path], folder: Path) -> Path:
     root = folder / "root"
     subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, str(root)], check=True)
     return root
+
+
+def _write_netplan(root: Path, name: str, text: str) -> None:
+    file = root / f"etc/netplan/{name}.yaml"
+    file.write_text(text)
+    file.chmod(0o600)
 
 
 def _inside(root: Path, *command: str, stdin: str = "") -> str:

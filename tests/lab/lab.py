@@ -13,7 +13,17 @@ import yaml
 from deploys.plan.lock import lock_path
 from tests.lab import apt, factory, machine, network, rootfs, services, state
 from tests.lab.spark import Handle
-from tests.lab.state import FLEET, KNOWN_HOSTS, RUN, STORAGE, LabError, Spark, State
+from tests.lab.state import (
+    FLEET,
+    KNOWN_HOSTS,
+    RUN,
+    STORAGE,
+    TWINS,
+    Cable,
+    LabError,
+    Spark,
+    State,
+)
 
 # Debian packages that the machine needs, with the program that proves each.
 PACKAGES = {
@@ -28,6 +38,7 @@ PACKAGES = {
     "gnupg": "gpg",
     "zstd": "zstd",
     "e2fsprogs": "mkfs.ext4",
+    "ethtool": "ethtool",
 }
 FINGERPRINT = RUN / "apt-fingerprint"
 
@@ -38,36 +49,39 @@ _KERNEL = (Path("/proc/sys/net/ipv4/ip_forward"), Path("/proc/sys/vm/swappiness"
 class Lab:
     """The lab of this machine; there is one."""
 
-    def up(self, sparks: int = 1, variant: str = "standard") -> None:
+    def up(self, sparks: int = 1, variant: str = "standard", *, pair: bool = False) -> None:
         """Start services and Sparks, and wait until they serve; what a crash left is removed first.
 
         Args:
             sparks: how many, 1 to 4.
             variant: how all of them left the factory; one of factory.VARIANTS.
+            pair: whether the inventory has a replica for each two of them, or one for each.
 
         Raises:
-            LabError: the machine lacks something, or another lab is up.
+            LabError: the machine lacks something, another lab is up, or a Spark has no partner.
         """
         _check_machine()
         factory.check(variant)
         names = rootfs.SPARKS[:sparks]
+        fleet = fleet_text(names, pair)
         with state.locked():
             before = state.read()
             if before and _whole(before):
                 asked = dict.fromkeys(names, variant)
                 found = {name: spark.factory for name, spark in before.sparks.items()}
-                if found == asked and all(spark.running() for spark in self.sparks()):
+                running = all(spark.running() for spark in self.sparks())
+                if found == asked and before.pair == pair and running:
                     print(f"up already: {', '.join(names)}", flush=True)
                     return
                 raise LabError(
-                    f"a lab is up already, with {', '.join(before.sparks)}; "
+                    f"another lab is up already, with {', '.join(before.sparks)}; "
                     "first remove it: python -m tests.lab down"
                 )
             self._clear()
             with _step("root file system"):
                 rootfs.layers()
             with _step("network"):
-                lab = State(kernel={file: file.read_text() for file in _KERNEL})
+                lab = State(pair=pair, kernel={file: file.read_text() for file in _KERNEL})
                 state.write(lab)
                 network.create()
             for service in services.SERVICES:
@@ -76,7 +90,7 @@ class Lab:
                     state.write(lab)
             FINGERPRINT.write_text(apt.fingerprint(apt.ensure_repository()))
             KNOWN_HOSTS.write_text("".join(map(_known_host, names)))
-            FLEET.write_text(fleet_text(names))
+            FLEET.write_text(fleet)
             lab.sparks = {name: Spark(factory=variant) for name in names}
             state.write(lab)
             for spark in self.sparks():
@@ -116,7 +130,9 @@ class Lab:
                 "ssh": services.answers(network.address(name), 22),
                 "address": network.address(name),
                 "factory": spark.factory,
-                "cable": "whole" if spark.cable else "cut",
+                "cable": _cable(spark.cable),
+                "port": spark.cable.port,
+                "mtu": spark.cable.mtu,
                 "delay_ms": spark.delay * 1000,
                 "loss": spark.loss,
             }
@@ -155,8 +171,19 @@ def missing_packages() -> list[str]:
     ]
 
 
-def fleet_text(names: Sequence[str]) -> str:
-    """Return an inventory file (as sparks.yaml) in which each Spark is a replica of its own."""
+def fleet_text(names: Sequence[str], pair: bool = False) -> str:
+    """Return an inventory file (as sparks.yaml).
+
+    Args:
+        names: its Sparks.
+        pair: whether each two of them are a replica, or each one.
+
+    Raises:
+        LabError: a Spark has no partner.
+    """
+    size = 2 if pair else 1
+    if len(names) % size:
+        raise LabError(f"found {len(names)} Sparks to be paired; expected 2 or 4")
     sparks = {
         name: {
             "ssh_hostname": network.address(name),
@@ -168,10 +195,22 @@ def fleet_text(names: Sequence[str]) -> str:
         for name in names
     }
     replicas = {
-        f"lab{network.number(name)}": {"recipe": "lab-tiny", "sparks": [name]} for name in names
+        f"lab{start // size + 1}": {
+            "recipe": "lab-tiny",
+            "sparks": list(names[start : start + size]),
+        }
+        for start in range(0, len(names), size)
     }
     head = "# Written by `python -m tests.lab up`, removed by `down`.\n"
     return head + yaml.safe_dump({"sparks": sparks, "replicas": replicas}, sort_keys=False)
+
+
+def _cable(cable: Cable) -> str:
+    """Say in words which twins a cable carries."""
+    whole = [twin for twin in TWINS if twin not in cable.cut]
+    if len(whole) == 1:
+        return f"twin {whole[0]} only"
+    return "whole" if whole else "cut"
 
 
 def _whole(lab: State) -> bool:

@@ -25,14 +25,20 @@ _TREE = _CGROUPS / "unified" if _LEGACY else _CGROUPS
 
 
 def power_on(name: str) -> Process:
-    """Start a Spark's supervisor, which boots the Spark; return at once."""
+    """Start a Spark's supervisor, which boots the Spark; return at once.
+
+    For callers that hold the lab's lock; the supervisor waits for it.
+    """
     power_off(name, None)
     private = ["unshare", "--mount", "--propagation", "private"]
     return state.start(name, [*private, *state.module("machine", name)])
 
 
 def power_off(name: str, supervisor: Process | None) -> None:
-    """Cut a Spark's power: all of its processes are killed at once, as is its supervisor."""
+    """Cut a Spark's power: all of its processes are killed at once, as is its supervisor.
+
+    For callers that hold the lab's lock.
+    """
     if supervisor:
         supervisor.kill()
     _end(name)
@@ -73,12 +79,14 @@ def supervise(name: str) -> None:
     binds = _disks(folder)
     status = _REBOOTED
     while status == _REBOOTED:
-        network.plug(name, state.require().sparks[name])
+        with state.locked():
+            network.plug(name, state.require().sparks)
         status = _boot(name, binds)
         # nspawn may have been killed alone: its Spark would live on. And systemd cannot start
         # units in control groups that were once killed.
         _end(name)
-    network.unplug(name)
+    with state.locked():
+        network.unplug(name)
 
 
 def _disks(folder: Path) -> dict[Path, str]:

@@ -1,22 +1,25 @@
-"""The lab's networks: one LAN with a way out, two fabric segments, and each Spark's cables to them.
+"""The lab's networks: one LAN with a way out, and the fabric cables, each between two Sparks.
 
 A Spark's network namespace is made afresh for each boot, as a kernel that starts has no addresses.
+Cables are changed by who holds the lab's lock.
 """
 
+import itertools
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
-from tests.lab.state import RUN, LabError, Spark, wait_for
+from tests.lab.state import RUN, TWINS, LabError, Spark, wait_for
 
 LAN = "swlab-lan"
-FABRIC = ("swlab-fab-a", "swlab-fab-b")
+# The cable between spark1 and spark2, and that between spark3 and spark4: a bridge for each twin.
+FABRICS = (("swlab-fab-1a", "swlab-fab-1b"), ("swlab-fab-2a", "swlab-fab-2b"))
+BRIDGES = (LAN, *FABRICS[0], *FABRICS[1])
 HOST = "10.213.0.1"
 SUBNET = "10.213.0.0/24"
-# Names as on a DGX Spark: the wired LAN port, and the two PCIe paths to the first fabric port.
+# Names as on a DGX Spark: the wired LAN port, and the two PCIe paths to each physical fabric port.
 LAN_PORT = "enP7s7"
-FABRIC_PORTS = ("enp1s0f0np0", "enP2p1s0f0np0")
-# Jumbo frames on all outer ends: one of 1500 would swallow large frames without an error.
-FABRIC_MTU = "9000"
+FABRIC_PORTS = (("enp1s0f0np0", "enP2p1s0f0np0"), ("enp1s0f1np1", "enP2p1s0f1np1"))
 
 # FORWARD: on a machine with Docker that chain drops what nobody accepts.
 _RULES = (
@@ -41,18 +44,28 @@ def lan_end(spark: str) -> str:
     return f"swlab{number(spark)}-lan"
 
 
-def fabric_ends(spark: str) -> tuple[str, str]:
-    """Return the names of the outer ends of a Spark's fabric cable, one for each twin."""
-    return f"swlab{number(spark)}-fab-a", f"swlab{number(spark)}-fab-b"
+def fabric_ends(spark: str) -> list[list[str]]:
+    """Return the names of the outer ends of a Spark's fabric ports, one for each twin of each."""
+    return [[f"swlab{number(spark)}-fab-{port}{twin}" for twin in TWINS] for port in (0, 1)]
+
+
+def fabric(spark: str) -> tuple[str, str]:
+    """Return the bridges that stand for a Spark's fabric cable, one for each twin."""
+    return FABRICS[(number(spark) - 1) // 2]
+
+
+def neighbour(spark: str) -> str:
+    """Return the Spark at the other end of a Spark's fabric cable."""
+    return f"spark{number(spark) + (1 if number(spark) % 2 else -1)}"
 
 
 def create() -> None:
     """Make the bridges and the way out."""
-    for bridge in (LAN, *FABRIC):
+    for index, bridge in enumerate(BRIDGES):
         # A fixed address: by default a bridge takes the lowest of its present ports'.
-        _ip("link", "add", bridge, "address", mac(0, bridge), "type", "bridge")
+        _ip("link", "add", bridge, "address", mac(0, index), "type", "bridge")
         _no_ipv6(bridge)
-        _ip("link", "set", bridge, "up", *(("mtu", FABRIC_MTU) if bridge in FABRIC else ()))
+        _ip("link", "set", bridge, "up", *(() if bridge == LAN else ("mtu", "9000")))
     _ip("address", "add", f"{HOST}/24", "dev", LAN)
     for table, chain, *rule in _RULES:
         _iptables("-t", table, "-I", chain, *rule)
@@ -70,7 +83,7 @@ def remove() -> None:
 
 def is_up() -> bool:
     """Tell whether the bridges are there."""
-    return all(Path("/sys/class/net", bridge).exists() for bridge in (LAN, *FABRIC))
+    return all(_exists(bridge) for bridge in BRIDGES)
 
 
 def namespace(spark: str) -> Path:
@@ -78,8 +91,8 @@ def namespace(spark: str) -> Path:
     return RUN / f"{spark}.netns"
 
 
-def plug(name: str, spark: Spark) -> None:
-    """Give a Spark that is about to boot a new network namespace, its ports wired as `spark` says.
+def plug(name: str, sparks: Mapping[str, Spark]) -> None:
+    """Give a Spark that is about to boot a new network namespace, its ports wired as written down.
 
     Runs in the supervisor, in whose mount namespace the network namespace is mounted: with the
     last process of the Spark it all goes away by itself.
@@ -90,37 +103,55 @@ def plug(name: str, spark: Spark) -> None:
     subprocess.run(["umount", str(file)], stderr=subprocess.DEVNULL, check=False)
     file.touch()
     subprocess.run(["unshare", f"--net={file}", "true"], check=True)
-    ends = (lan_end(name), *fabric_ends(name))
-    for end, port, bridge in zip(ends, (LAN_PORT, *FABRIC_PORTS), (LAN, *FABRIC), strict=True):
-        mtu = ("mtu", FABRIC_MTU) if bridge in FABRIC else ()
-        inner = ("peer", "name", port, "address", mac(number(name), bridge), "netns", str(file))
-        _ip("link", "add", end, *mtu, "type", "veth", *inner)
+    ends = [lan_end(name), *itertools.chain(*fabric_ends(name))]
+    ports = (LAN_PORT, *FABRIC_PORTS[0], *FABRIC_PORTS[1])
+    bridges = (LAN, *fabric(name), *fabric(name))
+    for index, (end, port, bridge) in enumerate(zip(ends, ports, bridges, strict=True)):
+        inner = ("peer", "name", port, "address", mac(number(name), index), "netns", str(file))
+        _ip("link", "add", end, "type", "veth", *inner)
         # Only frames pass here: the machine itself must not answer on a cable's end.
         _no_ipv6(end)
         Path(f"/proc/sys/net/ipv4/conf/{end}/arp_ignore").write_text("8")
-        if bridge in FABRIC or not spark.line:
+        if bridge != LAN or not sparks[name].line:
             _ip("link", "set", end, "master", bridge)
     _ip("link", "set", lan_end(name), "up")
-    set_cable(name, spark.cable)
+    wire(name, sparks)
 
 
 def unplug(spark: str) -> None:
     """Remove a Spark's cables; without them its namespace has no way to the others."""
-    for end in (lan_end(spark), *fabric_ends(spark)):
-        if Path("/sys/class/net", end).exists():
+    for end in (lan_end(spark), *itertools.chain(*fabric_ends(spark))):
+        if _exists(end):
             _ip("link", "delete", end, check=False)
+    for end in itertools.chain(*fabric_ends(neighbour(spark))):
+        if _exists(end):
+            _ip("link", "set", end, "down", check=False)
 
 
-def set_cable(spark: str, whole: bool) -> None:
-    """Cut or mend a Spark's fabric cable: both twins are on it."""
-    for end in fabric_ends(spark):
-        if Path("/sys/class/net", end).exists():
-            _ip("link", "set", end, "up" if whole else "down")
+def wire(spark: str, sparks: Mapping[str, Spark]) -> None:
+    """Put the fabric cable of a Spark and its neighbour into the state that is written down.
+
+    As with a cable between two machines, neither port has a carrier unless both ends are plugged
+    in and both machines have power.
+    """
+    both = (spark, neighbour(spark))
+    there = [name for name in both if _exists(fabric_ends(name)[0][0])]
+    cut = {twin for name in there for twin in sparks[name].cable.cut}
+    # TCP's segments travel here joined in one, unless told not to, and then no MTU stops them.
+    joined = "on" if all(sparks[name].cable.mtu >= 9000 for name in there) else "off"
+    for name in there:
+        for netdev in itertools.chain(*FABRIC_PORTS):
+            _run(*_inside(name, sparks[name]), "ethtool", "--offload", netdev, "tso", joined)
+        cable = sparks[name].cable
+        for port, ends in enumerate(fabric_ends(name)):
+            for twin, end in zip(TWINS, ends, strict=True):
+                linked = len(there) == 2 and port == cable.port and twin not in cut
+                _ip("link", "set", end, "mtu", str(cable.mtu), "up" if linked else "down")
 
 
 def set_direct(spark: str, direct: bool) -> None:
     """Connect a Spark's LAN cable to the bridge, or leave its end to a delay line."""
-    if Path("/sys/class/net", lan_end(spark)).exists():
+    if _exists(lan_end(spark)):
         _ip("link", "set", lan_end(spark), *(("master", LAN) if direct else ("nomaster",)))
 
 
@@ -135,9 +166,19 @@ def line_end(spark: str) -> str:
     return f"swlab{number(spark)}-line"
 
 
-def mac(owner: int, bridge: str) -> str:
-    """Return a locally administered address; owner 0 is the bridge itself."""
-    return f"02:5b:1a:b0:{(LAN, *FABRIC).index(bridge):02x}:{owner:02x}"
+def mac(owner: int, index: int) -> str:
+    """Return the locally administered address of a Spark's port; owner 0 has the bridges'."""
+    return f"02:5b:1a:b0:{index:02x}:{owner:02x}"
+
+
+def _inside(name: str, spark: Spark) -> tuple[str, str]:
+    """Return the words that run a command in a Spark's network, on this machine's file system."""
+    assert spark.supervisor, f"{name} has cables, and nobody who mounted its network"
+    return "nsenter", f"--net=/proc/{spark.supervisor.pid}/root{namespace(name)}"
+
+
+def _exists(interface: str) -> bool:
+    return Path("/sys/class/net", interface).exists()
 
 
 def _no_ipv6(interface: str) -> None:
@@ -154,7 +195,7 @@ def _iptables(*arguments: str, check: bool = True) -> bool:
     return _run("iptables", "-w", *arguments, check=check)
 
 
-def _run(*command: str, check: bool) -> bool:
+def _run(*command: str, check: bool = True) -> bool:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if check and done.returncode:
         raise LabError(f"{' '.join(command)}: {done.stderr.strip()}")

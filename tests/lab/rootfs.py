@@ -19,7 +19,7 @@ _PACKAGES = (
     *("systemd", "systemd-sysv", "systemd-timesyncd", "dbus", "udev", "kmod", "procps", "sudo"),
     *("openssh-server", "netplan.io", "iproute2", "iputils-ping", "ethtool", "iptables", "ufw"),
     *("docker.io", "docker-cli", "python3", "python3-venv", "ca-certificates", "curl", "gnupg"),
-    *("rsync", "less"),
+    *("openssl", "openssh-client", "rsync", "less"),
 )
 
 

@@ -2,9 +2,10 @@
 
 import subprocess
 from dataclasses import dataclass
+from typing import Literal
 
 from tests.lab import factory, machine, network, rootfs, services, state
-from tests.lab.state import KNOWN_HOSTS, RUN, LabError, Spark, State
+from tests.lab.state import KNOWN_HOSTS, RUN, TWINS, LabError, Spark, State, Twin
 
 # Seconds; a Spark boots in about 5.
 _BOOT = 60
@@ -84,6 +85,24 @@ class Handle:
         """Return what changes with each boot."""
         return self.run("cat /proc/sys/kernel/random/boot_id").stdout.strip()
 
+    def reboot(self) -> None:
+        """Reboot it from inside and wait until it has booted.
+
+        Raises:
+            LabError: it has not within a minute.
+        """
+        boot = self.boot_id()
+        self.run("sudo systemctl reboot", check=False)
+
+        def rebooted() -> bool:
+            try:
+                return self.boot_id() != boot
+            except subprocess.CalledProcessError:
+                return False
+
+        state.wait_for(rebooted, _BOOT, f"{self.name} to reboot")
+        self.wait_ready()
+
     def start(self) -> None:
         """Switch it on; for callers that hold the lab's lock."""
         lab = state.require()
@@ -123,13 +142,32 @@ class Handle:
             self.start()
         self.wait_ready()
 
-    def cable(self, whole: bool) -> None:
-        """Mend or cut its fabric cable, which carries both twins."""
+    def cable(
+        self, whole: bool = True, *, twin: Twin | None = None, port: Literal[0, 1] | None = None
+    ) -> None:
+        """Mend or cut its fabric cable, which carries both twins; the other end notices, too.
+
+        Args:
+            whole: whether it shall carry something.
+            twin: do so to one twin only.
+            port: plug it into this physical port; it stays where it is by default.
+        """
         with state.locked():
             lab = state.require()
-            self._of(lab).cable = whole
+            cable = self._of(lab).cable
+            twins = {twin} if twin else set(TWINS)
+            cable.cut = cable.cut - twins if whole else cable.cut | twins
+            cable.port = cable.port if port is None else port
             state.write(lab)
-            network.set_cable(self.name, whole)
+            network.wire(self.name, lab.sparks)
+
+    def mtu(self, size: int = 9000) -> None:
+        """Let its fabric cable swallow all larger packets, both ways, without telling anyone."""
+        with state.locked():
+            lab = state.require()
+            self._of(lab).cable.mtu = size
+            state.write(lab)
+            network.wire(self.name, lab.sparks)
 
     def netem(self, delay: float = 0, loss: float = 0) -> None:
         """Make its LAN slow or lossy; without arguments: as it was.

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
@@ -59,6 +60,25 @@ class Process(BaseModel):
             wait_for(lambda: not self.alive(), 5, f"process {self.pid} to end")
 
 
+# The two interfaces that one physical fabric port shows.
+Twin = Literal["a", "b"]
+TWINS: tuple[Twin, Twin] = ("a", "b")
+
+
+class Cable(BaseModel):
+    """A Spark's end of its fabric cable.
+
+    Attributes:
+        port: the physical port that it is in.
+        cut: the twins that it does not carry.
+        mtu: the largest packet that gets through; larger ones vanish without a word.
+    """
+
+    port: Literal[0, 1] = 0
+    cut: frozenset[Twin] = frozenset()
+    mtu: int = 9000
+
+
 class Spark(BaseModel):
     """One virtual Spark: how it left the factory, its supervisor, and its cables.
 
@@ -69,7 +89,7 @@ class Spark(BaseModel):
 
     factory: str = "standard"
     supervisor: Process | None = None
-    cable: bool = True
+    cable: Cable = Field(default_factory=Cable)
     delay: float = 0
     loss: float = 0
     line: Process | None = None
@@ -79,9 +99,11 @@ class State(BaseModel):
     """The whole lab.
 
     Attributes:
+        pair: whether its inventory makes replicas of two Sparks.
         kernel: files of /proc/sys, and what the machine had in them before.
     """
 
+    pair: bool = False
     sparks: dict[str, Spark] = Field(default_factory=dict)
     services: dict[str, Process] = Field(default_factory=dict)
     kernel: dict[Path, str] = Field(default_factory=dict)
@@ -114,7 +136,10 @@ def require() -> State:
 
 @contextmanager
 def locked() -> Iterator[None]:
-    """Keep other commands of the lab waiting; the lock is outside of all that `down` removes."""
+    """Keep all others who change the lab waiting, supervisors at their Spark's cables among them.
+
+    The lock is outside of all that `down` removes.
+    """
     folder = cache.cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lab.lock").open("w") as lock:

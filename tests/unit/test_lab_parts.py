@@ -1,6 +1,7 @@
 """The lab's parts that need neither root nor a Spark."""
 
 import argparse
+import itertools
 import json
 import os
 import socket
@@ -9,6 +10,7 @@ import subprocess
 import time
 
 import pytest
+import yaml
 
 from deploys.plan.fleet import load_fleet, unsupported
 from deploys.plan.recipe import load_recipe, recipe_names
@@ -24,9 +26,8 @@ def test_every_spark_has_names_and_addresses_of_its_own():
             network.address(spark),
             network.lan_end(spark),
             network.line_end(spark),
-            *network.fabric_ends(spark),
-            *(network.mac(network.number(spark), bridge) for bridge in network.FABRIC),
-            network.mac(network.number(spark), network.LAN),
+            *itertools.chain(*network.fabric_ends(spark)),
+            *(network.mac(network.number(spark), index) for index in range(5)),
         )
     ]
     assert len(every) == len(set(every))
@@ -35,14 +36,26 @@ def test_every_spark_has_names_and_addresses_of_its_own():
 
 def test_interface_names_fit_the_kernel():
     """IFNAMSIZ is 16 with its final zero byte."""
-    names = [network.LAN, *network.FABRIC, network.LAN_PORT, *network.FABRIC_PORTS]
+    names = [*network.BRIDGES, network.LAN_PORT, *itertools.chain(*network.FABRIC_PORTS)]
     for spark in rootfs.SPARKS:
-        names += [network.lan_end(spark), network.line_end(spark), *network.fabric_ends(spark)]
+        names += [network.lan_end(spark), network.line_end(spark)]
+        names += itertools.chain(*network.fabric_ends(spark))
     assert max(map(len, names)) <= 15
 
 
 def test_hardware_addresses_are_local_and_unicast():
-    assert int(network.mac(1, network.LAN).split(":")[0], 16) & 0b11 == 0b10
+    assert int(network.mac(1, 0).split(":")[0], 16) & 0b11 == 0b10
+
+
+@pytest.mark.parametrize(("near", "far"), [("spark1", "spark2"), ("spark4", "spark3")])
+def test_a_fabric_cable_joins_two(near, far):
+    assert network.neighbour(near) == far
+    assert network.neighbour(far) == near
+    assert network.fabric(near) == network.fabric(far)
+
+
+def test_pairs_do_not_share_a_cable():
+    assert not set(network.fabric("spark2")) & set(network.fabric("spark3"))
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
@@ -55,7 +68,24 @@ def test_fleet_is_a_valid_inventory(count, tmp_path, monkeypatch):
     assert list(fleet.sparks) == list(rootfs.SPARKS[:count])
     assert {spark.hardware for spark in fleet.sparks.values()} == {"lab"}
     assert fleet.sparks["spark1"].ssh_hostname == "10.213.0.11"
-    assert [fleet.assignment(spark).nodes for spark in fleet.sparks] == [1] * count
+    sizes = [len(fleet.replicas[fleet.assignment(spark).replica].sparks) for spark in fleet.sparks]
+    assert sizes == [1] * count
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_fleet_of_pairs(count, tmp_path, monkeypatch):
+    monkeypatch.setattr(rootfs, "keys", lambda: tmp_path)
+    file = tmp_path / "lab.yaml"
+    file.write_text(lab.fleet_text(rootfs.SPARKS[:count], pair=True))
+    fleet = load_fleet(file, recipe_names())
+    assert not unsupported(fleet, {"lab-tiny": load_recipe("lab-tiny")})
+    ranks = [(each.replica, each.rank) for each in map(fleet.assignment, fleet.sparks)]
+    assert ranks == [("lab1", 0), ("lab1", 1), ("lab2", 0), ("lab2", 1)][:count]
+
+
+def test_a_spark_without_a_partner_is_refused():
+    with pytest.raises(state.LabError, match="found 3 Sparks to be paired"):
+        lab.fleet_text(rootfs.SPARKS[:3], pair=True)
 
 
 def test_process_is_known_by_its_start_time():
@@ -94,8 +124,10 @@ def test_state_survives_its_file(tmp_path, monkeypatch):
     assert state.read() is None
     with pytest.raises(state.LabError, match="no lab is up"):
         state.require()
+    cable = state.Cable(port=1, cut={"b"}, mtu=1500)
     before = state.State(
-        sparks={"spark1": state.Spark(factory="no-driver", cable=False, delay=0.025)},
+        pair=True,
+        sparks={"spark1": state.Spark(factory="no-driver", cable=cable, delay=0.025)},
         services={"hub": state.Process(pid=1, started=2)},
         kernel={tmp_path / "ip_forward": "0\n"},
     )
@@ -188,14 +220,66 @@ def test_factory_state_is_that_of_a_spark():
         assert (rootfs.DGX_OS / program).stat().st_mode & stat.S_IXUSR
 
 
-def test_driver_570_changes_driver_and_cuda(tmp_path):
+@pytest.mark.parametrize(
+    ("variant", "driver", "cuda"),
+    [("driver-570", "570.124.06", "12.8"), ("driver-580.95", "580.95.05", "13.0")],
+)
+def test_other_drivers(variant, driver, cuda, tmp_path):
     program = tmp_path / "root/usr/bin/nvidia-smi"
     program.parent.mkdir(parents=True)
     program.write_bytes((rootfs.DGX_OS / "usr/bin/nvidia-smi").read_bytes())
-    factory.VARIANTS["driver-570"](tmp_path)
+    factory.VARIANTS[variant](tmp_path)
     shown = subprocess.run(["sh", program], capture_output=True, text=True, check=True).stdout
-    assert "Driver Version: 570.124.06" in shown
-    assert "CUDA Version: 12.8" in shown
+    assert f"Driver Version: {driver}" in shown
+    assert f"CUDA Version: {cuda}" in shown
+
+
+@pytest.mark.parametrize(
+    ("variant", "addresses"),
+    [
+        (
+            "foreign-netplan",
+            {"enp1s0f0np0": "192.168.100.11/24", "enP2p1s0f0np0": "192.168.101.11/24"},
+        ),
+        ("address-clash", {"enP7s7": "192.168.100.11/24"}),
+    ],
+)
+def test_foreign_addresses(variant, addresses, tmp_path):
+    folder = tmp_path / "spark2/root/etc/netplan"
+    folder.mkdir(parents=True)
+    factory.VARIANTS[variant](tmp_path / "spark2")
+    (file,) = folder.iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    found = yaml.safe_load(file.read_text())["network"]["ethernets"]
+    assert {port: each["addresses"] for port, each in found.items()} == {
+        port: [address] for port, address in addresses.items()
+    }
+
+
+@pytest.mark.parametrize(("cut", "words"), [("", "whole"), ("b", "twin a only"), ("ab", "cut")])
+def test_status_says_what_a_cable_carries(cut, words, tmp_path, monkeypatch):
+    monkeypatch.setattr(state, "RUN", tmp_path)
+    monkeypatch.setattr(state, "_FILE", tmp_path / "lab.json")
+    monkeypatch.setattr(services, "answers", lambda host, port: False)
+    cable = state.Cable(port=1, cut=set(cut), mtu=1500)
+    state.write(state.State(sparks={"spark1": state.Spark(cable=cable)}))
+    shown = lab.Lab().status()["sparks"]["spark1"]
+    assert (shown["cable"], shown["port"], shown["mtu"]) == (words, 1, 1500)
+
+
+@pytest.mark.parametrize(
+    "words", ["cut spark1", "mend spark1 --twin b", "spark1 --port 1", "spark1 --mtu 1500"]
+)
+def test_cable_takes_its_action_or_an_option(words):
+    assert make_parser().parse_args(["cable", *words.split()]).spark == "spark1"
+
+
+def test_cable_without_a_word_of_what_to_do_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(state, "RUN", tmp_path)
+    monkeypatch.setattr(state, "_FILE", tmp_path / "lab.json")
+    state.write(state.State(sparks={"spark1": state.Spark()}))
+    assert main(["cable", "spark1"]) == 1
+    assert "cut, mend, --port or --mtu" in capsys.readouterr().err
 
 
 def test_answers_tells_open_ports_from_closed_ones():
