@@ -2,102 +2,69 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import BeforeValidator, Field
 
 from deploys.plan import yaml
 from deploys.plan.errors import PlanError
 from deploys.plan.hardware import HARDWARE
-from deploys.plan.schema import NAME, NAME_RULE, Model, Text, matching, nearest, parse, shown
+from deploys.plan.recipe_values import (
+    OWN_ARGUMENTS,
+    OWN_ENVIRONMENT,
+    Argument,
+    Folder,
+    Image,
+    Option,
+    Repository,
+    Revision,
+    Variable,
+    is_secret,
+)
+from deploys.plan.schema import NAME, NAME_RULE, Model, Text, nearest, parse, shown
 
 RECIPES = Path(__file__).parents[2] / "files" / "recipes"
 
-# What stands beside the weights in the root folder of a Spark.
-RESERVED_FOLDERS = ("releases", "current", "cache", "secrets", "manifests", "hf", "bin", "jobs")
-
-# Options and variables that follow from the inventory, the lock or the way the engine is run.
-OWN_ARGUMENTS = (
-    *("model", "served-model-name", "tensor-parallel-size", "config"),
-    *("host", "port", "uds", "nnodes", "node-rank", "master-addr", "master-port", "headless"),
-)
-OWN_ENVIRONMENT = ("HF_HUB_OFFLINE", "VLLM_NO_USAGE_STATS", "VLLM_HOST_IP")
-
-# A word that is a secret's name; recipes are public, a key or token in one would be as well.
-_SECRET = re.compile(r"(^|[_-])(token|key|secret|password)$", re.IGNORECASE)
-
-_FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
-_REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
-_IMAGE = re.compile(
-    r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
-    r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})"
-)
-_OPTION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# A checkpoint's name where its folder is meant.
 REFERENCE = re.compile(r"\$\{([^}]*)\}")
-
-
-def _folder(value: str) -> str:
-    if not _FOLDER.fullmatch(value):
-        raise ValueError("one folder name of letters, digits, '.', '_' and '-', below the root")
-    if value in RESERVED_FOLDERS:
-        raise ValueError(f"another folder than {', '.join(RESERVED_FOLDERS)}, which are in use")
-    return value
-
-
-def _argument(value: object) -> object:
-    """Accept what a command line or JSON can hold: no null alone, no date, no NaN."""
-    if isinstance(value, list):
-        fits = bool(value) and all(_is_scalar(item) for item in value)
-    else:
-        fits = _is_json(value) if isinstance(value, dict) else _is_scalar(value)
-    if not fits:
-        raise ValueError(
-            "true, false, a number, text on one line that does not start with '-', "
-            "a list of these, or a mapping"
-        )
-    return value
-
-
-def _is_scalar(value: object) -> bool:
-    if isinstance(value, str):
-        return value.isprintable() and not value.startswith("-")
-    return isinstance(value, int | float) and math.isfinite(value)
-
-
-def _is_json(value: object) -> bool:
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
-
-
-_Option = Annotated[str, matching(_OPTION, "a long option of vLLM without its dashes")]
-_Variable = Annotated[str, matching(_VARIABLE, "the name of an environment variable")]
 
 
 class Checkpoint(Model):
     """A repository on the hub, and the folder below the root that holds it on a Spark."""
 
-    repo: Annotated[str, matching(_REPO, "OWNER/NAME, as on the hub")] = Field(
-        description="OWNER/NAME, as on the hub"
+    repo: Repository = Field(description="OWNER/NAME, as on the hub")
+    revision: Revision = Field(default="main", description="a branch, tag or commit")
+    folder: Folder = Field(description="one folder name, such as qwen36-nvfp4")
+
+
+class Settings(Model):
+    """What vLLM is started with."""
+
+    args: dict[Option, Argument] = Field(
+        default_factory=dict, description="a mapping of vLLM's options, without dashes"
     )
-    revision: Annotated[str, matching(_REVISION, "a branch, tag or commit")] = Field(
-        default="main", description="a branch, tag or commit"
-    )
-    folder: Annotated[str, AfterValidator(_folder)] = Field(
-        description="one folder name, such as qwen36-nvfp4"
+    env: dict[Variable, Text] = Field(
+        default_factory=dict, description="text in quotes (variables are strings)"
     )
 
 
-class Recipe(Model):
+class Difference(Settings):
+    """What is another with one number of Sparks; each value replaces the recipe's own."""
+
+    start_timeout: int | None = Field(
+        default=None, ge=1, description="seconds until it must answer, a whole number above 0"
+    )
+
+
+def _text_keys(value: object) -> object:
+    """YAML reads a count as a number; messages name keys."""
+    return {str(key): item for key, item in value.items()} if isinstance(value, dict) else value
+
+
+class Recipe(Settings):
     """One thing that can be served, and with what."""
 
     name: str
@@ -110,20 +77,16 @@ class Recipe(Model):
     sparks: list[int] = Field(
         min_length=1, description="a list of Spark counts, such as [1] or [1, 2]"
     )
-    image: Annotated[
-        str, matching(_IMAGE, "an image with a tag or digest, such as example.org/name:1.0")
-    ] = Field(description="an image with a tag or digest, such as example.org/name:1.0")
+    image: Image = Field(description="an image with a tag or digest, such as example.org/name:1.0")
     checkpoints: dict[str, Checkpoint] = Field(
         description="a mapping with 'model' and, by names of your own, what else the engine loads"
     )
     served_names: list[Text] = Field(
         min_length=1, description="a list of the names that clients ask for"
     )
-    args: dict[_Option, Annotated[Any, AfterValidator(_argument)]] = Field(
-        default_factory=dict, description="a mapping of vLLM's options, without dashes"
-    )
-    env: dict[_Variable, Text] = Field(
-        default_factory=dict, description="text in quotes (variables are strings)"
+    by_sparks: Annotated[dict[str, Difference], BeforeValidator(_text_keys)] = Field(
+        default_factory=dict,
+        description="a mapping of Spark counts to what differs, such as 2: {args: {…}, env: {…}}",
     )
     start_timeout: int = Field(
         ge=1, description="seconds until it must answer, a whole number above 0"
@@ -133,6 +96,24 @@ class Recipe(Model):
     def stop_timeout(self) -> int:
         """Seconds that a stop may take: vLLM's drain, and 30 as its processes need up to 10."""
         return int(self.args.get("shutdown-timeout", 0)) + 30
+
+    def for_sparks(self, count: int) -> Recipe:
+        """Return the recipe as it is for one number of Sparks.
+
+        Args:
+            count: Number of Sparks in the replica.
+
+        Returns:
+            The recipe with what ``by_sparks`` says of that number in place, and no ``by_sparks``.
+        """
+        own = self.by_sparks.get(str(count), Difference())
+        changes = {
+            "args": self.args | own.args,
+            "env": self.env | own.env,
+            "start_timeout": own.start_timeout or self.start_timeout,
+            "by_sparks": {},
+        }
+        return self.model_copy(update=changes)
 
 
 def recipe_names(folder: Path = RECIPES) -> list[str]:
@@ -191,26 +172,34 @@ def _problems(recipe: Recipe) -> Iterator[str]:
     for name in recipe.served_names:
         if name.startswith("-") or recipe.served_names.count(name) > 1:
             yield f"served_names: found {name}; expected each name once, none that starts with '-'"
-    yield from _setting_problems(recipe)
+    yield from _setting_problems("", recipe, recipe.checkpoints)
+    counts = [str(count) for count in recipe.sparks]
+    for count, difference in recipe.by_sparks.items():
+        if count not in counts:
+            expected = " or ".join(counts)
+            yield f"by_sparks.{count}: found {count}; expected {expected}, which `sparks` lists"
+        yield from _setting_problems(f"by_sparks.{count}.", difference, recipe.checkpoints)
 
 
-def _setting_problems(recipe: Recipe) -> Iterator[str]:
-    for kind, settings, own in (
-        ("args", recipe.args, OWN_ARGUMENTS),
-        ("env", recipe.env, OWN_ENVIRONMENT),
-    ):
-        for key, value in settings.items():
+def _setting_problems(
+    where: str, settings: Settings, checkpoints: Collection[str]
+) -> Iterator[str]:
+    kinds = (("args", settings.args, OWN_ARGUMENTS), ("env", settings.env, OWN_ENVIRONMENT))
+    for kind, values, own in kinds:
+        for key, value in values.items():
+            at = f"{where}{kind}.{key}"
             if key in own:
-                yield f"{kind}.{key}: found it set; expected it left out: Sparkwright sets it"
-            elif _SECRET.search(key):
-                yield f"{kind}.{key}: found a secret's name; expected no secret in a recipe"
+                yield f"{at}: found it set; expected it left out: Sparkwright sets it"
+            elif is_secret(key):
+                yield f"{at}: found a secret's name; expected no secret in a recipe"
             for reference in _references(value):
-                if reference not in recipe.checkpoints:
-                    known = nearest(reference, recipe.checkpoints)
-                    yield f"{kind}.{key}: found ${{{reference}}}; expected a checkpoint: {known}"
-    drain = recipe.args.get("shutdown-timeout", 0)
+                if reference not in checkpoints:
+                    known = nearest(reference, checkpoints)
+                    yield f"{at}: found ${{{reference}}}; expected a checkpoint: {known}"
+    drain = settings.args.get("shutdown-timeout", 0)
     if isinstance(drain, bool) or not isinstance(drain, int) or drain < 0:
-        yield f"args.shutdown-timeout: found {shown(drain)}; expected whole seconds, 0 or more"
+        found = shown(drain)
+        yield f"{where}args.shutdown-timeout: found {found}; expected whole seconds, 0 or more"
 
 
 def _references(value: object) -> Iterator[str]:
