@@ -164,8 +164,12 @@ class _Image:
         else:
             config = self._get("blobs", manifest["config"]["digest"]).json()
             self._check(architecture, [(config["os"], config["architecture"])])
-        size = sum(layer["size"] for layer in manifest["layers"])
-        return parse(ImageLock, {"digest": digest, "size": size}, self.reference)
+        data = {
+            "digest": digest,
+            "config": manifest["config"]["digest"],
+            "size": sum(layer["size"] for layer in manifest["layers"]),
+        }
+        return parse(ImageLock, data, self.reference)
 
     def _check(self, architecture: str, offered: list[tuple[str, str]]) -> None:
         if ("linux", architecture) not in offered:

@@ -18,12 +18,52 @@ def start_session() -> None:
     """Prepare the connection to the current host and, once a run, the report of failures.
 
     Raises:
-        PyinfraError: the host's user may not use sudo without a password; nothing was changed.
+        PyinfraError: half of a pair would run, or run alone, or the host's user may not use sudo
+            without a password; nothing was changed.
     """
+    _check_pair()
     _tune_connection()
     _check_sudo()
     if not any(isinstance(handler, FailureReport) for handler in state.callback_handlers):
         state.add_callback_handler(FailureReport())
+
+
+def _check_pair() -> None:
+    """Refuse a run in which one Spark of a pair would wait for the other for ever."""
+    if not _is_of_pair(host):
+        return
+    pair = f"replica {host.data.replica}"
+    expected = " and ".join(host.data.ranks)
+    if len(_together(state, host)) < 2:
+        raise PyinfraError(
+            f"{pair}: found only {host.data.spark} in this run; expected {expected}, as one model "
+            "is served by both: "
+            f"--limit {host.data.replica} takes both, --exclude {host.data.replica} neither"
+        )
+    # pyinfra tells neither its state nor its hosts of these two.
+    if options := {"--serial", "--no-wait"}.intersection(sys.argv):
+        raise PyinfraError(
+            f"{pair}: found {' and '.join(sorted(options))}; expected neither, as {expected} "
+            "do each step at the same time"
+        )
+    # With as many hosts at once as there are pairs, each may wait for one that has yet to start.
+    pairs = {each.data.replica for each in state.active_hosts if _is_of_pair(each)}
+    if len(pairs) >= state.config.PARALLEL:
+        raise PyinfraError(
+            f"{pair}: found --parallel {state.config.PARALLEL}; expected at least "
+            f"{len(pairs) + 1}, as {expected} do each step at the same time"
+        )
+
+
+def _together(state: State, host: Host) -> list[Host]:
+    """Return the hosts of this run that serve one model with `host`, itself among them."""
+    if not _is_of_pair(host):
+        return [host]
+    return [each for each in state.active_hosts if each.data.get("spark") in host.data.ranks]
+
+
+def _is_of_pair(host: Host) -> bool:
+    return len(host.data.get("ranks") or ()) == 2
 
 
 def _tune_connection() -> None:
@@ -73,11 +113,12 @@ class FailureReport(BaseStateCallback):
             else "Nothing was left to do.",
             f"What is done stays done. When the cause is gone, continue with: {command}",
         ]
-        others = len(state.active_hosts) > 1
+        pair = _is_of_pair(host)
+        left_out = f"replica {host.data.replica}" if pair else "this Spark"
+        pattern = shlex.quote(host.data.replica if pair else host.name)
+        others = len(state.active_hosts) > len(_together(state, host))
         if others and "--limit" not in command:
-            lines.append(
-                f"To go on without this Spark: {command} --exclude {shlex.quote(host.name)}"
-            )
+            lines.append(f"To go on without {left_out}: {command} --exclude {pattern}")
         for line in lines:
             host.log_styled(line, fg="yellow", log_func=logger.error)
 

@@ -6,11 +6,13 @@ One step alone: pyinfra inventory.py deploys.steps.weights.apply
 from deploys.session import start_session
 from deploys.steps import (
     engine,
+    fabric,
     hf_auth,
     hf_tools,
     host,
     image,
     layout,
+    link,
     preflight,
     runtime,
     weights,
@@ -19,9 +21,11 @@ from deploys.steps import (
 start_session()
 
 preflight.apply()
+fabric.apply()
 runtime.apply()
 host.apply()
 layout.apply()
+link.apply()
 hf_tools.apply()
 hf_auth.apply()
 weights.apply()

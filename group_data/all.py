@@ -17,6 +17,14 @@ disk_headroom_gib = 20
 # Seconds by which a Spark's clock may differ from that of the machine that runs pyinfra.
 clock_tolerance = 60
 
+# A pair's own network, one subnet a twin. Pairs on one switch need different ones: a file
+# group_data/REPLICA.py with other values.
+fabric_subnets = ("192.168.100.0/24", "192.168.101.0/24")
+# Largest packet in bytes. NVIDIA's playbooks leave 1500; field reports gain up to 2 % with 9000.
+fabric_mtu = 9000
+# Gb/s that `ib_write_bw` must show for each twin; healthy ones show over 90, stale ones 8 to 25.
+fabric_bandwidth_minimum = 80
+
 # Where the NVIDIA container toolkit comes from if DGX OS's own is missing. The fingerprint is the
 # one that public projects pin; one of them read it off the key on 2026-05-03.
 toolkit_repository = {

@@ -22,8 +22,8 @@ def load(path: Path) -> dict[str, list[Host]]:
     """Make pyinfra's groups of an inventory file: ``sparks``, and one for each replica.
 
     Each host carries as data ``spark``, ``hardware``, ``fleet`` (path of the file), its ``ssh_*``
-    keys, and what it serves: ``replica``, ``recipe``, ``rank``, ``nodes``, ``port``, all None on an
-    idle Spark.
+    keys, and what it serves: ``replica``, ``recipe``, ``ranks`` (the Sparks of the replica, the
+    head first), ``rank``, ``port``, all None on an idle Spark.
 
     Args:
         path: The YAML file.
@@ -38,7 +38,7 @@ def load(path: Path) -> dict[str, list[Host]]:
         )
     fleet = load_fleet(path, recipe_names())
     recipes = {name: load_recipe(name) for name in fleet.recipes}
-    if problems := [*unsupported(fleet, recipes), *_not_built_yet(fleet)]:
+    if problems := unsupported(fleet, recipes):
         raise PlanError(*problems)
     hosts = {name: _host(fleet, name) for name in fleet.sparks}
     groups = {"sparks": list(hosts.values())}
@@ -69,16 +69,6 @@ def for_pyinfra(path: Path) -> dict[str, list[Host]]:
     return groups
 
 
-def _not_built_yet(fleet: Fleet) -> list[str]:
-    """A release is made for one Spark so far; half of a model must not be served as the whole."""
-    return [
-        f"{fleet.source}: replicas.{name}.sparks: found two Sparks; expected one: "
-        "serving one model over two is not built yet"
-        for name, replica in fleet.replicas.items()
-        if len(replica.sparks) > 1
-    ]
-
-
 def _host(fleet: Fleet, name: str) -> Host:
     spark, assignment = fleet.sparks[name], fleet.assignment(name)
     return "@local" if spark.local else name, {
@@ -88,8 +78,8 @@ def _host(fleet: Fleet, name: str) -> Host:
         "fleet": str(fleet.source),
         "replica": assignment and assignment.replica,
         "recipe": assignment and assignment.recipe,
+        "ranks": assignment and list(assignment.ranks),
         "rank": assignment and assignment.rank,
-        "nodes": assignment and assignment.nodes,
         "port": assignment and assignment.port,
     }
 

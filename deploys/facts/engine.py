@@ -10,11 +10,11 @@ from deploys.plan.engine import EngineState, engine_script, parse_engines, state
 
 
 class Engines(FactBase[EngineState]):
-    """All engines of a Spark in one command, and what the wanted one answers."""
+    """All engines of a Spark in one command, and what the one at `url` answers."""
 
-    def command(self, root: str, release: str | None = None, url: str = "", model: str = "") -> str:
-        if release is None:
-            return state_script(root)
+    def command(self, root: str, release: str = "", url: str = "", model: str = "") -> str:
+        if not url:
+            return state_script(root, release)
         return engine_script(root=root, release=release, url=url, model=model)
 
     def process(self, output: Iterable[str]) -> EngineState:

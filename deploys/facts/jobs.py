@@ -93,11 +93,13 @@ done"""
 class ImageState(FactBase[str]):
     """What Docker says of an image: "present", "absent", or why it cannot tell."""
 
-    def command(self, image: str) -> str:
-        """Return a command that exits 0 whatever Docker says."""
-        return f"docker image inspect --format present {shlex.quote(image)} 2>&1 || true"
+    def command(self, references: Sequence[str]) -> str:
+        """Return a command that exits 0 whatever Docker says; any of the names will do."""
+        return f"docker image inspect --format present {shlex.join(references)} 2>&1 || true"
 
     def process(self, output: list[str]) -> str:
         """Tell Docker's "no" from no answer."""
         said = " ".join(filter(None, map(str.strip, output)))
+        if "present" in output:
+            return "present"
         return "absent" if "no such image" in said.lower() else said

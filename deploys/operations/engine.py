@@ -4,22 +4,26 @@ import time
 from collections.abc import Generator
 
 from pyinfra import host
-from pyinfra.api import FunctionCommand, QuoteString, StringCommand, operation
+from pyinfra.api import FunctionCommand, Host, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from deploys.facts.engine import Engines, Journal
 from deploys.operations.messages import failing
-from deploys.plan.engine import EngineState, problem
+from deploys.plan.command import image_id
+from deploys.plan.engine import SHARE, EngineState, problem
 from deploys.plan.phases import hint, phase
 from deploys.plan.release import Release
 
 # A start takes minutes: this often is soon enough to see, and seldom enough to cost nothing.
 POLL_SECONDS = 2
+# Seconds between two looks at the other Spark of a pair, and until it must have begun to start:
+# longer than any engine takes to stop.
+PEER_SECONDS, PEER_PATIENCE = 10, 300
 JOURNAL_LINES = 30
 
 
 @operation()
-def serving(release: Release) -> Generator[PyinfraCommand, None, None]:
+def serving(release: Release, peer: Host | None = None) -> Generator[PyinfraCommand, None, None]:
     """Serve `release`, and nothing else, now and after every boot.
 
     Other engines are stopped and disabled first: a Spark's memory holds one. A start in progress
@@ -28,6 +32,8 @@ def serving(release: Release) -> Generator[PyinfraCommand, None, None]:
 
     Args:
         release: its files, weights and image are on the Spark.
+        peer: the other Spark of a pair, on which this operation runs at the same time: an engine
+            starts when both do.
     """
     unit = f"vllm@{release.id}.service"
     engines = _engines(release)
@@ -35,9 +41,10 @@ def serving(release: Release) -> Generator[PyinfraCommand, None, None]:
     changes = list(_switch(engines, release, unit))
     yield from changes
     if ours.active != "active":
-        yield from _start(engines, release, unit)
+        yield from _start(engines, release, unit, peer)
         engines = _engines(release)
-    if trouble := problem(engines, release.recipe.served_names):
+    trouble = problem(engines, release.recipe.served_names) if release.ranks.rank == 0 else None
+    if trouble:
         yield failing(
             f"{unit} is active, but {trouble}. "
             f"Look with `journalctl -u {unit}`; restart with `sudo systemctl restart {unit}`."
@@ -55,17 +62,16 @@ def idle(root: str) -> Generator[StringCommand, None, None]:
     """
     engines = host.get_fact(Engines, root=root)
     yield from _stop(engines, keep=None)
+    yield from _share_nothing(engines)
     if engines.current:
         yield StringCommand("rm", QuoteString(f"{root}/current"))
 
 
 def _engines(release: Release) -> EngineState:
+    asked = {"url": release.url, "model": release.recipe.served_names[0]}
+    is_head = release.ranks.rank == 0
     return host.get_fact(
-        Engines,
-        root=release.root,
-        release=release.id,
-        url=release.url,
-        model=release.recipe.served_names[0],
+        Engines, root=release.root, release=release.id, **(asked if is_head else {})
     )
 
 
@@ -74,6 +80,8 @@ def _switch(engines: EngineState, release: Release, unit: str) -> Generator[Stri
     if any(engine.needs_reload for engine in engines.units.values()):
         yield StringCommand("systemctl daemon-reload")
     yield from _stop(engines, keep=release.id)
+    if release.ranks.rank > 0 or not release.ranks.fabric:
+        yield from _share_nothing(engines)
     if engines.current != release.id:
         link = QuoteString(f"{release.root}/current")
         yield StringCommand("ln -sfnT", QuoteString(f"releases/{release.id}"), link)
@@ -89,20 +97,29 @@ def _stop(engines: EngineState, keep: str | None) -> Generator[StringCommand]:
             yield StringCommand("systemctl disable --quiet --now", unit)
 
 
-def _start(engines: EngineState, release: Release, unit: str) -> Generator[PyinfraCommand]:
+def _share_nothing(engines: EngineState) -> Generator[StringCommand]:
+    """A Spark that was the head of a pair, and is no more, offers nothing on the fabric."""
+    if engines.shares:
+        yield StringCommand("systemctl disable --quiet --now", SHARE)
+
+
+def _start(
+    engines: EngineState, release: Release, unit: str, peer: Host | None
+) -> Generator[PyinfraCommand]:
     """Start the unit, or join its start, and show how it goes on; fail with what it said."""
     if not engines.units[release.id].starting:
         # Fails in seconds where the engine would take minutes to find no GPU.
         yield StringCommand(
             "docker run --rm --pull never --gpus all --network none --entrypoint nvidia-smi",
-            QuoteString(release.image),
+            f'"$({image_id(release.images)})"',
             "--list-gpus",
         )
         yield StringCommand("systemctl reset-failed", QuoteString(unit), "2>/dev/null; true")
         yield StringCommand("systemctl start --no-block", QuoteString(unit))
     log: list[str] = []
-    yield FunctionCommand(_follow, (unit, log), {})
-    if _engines(release).units[release.id].active != "active":
+    yield FunctionCommand(_follow, (unit, release, peer, log), {})
+    ours = _engines(release).units[release.id]
+    if ours.active != "active":
         # Left alone it would go on failing until its start limit, unseen.
         yield StringCommand("systemctl stop", QuoteString(unit))
         remedy = hint(log)
@@ -112,16 +129,21 @@ def _start(engines: EngineState, release: Release, unit: str) -> Generator[Pyinf
                     *log[-JOURNAL_LINES:],
                     f"{unit} did not start; its last lines are above. "
                     f"All of them: journalctl -u {unit}",
+                    *([f"It said last: {ours.status}."] if ours.status else []),
                     *([f"Hint: {remedy}."] if remedy else []),
                 ]
             )
         )
 
 
-def _follow(unit: str, log: list[str]) -> None:
-    """Show each new phase of a start until it has ended; collect the log's lines in `log`."""
-    begun = time.monotonic()
+def _follow(unit: str, release: Release, peer: Host | None, log: list[str]) -> None:
+    """Show each new phase of a start until it has ended; collect the log's lines in `log`.
+
+    A start that waits for an engine of the other Spark which will not come ends as well.
+    """
+    begun = looked = time.monotonic()
     shown = cursor = None
+    peer_began = False
     while True:
         part = host.get_fact(Journal, unit=unit, cursor=cursor)
         cursor = part.cursor or cursor
@@ -132,4 +154,12 @@ def _follow(unit: str, log: list[str]) -> None:
             shown = now
         if not part.starting:
             return
+        if peer and time.monotonic() - looked > PEER_SECONDS:
+            looked = time.monotonic()
+            theirs = peer.get_fact(Engines, root=release.root, release=release.id)
+            ended = theirs.units[release.id].ended
+            if ended and (peer_began or looked - begun > PEER_PATIENCE):
+                log.append(f"the engine of {peer.data.spark} has ended")
+                return
+            peer_began = peer_began or not ended
         time.sleep(POLL_SECONDS)

@@ -1,36 +1,98 @@
-"""Have an image, known by its digest."""
+"""Have an image, known by its digest: from its registry, or from the other Spark of a pair."""
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 
 from pyinfra import host
-from pyinfra.api import operation
+from pyinfra.api import Host, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from deploys.facts.jobs import ImageState, JobState
 from deploys.operations.jobs import follow, put_manifest, reason, start
 from deploys.operations.messages import failing
 
+COPY = "image-copy"
+
 
 @operation()
-def image(root: str, image: str, size: int) -> Generator[PyinfraCommand]:
+def image(root: str, references: Sequence[str], size: int) -> Generator[PyinfraCommand]:
     """Have Docker hold an image; a unit on the Spark pulls it, and goes on without a connection.
 
     Args:
-        image: `repository@sha256:…`.
+        references: all names by which Docker may know it; first `repository@sha256:…`.
         size: compressed bytes of its layers, to show how far the pull is.
     """
-    found = host.get_fact(ImageState, image=image)
+    job = f"image@{short_id(references)}"
+    yield from _have(root, references, job, {"image": references[0], "size": size})
+
+
+@operation()
+def exported_image(root: str, references: Sequence[str], peer: Host) -> Generator[PyinfraCommand]:
+    """Have an image in files that the other Spark of a pair can copy, while it lacks the image.
+
+    Args:
+        references: all names by which Docker may know it.
+        peer: the other Spark.
+    """
+    if peer.get_fact(ImageState, references=references) == "present":
+        host.noop("the other Spark has the image")
+        return
+    job = f"image-export@{short_id(references)}"
+    last: dict[str, JobState] = {}
+    yield from _run(root, job, {"image": references[0], "images": list(references)}, last)
+    progress = last[job].progress
+    if not progress or progress.phase != "done":
+        yield failing(reason(job, last[job]))
+
+
+@operation()
+def copied_image(root: str, references: Sequence[str], share: str) -> Generator[PyinfraCommand]:
+    """Have Docker hold an image that the other Spark of a pair has exported.
+
+    Args:
+        references: all names by which Docker may know it; none where nothing is to be copied.
+        share: URL of what the other Spark lends.
+    """
+    if not references:
+        host.noop("it is copied from here")
+        return
+    source = f"{share}/images/{short_id(references)}"
+    # The unit may write in this folder only, so it cannot make it.
+    folder = StringCommand("install -d -m 755", QuoteString(f"{root}/imports"))
+    orders = {"images": list(references), "source": source}
+    yield from _have(root, references, COPY, orders, folder)
+
+
+def short_id(references: Sequence[str]) -> str:
+    """Return the first digits of the digest by which an image is pulled."""
+    return references[0].partition("@sha256:")[2][:12]
+
+
+def _have(
+    root: str,
+    references: Sequence[str],
+    job: str,
+    orders: Mapping[str, object],
+    *before: StringCommand,
+) -> Generator[PyinfraCommand]:
+    """Yield what has a job bring the image; nothing if Docker has it."""
+    found = host.get_fact(ImageState, references=references)
     if found == "present":
-        host.noop(f"Docker has {image}")
+        host.noop(f"Docker has {references[0]}")
         return
     if found != "absent":
         yield failing(f"Docker does not answer: {found}. Start it: sudo systemctl start docker")
         return
-    job = f"image@{image.partition('@sha256:')[2][:12]}"
     last: dict[str, JobState] = {}
-    yield from put_manifest(root, job, job, json.dumps({"image": image, "size": size}) + "\n")
+    yield from before
+    yield from _run(root, job, orders, last)
+    if host.get_fact(ImageState, references=references) != "present":
+        yield failing(reason(job, last[job]))
+
+
+def _run(
+    root: str, job: str, orders: Mapping[str, object], last: dict[str, JobState]
+) -> Generator[PyinfraCommand]:
+    yield from put_manifest(root, job, job, json.dumps(orders) + "\n")
     yield start(job)
     yield follow(root, [job], last)
-    if host.get_fact(ImageState, image=image) != "present":
-        yield failing(reason(job, last[job]))

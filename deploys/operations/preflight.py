@@ -4,29 +4,39 @@ import time
 from collections.abc import Generator, Sequence
 
 from pyinfra import host
-from pyinfra.api import StringCommand, operation
+from pyinfra.api import Host, StringCommand, operation
 
 from deploys.facts.survey import HostSurvey
 from deploys.operations.messages import failing, notice, planning
+from deploys.plan.pair import differences
 from deploys.plan.preflight import Requirements, findings
 
 
 @operation()
 def preflight(
-    wanted: Requirements, root: str, image: str | None, folders: Sequence[str]
+    wanted: Requirements,
+    root: str,
+    images: Sequence[str],
+    folders: Sequence[str],
+    worker: Host | None = None,
 ) -> Generator[StringCommand, None, None]:
     """Fail with every error that is found, each with its remedy; warnings are only shown.
 
     Args:
         wanted: what this Spark must be.
         root: the folder for weights and releases.
-        image: `repository@digest` that will run; None on an idle Spark.
+        images: names and digests of the image that will run; none on an idle Spark.
         folders: the checkpoint folders under `root` that count as fetched already.
+        worker: the other Spark, where this one is the head of a pair: they must be alike, and it
+            is the head that says where they are not.
     """
-    survey = host.get_fact(
-        HostSurvey, root=root, port=wanted.port, image=image, folders=list(folders)
-    )
-    found = findings(survey, wanted, time.time())
+    look = {"root": root, "port": wanted.port, "images": list(images), "folders": list(folders)}
+    survey = host.get_fact(HostSurvey, **look)
+    now = time.time()
+    other = worker.get_fact(HostSurvey, **look) if worker else None
+    found = findings(survey, wanted, now, other)
+    if worker and other:
+        found += differences(host.data.spark, survey, worker.data.spark, other)
     errors = [finding for finding in found if finding.error]
     for finding in found:
         if finding.error and planning():

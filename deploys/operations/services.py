@@ -33,7 +33,7 @@ def service(
     if not state.enabled:
         yield StringCommand("systemctl enable --quiet", QuoteString(unit))
     if changes or state.outdated:
-        yield StringCommand("systemctl restart", QuoteString(unit))
+        yield StringCommand("systemctl daemon-reload && systemctl restart", QuoteString(unit))
     elif not state.active:
         yield StringCommand("systemctl start", QuoteString(unit))
 

@@ -10,7 +10,14 @@ from deploys.facts.jobs import JobState, WeightFolders
 from deploys.operations.jobs import follow, put_manifest, reason, start
 from deploys.operations.messages import failing
 from deploys.plan.lock import CheckpointLock
-from deploys.plan.weights import RECORD, Folder, differences, has_manifest, manifest_text
+from deploys.plan.weights import (
+    RECORD,
+    Folder,
+    copy_manifest_text,
+    differences,
+    has_manifest,
+    manifest_text,
+)
 
 
 @operation()
@@ -27,9 +34,39 @@ def weights(
         checkpoints: by folder below the root.
         verify: hash everything anew.
     """
+    orders = {name: manifest_text(locked, endpoint) for name, locked in checkpoints.items()}
+    yield from _have(root, checkpoints, orders, verify)
+
+
+@operation()
+def copied_weights(
+    root: str, share: str, checkpoints: Mapping[str, CheckpointLock], verify: bool
+) -> Generator[PyinfraCommand]:
+    """Have the same as `weights`, from the other Spark of a pair, which has it already.
+
+    Args:
+        share: URL of what the other Spark lends.
+        checkpoints: by folder below the root, here and there; none where nothing is to be copied.
+        verify: hash everything anew.
+    """
+    if not checkpoints:
+        host.noop("they are copied from here")
+        return
+    orders = {
+        name: copy_manifest_text(locked, f"{share}/weights/{name}")
+        for name, locked in checkpoints.items()
+    }
+    yield from _have(root, checkpoints, orders, verify)
+
+
+def _have(
+    root: str,
+    checkpoints: Mapping[str, CheckpointLock],
+    orders: Mapping[str, str],
+    verify: bool,
+) -> Generator[PyinfraCommand]:
     found = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
     folders = {name: found.get(name, Folder()) for name in checkpoints}
-    orders = {name: manifest_text(locked, endpoint) for name, locked in checkpoints.items()}
     new_orders = [name for name in orders if not has_manifest(folders[name], orders[name])]
     wrong = [name for name in folders if verify or differences(checkpoints[name], folders[name])]
     if not new_orders and not wrong:

@@ -12,10 +12,13 @@ import json
 import shlex
 import sys
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from deploys.plan.errors import PlanError
+from deploys.plan.fabric import MASTER_PORT
 from deploys.plan.recipe import REFERENCE, Recipe, load_recipe
+from deploys.plan.recipe_values import FABRIC_ENVIRONMENT
 
 # Where the engine finds things inside its container.
 _MODELS = "/models"
@@ -25,31 +28,39 @@ _CACHES = {
     "triton": "/root/.triton",
 }
 
-# vLLM's own default (0.33.0); named so that both ranks are seen to agree.
-_MASTER_PORT = 29501
-
 # Weights are on the host and checked before a start: an engine asks no hub. Nor does it report use.
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
 
 
-def serve_arguments(
-    recipe: Recipe,
-    *,
-    port: int,
-    bind: str,
-    rank: int = 0,
-    nodes: int = 1,
-    master: str | None = None,
-) -> list[str]:
-    """Arguments of ``vllm`` for one rank.
+@dataclass(frozen=True)
+class Place:
+    """One rank of a replica, and where it is reached.
 
-    Args:
-        recipe: What is served.
-        port: TCP port of the API (rank 0 only; the others have no API).
+    Attributes:
+        port: TCP port of the API, which only rank 0 has.
         bind: Address that the API listens on.
         rank: 0 is the head.
         nodes: Number of Sparks; each has one GPU, so it is the tensor-parallel size as well.
         master: The head's fabric address; needed with more than one Spark.
+    """
+
+    port: int
+    bind: str
+    rank: int = 0
+    nodes: int = 1
+    master: str | None = None
+
+
+class Expansion(str):
+    """A word that the shell expands: it must not be quoted."""
+
+
+def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
+    """Arguments of ``vllm`` for one rank.
+
+    Args:
+        recipe: What is served.
+        place: The rank.
 
     Returns:
         The words after ``vllm``, unquoted.
@@ -58,13 +69,14 @@ def serve_arguments(
         PlanError: More than one Spark, and no fabric address.
     """
     words = ["serve", _container_path(recipe, "model"), "--served-model-name", *recipe.served_names]
-    words += ["--tensor-parallel-size", str(nodes)]
-    if nodes > 1:
-        if master is None:
-            raise PlanError(f"{recipe.name}: found {nodes} Sparks; expected a fabric address")
-        words += ["--nnodes", str(nodes), "--node-rank", str(rank)]
-        words += ["--master-addr", master, "--master-port", str(_MASTER_PORT)]
-    words += ["--host", bind, "--port", str(port)] if rank == 0 else ["--headless"]
+    words += ["--tensor-parallel-size", str(place.nodes)]
+    if place.nodes > 1:
+        if place.master is None:
+            raise PlanError(f"{recipe.name}: found {place.nodes} Sparks; expected a fabric address")
+        words += ["--nnodes", str(place.nodes), "--node-rank", str(place.rank)]
+        words += ["--master-addr", place.master, "--master-port", str(MASTER_PORT)]
+    api = ["--host", place.bind, "--port", str(place.port)]
+    words += api if place.rank == 0 else ["--headless"]
     for option, value in recipe.args.items():
         words += _option(option, _resolve(recipe, value))
     return words
@@ -75,26 +87,15 @@ def environment(recipe: Recipe) -> dict[str, str]:
     return {key: _substitute(recipe, value) for key, value in recipe.env.items()} | _ENVIRONMENT
 
 
-def docker_run(
-    recipe: Recipe,
-    *,
-    image: str,
-    release: str,
-    root: str,
-    port: int,
-    bind: str,
-    rank: int = 0,
-    nodes: int = 1,
-    master: str | None = None,
-) -> list[str]:
+def docker_run(recipe: Recipe, place: Place, *, image: str, release: str, root: str) -> list[str]:
     """The whole command that runs an engine in the foreground.
 
     Args:
         recipe: What is served.
-        image: The image, by digest.
+        place: The rank.
+        image: The image: a name, or what the shell expands to one.
         release: Id of the release: name of the container and of the folder with ``engine.env``.
         root: Folder of everything on the Spark (``/opt/qwen36``).
-        port, bind, rank, nodes, master: As for `serve_arguments`.
 
     Returns:
         The words, unquoted.
@@ -110,13 +111,27 @@ def docker_run(
     words += ["--gpus", "all", "--ipc", "host", "--network", "host", "--cgroupns", "host"]
     words += ["--ulimit", "memlock=-1", "--ulimit", "stack=67108864", "--log-driver", "none"]
     words += ["--env-file", f"{base / 'releases' / release / 'engine.env'}"]
+    if place.nodes > 1:
+        for variable in FABRIC_ENVIRONMENT:
+            words += ["--env", variable]
+        words.append(Expansion("$RDMA_OPTIONS"))
     for checkpoint in recipe.checkpoints.values():
         words += ["--volume", f"{base / checkpoint.folder}:{_MODELS}/{checkpoint.folder}:ro"]
     for cache, inside in _CACHES.items():
         words += ["--volume", f"{base / 'cache' / cache}:{inside}"]
     words += ["--entrypoint", "vllm", image]
-    return words + serve_arguments(
-        recipe, port=port, bind=bind, rank=rank, nodes=nodes, master=master
+    return words + serve_arguments(recipe, place)
+
+
+def image_id(references: Sequence[str]) -> str:
+    """Return the shell words that print the id of an image by the first name that Docker knows.
+
+    Args:
+        references: Names and digests of one image.
+    """
+    return (
+        f"docker image inspect --format '{{{{.Id}}}}' {shlex.join(references)} 2>/dev/null "
+        "| head -n 1"
     )
 
 
@@ -128,13 +143,13 @@ def shell_lines(words: Sequence[str], breaks: Collection[int] = ()) -> str:
         breaks: Positions of words that start a line, too.
 
     Returns:
-        Text that ``sh`` splits into exactly these words.
+        Text that ``sh`` splits into exactly these words, but for what it expands.
     """
     lines: list[list[str]] = [[]]
     for position, word in enumerate(words):
         if word.startswith("--") or position in breaks:
             lines.append([])
-        lines[-1].append(shlex.quote(word))
+        lines[-1].append(word if isinstance(word, Expansion) else shlex.quote(word))
     return " \\\n  ".join(" ".join(line) for line in lines)
 
 
@@ -182,23 +197,13 @@ def _report(recipe: Recipe, nodes: int) -> Iterator[str]:
     yield f"# vLLM {recipe.vllm}; hardware {', '.join(recipe.hardware)}; {nodes} Spark(s)."
     yield "# A Spark runs the image by the digest in the lock, and RELEASE is 8 hexadecimal digits."
     if nodes > 1:
-        yield "# HEAD-FABRIC-ADDRESS stands for what only the Sparks can tell, and so would each"
-        yield "# rank's own VLLM_HOST_IP and NCCL_SOCKET_IFNAME, which are not shown."
+        yield "# HEAD-FABRIC-ADDRESS is of `fabric_subnets`; what `--env` names, each Spark finds."
     yield f"\n# {release}/engine.env"
     yield from (f"{key}={value}" for key, value in environment(recipe).items())
     for rank in range(nodes):
         role = "head" if rank == 0 else "worker"
-        docker = docker_run(
-            recipe,
-            image=recipe.image,
-            release=release,
-            root="/opt/qwen36",
-            port=8000,
-            bind="0.0.0.0",
-            rank=rank,
-            nodes=nodes,
-            master="HEAD-FABRIC-ADDRESS",
-        )
+        place = Place(8000, "0.0.0.0", rank, nodes, "HEAD-FABRIC-ADDRESS")
+        docker = docker_run(recipe, place, image=recipe.image, release=release, root="/opt/qwen36")
         start = docker.index(recipe.image)
         yield f"\n# rank {rank} ({role}): docker run\n{shell_lines(docker, breaks=[start])}"
         yield f"\n# rank {rank} ({role}): vllm serve, as it runs inside"
@@ -221,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if nodes not in recipe.sparks:
             supported = " or ".join(map(str, recipe.sparks))
             raise PlanError(f"--sparks: found {nodes}; expected {supported} ({recipe.name})")
-        report = "\n".join(_report(recipe, nodes))
+        report = "\n".join(_report(recipe.for_sparks(nodes), nodes))
     except PlanError as error:
         print(error, file=sys.stderr)
         return 1

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from deploys.plan.sections import MARK, sections
 
-_PROPERTIES = "Id,ActiveState,NRestarts,NeedDaemonReload,Job"
+_PROPERTIES = "Id,ActiveState,NRestarts,NeedDaemonReload,Job,StatusText"
+# What a head has beside its engine: files/jobs/fabric-share.socket.
+SHARE = "fabric-share.socket"
 
 # A loaded engine answers one token in well under a second; under full load it queues.
 COMPLETION_DEADLINE = 60
@@ -20,6 +22,7 @@ class EngineUnit:
     Attributes:
         starting: systemd has a job for it: a start is under way, or waits for Docker. Between two
             of systemd's own tries there is none.
+        status: what the engine's supervisor said last.
     """
 
     release: str
@@ -28,6 +31,12 @@ class EngineUnit:
     enabled: bool
     needs_reload: bool
     starting: bool
+    status: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether it neither runs nor will: not by a start under way, nor by systemd's next try."""
+        return self.active in ("inactive", "failed") and not self.starting
 
 
 @dataclass(frozen=True)
@@ -37,11 +46,13 @@ class EngineState:
     Attributes:
         current: the release that the `current` link names; None without one.
         units: every instance that is loaded or enabled, by release.
-        answer: what the engine said when it was asked; None when it was not running.
+        shares: the Spark offers its weights to a worker.
+        models, completion: what the engine said when it was asked; None when it was not.
     """
 
     current: str | None
     units: dict[str, EngineUnit]
+    shares: bool
     models: tuple[str, ...] | None
     completion: str | None
 
@@ -59,6 +70,7 @@ def state_script(root: str, enabled_or: str = "") -> str:
 enabled=$(find {wants} -name 'vllm@*' -printf '%f\\n')
 echo {MARK}current; readlink {shlex.quote(root)}/current
 echo {MARK}enabled; echo "$enabled"
+echo {MARK}share; systemctl is-enabled {SHARE} 2>/dev/null
 echo {MARK}units
 systemctl show --property={_PROPERTIES} {named} $enabled 'vllm@*.service'
 true"""
@@ -103,6 +115,7 @@ def parse_engines(output: Iterable[str]) -> EngineState:
     return EngineState(
         current=link[0].rsplit("/", 1)[-1] if link else None,
         units=units,
+        shares=found["share"] == ["enabled"],
         models=_models("\n".join(found["models"])) if "models" in found else None,
         completion="\n".join(found["completion"]).strip() if "completion" in found else None,
     )
@@ -131,6 +144,7 @@ def _unit(values: dict[str, str], enabled: set[str]) -> EngineUnit:
         enabled=values["Id"] in enabled,
         needs_reload=values["NeedDaemonReload"] == "yes",
         starting=bool(values.get("Job")),
+        status=values.get("StatusText", ""),
     )
 
 

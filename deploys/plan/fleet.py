@@ -75,12 +75,17 @@ class _File(Model):
 
 @dataclass(frozen=True)
 class Assignment:
-    """What one Spark serves: its replica, and its part in it."""
+    """What one Spark serves: its replica, and its part in it.
+
+    Attributes:
+        ranks: All Sparks of the replica, the head first.
+        rank: This Spark's place among them.
+    """
 
     replica: str
     recipe: str
+    ranks: tuple[str, ...]
     rank: int
-    nodes: int
     port: int
 
 
@@ -106,7 +111,8 @@ class Fleet:
         for name, replica in self.replicas.items():
             if spark in replica.sparks:
                 rank = replica.sparks.index(spark)
-                return Assignment(name, replica.recipe, rank, len(replica.sparks), replica.port)
+                ranks = tuple(replica.sparks)
+                return Assignment(name, replica.recipe, ranks, rank, replica.port)
         return None
 
 

@@ -36,6 +36,7 @@ def _inside(path: str) -> str:
     return path
 
 
+_Digest = Annotated[str, _hexadecimal(64, "sha256:")]
 Sha256 = Annotated[str, _hexadecimal(64)]
 Sha1 = Annotated[str, _hexadecimal(40)]
 
@@ -63,9 +64,17 @@ class CheckpointLock(Model):
 
 
 class ImageLock(Model):
-    """An image for one platform: its digest, and the compressed bytes of its layers."""
+    """An image for one platform.
 
-    digest: Annotated[str, _hexadecimal(64, "sha256:")]
+    Attributes:
+        digest: What it is pulled by; of the index where there is one.
+        config: Digest of its configuration, which names the content of every layer: what is left
+            to know an image by that was copied from another Docker, and not pulled.
+        size: Compressed bytes of its layers.
+    """
+
+    digest: _Digest
+    config: _Digest
     size: int = Field(ge=0, description="bytes")
 
 

@@ -3,8 +3,10 @@
 import re
 from collections.abc import Iterable
 
-# Log lines of vLLM 0.20 to 0.33, in the order in which a start passes them.
+# Log lines of our supervisor (files/engine) and of vLLM 0.20 to 0.33, in the order in which a start
+# passes them.
 _PHASES = (
+    (re.compile(r"^waiting for (?P<what>.+)"), "waiting for"),
     (re.compile(r"Initializing a V1 LLM engine|Resolved architecture"), "starting the engine"),
     (re.compile(r"Starting to load model"), "loading weights"),
     (re.compile(r"Loading safetensors checkpoint shards:\s+(?P<percent>\d+)%"), "loading weights"),
@@ -54,7 +56,8 @@ def phase(lines: Iterable[str]) -> str | None:
                 groups = match.groupdict()
                 percent = f" {groups['percent']}%" if groups.get("percent") else ""
                 detail = f": {groups['detail'].rstrip('.')}" if groups.get("detail") else ""
-                latest = text + percent + detail
+                what = f" {groups['what']}" if groups.get("what") else ""
+                latest = text + what + percent + detail
     return latest
 
 

@@ -8,9 +8,10 @@ from deploys.plan.survey import Survey
 
 GIB = 1024**3
 
-# While Docker unpacks an image, the compressed layers and their content are on the disk together.
 # Seed: ghcr.io/aeon-7/vllm-spark-omni-q36 is 9 GB compressed and 22 GB unpacked.
-IMAGE_DISK_FACTOR = 1 + 22 / 9
+UNPACKED = 22 / 9
+# While Docker unpacks an image, the compressed layers and their content are on the disk together.
+IMAGE_DISK_FACTOR = 1 + UNPACKED
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Requirements:
         image: compressed bytes of the engine's image.
         disk_headroom: bytes that stay free for caches, logs and the next release.
         clock_tolerance: seconds between the two clocks.
+        pair: whether two Sparks serve the model: the worker gets the image from the head.
     """
 
     hardware: Hardware
@@ -33,6 +35,7 @@ class Requirements:
     disk_headroom: int
     port: int | None
     clock_tolerance: int
+    pair: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,16 +50,19 @@ class Finding:
         return f"{'error' if self.error else 'warning'}: {self.found}. {self.remedy}"
 
 
-def findings(survey: Survey, wanted: Requirements, now: float) -> list[Finding]:
+def findings(
+    survey: Survey, wanted: Requirements, now: float, worker: Survey | None = None
+) -> list[Finding]:
     """Return everything that is wrong with a Spark, errors first.
 
     Args:
         now: the controller's clock when the survey was taken, seconds since the epoch.
+        worker: the other Spark, where this one is the head of a pair.
     """
     checks = [
         *_hardware(survey, wanted),
         *_software(survey, wanted, now),
-        *_disk(survey, wanted),
+        *_disk(survey, wanted, worker or survey),
         *_port(survey, wanted),
     ]
     return sorted(checks, key=lambda finding: not finding.error)
@@ -65,29 +71,29 @@ def findings(survey: Survey, wanted: Requirements, now: float) -> list[Finding]:
 def _hardware(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
     hardware = wanted.hardware
     if hardware.arch and survey.arch != hardware.arch:
-        yield _error(
+        yield error(
             f"the processor is {survey.arch}, {hardware.name} is {hardware.arch}",
             "Set `hardware:` of this Spark in the inventory to what it is",
         )
     if survey.memory < hardware.memory_gib * GIB:
-        yield _error(
+        yield error(
             f"{survey.memory / GIB:.1f} GiB of memory, {hardware.name} has at least "
             f"{hardware.memory_gib} GiB",
             "Choose a recipe for this machine and set its `hardware:` in the inventory",
         )
     if survey.gpu is None or survey.driver is None:
-        yield _error(
+        yield error(
             "nvidia-smi shows no GPU",
             "Install DGX OS's own driver (DGX Dashboard, Update) and reboot",
         )
         return
     if survey.gpu != hardware.gpu:
-        yield _error(
+        yield error(
             f"the GPU is {survey.gpu}, expected {hardware.gpu}",
             "Set `hardware:` of this Spark in the inventory to what it is",
         )
     if _major(survey.driver) < wanted.driver_minimum:
-        yield _error(
+        yield error(
             f"NVIDIA driver {survey.driver}, at least {wanted.driver_minimum} is needed",
             "Update DGX OS (DGX Dashboard, Update) and reboot; driver and CUDA come as one set",
         )
@@ -95,50 +101,52 @@ def _hardware(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
 
 def _software(survey: Survey, wanted: Requirements, now: float) -> Iterator[Finding]:
     if survey.os != "ubuntu 24.04":
-        yield _warning(
+        yield warning(
             f"the system is {survey.os_name}",
             "Recipes and their figures come from Ubuntu 24.04 (DGX OS 7)",
         )
     if survey.docker in (None, "failed"):
-        yield _error(
+        yield error(
             "no Docker daemon answers",
             "Start it (`sudo systemctl enable --now docker`) or reinstall DGX OS's package",
         )
     elif _major(survey.docker or "") < wanted.docker_minimum:
-        yield _error(
+        yield error(
             f"Docker {survey.docker}, at least {wanted.docker_minimum} is needed",
             "Update DGX OS (DGX Dashboard, Update)",
         )
     if survey.systemd == "degraded":
-        yield _warning(
+        yield warning(
             f"failed units: {', '.join(survey.failed_units)}",
             "Look with `systemctl status UNIT`; clear with `sudo systemctl reset-failed`",
         )
     elif survey.systemd not in ("running", "starting"):
-        yield _error(
+        yield error(
             f"systemd is {survey.systemd}",
             "The engine is a systemd unit: boot the Spark normally",
         )
     skew = survey.clock - now
     direction = "ahead of" if skew > 0 else "behind"
     if abs(skew) > wanted.clock_tolerance:
-        yield _error(
+        yield error(
             f"the clock is {abs(skew):.0f} s {direction} this machine's",
             "Set the wrong one right (`sudo timedatectl set-ntp true`): TLS needs it",
         )
 
 
-def _disk(survey: Survey, wanted: Requirements) -> list[Finding]:
+def _disk(survey: Survey, wanted: Requirements, worker: Survey) -> list[Finding]:
     weights = max(0, wanted.weights - survey.weights)
-    image = 0 if survey.image_present else int(wanted.image * IMAGE_DISK_FACTOR)
+    image = 0 if survey.image else int(wanted.image * IMAGE_DISK_FACTOR)
+    # On both Sparks, unpacked, beside Docker's own copy while it moves from one to the other.
+    export = int(wanted.image * UNPACKED) if wanted.pair and not worker.image else 0
     needs: dict[str, tuple[int, int]] = {}
     for device, free, need in (
-        (survey.root_device, survey.root_free, weights),
+        (survey.root_device, survey.root_free, weights + export),
         (survey.docker_device, survey.docker_free, image),
     ):
         needs[device] = (free, needs.get(device, (0, 0))[1] + need)
     return [
-        _error(
+        error(
             f"{free / GIB:.1f} GiB free on {device}, expected {need / GIB:.1f} for weights and "
             f"image and {wanted.disk_headroom / GIB:.1f} to spare",
             "Free space: `docker image prune -a`, weights that no recipe names",
@@ -150,7 +158,7 @@ def _disk(survey: Survey, wanted: Requirements) -> list[Finding]:
 
 def _port(survey: Survey, wanted: Requirements) -> list[Finding]:
     return [
-        _error(
+        error(
             f"port {wanted.port} is taken by {listener.command} (pid {listener.pid})",
             "Stop it, or give the replica another `port:` in the inventory",
         )
@@ -159,11 +167,11 @@ def _port(survey: Survey, wanted: Requirements) -> list[Finding]:
     ]
 
 
-def _error(found: str, remedy: str) -> Finding:
+def error(found: str, remedy: str) -> Finding:
     return Finding(True, found, remedy)
 
 
-def _warning(found: str, remedy: str) -> Finding:
+def warning(found: str, remedy: str) -> Finding:
     return Finding(False, found, remedy)
 
 

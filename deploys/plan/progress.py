@@ -5,7 +5,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
-Phase = Literal["verifying", "downloading", "extracting", "done", "failed"]
+Phase = Literal[
+    "verifying", "downloading", "exporting", "copying", "loading", "extracting", "done", "failed"
+]
 
 # Seconds over which the rate is taken: shorter jumps about, longer lags behind a change.
 RATE_WINDOW = 20

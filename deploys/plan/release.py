@@ -5,43 +5,71 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 
-from deploys.plan.command import docker_run, environment, serve_arguments, shell_lines
+from deploys.plan.command import (
+    Expansion,
+    Place,
+    docker_run,
+    environment,
+    image_id,
+    serve_arguments,
+    shell_lines,
+)
 from deploys.plan.errors import PlanError
 from deploys.plan.lock import Lock, checkpoint_key
 from deploys.plan.recipe import Recipe
 
 # ':' separates the parts of docker's --volume; a root with a space has never been tried.
 _ROOT = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
+_IMAGE = Expansion('"$image"')
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The Sparks that serve a replica together, the head first, and the one that is meant.
+
+    Attributes:
+        sparks: Their names.
+        fabric: Each one's addresses on the two subnets of the fabric; empty for one Spark.
+        rank: Which of them is meant.
+    """
+
+    sparks: tuple[str, ...]
+    fabric: tuple[tuple[str, str], ...] = ()
+    rank: int = 0
 
 
 @dataclass(frozen=True)
 class Release:
-    """What one replica's engine is, on disk.
+    """What one replica's engine is, on the disk of one of its Sparks.
 
     Attributes:
-        id: ``<recipe>-<8 hex>``, made of everything that the engine would notice.
-        recipe: The recipe that it came from.
+        id: ``<recipe>-<8 hex>``, made of everything that the engine would notice on any rank.
+        recipe: The recipe that it came from, as it is for this number of Sparks.
         image: ``repo@sha256:…``.
+        images: All names by which Docker may know this very image: a copied one has lost the first.
         port: TCP port of the engine.
         bind: Address that it listens on.
         root: Folder of everything on the Spark.
+        ranks: The Sparks of the replica, and which of them this is.
         files: The files of the release folder, name -> text.
     """
 
     id: str
     recipe: Recipe
     image: str
+    images: tuple[str, ...]
     port: int
     bind: str
     root: str
+    ranks: Ranks
     files: dict[str, str]
 
     @property
     def url(self) -> str:
-        """Where the engine answers on its own Spark."""
+        """Where the engine answers on the head."""
         return engine_url(self.bind, self.port)
 
 
@@ -51,7 +79,9 @@ def engine_url(bind: str, port: int) -> str:
     return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
 
 
-def make_release(recipe: Recipe, lock: Lock, *, root: str, bind: str, port: int) -> Release:
+def make_release(
+    recipe: Recipe, lock: Lock, *, root: str, bind: str, port: int, ranks: Ranks
+) -> Release:
     """Freeze a recipe.
 
     Args:
@@ -60,16 +90,46 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, bind: str, port: int)
         root: Folder of everything on the Spark (``/opt/qwen36``).
         bind: Address that the engine listens on.
         port: TCP port of the engine.
+        ranks: The Sparks of the replica, and the one that the files are for.
 
     Raises:
         PlanError: The lock lacks a name of the recipe, or root, bind or port cannot be.
     """
+    recipe = recipe.for_sparks(len(ranks.sparks))
     _check(recipe, lock, root=root, bind=bind, port=port)
-    image = f"{repository(recipe.image)}@{lock.images[recipe.image].digest}"
+    locked = lock.images[recipe.image]
+    image = f"{repository(recipe.image)}@{locked.digest}"
+    draft = Release(
+        id="RELEASE",
+        recipe=recipe,
+        image=image,
+        images=(image, locked.digest, locked.config),
+        port=port,
+        bind=bind,
+        root=root,
+        ranks=ranks,
+        files={},
+    )
+    # The id is in the files that it is made of: it is made of them with a stand-in for itself. The
+    # names of Sparks are for people: two replicas may have one release.
+    nodes = len(ranks.sparks)
+    content = [
+        _files(draft, lock, "RELEASE", Ranks(("",) * nodes, ranks.fabric, rank))
+        for rank in range(nodes)
+    ]
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    release = f"{recipe.name}-{digest[:8]}"
+    return replace(draft, id=release, files=_files(draft, lock, release, ranks))
+
+
+def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, str]:
+    recipe, nodes = draft.recipe, len(ranks.sparks)
+    master = ranks.fabric[0][0] if ranks.fabric else None
+    head = Place(draft.port, draft.bind, 0, nodes, master)
     resolved = {
         "recipe": recipe.name,
         "vllm": recipe.vllm,
-        "image": image,
+        "image": draft.image,
         "checkpoints": {
             name: {
                 "repo": checkpoint.repo,
@@ -79,28 +139,34 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, bind: str, port: int)
             for name, checkpoint in recipe.checkpoints.items()
         },
         "served_names": recipe.served_names,
-        "bind": bind,
-        "port": port,
-        "arguments": serve_arguments(recipe, port=port, bind=bind),
+        "bind": draft.bind,
+        "port": draft.port,
+        "fabric": ranks.fabric,
+        "arguments": serve_arguments(recipe, head),
         "environment": environment(recipe),
     }
-
-    def files(release: str) -> dict[str, str]:
-        command = docker_run(recipe, image=image, release=release, root=root, port=port, bind=bind)
-        return {
-            "release.json": json.dumps(resolved, indent=2, sort_keys=True) + "\n",
-            "engine.env": "".join(f"{key}={value}\n" for key, value in environment(recipe).items()),
-            "unit.env": (
-                f"ENGINE_URL={engine_url(bind, port)}\n"
-                f"START_TIMEOUT={recipe.start_timeout}\nSTOP_TIMEOUT={recipe.stop_timeout}\n"
-            ),
-            "run": f"#!/bin/sh\nexec {shell_lines(command, breaks=[command.index(image)])}\n",
-        }
-
-    # The id is in the files that it is made of: it is made of them with a stand-in for itself.
-    content = json.dumps(files("RELEASE"), sort_keys=True).encode()
-    release = f"{recipe.name}-{hashlib.sha256(content).hexdigest()[:8]}"
-    return Release(release, recipe, image, port, bind, root, files(release))
+    unit = {
+        "url": draft.url,
+        "model": recipe.served_names[0],
+        "start_timeout": recipe.start_timeout,
+        "stop_timeout": recipe.stop_timeout,
+        "rank": ranks.rank,
+        "sparks": ranks.sparks,
+        "fabric": ranks.fabric,
+    }
+    place = replace(head, rank=ranks.rank)
+    command = docker_run(recipe, place, image=_IMAGE, release=release, root=draft.root)
+    return {
+        "release.json": json.dumps(resolved, indent=2, sort_keys=True) + "\n",
+        "engine.env": "".join(f"{key}={value}\n" for key, value in environment(recipe).items()),
+        "unit.json": json.dumps(unit, indent=2, sort_keys=True) + "\n",
+        "run": (
+            "#!/bin/sh\n"
+            f"image=$({image_id(draft.images)})\n"
+            f'[ -n "$image" ] || {{ echo "Docker has no {draft.image}" >&2; exit 1; }}\n'
+            f"exec {shell_lines(command, breaks=[command.index(_IMAGE)])}\n"
+        ),
+    }
 
 
 def repository(image: str) -> str:

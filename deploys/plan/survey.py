@@ -4,16 +4,19 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from deploys.plan.command import image_id
 from deploys.plan.sections import MARK, sections
 
 
-def survey_script(*, root: str, port: int | None, image: str | None, folders: Sequence[str]) -> str:
+def survey_script(
+    *, root: str, port: int | None, images: Sequence[str], folders: Sequence[str]
+) -> str:
     """Return the POSIX shell script that reads everything that the preflight judges.
 
     Args:
         root: the folder that holds weights and releases.
         port: the TCP port that the engine will listen on; None on an idle Spark.
-        image: `repository@digest` of the engine's image; None on an idle Spark.
+        images: names and digests of the engine's image; none on an idle Spark.
         folders: checkpoint folders under `root` whose present size counts as already fetched.
 
     The script only reads, and always exits 0: what is absent shows as an empty section.
@@ -21,15 +24,17 @@ def survey_script(*, root: str, port: int | None, image: str | None, folders: Se
     paths = " ".join(shlex.quote(f"{root}/{folder}") for folder in folders)
     parts = {
         "arch": "uname -m",
+        "kernel": "uname -r",
         "os": ". /etc/os-release && echo $ID $VERSION_ID && echo $PRETTY_NAME",
         "gpu": "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader",
         "memory": "awk '/^MemTotal/ {print $2}' /proc/meminfo",
         "disk": _DISK.replace("ROOT", shlex.quote(root)),
-        "docker": 'command -v docker >/dev/null && echo "${docker_version:-failed}"',
+        "docker": "command -v docker >/dev/null && "
+        'printf "%s\\n" "${docker_version:-failed}" "$docker_driver"',
         "systemd": "systemctl is-system-running; "
         "systemctl --failed --plain --no-legend | cut -d' ' -f1",
         "clock": "date +%s",
-        "image": f"docker image inspect --format present {shlex.quote(image)}" if image else "true",
+        "image": image_id(images) if images else "true",
         "weights": f"find {paths} -type f -printf '%s\\n' | awk '{{n += $1}} END {{print n + 0}}'"
         if folders
         else "true",
@@ -41,8 +46,10 @@ def survey_script(*, root: str, port: int | None, image: str | None, folders: Se
 
 # Asked once: each call of the client costs about 30 ms.
 _DOCKER = """
-info=$(docker info --format '{{.ServerVersion}} {{.DockerRootDir}}' 2>/dev/null) || info=
-docker_version=${info%% *}; docker_root=${info#* }"""
+format='{{.ServerVersion}} {{.Driver}} {{.DockerRootDir}}'
+info=$(docker info --format "$format" 2>/dev/null) || info=
+docker_version=${info%% *}; info=${info#* }
+docker_driver=${info%% *}; docker_root=${info#* }"""
 
 
 # df wants a path that exists: the nearest existing parent stands for a folder yet to be made.
@@ -76,15 +83,19 @@ class Survey:
     """One Spark, as found. None always means "not there", after the script itself ran.
 
     Attributes:
+        kernel: its release.
         memory: MemTotal in bytes.
         clock: seconds since the epoch on the Spark.
         root_device, docker_device: the file system that holds each of the two.
         root_free, docker_free: bytes free for root on them.
         docker: version of the Docker daemon; "failed" when none answers.
+        docker_driver: how it stores images.
+        image: Docker's id of the engine's image.
         weights: bytes of the checkpoint folders that are already on the Spark.
     """
 
     arch: str
+    kernel: str
     os: str
     os_name: str
     gpu: str | None
@@ -95,10 +106,11 @@ class Survey:
     docker_device: str
     docker_free: int
     docker: str | None
+    docker_driver: str | None
     systemd: str
     failed_units: tuple[str, ...]
     clock: int
-    image_present: bool
+    image: str | None
     weights: int
     listeners: tuple[Listener, ...] = field(default=())
 
@@ -117,9 +129,9 @@ def parse_survey(output: Iterable[str]) -> Survey:
         gpu, driver = _gpu(found["gpu"])
         (root_device, root_free), (docker_device, docker_free) = map(str.split, found["disk"])
         os_id, os_name = found["os"]
-        docker = found["docker"]
         return Survey(
             arch=found["arch"][0],
+            kernel=found["kernel"][0],
             os=os_id,
             os_name=os_name,
             gpu=gpu,
@@ -129,16 +141,21 @@ def parse_survey(output: Iterable[str]) -> Survey:
             root_free=int(root_free),
             docker_device=docker_device,
             docker_free=int(docker_free),
-            docker=docker[0] if docker else None,
+            docker=_line(found["docker"], 0),
+            docker_driver=_line(found["docker"], 1),
             systemd=found["systemd"][0] if found["systemd"] else "absent",
             failed_units=tuple(found["systemd"][1:]),
             clock=int(found["clock"][0]),
-            image_present=found["image"] == ["present"],
+            image=_line(found["image"], 0),
             weights=int(found["weights"][0]) if found["weights"] else 0,
             listeners=tuple(_listener(line) for line in found["port"]),
         )
     except (KeyError, IndexError, ValueError) as error:
         raise ValueError(f"the survey of the host is incomplete: {error!r} in {found}") from error
+
+
+def _line(lines: list[str], number: int) -> str | None:
+    return lines[number] if len(lines) > number else None
 
 
 def _gpu(lines: list[str]) -> tuple[str | None, str | None]:

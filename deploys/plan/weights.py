@@ -50,7 +50,16 @@ def manifest_text(locked: CheckpointLock, endpoint: str) -> str:
         endpoint: URL of the hub that has it.
     """
     data = locked.model_dump(include={"repo", "commit", "files"}, exclude_none=True)
-    return json.dumps({"endpoint": endpoint, **data}, indent=1, sort_keys=True) + "\n"
+    return _text({"endpoint": endpoint, **data})
+
+
+def copy_manifest_text(locked: CheckpointLock, source: str) -> str:
+    """Return the manifest of a checkpoint that comes from the other Spark of a pair.
+
+    Args:
+        source: URL of its folder there.
+    """
+    return _text({"source": source, **locked.model_dump(include={"files"}, exclude_none=True)})
 
 
 def has_manifest(folder: Folder, text: str) -> bool:
@@ -115,6 +124,10 @@ def differences(locked: CheckpointLock, folder: Folder) -> dict[str, str]:
         if path not in locked.files and not path.startswith(".")
     }
     return wrong
+
+
+def _text(manifest: Mapping[str, object]) -> str:
+    return json.dumps(manifest, indent=1, sort_keys=True) + "\n"
 
 
 def _trouble(file: File, found: Stamp | None, verdict: Verdict | None) -> str | None:

@@ -1,18 +1,21 @@
 """What the current host is to become: the plan of its inventory, its recipe and its lock."""
 
-from functools import cache
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from huggingface_hub import get_token
-from pyinfra import host
+from pyinfra import host, inventory
+from pyinfra.api import Host
 from pyinfra.api.exceptions import PyinfraError
 
 from deploys.lock import ensure_lock
 from deploys.plan.errors import PlanError
+from deploys.plan.fabric import FabricPlan
 from deploys.plan.hardware import HARDWARE, Hardware
 from deploys.plan.lock import Lock
-from deploys.plan.recipe import Recipe, load_recipe
-from deploys.plan.release import Release, make_release
+from deploys.plan.release import Release
+from deploys.plan.served import fabric_of, recipe, release_of
 
 
 def hardware() -> Hardware:
@@ -28,11 +31,9 @@ def lock() -> Lock:
     Raises:
         PyinfraError: a name stands for nothing, or nobody tells; no host has been changed.
     """
-    recipe = _recipe(host.data.recipe)
-    try:
-        return ensure_lock(Path(host.data.fleet), [recipe], host.data.hf_endpoint, get_token())
-    except PlanError as error:
-        raise PyinfraError(str(error)) from None
+    with _bad_input():
+        recipes = [recipe(host.data.recipe)]
+        return ensure_lock(Path(host.data.fleet), recipes, host.data.hf_endpoint, get_token())
 
 
 def release() -> Release | None:
@@ -43,18 +44,33 @@ def release() -> Release | None:
     """
     if not host.data.recipe:
         return None
+    with _bad_input():
+        return release_of(host.data.dict(), lock())
+
+
+def peer() -> Host | None:
+    """Return the other Spark of the current one's pair; None for a Spark on its own."""
+    if fabric_plan() is None:
+        return None
+    other = host.data.ranks[1 - host.data.rank]
+    found: Host = next(each for each in inventory if each.data.spark == other)
+    return found
+
+
+def fabric_plan() -> FabricPlan | None:
+    """Return the current Spark's part of its pair's own network; None for a Spark on its own.
+
+    Raises:
+        PyinfraError: a setting of the group data cannot be.
+    """
+    with _bad_input():
+        return fabric_of(host.data.dict())
+
+
+@contextmanager
+def _bad_input() -> Iterator[None]:
+    """End the run, of all hosts, before any is changed."""
     try:
-        return make_release(
-            _recipe(host.data.recipe),
-            lock(),
-            root=host.data.root,
-            bind=host.data.bind,
-            port=host.data.port,
-        )
+        yield
     except PlanError as error:
         raise PyinfraError(str(error)) from None
-
-
-@cache
-def _recipe(name: str) -> Recipe:
-    return load_recipe(name)

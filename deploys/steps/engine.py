@@ -1,4 +1,4 @@
-"""The engine: its release on the host, its unit, and a real answer from it."""
+"""The engine: its release on the host, its supervisor and unit, and a real answer from it."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from pyinfra.api import deploy
 from deploys.operations.engine import idle, serving
 from deploys.operations.files import managed_files
 from deploys.plan.files import Directory, ManagedFile
-from deploys.steps.context import release
+from deploys.steps.context import peer, release
 
 _FILES = Path(__file__).parents[2] / "files" / "engine"
 
@@ -30,11 +30,14 @@ def apply() -> None:
                 ManagedFile(f"{folder}/{name}", text, mode="755" if name == "run" else "644")
                 for name, text in served.files.items()
             ),
-            ManagedFile(f"{root}/bin/wait-ready", (_FILES / "wait-ready").read_text(), mode="755"),
+            *(
+                ManagedFile(f"{root}/bin/{path.name}", path.read_text())
+                for path in sorted(_FILES.glob("*.py"))
+            ),
             ManagedFile(
                 "/etc/systemd/system/vllm@.service",
                 (_FILES / "vllm@.service").read_text().replace("ROOT", root),
             ),
         ],
     )
-    serving(name="Serve the release", release=served)
+    serving(name="Serve the release", release=served, peer=peer())

@@ -1,20 +1,43 @@
 """The engine's image."""
 
+from pyinfra import host
 from pyinfra.api import deploy
 
-from deploys.operations.image import image
-from deploys.steps.context import lock, release
+from deploys.operations.image import copied_image, exported_image, image
+from deploys.plan.share import share_url
+from deploys.steps.context import fabric_plan, lock, peer, release
 
 
 @deploy("Image")
 def apply() -> None:
-    """Have the image of the release that the Spark should serve, by digest."""
+    """Have the image of the release that the Spark should serve, by digest.
+
+    The head of a pair pulls it, and lends it to its worker over the fabric.
+    """
     served = release()
     if served is None:
         return
-    image(
-        name="Engine image",
+    plan, other, head = fabric_plan(), peer(), host.data.rank == 0
+    if head:
+        image(
+            name="Engine image",
+            root=served.root,
+            references=served.images,
+            size=lock().images[served.recipe.image].size,
+        )
+    if plan is None or other is None:
+        return
+    if head:
+        exported_image(
+            name="Engine image for the worker",
+            root=served.root,
+            references=served.images,
+            peer=other,
+        )
+    # On both: an operation of the worker alone would not wait for the head's.
+    copied_image(
+        name="Engine image from the head",
         root=served.root,
-        image=served.image,
-        size=lock().images[served.recipe.image].size,
+        references=() if head else served.images,
+        share=share_url(plan.peer_addresses[0]),
     )

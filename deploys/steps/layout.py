@@ -15,14 +15,18 @@ def apply() -> None:
         name="Folders",
         entries=[
             Directory(root),
+            Directory(f"{root}/backups", mode="700"),
             Directory(f"{root}/bin"),
             Directory(f"{root}/cache"),
             Directory(f"{root}/cache/vllm"),
             Directory(f"{root}/cache/flashinfer"),
             Directory(f"{root}/cache/triton"),
+            Directory(f"{root}/exports"),
             Directory(f"{root}/jobs"),
+            Directory(f"{root}/link"),
             Directory(f"{root}/manifests"),
             Directory(f"{root}/releases"),
             Directory(f"{root}/secrets", mode="700"),
+            Directory(f"{root}/state"),
         ],
     )

@@ -5,13 +5,13 @@ from pyinfra.api import deploy
 
 from deploys.operations.preflight import preflight
 from deploys.plan.preflight import GIB, Requirements
-from deploys.steps.context import hardware, lock, release
+from deploys.steps.context import hardware, lock, peer, release
 
 
 @deploy("Preflight")
 def apply() -> None:
     """Judge the Spark; list every error and warning with its remedy."""
-    served = release()
+    served, other = release(), peer()
     checkpoints = served.recipe.checkpoints.values() if served else ()
     locked = [lock().checkpoint(checkpoint) for checkpoint in checkpoints]
     preflight(
@@ -25,8 +25,10 @@ def apply() -> None:
             disk_headroom=int(host.data.disk_headroom_gib * GIB),
             port=served.port if served else None,
             clock_tolerance=host.data.clock_tolerance,
+            pair=other is not None,
         ),
         root=host.data.root,
-        image=served.image if served else None,
+        images=served.images if served else (),
         folders=[checkpoint.folder for checkpoint in checkpoints],
+        worker=other if host.data.rank == 0 else None,
     )

@@ -1,27 +1,67 @@
 """The checkpoints of the release that a Spark should serve."""
 
+from pathlib import Path
+
 from pyinfra import host
 from pyinfra.api import deploy
 
-from deploys.operations.weights import weights
+from deploys.operations.services import service
+from deploys.operations.weights import copied_weights, weights
+from deploys.plan.fabric import FabricPlan
+from deploys.plan.files import ManagedFile
 from deploys.plan.lock import checkpoint_key
-from deploys.steps.context import lock, release
+from deploys.plan.share import share_texts, share_url
+from deploys.steps.context import fabric_plan, lock, release
+
+_FILES = Path(__file__).parents[2] / "files" / "share"
 
 
 @deploy("Weights")
 def apply() -> None:
-    """Have each checkpoint in its folder; `--data weights=verify` hashes every file anew."""
+    """Have each checkpoint in its folder; `--data weights=verify` hashes every file anew.
+
+    The head of a pair fetches them from the hub, and lends them to its worker over the fabric.
+    """
     served = release()
     if served is None:
         return
-    locked = lock().checkpoints
-    weights(
-        name="Checkpoints",
+    plan, head = fabric_plan(), host.data.rank == 0
+    checkpoints = {
+        checkpoint.folder: lock().checkpoints[checkpoint_key(checkpoint)]
+        for checkpoint in served.recipe.checkpoints.values()
+    }
+    verify = host.data.get("weights") == "verify"
+    if head:
+        weights(
+            name="Checkpoints",
+            root=served.root,
+            endpoint=host.data.hf_endpoint,
+            checkpoints=checkpoints,
+            verify=verify,
+        )
+    if plan is None:
+        return
+    if head:
+        _share(served.root, plan)
+    # On both: an operation of the worker alone would not wait for the head's.
+    copied_weights(
+        name="Checkpoints from the head",
         root=served.root,
-        endpoint=host.data.hf_endpoint,
-        checkpoints={
-            checkpoint.folder: locked[checkpoint_key(checkpoint)]
-            for checkpoint in served.recipe.checkpoints.values()
-        },
-        verify=host.data.get("weights") == "verify",
+        share=share_url(plan.peer_addresses[0]),
+        checkpoints={} if head else checkpoints,
+        verify=verify,
+    )
+
+
+def _share(root: str, plan: FabricPlan) -> None:
+    units = share_texts(
+        {path.name: path.read_text() for path in _FILES.glob("fabric-share.*")}, root, plan
+    )
+    service(
+        name="Share on the fabric",
+        unit="fabric-share.socket",
+        entries=[
+            ManagedFile(f"{root}/bin/share.py", (_FILES / "share.py").read_text()),
+            *(ManagedFile(f"/etc/systemd/system/{name}", text) for name, text in units.items()),
+        ],
     )

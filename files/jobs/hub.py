@@ -1,10 +1,9 @@
 """One repository on the hub at one commit: its files, fetched whatever happens on the way."""
 
 import errno
-import sys
-import time
 from pathlib import Path
 
+from content import File
 from httpx2 import TransportError
 from huggingface_hub import constants, get_token, hf_hub_url
 from huggingface_hub.errors import (
@@ -16,18 +15,12 @@ from huggingface_hub.errors import (
 from huggingface_hub.file_download import http_get
 from huggingface_hub.utils import build_hf_headers
 from progress import Progress, Stop
+from tries import Transient, persist
 
-# Seconds before each further try of a file that brought no new byte: three minutes in all.
-DELAYS = (1, 2, 4, 8, 15, 30, 60, 60)
 # The longest Retry-After that is obeyed between two tries, in seconds.
 LONGEST_DELAY = 600
 # Bytes that a broken connection loses at most; the library's own figure is 10 MB.
 constants.DOWNLOAD_CHUNK_SIZE = 256 * 1024
-
-
-def say(text: str) -> None:
-    """Tell the journal."""
-    print(text, file=sys.stderr, flush=True)
 
 
 class Repository:
@@ -37,51 +30,43 @@ class Repository:
     a reset connection, and takes a file for right that was damaged after it had been fetched.
     """
 
+    phase = "downloading"
+    # One connection to the hub seldom fills a line, and shards are few.
+    connections = 4
+
     def __init__(self, endpoint: str, name: str, commit: str, progress: Progress) -> None:
         self.endpoint = endpoint
         self.name = name
         self.commit = commit
         self._progress = progress
 
-    def fetch(self, path: str, size: int, partial: Path) -> None:
+    def fetch(self, file: File, partial: Path) -> None:
         """Append to a partial file what it lacks: try again as long as it grows, then a few times.
-
-        Args:
-            size: bytes of the whole file.
 
         Raises:
             Stop: no further try can help, or enough of them have failed.
         """
-        tries = 0
-        while True:
-            before = partial.stat().st_size if partial.exists() else 0
-            if before > size:
+
+        def attempt() -> None:
+            if _size(partial) > file.size:
                 partial.unlink()
             try:
-                self._request(path, size, partial)
-                self._progress.message = ""
-                return
+                self._request(file, partial)
             except (TransportError, HfHubHTTPError, OSError) as error:
-                reason = self._explain(error, path, partial)
-                if partial.exists() and partial.stat().st_size > before:
-                    tries = 0
-                if tries == len(DELAYS):
-                    raise Stop(f"{reason}, again and again: try later.") from error
-                delay = max(DELAYS[tries], _retry_after(error))
-                tries += 1
-                self._progress.message = f"{reason}; next try in {delay} s"
-                say(f"{path}: {self._progress.message}")
-                time.sleep(delay)
+                reason = self._explain(error, file.path, partial)
+                raise Transient(reason, _retry_after(error)) from error
 
-    def _request(self, path: str, size: int, partial: Path) -> None:
+        persist(attempt, lambda: _size(partial), self._progress, file.path)
+
+    def _request(self, file: File, partial: Path) -> None:
         with partial.open("ab") as content:
             http_get(
-                hf_hub_url(self.name, path, revision=self.commit, endpoint=self.endpoint),
+                hf_hub_url(self.name, file.path, revision=self.commit, endpoint=self.endpoint),
                 content,
                 resume_size=content.tell(),
                 # A compressed answer cannot be resumed in the middle.
                 headers={**build_hf_headers(), "Accept-Encoding": "identity"},
-                expected_size=size,
+                expected_size=file.size,
                 # What it would try again at once, without a word, is tried again here.
                 _nb_retries=0,
             )
@@ -131,6 +116,10 @@ class Repository:
             )
         said = error.response.headers.get("X-Error-Message", "it gives no reason")
         return f"{self.endpoint} refuses {path} of {self.name} ({status}): {said}."
+
+
+def _size(partial: Path) -> int:
+    return partial.stat().st_size if partial.exists() else 0
 
 
 def _retry_after(error: Exception) -> int:

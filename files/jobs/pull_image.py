@@ -6,7 +6,6 @@ Exit status: 0 the image is here, 1 it is not; ROOT/jobs/image@ID.json says why.
 
 import http.client
 import json
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -14,9 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from docker_socket import FULL, Docker, complaint, is_here, judge
 from progress import Progress, Stop
-
-SOCKET = Path("/var/run/docker.sock")
+from tries import Transient, say
 
 # Seconds before each further try: Docker itself tries each layer five times.
 DELAYS = (2, 10, 30, 60)
@@ -24,10 +23,10 @@ DELAYS = (2, 10, 30, 60)
 # What a layer's status says of it; those of other statuses are not begun yet.
 FETCHED = ("Verifying Checksum", "Download complete", "Extracting", "Pull complete")
 
-# Docker's words -> what they mean, and what helps. Whatever it says else may pass.
+# Docker's words -> what they mean, and what helps.
 CAUSES = (
     (("no matching manifest",), "the image was not made for this machine's processor"),
-    (("no space left on device",), "the disk is full: free some space, and run again"),
+    FULL,
     (
         ("unauthorized", "authentication required", "no basic auth", "denied", "forbidden"),
         "the registry asks for a login: use an image that anyone may pull",
@@ -39,10 +38,6 @@ CAUSES = (
     ),
     (("server gave http response to https client",), "the registry speaks no TLS"),
 )
-
-
-class Transient(Exception):
-    """What another try may mend."""
 
 
 class Pull:
@@ -84,32 +79,6 @@ class Pull:
             self._waiting.add(layer)
 
 
-class Docker(http.client.HTTPConnection):
-    """A connection to the Docker daemon of this machine."""
-
-    def __init__(self) -> None:
-        super().__init__("docker")
-
-    def connect(self) -> None:
-        """Connect to its socket."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.connect(str(SOCKET))
-
-    def ask(self, method: str, path: str) -> http.client.HTTPResponse:
-        """Send a request and return the head of its answer.
-
-        Raises:
-            Transient: no daemon answers.
-        """
-        try:
-            self.request(method, path)
-            return self.getresponse()
-        except (OSError, http.client.HTTPException) as error:
-            raise Transient(
-                f"Docker does not answer ({error}): sudo systemctl start docker"
-            ) from None
-
-
 def pull(image: str) -> Iterator[dict[str, Any]]:
     """Have Docker pull an image, `repository@digest`; yield what it says on the way.
 
@@ -121,33 +90,17 @@ def pull(image: str) -> Iterator[dict[str, Any]]:
     docker = Docker()
     answer = docker.ask("POST", f"/images/create?fromImage={quote(repository)}&tag={digest}")
     if answer.status != http.client.OK:
-        _fail(image, json.loads(answer.read() or b"{}").get("message", f"status {answer.status}"))
+        judge(image, complaint(answer), CAUSES)
     try:
         for line in answer:
             event = json.loads(line)
             if "error" in event:
-                _fail(image, event["error"])
+                judge(image, event["error"], CAUSES)
             yield event
     except (OSError, http.client.HTTPException, ValueError):
         raise Transient("Docker ended in the middle of the pull") from None
     finally:
         docker.close()
-
-
-def is_here(image: str) -> bool:
-    """Whether Docker has an image."""
-    docker = Docker()
-    try:
-        return docker.ask("GET", f"/images/{quote(image)}/json").status == http.client.OK
-    finally:
-        docker.close()
-
-
-def _fail(image: str, said: str) -> None:
-    for words, meaning in CAUSES:
-        if any(word in said.lower() for word in words):
-            raise Stop(f"{image}: {meaning}. Docker says: {said}")
-    raise Transient(f"Docker says: {said}")
 
 
 def main(root: Path, job: str) -> None:
@@ -168,7 +121,7 @@ def main(root: Path, job: str) -> None:
                 if delay is None:
                     raise Stop(f"{image}: {error}") from None
                 progress.message = f"{error}; next try in {delay} s"
-                print(progress.message, file=sys.stderr, flush=True)
+                say(progress.message)
                 time.sleep(delay)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.pairs import Pair
 from tests.lab import hub
 from tests.lab.lab import Lab, missing_packages
 from tests.lab.spark import Handle
@@ -120,9 +121,21 @@ def spark(lab: Lab) -> Handle:
     return lab.spark("spark1")
 
 
+@pytest.fixture(scope="session")
+def pair(machine: None) -> Iterator[Pair]:
+    """Two virtual Sparks, cabled, in place of the one of the modules before."""
+    lab = Lab()
+    lab.down()
+    lab.up(2, pair=True)
+    try:
+        yield Pair(lab.spark("spark1"), lab.spark("spark2"))
+    finally:
+        lab.down()
+
+
 @pytest.fixture(autouse=True)
 def no_faults(request: pytest.FixtureRequest) -> Iterator[None]:
     """Let no fault of one test reach the next."""
     yield
-    if "lab" in request.fixturenames or "spark" in request.fixturenames:
+    if {"lab", "spark", "pair"} & set(request.fixturenames):
         hub.clear_faults()

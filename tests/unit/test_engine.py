@@ -11,6 +11,8 @@ OUTPUT = """\
 releases/lab-tiny-12345678
 @@enabled
 vllm@lab-tiny-12345678.service
+@@share
+enabled
 @@units
 Id=vllm@lab-tiny-12345678.service
 ActiveState=active
@@ -21,6 +23,7 @@ ExecMainStatus=0
 UnitFileState=enabled
 NeedDaemonReload=no
 Job=
+StatusText=serving tiny
 
 Id=vllm@old-00000000.service
 ActiveState=failed
@@ -31,6 +34,7 @@ ExecMainStatus=1
 UnitFileState=disabled
 NeedDaemonReload=yes
 Job=684
+StatusText=
 @@models
 {"object":"list","data":[{"id":"tiny"},{"id":"small"}]}
 @@completion
@@ -47,13 +51,15 @@ def test_units_and_answers_are_read():
     old = STATE.units["old-00000000"]
     assert (old.active, old.enabled, old.needs_reload) == ("failed", False, True)
     assert old.starting
+    assert (running.status, old.status) == ("serving tiny", "")
+    assert STATE.shares
     assert STATE.models == ("tiny", "small")
     assert problem(STATE, ["tiny", "small"]) is None
 
 
 def test_a_clean_host_has_nothing():
-    clean = parse_engines(["@@current", "@@enabled", "", "@@units"])
-    assert (clean.current, clean.units, clean.models) == (None, {}, None)
+    clean = parse_engines(["@@current", "@@enabled", "", "@@share", "@@units"])
+    assert (clean.current, clean.units, clean.models, clean.shares) == (None, {}, None, False)
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,9 @@ replicas:
 
 def test_every_spark_knows_its_part(tmp_path: Path) -> None:
     fleet = load_fleet(written(tmp_path, GOOD), RECIPES)
-    assert fleet.assignment("b") == Assignment("two", "big", rank=0, nodes=2, port=8001)
-    assert fleet.assignment("a") == Assignment("two", "big", rank=1, nodes=2, port=8001)
-    assert fleet.assignment("c") == Assignment("one", "chatty", rank=0, nodes=1, port=8000)
+    assert fleet.assignment("b") == Assignment("two", "big", ("b", "a"), rank=0, port=8001)
+    assert fleet.assignment("a") == Assignment("two", "big", ("b", "a"), rank=1, port=8001)
+    assert fleet.assignment("c") == Assignment("one", "chatty", ("c",), rank=0, port=8000)
     assert fleet.recipes == ["big", "chatty"]
 
 
@@ -166,7 +166,10 @@ def test_what_a_recipe_does_not_support(tmp_path: Path) -> None:
         "  y: {recipe: lab-tiny, sparks: [c]}\n"
     )
     fleet = load_fleet(written(tmp_path, text), recipe_names())
-    found = unsupported(fleet, {name: load_recipe(name) for name in fleet.recipes})
+    recipes = {name: load_recipe(name) for name in fleet.recipes}
+    big = recipes["qwen3.6-35b-nvfp4-dflash"]
+    recipes[big.name] = big.model_copy(update={"sparks": [1]})
+    found = unsupported(fleet, recipes)
     assert [problem.removeprefix(f"{fleet.source}: ") for problem in found] == [
         "replicas.x.sparks: found 2 Spark(s); "
         "expected 1, which is what recipe qwen3.6-35b-nvfp4-dflash supports",
@@ -184,4 +187,4 @@ def test_the_examples_are_good(path: Path) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.yaml")} == {"one", "two", "fleet"}
+    assert {path.stem for path in EXAMPLES.glob("*.yaml")} == {"one", "two", "pair", "fleet"}

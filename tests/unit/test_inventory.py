@@ -91,7 +91,7 @@ def test_hosts_and_groups(project: Path) -> None:
         "replica": "tools",
         "recipe": "qwen3.6-35b-nvfp4-dflash",
         "rank": 0,
-        "nodes": 1,
+        "ranks": ["spark-b"],
         "port": 8001,
     }
     assert set(hosts["spark-b"]["groups"]) == {"sparks", "tools", "inventory"}

@@ -6,12 +6,13 @@ from hashlib import sha256
 import pytest
 
 from deploys.facts.jobs import ImageState, JobState, JobStates
-from deploys.operations.image import image
+from deploys.operations.image import copied_image, exported_image, image
 from deploys.operations.jobs import LOST, reason, virtual_environment
 from deploys.plan.progress import Progress
 from tests.unit.driven import fake_host
 
-IMAGE = f"example.org/vllm@sha256:{'5' * 64}"
+REFERENCES = (f"example.org/vllm@sha256:{'5' * 64}", f"sha256:{'5' * 64}", f"sha256:{'6' * 64}")
+IMAGE = REFERENCES[0]
 TEXT = "huggingface-hub==2.4.0\n"
 ENVIRONMENT = {"path": "/r/hf", "requirements": "/r/bin/requirements.txt", "text": TEXT}
 
@@ -52,6 +53,7 @@ def test_states_of_two_jobs() -> None:
     ("output", "state"),
     [
         (["present"], "present"),
+        (["present", f"Error response from daemon: No such image: {IMAGE}"], "present"),
         (["", f"Error response from daemon: No such image: {IMAGE}"], "absent"),
         (["Cannot connect to the Docker daemon at unix:///x."], "Cannot connect to the"),
         (["sh: 1: docker: not found"], "sh: 1: docker: not found"),
@@ -63,13 +65,13 @@ def test_absent_is_not_unknown(output: list[str], state: str) -> None:
 
 def test_an_image_that_is_here_costs_one_command() -> None:
     spark = fake_host({"image inspect": "present"})
-    assert not spark.run(image, root="/r", image=IMAGE, size=1).did_change()
+    assert not spark.run(image, root="/r", references=REFERENCES, size=1).did_change()
     assert len(spark.commands) == 1
 
 
 def test_no_docker_is_no_missing_image() -> None:
     spark = fake_host({"image inspect": "Cannot connect to the Docker daemon"})
-    assert spark.run(image, root="/r", image=IMAGE, size=1).did_error()
+    assert spark.run(image, root="/r", references=REFERENCES, size=1).did_error()
     assert "Docker does not answer: Cannot connect" in spark.scripts()[-1]
     assert not any("systemctl" in script for script in spark.scripts()[:-1])
 
@@ -82,17 +84,63 @@ def test_a_missing_image_is_pulled_by_a_unit_and_a_failure_told() -> None:
             "ActiveState": f"image@{'5' * 12}\tfailed\t{failed}",
         }
     )
-    assert spark.run(image, root="/r", image=IMAGE, size=1).did_error()
+    assert spark.run(image, root="/r", references=REFERENCES, size=1).did_error()
     start = f"systemctl daemon-reload && systemctl start image@{'5' * 12}.service"
     assert start in spark.scripts()
     assert "The disk is full." in spark.scripts()[-1]
+
+
+def test_an_image_that_the_other_spark_lacks_is_exported() -> None:
+    done = '{"phase": "done", "done": 1, "total": 1, "message": ""}'
+    head = fake_host({"ActiveState": f"image-export@{'5' * 12}\tinactive\t{done}"})
+    with fake_host({"image inspect": "Error: No such image: x"}).current() as peer:
+        pass
+    arguments = {"root": "/r", "references": REFERENCES, "peer": peer}
+    assert head.predicts_change(exported_image, **arguments)
+    result = head.run(exported_image, **arguments)
+    assert result.did_change()
+    assert result.did_succeed()
+    start = f"systemctl daemon-reload && systemctl start image-export@{'5' * 12}.service"
+    assert start in head.scripts()
+
+
+def test_an_image_that_the_other_spark_has_is_not_exported() -> None:
+    head = fake_host()
+    with fake_host({"image inspect": "present"}).current() as peer:
+        pass
+    arguments = {"root": "/r", "references": REFERENCES, "peer": peer}
+    assert not head.predicts_change(exported_image, **arguments)
+    assert not head.run(exported_image, **arguments).did_change()
+    assert head.commands == []
+
+
+def test_a_missing_image_is_copied_by_a_unit_and_a_failure_told() -> None:
+    failed = '{"phase": "failed", "done": 0, "total": 1, "message": "The cable is cut."}'
+    worker = fake_host(
+        {
+            "image inspect": "Error: No such image: x",
+            "ActiveState": f"image-copy\tfailed\t{failed}",
+        }
+    )
+    arguments = {"root": "/r", "references": REFERENCES, "share": "http://192.168.100.11:29502"}
+    assert worker.predicts_change(copied_image, **arguments)
+    assert worker.run(copied_image, **arguments).did_error()
+    assert "install -d -m 755 /r/imports" in worker.scripts()
+    assert "systemctl daemon-reload && systemctl start image-copy.service" in worker.scripts()
+    assert "The cable is cut." in worker.scripts()[-1]
+
+
+def test_the_head_copies_nothing() -> None:
+    head = fake_host()
+    assert not head.run(copied_image, root="/r", references=(), share="").did_change()
+    assert head.commands == []
 
 
 def test_a_lost_connection_says_that_the_job_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     lost = {"success": False, "stderr": "connection lost"}
     spark = fake_host({"image inspect": "Error: No such image: x", "ActiveState": lost})
-    assert spark.run(image, root="/r", image=IMAGE, size=1).did_error()
+    assert spark.run(image, root="/r", references=REFERENCES, size=1).did_error()
     assert LOST in caplog.text
 
 

@@ -33,7 +33,7 @@ def checkpoint(commit: str = COMMIT, size: int = 5) -> CheckpointLock:
 
 
 def lock(commit: str = COMMIT) -> Lock:
-    image = ImageLock(digest=DIGEST, size=7)
+    image = ImageLock(digest=DIGEST, config=DIGEST, size=7)
     return Lock(images={"i:1": image}, checkpoints={"o/n@main": checkpoint(commit)})
 
 
@@ -80,7 +80,10 @@ def test_a_commit_is_a_commit(tmp_path: Path, commit: str) -> None:
 
 
 def test_diff_says_what_came_went_and_changed() -> None:
-    new = Lock(images={"i:2": ImageLock(digest=DIGEST, size=1234)}, checkpoints=lock().checkpoints)
+    new = Lock(
+        images={"i:2": ImageLock(digest=DIGEST, config=DIGEST, size=1234)},
+        checkpoints=lock().checkpoints,
+    )
     assert diff(lock(), lock()) == []
     assert diff(lock(), new) == [
         f"- image i:1: {DIGEST}, 7 bytes",
@@ -108,7 +111,7 @@ class Answers:
 
     def image(self, reference: str, arch: str) -> ImageLock:
         self._ask(f"{reference} {arch}")
-        return ImageLock(digest=DIGEST, size=7)
+        return ImageLock(digest=DIGEST, config=DIGEST, size=7)
 
     def _ask(self, name: str) -> None:
         self.asked.append(name)

@@ -21,6 +21,10 @@ from deploys.plan.phases import hint, phase
         ("GPU KV cache size: 1,234,567 tokens", "sizing the KV cache: 1,234,567 tokens"),
         ("Capturing CUDA graphs (decode, FULL):  63%|###", "capturing CUDA graphs 63%"),
         ("INFO:     Application startup complete.", "ready"),
+        (
+            "waiting for spark-b at 192.0.2.2: no answer",
+            "waiting for spark-b at 192.0.2.2: no answer",
+        ),
         ("something else", None),
     ],
 )

@@ -1,6 +1,9 @@
 """The survey of a Spark, and what the preflight says of it."""
 
+import os
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,8 @@ from deploys.plan.survey import Listener, parse_survey, survey_script
 SPARK = """\
 @@arch
 aarch64
+@@kernel
+6.11.0-1016-nvidia
 @@os
 ubuntu 24.04
 Ubuntu 24.04.3 LTS
@@ -24,6 +29,7 @@ NVIDIA GB10, 580.126.09
 /dev/nvme0n1p2   3000000000000
 @@docker
 28.5.1
+overlay2
 @@systemd
 running
 @@clock
@@ -45,6 +51,7 @@ WANTED = Requirements(
     clock_tolerance=60,
 )
 FIT = parse_survey(SPARK.splitlines())
+IMAGE = "sha256:" + "1" * 64
 
 
 def test_a_spark_from_the_factory_is_fit():
@@ -99,8 +106,35 @@ class TestDisk:
         assert findings(survey, WANTED, NOW) == []
 
     def test_what_is_there_is_not_needed_again(self):
-        survey = replace(FIT, weights=22 * GIB, image_present=True, root_free=GIB, docker_free=GIB)
+        survey = replace(FIT, weights=22 * GIB, image=IMAGE, root_free=GIB, docker_free=GIB)
         assert findings(survey, WANTED, NOW) == []
+
+    @pytest.mark.parametrize(
+        ("own", "workers", "need"),
+        [
+            # 22 GiB of weights, 31 of image, and 22 as which it moves to the worker.
+            pytest.param(None, None, 75, id="head of two clean Sparks"),
+            pytest.param(IMAGE, None, 44, id="head, clean worker"),
+            pytest.param(None, IMAGE, 53, id="head, the worker has the image"),
+            pytest.param(IMAGE, IMAGE, 22, id="head, both have it"),
+        ],
+    )
+    def test_the_head_holds_what_moves_to_the_worker(self, own, workers, need):
+        wanted, worker = replace(WANTED, pair=True), replace(FIT, image=workers)
+        need = (need + 20) * GIB
+        fits = replace(FIT, image=own, root_free=need, docker_free=need)
+        assert findings(fits, wanted, NOW, worker) == []
+        short = replace(fits, root_free=need - GIB, docker_free=need - GIB)
+        (finding,) = findings(short, wanted, NOW, worker)
+        assert "GiB free on /dev/nvme0n1p2" in finding.found
+
+    @pytest.mark.parametrize(("own", "need"), [(None, 75), (IMAGE, 22)])
+    def test_the_worker_holds_it_where_it_lacks_the_image(self, own, need):
+        wanted, need = replace(WANTED, pair=True), (need + 20) * GIB
+        fits = replace(FIT, image=own, root_free=need, docker_free=need)
+        assert findings(fits, wanted, NOW) == []
+        short = replace(fits, root_free=need - GIB, docker_free=need - GIB)
+        assert len(findings(short, wanted, NOW)) == 1
 
 
 def test_an_empty_answer_is_no_survey():
@@ -117,6 +151,34 @@ def test_the_listeners_are_read():
 
 
 def test_values_are_quoted():
-    script = survey_script(root="/opt/a b", port=8000, image="x@y;z", folders=["$(id)"])
+    script = survey_script(root="/opt/a b", port=8000, images=["x@y;z"], folders=["$(id)"])
     assert "'/opt/a b/$(id)'" in script
     assert "'x@y;z'" in script
+
+
+DOCKER = """\
+#!/bin/sh
+case $* in
+  info*) [ -n "$VERSION" ] && echo "$VERSION overlay2 /" ;;
+  *inspect*) for name; do [ "$name" = sha256:known ] && echo sha256:id; done ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "docker", "driver"), [("28.5.1", "28.5.1", "overlay2"), ("", "failed", None)]
+)
+def test_the_script_runs(tmp_path: Path, version: str, docker: str, driver: str | None):
+    (tmp_path / "docker").write_text(DOCKER)
+    (tmp_path / "docker").chmod(0o755)
+    script = survey_script(
+        root="/nowhere", port=None, images=["r@sha256:other", "sha256:known"], folders=[]
+    )
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "VERSION": version}
+    output = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True)
+    assert output.returncode == 0
+    survey = parse_survey(output.stdout.splitlines())
+    assert (survey.docker, survey.docker_driver) == (docker, driver)
+    assert survey.image == "sha256:id"
+    assert survey.kernel == os.uname().release

@@ -19,8 +19,8 @@ JOBS = Path(__file__).parents[2] / "files" / "jobs"
 IMAGE = f"example.org/vllm@sha256:{'5' * 64}"
 PROGRAM = """
 import pathlib, sys; sys.path.insert(0, sys.argv.pop(1))
-import pull_image
-pull_image.SOCKET, pull_image.DELAYS = pathlib.Path(sys.argv.pop(1)), (0.05, 0.05)
+import docker_socket, pull_image
+docker_socket.SOCKET, pull_image.DELAYS = pathlib.Path(sys.argv.pop(1)), (0.05, 0.05)
 try: pull_image.main(pathlib.Path(sys.argv[1]), sys.argv[2])
 except pull_image.Stop as stop: sys.exit(str(stop))
 """

@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
-from deploys.plan.command import docker_run
+from deploys.plan.command import Place, docker_run
 from deploys.plan.errors import PlanError
 from deploys.plan.lock import CheckpointLock, File, ImageLock, Lock
 from deploys.plan.recipe import Recipe
-from deploys.plan.release import Release, make_release, repository
+from deploys.plan.release import Ranks, Release, make_release, repository
 from tests.unit.test_command import NASTY
 from tests.unit.test_recipe import good
 
 DIGEST = "sha256:" + "d" * 64
+CONFIG = "sha256:" + "f" * 64
+PAIR = (("192.168.100.11", "192.168.101.11"), ("192.168.100.12", "192.168.101.12"))
 
 
 def recipe(**changes: object) -> Recipe:
@@ -33,13 +35,19 @@ def lock(commit: str = "c" * 40, digest: str = DIGEST, file: str = "config.json"
         )
         for name in ("model", "drafter")
     }
-    image = ImageLock(digest=digest, size=1)
+    image = ImageLock(digest=digest, config=CONFIG, size=1)
     return Lock(images={"example.org/vllm:1": image}, checkpoints=checkpoints)
 
 
 def release(recipe_: Recipe | None = None, lock_: Lock | None = None, **changes: Any) -> Release:
-    where: dict[str, Any] = {"root": "/opt/x", "bind": "127.0.0.1", "port": 8000, **changes}
+    where: dict[str, Any] = {"root": "/opt/x", "bind": "127.0.0.1", "port": 8000}
+    where |= {"ranks": Ranks(("a",)), **changes}
     return make_release(recipe_ or recipe(), lock_ or lock(), **where)
+
+
+def pair(rank: int, fabric: tuple[tuple[str, str], ...] = PAIR, names: str = "ab") -> Release:
+    """One rank's view of a release that two Sparks serve."""
+    return release(recipe(sparks=[1, 2]), ranks=Ranks((names[0], names[1]), fabric, rank))
 
 
 def test_the_same_makes_the_same() -> None:
@@ -60,6 +68,7 @@ def test_the_same_makes_the_same() -> None:
         pytest.param(lambda: release(port=8001), id="port"),
         pytest.param(lambda: release(bind="0.0.0.0"), id="bind"),
         pytest.param(lambda: release(root="/opt/y"), id="root"),
+        pytest.param(lambda: pair(0), id="two Sparks"),
     ],
 )
 def test_what_the_engine_would_notice_is_another_release(other: Any) -> None:
@@ -78,6 +87,30 @@ def test_no_two_releases_of_one_id_can_differ() -> None:
     files = {name: text.replace(one.id, "RELEASE") for name, text in one.files.items()}
     assert files["run"].count("RELEASE") == 3
     assert not any("RELEASE" in text for name, text in files.items() if name != "run")
+    assert release(ranks=Ranks(("other",))).id == one.id
+
+
+def test_both_ranks_have_one_release_and_differ_in_their_own_part() -> None:
+    head, worker = pair(0), pair(1)
+    assert head.id == worker.id
+    same = {name for name in head.files if head.files[name] == worker.files[name]}
+    assert same == {"release.json", "engine.env"}
+    for rank, made in enumerate((head, worker)):
+        unit = json.loads(made.files["unit.json"])
+        assert (unit["rank"], unit["sparks"], unit["fabric"]) == (
+            rank,
+            ["a", "b"],
+            [list(addresses) for addresses in PAIR],
+        )
+    assert "--headless" in worker.files["run"]
+    assert "--master-addr 192.168.100.11" in worker.files["run"]
+    assert "--env NCCL_SOCKET_IFNAME" in head.files["run"]
+    assert "NCCL" not in release().files["run"]
+
+
+def test_swapped_sparks_have_another_release_and_renamed_ones_the_same() -> None:
+    assert pair(0, PAIR[::-1]).id != pair(0).id
+    assert pair(0, names="xy").id == pair(0).id
 
 
 def test_release_json_says_what_names_stood_for() -> None:
@@ -101,7 +134,11 @@ def test_run_becomes_docker_with_exactly_its_words(tmp_path: Path) -> None:
     """Runs the script itself, with a `docker` that tells what it was called with."""
     docker = tmp_path / "bin" / "docker"
     docker.parent.mkdir()
-    docker.write_text("#!/bin/sh\necho $$ >pid\nprintf '%s\\0' \"$@\" >words\n")
+    docker.write_text(
+        "#!/bin/sh\n"
+        f"[ $1 = run ] || {{ [ $7 = sha256:{'f' * 64} ] && echo the-image; exit; }}\n"
+        "echo $$ >pid\nprintf '%s\\0' \"$@\" >words\n"
+    )
     docker.chmod(0o755)
     values = [word for word in NASTY if "${" not in word]
     nasty = recipe(args={"stop": values, "json": {"x": values}}, served_names=["a", *values])
@@ -113,7 +150,7 @@ def test_run_becomes_docker_with_exactly_its_words(tmp_path: Path) -> None:
     with subprocess.Popen([run], cwd=tmp_path, env={"PATH": path}) as process:
         assert process.wait(timeout=10) == 0
     expected = docker_run(
-        nasty, image=made.image, release=made.id, root="/opt/x", port=8000, bind="127.0.0.1"
+        nasty, Place(8000, "127.0.0.1"), image="the-image", release=made.id, root="/opt/x"
     )
     assert (tmp_path / "words").read_text().split("\0")[:-1] == expected[1:]
     assert int((tmp_path / "pid").read_text()) == process.pid, "signals must reach docker itself"

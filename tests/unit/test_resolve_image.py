@@ -67,6 +67,13 @@ def described(kind: str, content: bytes) -> dict[str, Any]:
 IMAGES, INDEX, SINGLE, BLOBS = manifests()
 
 
+def locked(top: bytes, architecture: str) -> ImageLock:
+    """What is known of the image for one processor that `top` is, or holds."""
+    config = json.loads(IMAGES[architecture])["config"]["digest"]
+    size = 2 * len(PLATFORMS[architecture])
+    return ImageLock(digest=digest(top), config=config, size=size)
+
+
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Debian's docker-registry with `lab/many:1` (an index) and `lab/one:1` (arm64 alone)."""
@@ -121,14 +128,13 @@ def push(address: str, repository: str) -> None:
 def test_an_index_is_one_digest_and_a_size_for_each_platform(
     registry: str, arch: str, name: str
 ) -> None:
-    expected = ImageLock(digest=digest(INDEX), size=2 * len(PLATFORMS[name]))
+    expected = locked(INDEX, name)
     assert resolve_image(f"{registry}/lab/many:1", arch) == expected
     assert resolve_image(f"{registry}/lab/many@{digest(INDEX)}", arch) == expected
 
 
 def test_an_image_for_one_platform(registry: str) -> None:
-    expected = ImageLock(digest=digest(SINGLE), size=2 * len(PLATFORMS["arm64"]))
-    assert resolve_image(f"{registry}/lab/one:1", "aarch64") == expected
+    assert resolve_image(f"{registry}/lab/one:1", "aarch64") == locked(SINGLE, "arm64")
 
 
 @pytest.mark.parametrize(
@@ -209,8 +215,7 @@ def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_a_token_for_anyone_is_fetched(guarded: str) -> None:
-    size = 2 * len(PLATFORMS["arm64"])
-    assert resolve_image(guarded, "aarch64") == ImageLock(digest=digest(INDEX), size=size)
+    assert resolve_image(guarded, "aarch64") == locked(INDEX, "arm64")
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from hashlib import sha256
 
 import pytest
 
-from deploys.operations.weights import weights
+from deploys.operations.weights import copied_weights, weights
 from deploys.plan.lock import CheckpointLock, File
-from deploys.plan.weights import manifest_text
+from deploys.plan.weights import copy_manifest_text, manifest_text
 from tests.unit.driven import Driven, fake_host
 
 LOCKED = CheckpointLock(
@@ -110,3 +110,35 @@ def test_a_job_that_was_stopped_says_where_to_look() -> None:
     spark = fake_host(answers(manifest=RIGHT, files=FILES[1:]))
     assert spark.run(weights, **ARGUMENTS, verify=False).did_error()
     assert "weights@model.service ended before its work was done" in spark.scripts()[-1]
+
+
+SHARE = "http://192.168.100.11:29502"
+COPIED = sha256(copy_manifest_text(LOCKED, f"{SHARE}/weights/model").encode()).hexdigest()
+COPY = {"root": "/r", "share": SHARE, "checkpoints": {"model": LOCKED}, "verify": False}
+
+
+def test_a_copy_as_it_was_verified_costs_one_command() -> None:
+    worker = fake_host(answers(manifest=COPIED, files=FILES))
+    assert not worker.run(copied_weights, **COPY).did_change()
+    assert len(worker.commands) == 1
+
+
+def test_what_the_worker_lacks_comes_from_the_head_by_the_same_unit() -> None:
+    failed = json.dumps({"phase": "failed", "done": 0, "total": 0, "message": "The cable is cut."})
+    worker = fake_host(answers(manifest=COPIED, files=FILES[1:], active="failed", job=failed))
+    assert worker.predicts_change(copied_weights, **COPY)
+    assert worker.run(copied_weights, **COPY).did_error()
+    assert units(worker) == ["systemctl daemon-reload && systemctl start weights@model.service"]
+    assert "model: The cable is cut." in worker.scripts()[-1]
+
+
+def test_the_head_copies_nothing() -> None:
+    head = fake_host()
+    assert not head.run(copied_weights, **{**COPY, "checkpoints": {}}).did_change()
+    assert head.commands == []
+
+
+def test_a_copied_manifest_names_no_hub() -> None:
+    manifest = json.loads(copy_manifest_text(LOCKED, f"{SHARE}/weights/model"))
+    assert manifest.keys() == {"source", "files"}
+    assert manifest["files"] == json.loads(manifest_text(LOCKED, ENDPOINT))["files"]

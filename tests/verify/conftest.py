@@ -4,10 +4,12 @@ pytest tests/verify [--inventory inventory/lab.py] [--reboot]
 """
 
 import json
+import shlex
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,12 @@ import pytest
 import testinfra
 from testinfra.host import Host
 
+from deploys.plan.fabric import FabricPlan
 from deploys.plan.lock import Lock, lock_path, read_lock
-from deploys.plan.recipe import load_recipe
-from deploys.plan.release import Release, make_release
+from deploys.plan.release import Release
+from deploys.plan.served import fabric_of, release_of
+
+Api = Callable[..., str]
 
 _sparks: dict[str, dict[str, Any]] = {}
 
@@ -32,12 +37,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run every test on every Spark of the inventory, those of a release where one should serve."""
+    """Run every test on every Spark of the inventory that it concerns, as its fixtures tell."""
     if "spark" in metafunc.fixturenames:
         sparks = _load(metafunc.config.getoption("--inventory"))
-        served = "release" in metafunc.fixturenames
-        names = [name for name, data in sparks.items() if data["recipe"] or not served]
+        names = [name for name, data in sparks.items() if _concerns(metafunc.fixturenames, data)]
         metafunc.parametrize("spark", names, scope="session")
+
+
+def _concerns(fixtures: Sequence[str], data: dict[str, Any]) -> bool:
+    """Tell whether a test is about such a Spark."""
+    if "fabric" in fixtures and not fabric_of(data):
+        return False
+    if "api" in fixtures and "host" not in fixtures and data["rank"] != 0:
+        return False
+    return bool(data["recipe"]) or "release" not in fixtures
 
 
 def _load(inventory: str) -> dict[str, dict[str, Any]]:
@@ -68,6 +81,24 @@ def data(spark: str) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def host(data: dict[str, Any]) -> Host:
     """The Spark itself, as root."""
+    return _connection(data["spark"])
+
+
+@pytest.fixture(scope="session")
+def head(data: dict[str, Any]) -> Host:
+    """The head of the Spark's replica, which is the Spark itself where it serves alone."""
+    return _connection(data["ranks"][0])
+
+
+@pytest.fixture(scope="session")
+def peer(fabric: FabricPlan) -> Host:
+    """The other Spark of a pair."""
+    return _connection(fabric.peer)
+
+
+@cache
+def _connection(spark: str) -> Host:
+    data = _sparks[spark]
     if data["pyinfra_name"] == "@local":
         return testinfra.get_host("local://", sudo=True)
     user = f"{data['ssh_user']}@" if "ssh_user" in data else ""
@@ -92,8 +123,42 @@ def lock(data: dict[str, Any]) -> Lock:
 @pytest.fixture(scope="session")
 def release(data: dict[str, Any], lock: Lock) -> Release:
     """What the Spark should serve."""
-    settings = {key: data[key] for key in ("root", "bind", "port")}
-    return make_release(load_recipe(data["recipe"]), lock, **settings)
+    return release_of(data, lock)
+
+
+@pytest.fixture(scope="session")
+def fabric(data: dict[str, Any]) -> FabricPlan:
+    """The Spark's part of its pair's own network."""
+    plan = fabric_of(data)
+    assert plan
+    return plan
+
+
+@pytest.fixture(scope="session")
+def api(head: Host, release: Release) -> Api:
+    """Send a request to the engine from the head itself; return the answer's text."""
+    return _api(head, release)
+
+
+@pytest.fixture(scope="session")
+def lone_api(data: dict[str, Any], lock: Lock) -> Api:
+    """The same for a replica of one Spark with the same recipe; without one, skip."""
+    for other in _sparks.values():
+        if other["recipe"] == data["recipe"] and len(other["ranks"]) == 1:
+            return _api(_connection(other["spark"]), release_of(other, lock))
+    pytest.skip(f"no replica of one Spark serves {data['recipe']}: nothing to compare with")
+
+
+def _api(head: Host, release: Release) -> Api:
+    def ask(path: str, body: dict[str, Any] | None = None, timeout: float = 120) -> str:
+        data = f"--header 'Content-Type: application/json' --data {shlex.quote(json.dumps(body))}"
+        answer: str = head.check_output(
+            f"curl --silent --show-error --fail-with-body --max-time {timeout} "
+            f"{data if body else ''} {release.url}{path}"
+        )
+        return answer
+
+    return ask
 
 
 @pytest.fixture

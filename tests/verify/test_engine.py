@@ -4,14 +4,7 @@ import hashlib
 import json
 import shlex
 
-
-def ask(host, release, path, body=None, timeout=120):
-    """Send a request to the engine from its own host; return the answer's text."""
-    data = f"--header 'Content-Type: application/json' --data {shlex.quote(json.dumps(body))}"
-    return host.check_output(
-        f"curl --silent --show-error --fail-with-body --max-time {timeout} "
-        f"{data if body else ''} {release.url}{path}"
-    )
+from deploys.plan.command import image_id
 
 
 def chat(release, **options):
@@ -72,7 +65,7 @@ def test_release_is_what_was_declared(host, data, release, proved):
         found = host.check_output(f"sha256sum < {shlex.quote(f'{folder}/{name}')}").split()[0]
         assert found == hashlib.sha256(text.encode()).hexdigest(), name
     container = json.loads(host.check_output(f"docker inspect vllm-{release.id}"))[0]
-    assert container["Config"]["Image"] == release.image
+    assert container["Image"] == host.check_output(image_id(release.images)).strip()
     assert container["State"]["Running"]
     proved(f"the container runs {release.image}")
 
@@ -80,29 +73,29 @@ def test_release_is_what_was_declared(host, data, release, proved):
 def test_gpu_in_container(host, release, proved):
     gpus = host.check_output(
         "docker run --rm --pull never --gpus all --network none --entrypoint nvidia-smi "
-        f"{release.image} --list-gpus"
+        f'"$({image_id(release.images)})" --list-gpus'
     ).strip()
     assert "NVIDIA" in gpus
     proved(f"a container sees {gpus.split(' (')[0]}")
 
 
-def test_served_names(host, release, proved):
-    models = {entry["id"] for entry in json.loads(ask(host, release, "/v1/models"))["data"]}
+def test_served_names(api, release, proved):
+    models = {entry["id"] for entry in json.loads(api("/v1/models"))["data"]}
     assert models >= set(release.recipe.served_names)
     proved(f"served names: {', '.join(release.recipe.served_names)}")
 
 
-def test_chat(host, release, proved):
-    answer = json.loads(ask(host, release, "/v1/chat/completions", chat(release)))
+def test_chat(api, release, proved):
+    answer = json.loads(api("/v1/chat/completions", chat(release)))
     tokens = answer["usage"]["completion_tokens"]
     assert tokens >= 1
     text = answer["choices"][0]["message"]["content"]
     proved(f"chat: {tokens} tokens: {text!r}")
 
 
-def test_streaming(host, release, proved):
+def test_streaming(api, release, proved):
     body = chat(release, stream=True, stream_options={"include_usage": True})
-    lines = ask(host, release, "/v1/chat/completions", body).splitlines()
+    lines = api("/v1/chat/completions", body).splitlines()
     events = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
     assert events[-1] == "[DONE]"
     chunks = [json.loads(event) for event in events[:-1]]

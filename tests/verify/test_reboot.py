@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.verify.test_engine import ask, chat
+from tests.verify.test_engine import chat
 
 # What changes with each boot; a container has its host's boot_id, and a process 1 of its own.
 BOOT = "cat /proc/sys/kernel/random/boot_id; cut -d' ' -f22 /proc/1/stat"
@@ -21,7 +21,7 @@ def output(host, command):
     return result.stdout if result.rc == 0 else None
 
 
-def test_serves_again_after_reboot(host, data, release, proved, request):
+def test_serves_again_after_reboot(host, data, release, api, proved, request):
     if not request.config.getoption("--reboot"):
         pytest.skip("reboots the Spark: ask for it with --reboot")
     if data["pyinfra_name"] == "@local":
@@ -35,5 +35,5 @@ def test_serves_again_after_reboot(host, data, release, proved, request):
         if time.monotonic() > deadline:
             pytest.fail(f"vllm@{release.id} is not active {deadline - begun:.0f} s after a reboot")
         time.sleep(2)
-    ask(host, release, "/v1/chat/completions", chat(release))
+    api("/v1/chat/completions", chat(release))
     proved(f"serves again {time.monotonic() - begun:.0f} s after the order to reboot")

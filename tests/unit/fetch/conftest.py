@@ -20,16 +20,20 @@ from deploys.resolve import resolve_checkpoint
 from tests.lab import hub
 from tests.lab.hub.server import Hub
 from tests.unit.driven import this_machine
+from tests.unit.fetch.pair import Lender
 
 REPO = "lab/tiny"
 WEIGHTS = f"{REPO}/model.safetensors"
 SIZE = 3 * 1024 * 1024
 JOBS = Path(__file__).parents[3] / "files" / "jobs"
-# The delays between tries are the only thing that differs from the unit's own command.
+# The delays between tries and the size of blocks are all that differs from the unit's own command.
 PROGRAM = """
 import sys; sys.path.insert(0, sys.argv.pop(1))
-import hub; hub.DELAYS = (0.05, 0.05, 0.05)
-import fetch_weights; fetch_weights.run()
+import content, fabric, tries; content.BLOCK = 64 * 1024
+tries.DELAYS = (0.05, 0.05, 0.05)
+fabric.DELAYS = (0.05, 0.1, 0.2, 0.4, 0.8, 0.8)
+import fetch_weights, pathlib
+tries.conclude(lambda: fetch_weights.main(pathlib.Path(sys.argv[1]), sys.argv[2]))
 """
 
 
@@ -141,3 +145,17 @@ def spark(tmp_path: Path) -> Iterator[Spark]:
         finally:
             server.shutdown()
             thread.join()
+
+
+@pytest.fixture
+def head(spark: Spark) -> Spark:
+    """The Spark that has its weights, and may lend them."""
+    spark.succeed()
+    return spark
+
+
+@pytest.fixture
+def lender(head: Spark) -> Iterator[Lender]:
+    lender = Lender(head.root)
+    yield lender
+    lender.kill()

@@ -1,0 +1,45 @@
+"""What a Spark's fabric is, and how fast its RDMA is."""
+
+from collections.abc import Iterable, Sequence
+
+from pyinfra.api import FactBase
+from pyinfra.api.exceptions import FactProcessError
+
+from deploys.plan.bandwidth import client_script, gbits
+from deploys.plan.fabric_state import FabricState, Probe
+from deploys.plan.fabric_survey import fabric_script, parse_fabric
+
+
+class Fabric(FactBase[FabricState]):
+    """Everything that is judged of the fabric, read in one command.
+
+    Args:
+        netdevs: the interfaces that may be the fabric's.
+        root: the folder that holds our state.
+        probes: packets to send to the peer.
+    """
+
+    def command(self, netdevs: Sequence[str], root: str, probes: Sequence[Probe] = ()) -> str:
+        return fabric_script(netdevs=netdevs, root=root, probes=probes)
+
+    def process(self, output: Iterable[str]) -> FabricState:
+        try:
+            return parse_fabric(output)
+        except ValueError as error:
+            raise FactProcessError(str(error)) from error
+
+
+class WriteBandwidth(FactBase[float | None]):
+    """Gb/s that RDMA writes to the peer reach by one twin; None when the test did not run.
+
+    Args:
+        device, gid: the RDMA device and the GID index of the own address.
+        port: TCP port at which the peer's `ib_write_bw` waits.
+        address: the peer's.
+    """
+
+    def command(self, device: str, gid: int, port: int, address: str) -> str:
+        return client_script(device, gid, port, address)
+
+    def process(self, output: Iterable[str]) -> float | None:
+        return gbits(output)

@@ -1,0 +1,92 @@
+"""What stands between a Spark and its fabric, judged before the network is changed."""
+
+from collections.abc import Iterator
+
+from deploys.plan.cabling import Port, cable_findings, common_port
+from deploys.plan.fabric import NETPLAN, FabricPlan, netplan_text
+from deploys.plan.fabric_state import FabricState
+from deploys.plan.hardware import Hardware
+from deploys.plan.netplan import foreign_settings, our_netdevs
+from deploys.plan.preflight import Finding
+
+
+def fabric_findings(
+    plan: FabricPlan, hardware: Hardware, own: FabricState, peer: FabricState
+) -> list[Finding]:
+    """Return everything that is wrong with one Spark's end of the fabric, errors first."""
+    found = cable_findings(plan, hardware, own, peer)
+    port = common_port(hardware, own, peer)
+    if port:
+        found += [
+            *_default_route(own, port),
+            *_in_use(plan, own, port),
+            *foreign_settings(own, port),
+            *_rdma(plan, own, port),
+        ]
+    return sorted(found, key=lambda finding: not finding.error)
+
+
+def is_in_force(plan: FabricPlan, port: Port, state: FabricState) -> bool:
+    """Whether both twins are what the plan says, now and after a boot."""
+    return is_written(plan, port, state) and all(
+        state.netdevs[netdev].carrier
+        and state.netdevs[netdev].mtu == plan.mtu
+        and (netdev, interface) in {(name, str(address)) for name, address in state.addresses}
+        for netdev, interface in zip(port, plan.interfaces, strict=True)
+    )
+
+
+def is_written(plan: FabricPlan, port: Port, state: FabricState) -> bool:
+    """Whether our netplan file is what it should be."""
+    wanted = (NETPLAN, "root:600", netplan_text(plan, port))
+    return wanted in {(file.path, file.mode, file.text) for file in state.netplan}
+
+
+def _default_route(own: FabricState, port: Port) -> Iterator[Finding]:
+    for route in own.routes:
+        if route.network is None and route.netdev in port:
+            yield Finding(
+                True,
+                f"the default route leaves by {route.netdev}, an interface of the fabric",
+                "Connect the Spark to the LAN by its RJ45 socket or Wi-Fi, and only the Sparks "
+                "of the replica by the ConnectX port",
+            )
+            return
+
+
+def _in_use(plan: FabricPlan, own: FabricState, port: Port) -> Iterator[Finding]:
+    ours = {*port, *our_netdevs(own)}
+    taken = [(name, address.network, str(address)) for name, address in own.addresses]
+    taken += [
+        (route.netdev, route.network, f"a route to {route.network}")
+        for route in own.routes
+        if route.network is not None
+    ]
+    told = set()
+    for name, network, what in taken:
+        for planned in plan.networks:
+            if name not in ours and network.overlaps(planned) and (name, planned) not in told:
+                told.add((name, planned))
+                yield Finding(
+                    True,
+                    f"the fabric's subnet {planned} is in use: {name} has {what}",
+                    "Give `fabric_subnets` in group_data two subnets that your network does not "
+                    "use",
+                )
+
+
+def _rdma(plan: FabricPlan, own: FabricState, port: Port) -> Iterator[Finding]:
+    missing = [netdev for netdev in port if netdev not in own.rdma]
+    if missing:
+        yield Finding(
+            False,
+            f"no RDMA device for {' and '.join(missing)}: NCCL will use TCP, which is slower",
+            "See `ls /sys/class/infiniband` and `lsmod | grep mlx5_ib`; "
+            "DGX OS has the driver (DGX Dashboard, Update)",
+        )
+    elif not own.tool:
+        yield Finding(
+            False,
+            f"ib_write_bw is missing: the speed of the link to {plan.peer} is not measured",
+            "Install it (`sudo apt install perftest`)",
+        )

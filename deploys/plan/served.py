@@ -1,0 +1,68 @@
+"""What a Spark is to serve, by what inventory and group data say of it."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from deploys.plan.fabric import FabricPlan, fabric_plan
+from deploys.plan.lock import Lock
+from deploys.plan.recipe import Recipe, load_recipe
+from deploys.plan.release import Ranks, Release, make_release
+
+PAIR = 2
+
+
+@cache
+def recipe(name: str) -> Recipe:
+    """Return a recipe by its name; a run asks for the same one many times.
+
+    Raises:
+        PlanError: As `load_recipe`.
+    """
+    return load_recipe(name)
+
+
+def fabric_of(data: Mapping[str, Any]) -> FabricPlan | None:
+    """Return a Spark's part of its pair's own network; None for a Spark on its own.
+
+    Args:
+        data: Inventory and group data of the Spark.
+
+    Raises:
+        PlanError: A setting of the group data cannot be.
+    """
+    if len(data["ranks"] or ()) != PAIR:
+        return None
+    return fabric_plan(
+        spark=data["spark"],
+        ranks=data["ranks"],
+        subnets=data["fabric_subnets"],
+        mtu=data["fabric_mtu"],
+        bandwidth_minimum=data["fabric_bandwidth_minimum"],
+    )
+
+
+def release_of(data: Mapping[str, Any], lock: Lock) -> Release:
+    """Return the release that a Spark with a recipe is to serve.
+
+    Args:
+        data: Inventory and group data of the Spark.
+        lock: What the names in its recipe stand for.
+
+    Raises:
+        PlanError: A setting of the group data cannot be, or the lock lacks a name.
+    """
+    fabric = fabric_of(data)
+    pair = (fabric.addresses, fabric.peer_addresses) if fabric else ()
+    return make_release(
+        recipe(data["recipe"]),
+        lock,
+        root=data["root"],
+        bind=data["bind"],
+        port=data["port"],
+        ranks=Ranks(
+            sparks=tuple(data["ranks"]),
+            fabric=pair if data["rank"] == 0 else pair[::-1],
+            rank=data["rank"],
+        ),
+    )

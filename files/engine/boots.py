@@ -1,0 +1,76 @@
+"""Whether this Spark went down hard while its engine ran, and how often of late."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+WINDOW = 3600
+# One power cut is an accident; two within the window are a cause.
+TOO_MANY = 2
+
+
+class Boots:
+    """ROOT/state: `running` is there while an engine runs; `hard-downs` holds times.
+
+    Args:
+        root: the folder of everything on the Spark.
+        boot_id: names this boot.
+    """
+
+    def __init__(self, root: Path, boot_id: str) -> None:
+        self._folder = root / "state"
+        self._marker = self._folder / "running"
+        self._record = self._folder / "hard-downs"
+        self._boot_id = boot_id
+
+    def mark(self, release: str) -> None:
+        """Note, beyond a loss of power, that an engine runs from now on."""
+        text = json.dumps({"boot": self._boot_id, "release": release, "time": time.time()})
+        self._write(self._marker, text)
+
+    def clear(self) -> None:
+        """Note an orderly end."""
+        self._marker.unlink(missing_ok=True)
+
+    def too_many_hard_downs(self, now: float) -> bool:
+        """Count a marker of another boot, once; True when it is one too many.
+
+        The record is then empty again: the next start is somebody's wish.
+        """
+        if not self._left_behind():
+            return False
+        downs = [time for time in self._downs() if 0 <= now - time < WINDOW] + [now]
+        too_many = len(downs) >= TOO_MANY
+        self._write(self._record, json.dumps([] if too_many else downs))
+        self.clear()
+        return too_many
+
+    def _left_behind(self) -> bool:
+        try:
+            return bool(json.loads(self._marker.read_text())["boot"] != self._boot_id)
+        except FileNotFoundError:
+            return False
+        except (ValueError, KeyError, TypeError):
+            return True
+
+    def _downs(self) -> list[float]:
+        try:
+            return [float(time) for time in json.loads(self._record.read_text())]
+        except (OSError, ValueError, TypeError):
+            return []
+
+    def _write(self, path: Path, text: str) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f"{path.name}.new")
+        with new.open("w") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+        folder = os.open(self._folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

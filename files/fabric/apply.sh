@@ -1,0 +1,79 @@
+# Puts the fabric's netplan file in force, or leaves the network as it was.
+# Usage: apply.sh TEXT BACKUPS MTU NETDEV INTERFACE NETDEV INTERFACE [NETDEV THAT IS LEFT]...
+set -u
+file=/etc/netplan/60-sparkwright-fabric.yaml
+text=$1 backups=$2 mtu=$3 a=$4 a_address=$5 b=$6 b_address=$7
+shift 7
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() { echo "$1" >&2; exit 1; }
+
+# Addresses and default routes of every other interface: what must not be lost.
+lan() {
+  ip -o -4 address show scope global |
+    awk -v fabric=" $a $b $* " '!index(fabric, " " $2 " ") {print $2, $4}'
+  ip -4 route show default | sed -n 's/^default \(via [^ ]* dev [^ ]*\).*/default \1/p'
+}
+
+in_force() {
+  for pair in "$a $a_address" "$b $b_address"; do
+    netdev=${pair% *} address=${pair#* }
+    ip -o -4 address show dev "$netdev" | grep -qF " inet $address " || return 1
+    [ "$(cat "/sys/class/net/$netdev/mtu")" = "$mtu" ] || return 1
+    [ "$(cat "/sys/class/net/$netdev/carrier" 2>/dev/null)" = 1 ] || return 1
+  done
+}
+
+# netplan apply has NetworkManager drop the LAN for seconds: there, only the twins start anew.
+apply() {
+  if profile "$a" && profile "$b"; then
+    netplan generate && nmcli connection reload && up "$a" && up "$b" && return
+  fi
+  netplan apply
+}
+profile() { [ -e "$work/root/run/NetworkManager/system-connections/netplan-$1.nmconnection" ]; }
+up() { nmcli --wait 15 connection up "netplan-$1"; }
+
+back() {
+  if [ -e "$work/former" ]; then cp -a "$work/former" "$file"; else rm -f "$file"; fi
+  apply >"$work/log" 2>&1 || fail "$1 So did the former settings: $(cat "$work/log")"
+  fail "$1 The former network settings are in force again."
+}
+
+put() { (umask 077 && printf %s "$text" >"$1.new") && mv "$1.new" "$1"; }
+
+for folder in etc run usr/lib; do
+  [ -d "/$folder/netplan" ] || continue
+  mkdir -p "$work/root/$folder" && cp -a "/$folder/netplan" "$work/root/$folder/"
+done
+mkdir -p "$work/root/etc/netplan" && put "$work/root$file"
+netplan generate --root-dir "$work/root" >"$work/log" 2>&1 ||
+  fail "netplan refuses its files: correct them and run again; nothing was changed.
+$(sed "s|$work/root||g" "$work/log")"
+
+install -d -m 700 "$backups" &&
+  cp -a /etc/netplan "$backups/netplan-$(date -u +%Y%m%dT%H%M%SZ)" ||
+  fail "No copy of /etc/netplan could be made in $backups; nothing was changed."
+[ ! -e "$file" ] || cp -a "$file" "$work/former"
+lan "$@" >"$work/before"
+
+put "$file"
+for netdev in "$@"; do ip -4 address flush dev "$netdev"; done
+apply >"$work/log" 2>&1 || back "netplan apply failed: $(cat "$work/log")"
+
+# What the LAN takes anew comes back in seconds, Wi-Fi in ten and more.
+tries=0
+until lost=$(lan "$@" | grep -Fxv -f - "$work/before"); [ -z "$lost" ]; do
+  tries=$((tries + 1))
+  [ "$tries" -le 60 ] ||
+    back "30 s after netplan apply the LAN lacked $(echo "$lost" | paste -s -d ';')."
+  sleep 0.5
+done
+tries=0
+until in_force; do
+  tries=$((tries + 1))
+  [ "$tries" -le 30 ] || fail "$a and $b are not $a_address and $b_address of MTU $mtu with a link \
+15 s after netplan apply: look at \`ip address\`, \`networkctl status $a\`, \`nmcli device\`."
+  sleep 0.5
+done

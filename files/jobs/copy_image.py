@@ -1,0 +1,167 @@
+"""copy-image ROOT: have Docker hold the image of ROOT/manifests/image-copy.json, from the head.
+
+Fetches what the head has exported into ROOT/imports, only what is missing of it, and gives it to
+Docker; then ROOT/imports is empty again.
+Exit status: 0 the image is here, 1 it is not; ROOT/jobs/image-copy.json says why.
+"""
+
+import http.client
+import json
+import os
+import shutil
+import sys
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from checkpoint import Checkpoint
+from docker_socket import FULL, Docker, complaint, is_here, judge
+from fabric import Share
+from progress import Progress, Stop
+from tries import Transient, conclude, persist, say
+
+# A tar archive is made of such blocks, and ends with two empty ones.
+BLOCK = tarfile.BLOCKSIZE
+
+
+class Archive:
+    """A folder as `docker load` wants it: a tar archive, made on its way to Docker."""
+
+    def __init__(self, folder: Path, paths: Sequence[str]) -> None:
+        self._members = [(folder / path, _header(folder, path)) for path in sorted(paths)]
+        self.size = 2 * BLOCK + sum(
+            len(header) + _padded(file.stat().st_size) for file, header in self._members
+        )
+        self.sent = 0
+
+    def send(self, docker: Docker) -> None:
+        """Write all of it to a connection whose request has been begun."""
+        for file, header in self._members:
+            docker.sock.sendall(header)
+            with file.open("rb", buffering=0) as content:
+                size = os.fstat(content.fileno()).st_size
+                position = 0
+                while position < size:
+                    sent = os.sendfile(docker.sock.fileno(), content.fileno(), position, 1 << 24)
+                    position += sent
+                    self.sent += sent
+            docker.sock.sendall(bytes(_padded(size) - size))
+        docker.sock.sendall(bytes(2 * BLOCK))
+
+
+def _header(folder: Path, path: str) -> bytes:
+    info = tarfile.TarInfo(path)
+    info.size = (folder / path).stat().st_size
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def _padded(size: int) -> int:
+    return -(-size // BLOCK) * BLOCK
+
+
+def name(image: str, reference: str) -> None:
+    """Give an image the name of a reference, `repository@sha256:…`, with a tag for the digest."""
+    repository, _, digest = reference.partition("@sha256:")
+    docker = Docker()
+    try:
+        where = f"repo={quote(repository)}&tag={digest[:12]}"
+        answer = docker.ask("POST", f"/images/{quote(image)}/tag?{where}")
+        if answer.status != http.client.CREATED:
+            raise Stop(f"Docker cannot name {image}: {complaint(answer)}")
+    finally:
+        docker.close()
+
+
+class Copy:
+    """One image on its way from the head to this Spark's Docker."""
+
+    def __init__(self, manifest: dict[str, Any], folder: Path) -> None:
+        self._references: list[str] = manifest["images"]
+        self._source: str = manifest["source"]
+        self._folder = folder
+        self._checkpoint: Checkpoint | None = None
+        self._archive: Archive | None = None
+        self._layers: dict[str, tuple[int, int]] = {}
+
+    def measure(self) -> tuple[str, int, int]:
+        """Return phase, bytes done and bytes in total."""
+        if layers := list(self._layers.values()):
+            return "extracting", sum(done for done, _ in layers), sum(size for _, size in layers)
+        if self._archive:
+            return "loading", self._archive.sent, self._archive.size
+        return self._checkpoint.measure() if self._checkpoint else ("copying", 0, 0)
+
+    def fetch(self, progress: Progress) -> None:
+        """Have in the folder what the head has exported, and nothing else."""
+        share = Share(self._source, progress)
+        self._checkpoint = Checkpoint(self._folder, share.listing())
+        self._checkpoint.verify()
+        self._checkpoint.fetch(share)
+
+    def load(self, progress: Progress) -> None:
+        """Give the folder to Docker, which checks every layer by the image's configuration.
+
+        A copied image has no name: it gets one, or `docker image prune` would take it for waste.
+
+        Raises:
+            Stop: Docker does not take it, or it is another image.
+        """
+        persist(self._load, lambda: 0, progress, self._references[0])
+        known = next(filter(is_here, self._references), None)
+        if known is None:
+            raise Stop(
+                f"Docker has loaded the head's copy of {self._references[0]}, and knows none of "
+                f"{', '.join(self._references[1:])}: the head has another image than the lock. "
+                "Refresh the lock (python -m deploys.lock --refresh), and run again."
+            )
+
+        name(known, self._references[0])
+
+    def _load(self) -> None:
+        assert self._checkpoint
+        self._layers.clear()
+        archive = self._archive = Archive(self._folder, list(self._checkpoint.files))
+        docker = Docker()
+        try:
+            docker.putrequest("POST", "/images/load?quiet=0")
+            docker.putheader("Content-Type", "application/x-tar")
+            docker.putheader("Content-Length", str(archive.size))
+            docker.endheaders()
+            try:
+                archive.send(docker)
+            except BrokenPipeError:
+                say("Docker has stopped listening; its reason follows")
+            answer = docker.getresponse()
+            if answer.status != http.client.OK:
+                judge(self._references[0], complaint(answer), [FULL])
+            for line in answer:
+                self._note(json.loads(line))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise Transient(f"Docker did not take the image ({error})") from error
+        finally:
+            docker.close()
+
+    def _note(self, event: dict[str, Any]) -> None:
+        if "error" in event:
+            judge(self._references[0], event["error"], [FULL])
+        detail = event.get("progressDetail") or {}
+        if "id" in event and detail.get("total"):
+            self._layers[event["id"]] = (detail.get("current", 0), detail["total"])
+
+
+def main(root: Path) -> None:
+    """Do the job; every end but success is raised."""
+    manifest = json.loads((root / "manifests/image-copy.json").read_text())
+    folder = root / "imports"
+    copy = Copy(manifest, folder)
+    with Progress(root / "jobs/image-copy.json", copy.measure) as progress:
+        copy.fetch(progress)
+        copy.load(progress)
+        for path in folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+if __name__ == "__main__":
+    conclude(lambda: main(Path(sys.argv[1])))

@@ -1,0 +1,128 @@
+"""export-image ROOT ID: unpack the image of ROOT/manifests/image-export@ID.json to ROOT/exports/ID.
+
+What Docker saves is a folder of files named by their sha256; the share lends them to the worker,
+which so fetches only those that it lacks.
+Exit status: 0 the export is there, 1 it is not; ROOT/jobs/image-export@ID.json says why.
+"""
+
+import http.client
+import json
+import shutil
+import sys
+import tarfile
+from pathlib import Path, PurePosixPath
+from typing import IO
+from urllib.parse import quote
+
+from checkpoint import Record
+from content import File, Growing
+from docker_socket import FULL, Docker, complaint, judge
+from progress import Progress, Stop
+from tries import Transient
+
+BLOBS = "blobs/sha256/"
+CAUSES = (
+    FULL,
+    (("no such image",), "this Spark's Docker has lost it: run again, which pulls it"),
+)
+
+
+class Export:
+    """An image on its way from Docker to a folder."""
+
+    def __init__(self, image: str, folder: Path) -> None:
+        self._image = image
+        self._folder = folder
+        self._done = self._total = 0
+        self._growing: Growing | None = None
+
+    def measure(self) -> tuple[str, int, int]:
+        """Return phase, bytes done and bytes in total, about."""
+        growing = self._growing
+        done = self._done + (growing.position if growing else 0)
+        return "exporting", min(done, self._total), self._total
+
+    def is_there(self) -> bool:
+        """Whether a former run has made it: the folder takes its name when it is whole."""
+        return self._folder.exists()
+
+    def make(self, progress: Progress) -> None:
+        """Have Docker save the image, and unpack that.
+
+        Raises:
+            Stop: the image is not here, the disk is full, or Docker saves in another way.
+            Transient: Docker does not answer, or ends amid.
+        """
+        growing = self._folder.with_name(f".{self._folder.name}")
+        shutil.rmtree(growing, ignore_errors=True)
+        growing.mkdir()
+        try:
+            self._total = int(json.loads(self._ask("json").read())["Size"])
+            progress.message = "Docker puts the layers together"
+            with tarfile.open(fileobj=self._ask("get"), mode="r|", bufsize=1024 * 1024) as archive:
+                progress.message = ""
+                self._unpack(archive, growing)
+            growing.replace(self._folder)
+        except (http.client.HTTPException, tarfile.TarError, EOFError) as error:
+            raise Transient(f"Docker ended in the middle of the image ({error})") from error
+        finally:
+            shutil.rmtree(growing, ignore_errors=True)
+
+    def _ask(self, what: str) -> http.client.HTTPResponse:
+        answer = Docker().ask("GET", f"/images/{quote(self._image)}/{what}")
+        if answer.status != http.client.OK:
+            judge(self._image, complaint(answer), CAUSES)
+        return answer
+
+    def _unpack(self, archive: tarfile.TarFile, folder: Path) -> None:
+        record = Record(folder)
+        for member in archive:
+            if member.isdir():
+                continue
+            content = archive.extractfile(member) if member.isreg() else None
+            parts = PurePosixPath(member.name).parts
+            if content is None or ".." in parts or member.name.startswith("/"):
+                raise Stop(
+                    f"Docker saves {self._image} with {member.name}, which is no plain file: "
+                    "its version is too old to copy from; update Docker on this Spark."
+                )
+            self._keep(member, content, folder, record)
+
+    def _keep(
+        self, member: tarfile.TarInfo, content: IO[bytes], folder: Path, record: Record
+    ) -> None:
+        place = folder / member.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with Growing(place, File(member.name, member.size, digest="0" * 64)) as growing:
+            self._growing = growing
+            growing.append(content.readinto)  # type: ignore[attr-defined]
+        if member.name.startswith(BLOBS) and place.name != growing.digest:
+            raise Stop(
+                f"Docker's {place.name[:12]} of {self._image} has another hash: its store is "
+                f"damaged. Remove the image (docker rmi {self._image}), and run again."
+            )
+        self._growing = None
+        self._done += member.size
+        record.add(member.name, place, growing.digest)
+
+
+def main(root: Path, job: str) -> None:
+    """Do the job; every end but success is raised."""
+    image = json.loads((root / "manifests" / f"image-export@{job}.json").read_text())["image"]
+    export = Export(image, root / "exports" / job)
+    with Progress(root / "jobs" / f"image-export@{job}.json", export.measure) as progress:
+        if export.is_there():
+            return
+        try:
+            export.make(progress)
+        except Transient as error:
+            raise Stop(f"{image}: {error}: run again.") from None
+        except OSError as error:
+            raise Stop(f"{image}: {error.strerror}: mend that, and run again.") from error
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]), sys.argv[2])
+    except Stop as stop:
+        sys.exit(str(stop))

@@ -1,0 +1,84 @@
+"""Jobs that do not give up at once, and how they end."""
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from progress import Progress, Stop
+
+# Seconds before each further try of a server that others use too: three minutes in all.
+DELAYS = (1, 2, 4, 8, 15, 30, 60, 60)
+
+
+class Transient(Exception):
+    """Why a try failed that another may mend: a sentence without its full stop.
+
+    Args:
+        wait: seconds to wait at least.
+    """
+
+    def __init__(self, reason: str, wait: int = 0) -> None:
+        super().__init__(reason)
+        self.wait = wait
+
+
+def say(text: str) -> None:
+    """Tell the journal."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def persist(
+    attempt: Callable[[], None],
+    brought: Callable[[], int],
+    progress: Progress,
+    what: str,
+    remedy: str = "try later",
+    delays: Sequence[float] | None = None,
+) -> None:
+    """Try until it works; give up after some tries in a row that brought nothing.
+
+    Args:
+        attempt: raises Transient where another try may help.
+        brought: bytes that have come so far.
+        what: what the journal calls it.
+        remedy: ends the sentence when all tries have failed.
+        delays: seconds before each further try that brought no new byte.
+
+    Raises:
+        Stop: enough tries have failed, or one of them raised it.
+    """
+    delays = DELAYS if delays is None else delays
+    tries = 0
+    while True:
+        before = brought()
+        try:
+            attempt()
+            return
+        except Transient as error:
+            if brought() > before:
+                tries = 0
+            if tries == len(delays):
+                raise Stop(f"{error}, again and again: {remedy}.") from error
+            delay = max(delays[tries], error.wait)
+            tries += 1
+            progress.message = f"{error}; next try in {delay} s"
+            say(f"{what}: {progress.message}")
+            time.sleep(delay)
+            progress.message = ""
+
+
+def conclude(job: Callable[[], None]) -> NoReturn:
+    """Do a job and end, without waiting for files that a failure has left under way elsewhere."""
+    status = 1
+    try:
+        job()
+        status = 0
+    except Stop as stop:
+        say(str(stop))
+    except Exception:
+        traceback.print_exc()
+    sys.stderr.flush()
+    os._exit(status)

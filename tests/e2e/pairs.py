@@ -1,0 +1,90 @@
+"""Two virtual Sparks that serve one model, as tests look at them."""
+
+import json
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from tests.lab.spark import Handle
+
+# Later tokens differ now and then, where two are equally likely but for rounding.
+TOKENS = 8
+GREEDY = {
+    "model": "tiny",
+    "messages": [{"role": "user", "content": "Hi"}],
+    "max_tokens": TOKENS,
+    "temperature": 0,
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two Sparks of the lab's only replica."""
+
+    head: Handle
+    worker: Handle
+
+    @property
+    def both(self) -> tuple[Handle, Handle]:
+        """Head and worker."""
+        return self.head, self.worker
+
+    def unit(self) -> str:
+        """Return the unit of the release that should serve."""
+        release = self.head.run("basename $(readlink /opt/qwen36/current)").stdout.strip()
+        return f"vllm@{release}.service"
+
+    def ask(self, timeout: float = 60) -> str | None:
+        """Return the answer to the greedy request; None when none comes."""
+        answer = self.head.run(
+            f"curl -sf --max-time {timeout:.0f} -H 'Content-Type: application/json' "
+            f"-d '{json.dumps(GREEDY)}' http://127.0.0.1:8000/v1/chat/completions",
+            check=False,
+        )
+        if answer.returncode:
+            return None
+        content: str = json.loads(answer.stdout)["choices"][0]["message"]["content"]
+        return content
+
+    def lives(self) -> list[str]:
+        """Return what tells this life of each unit from its next; "" where it is not active."""
+        command = (
+            "unit=vllm@$(basename $(readlink /opt/qwen36/current)); "
+            "systemctl is-active -q $unit && systemctl show -P InvocationID $unit"
+        )
+        return [spark.run(command, check=False).stdout.strip() for spark in self.both]
+
+    def wait_serving(self, former: list[str] | None = None, timeout: float = 300) -> None:
+        """Wait until both units are active, in other lives than `former`, and one answers."""
+        deadline = time.monotonic() + timeout
+        while True:
+            lives = self.lives()
+            fresh = all(lives) and not set(lives) & set(former or ())
+            if fresh and self.ask():
+                return
+            if time.monotonic() > deadline:
+                pytest.fail(f"not serving within {timeout} s\n{self.report()}")
+            time.sleep(1)
+
+    def forget(self) -> None:
+        """Have both forget their restarts: tests cause more than an hour may have."""
+        forget = f"systemctl reset-failed {self.unit()}; rm -f /opt/qwen36/state/hard-downs"
+        for spark in self.both:
+            spark.run(f"sudo sh -c '{forget}'")
+
+    def status(self, spark: Handle) -> str:
+        """Return what `systemctl status` says of the engine's unit."""
+        return spark.run(f"systemctl status --no-pager -n 5 {self.unit()}", check=False).stdout
+
+    def report(self) -> str:
+        """Return what both units say, for a failure."""
+        return "\n".join(f"{spark.name}: {self.status(spark)}" for spark in self.both)
+
+    def until(self, spark: Handle, command: str, timeout: float) -> None:
+        """Wait until a command succeeds on a Spark."""
+        deadline = time.monotonic() + timeout
+        while spark.run(command, check=False).returncode:
+            if time.monotonic() > deadline:
+                pytest.fail(f"not within {timeout} s on {spark.name}: {command}\n{self.report()}")
+            time.sleep(1)

@@ -1,0 +1,144 @@
+"""Two Sparks in states that must be caught, bounded, or changed into another.
+
+The tests of this module build on one another, in order.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import yaml
+
+from tests.e2e.conftest import DEPLOY, pyinfra
+from tests.lab import hub
+from tests.lab.state import FLEET
+
+START_LIMIT = 120
+
+
+@contextmanager
+def replica(**changes: object) -> Iterator[None]:
+    """Let the inventory say something else of the replica for a while."""
+    text = FLEET.read_text()
+    content = yaml.safe_load(text)
+    content["replicas"]["lab1"] |= changes
+    FLEET.write_text(yaml.safe_dump(content, sort_keys=False))
+    try:
+        yield
+    finally:
+        FLEET.write_text(text)
+
+
+@pytest.fixture(scope="module")
+def served(pair):
+    """A pair that serves, with no restart counted yet."""
+    pyinfra(DEPLOY).succeeded()
+    pair.forget()
+
+
+def test_half_of_a_pair_is_no_run(pair, served):
+    run = pyinfra(DEPLOY, "--limit", "spark2")
+    assert run.status
+    assert "found spark2 without spark1" in run.output
+    assert run.changed == frozenset()
+
+
+def test_an_mtu_black_hole_is_caught(pair, served):
+    pair.worker.mtu(1500)
+    try:
+        run = pyinfra("deploys.steps.fabric.apply")
+    finally:
+        pair.worker.mtu(9000)
+    assert run.status
+    assert "9000" in run.output
+    pair.wait_serving()
+
+
+def test_other_drivers_are_caught(pair, served):
+    tool = "/usr/bin/nvidia-smi"
+    pair.worker.run(f"sudo cp {tool} {tool}.kept; sudo sed -i 's/580\\.[0-9.]*/580.95.99/' {tool}")
+    try:
+        run = pyinfra(DEPLOY)
+    finally:
+        pair.worker.run(f"sudo mv {tool}.kept {tool}")
+    assert run.failed == {"Preflight | Fit to serve"}
+    assert "580.95.99 on spark2" in run.output
+
+
+def test_nothing_is_half_changed_when_one_cannot_be_reached(pair, served):
+    unit = pair.unit()
+    pair.worker.power_off()
+    with replica(port=8001):
+        run = pyinfra(DEPLOY)
+    assert run.status
+    assert pair.unit() == unit
+    assert pair.head.run("ls /opt/qwen36/releases").stdout.split() == [
+        unit.removeprefix("vllm@").removesuffix(".service")
+    ]
+    pair.worker.power_on()
+    pair.wait_serving()
+
+
+def test_another_release_is_refused_by_name(pair, served):
+    unit = pair.unit()
+    release = unit.removeprefix("vllm@").removesuffix(".service")
+    folder = "/opt/qwen36/releases"
+    pair.worker.run(
+        f"sudo systemctl stop {unit} && sudo cp -r {folder}/{release} {folder}/lab-tiny-other && "
+        "sudo systemctl start --no-block vllm@lab-tiny-other",
+        timeout=120,
+    )
+    status = f"systemctl show -P StatusText {unit} | grep -q 'spark2 runs release lab-tiny-other'"
+    pair.until(pair.head, status, 60)
+    pair.worker.run(
+        f"sudo systemctl stop vllm@lab-tiny-other && sudo rm -r {folder}/lab-tiny-other"
+    )
+    pair.worker.run(f"sudo systemctl start --no-block {unit}")
+    pair.wait_serving()
+
+
+def test_restarts_are_bounded(pair, served):
+    """A rank that fails at once is tried five times; then both Sparks are idle, and say why."""
+    unit = pair.unit()
+    run = f"/opt/qwen36/releases/{unit.removeprefix('vllm@').removesuffix('.service')}/run"
+    pair.worker.run(f"printf '#!/bin/sh\\nexit 7\\n' | sudo tee {run}")
+    pair.worker.run("sudo docker rm --force $(sudo docker ps -q)")
+    pair.until(pair.worker, f"systemctl is-failed {unit}", START_LIMIT)
+    pair.until(pair.head, f"systemctl show -P StatusText {unit} | grep -q 'waiting for spark2'", 60)
+    for spark in pair.both:
+        assert spark.run("sudo docker ps -q").stdout == ""
+    assert "7" in pair.worker.run(f"systemctl show -P StatusText {unit}").stdout
+    assert pyinfra(DEPLOY).succeeded().changed == {
+        "Engine | Release and unit",
+        "Engine | Serve the release",
+    }
+    pair.wait_serving()
+
+
+def test_a_spark_that_went_down_hard_twice_boots_without_its_engine(pair, served):
+    unit = pair.unit()
+    for _ in range(2):
+        pair.until(pair.worker, "sudo docker ps -q | grep -q .", START_LIMIT)
+        pair.worker.power_off()
+        pair.worker.power_on()
+        pair.worker.wait_ready()
+    pair.until(pair.worker, f"systemctl is-failed {unit}", 60)
+    assert "went down hard twice" in pair.status(pair.worker)
+    pair.worker.run(f"sudo systemctl start --no-block {unit}")
+    pair.wait_serving()
+
+
+def test_a_pair_that_shrinks_and_grows_again_swapped(pair, served):
+    """One Spark gives the same tokens; nothing is fetched again."""
+    tokens, fetched = pair.ask(), json.dumps(hub.stats())
+    with replica(sparks=["spark1"]):
+        pyinfra(DEPLOY).succeeded()
+        assert pair.ask() == tokens
+        assert pair.worker.run("sudo docker ps -q").stdout == ""
+        assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+    with replica(sparks=["spark2", "spark1"]):
+        pyinfra(DEPLOY).succeeded()
+        assert type(pair)(pair.worker, pair.head).ask() == tokens
+        assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+    assert json.dumps(hub.stats()) == fetched

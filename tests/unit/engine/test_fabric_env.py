@@ -1,0 +1,113 @@
+"""The environment of a rank, from trees as the kernel shows them."""
+
+from pathlib import Path
+
+import link
+import pytest
+from fabric_env import fabric_environment, netdevs
+
+from deploys.plan.command import FABRIC_ENVIRONMENT
+from deploys.plan.fabric import LINK_PORT
+
+FOUND = {"192.168.100.11": "enp1s0f0np0", "192.168.101.11": "enP2p1s0f0np0"}
+DEVICES = {"enp1s0f0np0": "rocep1s0f0", "enP2p1s0f0np0": "roceP2p1s0f0"}
+MAPPED = {
+    "enp1s0f0np0": "0000:0000:0000:0000:0000:ffff:c0a8:640b",
+    "enP2p1s0f0np0": "0000:0000:0000:0000:0000:ffff:c0a8:650b",
+}
+EMPTY = "0000:0000:0000:0000:0000:0000:0000:0000"
+
+
+def device(sysfs: Path, netdev: str, index: int, state: str = "4: ACTIVE") -> None:
+    """A device whose table has RoCE v1 and then v2 entries, the address's own at `index`."""
+    folder = sysfs / DEVICES[netdev]
+    (folder / "device/net" / netdev).mkdir(parents=True)
+    port = folder / "ports/1"
+    (port / "gids").mkdir(parents=True)
+    (port / "gid_attrs/types").mkdir(parents=True)
+    (port / "state").write_text(f"{state}\n")
+    for number in range(12):
+        own = number in (index - 1, index)
+        (port / f"gids/{number}").write_text(f"{MAPPED[netdev] if own else EMPTY}\n")
+        kind = port / f"gid_attrs/types/{number}"
+        kind.write_text("RoCE v2\n" if number % 2 == index % 2 else "IB/RoCE v1\n")
+
+
+@pytest.fixture
+def sysfs(tmp_path: Path) -> Path:
+    return tmp_path / "infiniband"
+
+
+def test_both_twins(sysfs: Path) -> None:
+    for netdev in DEVICES:
+        device(sysfs, netdev, 3)
+    assert fabric_environment(FOUND, sysfs) == (
+        {
+            "VLLM_HOST_IP": "192.168.100.11",
+            "NCCL_SOCKET_IFNAME": "enp1s0f0np0",
+            "GLOO_SOCKET_IFNAME": "enp1s0f0np0",
+            "TP_SOCKET_IFNAME": "enp1s0f0np0",
+            "UCX_NET_DEVICES": "enp1s0f0np0",
+            "NCCL_DEBUG": "INFO",
+            "NCCL_IB_HCA": "rocep1s0f0,roceP2p1s0f0",
+            "NCCL_IB_DISABLE": "0",
+            "NCCL_IB_GID_INDEX": "3",
+            "NCCL_IGNORE_CPU_AFFINITY": "1",
+            "RDMA_OPTIONS": "--device /dev/infiniband --cap-add IPC_LOCK",
+        },
+        [],
+    )
+
+
+def test_docker_passes_on_what_is_set(sysfs: Path) -> None:
+    without, _ = fabric_environment(FOUND, sysfs)
+    for netdev in DEVICES:
+        device(sysfs, netdev, 3)
+    with_rdma, _ = fabric_environment(FOUND, sysfs)
+    assert {*without, *with_rdma} == {*FABRIC_ENVIRONMENT, "RDMA_OPTIONS"}
+    assert link.PORT == LINK_PORT
+
+
+@pytest.mark.parametrize(("indexes", "expected"), [((5, 5), "5"), ((11, 11), "11"), ((3, 5), None)])
+def test_the_index_is_found_and_must_be_one(
+    sysfs: Path, indexes: tuple[int, int], expected: str | None
+) -> None:
+    for netdev, index in zip(DEVICES, indexes, strict=True):
+        device(sysfs, netdev, index)
+    environment, warnings = fabric_environment(FOUND, sysfs)
+    assert environment.get("NCCL_IB_GID_INDEX") == expected
+    assert warnings == []
+
+
+def test_without_rdma(sysfs: Path) -> None:
+    environment, warnings = fabric_environment(FOUND, sysfs)
+    assert environment["NCCL_IB_DISABLE"] == "1"
+    assert environment["RDMA_OPTIONS"] == ""
+    assert environment["NCCL_SOCKET_IFNAME"] == "enp1s0f0np0"
+    assert "NCCL_IB_HCA" not in environment
+    assert warnings == [
+        "no active RDMA device on enp1s0f0np0, enP2p1s0f0np0: NCCL uses TCP, which is much slower"
+    ]
+
+
+def test_one_twin_without_rdma(sysfs: Path) -> None:
+    device(sysfs, "enp1s0f0np0", 3)
+    device(sysfs, "enP2p1s0f0np0", 3, state="1: DOWN")
+    environment, warnings = fabric_environment(FOUND, sysfs)
+    assert environment["NCCL_IB_HCA"] == "rocep1s0f0"
+    assert warnings == ["no active RDMA device on enP2p1s0f0np0: NCCL uses half of the fabric"]
+
+
+def test_interfaces_by_address() -> None:
+    links = [
+        {"ifname": "lo", "addr_info": [{"family": "inet", "local": "127.0.0.1"}]},
+        {
+            "ifname": "enP2p1s0f0np0",
+            "addr_info": [{"local": "192.168.101.11"}, {"local": "fe80::1"}],
+        },
+        {"ifname": "enp1s0f0np0", "addr_info": [{"local": "192.168.100.11"}]},
+        {"ifname": "enp1s0f1np1"},
+        {"ifname": "veth", "addr_info": [{}]},
+    ]
+    assert list(netdevs(links, list(FOUND)).items()) == list(FOUND.items())
+    assert netdevs(links[:2], list(FOUND)) == {"192.168.101.11": "enP2p1s0f0np0"}

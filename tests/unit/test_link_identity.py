@@ -1,0 +1,190 @@
+"""A Spark's key and certificate, by the very scripts that a Spark runs, and by Python's TLS."""
+
+import socket
+import ssl
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from deploys.plan.identity import (
+    Identity,
+    identity_script,
+    new_identity_script,
+    parse_identity,
+)
+
+PAIR = ("spark-a", "spark-b")
+
+
+def _root(path: Path) -> Path:
+    (path / "link").mkdir(parents=True)
+    (path / "secrets").mkdir(mode=0o700)
+    return path
+
+
+def _make(root: Path, spark: str) -> Identity:
+    script = new_identity_script(str(root), spark)
+    subprocess.run(["sh", "-c", script], check=True, capture_output=True)
+    return _read(root)
+
+
+def _read(root: Path) -> Identity:
+    script = identity_script(str(root))
+    result = subprocess.run(["sh", "-c", script], check=True, capture_output=True, text=True)
+    assert "PRIVATE" not in result.stdout
+    return parse_identity(result.stdout.splitlines())
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return _root(tmp_path / "a root")
+
+
+def test_makes_a_key_that_only_its_owner_reads(root: Path) -> None:
+    assert _read(root) == Identity("absent")
+    made = _make(root, "spark-a")
+    assert made.state == "fit"
+    assert made.certificate == (root / "link/own.crt").read_text()
+    assert (root / "secrets/link.key").stat().st_mode & 0o777 == 0o600
+    assert (root / "link/own.crt").stat().st_mode & 0o777 == 0o644
+    assert [path.name for path in (root / "secrets").iterdir()] == ["link.key"]
+
+
+def test_the_dates_fit_any_clock(root: Path) -> None:
+    _make(root, "spark-a")
+    said = subprocess.run(
+        ["openssl", "x509", "-in", root / "link/own.crt", "-noout", "-dates", "-subject"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert "notBefore=Jan  1 00:00:00 1970 GMT" in said
+    assert "notAfter=Jan  1 00:00:00 2125 GMT" in said
+    assert "CN = spark-a" in said
+
+
+def test_half_of_a_new_one_is_unfit_and_made_again(root: Path) -> None:
+    former = _make(root, "spark-a")
+    key = (root / "secrets/link.key").read_text()
+    # As if the power went between the two: the certificate is new, the key is not yet.
+    _make(root, "spark-a")
+    (root / "secrets/link.key").write_text(key)
+    (root / "secrets/link.new").mkdir()
+    (root / "secrets/link.new/key").write_text("half")
+    assert _read(root) == Identity("unfit")
+    made = _make(root, "spark-a")
+    assert made.certificate not in (None, former.certificate)
+    assert not (root / "secrets/link.new").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [("secrets/link.key", ""), ("secrets/link.key", "no key\n"), ("link/own.crt", "")],
+)
+def test_what_is_no_key_or_certificate_is_unfit(root: Path, path: str, text: str) -> None:
+    _make(root, "spark-a")
+    (root / path).write_text(text)
+    assert _read(root) == Identity("unfit")
+
+
+def test_a_key_that_others_read_is_unfit(root: Path) -> None:
+    _make(root, "spark-a")
+    (root / "secrets/link.key").chmod(0o640)
+    assert _read(root) == Identity("unfit")
+
+
+@pytest.mark.parametrize("path", ["secrets/link.key", "link/own.crt"])
+def test_either_may_be_absent(root: Path, path: str) -> None:
+    _make(root, "spark-a")
+    (root / path).unlink()
+    assert _read(root) == Identity("absent")
+
+
+def test_what_cannot_be_read_is_not_absent(root: Path) -> None:
+    (root / "secrets/link.key").mkdir()
+    detail = f"{root}/secrets/link.key: Is a directory"
+    assert _read(root) == Identity("unreadable", detail)
+
+
+def test_a_failure_leaves_the_former_one(root: Path) -> None:
+    former = _make(root, "spark-a")
+    script = new_identity_script(str(root), "spark-a").replace("genpkey", "no-such-command")
+    assert subprocess.run(["sh", "-c", script], capture_output=True).returncode != 0
+    assert _read(root) == former
+
+
+def test_an_answer_of_another_kind_is_no_identity() -> None:
+    with pytest.raises(ValueError, match="expected a state"):
+        parse_identity(["@@state", "what"])
+
+
+def _context(side: int, own: Path, peer: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(side)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(own / "link/own.crt", own / "secrets/link.key")
+    context.load_verify_locations(peer / "link/own.crt")
+    return context
+
+
+def _greet(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[str | None, bytes]:
+    """Return the protocol and what the client heard; in TLS 1.3 a refusal comes with the answer."""
+    near, far = socket.socketpair()
+    near.settimeout(5)
+    far.settimeout(5)
+
+    def serve() -> None:
+        with server.wrap_socket(far, server_side=True) as stream:
+            stream.sendall(b"hello")
+
+    with ThreadPoolExecutor() as pool:
+        served = pool.submit(serve)
+        try:
+            with client.wrap_socket(near) as stream:
+                heard = stream.version(), stream.recv(5)
+        finally:
+            near.close()
+        served.result()
+    return heard
+
+
+@pytest.fixture(scope="module")
+def sparks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    roots = {name: _root(tmp_path_factory.mktemp(name) / "root") for name in (*PAIR, "stranger")}
+    for name, root in roots.items():
+        # The name in it counts for nothing: a stranger may write any.
+        _make(root, "spark-b" if name == "stranger" else name)
+    return roots
+
+
+@pytest.mark.parametrize(("head", "worker"), [PAIR, PAIR[::-1]])
+def test_the_two_let_each_other_in(sparks: dict[str, Path], head: str, worker: str) -> None:
+    server = _context(ssl.PROTOCOL_TLS_SERVER, sparks[head], sparks[worker])
+    client = _context(ssl.PROTOCOL_TLS_CLIENT, sparks[worker], sparks[head])
+    assert _greet(server, client) == ("TLSv1.3", b"hello")
+
+
+def test_a_stranger_is_not_let_in(sparks: dict[str, Path]) -> None:
+    server = _context(ssl.PROTOCOL_TLS_SERVER, sparks["spark-a"], sparks["spark-b"])
+    client = _context(ssl.PROTOCOL_TLS_CLIENT, sparks["stranger"], sparks["spark-a"])
+    with pytest.raises(ssl.SSLError):
+        _greet(server, client)
+
+
+def test_one_without_a_certificate_is_not_let_in(sparks: dict[str, Path]) -> None:
+    server = _context(ssl.PROTOCOL_TLS_SERVER, sparks["spark-a"], sparks["spark-b"])
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.load_verify_locations(sparks["spark-a"] / "link/own.crt")
+    with pytest.raises(ssl.SSLError):
+        _greet(server, client)
+
+
+def test_a_stranger_is_not_talked_to(sparks: dict[str, Path]) -> None:
+    server = _context(ssl.PROTOCOL_TLS_SERVER, sparks["stranger"], sparks["spark-a"])
+    client = _context(ssl.PROTOCOL_TLS_CLIENT, sparks["spark-a"], sparks["spark-b"])
+    with pytest.raises(ssl.SSLCertVerificationError):
+        _greet(server, client)

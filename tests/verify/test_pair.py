@@ -1,0 +1,99 @@
+"""A pair: the link between its Sparks, the same bits on both, and data that takes the link."""
+
+import json
+import shlex
+
+import pytest
+
+from tests.verify.test_engine import chat
+
+
+def twins(host, fabric):
+    """Return the interfaces that carry the Spark's fabric addresses, as `ip` shows them."""
+    links = json.loads(host.check_output("ip -j -4 addr"))
+    by_address = {entry["local"]: link for link in links for entry in link["addr_info"]}
+    return [by_address[address] for address in fabric.addresses]
+
+
+def received(host, interface):
+    """Return the bytes that an interface received: by RDMA where it has that."""
+    rdma = f"/sys/class/net/{interface}/device/infiniband/*/ports/1/counters/port_rcv_data"
+    words = host.run(f"cat {rdma}")
+    if words.rc == 0:
+        return 4 * sum(map(int, words.stdout.split()))
+    return int(host.check_output(f"cat /sys/class/net/{interface}/statistics/rx_bytes"))
+
+
+def test_link(host, fabric, proved):
+    for link, address, peer in zip(
+        twins(host, fabric), fabric.addresses, fabric.peer_addresses, strict=True
+    ):
+        assert link["mtu"] == fabric.mtu
+        route = json.loads(host.check_output(f"ip -j route get {peer} from {address}"))[0]
+        assert route["dev"] == link["ifname"]
+        # 28 bytes are the headers of IP and ICMP.
+        host.check_output(f"ping -q -M do -s {fabric.mtu - 28} -c 3 -i 0.2 -I {address} {peer}")
+    proved(f"packets of {fabric.mtu} bytes reach {fabric.peer} on both twins")
+
+
+def test_rdma(host, fabric, release, proved):
+    """NCCL says in its log what it uses; without RDMA devices there is nothing to prove."""
+    if host.run("ls /sys/class/infiniband | grep -q .").rc:
+        pytest.skip("no RDMA devices on this Spark: NCCL and Gloo use TCP")
+    unit = f"vllm@{release.id}.service"
+    invocation = host.check_output(f"systemctl show -P InvocationID {unit}").strip()
+    log = f"journalctl --quiet --output=cat _SYSTEMD_INVOCATION_ID={invocation}"
+    lines = host.check_output(f"{log} | grep -m 1 'NET/IB' || true").strip()
+    assert lines, "NCCL did not choose RDMA: its log has no line with NET/IB"
+    proved(f"NCCL: {lines}")
+
+
+def test_the_link_is_guarded(host, proved):
+    assert host.service("fabric-guard").is_running
+    assert host.service("fabric-guard").is_enabled
+    proved("ports of the engines' own traffic are closed on the LAN")
+
+
+def test_same_release_and_bits(host, peer, data, release, proved):
+    folder = shlex.quote(f"{data['root']}/releases/{release.id}")
+    records = " ".join(
+        shlex.quote(f"{data['root']}/{checkpoint.folder}/.sparkwright.json")
+        for checkpoint in release.recipe.checkpoints.values()
+    )
+    hashes = f"python3 -c {shlex.quote(_HASHES)} {records}"
+    image = f"docker inspect --format '{{{{.Image}}}}' vllm-{release.id}"
+    for command in (f"cat {folder}/release.json", hashes, image):
+        assert host.check_output(command) == peer.check_output(command)
+    proved(f"{release.id}: the same files, weights and image on both Sparks")
+
+
+_HASHES = """
+import json, sys
+for path in sys.argv[1:]:
+    files = json.load(open(path))["files"]
+    print(path, sorted((name, file["hash"]) for name, file in files.items()))
+"""
+
+
+def test_data_takes_the_link(host, api, fabric, release, proved):
+    """A completion makes the ranks talk: the fabric's counters must show it, the LAN's must not."""
+    lan = json.loads(host.check_output("ip -j route show default"))[0]["dev"]
+    names = [link["ifname"] for link in twins(host, fabric)]
+    before = {name: received(host, name) for name in (*names, lan)}
+    api("/v1/chat/completions", chat(release, max_tokens=64, ignore_eos=True))
+    grown = {name: received(host, name) - bytes for name, bytes in before.items()}
+    link = sum(grown[name] for name in names)
+    assert link > 100_000
+    assert link > 2 * grown[lan]
+    proved(f"64 tokens: {link:,} bytes came by the link, {grown[lan]:,} by the LAN")
+
+
+def test_same_tokens_as_one_spark(api, lone_api, fabric, release, proved):
+    """Greedy tokens; later ones may differ where two are equally likely but for rounding."""
+    first, second = (
+        json.loads(ask("/v1/chat/completions", chat(release, logprobs=True)))["choices"][0]
+        for ask in (api, lone_api)
+    )
+    tokens = [[entry["token"] for entry in each["logprobs"]["content"]] for each in (first, second)]
+    assert tokens[0] == tokens[1]
+    proved(f"the same {len(tokens[0])} greedy tokens as one Spark gives")
