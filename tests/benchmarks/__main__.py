@@ -1,4 +1,4 @@
-"""make bench: what a run costs, on one virtual Spark, as ratios taken in one go."""
+"""make bench: what runs, copies and recoveries cost on virtual Sparks, as ratios."""
 
 import json
 import statistics
@@ -9,7 +9,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from tests.benchmarks.copies import copy_table
+from tests.benchmarks.recovery import recovery_table
 from tests.e2e.conftest import DEPLOY, PROJECT, env
+from tests.e2e.pairs import Pair
 from tests.lab.lab import Lab
 from tests.lab.spark import Handle
 
@@ -92,18 +95,40 @@ def from_factory(spark: Handle) -> None:
     print(f"  {end - begun:6.1f} s  in all")
 
 
-def main() -> int:
-    """Print all tables; return 1 when a budget is exceeded."""
+def one_spark() -> tuple[int, float]:
+    """Measure one Spark; return commands and ratio of a run that changes nothing."""
     lab = Lab()
     lab.up(1)
     try:
         spark = lab.spark("spark1")
         from_factory(spark)
-        commands, ratio = no_op(spark, "on the lab's LAN")
+        budget = no_op(spark, "on the lab's LAN")
         spark.netem(delay=DELAY)
         no_op(spark, "at 50 ms round trip")
     finally:
         lab.down()
+    return budget
+
+
+def two_sparks() -> None:
+    """Measure a pair: the copy from head to worker, and what it takes to serve again."""
+    lab = Lab()
+    lab.up(2, pair=True)
+    try:
+        pair = Pair(lab.spark("spark1"), lab.spark("spark2"))
+        copy_table(*pair.both)
+        for spark in pair.both:
+            spark.reset()
+        deploy(Path("/dev/null"))
+        recovery_table(pair)
+    finally:
+        lab.down()
+
+
+def main() -> int:
+    """Print all tables; return 1 when a budget is exceeded."""
+    commands, ratio = one_spark()
+    two_sparks()
     print(f"\nBudget: {commands} commands of at most {MAX_COMMANDS}")
     print(f"Budget: {ratio:.1f} x the time of a login, of at most {MAX_RATIO} x")
     return 0 if commands <= MAX_COMMANDS and ratio <= MAX_RATIO else 1

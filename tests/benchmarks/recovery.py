@@ -4,7 +4,7 @@ from tests.e2e.events import EVENTS, plain_start, recovery
 from tests.e2e.pairs import Pair
 
 
-def table(pair: Pair) -> None:
+def recovery_table(pair: Pair) -> None:
     """Print each event's seconds and their ratio to a plain start.
 
     Args:

@@ -31,6 +31,7 @@ PACKAGES = {
     "mmdebstrap": "mmdebstrap",
     "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
     "iproute2": "ip",
+    "iputils-ping": "ping",
     "iptables": "iptables",
     "openssh-client": "ssh",
     "docker-registry": "docker-registry",
