@@ -1,6 +1,6 @@
 """How long two Sparks take to serve again, whatever befalls them."""
 
-from tests.e2e.events import EVENTS, plain_start, recovery
+from tests.e2e.events import EVENTS, MIRRORED, plain_start, recovery
 from tests.e2e.pairs import Pair
 
 
@@ -13,6 +13,6 @@ def recovery_table(pair: Pair) -> None:
     start = plain_start(pair)
     print("\nUntil a pair serves again (detection, then the start of both engines)")
     print(f"  {start:5.0f} s         a plain start of both engines")
-    for name, (event, _) in EVENTS.items():
+    for name, (event, _) in (EVENTS | MIRRORED).items():
         seconds = recovery(pair, event)
         print(f"  {seconds:5.0f} s  {seconds / start:4.1f} x  {name}", flush=True)

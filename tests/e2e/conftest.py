@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,8 +66,9 @@ def pyinfra(*words: str, token: str | None = TOKEN, **environment: str) -> Run:
     )
 
 
-def killed_at(text: str, *words: str) -> None:
-    """Run pyinfra until a line of its output holds `text`, then kill it."""
+@contextmanager
+def background(*words: str) -> Iterator["subprocess.Popen[str]"]:
+    """Run pyinfra beside the test; its output can be read, and it is ended at last."""
     with subprocess.Popen(
         [*command("inventory/lab.py"), *words, "-y"],
         cwd=PROJECT,
@@ -76,10 +78,32 @@ def killed_at(text: str, *words: str) -> None:
         stderr=subprocess.STDOUT,
         text=True,
     ) as run:
+        try:
+            yield run
+        finally:
+            run.kill()
+
+
+def killed_at(text: str, *words: str) -> None:
+    """Run pyinfra until a line of its output holds `text`, then kill it."""
+    with background(*words) as run:
         assert run.stdout
         found = any(text in line for line in run.stdout)
-        run.kill()
     assert found, f"the run ended without a word of {text!r}"
+
+
+def verification() -> str:
+    """Run `pytest tests/verify` on the lab; return what it prints, fail if it fails."""
+    verify = subprocess.run(
+        [sys.executable, "-m", "pytest", "tests/verify", "--inventory", "inventory/lab.py"],
+        cwd=PROJECT,
+        env=env(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert verify.returncode == 0, verify.stdout
+    return verify.stdout
 
 
 def command(inventory: str) -> list[str]:

@@ -88,3 +88,8 @@ class Pair:
             if time.monotonic() > deadline:
                 pytest.fail(f"not within {timeout} s on {spark.name}: {command}\n{self.report()}")
             time.sleep(1)
+
+
+def received_bytes(spark: Handle, port: str) -> int:
+    """Return the bytes that a Spark's port has received since it booted."""
+    return int(spark.run(f"cat /sys/class/net/{port}/statistics/rx_bytes").stdout)

@@ -5,12 +5,11 @@ The tests of this module build on one another, in order: a deploy takes a minute
 
 import json
 import subprocess
-import sys
 import time
 
 import pytest
 
-from tests.e2e.conftest import DEPLOY, PROJECT, TOKEN, env, killed_at, pyinfra
+from tests.e2e.conftest import DEPLOY, PROJECT, TOKEN, killed_at, pyinfra, verification
 from tests.lab import hub
 from tests.lab.spark import Handle
 
@@ -78,16 +77,7 @@ def test_second_run_changes_nothing(spark, served):
 
 
 def test_verification(served):
-    verify = subprocess.run(
-        [sys.executable, "-m", "pytest", "tests/verify", "--inventory", "inventory/lab.py"],
-        cwd=PROJECT,
-        env=env(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert verify.returncode == 0, verify.stdout
-    assert "proved on spark1" in verify.stdout
+    assert "proved on spark1" in verification()
 
 
 def test_no_secret_anywhere(spark, served):
@@ -122,6 +112,18 @@ def test_killed_engine_comes_back(spark, served):
     unit = engine(spark)
     spark.run("sudo pkill -9 VLLM::EngineCor")
     wait_for(spark, f"test $(systemctl show -P NRestarts {unit}) = 1", 60)
+    wait_active(spark)
+
+
+def test_an_engine_that_hangs_is_restarted(spark, served):
+    """It goes on answering /health: only a token that does not come tells."""
+    unit = engine(spark)
+    restarts = f"systemctl show -P NRestarts {unit}"
+    before = int(spark.run(restarts).stdout)
+    spark.run("sudo pkill -STOP VLLM::EngineCor")
+    spark.run("curl -sf http://127.0.0.1:8000/health")
+    wait_for(spark, f"test $({restarts}) -gt {before}", 45)
+    assert "no token" in spark.run(f"journalctl -u {unit} | grep 'engine ended'").stdout
     wait_active(spark)
 
 

@@ -3,15 +3,13 @@
 The tests of this module build on one another, in order: a deploy takes two minutes.
 """
 
-import subprocess
-import sys
-
 import pytest
 
+from deploys.plan.fabric import MASTER_PORT
 from deploys.plan.lock import lock_path, read_lock
-from tests.e2e.conftest import DEPLOY, PROJECT, env, pyinfra
-from tests.lab import hub
-from tests.lab.spark import Handle
+from tests.e2e.conftest import DEPLOY, pyinfra, verification
+from tests.e2e.pairs import received_bytes
+from tests.lab import hub, services
 from tests.lab.state import FLEET
 
 # Bytes that the lab's engine image has at the least, as its registry packs it.
@@ -21,6 +19,8 @@ IMAGE = 250_000_000
 @pytest.fixture(scope="module")
 def planned(pair):
     """What a dry run on two clean Sparks says would change."""
+    for spark in pair.both:
+        spark.reset()
     return pyinfra(DEPLOY, "--dry").succeeded().plan
 
 
@@ -30,9 +30,28 @@ def served(pair, planned):
     return pyinfra(DEPLOY).succeeded()
 
 
-def received(spark: Handle, port: str) -> int:
-    """Return the bytes that a Spark's port has received since it booted."""
-    return int(spark.run(f"cat /sys/class/net/{port}/statistics/rx_bytes").stdout)
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (lambda worker: worker.cable(port=1), "enp1s0f1np1"),
+        (lambda worker: worker.cable(False, twin="b"), "enP2p1s0f0np0"),
+        (lambda worker: worker.cable(False), "has no ConnectX port with a link"),
+        (lambda worker: worker.reset("foreign-netplan"), "sudo mv /etc/netplan/40-cx7.yaml"),
+        (lambda worker: worker.reset("address-clash"), "fabric_subnets"),
+        (lambda worker: worker.reset("driver-580.95"), "580.95.05 on spark2"),
+    ],
+    ids=["other port", "one twin", "no cable", "foreign netplan", "address clash", "driver"],
+)
+def test_what_is_caught_before_any_change(pair, fault, reason):
+    pair.worker.reset()
+    fault(pair.worker)
+    run = pyinfra(DEPLOY)
+    assert run.status
+    assert reason in run.output
+    assert run.changed == frozenset()
+    for spark in pair.both:
+        assert spark.run("ls /opt").stdout == ""
+        assert "60-sparkwright" not in spark.run("ls /etc/netplan").stdout
 
 
 def test_from_factory_to_served(pair, served):
@@ -52,8 +71,8 @@ def test_weights_and_image_crossed_the_lan_once(pair, served):
         for file in checkpoint.files.values()
     )
     assert sum(seen["bytes"] for seen in hub.stats().values()) == weights
-    assert received(pair.worker, "enP7s7") < IMAGE / 2 < received(pair.head, "enP7s7")
-    assert received(pair.worker, "enp1s0f0np0") > weights + IMAGE
+    assert received_bytes(pair.worker, "enP7s7") < IMAGE / 2 < received_bytes(pair.head, "enP7s7")
+    assert received_bytes(pair.worker, "enp1s0f0np0") > weights + IMAGE
 
 
 def test_second_run_changes_nothing(pair, served):
@@ -63,14 +82,13 @@ def test_second_run_changes_nothing(pair, served):
     assert pair.lives() == before
 
 
+def test_the_rendezvous_is_closed_on_the_lan(pair, served):
+    """vLLM listens for its ranks on all addresses."""
+    listening = pair.head.run(f"ss -Hltn sport = :{MASTER_PORT}").stdout
+    assert "0.0.0.0" in listening or "*" in listening
+    assert not services.answers(pair.head.address, MASTER_PORT)
+    assert services.answers(pair.head.address, 8000)
+
+
 def test_verification(pair, served):
-    verify = subprocess.run(
-        [sys.executable, "-m", "pytest", "tests/verify", "--inventory", "inventory/lab.py"],
-        cwd=PROJECT,
-        env=env(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert verify.returncode == 0, verify.stdout
-    assert "proved on spark2" in verify.stdout
+    assert "proved on spark2" in verification()
