@@ -41,7 +41,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "spark" in metafunc.fixturenames:
         sparks = _load(metafunc.config.getoption("--inventory"))
         names = [name for name, data in sparks.items() if _concerns(metafunc.fixturenames, data)]
-        metafunc.parametrize("spark", names, scope="session")
+        none = pytest.param("none", marks=pytest.mark.skip("concerns no Spark of this inventory"))
+        metafunc.parametrize("spark", names or [none], scope="session")
 
 
 def _concerns(fixtures: Sequence[str], data: dict[str, Any]) -> bool:

@@ -48,7 +48,7 @@ def test_rdma(host, fabric, release, proved):
     proved(f"NCCL: {lines}")
 
 
-def test_the_link_is_guarded(host, proved):
+def test_the_link_is_guarded(host, fabric, proved):
     assert host.service("fabric-guard").is_running
     assert host.service("fabric-guard").is_enabled
     proved("ports of the engines' own traffic are closed on the LAN")
