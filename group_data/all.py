@@ -17,8 +17,8 @@ disk_headroom_gib = 20
 # Seconds by which a Spark's clock may differ from that of the machine that runs pyinfra.
 clock_tolerance = 60
 
-# A pair's own network, one subnet a twin. Pairs on one switch need different ones: a file
-# group_data/REPLICA.py with other values.
+# A pair's own network. Each port shows as two interfaces, its twins: one subnet for each. Pairs on
+# one switch need different ones: a file group_data/REPLICA.py with other values.
 fabric_subnets = ("192.168.100.0/24", "192.168.101.0/24")
 # Largest packet in bytes. NVIDIA's playbooks leave 1500; field reports gain up to 2 % with 9000.
 fabric_mtu = 9000

@@ -1,5 +1,6 @@
 """Set up the network between the two Sparks of a pair."""
 
+import socket
 import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -12,8 +13,16 @@ from deploys.facts.fabric import Fabric
 from deploys.facts.services import Service
 from deploys.operations.files import managed_files
 from deploys.operations.messages import failing, notice, planning
+from deploys.operations.services import sysctl
 from deploys.plan.cabling import Port, cabled, common_port, switched_off
-from deploys.plan.fabric import GUARD, LINK_PORT, SHARE_PORT, FabricPlan, netplan_text
+from deploys.plan.fabric import (
+    GUARD,
+    LINK_PORT,
+    SHARE_PORT,
+    FabricPlan,
+    arp_settings,
+    netplan_text,
+)
 from deploys.plan.fabric_check import fabric_findings, is_in_force
 from deploys.plan.fabric_state import FabricState, Probe
 from deploys.plan.files import Directory, Entry, ManagedFile
@@ -22,6 +31,7 @@ from deploys.plan.netplan import our_netdevs
 from deploys.plan.preflight import Finding
 
 _FILES = Path(__file__).parents[2] / "files" / "fabric"
+_SYSCTL = "/etc/sysctl.d/60-sparkwright-fabric.conf"
 # Seconds for a port to find its link.
 _LINK_SECONDS = 10
 
@@ -65,9 +75,28 @@ def fabric(
         return
 
     guard = list(_guard(plan, port, own, root))
+    yield from sysctl._inner(path=_SYSCTL, values=arp_settings(port))
     if not is_in_force(plan, port, own):
+        if reached := _reached_by(port, own):
+            yield failing(
+                f"error: {plan.spark} is reached at {reached}, by the very cable that is to be set "
+                "up. Write its address on the LAN into the inventory, as ssh_hostname."
+            )
+            return
         yield _apply(plan, port, own, root)
     yield from guard
+
+
+def _reached_by(port: Port, own: FabricState) -> str | None:
+    """Return the address at which pyinfra reaches this Spark, where that is one of the port's."""
+    client = getattr(host.connector, "client", None)
+    transport = client.get_transport() if client else None
+    if not transport or not isinstance(transport.sock, socket.socket):
+        return None
+    reached = str(transport.sock.getpeername()[0])
+    return (
+        reached if (reached in {str(at.ip) for name, at in own.addresses if name in port}) else None
+    )
 
 
 def read_fabric(
@@ -123,7 +152,7 @@ def _apply(plan: FabricPlan, port: Port, own: FabricState, root: str) -> StringC
 def _guard(
     plan: FabricPlan, port: Port, own: FabricState, root: str
 ) -> Generator[PyinfraCommand, None, None]:
-    a, b = zip(port, map(str, plan.networks), strict=True)
+    a, b = zip(port, map(str, plan.networks), plan.peer_addresses, strict=True)
     guarded = " ".join([f"{LINK_PORT}:{SHARE_PORT}", *a, *b])
     unit = (_FILES / GUARD).read_text().replace("ROOT", root).replace("GUARDED", guarded)
     entries: list[Entry] = [

@@ -6,6 +6,7 @@ from deploys.plan.bandwidth import STALE
 from deploys.plan.fabric import FabricPlan
 from deploys.plan.fabric_state import FabricState
 from deploys.plan.hardware import Hardware
+from deploys.plan.netplan import our_netdevs
 from deploys.plan.preflight import Finding
 
 Port = tuple[str, str]
@@ -14,11 +15,14 @@ Port = tuple[str, str]
 def common_port(hardware: Hardware, own: FabricState, peer: FabricState) -> Port | None:
     """Return the port in which both Sparks are cabled, both twins with a link; None without.
 
-    With two cables it is the first that carries no default route: that one may be the LAN's.
+    With two cables it is the one that is set up already, or else the first that carries no default
+    route: that one may be the LAN's.
     """
     ports = [port for port in cabled(hardware, own) if port in cabled(hardware, peer)]
     free = [port for port in ports if not (has_default(own, port) or has_default(peer, port))]
-    return next(iter(free or ports), None)
+    ours = our_netdevs(own) & our_netdevs(peer)
+    set_up = [port for port in free if set(port) <= ours]
+    return next(iter(set_up or free or ports), None)
 
 
 def cabled(hardware: Hardware, state: FabricState) -> list[Port]:
@@ -57,7 +61,8 @@ def _no_link(plan: FabricPlan, hardware: Hardware, own: FabricState) -> Finding:
         return Finding(
             True,
             f"{plan.spark} has none of the ConnectX interfaces {names}",
-            "See `lspci | grep Mellanox`; without the card, give this Spark a replica of its own",
+            "DGX OS may switch the card off while no cable is in: put it in until it clicks, "
+            "and reboot this Spark. Still none? See `lspci | grep Mellanox`",
         )
     for port in there:
         linked = _linked(port, own)

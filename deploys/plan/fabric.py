@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
@@ -110,6 +110,19 @@ def fabric_plan(
         mtu=mtu,
         bandwidth_minimum=bandwidth_minimum,
     )
+
+
+def arp_settings(port: Iterable[str]) -> dict[str, str]:
+    """Return the kernel parameters that keep the twins apart: they are two ends of one socket.
+
+    By default each would answer for the other's address as well, and packets for one would come in
+    by the other. Public set-ups of Sparks pin the same values on these interfaces.
+    """
+    return {
+        f"net.ipv4.conf.{netdev}.{key}": value
+        for netdev in port
+        for key, value in (("arp_ignore", "1"), ("arp_announce", "2"))
+    }
 
 
 def netplan_text(plan: FabricPlan, port: tuple[str, str]) -> str:

@@ -28,11 +28,16 @@ def fabric_findings(
 
 def is_in_force(plan: FabricPlan, port: Port, state: FabricState) -> bool:
     """Whether both twins are what the plan says, now and after a boot."""
-    return is_written(plan, port, state) and all(
-        state.netdevs[netdev].carrier
-        and state.netdevs[netdev].mtu == plan.mtu
-        and (netdev, interface) in {(name, str(address)) for name, address in state.addresses}
-        for netdev, interface in zip(port, plan.interfaces, strict=True)
+    here = set(port) <= set(state.netdevs)
+    return (
+        here
+        and is_written(plan, port, state)
+        and all(
+            state.netdevs[netdev].carrier
+            and state.netdevs[netdev].mtu == plan.mtu
+            and (netdev, interface) in {(name, str(address)) for name, address in state.addresses}
+            for netdev, interface in zip(port, plan.interfaces, strict=True)
+        )
     )
 
 

@@ -46,12 +46,17 @@ def fabric_script(
         "rdma": _RDMA,
         "tool": "command -v ib_write_bw",
         "record": f'cat "$tree"{shlex.quote(root)}/state/fabric.json',
-        "guard": "iptables -w -C INPUT -j SPARKWRIGHT && echo yes",
+        "guard": _GUARD,
         "probes": f"{_PROBE}\n{tests} wait" if probes else "true",
     }
     lines = [f"echo {MARK}{name}; ( {body} ) 2>/dev/null" for name, body in parts.items()]
     return "\n".join([f"tree={shlex.quote(tree)}", _READ, *lines, "true"])
 
+
+_GUARD = """
+iptables -w -C INPUT -j SPARKWRIGHT || exit
+[ ! -e /proc/net/if_inet6 ] || ip6tables -w -C INPUT -j SPARKWRIGHT || exit
+echo yes"""
 
 # A carrier cannot be read while the interface is switched off.
 _READ = 'value() { found=$(cat "$1" 2>/dev/null); printf "%s " "${found:--}"; }'
@@ -62,7 +67,7 @@ for key in flags carrier speed mtu address; do value "$folder/$key"; done; echo"
 
 # A secret ends with its line, or with its entry in braces.
 _NETPLAN = r"""
-key='(password|psk|secret|wep-key|private-key)'
+key='(password|psk|secret|private|shared|key)'
 line="s/^([[:space:]]*[^:{[:space:]]*$key[^:]*:)[[:space:]]+[^[:space:]].*/\\1 hidden/"
 entry="s/($key[^:]*:[[:space:]]*)(\"[^\"]*\"|'[^']*'|[^},[:space:]][^},]*)/\\1hidden/g"
 for file in "$tree"/etc/netplan/*.yaml "$tree"/run/netplan/*.yaml "$tree"/usr/lib/netplan/*.yaml

@@ -61,8 +61,8 @@ def _machines(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Findin
 
 def _images(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Finding]:
     if a.docker_driver and b.docker_driver and a.docker_driver != b.docker_driver:
-        # Docker's two stores give one image two ids: these say nothing here.
-        yield warning(
+        # Docker's two stores give one image two ids: a copy of it would not be known by either.
+        yield error(
             f"Docker stores images by {a.docker_driver} on {name_a}, "
             f"by {b.docker_driver} on {name_b}",
             "Give both the same `storage-driver` and `features` in /etc/docker/daemon.json",

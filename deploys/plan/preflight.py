@@ -137,12 +137,13 @@ def _software(survey: Survey, wanted: Requirements, now: float) -> Iterator[Find
 def _disk(survey: Survey, wanted: Requirements, worker: Survey) -> list[Finding]:
     weights = max(0, wanted.weights - survey.weights)
     image = 0 if survey.image else int(wanted.image * IMAGE_DISK_FACTOR)
-    # On both Sparks, unpacked, beside Docker's own copy while it moves from one to the other.
+    # On both Sparks, unpacked, beside what Docker has, while it moves from one to the other; and
+    # once more where Docker keeps its own files: it saves and loads by way of a folder there.
     export = int(wanted.image * UNPACKED) if wanted.pair and not worker.image else 0
     needs: dict[str, tuple[int, int]] = {}
     for device, free, need in (
         (survey.root_device, survey.root_free, weights + export),
-        (survey.docker_device, survey.docker_free, image),
+        (survey.docker_device, survey.docker_free, image + export),
     ):
         needs[device] = (free, needs.get(device, (0, 0))[1] + need)
     return [

@@ -18,6 +18,7 @@ from deploys.plan.command import (
     shell_lines,
 )
 from deploys.plan.errors import PlanError
+from deploys.plan.fabric import LINK_PORT, SHARE_PORT
 from deploys.plan.lock import Lock, checkpoint_key
 from deploys.plan.recipe import Recipe
 
@@ -97,6 +98,11 @@ def make_release(
     """
     recipe = recipe.for_sparks(len(ranks.sparks))
     _check(recipe, lock, root=root, bind=bind, port=port)
+    if ranks.fabric and LINK_PORT <= port <= SHARE_PORT:
+        raise PlanError(
+            f"recipe {recipe.name}: port: found {port}; expected another than {LINK_PORT} to "
+            f"{SHARE_PORT}, which a pair itself uses"
+        )
     locked = lock.images[recipe.image]
     image = f"{repository(recipe.image)}@{locked.digest}"
     draft = Release(

@@ -73,6 +73,7 @@ class Supervisor:
         self._link: link.Link | None = None
         self._pair: link.Pair | None = None
         self._is_worker = bool(self._unit["rank"])
+        self._serves = False
         if self._unit["fabric"]:
             addresses = tuple(twins[0] for twins in self._unit["fabric"])
             sparks = tuple(self._unit["sparks"])
@@ -87,7 +88,8 @@ class Supervisor:
         end = await self._end()
         reason = str(end)
         try:
-            if isinstance(end, StopError) and self._container.begun:
+            # One that still starts has nothing in flight, and would not heed a SIGTERM.
+            if isinstance(end, StopError) and self._serves:
                 show(f"stopping: {reason}")
                 await self._drain()
         finally:
@@ -127,6 +129,9 @@ class Supervisor:
         while missing := set(self._addresses) - set(await self._netdevs()):
             show(f"waiting for {' and '.join(sorted(missing))} on this Spark: is the cable in?")
             await asyncio.sleep(RETRY)
+        while await _run("iptables", "-w", "-C", "INPUT", "-j", "SPARKWRIGHT"):
+            show("waiting for the fabric's firewall: systemctl status fabric-guard")
+            await asyncio.sleep(RETRY)
         self._link = await link.join(self._pair, show)
         environment, warnings = fabric_environment(await self._netdevs())
         for warning in warnings:
@@ -135,8 +140,7 @@ class Supervisor:
 
     async def _serve(self, environment: dict[str, str]) -> None:
         show("starting the engine")
-        sweep = await asyncio.create_subprocess_exec("sh", "-c", _DROP_CACHES, stderr=DEVNULL)
-        await sweep.wait()
+        await _run("sh", "-c", _DROP_CACHES)
         if self._link and not self._is_worker:
             await self._link.heard("started").wait()
         await asyncio.to_thread(self._boots.mark, self._release)
@@ -150,6 +154,7 @@ class Supervisor:
             await self._link.heard("serving").wait()
         else:
             await self._ready()
+        self._serves = True
         notify("READY=1")
         show("serving")
         if self._link and self._is_worker:
@@ -215,6 +220,12 @@ async def first(*ways: Awaitable[Any]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _run(*command: str) -> int:
+    """Run a command without a word of it; return its exit status."""
+    process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=DEVNULL)
+    return await process.wait()
 
 
 async def _ping() -> None:

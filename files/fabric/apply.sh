@@ -77,3 +77,5 @@ until in_force; do
 15 s after netplan apply: look at \`ip address\`, \`networkctl status $a\`, \`nmcli device\`."
   sleep 0.5
 done
+# What was learned before the twins were kept apart.
+for netdev in "$a" "$b"; do ip -4 neigh flush dev "$netdev"; done

@@ -82,7 +82,7 @@ def test_restarts_are_bounded(pair, served):
     assert int(pair.worker.run(f"systemctl show -P NRestarts {unit}").stdout) <= 5
     assert "its exit status was 7" in pair.status(pair.worker)
     pair.until(pair.head, f"systemctl show -P StatusText {unit} | grep -q 'waiting for spark2'", 60)
-    assert "spark2: its exit status was 7" in pair.head.run(f"journalctl -u {unit}").stdout
+    assert "spark2: its exit status was 7" in pair.head.run(f"sudo journalctl -u {unit}").stdout
     for spark in pair.both:
         assert spark.run("sudo docker ps -q").stdout == ""
 

@@ -8,7 +8,7 @@ import yaml
 
 from deploys.plan.cabling import common_port, switched_off
 from deploys.plan.errors import PlanError
-from deploys.plan.fabric import NETPLAN, fabric_plan, netplan_text
+from deploys.plan.fabric import NETPLAN, arp_settings, fabric_plan, netplan_text
 from deploys.plan.fabric_check import fabric_findings, is_in_force
 from deploys.plan.fabric_state import FabricState, Netdev, NetplanFile, Profile, Rdma, Route
 from deploys.plan.hardware import HARDWARE
@@ -261,3 +261,25 @@ def test_our_own_addresses_in_the_port_of_before_are_not_foreign():
     told = found(moved)
     assert told == []
     assert common_port(GB10, moved, spark(2)) == PORT_0
+
+
+def test_a_second_cable_does_not_move_a_fabric_that_is_set_up():
+    both = dict.fromkeys(PORT_0 + PORT_1, UP)
+    pair = [replace(spark(number, **both), netplan=set_up(PORT_1).netplan) for number in (1, 2)]
+    assert common_port(GB10, *pair) == PORT_1
+
+
+def test_interfaces_that_have_gone_are_not_in_force():
+    """DGX OS takes the card off the bus when the cable is pulled out; our file stays."""
+    gone = replace(set_up(PORT_0), netdevs={})
+    assert not is_in_force(PLAN, PORT_0, gone)
+    assert "until it clicks" in found(gone)[0]
+
+
+def test_each_twin_answers_for_its_own_address_only():
+    assert arp_settings(("a", "b")) == {
+        "net.ipv4.conf.a.arp_ignore": "1",
+        "net.ipv4.conf.a.arp_announce": "2",
+        "net.ipv4.conf.b.arp_ignore": "1",
+        "net.ipv4.conf.b.arp_announce": "2",
+    }

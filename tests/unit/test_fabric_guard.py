@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 GUARD = Path(__file__).parents[2] / "files/fabric/fabric-guard"
-ARGUMENTS = "29500:29502 enp1s0f0np0 192.168.100.0/24 enP2p1s0f0np0 192.168.101.0/24"
+ARGUMENTS = (
+    "29500:29502 enp1s0f0np0 192.168.100.0/24 192.168.100.12 "
+    "enP2p1s0f0np0 192.168.101.0/24 192.168.101.12"
+)
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("iptables"), reason="needs root and iptables"
@@ -28,12 +31,12 @@ def chains(script):
     return done.stdout.splitlines()
 
 
-def test_only_the_fabric_reaches_the_fabric():
+def test_only_the_other_spark_reaches_the_fabric():
     rules = [rule.split(" ", 1)[1] for rule in chains("guard start") if " SPARKWRIGHT " in rule]
     assert rules == [
         "SPARKWRIGHT -i lo -j RETURN",
-        "SPARKWRIGHT -s 192.168.100.0/24 -i enp1s0f0np0 -j ACCEPT",
-        "SPARKWRIGHT -s 192.168.101.0/24 -i enP2p1s0f0np0 -j ACCEPT",
+        "SPARKWRIGHT -s 192.168.100.12/32 -i enp1s0f0np0 -j ACCEPT",
+        "SPARKWRIGHT -s 192.168.101.12/32 -i enP2p1s0f0np0 -j ACCEPT",
         "SPARKWRIGHT -d 192.168.100.0/24 -j DROP",
         "SPARKWRIGHT -d 192.168.101.0/24 -j DROP",
         "SPARKWRIGHT -p tcp -m tcp --dport 29500:29502 -j DROP",

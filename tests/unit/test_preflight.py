@@ -113,8 +113,8 @@ class TestDisk:
         ("own", "workers", "need"),
         [
             # 22 GiB of weights, 31 of image, and 22 as which it moves to the worker.
-            pytest.param(None, None, 75, id="head of two clean Sparks"),
-            pytest.param(IMAGE, None, 44, id="head, clean worker"),
+            pytest.param(None, None, 97, id="head of two clean Sparks"),
+            pytest.param(IMAGE, None, 66, id="head, clean worker"),
             pytest.param(None, IMAGE, 53, id="head, the worker has the image"),
             pytest.param(IMAGE, IMAGE, 22, id="head, both have it"),
         ],
@@ -128,7 +128,7 @@ class TestDisk:
         (finding,) = findings(short, wanted, NOW, worker)
         assert "GiB free on /dev/nvme0n1p2" in finding.found
 
-    @pytest.mark.parametrize(("own", "need"), [(None, 75), (IMAGE, 22)])
+    @pytest.mark.parametrize(("own", "need"), [(None, 97), (IMAGE, 22)])
     def test_the_worker_holds_it_where_it_lacks_the_image(self, own, need):
         wanted, need = replace(WANTED, pair=True), (need + 20) * GIB
         fits = replace(FIT, image=own, root_free=need, docker_free=need)

@@ -179,6 +179,10 @@ def test_where_it_answers_on_its_own_spark(bind: str, url: str) -> None:
         ({"root": "/opt/x y"}, "root: found '/opt/x y'"),
         ({"bind": "localhost"}, "bind: found 'localhost'; expected an address such as 127.0.0.1"),
         ({"port": 0}, "port: found 0; expected a TCP port from 1 to 65535"),
+        (
+            {"port": 29501, "ranks": Ranks(("a", "b"), PAIR), "recipe_": recipe(sparks=[1, 2])},
+            "port: found 29501; expected another than 29500 to 29502",
+        ),
         ({"lock_": Lock()}, "found no owner/drafter@main in the lock; expected its commit"),
         ({"lock_": Lock()}, "found no example.org/vllm:1 in the lock; expected its digest"),
     ],

@@ -100,6 +100,7 @@ class Spark:
             for name, address in zip(("enp1s0f0np0", "enP2p1s0f0np0"), own, strict=True)
         ]
         (self.state / "links").write_text(json.dumps(links))
+        _script(self.state / "bin/iptables", "#!/bin/sh\ntrue\n")
         _script(self.state / "bin/ip", '#!/bin/sh\ncat "$STATE/links"\n')
 
     def start(self, release: str = RELEASE, **times: float) -> None:
