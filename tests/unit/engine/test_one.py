@@ -65,6 +65,7 @@ def test_a_stop_during_the_start(spark: Spark) -> None:
     until(lambda: spark.container_lives)
     spark.signal(signal.SIGTERM)
     assert spark.end() == 0
+    assert not any(command.startswith("stop") for command in spark.docker), "nothing to drain"
 
 
 def test_waits_for_docker_without_a_start(spark: Spark) -> None:
