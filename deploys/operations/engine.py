@@ -107,6 +107,8 @@ def _start(
     engines: EngineState, release: Release, unit: str, peer: Host | None
 ) -> Generator[PyinfraCommand]:
     """Start the unit, or join its start, and show how it goes on; fail with what it said."""
+    # A run begins anew: what was tried before counts no more, neither here nor on the peer.
+    yield StringCommand("systemctl reset-failed", QuoteString(unit), "2>/dev/null; true")
     if not engines.units[release.id].starting:
         # Fails in seconds where the engine would take minutes to find no GPU.
         yield StringCommand(
@@ -114,7 +116,6 @@ def _start(
             f'"$({image_id(release.images)})"',
             "--list-gpus",
         )
-        yield StringCommand("systemctl reset-failed", QuoteString(unit), "2>/dev/null; true")
         yield StringCommand("systemctl start --no-block", QuoteString(unit))
     log: list[str] = []
     yield FunctionCommand(_follow, (unit, release, peer, log), {})

@@ -29,6 +29,9 @@ from deploys.plan.schema import NAME, NAME_RULE, Model, Text, nearest, parse, sh
 RECIPES = Path(__file__).parents[2] / "files" / "recipes"
 
 # A checkpoint's name where its folder is meant.
+# Seconds; with what a stop takes beside it, less than TimeoutStopSec of files/engine/vllm@.service.
+LONGEST_DRAIN = 400
+
 REFERENCE = re.compile(r"\$\{([^}]*)\}")
 
 
@@ -197,9 +200,10 @@ def _setting_problems(
                     known = nearest(reference, checkpoints)
                     yield f"{at}: found ${{{reference}}}; expected a checkpoint: {known}"
     drain = settings.args.get("shutdown-timeout", 0)
-    if isinstance(drain, bool) or not isinstance(drain, int) or drain < 0:
+    if isinstance(drain, bool) or not isinstance(drain, int) or not 0 <= drain <= LONGEST_DRAIN:
         found = shown(drain)
-        yield f"{where}args.shutdown-timeout: found {found}; expected whole seconds, 0 or more"
+        expected = f"whole seconds, 0 to {LONGEST_DRAIN}"
+        yield f"{where}args.shutdown-timeout: found {found}; expected {expected}"
 
 
 def _references(value: object) -> Iterator[str]:

@@ -27,6 +27,7 @@ FABRIC_ENVIRONMENT = (
 # Options and variables that follow from the inventory, the lock or the way the engine is run.
 OWN_ARGUMENTS = (
     *("model", "served-model-name", "tensor-parallel-size", "config"),
+    *("disable-log-stats", "ssl-certfile", "ssl-keyfile"),
     *("host", "port", "uds", "nnodes", "node-rank", "master-addr", "master-port", "headless"),
 )
 OWN_ENVIRONMENT = ("HF_HUB_OFFLINE", "VLLM_NO_USAGE_STATS", *FABRIC_ENVIRONMENT)

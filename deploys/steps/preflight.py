@@ -23,7 +23,7 @@ def apply() -> None:
             weights=sum(checkpoint.size for checkpoint in locked if checkpoint),
             image=lock().images[served.recipe.image].size if served else 0,
             disk_headroom=int(host.data.disk_headroom_gib * GIB),
-            port=served.port if served else None,
+            port=served.port if served and host.data.rank == 0 else None,
             clock_tolerance=host.data.clock_tolerance,
             pair=other is not None,
         ),

@@ -96,9 +96,12 @@ class Supervisor:
             show(reason if end.status == 3 else f"engine ended: {reason}")
             if self._link:
                 self._link.say("end", reason)
-            if self._container.begun and (problem := await self._container.remove()):
+            problem = await self._container.remove() if self._container.begun else None
+            if problem:
+                # It may hold the memory: should this Spark have to be switched off, that counts.
                 log(f"the container may still be there: {problem}")
-            self._boots.clear()
+            else:
+                self._boots.clear()
             if self._link:
                 await self._link.close()
             pings.cancel()
@@ -122,7 +125,9 @@ class Supervisor:
             show(f"waiting for Docker: {problem}")
             await asyncio.sleep(RETRY)
         # One that a power cut or a killed supervisor left holds the name, and maybe the memory.
-        await self._container.remove()
+        while problem := await self._container.remove():
+            show(f"waiting for Docker to remove the last container: {problem}")
+            await asyncio.sleep(RETRY)
         if not self._pair:
             await self._serve({})
             return
@@ -130,10 +135,13 @@ class Supervisor:
             show(f"waiting for {' and '.join(sorted(missing))} on this Spark: is the cable in?")
             await asyncio.sleep(RETRY)
         while await _run("iptables", "-w", "-C", "INPUT", "-j", "SPARKWRIGHT"):
-            show("waiting for the fabric's firewall: systemctl status fabric-guard")
+            show("waiting for the fabric's firewall: systemctl restart fabric-guard")
             await asyncio.sleep(RETRY)
         self._link = await link.join(self._pair, show)
-        environment, warnings = fabric_environment(await self._netdevs())
+        found = await self._netdevs()
+        if missing := set(self._addresses) - set(found):
+            raise EndError(f"{' and '.join(sorted(missing))} went away: is the cable in?")
+        environment, warnings = fabric_environment(found)
         for warning in warnings:
             log(f"warning: {warning}")
         await first(self._peer_ends(), self._peer_stops(), self._serve(environment))
@@ -161,7 +169,7 @@ class Supervisor:
             await asyncio.Event().wait()
         if self._link:
             self._link.say("serving")
-        raise EndError(await probe.watch(self._engine))
+        raise EndError(await probe.watch(self._engine, self._unit["probe_failures"]))
 
     async def _ready(self) -> None:
         seconds = self._unit["start_timeout"]

@@ -17,7 +17,7 @@ from typing import Any
 
 PORT = 29500
 BEAT = 1.0
-SILENCE = 5.0
+SILENCE = 10.0
 RETRY = 1.0
 # Of a connection, TLS and both greetings together.
 GREETING = 5.0
@@ -152,7 +152,7 @@ async def join(pair: Pair, show: Callable[[str], None]) -> Link:
     def waiting(reason: str) -> None:
         show(f"waiting for {pair.peer} at {pair.addresses[1 - pair.rank]}: {reason}")
 
-    waiting("nothing heard yet")
+    waiting("nothing heard yet; there, `systemctl status 'vllm@*'` tells why")
     listener = None
     with ExitStack() as stack:
         while True:

@@ -111,10 +111,13 @@ async def ready(engine: Engine) -> None:
         await asyncio.sleep(READY_INTERVAL)
 
 
-async def watch(engine: Engine) -> str:
+async def watch(engine: Engine, bound: int = FAILURES) -> str:
     """Return why an engine that was ready generates no more.
 
     A busy one may be late with a token: while its counters move, it is alive.
+
+    Args:
+        bound: failures in a row that are too many; each takes 6 s at the least.
     """
     failures = 0
     seen: list[str] | None = None
@@ -127,11 +130,13 @@ async def watch(engine: Engine) -> str:
                 failures, seen = 0, None
                 await asyncio.sleep(INTERVAL)
                 continue
-            before, seen = seen, await engine.counters()
-            moved = None not in (before, seen) and before != seen
+            now = await engine.counters()
+            moved = now is not None and seen is not None and now != seen
+            # One look without an answer must not hide that they moved since the one before.
+            seen = seen if now is None else now
             failures = 0 if moved and not isinstance(problem, NoTokenError) else failures + 1
-            if failures == FAILURES:
-                return f"{problem}, {FAILURES} times in a row"
+            if failures == bound:
+                return f"{problem}, {bound} times in a row"
             await least
         finally:
             least.cancel()

@@ -88,6 +88,7 @@ class Spark:
             path.mkdir(parents=True, exist_ok=True)
         fabric = ADDRESSES if len(sparks) == 2 else ()
         unit = {"url": f"http://127.0.0.1:{self.port}", "model": "tiny", "start_timeout": 10}
+        unit["probe_failures"] = 3
         unit |= {"stop_timeout": 5, "rank": rank, "sparks": sparks, "fabric": fabric}
         (folder / "unit.json").write_text(json.dumps(unit))
         fake = Path(__file__).with_name("fake_engine.py")
