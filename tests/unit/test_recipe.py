@@ -8,7 +8,7 @@ import yaml
 
 from deploys.plan.errors import PlanError
 from deploys.plan.recipe import Recipe, load_recipe, recipe_names
-from deploys.plan.recipe_values import FABRIC_ENVIRONMENT, RESERVED_FOLDERS
+from deploys.plan.recipe_values import RESERVED_FOLDERS
 
 
 def good() -> dict[str, object]:
@@ -263,62 +263,3 @@ def test_a_stop_waits_for_the_drain(tmp_path: Path) -> None:
     assert load_recipe("try", tmp_path).stop_timeout == 90
     put(tmp_path, good())
     assert load_recipe("try", tmp_path).stop_timeout == 30
-
-
-@pytest.mark.parametrize("variable", FABRIC_ENVIRONMENT)
-def test_what_a_spark_finds_about_its_link_is_no_recipes(tmp_path: Path, variable: str) -> None:
-    (problem,) = problems(tmp_path, env={variable: "x"})
-    assert problem.startswith(f"env.{variable}: found it set; expected it left out")
-
-
-def test_what_differs_with_a_number_of_sparks_replaces_the_rest(tmp_path: Path) -> None:
-    base = {
-        "sparks": [1, 2],
-        "args": {"max-model-len": 4096, "speculative-config": {"method": "mtp", "tokens": 2}},
-        "env": {"A": "1", "B": "1"},
-    }
-    own = {
-        "args": {"speculative-config": {"method": "mtp"}, "shutdown-timeout": 60},
-        "env": {"B": "2", "C": "${drafter}"},
-        "start_timeout": 90,
-    }
-    put(tmp_path, {**good(), **base, "by_sparks": {2: own}})
-    recipe = load_recipe("try", tmp_path)
-    one, two = recipe.for_sparks(1), recipe.for_sparks(2)
-    assert (one.args, one.env, one.start_timeout) == (base["args"], base["env"], 60)
-    assert two.args == {
-        "max-model-len": 4096,
-        "speculative-config": {"method": "mtp"},
-        "shutdown-timeout": 60,
-    }
-    assert two.env == {"A": "1", "B": "2", "C": "${drafter}"}
-    assert (two.start_timeout, two.stop_timeout) == (90, 90)
-    assert one.by_sparks == two.by_sparks == {}
-    assert recipe.args == base["args"]
-
-
-def test_a_recipe_without_differences_is_the_same_for_each_number(tmp_path: Path) -> None:
-    put(tmp_path, {**good(), "sparks": [1, 2]})
-    recipe = load_recipe("try", tmp_path)
-    assert recipe.for_sparks(1) == recipe.for_sparks(2) == recipe
-
-
-def test_problems_of_all_numbers_come_together(tmp_path: Path) -> None:
-    wrong = {"args": {"port": 1}, "env": {"A_KEY": "x"}}
-    found = problems(tmp_path, sparks=[1, 2], by_sparks={1: wrong, 2: wrong, 3: wrong}, **wrong)
-    assert len(found) == 9
-    assert "by_sparks.3: found 3; expected 1 or 2, which `sparks` lists" in found
-
-
-@pytest.mark.parametrize("name", recipe_names())
-def test_two_sparks_keep_memory_free(name: str) -> None:
-    recipe = load_recipe(name)
-    if 2 in recipe.sparks and "gb10" in recipe.hardware:
-        assert recipe.for_sparks(2).args["gpu-memory-utilization"] <= 0.75
-
-
-def test_the_lab_recipe_differs_only_in_how_its_ranks_share_cores() -> None:
-    recipe = load_recipe("lab-tiny")
-    one, two = recipe.for_sparks(1), recipe.for_sparks(2)
-    assert one.args == two.args
-    assert two.env.items() - one.env.items() == {("VLLM_CPU_OMP_THREADS_BIND", "nobind")}
