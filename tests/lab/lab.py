@@ -34,6 +34,7 @@ PACKAGES = {
     "iputils-ping": "ping",
     "iptables": "iptables",
     "openssh-client": "ssh",
+    "openssl": "openssl",
     "docker-registry": "docker-registry",
     "apt-utils": "apt-ftparchive",
     "gnupg": "gpg",
