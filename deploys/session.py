@@ -10,6 +10,8 @@ from pyinfra.api import Host, State, StringCommand
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.state import BaseStateCallback
 
+from deploys.plan.served import is_pair
+
 # Seconds between signs of life, and without an answer to one until the link counts as dead.
 KEEPALIVE, DEAD_AFTER = 15, 60
 
@@ -30,7 +32,7 @@ def start_session() -> None:
 
 def _check_pair() -> None:
     """Refuse a run in which one Spark of a pair would wait for the other for ever."""
-    if not _is_of_pair(host):
+    if not is_pair(host.data.dict()):
         return
     pair = f"replica {host.data.replica}"
     expected = " and ".join(host.data.ranks)
@@ -47,7 +49,7 @@ def _check_pair() -> None:
             "do each step at the same time"
         )
     # With as many hosts at once as there are pairs, each may wait for one that has yet to start.
-    pairs = {each.data.replica for each in state.active_hosts if _is_of_pair(each)}
+    pairs = {each.data.replica for each in state.active_hosts if is_pair(each.data.dict())}
     if len(pairs) >= state.config.PARALLEL:
         raise PyinfraError(
             f"{pair}: found --parallel {state.config.PARALLEL}; expected at least "
@@ -57,13 +59,9 @@ def _check_pair() -> None:
 
 def _together(state: State, host: Host) -> list[Host]:
     """Return the hosts of this run that serve one model with `host`, itself among them."""
-    if not _is_of_pair(host):
+    if not is_pair(host.data.dict()):
         return [host]
     return [each for each in state.active_hosts if each.data.get("spark") in host.data.ranks]
-
-
-def _is_of_pair(host: Host) -> bool:
-    return len(host.data.get("ranks") or ()) == 2
 
 
 def _tune_connection() -> None:
@@ -113,7 +111,7 @@ class FailureReport(BaseStateCallback):
             else "Nothing was left to do.",
             f"What is done stays done. When the cause is gone, continue with: {command}",
         ]
-        pair = _is_of_pair(host)
+        pair = is_pair(host.data.dict())
         left_out = f"replica {host.data.replica}" if pair else "this Spark"
         pattern = shlex.quote(host.data.replica if pair else host.name)
         others = len(state.active_hosts) > len(_together(state, host))

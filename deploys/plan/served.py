@@ -9,8 +9,6 @@ from deploys.plan.lock import Lock
 from deploys.plan.recipe import Recipe, load_recipe
 from deploys.plan.release import Ranks, Release, make_release
 
-PAIR = 2
-
 
 @cache
 def recipe(name: str) -> Recipe:
@@ -22,6 +20,15 @@ def recipe(name: str) -> Recipe:
     return load_recipe(name)
 
 
+def is_pair(data: Mapping[str, Any]) -> bool:
+    """Tell whether a Spark serves one model together with another.
+
+    Args:
+        data: Inventory data of the Spark.
+    """
+    return len(data.get("ranks") or ()) == 2
+
+
 def fabric_of(data: Mapping[str, Any]) -> FabricPlan | None:
     """Return a Spark's part of its pair's own network; None for a Spark on its own.
 
@@ -31,7 +38,7 @@ def fabric_of(data: Mapping[str, Any]) -> FabricPlan | None:
     Raises:
         PlanError: A setting of the group data cannot be.
     """
-    if len(data["ranks"] or ()) != PAIR:
+    if not is_pair(data):
         return None
     return fabric_plan(
         spark=data["spark"],
