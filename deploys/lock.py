@@ -20,7 +20,8 @@ from deploys.plan.errors import PlanError
 from deploys.plan.fleet import load_fleet
 from deploys.plan.hardware import HARDWARE
 from deploys.plan.lock import Lock, checkpoint_key, diff, lock_path, read_lock, write_lock
-from deploys.plan.recipe import Recipe, load_recipe, recipe_names
+from deploys.plan.recipe import Recipe
+from deploys.plan.recipes import load_recipe, recipe_names
 from deploys.plan.schema import nearest
 
 # pyinfra runs a deploy for its hosts as greenlets of one process: the first asks, the others wait.
@@ -81,11 +82,11 @@ def resolve(
 
     for recipe in recipes:
         try:
-            if wanted(recipe.image, images):
+            if wanted(recipe.base_image, images):
                 # Most runs ask nothing, and the clients take a quarter of a second to import.
                 from deploys.resolve import resolve_image
 
-                images[recipe.image] = resolve_image(recipe.image, _arch(recipe))
+                images[recipe.base_image] = resolve_image(recipe.base_image, _arch(recipe))
         except PlanError as error:
             problems |= dict.fromkeys(error.problems)
         for checkpoint in recipe.checkpoints.values():

@@ -10,7 +10,7 @@ import click
 
 from deploys.plan.errors import PlanError
 from deploys.plan.fleet import Fleet, load_fleet, unsupported
-from deploys.plan.recipe import load_recipe, recipe_names
+from deploys.plan.recipes import load_recipe, recipe_names
 from deploys.plan.schema import nearest
 
 ROOT = Path(__file__).parents[1]

@@ -17,8 +17,9 @@ from pathlib import PurePosixPath
 
 from deploys.plan.errors import PlanError
 from deploys.plan.fabric import MASTER_PORT
-from deploys.plan.recipe import REFERENCE, Recipe, load_recipe
-from deploys.plan.recipe_values import FABRIC_ENVIRONMENT
+from deploys.plan.recipe import Recipe
+from deploys.plan.recipe_values import FABRIC_ENVIRONMENT, REFERENCE
+from deploys.plan.recipes import load_recipe
 
 # Where the engine finds things inside its container.
 _MODELS = "/models"
@@ -200,11 +201,12 @@ def _report(recipe: Recipe, nodes: int) -> Iterator[str]:
         yield "# HEAD-FABRIC-ADDRESS is of `fabric_subnets`; what `--env` names, each Spark finds."
     yield f"\n# {release}/engine.env"
     yield from (f"{key}={value}" for key, value in environment(recipe).items())
+    image = f"sparkwright/{recipe.build.build}:BUILD" if recipe.build else recipe.base_image
     for rank in range(nodes):
         role = "head" if rank == 0 else "worker"
         place = Place(8000, "0.0.0.0", rank, nodes, "HEAD-FABRIC-ADDRESS")
-        docker = docker_run(recipe, place, image=recipe.image, release=release, root="/opt/qwen36")
-        start = docker.index(recipe.image)
+        docker = docker_run(recipe, place, image=image, release=release, root="/opt/qwen36")
+        start = docker.index(image)
         yield f"\n# rank {rank} ({role}): docker run\n{shell_lines(docker, breaks=[start])}"
         yield f"\n# rank {rank} ({role}): vllm serve, as it runs inside"
         yield shell_lines(["vllm", *docker[start + 1 :]])

@@ -7,9 +7,9 @@ import math
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from deploys.plan.schema import matching
+from deploys.plan.schema import Model, Text, matching
 
 # What stands beside the weights in the root folder of a Spark.
 RESERVED_FOLDERS = (
@@ -35,6 +35,9 @@ OWN_ENVIRONMENT = ("HF_HUB_OFFLINE", "VLLM_NO_USAGE_STATS", *FABRIC_ENVIRONMENT)
 # A word that is a secret's name; recipes are public, a key or token in one would be as well.
 _SECRET = re.compile(r"(^|[_-])(token|key|secret|password)$", re.IGNORECASE)
 
+# A checkpoint's name where its folder is meant.
+REFERENCE = re.compile(r"\$\{([^}]*)\}")
+
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
@@ -44,6 +47,8 @@ _IMAGE = re.compile(
 )
 _OPTION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
+_BUILD = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 def is_secret(key: str) -> bool:
@@ -96,3 +101,25 @@ Option = Annotated[str, matching(_OPTION, "a long option of vLLM without its das
 Repository = Annotated[str, matching(_REPO, "OWNER/NAME, as on the hub")]
 Revision = Annotated[str, matching(_REVISION, "a branch, tag or commit")]
 Variable = Annotated[str, matching(_VARIABLE, "the name of an environment variable")]
+Release = Annotated[str, matching(_RELEASE, "a release of vLLM, such as 0.28.0")]
+
+
+class Build(Model):
+    """An image that a Spark makes itself, of a folder below files/images."""
+
+    build: Annotated[str, matching(_BUILD, "a folder of files/images")] = Field(
+        description="a folder of files/images"
+    )
+    base: Image = Field(description="the image that it is built on, with a tag or digest")
+    args: dict[Variable, Text] = Field(
+        default_factory=dict, description="text in quotes, for the ARG lines of its Dockerfile"
+    )
+
+
+def _kind(value: object) -> str:
+    return "<build>" if isinstance(value, dict | Build) else "<image>"
+
+
+ImageOrBuild = Annotated[
+    Annotated[Image, Tag("<image>")] | Annotated[Build, Tag("<build>")], Discriminator(_kind)
+]

@@ -105,8 +105,8 @@ def make_release(
             f"recipe {recipe.name}: port: found {port}; expected another than {LINK_PORT} to "
             f"{SHARE_PORT}, which a pair itself uses"
         )
-    locked = lock.images[recipe.image]
-    image = f"{repository(recipe.image)}@{locked.digest}"
+    locked = lock.images[recipe.base_image]
+    image = f"{repository(recipe.base_image)}@{locked.digest}"
     draft = Release(
         id="RELEASE",
         recipe=recipe,
@@ -208,8 +208,8 @@ def _check(recipe: Recipe, lock: Lock, *, root: str, bind: str, port: int) -> No
         problems.append(f"{where}: bind: found {bind!r}; expected an address such as 127.0.0.1")
     if not 1 <= port <= 65535:
         problems.append(f"{where}: port: found {port}; expected a TCP port from 1 to 65535")
-    if recipe.image not in lock.images:
-        problems.append(f"{where}: found no {recipe.image} in the lock; expected its digest")
+    if recipe.base_image not in lock.images:
+        problems.append(f"{where}: found no {recipe.base_image} in the lock; expected its digest")
     problems += [
         f"{where}: found no {checkpoint_key(checkpoint)} in the lock; expected its commit"
         for checkpoint in recipe.checkpoints.values()

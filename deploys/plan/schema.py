@@ -103,7 +103,8 @@ def shown(value: object) -> str:
 
 
 def _sentence(model: type[Model], detail: ErrorDetails, source: str) -> str:
-    location = detail["loc"]
+    # A part in angle brackets is a branch of a union, and no key.
+    location = tuple(part for part in detail["loc"] if not str(part).startswith("<"))
     where = f"{source}: {_dotted(location)}" if location else source
     owner, expected = _lookup(model, location)
     kind = detail["type"]
@@ -149,5 +150,8 @@ def _plain(annotation: Any) -> Any:
     if get_origin(annotation) is Annotated:
         return _plain(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
-        return _plain(next(arg for arg in get_args(annotation) if arg is not type(None)))
+        kinds = [_plain(arg) for arg in get_args(annotation) if arg is not type(None)]
+        # Only a model has keys to walk to.
+        models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Model)]
+        return next(iter(models or kinds))
     return annotation

@@ -6,7 +6,8 @@ from typing import Any
 
 from deploys.plan.fabric import FabricPlan, fabric_plan
 from deploys.plan.lock import Lock
-from deploys.plan.recipe import Recipe, load_recipe
+from deploys.plan.recipe import Recipe
+from deploys.plan.recipes import load_recipe
 from deploys.plan.release import Ranks, Release, make_release
 
 

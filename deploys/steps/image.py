@@ -23,7 +23,7 @@ def apply() -> None:
             name="Engine image",
             root=served.root,
             references=served.images,
-            size=lock().images[served.recipe.image].size,
+            size=lock().images[served.recipe.base_image].size,
         )
     if plan is None or other is None:
         return

@@ -21,7 +21,7 @@ def apply() -> None:
             driver_minimum=host.data.driver_minimum,
             docker_minimum=host.data.docker_minimum,
             weights=sum(checkpoint.size for checkpoint in locked if checkpoint),
-            image=lock().images[served.recipe.image].size if served else 0,
+            image=lock().images[served.recipe.base_image].size if served else 0,
             disk_headroom=int(host.data.disk_headroom_gib * GIB),
             port=served.port if served and host.data.rank == 0 else None,
             clock_tolerance=host.data.clock_tolerance,

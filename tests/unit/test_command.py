@@ -9,7 +9,8 @@ import yaml
 
 from deploys.plan.command import Place, docker_run, environment, main, serve_arguments, shell_lines
 from deploys.plan.errors import PlanError
-from deploys.plan.recipe import Recipe, load_recipe
+from deploys.plan.recipe import Recipe
+from deploys.plan.recipes import load_recipe
 from tests.unit.test_recipe import good
 
 # What shells do things with, one by one and in the company of others.

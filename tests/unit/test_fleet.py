@@ -6,7 +6,7 @@ import pytest
 
 from deploys.plan.errors import PlanError
 from deploys.plan.fleet import Assignment, load_fleet, unsupported
-from deploys.plan.recipe import load_recipe, recipe_names
+from deploys.plan.recipes import load_recipe, recipe_names
 
 RECIPES = ["chatty", "big"]
 EXAMPLES = Path(__file__).parents[2] / "inventory" / "examples"

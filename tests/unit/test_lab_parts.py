@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from deploys.plan.fleet import load_fleet, unsupported
-from deploys.plan.recipe import load_recipe, recipe_names
+from deploys.plan.recipes import load_recipe, recipe_names
 from tests.lab import factory, lab, line, network, rootfs, services, state
 from tests.lab.__main__ import main, make_parser, milliseconds, percent
 

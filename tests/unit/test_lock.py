@@ -19,7 +19,8 @@ from deploys.plan.lock import (
     read_lock,
     write_lock,
 )
-from deploys.plan.recipe import Recipe, load_recipe
+from deploys.plan.recipe import Recipe
+from deploys.plan.recipes import load_recipe
 
 COMMIT, DIGEST = "c" * 40, "sha256:" + "d" * 64
 

@@ -7,14 +7,16 @@ import pytest
 import yaml
 
 from deploys.plan.errors import PlanError
-from deploys.plan.recipe import Recipe, load_recipe, recipe_names
+from deploys.plan.recipe import Recipe
 from deploys.plan.recipe_values import RESERVED_FOLDERS
+from deploys.plan.recipes import load_recipe, recipe_names
 
 
 def good() -> dict[str, object]:
     return {
         "description": "A model.",
         "source": "nowhere",
+        "proven": "By nobody.",
         "vllm": "0.33.0",
         "hardware": ["gb10"],
         "sparks": [1],
@@ -200,7 +202,7 @@ def test_two_checkpoints_need_two_folders(tmp_path: Path) -> None:
             "by_sparks",
             {1: {"arg": {}}},
             "by_sparks.1.arg: found an unknown key; "
-            "expected one of args, env, start_timeout; did you mean 'args'?",
+            "expected one of args, env, expected, start_timeout; did you mean 'args'?",
         ),
         ("by_sparks", {1: {"start_timeout": 0}}, "by_sparks.1.start_timeout: found 0; expected"),
         (

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from deploys.plan.recipe import load_recipe, recipe_names
 from deploys.plan.recipe_values import FABRIC_ENVIRONMENT
+from deploys.plan.recipes import load_recipe, recipe_names
 from tests.unit.test_recipe import good, problems, put
 
 

@@ -1,0 +1,86 @@
+"""Reads recipes: what can be served, one YAML file a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from deploys.plan import recipe_check, rules, yaml
+from deploys.plan.errors import PlanError
+from deploys.plan.recipe import Recipe
+from deploys.plan.schema import nearest, parse, shown
+
+RECIPES = Path(__file__).parents[2] / "files" / "recipes"
+
+# What a recipe takes over from the one that it extends, key by key.
+_MERGED = ("args", "env", "checkpoints", "by_sparks")
+# What is said of one recipe holds for no other.
+_OWN = ("extends", "description", "source", "proven", "memory", "expected")
+
+
+def recipe_names(folder: Path = RECIPES) -> list[str]:
+    """Names of all recipes, sorted.
+
+    Args:
+        folder: Where the recipes are.
+    """
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def load_recipe(name: str, folder: Path = RECIPES) -> Recipe:
+    """Read and check one recipe.
+
+    Args:
+        name: Its name: that of its file without ``.yaml``.
+        folder: Where the recipes are.
+
+    Raises:
+        PlanError: There is no such recipe (with the nearest name), or all that is wrong with it.
+    """
+    path, data = _read(name, folder)
+    if base := data.get("extends"):
+        data = _extended(path, data, base, folder)
+    recipe = parse(Recipe, {"name": name, **data}, str(path))
+    problems = [*recipe_check.problems(recipe), *rules.problems(recipe)]
+    if problems:
+        raise PlanError(*(f"{path}: {problem}" for problem in problems))
+    return recipe
+
+
+def _read(name: str, folder: Path) -> tuple[Path, dict[str, Any]]:
+    names = recipe_names(folder)
+    if name not in names:
+        raise PlanError(f"{folder}: found no recipe {name!r}; expected {nearest(name, names)}")
+    path = folder / f"{name}.yaml"
+    data = yaml.load(path)
+    if "name" in data:
+        found = shown(data["name"])
+        raise PlanError(f"{path}: name: found {found}; expected no such key: the file has the name")
+    return path, data
+
+
+def _extended(path: Path, data: dict[str, Any], base: object, folder: Path) -> dict[str, Any]:
+    """Lay what a file says over what the recipe says that it extends."""
+    others = [other for other in recipe_names(folder) if other != path.stem]
+    if base not in others:
+        expected = nearest(str(base), others)
+        raise PlanError(f"{path}: extends: found {shown(base)}; expected {expected}")
+    _, below = _read(str(base), folder)
+    if "extends" in below:
+        raise PlanError(
+            f"{path}: extends: found {base}, which extends {below['extends']}; expected a recipe "
+            "that stands on its own"
+        )
+    merged = {key: value for key, value in below.items() if key not in _OWN}
+    for key, value in data.items():
+        old = merged.get(key)
+        if key in _MERGED and isinstance(old, dict) and isinstance(value, dict):
+            merged[key] = _without_nulls({**old, **value})
+        elif key != "extends":
+            merged[key] = value
+    return merged
+
+
+def _without_nulls(values: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {key: value for key, value in values.items() if value is not None}
