@@ -11,7 +11,7 @@ import argparse
 import platform
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import huggingface_hub
@@ -19,7 +19,16 @@ import huggingface_hub
 from deploys.plan.errors import PlanError
 from deploys.plan.fleet import load_fleet
 from deploys.plan.hardware import HARDWARE
-from deploys.plan.lock import Lock, checkpoint_key, diff, lock_path, read_lock, write_lock
+from deploys.plan.lock import (
+    Lock,
+    checkpoint_key,
+    diff,
+    image_key,
+    lock_path,
+    outdated,
+    read_lock,
+    write_lock,
+)
 from deploys.plan.recipe import Recipe
 from deploys.plan.recipes import load_recipe, recipe_names
 from deploys.plan.schema import nearest
@@ -30,7 +39,7 @@ _known: dict[Path, Lock] = {}
 
 
 def ensure_lock(
-    inventory: Path, recipes: Iterable[Recipe], endpoint: str | None, token: str | None
+    inventory: Path, recipes: Collection[Recipe], endpoint: str | None, token: str | None
 ) -> Lock:
     """Read the lock of an inventory; ask for what it lacks for these recipes, and record it.
 
@@ -41,7 +50,7 @@ def ensure_lock(
         token: The hub's token; None = ask as nobody.
 
     Raises:
-        PlanError: All names that could not be resolved; then nothing is recorded.
+        PlanError: As `resolve`; then nothing is recorded.
     """
     path = lock_path(inventory).absolute()
     with _turn:
@@ -55,7 +64,7 @@ def ensure_lock(
 
 def resolve(
     lock: Lock,
-    recipes: Iterable[Recipe],
+    recipes: Collection[Recipe],
     endpoint: str | None,
     token: str | None,
     refresh: bool = False,
@@ -69,7 +78,8 @@ def resolve(
         refresh: Ask for what is known, too.
 
     Raises:
-        PlanError: All names that could not be resolved.
+        PlanError: All names that could not be resolved, and all that stand for a commit which is
+            older than a recipe takes.
     """
     images, checkpoints = dict(lock.images), dict(lock.checkpoints)
     problems: dict[str, None] = {}
@@ -82,11 +92,11 @@ def resolve(
 
     for recipe in recipes:
         try:
-            if wanted(recipe.base_image, images):
+            if wanted(key := image_key(recipe), images):
                 # Most runs ask nothing, and the clients take a quarter of a second to import.
                 from deploys.resolve import resolve_image
 
-                images[recipe.base_image] = resolve_image(recipe.base_image, _arch(recipe))
+                images[key] = resolve_image(recipe.base_image, _arch(recipe))
         except PlanError as error:
             problems |= dict.fromkeys(error.problems)
         for checkpoint in recipe.checkpoints.values():
@@ -100,9 +110,12 @@ def resolve(
                     )
             except PlanError as error:
                 problems |= dict.fromkeys(error.problems)
+    new = Lock(images=images, checkpoints=checkpoints)
+    for recipe in recipes:
+        problems |= dict.fromkeys(outdated(recipe, new))
     if problems:
         raise PlanError(*problems)
-    return Lock(images=images, checkpoints=checkpoints)
+    return new
 
 
 def _arch(recipe: Recipe) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from ipaddress import ip_address
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.request import parse_http_list, parse_keqv_list
 
@@ -17,15 +20,19 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 from huggingface_hub.hf_api import RepoSibling
+from huggingface_hub.utils.tqdm import disable_progress_bars
 from requests.auth import AuthBase
 
 from deploys.plan.errors import PlanError
 from deploys.plan.lock import CheckpointLock, ImageLock
 from deploys.plan.release import repository
 from deploys.plan.schema import parse
+from deploys.plan.shape import Shape, shape_of
 
 # With telemetry the client asks the public hub, whatever the endpoint, how to describe its caller.
 constants.HF_HUB_DISABLE_TELEMETRY = True
+disable_progress_bars()
+_CONFIG = "config.json"
 
 # Seconds to connect, and between two packets; what is slower than this will not be downloaded.
 _TIMEOUT = (10, 30)
@@ -44,7 +51,7 @@ _MANIFESTS = (
 def resolve_checkpoint(
     repo: str, revision: str, endpoint: str | None = None, token: str | None = None
 ) -> CheckpointLock:
-    """Ask the hub for a repository's commit, and for size and hash of each file.
+    """Ask the hub for a repository's commit and its day, its files, and what its model is like.
 
     Args:
         repo: ``OWNER/NAME``.
@@ -53,7 +60,7 @@ def resolve_checkpoint(
         token: Who asks; None = nobody, whatever login this machine has.
 
     Raises:
-        PlanError: No such repository or revision, no access, or no answer.
+        PlanError: No such repository or revision, no access, no answer, or a config.json of junk.
 
     Example:
         >>> resolve_checkpoint("z-lab/Qwen3.6-35B-A3B-DFlash", "main").commit  # doctest: +SKIP
@@ -65,6 +72,10 @@ def resolve_checkpoint(
         if info.gated:
             # Metadata of a gated repository is public; its files are not.
             api.auth_check(repo)
+        commit = str(info.sha)
+        files = {sibling.rfilename: _file(sibling) for sibling in info.siblings or ()}
+        date = _day(api, repo, commit)
+        shape = _shape(api, repo, commit) if _CONFIG in files else None
     except GatedRepoError:
         remedy = "a token of an account that was granted access"
         found = "a token that has no access" if token else "no token"
@@ -83,9 +94,26 @@ def resolve_checkpoint(
         raise PlanError(f"{where}: found HTTP status {status}; expected {remedy}") from None
     except (HTTPError, OSError) as error:
         raise PlanError(f"{where}: found no answer ({error}); expected a hub") from None
-    files = {sibling.rfilename: _file(sibling) for sibling in info.siblings or ()}
-    data = {"repo": repo, "revision": revision, "commit": info.sha, "files": files}
-    return parse(CheckpointLock, data, where)
+    told = {"commit": commit, "date": date, "shape": shape, "files": files}
+    return parse(CheckpointLock, {"repo": repo, "revision": revision, **told}, where)
+
+
+def _day(api: HfApi, repo: str, commit: str) -> str | None:
+    """The day of a commit, in UTC: the hub lists a commit with all before it, the newest first."""
+    commits = api.list_repo_commits(repo, revision=commit)
+    created = (each.created_at for each in commits if each.commit_id == commit)
+    return next((moment.date().isoformat() for moment in created), None)
+
+
+def _shape(api: HfApi, repo: str, commit: str) -> Shape | None:
+    with TemporaryDirectory() as folder:
+        path = api.hf_hub_download(repo, _CONFIG, revision=commit, local_dir=folder)
+        content = Path(path).read_bytes()
+    try:
+        config = json.loads(content)
+    except ValueError as error:
+        raise PlanError(f"{repo}@{commit}: {_CONFIG}: found {error}; expected JSON") from None
+    return shape_of(config) if isinstance(config, dict) else None
 
 
 def _file(sibling: RepoSibling) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from deploys.plan import yaml
 from deploys.plan.errors import PlanError
 from deploys.plan.hardware import HARDWARE
 from deploys.plan.recipe import Recipe
+from deploys.plan.recipes import is_path
 from deploys.plan.schema import Model, Name, Text, nearest, parse
 
 # Names that are groups of pyinfra's or of this project's own: group_data of that name would apply.
@@ -55,7 +56,7 @@ class Spark(Model):
 class Replica(Model):
     """Sparks that serve one model together; the first is the head (rank 0)."""
 
-    recipe: Text = Field(description="the name of a recipe")
+    recipe: Text = Field(description="the name of a recipe, or the path of its file")
     sparks: list[Text] = Field(
         min_length=1, max_length=2, description="a list of one or two Sparks, such as [spark-a]"
     )
@@ -91,7 +92,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Fleet:
-    """All Sparks and replicas of one inventory file."""
+    """All Sparks and replicas of one inventory file; the path of a recipe's file is absolute."""
 
     source: Path
     sparks: Mapping[str, Spark]
@@ -99,7 +100,7 @@ class Fleet:
 
     @property
     def recipes(self) -> list[str]:
-        """Names of the recipes in use, sorted."""
+        """Names, or paths, of the recipes in use, sorted."""
         return sorted({replica.recipe for replica in self.replicas.values()})
 
     def assignment(self, spark: str) -> Assignment | None:
@@ -120,18 +121,26 @@ def load_fleet(path: Path, recipes: Collection[str]) -> Fleet:
     """Read an inventory file and check all that can be known without a recipe's content.
 
     Args:
-        path: The YAML file (``inventory/sparks.yaml``).
+        path: The YAML file (``inventory/sparks.yaml``); paths in it are relative to its folder.
         recipes: Names of the recipes that there are.
 
     Raises:
         PlanError: Everything that is wrong with the file.
     """
     file = parse(_File, yaml.load(path), str(path))
-    fleet = Fleet(path, file.sparks, file.replicas)
+    replicas = {name: _located(replica, path.parent) for name, replica in file.replicas.items()}
+    fleet = Fleet(path, file.sparks, replicas)
     problems = [*_spark_problems(fleet), *_replica_problems(fleet, recipes)]
     if problems:
         raise PlanError(*problems)
     return fleet
+
+
+def _located(replica: Replica, folder: Path) -> Replica:
+    if not is_path(replica.recipe):
+        return replica
+    path = (folder / Path(replica.recipe).expanduser()).resolve()
+    return replica.model_copy(update={"recipe": str(path)})
 
 
 def unsupported(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
@@ -184,7 +193,10 @@ def _replica_problems(fleet: Fleet, recipes: Collection[str]) -> Iterator[str]:
         where = f"{fleet.source}: replicas.{name}"
         if name in RESERVED_REPLICAS or name in fleet.sparks:
             yield f"{where}: found a name that a Spark or group has; expected another name"
-        if replica.recipe not in recipes:
+        if is_path(replica.recipe):
+            if not Path(replica.recipe).is_file():
+                yield f"{where}.recipe: found {replica.recipe}, which is no file; expected a recipe"
+        elif replica.recipe not in recipes:
             known = nearest(replica.recipe, recipes)
             yield f"{where}.recipe: found {replica.recipe}; expected {known}"
         for spark, times in Counter(replica.sparks).items():
@@ -192,6 +204,8 @@ def _replica_problems(fleet: Fleet, recipes: Collection[str]) -> Iterator[str]:
                 yield f"{where}.sparks: found {spark}; expected {nearest(spark, fleet.sparks)}"
             if times > 1:
                 yield f"{where}.sparks: found {spark} {times} times; expected each Spark once"
+        if len(replica.sparks) > 1:
+            yield from _fabric_problems(fleet, where, replica)
     users: dict[str, str] = {}
     for name, replica in fleet.replicas.items():
         for spark in dict.fromkeys(replica.sparks):
@@ -201,3 +215,14 @@ def _replica_problems(fleet: Fleet, recipes: Collection[str]) -> Iterator[str]:
                     f"{users[spark]} uses; expected a Spark that no other replica uses"
                 )
             users.setdefault(spark, name)
+
+
+def _fabric_problems(fleet: Fleet, where: str, replica: Replica) -> Iterator[str]:
+    able = [name for name, hardware in HARDWARE.items() if hardware.fabric_ports]
+    for name in replica.sparks:
+        spark = fleet.sparks.get(name)
+        if spark and spark.hardware in HARDWARE and spark.hardware not in able:
+            yield (
+                f"{where}.sparks: found {name}, of hardware class {spark.hardware}, in a replica "
+                f"of two; expected {' or '.join(able)}, which a cable can join"
+            )

@@ -1,8 +1,12 @@
-"""Hardware classes: the only place that knows what a GB10 is."""
+"""Hardware classes: the only place that knows what a GB10 is, or a graphics card."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+_CONNECTX = (("enp1s0f0np0", "enP2p1s0f0np0"), ("enp1s0f1np1", "enP2p1s0f1np1"))
+_DGX_OS = "Update DGX OS (DGX Dashboard, Update)"
+_UBUNTU = "Update driver and Docker (NVIDIA's and Docker's packages for Ubuntu)"
 
 
 @dataclass(frozen=True)
@@ -12,41 +16,60 @@ class Hardware:
     Attributes:
         name: The name that inventory and recipes use.
         arch: Machine name as ``uname -m`` prints it; None = any.
-        gpu: GPU name as ``nvidia-smi --query-gpu=name`` prints it.
-        memory_gib: Least MemTotal in GiB; 0 = not looked at.
+        gpu: How the GPU's name begins, as ``nvidia-smi --query-gpu=name`` prints it.
+        unified: Whether the engine's memory is the host's; else it is the GPU's own.
+        memory_gib: The least of that memory in GiB (MemTotal, or nvidia-smi's ``memory.total``);
+            0 = not looked at.
+        total_gib: That memory in GiB as CUDA counts it: what vLLM takes its
+            ``gpu-memory-utilization`` as a share of; 0 = whatever there is.
+        update: What brings driver and Docker up to date.
         fabric_ports: For each ConnectX port its two network interfaces, the "twins": a second
-            PCIe path to the same socket, not a second cable.
+            PCIe path to the same socket, not a second cable. Empty: no pair can be.
         fabric_speed: Speed of a twin in Mb/s with the right cable.
     """
 
     name: str
     arch: str | None
     gpu: str
+    unified: bool
     memory_gib: int
-    fabric_ports: tuple[tuple[str, str], ...]
-    fabric_speed: int
+    total_gib: float
+    update: str = _DGX_OS
+    fabric_ports: tuple[tuple[str, str], ...] = _CONNECTX
+    fabric_speed: int = 200_000
 
 
-_CONNECTX = (("enp1s0f0np0", "enP2p1s0f0np0"), ("enp1s0f1np1", "enP2p1s0f1np1"))
+def _card(name: str, gpu: str, memory_gib: int, total_gib: float) -> Hardware:
+    return Hardware(
+        name,
+        arch="x86_64",
+        gpu=gpu,
+        unified=False,
+        memory_gib=memory_gib,
+        total_gib=total_gib,
+        update=_UBUNTU,
+        fabric_ports=(),
+        fabric_speed=0,
+    )
 
-# gb10: a 128 GB Spark shows a MemTotal of 127,601,452 KiB = 121.7 GiB; one of 64 GB must not pass.
-# lab: a virtual Spark shows a GB10, but has the processor and memory of the machine it runs on,
-# and virtual Ethernet, which says 10 Gb/s whatever it carries.
-HARDWARE = {
-    "gb10": Hardware(
-        "gb10",
-        arch="aarch64",
-        gpu="NVIDIA GB10",
-        memory_gib=112,
-        fabric_ports=_CONNECTX,
-        fabric_speed=200_000,
-    ),
-    "lab": Hardware(
-        "lab",
-        arch=None,
-        gpu="NVIDIA GB10",
-        memory_gib=0,
-        fabric_ports=_CONNECTX,
-        fabric_speed=10_000,
-    ),
-}
+
+_ALL = (
+    # A 128 GB Spark shows a MemTotal of 127,601,452 KiB = 121.7 GiB, and CUDA the same (NVIDIA's
+    # playbook-vllm at 09e077d; field reports). One of 64 GB must not pass.
+    Hardware("gb10", "aarch64", "NVIDIA GB10", unified=True, memory_gib=112, total_gib=121.7),
+    # Sold since October 2026 with the same chip and ConnectX. Nobody has published its MemTotal:
+    # 57.7 is inferred, 64 less the 6.3 GiB that the larger one keeps for itself; news of its
+    # launch speak of about 8 GB kept, so that 52 leaves room for being wrong.
+    Hardware("gb10-64gb", "aarch64", "NVIDIA GB10", unified=True, memory_gib=52, total_gib=57.7),
+    # 96 GB. nvidia-smi shows 97,887 MiB = 95.6 GiB on workstation, Max-Q and server editions,
+    # PyTorch 94.97 GiB, by logs that their owners published. Seed 002 filled 53,240 MiB of one.
+    # The 6000D, of 84 GB, has another name.
+    _card("rtx-pro-6000", "NVIDIA RTX PRO 6000 Blackwell", memory_gib=94, total_gib=94.97),
+    # 32 GB. nvidia-smi shows 32,607 MiB = 31.8 GiB, PyTorch 31.34 to 31.39 GiB, by published logs.
+    # That of a laptop begins with the same name, and has 24,463 MiB = 23.9 GiB.
+    _card("rtx-5090", "NVIDIA GeForce RTX 5090", memory_gib=31, total_gib=31.36),
+    # A virtual Spark shows a GB10, but has the processor and memory of the machine it runs on,
+    # and virtual Ethernet, which says 10 Gb/s whatever it carries.
+    Hardware("lab", None, "NVIDIA GB10", True, memory_gib=0, total_gib=0, fabric_speed=10_000),
+)
+HARDWARE = {hardware.name: hardware for hardware in _ALL}

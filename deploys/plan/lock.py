@@ -5,8 +5,10 @@ It stands beside the inventory: ``sparks.yaml`` has ``sparks.lock.yaml``.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tempfile
+from datetime import date
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -14,8 +16,10 @@ import yaml as pyyaml
 from pydantic import AfterValidator, Field
 
 from deploys.plan import yaml
-from deploys.plan.recipe import Checkpoint
+from deploys.plan.hardware import HARDWARE
+from deploys.plan.recipe import Checkpoint, Recipe
 from deploys.plan.schema import Model, matching, parse
+from deploys.plan.shape import Shape
 
 _HEADER = """\
 # What names stood for when they were first used. Written by a run and by `python -m deploys.lock`,
@@ -36,6 +40,17 @@ def _inside(path: str) -> str:
     return path
 
 
+_DAY = "a date in quotes, such as '2026-04-19'"
+
+
+def _day(text: str) -> str:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(_DAY) from None
+    return text
+
+
 _Digest = Annotated[str, _hexadecimal(64, "sha256:")]
 Sha256 = Annotated[str, _hexadecimal(64)]
 Sha1 = Annotated[str, _hexadecimal(40)]
@@ -50,11 +65,19 @@ class File(Model):
 
 
 class CheckpointLock(Model):
-    """A repository at one commit."""
+    """A repository at one commit.
+
+    Attributes:
+        date: The day of the commit, in UTC; None in a lock of before.
+        shape: What of ``config.json`` decides memory; None in a lock of before, and where there is
+            no such file or it says nothing of that.
+    """
 
     repo: str
     revision: str
     commit: Sha1 = Field(description="a commit of 40 hexadecimal digits")
+    date: Annotated[str, AfterValidator(_day)] | None = Field(default=None, description=_DAY)
+    shape: Shape | None = None
     files: dict[Annotated[str, AfterValidator(_inside)], File] = Field(min_length=1)
 
     @property
@@ -79,14 +102,24 @@ class ImageLock(Model):
 
 
 class Lock(Model):
-    """Images by reference, checkpoints by ``repo@revision``."""
+    """Images by `image_key`, checkpoints by `checkpoint_key`."""
 
     images: dict[str, ImageLock] = Field(default_factory=dict)
     checkpoints: dict[str, CheckpointLock] = Field(default_factory=dict)
 
+    def image(self, recipe: Recipe) -> ImageLock | None:
+        """What a recipe's image stood for, or None: it is not locked yet."""
+        return self.images.get(image_key(recipe))
+
     def checkpoint(self, checkpoint: Checkpoint) -> CheckpointLock | None:
         """What a recipe's checkpoint stood for, or None: it is not locked yet."""
         return self.checkpoints.get(checkpoint_key(checkpoint))
+
+
+def image_key(recipe: Recipe) -> str:
+    """The name of a recipe's image in a lock: its reference, and what is no Spark's processor."""
+    arch = HARDWARE[recipe.hardware[0]].arch
+    return recipe.base_image if arch in (None, "aarch64") else f"{recipe.base_image} on {arch}"
 
 
 def checkpoint_key(checkpoint: Checkpoint) -> str:
@@ -126,6 +159,30 @@ def write_lock(path: Path, lock: Lock) -> None:
     Path(file.name).replace(path)
 
 
+def outdated(recipe: Recipe, lock: Lock) -> list[str]:
+    """Say which checkpoints stand for an older commit than their recipe takes.
+
+    Args:
+        recipe: The recipe.
+        lock: What its names stand for; a commit of unknown date passes.
+
+    Returns:
+        Problems, as PlanError takes them.
+    """
+    return [
+        f"recipe {recipe.name}: checkpoints.{name}: found commit {locked.commit[:12]} of "
+        f"{locked.date} for {checkpoint_key(checkpoint)}; expected one of {checkpoint.not_before} "
+        "or later: with an older one the engine fails (`not_before` in the recipe). Ask the hub "
+        f"again by `python -m deploys.lock INVENTORY --refresh {recipe.name}`, and the next run "
+        "fetches the files anew"
+        for name, checkpoint in recipe.checkpoints.items()
+        if checkpoint.not_before
+        and (locked := lock.checkpoint(checkpoint))
+        and locked.date
+        and date.fromisoformat(locked.date) < checkpoint.not_before
+    ]
+
+
 def diff(old: Lock, new: Lock) -> list[str]:
     """Say what changed from one lock to another, one line a name, sorted.
 
@@ -151,7 +208,13 @@ def _versions(lock: Lock) -> dict[str, str]:
         for ref, image in lock.images.items()
     }
     checkpoints = {
-        f"checkpoint {key}": f"{locked.commit}, {len(locked.files)} files, {locked.size:,} bytes"
-        for key, locked in lock.checkpoints.items()
+        f"checkpoint {key}": _version(locked) for key, locked in lock.checkpoints.items()
     }
     return images | checkpoints
+
+
+def _version(locked: CheckpointLock) -> str:
+    day = f" of {locked.date}" if locked.date else ""
+    known = locked.shape.model_dump_json().encode() if locked.shape else None
+    shape = f", shape {hashlib.sha256(known).hexdigest()[:8]}" if known else ""
+    return f"{locked.commit}{day}, {len(locked.files)} files, {locked.size:,} bytes{shape}"

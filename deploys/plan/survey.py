@@ -26,7 +26,8 @@ def survey_script(
         "arch": "uname -m",
         "kernel": "uname -r",
         "os": ". /etc/os-release && echo $ID $VERSION_ID && echo $PRETTY_NAME",
-        "gpu": "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader",
+        "gpu": "nvidia-smi --query-gpu=name,driver_version,memory.total "
+        "--format=csv,noheader,nounits",
         "memory": "awk '/^MemTotal/ {print $2}' /proc/meminfo",
         "disk": _DISK.replace("ROOT", shlex.quote(root)),
         "docker": "command -v docker >/dev/null && "
@@ -84,6 +85,8 @@ class Survey:
 
     Attributes:
         kernel: its release.
+        gpu, driver: name and driver version of the GPU that CUDA takes by default.
+        gpu_memory: bytes of its own memory; None on a GB10, whose memory is the host's.
         memory: MemTotal in bytes.
         clock: seconds since the epoch on the Spark.
         root_device, docker_device: the file system that holds each of the two.
@@ -100,6 +103,7 @@ class Survey:
     os_name: str
     gpu: str | None
     driver: str | None
+    gpu_memory: int | None
     memory: int
     root_device: str
     root_free: int
@@ -126,7 +130,7 @@ def parse_survey(output: Iterable[str]) -> Survey:
         for name, lines in sections(output).items()
     }
     try:
-        gpu, driver = _gpu(found["gpu"])
+        gpu, driver, gpu_memory = _gpu(found["gpu"])
         (root_device, root_free), (docker_device, docker_free) = map(str.split, found["disk"])
         os_id, os_name = found["os"]
         return Survey(
@@ -136,6 +140,7 @@ def parse_survey(output: Iterable[str]) -> Survey:
             os_name=os_name,
             gpu=gpu,
             driver=driver,
+            gpu_memory=gpu_memory,
             memory=int(found["memory"][0]) * 1024,
             root_device=root_device,
             root_free=int(root_free),
@@ -158,9 +163,15 @@ def _line(lines: list[str], number: int) -> str | None:
     return lines[number] if len(lines) > number else None
 
 
-def _gpu(lines: list[str]) -> tuple[str | None, str | None]:
-    name, _, driver = lines[0].rpartition(", ") if lines else ("", "", "")
-    return (name, driver) if name else (None, None)
+def _gpu(lines: list[str]) -> tuple[str | None, str | None, int | None]:
+    """Return name, driver and memory of the largest GPU: CUDA takes the fastest by itself."""
+    # Without a driver nvidia-smi says so in a sentence on standard output.
+    gpus = [line.rsplit(", ", 2) for line in lines if line.count(", ") >= 2]
+    found = [(int(mib) if mib.isdigit() else 0, name, driver) for name, driver, mib in gpus]
+    if not found:
+        return None, None, None
+    mib, name, driver = max(found, key=lambda gpu: gpu[0])
+    return name, driver, mib * 1024**2 or None
 
 
 def _listener(line: str) -> Listener:

@@ -148,7 +148,9 @@ class Supervisor:
 
     async def _serve(self, environment: dict[str, str]) -> None:
         show("starting the engine")
-        await _run("sh", "-c", _DROP_CACHES)
+        # A release of before says nothing: it is a Spark's.
+        if self._unit.get("unified", True):
+            await _run("sh", "-c", _DROP_CACHES)
         if self._link and not self._is_worker:
             await self._link.heard("started").wait()
         await asyncio.to_thread(self._boots.mark, self._release)

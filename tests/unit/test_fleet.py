@@ -74,7 +74,7 @@ def test_connection_holds_only_what_was_set(tmp_path: Path) -> None:
         ("sparks: {a: {ssh_user: 7}}\n", "sparks.a.ssh_user: found 7; expected the name of a user"),
         (
             "sparks: {a: {hardware: gb1}}\n",
-            "sparks.a.hardware: found gb1; expected one of gb10, lab",
+            "sparks.a.hardware: found gb1; expected one of gb10, gb10-64gb, lab, rtx-5090, rtx-pro",
         ),
         ("sparks: {a: {local: maybe}}\n", 'found "maybe"; expected true for the machine that runs'),
         (
@@ -141,6 +141,17 @@ def test_a_replica_that_cannot_be(tmp_path: Path, replicas: str, expected: str) 
         tmp_path, f"sparks: {{a: {{}}, b: {{}}, c: {{}}}}\nreplicas:\n  {replicas}\n"
     )
     assert expected in problem
+
+
+def test_a_pair_needs_a_fabric(tmp_path: Path) -> None:
+    card = "sparks: {a: {hardware: rtx-5090}, b: {}}\n"
+    found = problems(tmp_path, card + "replicas: {x: {recipe: big, sparks: [b, a]}}\n")
+    assert found == [
+        "replicas.x.sparks: found a, of hardware class rtx-5090, in a replica of two; "
+        "expected gb10 or gb10-64gb or lab, which a cable can join"
+    ]
+    alone = card + "replicas: {x: {recipe: big, sparks: [a]}}\n"
+    assert load_fleet(written(tmp_path, alone), RECIPES).assignment("a")
 
 
 def test_problems_of_a_file_come_together(tmp_path: Path) -> None:

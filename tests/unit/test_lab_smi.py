@@ -27,6 +27,11 @@ def test_table_shows_a_gb10_without_memory():
     ("properties", "form", "expected"),
     [
         ("name,driver_version", "csv,noheader", "NVIDIA GB10, 580.126.09\n"),
+        (
+            "name,driver_version,memory.total",
+            "csv,noheader,nounits",
+            "NVIDIA GB10, 580.126.09, [N/A]\n",
+        ),
         ("memory.total", "csv,noheader", "[N/A]\n"),
         ("memory.total, memory.used", "csv,noheader,nounits", "[N/A], [N/A]\n"),
         ("power.draw,clocks.sm", "csv,noheader", "3.64 W, 208 MHz\n"),

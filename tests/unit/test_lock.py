@@ -21,7 +21,10 @@ from deploys.plan.lock import (
 )
 from deploys.plan.recipe import Recipe
 from deploys.plan.recipes import load_recipe
+from deploys.plan.shape import shape_of
+from tests.unit.test_resolve import CONFIG
 
+SHAPE = shape_of(CONFIG)
 COMMIT, DIGEST = "c" * 40, "sha256:" + "d" * 64
 
 
@@ -95,6 +98,41 @@ def test_diff_says_what_came_went_and_changed() -> None:
     ]
 
 
+class TestDayAndShape:
+    def test_a_lock_of_before_is_good(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.lock.yaml"
+        write_lock(path, lock())
+        assert "date" not in path.read_text()
+        assert "shape" not in path.read_text()
+        (found,) = read_lock(path).checkpoints.values()
+        assert (found.date, found.shape) == (None, None)
+
+    def test_both_are_kept(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.lock.yaml"
+        known = checkpoint().model_copy(update={"date": "2026-04-19", "shape": SHAPE})
+        write_lock(path, Lock(checkpoints={"o/n@main": known}))
+        assert read_lock(path).checkpoints["o/n@main"] == known
+
+    @pytest.mark.parametrize("day", ["'19 April'", "'2026-04-31'", "2026-04-19", "''"])
+    def test_a_day_is_a_day(self, tmp_path: Path, day: str) -> None:
+        path = tmp_path / "x.lock.yaml"
+        write_lock(path, lock())
+        path.write_text(path.read_text().replace("    files:", f"    date: {day}\n    files:"))
+        with pytest.raises(PlanError, match=r"date: found .*; expected a date in quotes"):
+            read_lock(path)
+
+    def test_diff_says_what_a_refresh_found_out(self) -> None:
+        known = checkpoint().model_copy(update={"date": "2026-04-19", "shape": SHAPE})
+        (line,) = diff(lock(), Lock(images=lock().images, checkpoints={"o/n@main": known}))
+        before = f"{COMMIT}, 2 files, 6 bytes"
+        after = f"{COMMIT} of 2026-04-19, 2 files, 6 bytes, shape "
+        assert line.startswith(f"~ checkpoint o/n@main: {before} -> {after}")
+        other = shape_of(CONFIG | {"num_key_value_heads": 4})
+        changed = known.model_copy(update={"shape": other})
+        old, new = (Lock(checkpoints={"o/n@main": each}) for each in (known, changed))
+        assert len(diff(old, new)) == 1
+
+
 class Answers:
     """A hub and registry that count what they are asked, and can move on or fall silent."""
 
@@ -159,6 +197,16 @@ def test_first_use_asks_once_and_records(
     answers.commit = "e" * 40
     assert deploys.lock.ensure_lock(inventory, [recipe], None, None) == first
     assert answers.asked == ALL
+
+
+def test_an_image_is_locked_for_each_processor(answers: Answers, recipe: Recipe) -> None:
+    card = recipe.model_copy(update={"hardware": ["rtx-5090"], "checkpoints": {}})
+    new = deploys.lock.resolve(Lock(), [card, recipe], None, None)
+    image = ALL[0].removesuffix(" aarch64")
+    assert answers.asked == [f"{image} x86_64", *ALL]
+    assert sorted(new.images) == [image, f"{image} on x86_64"]
+    assert deploys.lock.resolve(new, [recipe, card], None, None) == new
+    assert new.image(card) is new.images[f"{image} on x86_64"]
 
 
 def test_many_hosts_at_once_ask_once(answers: Answers, recipe: Recipe, inventory: Path) -> None:

@@ -1,19 +1,37 @@
 """What a checkpoint's name stands for, asked of a hub on this machine's loopback."""
 
 import hashlib
+import json
+import os
+import tempfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 
 from deploys.plan.errors import PlanError
 from deploys.plan.lock import File
+from deploys.plan.shape import shape_of
 from deploys.resolve import resolve_checkpoint
 from tests.lab.hub import TOKENS, add_commit
 from tests.lab.hub.server import Hub
 from tests.unit.servers import free_port, serving
 
 REPO = "owner/model"
+# A small transformer, with no more than what its shape is made of.
+CONFIG = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "dtype": "bfloat16",
+    "head_dim": 128,
+    "hidden_size": 1024,
+    "max_position_embeddings": 40960,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 6,
+    "num_key_value_heads": 8,
+    "vocab_size": 151936,
+}
 MEMBER, GUEST = (
     next(token for token, account in TOKENS.items() if account.member is member)
     for member in (True, False)
@@ -58,6 +76,61 @@ def test_a_checkpoint_has_a_commit_and_files(hub: str, root: Path, tmp_path: Pat
     moved = add_commit(root, REPO, tmp_path / "source")
     assert resolve_checkpoint(REPO, "main", hub).commit == moved != locked.commit
     assert resolve_checkpoint(REPO, locked.commit, hub).files == locked.files
+
+
+def test_the_day_of_the_commit_is_that_of_the_commit_and_not_of_the_newest(
+    hub: str, root: Path
+) -> None:
+    for number, day in ((1, 18), (2, 19)):
+        late = datetime(2026, 4, day, 23, 59, 59, tzinfo=UTC).timestamp()
+        os.utime(root / REPO / f"v{number}", times=(late, late))
+    assert resolve_checkpoint(REPO, "main", hub).date == "2026-04-19"
+    older = resolve_checkpoint(REPO, "v1", hub)
+    assert older.date == "2026-04-18"
+    assert resolve_checkpoint(REPO, older.commit, hub).date == "2026-04-18"
+
+
+class TestShape:
+    def commit(self, root: Path, tmp_path: Path, config: str | None) -> None:
+        path = tmp_path / "source" / "config.json"
+        path.unlink()
+        if config is not None:
+            path.write_text(config)
+        add_commit(root, REPO, tmp_path / "source")
+
+    def test_it_is_read_from_config_json(self, hub: str, root: Path, tmp_path: Path) -> None:
+        assert resolve_checkpoint(REPO, "main", hub).shape is None
+        self.commit(root, tmp_path, json.dumps(CONFIG))
+        locked = resolve_checkpoint(REPO, "main", hub)
+        assert locked.shape == shape_of(CONFIG)
+        assert locked.shape
+        assert locked.shape.full_attention == 6
+        assert resolve_checkpoint(REPO, "v1", hub).shape is None
+
+    @pytest.mark.parametrize("config", [None, "{}", "[]", '"text"'])
+    def test_a_repository_without_one_has_none(
+        self, hub: str, root: Path, tmp_path: Path, config: str | None
+    ) -> None:
+        self.commit(root, tmp_path, config)
+        assert resolve_checkpoint(REPO, "main", hub).shape is None
+
+    @pytest.mark.parametrize("config", ["", "{", "\0\0", "<html>"])
+    def test_junk_is_an_error(self, hub: str, root: Path, tmp_path: Path, config: str) -> None:
+        self.commit(root, tmp_path, config)
+        with pytest.raises(PlanError, match=rf"{REPO}@\w+: config.json: found .*; expected JSON"):
+            resolve_checkpoint(REPO, "main", hub)
+
+
+def test_nothing_of_it_stays_on_this_machine(
+    hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    resolve_checkpoint(REPO, "main", hub)
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert not (tmp_path / "cache").exists()
+    assert "%" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

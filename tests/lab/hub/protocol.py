@@ -14,6 +14,9 @@ class Account:
     member: bool
 
 
+# The public hub's, for a client that asks for no `limit`.
+COMMITS_PER_PAGE = 50
+
 # Not secrets: constants of the lab, valid nowhere else.
 TOKENS = {
     "hf_lab_reader": Account("lab-reader", member=True),
@@ -134,6 +137,23 @@ def refs(repository: Repository) -> dict[str, Any]:
         for commit in repository.commits
     ]
     return {"branches": [main], "converts": [], "tags": tags, "pullRequests": []}
+
+
+def commits(repository: Repository, commit: Commit, page: int) -> tuple[list[dict[str, Any]], bool]:
+    """Return one page of a commit and all before it, the newest first, and whether more follow."""
+    newest_first = repository.commits[repository.commits.index(commit) :: -1]
+    shown = newest_first[page * COMMITS_PER_PAGE : (page + 1) * COMMITS_PER_PAGE]
+    listing = [
+        {
+            "id": each.id,
+            "title": each.tag,
+            "message": "",
+            "authors": [{"user": repository.name.split("/")[0], "avatar": ""}],
+            "date": each.date,
+        }
+        for each in shown
+    ]
+    return listing, len(newest_first) > (page + 1) * COMMITS_PER_PAGE
 
 
 def tree(commit: Commit, folder: str, *, recursive: bool, expand: bool) -> list[dict[str, Any]]:

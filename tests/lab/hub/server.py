@@ -21,7 +21,7 @@ CHUNK = 64 * 1024
 _FILE = re.compile(r"/(?P<name>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<path>.+)")
 _MODEL = re.compile(
     r"/api/models/(?P<name>[^/]+/[^/]+)"
-    r"(?:/(?P<what>revision|tree|paths-info|refs|auth-check))?"
+    r"(?:/(?P<what>revision|tree|paths-info|commits|refs|auth-check))?"
     r"(?:/(?P<revision>[^/]+))?(?:/(?P<path>.+))?"
 )
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
@@ -137,6 +137,12 @@ class Handler(BaseHTTPRequestHandler):
                 expand = form.get("expand") == ["true"]
                 paths = [path for path in form.get("paths", []) if path in commit.files]
                 self._send_json([protocol.entry(commit, path, expand=expand) for path in paths])
+            case "commits":
+                page = int(query.get("p", "0"))
+                listing, more = protocol.commits(repository, commit, page)
+                path = urlsplit(self.path).path
+                following = f'<http://{self.headers["Host"]}{path}?p={page + 1}>; rel="next"'
+                self._send_json(listing, headers={"Link": following} if more else None)
             case "refs":
                 self._send_json(protocol.refs(repository))
             case _:

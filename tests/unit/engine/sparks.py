@@ -34,7 +34,7 @@ TIMES = {
     "probe.READY_INTERVAL": 0.05,
     "engine.RETRY": 0.1,
     "engine.PING": 0.1,
-    "engine._DROP_CACHES": "true",
+    "engine._DROP_CACHES": 'touch "$STATE/dropped-caches"',
 }
 PROBES = {
     "probe.INTERVAL": 0.2,
@@ -88,7 +88,7 @@ class Spark:
             path.mkdir(parents=True, exist_ok=True)
         fabric = ADDRESSES if len(sparks) == 2 else ()
         unit = {"url": f"http://127.0.0.1:{self.port}", "model": "tiny", "start_timeout": 10}
-        unit["probe_failures"] = 3
+        unit |= {"probe_failures": 3, "unified": True}
         unit |= {"stop_timeout": 5, "rank": rank, "sparks": sparks, "fabric": fabric}
         (folder / "unit.json").write_text(json.dumps(unit))
         fake = Path(__file__).with_name("fake_engine.py")

@@ -1,5 +1,6 @@
 """The life of an engine on one Spark."""
 
+import json
 import os
 import signal
 
@@ -57,6 +58,16 @@ def test_an_engine_that_never_answers_is_late(spark: Spark) -> None:
     assert spark.end() == 1
     assert "READY=1" not in spark.notified
     assert spark.status == "engine ended: the engine did not answer within 1 s"
+
+
+@pytest.mark.parametrize("unified", [True, False])
+def test_the_page_cache_goes_where_it_would_count_as_used(spark: Spark, unified: bool) -> None:
+    """On a graphics card it does not, and spares the next start the reading of the weights."""
+    unit = spark.root / f"releases/{RELEASE}/unit.json"
+    unit.write_text(json.dumps(json.loads(unit.read_text()) | {"unified": unified}))
+    spark.start()
+    spark.wait_status("serving")
+    assert (spark.state / "dropped-caches").exists() == unified
 
 
 def test_a_stop_during_the_start(spark: Spark) -> None:

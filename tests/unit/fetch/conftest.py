@@ -18,6 +18,7 @@ from deploys.plan.progress import Progress, parse_progress
 from deploys.plan.weights import Folder, differences, manifest_text
 from deploys.resolve import resolve_checkpoint
 from tests.lab import hub
+from tests.lab.hub.faults import Traffic
 from tests.lab.hub.server import Hub
 from tests.unit.driven import this_machine
 from tests.unit.fetch.pair import Lender
@@ -139,6 +140,7 @@ def spark(tmp_path: Path) -> Iterator[Spark]:
         try:
             url = f"http://127.0.0.1:{server.server_port}"
             locked = resolve_checkpoint(REPO, "main", url)
+            server.traffic = Traffic()  # what the lock asked for is not the Spark's
             spark = Spark(root, source, url, tmp_path / "hub", locked)
             spark.order()
             yield spark

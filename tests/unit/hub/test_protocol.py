@@ -1,6 +1,8 @@
 """The lab's hub as an unmodified huggingface_hub and `hf` see it."""
 
+import os
 import shutil
+from datetime import UTC, datetime
 from hashlib import sha1, sha256
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 from huggingface_hub import errors, hf_hub_download
 
 from tests.lab import hub
+from tests.lab.hub import protocol
 from tests.unit.hub.client import MODEL, SIZE, WEIGHTS, Program, Running, get, same
 
 
@@ -52,6 +55,27 @@ def test_the_hub_moves_on(running: Running, model: Path, tmp_path: Path) -> None
     assert [tag.target_commit for tag in api.list_repo_refs(MODEL).tags] == [first, second]
     assert same(running.snapshot(tmp_path / "old", revision=first), model)
     assert same(running.snapshot(tmp_path / "new"), newer)
+
+
+def test_a_commit_is_listed_with_all_before_it(
+    running: Running, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "COMMITS_PER_PAGE", 2)
+    api = running.api()
+    for number in range(2, 6):
+        (model / "config.json").write_text(f'{{"model_type": "{number}"}}\n')
+        hub.add_commit(running.root, MODEL, model)
+    for number in range(1, 6):
+        day = datetime(2026, 4, number, 23, 59, 59, tzinfo=UTC)
+        os.utime(running.root / MODEL / f"v{number}", times=(day.timestamp(),) * 2)
+    listed = api.list_repo_commits(MODEL)
+    assert [commit.title for commit in listed] == ["v5", "v4", "v3", "v2", "v1"]
+    assert listed[0].commit_id == api.model_info(MODEL).sha
+    assert [commit.created_at.day for commit in listed] == [5, 4, 3, 2, 1]
+    for revision in ("v4", listed[1].commit_id):
+        assert api.list_repo_commits(MODEL, revision=revision) == listed[1:]
+    with pytest.raises(errors.RevisionNotFoundError):
+        api.list_repo_commits(MODEL, revision="v9")
 
 
 def test_hf_downloads_verifies_and_finds_a_flipped_byte(
