@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from deploys.plan.build import build_problems
 from deploys.plan.hardware import HARDWARE
 from deploys.plan.recipe import Recipe, Settings
 from deploys.plan.recipe_values import OWN_ARGUMENTS, OWN_ENVIRONMENT, REFERENCE, is_secret
@@ -25,6 +26,9 @@ def problems(recipe: Recipe) -> Iterator[str]:
     for hardware in recipe.hardware:
         if hardware not in HARDWARE:
             yield f"hardware: found {hardware}; expected {nearest(hardware, HARDWARE)}"
+    if len({HARDWARE[name].arch for name in recipe.hardware if name in HARDWARE} - {None}) > 1:
+        found = ", ".join(recipe.hardware)
+        yield f"hardware: found {found}; expected classes of one processor, with one image"
     if not set(recipe.sparks) <= {1, 2} or len(set(recipe.sparks)) < len(recipe.sparks):
         yield f"sparks: found {recipe.sparks}; expected [1], [2] or [1, 2]"
     if "model" not in recipe.checkpoints:
@@ -41,6 +45,8 @@ def problems(recipe: Recipe) -> Iterator[str]:
     for name in recipe.served_names:
         if name.startswith("-") or recipe.served_names.count(name) > 1:
             yield f"served_names: found {name}; expected each name once, none that starts with '-'"
+    if recipe.build:
+        yield from build_problems(recipe.build)
     yield from _setting_problems("", recipe, recipe.checkpoints)
     yield from _figure_problems("", recipe.expected)
     counts = [str(count) for count in recipe.sparks]

@@ -1,10 +1,156 @@
-"""Combinations that are known not to work."""
+"""Combinations that are known not to work.
 
-from collections.abc import Iterator
+What vLLM itself refuses is not here: its own parser and configuration check read every recipe.
+Each rule is one that vLLM takes without a word, or finds out only after minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
 
 from deploys.plan.recipe import Recipe
+from deploys.plan.schema import shown
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An option that must not stand as it does.
+
+    Attributes:
+        option: The vLLM option, without dashes.
+        bad: Tells whether a value of it is meant.
+        expected: What should stand there, and why, with the source.
+        model: Part of the names of the repositories that it is about; empty = any.
+        when: Tells whether the rest of a recipe makes it bad.
+    """
+
+    option: str
+    bad: Callable[[Any], bool]
+    expected: str
+    model: str = ""
+    when: Callable[[Recipe], bool] = lambda recipe: True
+
+
+@dataclass(frozen=True)
+class Stale:
+    """A repository whose older commits must not be used.
+
+    Attributes:
+        repo: OWNER/NAME, as on the hub.
+        not_before: Day of the first good commit.
+        reason: What older ones do, with the source.
+    """
+
+    repo: str
+    not_before: date
+    reason: str
+
+
+def _fp8(value: Any) -> bool:
+    return str(value).startswith("fp8")
+
+
+def _method(recipe: Recipe) -> str | None:
+    speculative = recipe.args.get("speculative-config")
+    return speculative.get("method") if isinstance(speculative, dict) else None
+
+
+def _before(recipe: Recipe, minor: int) -> bool:
+    """Tell whether the vLLM is known to be older than 0.MINOR."""
+    numbers = recipe.judge.split(".")
+    known = len(numbers) == 3 and all(number.isdecimal() for number in numbers)
+    return known and (int(numbers[0]), int(numbers[1])) < (0, minor)
+
+
+def _races(recipe: Recipe) -> bool:
+    """Tell whether the prefix cache is filled while a step is under way, both by default."""
+    return (
+        recipe.args.get("enable-prefix-caching", True) is not False
+        and recipe.args.get("async-scheduling", True) is not False
+        and recipe.env.get("VLLM_USE_V2_MODEL_RUNNER") != "1"
+        and _before(recipe, 29)
+    )
+
+
+RULES = (
+    # Measured with fp8 only, and for speed, where kernels are injected (the NVIDIA forum's guide
+    # that qwen3.5-35b-sm121 names); so it passes there.
+    Rule(
+        "kv-cache-dtype",
+        _fp8,
+        "it left out: with it this model fails to start (vllm-project/vllm, 26646) or talks "
+        "gibberish (huggingface.co/ig1/Qwen3.5-35B-A3B-NVFP4)",
+        model="qwen3.5-35b-a3b",
+        when=lambda recipe: recipe.build is None or recipe.build.build != "sm121-inject",
+    ),
+    # GB10 has FlashAttention 2, which takes no fp8; the engine ends minutes after it started.
+    Rule(
+        "kv-cache-dtype",
+        _fp8,
+        "it left out: attention-backend flash_attn, which DFlash needs, does not take it "
+        "(github.com/AEON-7/Qwen3.6-NVFP4-DFlash, docs/troubleshooting.md)",
+        when=lambda recipe: str(recipe.args.get("attention-backend")).lower() == "flash_attn",
+    ),
+    # vLLM 0.33.0, run: the model keeps its own rope_parameters.
+    Rule(
+        "hf-overrides",
+        lambda value: (
+            isinstance(value, dict) and bool({"rope_parameters", "rope_scaling"} & {*value})
+        ),
+        "rope_parameters inside text_config: at the top level they change nothing, and a longer "
+        "context than the model's is nonsense",
+        model="qwen3.",
+    ),
+    # Found on 0.28.0 and before; nothing is known of later ones. The V2 model runner has no such
+    # race: its counts stay on the GPU (vllm-project/vllm, 51599).
+    Rule(
+        "speculative-config",
+        lambda value: True,
+        "enable-prefix-caching: false or async-scheduling: false beside MTP: else answers, tool "
+        "calls first, are wrong now and then (vllm-project/vllm, 53912 and 53919; "
+        "NVIDIA/dgx-spark-playbooks, 89)",
+        model="qwen3.",
+        when=lambda recipe: "mtp" in str(_method(recipe)) and _races(recipe),
+    ),
+)
+
+STALE = (
+    Stale(
+        "z-lab/Qwen3.6-35B-A3B-DFlash",
+        date(2026, 4, 19),
+        "older ones crash beyond 16,000 tokens (github.com/AEON-7/Qwen3.6-NVFP4-DFlash, README.md)",
+    ),
+)
 
 
 def problems(recipe: Recipe) -> Iterator[str]:
-    """Say what cannot be, as ``KEY: found X; expected Y``."""
-    yield from ()
+    """Say what is known not to work, as ``KEY: found X; expected Y``.
+
+    Args:
+        recipe: The recipe, each value of which is well-formed.
+    """
+    for name, checkpoint in recipe.checkpoints.items():
+        for stale in STALE:
+            since = checkpoint.not_before
+            if checkpoint.repo == stale.repo and (since is None or since < stale.not_before):
+                yield (
+                    f"checkpoints.{name}.not_before: found {since or 'nothing'}; "
+                    f"expected {stale.not_before} or later: {stale.reason}"
+                )
+    found = (problem for count in recipe.sparks for problem in _broken(recipe, str(count)))
+    yield from dict.fromkeys(found)
+
+
+def _broken(recipe: Recipe, count: str) -> Iterator[str]:
+    """What the rules say of a recipe with one number of Sparks."""
+    merged = recipe.for_sparks(int(count))
+    repo = recipe.checkpoints["model"].repo.lower() if "model" in recipe.checkpoints else ""
+    own = recipe.by_sparks[count].args if count in recipe.by_sparks else {}
+    for rule in RULES:
+        value = merged.args.get(rule.option)
+        if value is not None and rule.model in repo and rule.bad(value) and rule.when(merged):
+            where = f"by_sparks.{count}." if rule.option in own else ""
+            yield f"{where}args.{rule.option}: found {shown(value)}; expected {rule.expected}"

@@ -93,12 +93,12 @@ def test_figures_that_mean_nothing(tmp_path: Path, expected: object, problem: st
 
 
 def test_a_built_image(tmp_path: Path) -> None:
-    build = {"build": "sm121-inject", "base": "example.org/vllm:1", "args": {"COMMIT": "abc"}}
+    build = {"build": "sm121-inject", "base": "example.org/vllm:1", "args": {"VLLM_COMMIT": "abc"}}
     put(tmp_path, {**good(), "image": build})
     recipe = load_recipe("try", tmp_path)
     assert recipe.base_image == "example.org/vllm:1"
     assert recipe.build
-    assert recipe.build.args == {"COMMIT": "abc"}
+    assert recipe.build.args == {"VLLM_COMMIT": "abc"}
     put(tmp_path, good())
     assert load_recipe("try", tmp_path).build is None
 
