@@ -1,4 +1,4 @@
-"""Reads recipes: what can be served, one YAML file a recipe."""
+"""Reads recipes: what can be served, one YAML file a recipe, ours or another project's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from deploys.plan import recipe_check, rules, yaml
+from deploys.plan import foreign, recipe_check, rules, yaml
 from deploys.plan.errors import PlanError
 from deploys.plan.recipe import Recipe
 from deploys.plan.schema import nearest, parse, shown
@@ -28,20 +28,26 @@ def recipe_names(folder: Path = RECIPES) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
+def is_path(name: str) -> bool:
+    """Tell whether what names a recipe is the path of a file."""
+    return "/" in name or name.endswith((".yaml", ".yml"))
+
+
 def load_recipe(name: str, folder: Path = RECIPES) -> Recipe:
     """Read and check one recipe.
 
     Args:
-        name: Its name: that of its file without ``.yaml``.
-        folder: Where the recipes are.
+        name: Its name, that of its file without ``.yaml``; or the path of a file anywhere, which
+            may be a recipe of sparkrun or of spark-vllm-docker.
+        folder: Where the recipes are, also those that a file elsewhere extends.
 
     Raises:
         PlanError: There is no such recipe (with the nearest name), or all that is wrong with it.
     """
-    path, data = _read(name, folder)
+    path, data = _read_file(Path(name)) if is_path(name) else _read(name, folder)
     if base := data.get("extends"):
         data = _extended(path, data, base, folder)
-    recipe = parse(Recipe, {"name": name, **data}, str(path))
+    recipe = parse(Recipe, {"name": path.stem, **data}, str(path))
     problems = [*recipe_check.problems(recipe), *rules.problems(recipe)]
     if problems:
         raise PlanError(*(f"{path}: {problem}" for problem in problems))
@@ -52,8 +58,13 @@ def _read(name: str, folder: Path) -> tuple[Path, dict[str, Any]]:
     names = recipe_names(folder)
     if name not in names:
         raise PlanError(f"{folder}: found no recipe {name!r}; expected {nearest(name, names)}")
-    path = folder / f"{name}.yaml"
+    return _read_file(folder / f"{name}.yaml")
+
+
+def _read_file(path: Path) -> tuple[Path, dict[str, Any]]:
     data = yaml.load(path)
+    if foreign.is_foreign(data):
+        return path, foreign.translate(path, data)
     if "name" in data:
         found = shown(data["name"])
         raise PlanError(f"{path}: name: found {found}; expected no such key: the file has the name")

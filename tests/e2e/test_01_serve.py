@@ -213,7 +213,7 @@ class TestBadRecipe:
         assert sorted(shown) == ["0", "failed"]
 
     def test_a_failing_start_is_tried_five_times_in_all(self, spark, served, recipe):
-        recipe("max-model-len: 2048", "max-model-len: 99999999")
+        recipe("max-model-len: 4096", "max-model-len: 99999999")
         run = pyinfra(DEPLOY)
         assert run.status == 1
         assert "max_model_len" in run.output

@@ -6,6 +6,7 @@ them, and the same source makes the same bytes everywhere.
 """
 
 import json
+import shutil
 from pathlib import Path
 
 from tests.lab import cache, tiny_tokenizer, tiny_weights
@@ -29,6 +30,7 @@ EXPERTS, EXPERTS_PER_TOKEN, EXPERT_SIZE = 16, 2, 128
 VISION_HIDDEN, VISION_DEPTH, VISION_PATCH, VISION_POSITIONS = 64, 2, 16, 256
 DRAFT_SIZE, DRAFT_TARGET_LAYERS = 256, [0, 2]
 CONTEXT = 262_144
+TOOL_PARSER = Path(__file__).with_name("scripted_tools.py")
 SHARD_SIZE = 8 << 20  # bytes, about: a fault in the middle of a file should hit a file of some size
 
 VOCABULARY = tiny_tokenizer.size()
@@ -38,7 +40,7 @@ END = tiny_tokenizer.CONTROL_TOKENS.index("<|im_end|>")
 
 def ensure_models() -> Path:
     """Return the cached folder of the checkpoints `model/` and `dflash/`, made if missing."""
-    modules = (__file__, tiny_tokenizer.__file__, tiny_weights.__file__)
+    modules = (__file__, tiny_tokenizer.__file__, tiny_weights.__file__, TOOL_PARSER)
     return cache.entry("tiny-models", [Path(module) for module in modules], write_models)
 
 
@@ -52,6 +54,7 @@ def write_models(folder: Path) -> None:
         _write_json(checkpoint / "tokenizer_config.json", tiny_tokenizer.config(CONTEXT))
     _write_json(model / "generation_config.json", {"eos_token_id": END, "pad_token_id": PADDING})
     (model / "chat_template.jinja").write_text(tiny_tokenizer.CHAT_TEMPLATE)
+    shutil.copy(TOOL_PARSER, model)
     _write_json(model / "preprocessor_config.json", _image_config())
     write_shards(model, _model_tensors(), SHARD_SIZE)
     write_safetensors(dflash / "model.safetensors", _dflash_tensors())

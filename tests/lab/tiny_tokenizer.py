@@ -13,15 +13,33 @@ MARKUP_TOKENS = [
 ]  # fmt: skip
 
 CHAT_TEMPLATE = """\
+{%- if tools %}
+{{- '<|im_start|>system\\nTools:' }}
+{%- for tool in tools %}
+{{- '\\n' + (tool | tojson) }}
+{%- endfor %}
+{{- '<|im_end|>\\n' }}
+{%- endif %}
 {%- for message in messages %}
-{{- '<|im_start|>' + message.role + '\\n' }}
+{{- '<|im_start|>' + ('user' if message.role == 'tool' else message.role) + '\\n' }}
+{{- '<tool_response>\\n' if message.role == 'tool' }}
 {%- if message.content is string %}
 {{- message.content }}
-{%- else %}
+{%- elif message.content %}
 {%- for part in message.content if part.type == 'text' %}
 {{- part.text }}
 {%- endfor %}
 {%- endif %}
+{{- '\\n</tool_response>' if message.role == 'tool' }}
+{%- for call in message.tool_calls or () %}
+{{- '<tool_call>\\n<function=' + call.function.name + '>\\n' }}
+{%- for name, value in call.function.arguments | items %}
+{{- '<parameter=' + name + '>\\n' }}
+{{- value if value is string else value | tojson }}
+{{- '\\n</parameter>\\n' }}
+{%- endfor %}
+{{- '</function>\\n</tool_call>' }}
+{%- endfor %}
 {{- '<|im_end|>\\n' }}
 {%- endfor %}
 {%- if add_generation_prompt %}

@@ -5,8 +5,10 @@ pytest tests/verify [--inventory inventory/lab.py] [--reboot]
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -25,6 +27,11 @@ from deploys.plan.served import fabric_of, release_of
 Api = Callable[..., str]
 
 _sparks: dict[str, dict[str, Any]] = {}
+
+# Each command goes through one connection a Spark, which is closed at the end: a login a command
+# would take ten times as long. A dead one is noticed, so that a test may reboot the Spark.
+_sockets = Path(tempfile.mkdtemp(prefix="verify-"))
+_ALIVE = "-o ServerAliveInterval=5 -o ServerAliveCountMax=2"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -104,7 +111,7 @@ def _connection(spark: str) -> Host:
         return testinfra.get_host("local://", sudo=True)
     user = f"{data['ssh_user']}@" if "ssh_user" in data else ""
     address = data.get("ssh_hostname", data["spark"])
-    options = "-o BatchMode=yes"
+    options = f"-o BatchMode=yes {_ALIVE}"
     if "ssh_known_hosts_file" in data:
         options += f" -o UserKnownHostsFile={data['ssh_known_hosts_file']}"
     return testinfra.get_host(
@@ -112,7 +119,15 @@ def _connection(spark: str) -> Host:
         sudo=True,
         ssh_identity_file=data.get("ssh_key"),
         ssh_extra_args=options,
+        controlpath=str(_sockets / spark),
     )
+
+
+def pytest_sessionfinish() -> None:
+    for socket in _sockets.iterdir():
+        close = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", socket.name]
+        subprocess.run(close, capture_output=True, check=False)
+    shutil.rmtree(_sockets)
 
 
 @pytest.fixture(scope="session")

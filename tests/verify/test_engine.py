@@ -4,6 +4,8 @@ import hashlib
 import json
 import shlex
 
+import pytest
+
 from deploys.plan.command import image_id
 
 
@@ -17,6 +19,13 @@ def chat(release, **options):
         "chat_template_kwargs": {"enable_thinking": False},
         **options,
     }
+
+
+def chunks(answer):
+    """Return the chunks of a streamed answer, which must be whole."""
+    lines = [line.removeprefix("data: ") for line in answer.splitlines() if line]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
 
 
 def test_weights(host, data, release, lock, proved):
@@ -95,11 +104,32 @@ def test_chat(api, release, proved):
 
 def test_streaming(api, release, proved):
     body = chat(release, stream=True, stream_options={"include_usage": True})
-    lines = api("/v1/chat/completions", body).splitlines()
-    events = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
-    assert events[-1] == "[DONE]"
-    chunks = [json.loads(event) for event in events[:-1]]
-    assert len([chunk for chunk in chunks if chunk["choices"]]) >= 2
-    tokens = chunks[-1]["usage"]["completion_tokens"]
+    found = chunks(api("/v1/chat/completions", body))
+    assert len([chunk for chunk in found if chunk["choices"]]) >= 2
+    tokens = found[-1]["usage"]["completion_tokens"]
     assert tokens >= 1
-    proved(f"streaming: {tokens} tokens in {len(chunks)} events")
+    proved(f"streaming: {tokens} tokens in {len(found)} events")
+
+
+def test_thinking(api, data, release, proved):
+    """Thoughts come apart from the answer, and leave room for one: `content` is not null."""
+    if "reasoning-parser" not in release.recipe.args:
+        pytest.skip(f"recipe {release.recipe.name} names no reasoning-parser")
+
+    def ask(thinking):
+        body = chat(release, max_tokens=room, chat_template_kwargs={"enable_thinking": thinking})
+        (choice,) = json.loads(api("/v1/chat/completions", body, timeout=600))["choices"]
+        message = choice["message"]
+        # The second is the name that older releases of vLLM gave it.
+        return message.get("reasoning") or message.get("reasoning_content"), message["content"]
+
+    # The random model of a lab thinks for as long as it may.
+    lab = data["hardware"] == "lab"
+    room = 16 if lab else 4096
+    thoughts, answer = ask(thinking=True)
+    assert thoughts
+    assert answer or lab, "it thought for 4096 tokens, and then said nothing"
+    without, direct = ask(thinking=False)
+    assert not without
+    assert direct
+    proved(f"thinking: {len(thoughts)} characters of thought apart from the answer; off: none")
