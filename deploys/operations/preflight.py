@@ -8,6 +8,8 @@ from pyinfra.api import Host, StringCommand, operation
 
 from deploys.facts.survey import HostSurvey
 from deploys.operations.messages import failing, notice, planning
+from deploys.plan.memory import Load
+from deploys.plan.memory_check import memory_findings
 from deploys.plan.pair import differences
 from deploys.plan.preflight import Requirements, findings
 
@@ -19,6 +21,7 @@ def preflight(
     images: Sequence[str],
     folders: Sequence[str],
     worker: Host | None = None,
+    load: Load | None = None,
 ) -> Generator[StringCommand, None, None]:
     """Fail with every error that is found, each with its remedy; warnings are only shown.
 
@@ -29,12 +32,15 @@ def preflight(
         folders: the checkpoint folders under `root` that count as fetched already.
         worker: the other Spark, where this one is the head of a pair: they must be alike, and it
             is the head that says where they are not.
+        load: what must fit into its memory; None on an idle Spark.
     """
     look = {"root": root, "port": wanted.port, "images": list(images), "folders": list(folders)}
     survey = host.get_fact(HostSurvey, **look)
     now = time.time()
     other = worker.get_fact(HostSurvey, **look) if worker else None
     found = findings(survey, wanted, now, other)
+    if load:
+        found += memory_findings(load, wanted.hardware, survey)
     if worker and other:
         found += differences(host.data.spark, survey, worker.data.spark, other)
     errors = [finding for finding in found if finding.error]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from deploys.plan.hardware import Hardware
+from deploys.plan.hardware import HARDWARE, Hardware
 from deploys.plan.survey import Survey
 
 GIB = 1024**3
@@ -21,9 +21,10 @@ class Requirements:
     Attributes:
         driver_minimum, docker_minimum: first number of the version.
         weights: bytes of all checkpoints of the recipe.
-        image: compressed bytes of the engine's image.
+        image: compressed bytes of the engine's image, or of what it is built on.
         disk_headroom: bytes that stay free for caches, logs and the next release.
         clock_tolerance: seconds between the two clocks.
+        build: bytes that building the image takes beside that; 0 where it is not built.
         pair: whether two Sparks serve the model: the worker gets the image from the head.
     """
 
@@ -35,6 +36,7 @@ class Requirements:
     disk_headroom: int
     port: int | None
     clock_tolerance: int
+    build: int = 0
     pair: bool = False
 
 
@@ -70,33 +72,48 @@ def findings(
 
 def _hardware(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
     hardware = wanted.hardware
+    remedy = _remedy(survey)
     if hardware.arch and survey.arch != hardware.arch:
-        yield error(
-            f"the processor is {survey.arch}, {hardware.name} is {hardware.arch}",
-            "Set `hardware:` of this Spark in the inventory to what it is",
-        )
-    if survey.memory < hardware.memory_gib * GIB:
-        yield error(
-            f"{survey.memory / GIB:.1f} GiB of memory, {hardware.name} has at least "
-            f"{hardware.memory_gib} GiB",
-            "Choose a recipe for this machine and set its `hardware:` in the inventory",
-        )
+        yield error(f"the processor is {survey.arch}, {hardware.name} is {hardware.arch}", remedy)
     if survey.gpu is None or survey.driver is None:
-        yield error(
-            "nvidia-smi shows no GPU",
-            "Install DGX OS's own driver (DGX Dashboard, Update) and reboot",
-        )
+        yield error("nvidia-smi shows no GPU", f"{hardware.update}, and reboot")
         return
-    if survey.gpu != hardware.gpu:
+    memory = _memory(survey, hardware)
+    if not survey.gpu.startswith(hardware.gpu):
+        yield error(f"the GPU is {survey.gpu}, expected {hardware.gpu}", remedy)
+    elif memory < hardware.memory_gib:
+        of_gpu = "" if hardware.unified else " of the GPU's own"
         yield error(
-            f"the GPU is {survey.gpu}, expected {hardware.gpu}",
-            "Set `hardware:` of this Spark in the inventory to what it is",
+            f"{memory:.1f} GiB of memory{of_gpu}, {hardware.name} has at least "
+            f"{hardware.memory_gib} GiB",
+            remedy,
         )
     if _major(survey.driver) < wanted.driver_minimum:
         yield error(
             f"NVIDIA driver {survey.driver}, at least {wanted.driver_minimum} is needed",
-            "Update DGX OS (DGX Dashboard, Update) and reboot; driver and CUDA come as one set",
+            f"{hardware.update}, and reboot; driver and CUDA come as one set",
         )
+
+
+def _remedy(survey: Survey) -> str:
+    """Name the class that the machine is of, if there is one."""
+    right = next((name for name, hardware in HARDWARE.items() if _is(survey, hardware)), None)
+    if right is None:
+        return f"No hardware class is like it: there are {', '.join(HARDWARE)}"
+    return f"Set `hardware: {right}` for it in the inventory, and choose a recipe for {right}"
+
+
+def _is(survey: Survey, hardware: Hardware) -> bool:
+    return (
+        survey.arch == hardware.arch
+        and (survey.gpu or "").startswith(hardware.gpu)
+        and _memory(survey, hardware) >= hardware.memory_gib
+    )
+
+
+def _memory(survey: Survey, hardware: Hardware) -> float:
+    """GiB of what the engine gets its memory from."""
+    return (survey.memory if hardware.unified else survey.gpu_memory or 0) / GIB
 
 
 def _software(survey: Survey, wanted: Requirements, now: float) -> Iterator[Finding]:
@@ -108,12 +125,12 @@ def _software(survey: Survey, wanted: Requirements, now: float) -> Iterator[Find
     if survey.docker in (None, "failed"):
         yield error(
             "no Docker daemon answers",
-            "Start it (`sudo systemctl enable --now docker`) or reinstall DGX OS's package",
+            "Start it (`sudo systemctl enable --now docker`) or reinstall its package",
         )
     elif _major(survey.docker or "") < wanted.docker_minimum:
         yield error(
             f"Docker {survey.docker}, at least {wanted.docker_minimum} is needed",
-            "Update DGX OS (DGX Dashboard, Update)",
+            wanted.hardware.update,
         )
     if survey.systemd == "degraded":
         yield warning(
@@ -136,7 +153,7 @@ def _software(survey: Survey, wanted: Requirements, now: float) -> Iterator[Find
 
 def _disk(survey: Survey, wanted: Requirements, worker: Survey) -> list[Finding]:
     weights = max(0, wanted.weights - survey.weights)
-    image = 0 if survey.image else int(wanted.image * IMAGE_DISK_FACTOR)
+    image = 0 if survey.image else int(wanted.image * IMAGE_DISK_FACTOR) + wanted.build
     # On both Sparks, unpacked, beside what Docker has, while it moves from one to the other; and
     # once more where Docker keeps its own files: it saves and loads by way of a folder there.
     export = int(wanted.image * UNPACKED) if wanted.pair and not worker.image else 0

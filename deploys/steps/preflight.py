@@ -4,6 +4,9 @@ from pyinfra import host
 from pyinfra.api import deploy
 
 from deploys.operations.preflight import preflight
+from deploys.plan.build import DISK
+from deploys.plan.lock import image_key
+from deploys.plan.memory import load_of
 from deploys.plan.preflight import GIB, Requirements
 from deploys.steps.context import hardware, lock, peer, release
 
@@ -21,14 +24,16 @@ def apply() -> None:
             driver_minimum=host.data.driver_minimum,
             docker_minimum=host.data.docker_minimum,
             weights=sum(checkpoint.size for checkpoint in locked if checkpoint),
-            image=lock().images[served.recipe.base_image].size if served else 0,
+            image=lock().images[image_key(served.recipe)].size if served else 0,
             disk_headroom=int(host.data.disk_headroom_gib * GIB),
             port=served.port if served and host.data.rank == 0 else None,
             clock_tolerance=host.data.clock_tolerance,
+            build=DISK if served and served.recipe.build and host.data.rank == 0 else 0,
             pair=other is not None,
         ),
         root=host.data.root,
         images=served.images if served else (),
         folders=[checkpoint.folder for checkpoint in checkpoints],
         worker=other if host.data.rank == 0 else None,
+        load=load_of(served.recipe, lock(), 2 if other else 1) if served else None,
     )

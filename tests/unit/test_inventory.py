@@ -142,7 +142,7 @@ def test_a_clone_without_an_inventory_says_how_to_make_one(project: Path) -> Non
         ("", "sparks: found nothing; expected at least one Spark"),
         (
             "sparks: {a: {}}\nreplicas: {x: {recipe: lab-tny, sparks: [a, a]}}\n",
-            "replicas.x.recipe: found lab-tny; expected one of lab-tiny,",
+            "replicas.x.recipe: found lab-tny; expected one of lab-built,",
         ),
         (
             "sparks: {a: {}}\nreplicas: {x: {recipe: lab-tiny, sparks: [a]}}\n",

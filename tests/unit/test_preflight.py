@@ -9,7 +9,7 @@ import pytest
 
 from deploys.plan.hardware import HARDWARE
 from deploys.plan.preflight import GIB, Requirements, findings
-from deploys.plan.survey import Listener, parse_survey, survey_script
+from deploys.plan.survey import Listener, Survey, parse_survey, survey_script
 
 # What the script prints on a DGX Spark; nvidia-smi, os-release and sizes as reported for one.
 SPARK = """\
@@ -21,7 +21,7 @@ aarch64
 ubuntu 24.04
 Ubuntu 24.04.3 LTS
 @@gpu
-NVIDIA GB10, 580.126.09
+NVIDIA GB10, 580.126.09, [N/A]
 @@memory
 127601452
 @@disk
@@ -64,7 +64,7 @@ def test_a_spark_from_the_factory_is_fit():
         ({"arch": "x86_64"}, "the processor is x86_64", True),
         ({"memory": 64 * GIB}, "64.0 GiB of memory", True),
         ({"gpu": None, "driver": None}, "nvidia-smi shows no GPU", True),
-        ({"gpu": "NVIDIA H200"}, "the GPU is NVIDIA H200", True),
+        ({"gpu": "NVIDIA H200"}, "the GPU is NVIDIA H200, expected NVIDIA GB10", True),
         ({"driver": "570.86.15"}, "NVIDIA driver 570.86.15, at least 580", True),
         ({"docker": None}, "no Docker daemon answers", True),
         ({"docker": "failed"}, "no Docker daemon answers", True),
@@ -91,6 +91,72 @@ def test_an_engine_of_ours_may_hold_the_port():
 def test_errors_come_first():
     survey = replace(FIT, os="debian 13", docker=None)
     assert [finding.error for finding in findings(survey, WANTED, NOW)] == [True, False]
+
+
+def machine(arch: str, smi: str, memory: float) -> Survey:
+    """A machine with so many GiB, whose nvidia-smi says so of its GPUs."""
+    text = SPARK.replace("aarch64", arch).replace("NVIDIA GB10, 580.126.09, [N/A]", smi)
+    return replace(parse_survey(text.splitlines()), memory=int(memory * GIB))
+
+
+# As nvidia-smi prints them; MemTotal of the 64 GB Spark is inferred (deploys/plan/hardware.py).
+PRO = "NVIDIA RTX PRO 6000 Blackwell {}, 580.126.09, 97887"
+LAPTOP = "NVIDIA GeForce RTX 5090 Laptop GPU, 580.126.09, 24463"
+MACHINES = {
+    "Spark of 64 GB": ("gb10-64gb", machine("aarch64", "NVIDIA GB10, 580.126.09, [N/A]", 57.7)),
+    "workstation": ("rtx-pro-6000", machine("x86_64", PRO.format("Workstation Edition"), 62)),
+    "Max-Q": ("rtx-pro-6000", machine("x86_64", PRO.format("Max-Q Workstation Edition"), 125)),
+    "server": ("rtx-pro-6000", machine("x86_64", PRO.format("Server Edition"), 503)),
+    "5090": ("rtx-5090", machine("x86_64", "NVIDIA GeForce RTX 5090, 580.126.09, 32607", 31)),
+}
+
+
+class TestClasses:
+    @pytest.mark.parametrize(("right", "survey"), MACHINES.values(), ids=MACHINES)
+    @pytest.mark.parametrize("declared", HARDWARE)
+    def test_a_machine_is_of_its_class_or_told_which(
+        self, right: str, survey: Survey, declared: str
+    ):
+        found = findings(survey, replace(WANTED, hardware=HARDWARE[declared]), NOW)
+        if declared == right or (declared == "lab" and right == "gb10-64gb"):
+            assert found == []
+        else:
+            assert found
+            assert all(f"Set `hardware: {right}`" in each.remedy for each in found)
+
+    def test_a_spark_of_64_gb_is_no_gb10(self):
+        (finding,) = findings(MACHINES["Spark of 64 GB"][1], WANTED, NOW)
+        assert str(finding) == (
+            "error: 57.7 GiB of memory, gb10 has at least 112 GiB. Set `hardware: gb10-64gb` for "
+            "it in the inventory, and choose a recipe for gb10-64gb"
+        )
+
+    def test_more_memory_than_the_class_has_is_no_harm(self):
+        assert findings(FIT, replace(WANTED, hardware=HARDWARE["gb10-64gb"]), NOW) == []
+
+    def test_a_laptop_is_of_no_class(self):
+        wanted = replace(WANTED, hardware=HARDWARE["rtx-5090"])
+        (finding,) = findings(machine("x86_64", LAPTOP, 62), wanted, NOW)
+        assert "23.9 GiB of memory of the GPU's own, rtx-5090 has at least 31" in finding.found
+        assert "No hardware class is like it" in finding.remedy
+
+    def test_the_largest_of_several_gpus_counts(self):
+        gpus = f"NVIDIA T400, 580.126.09, 2048\n{PRO.format('Workstation Edition')}"
+        survey = machine("x86_64", gpus, 62)
+        assert survey.gpu_memory == 97887 * 1024**2
+        assert findings(survey, replace(WANTED, hardware=HARDWARE["rtx-pro-6000"]), NOW) == []
+
+    def test_the_driver_is_renewed_as_the_machine_wants_it(self):
+        old = {"driver": "570.86.15"}
+        (spark,) = findings(replace(FIT, **old), WANTED, NOW)
+        wanted = replace(WANTED, hardware=HARDWARE["rtx-5090"])
+        (card,) = findings(replace(MACHINES["5090"][1], **old), wanted, NOW)
+        assert "DGX OS" in spark.remedy
+        assert "DGX OS" not in card.remedy
+
+    def test_nvidia_smi_without_a_driver_speaks_in_sentences(self):
+        said = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+        assert machine("aarch64", said, 121).gpu is None
 
 
 class TestDisk:

@@ -1,0 +1,136 @@
+"""What a recipe's options and environment say of memory, with vLLM's defaults for the rest."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from deploys.plan.recipe import Recipe
+from deploys.plan.recipe_values import REFERENCE
+from deploys.plan.shape import Shape
+
+GIB = 1024**3
+_MULTIPLES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_MULTIPLES |= {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+# The releases of which each is the first, by their own source: cache.py says 0.9 in 0.19.1, 0.92
+# in 0.20.2; gpu_worker.py of 0.28.0 says since when graphs are taken from the share.
+_UTILIZATION_092 = (0, 20, 0)
+_GRAPHS_IN_SHARE = (0, 21, 0)
+# For these hybrid models: off by default in 0.18.0 to 0.20.2, on in 0.28.0. Of those between we
+# know nothing; on takes more.
+_PREFIX_CACHING = (0, 21, 0)
+TOKENS_BY_CONCURRENCY = (0, 20, 0)
+_ESTIMATE = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Settings of one engine.
+
+    Attributes:
+        release: Version of the vLLM that stands for the image's own.
+        utilization: Share of the memory that vLLM takes, 0 to 1.
+        kv_bytes: Bytes of the KV cache, if they are said; then the share does not size it.
+        number_bytes: Bytes of a number in the KV cache.
+        context: Tokens of the longest request; None = as many as fit.
+        sequences: Requests that run at once, at the most.
+        batched: Tokens of one step, at the most.
+        drafted: Tokens that are drafted for each step; 0 = none.
+        mtp: Whether the model's own MTP head drafts them.
+        drafter: Name of the checkpoint that does, if it is another one.
+        captured: Tokens of the largest CUDA graph; 0 = none are made.
+        graphs_in_share: Whether vLLM leaves room for the graphs within its share.
+        prefix_caching: Whether prompts that begin alike share blocks.
+        vision: Whether the vision encoder is loaded.
+        halved: Whether weights become FP8 as they load.
+    """
+
+    release: tuple[int, ...]
+    utilization: float
+    kv_bytes: int | None
+    number_bytes: int
+    context: int | None
+    sequences: int
+    batched: int
+    drafted: int
+    mtp: bool
+    drafter: str | None
+    captured: int
+    graphs_in_share: bool
+    prefix_caching: bool
+    vision: bool
+    halved: bool
+
+
+def flags(recipe: Recipe, shape: Shape, total: int) -> Flags:
+    """Read a recipe.
+
+    Args:
+        recipe: As it is for the number of Sparks that serve it.
+        shape: The model's.
+        total: Bytes of the memory that the engine may use a share of: vLLM's defaults go by it.
+
+    Raises:
+        ValueError: A value is no number where there must be one.
+    """
+    args = recipe.args
+    release = tuple(int(part) for part in recipe.judge.split("."))
+    # EngineArgs.get_batch_defaults of 0.18.0 and 0.32.0. 0.33.0 gave 256 and 2,048 for a GB10.
+    large = total >= 70 * GIB and release < (0, 33, 0)
+    sequences = int(args.get("max-num-seqs", 1024 if large else 256))
+    batched = number(args.get("max-num-batched-tokens", 8192 if large else 2048))
+    draft = args.get("speculative-config") or {}
+    if isinstance(draft, str):
+        draft = json.loads(draft)
+    drafter = REFERENCE.fullmatch(str(draft.get("model", "")))
+    drafted = int(draft.get("num_speculative_tokens", 0))
+    context = number(args.get("max-model-len", shape.positions))
+    captured = min(512, batched, 2 * sequences * (1 + drafted))
+    kv_bytes = args.get("kv-cache-memory-bytes")
+    return Flags(
+        release=release,
+        utilization=float(
+            args.get("gpu-memory-utilization", 0.92 if release >= _UTILIZATION_092 else 0.9)
+        ),
+        kv_bytes=None if kv_bytes is None else number(kv_bytes),
+        number_bytes=_number_bytes(str(args.get("kv-cache-dtype", "auto")), shape),
+        context=None if context < 0 else context,
+        sequences=sequences,
+        batched=batched,
+        drafted=drafted,
+        mtp=str(draft.get("method", "")).endswith("mtp"),
+        drafter=drafter[1] if drafter else None,
+        captured=0
+        if args.get("enforce-eager") is True
+        else int(args.get("max-cudagraph-capture-size", captured)),
+        graphs_in_share=recipe.env.get(_ESTIMATE, "1" if release >= _GRAPHS_IN_SHARE else "0")
+        == "1",
+        prefix_caching=args.get("enable-prefix-caching", release >= _PREFIX_CACHING) is True,
+        vision=args.get("language-model-only") is not True,
+        halved=args.get("quantization") in ("fp8", "fp8_per_tensor") and not shape.quantized,
+    )
+
+
+def number(value: Any) -> int:
+    """Read a number as vLLM does: ``1k`` is 1,000 and ``1K`` 1,024; ``auto`` is -1.
+
+    Raises:
+        ValueError: It is none.
+    """
+    text = str(value)
+    if text == "auto":
+        return -1
+    try:
+        if text[-1:] in _MULTIPLES:
+            return int(float(text[:-1]) * _MULTIPLES[text[-1]])
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no number") from None
+
+
+def _number_bytes(dtype: str, shape: Shape) -> int:
+    if dtype == "auto":
+        return 1 if shape.fp8_kv_cache else shape.number_bytes
+    return 1 if dtype.startswith("fp8") else 2
