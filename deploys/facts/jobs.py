@@ -103,3 +103,20 @@ class ImageState(FactBase[str]):
         if "present" in output:
             return "present"
         return "absent" if "no such image" in said.lower() else said
+
+
+class ImageContent(FactBase[str]):
+    """What an image's file system is made of, whatever Docker's store calls the image."""
+
+    default = str
+
+    def command(self, image: str) -> str:
+        """Return a command that prints the digests of its layers, nothing if there is none."""
+        return (
+            "docker image inspect --format '{{json .RootFS.Layers}}' "
+            f"{shlex.quote(image)} 2>/dev/null || true"
+        )
+
+    def process(self, output: list[str]) -> str:
+        """Return them as they are."""
+        return "".join(output).strip()

@@ -1,13 +1,13 @@
-"""Have an image, known by its digest: from its registry, or from the other Spark of a pair."""
+"""Have an image: from its registry, built here, or from the other Spark of a pair."""
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 
 from pyinfra import host
 from pyinfra.api import Host, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
-from deploys.facts.jobs import ImageState, JobState
+from deploys.facts.jobs import ImageContent, ImageState, JobState
 from deploys.operations.jobs import follow, put_manifest, reason, start
 from deploys.operations.messages import failing
 
@@ -27,6 +27,26 @@ def image(root: str, references: Sequence[str], size: int) -> Generator[PyinfraC
 
 
 @operation()
+def built_image(
+    root: str, references: Sequence[str], base: str, size: int, recipe: Mapping[str, object]
+) -> Generator[PyinfraCommand]:
+    """Have Docker hold an image that the Spark builds itself, named by all that it is made of.
+
+    One unit on the Spark pulls what it is built on, another builds. Both go on without a
+    connection; one that was interrupted goes on where it was when it is started again.
+
+    Args:
+        references: the one name of the result.
+        base: what it is built on, `repository@sha256:…`.
+        size: compressed bytes of the base's layers.
+        recipe: `args` and `files` of the build.
+    """
+    pull = _have(root, [base], f"image@{short_id([base])}", {"image": base, "size": size})
+    orders = {"image": references[0], "base": base, **recipe}
+    yield from _have(root, references, f"image-build@{short_id(references)}", orders, pull)
+
+
+@operation()
 def exported_image(root: str, references: Sequence[str], peer: Host) -> Generator[PyinfraCommand]:
     """Have an image in files that the other Spark of a pair can copy, while it lacks the image.
 
@@ -34,7 +54,7 @@ def exported_image(root: str, references: Sequence[str], peer: Host) -> Generato
         references: all names by which Docker may know it.
         peer: the other Spark.
     """
-    if peer.get_fact(ImageState, references=references) == "present":
+    if _state(peer, references, host) == "present":
         host.noop("the other Spark has the image")
         return
     job = f"image-export@{short_id(references)}"
@@ -46,12 +66,15 @@ def exported_image(root: str, references: Sequence[str], peer: Host) -> Generato
 
 
 @operation()
-def copied_image(root: str, references: Sequence[str], share: str) -> Generator[PyinfraCommand]:
+def copied_image(
+    root: str, references: Sequence[str], share: str, head: Host
+) -> Generator[PyinfraCommand]:
     """Have Docker hold an image that the other Spark of a pair has exported.
 
     Args:
         references: all names by which Docker may know it; none where nothing is to be copied.
         share: URL of what the other Spark lends.
+        head: the other Spark.
     """
     if not references:
         host.noop("it is copied from here")
@@ -60,12 +83,12 @@ def copied_image(root: str, references: Sequence[str], share: str) -> Generator[
     # The unit may write in this folder only, so it cannot make it.
     folder = StringCommand("install -d -m 755", QuoteString(f"{root}/imports"))
     orders = {"images": list(references), "source": source}
-    yield from _have(root, references, COPY, orders, folder)
+    yield from _have(root, references, COPY, orders, [folder], head)
 
 
 def short_id(references: Sequence[str]) -> str:
-    """Return the first digits of the digest by which an image is pulled."""
-    return references[0].partition("@sha256:")[2][:12]
+    """Return the first digits of the digest by which an image is pulled, or of a built one's."""
+    return references[0].rpartition(":")[2][:12]
 
 
 def _have(
@@ -73,10 +96,11 @@ def _have(
     references: Sequence[str],
     job: str,
     orders: Mapping[str, object],
-    *before: StringCommand,
+    before: Iterable[PyinfraCommand] = (),
+    head: Host | None = None,
 ) -> Generator[PyinfraCommand]:
     """Yield what has a job bring the image; nothing if Docker has it."""
-    found = host.get_fact(ImageState, references=references)
+    found = _state(host, references, head)
     if found == "present":
         host.noop(f"Docker has {references[0]}")
         return
@@ -86,8 +110,21 @@ def _have(
     last: dict[str, JobState] = {}
     yield from before
     yield from _run(root, job, orders, last)
-    if host.get_fact(ImageState, references=references) != "present":
+    if _state(host, references, head) != "present":
         yield failing(reason(job, last[job]))
+
+
+def _state(spark: Host, references: Sequence[str], head: Host | None) -> str:
+    """Return what a Spark's Docker says of an image.
+
+    Two builds of the same inputs are not the same bits: what a worker has under the name of a build
+    counts only if its head has the same.
+    """
+    found: str = spark.get_fact(ImageState, references=references)
+    if found != "present" or head is None or "@" in references[0]:
+        return found
+    contents = [each.get_fact(ImageContent, image=references[0]) for each in (spark, head)]
+    return "present" if contents[0] == contents[1] else "absent"
 
 
 def _run(

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 Phase = Literal[
-    "verifying", "downloading", "exporting", "copying", "loading", "extracting", "done", "failed"
+    "verifying",
+    "downloading",
+    "building",
+    "exporting",
+    "copying",
+    "loading",
+    "extracting",
+    "done",
+    "failed",
 ]
 
 # Seconds over which the rate is taken: shorter jumps about, longer lags behind a change.
@@ -15,7 +23,7 @@ RATE_WINDOW = 20
 
 @dataclass(frozen=True)
 class Progress:
-    """What a job wrote last; `done` and `total` are bytes of the present phase."""
+    """What a job wrote last; `done` and `total` are bytes of the phase, or a build's steps."""
 
     phase: Phase
     done: int
@@ -44,6 +52,10 @@ class Meter:
         Args:
             now: seconds on a clock that never goes back.
         """
+        if progress.phase == "building":
+            # Steps are of all lengths: they have no rate.
+            words = f"building, {progress.done} of {progress.total} steps done"
+            return " · ".join(filter(None, (words, progress.message)))
         if progress.phase != self._phase:
             self._phase = progress.phase
             self._samples.clear()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 
+from deploys.plan.build import build_name
 from deploys.plan.command import (
     Expansion,
     Place,
@@ -20,7 +21,8 @@ from deploys.plan.command import (
 )
 from deploys.plan.errors import PlanError
 from deploys.plan.fabric import LINK_PORT, SHARE_PORT
-from deploys.plan.lock import Lock, checkpoint_key
+from deploys.plan.hardware import HARDWARE
+from deploys.plan.lock import Lock, checkpoint_key, image_key
 from deploys.plan.recipe import Recipe
 
 # ':' separates the parts of docker's --volume; a root with a space has never been tried.
@@ -51,7 +53,7 @@ class Release:
     Attributes:
         id: ``<recipe>-<8 hex>``, made of everything that the engine would notice on any rank.
         recipe: The recipe that it came from, as it is for this number of Sparks.
-        image: ``repo@sha256:…``.
+        image: ``repo@sha256:…``, or the name of what is built: `build_name`.
         images: All names by which Docker may know this very image: a copied one has lost the first.
         port: TCP port of the engine.
         bind: Address that it listens on.
@@ -105,13 +107,17 @@ def make_release(
             f"recipe {recipe.name}: port: found {port}; expected another than {LINK_PORT} to "
             f"{SHARE_PORT}, which a pair itself uses"
         )
-    locked = lock.images[recipe.base_image]
+    locked = lock.images[image_key(recipe)]
     image = f"{repository(recipe.base_image)}@{locked.digest}"
+    images: tuple[str, ...] = (image, locked.digest, locked.config)
+    if recipe.build:
+        image = build_name(recipe.build, locked.digest)
+        images = (image,)
     draft = Release(
         id="RELEASE",
         recipe=recipe,
         image=image,
-        images=(image, locked.digest, locked.config),
+        images=images,
         port=port,
         bind=bind,
         root=root,
@@ -161,6 +167,7 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
         "start_timeout": recipe.start_timeout,
         "stop_timeout": recipe.stop_timeout,
         "probe_failures": _probe_failures(recipe),
+        "unified": any(HARDWARE[name].unified for name in recipe.hardware),
         "rank": ranks.rank,
         "sparks": ranks.sparks,
         "fabric": ranks.fabric,
@@ -208,8 +215,8 @@ def _check(recipe: Recipe, lock: Lock, *, root: str, bind: str, port: int) -> No
         problems.append(f"{where}: bind: found {bind!r}; expected an address such as 127.0.0.1")
     if not 1 <= port <= 65535:
         problems.append(f"{where}: port: found {port}; expected a TCP port from 1 to 65535")
-    if recipe.base_image not in lock.images:
-        problems.append(f"{where}: found no {recipe.base_image} in the lock; expected its digest")
+    if lock.image(recipe) is None:
+        problems.append(f"{where}: found no {image_key(recipe)} in the lock; expected its digest")
     problems += [
         f"{where}: found no {checkpoint_key(checkpoint)} in the lock; expected its commit"
         for checkpoint in recipe.checkpoints.values()

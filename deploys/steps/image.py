@@ -3,27 +3,40 @@
 from pyinfra import host
 from pyinfra.api import deploy
 
-from deploys.operations.image import copied_image, exported_image, image
+from deploys.operations.image import built_image, copied_image, exported_image, image
+from deploys.plan.build import build_files
+from deploys.plan.lock import image_key
+from deploys.plan.release import repository
 from deploys.plan.share import share_url
 from deploys.steps.context import fabric_plan, lock, peer, release
 
 
 @deploy("Image")
 def apply() -> None:
-    """Have the image of the release that the Spark should serve, by digest.
+    """Have the image of the release that the Spark should serve.
 
-    The head of a pair pulls it, and lends it to its worker over the fabric.
+    The head of a pair pulls or builds it, and lends it to its worker over the fabric.
     """
     served = release()
     if served is None:
         return
     plan, other, head = fabric_plan(), peer(), host.data.rank == 0
-    if head:
+    locked, build = lock().images[image_key(served.recipe)], served.recipe.build
+    if head and build is None:
         image(
             name="Engine image",
             root=served.root,
             references=served.images,
-            size=lock().images[served.recipe.base_image].size,
+            size=locked.size,
+        )
+    if head and build:
+        built_image(
+            name="Engine image, built",
+            root=served.root,
+            references=served.images,
+            base=f"{repository(build.base)}@{locked.digest}",
+            size=locked.size,
+            recipe={"args": build.args, "files": build_files(build)},
         )
     if plan is None or other is None:
         return
@@ -40,4 +53,5 @@ def apply() -> None:
         root=served.root,
         references=() if head else served.images,
         share=share_url(plan.peer_addresses[0]),
+        head=other,
     )

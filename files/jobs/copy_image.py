@@ -20,6 +20,7 @@ from checkpoint import Checkpoint
 from docker_socket import FULL, Docker, complaint, is_here, judge
 from fabric import Share
 from progress import Progress, Stop
+from saved import image_ids, is_built
 from tries import Transient, conclude, persist, say
 
 # A tar archive is made of such blocks, and ends with two empty ones.
@@ -62,11 +63,11 @@ def _padded(size: int) -> int:
 
 
 def name(image: str, reference: str) -> None:
-    """Give an image the name of a reference, `repository@sha256:…`, with a tag for the digest."""
-    repository, _, digest = reference.partition("@sha256:")
+    """Give an image the name of a reference; `repository@sha256:…` has a tag for the digest."""
+    repository, _, tag = reference.rpartition(":")
     docker = Docker()
     try:
-        where = f"repo={quote(repository)}&tag={digest[:12]}"
+        where = f"repo={quote(repository.removesuffix('@sha256'))}&tag={tag[:12]}"
         answer = docker.ask("POST", f"/images/{quote(image)}/tag?{where}")
         if answer.status != http.client.CREATED:
             raise Stop(f"Docker cannot name {image}: {complaint(answer)}")
@@ -104,19 +105,26 @@ class Copy:
         """Give the folder to Docker, which checks every layer by the image's configuration.
 
         A copied image has no name: it gets one, or `docker image prune` would take it for waste.
+        One that was built is in no lock: it is what the head has under its name.
 
         Raises:
             Stop: Docker does not take it, or it is another image.
         """
         persist(self._load, lambda: 0, progress, self._references[0])
-        known = next(filter(is_here, self._references), None)
+        built = is_built(self._references[0])
+        expected = image_ids(self._folder) if built else self._references
+        known = next(filter(is_here, expected), None)
         if known is None:
-            raise Stop(
-                f"Docker has loaded the head's copy of {self._references[0]}, and knows none of "
-                f"{', '.join(self._references[1:])}: the head has another image than the lock. "
+            meaning = (
+                "run again."
+                if built
+                else "the head has another image than the lock. "
                 "Refresh the lock (python -m deploys.lock --refresh), and run again."
             )
-
+            raise Stop(
+                f"Docker has loaded the head's copy of {self._references[0]}, and knows none of "
+                f"{', '.join(expected)}: {meaning}"
+            )
         name(known, self._references[0])
 
     def _load(self) -> None:

@@ -18,6 +18,7 @@ from checkpoint import Record
 from content import File, Growing
 from docker_socket import FULL, Docker, complaint, judge
 from progress import Progress, Stop
+from saved import image_ids, is_built
 from tries import Transient
 
 BLOBS = "blobs/sha256/"
@@ -43,8 +44,13 @@ class Export:
         return "exporting", min(done, self._total), self._total
 
     def is_there(self) -> bool:
-        """Whether a former run has made it: the folder takes its name when it is whole."""
-        return self._folder.exists()
+        """Whether a former run has made it: the folder takes its name when it is whole.
+
+        An image that was built may have been removed and built again, which makes another.
+        """
+        if not self._folder.exists() or not is_built(self._image):
+            return self._folder.exists()
+        return json.loads(self._ask("json").read())["Id"] in image_ids(self._folder)
 
     def make(self, progress: Progress) -> None:
         """Have Docker save the image, and unpack that.
@@ -54,7 +60,8 @@ class Export:
             Transient: Docker does not answer, or ends amid.
         """
         growing = self._folder.with_name(f".{self._folder.name}")
-        shutil.rmtree(growing, ignore_errors=True)
+        for old in (growing, self._folder):
+            shutil.rmtree(old, ignore_errors=True)
         growing.mkdir()
         try:
             self._total = int(json.loads(self._ask("json").read())["Size"])
@@ -111,9 +118,9 @@ def main(root: Path, job: str) -> None:
     image = json.loads((root / "manifests" / f"image-export@{job}.json").read_text())["image"]
     export = Export(image, root / "exports" / job)
     with Progress(root / "jobs" / f"image-export@{job}.json", export.measure) as progress:
-        if export.is_there():
-            return
         try:
+            if export.is_there():
+                return
             export.make(progress)
         except Transient as error:
             raise Stop(f"{image}: {error}: run again.") from None

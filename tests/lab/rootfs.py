@@ -18,8 +18,8 @@ _SUITE = "trixie"
 _PACKAGES = (
     *("systemd", "systemd-sysv", "systemd-timesyncd", "dbus", "udev", "kmod", "procps", "sudo"),
     *("openssh-server", "netplan.io", "iproute2", "iputils-ping", "ethtool", "iptables", "ufw"),
-    *("docker.io", "docker-cli", "python3", "python3-venv", "ca-certificates", "curl", "gnupg"),
-    *("openssl", "openssh-client", "rsync", "less"),
+    *("docker.io", "docker-cli", "docker-buildx", "python3", "python3-venv", "ca-certificates"),
+    *("curl", "gnupg", "openssl", "openssh-client", "rsync", "less"),
 )
 
 

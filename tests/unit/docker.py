@@ -5,7 +5,7 @@ import json
 import socketserver
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -49,9 +49,14 @@ class Docker:
         """Take what `docker load` reads; the image is then known by its configuration's digest."""
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             files = {m.name: tar.extractfile(m).read() for m in tar}  # type: ignore[union-attr]
-        config = json.loads(files["manifest.json"])[0]["Config"]
         assert all(path.endswith(sha256(files[path]).hexdigest()) for path in files if "/" in path)
-        self.images[f"sha256:{config.rpartition('/')[2]}"] = files
+        self.images[config_of(files)] = files
+
+
+def config_of(files: Mapping[str, bytes]) -> str:
+    """Return an image's id: the digest of its configuration."""
+    config: str = json.loads(files["manifest.json"])[0]["Config"]
+    return f"sha256:{config.rpartition('/')[2]}"
 
 
 def image_files(*layers: bytes) -> tuple[str, dict[str, bytes]]:
@@ -78,8 +83,9 @@ def serving_docker(socket: Path) -> Iterator[Docker]:
             if image not in docker.images:
                 self._answer(404, json.dumps({"message": f"No such image: {image}"}).encode())
             elif what == "json":
-                size = sum(map(len, docker.images[image].values()))
-                self._answer(200, json.dumps({"Size": size}).encode())
+                files = docker.images[image]
+                known = {"Size": sum(map(len, files.values())), "Id": config_of(files)}
+                self._answer(200, json.dumps(known).encode())
             else:
                 self._answer(200, docker.saved(image))
 

@@ -122,7 +122,10 @@ def test_a_missing_image_is_copied_by_a_unit_and_a_failure_told() -> None:
             "ActiveState": f"image-copy\tfailed\t{failed}",
         }
     )
-    arguments = {"root": "/r", "references": REFERENCES, "share": "http://192.168.100.11:29502"}
+    with fake_host().current() as head:
+        pass
+    share = "http://192.168.100.11:29502"
+    arguments = {"root": "/r", "references": REFERENCES, "share": share, "head": head}
     assert worker.predicts_change(copied_image, **arguments)
     assert worker.run(copied_image, **arguments).did_error()
     assert "install -d -m 755 /r/imports" in worker.scripts()
@@ -132,7 +135,10 @@ def test_a_missing_image_is_copied_by_a_unit_and_a_failure_told() -> None:
 
 def test_the_head_copies_nothing() -> None:
     head = fake_host()
-    assert not head.run(copied_image, root="/r", references=(), share="").did_change()
+    with fake_host().current() as worker:
+        pass
+    arguments = {"root": "/r", "references": (), "share": "", "head": worker}
+    assert not head.run(copied_image, **arguments).did_change()
     assert head.commands == []
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from deploys.plan.command import Place, docker_run
 from deploys.plan.errors import PlanError
-from deploys.plan.lock import CheckpointLock, File, ImageLock, Lock
+from deploys.plan.lock import CheckpointLock, File, ImageLock, Lock, image_key
 from deploys.plan.recipe import Recipe
 from deploys.plan.release import Ranks, Release, make_release, repository
 from tests.unit.test_command import NASTY
@@ -88,6 +88,14 @@ def test_no_two_releases_of_one_id_can_differ() -> None:
     assert files["run"].count("RELEASE") == 3
     assert not any("RELEASE" in text for name, text in files.items() if name != "run")
     assert release(ranks=Ranks(("other",))).id == one.id
+
+
+@pytest.mark.parametrize(("hardware", "unified"), [("gb10", True), ("rtx-5090", False)])
+def test_the_unit_knows_whether_memory_is_unified(hardware: str, unified: bool) -> None:
+    one = recipe(hardware=[hardware])
+    (image,) = lock().images.values()
+    made = release(one, lock().model_copy(update={"images": {image_key(one): image}}))
+    assert json.loads(made.files["unit.json"])["unified"] is unified
 
 
 def test_both_ranks_have_one_release_and_differ_in_their_own_part() -> None:

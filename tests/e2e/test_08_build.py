@@ -1,0 +1,156 @@
+"""An image that a Spark builds itself, by its real Docker: once, to its end, for both of a pair.
+
+The tests of this module build on one another, in order.
+"""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import yaml
+
+from deploys.plan.build import FOLDERS
+from tests.e2e.conftest import DEPLOY, PROJECT, background, killed_at, pyinfra
+from tests.lab.state import FLEET
+
+RECIPE = PROJECT / "files/recipes/lab-built.yaml"
+IMAGES = "sudo docker image ls --format '{{.Repository}}:{{.Tag}} {{.ID}}' sparkwright/lab-inject"
+BASES = "sudo docker image ls --digests --format '{{.Repository}}@{{.Digest}}' '*/*/vllm-cpu'"
+CURRENT = "basename $(readlink /opt/qwen36/current)"
+JOURNAL = "sudo journalctl --no-pager -o cat -u 'image-build@*'"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fleet(pair) -> Iterator[None]:
+    """An inventory whose only replica is to serve lab-built on spark1; both are as delivered."""
+    text = FLEET.read_text()
+    for spark in pair.both:
+        spark.reset()
+    serving("spark1")
+    yield
+    FLEET.write_text(text)
+
+
+def serving(*sparks: str) -> None:
+    """Have the replica be on these Sparks."""
+    content = yaml.safe_load(FLEET.read_text())
+    content["replicas"]["lab1"] |= {"recipe": "lab-built", "sparks": list(sparks)}
+    FLEET.write_text(yaml.safe_dump(content, sort_keys=False))
+
+
+@contextmanager
+def arguments(**changes: str) -> Iterator[None]:
+    """Let the recipe give other arguments to its build for a while."""
+    text = RECIPE.read_text()
+    content = yaml.safe_load(text)
+    content["image"]["args"] |= changes
+    RECIPE.write_text(yaml.safe_dump(content, sort_keys=False))
+    try:
+        yield
+    finally:
+        RECIPE.write_text(text)
+
+
+def deploy(*words: str):
+    """Run the deploy for the Spark that serves."""
+    return pyinfra(DEPLOY, "--limit", "spark1", *words)
+
+
+def active(spark) -> str:
+    """Return the build that runs, "" if none does."""
+    units = "systemctl list-units --state=active --plain --no-legend 'image-build@*'"
+    return spark.run(f"{units} | cut -d' ' -f1").stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def built(pair):
+    """spark1 serves, after its build was left alone first, and then ended by a power cut."""
+    spark = pair.head
+    killed_at("unit ", DEPLOY, "--limit", "spark1")
+    assert active(spark)
+    spark.power_off()
+    spark.power_on()
+    spark.wait_ready(120)
+    assert spark.run(IMAGES).stdout == ""
+    deploy().succeeded()
+    return spark
+
+
+def test_an_interrupted_build_is_finished_by_another_run(built, pair):
+    said = built.run(JOURNAL).stdout
+    assert "unit 1 of 20 from the cache" in said
+    assert "unit 20 of 20\n" in said
+    assert "with 20 units for lab-built" in said
+    assert pair.ask()
+    (image,) = built.run(IMAGES).stdout.splitlines()
+    running = "sudo docker inspect --format '{{.Config.Image}} {{.Image}}' $(sudo docker ps -q)"
+    assert image.split()[1] in built.run(running).stdout
+
+
+def test_a_second_run_builds_nothing(built):
+    before = built.run(IMAGES).stdout, built.run(JOURNAL).stdout
+    assert deploy().succeeded().changed == frozenset()
+    assert deploy("--dry").succeeded().plan == frozenset()
+    assert (built.run(IMAGES).stdout, built.run(JOURNAL).stdout) == before
+
+
+def test_a_build_that_fails_says_why_and_the_former_release_serves(built, pair):
+    release = built.run(CURRENT).stdout
+    with arguments(MIN_UNITS="99"):
+        run = deploy()
+    assert run.status == 1
+    assert "found 20 units in lab-built; expected at least 99" in run.output
+    assert "journalctl -u image-build@" in run.output
+    assert "run again, which goes on there" in run.output
+    assert built.run(CURRENT).stdout == release
+    assert pair.ask()
+
+
+def test_other_arguments_are_another_image_and_another_release(built, pair):
+    """The run that watches is not what builds: the build is killed, and a further run ends it."""
+    release, images = built.run(CURRENT).stdout, built.run(IMAGES).stdout
+    with arguments(UNITS="40", NAME="other"):
+        with background(DEPLOY, "--limit", "spark1") as run:
+            pair.until(built, f"{JOURNAL} | grep -q 'unit 23 of 40'", 120)
+            built.run(f"sudo systemctl kill --signal=KILL {active(built)}")
+            assert run.stdout
+            said = run.stdout.read()
+        assert "ended before its work was done: look with `journalctl -u image-build@" in said
+        deploy().succeeded()
+        assert "unit 22 of 40 from the cache" in built.run(JOURNAL).stdout
+        assert pair.ask()
+    assert built.run(CURRENT).stdout != release
+    assert set(images.splitlines()) < set(built.run(IMAGES).stdout.splitlines())
+
+
+def test_the_former_arguments_need_no_build(built, pair):
+    before = built.run(JOURNAL).stdout
+    deploy().succeeded()
+    assert built.run(JOURNAL).stdout == before
+    assert pair.ask()
+
+
+@pytest.mark.parametrize("folder", sorted(path.parent for path in FOLDERS.glob("*/Dockerfile")))
+def test_docker_understands_every_build(built, folder):
+    """No step of most can run here; Docker reads all of them before it makes the first stage."""
+    (base,) = built.run(BASES).stdout.splitlines()
+    build = f"sudo docker buildx build --target stock --build-arg BASE={base} -"
+    context = subprocess.run(["tar", "-C", folder, "-c", "."], capture_output=True, check=True)
+    done = subprocess.run(
+        built.ssh_command(build), input=context.stdout, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_the_worker_of_a_pair_has_it_from_the_head(built, pair):
+    serving("spark1", "spark2")
+    before = built.run(JOURNAL).stdout
+    pyinfra(DEPLOY).succeeded()
+    pair.wait_serving()
+    assert built.run(JOURNAL).stdout == before
+    assert "#0" not in pair.worker.run(JOURNAL, check=False).stdout
+    current = set(pair.worker.run(IMAGES).stdout.splitlines())
+    assert len(current) == 1
+    assert current <= set(built.run(IMAGES).stdout.splitlines())
+    assert pyinfra(DEPLOY).succeeded().changed == frozenset()
