@@ -9,9 +9,10 @@ from pyinfra.api.command import PyinfraCommand
 
 from deploys.facts.engine import Engines, Journal
 from deploys.operations.messages import failing
+from deploys.plan.ailments import hint
 from deploys.plan.command import image_id
 from deploys.plan.engine import SHARE, EngineState, problem
-from deploys.plan.phases import hint, phase
+from deploys.plan.phases import phase
 from deploys.plan.release import Release
 
 # A start takes minutes: this often is soon enough to see, and seldom enough to cost nothing.
@@ -123,7 +124,7 @@ def _start(
     if ours.active != "active":
         # Left alone it would go on failing until its start limit, unseen.
         yield StringCommand("systemctl stop", QuoteString(unit))
-        remedy = hint(log)
+        known = hint(log)
         yield failing(
             "\n".join(
                 [
@@ -131,7 +132,7 @@ def _start(
                     f"{unit} did not start; its last lines are above. "
                     f"All of them: journalctl -u {unit}",
                     *([f"It said last: {ours.status}."] if ours.status else []),
-                    *([f"Hint: {remedy}."] if remedy else []),
+                    *([f"Hint: {known}."] if known else []),
                 ]
             )
         )

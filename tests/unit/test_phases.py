@@ -2,7 +2,7 @@
 
 import pytest
 
-from deploys.plan.phases import hint, phase
+from deploys.plan.phases import phase
 
 
 @pytest.mark.parametrize(
@@ -34,18 +34,3 @@ def test_phases(line, text):
 
 def test_the_latest_phase_counts():
     assert phase(["Starting to load model x", "noise", "Application startup complete."]) == "ready"
-
-
-@pytest.mark.parametrize(
-    ("line", "remedy"),
-    [
-        ("torch.OutOfMemoryError: CUDA out of memory.", "gpu-memory-utilization"),
-        ("ValueError: type fp8e4nv not supported in this architecture", "kv-cache-dtype"),
-        ("vllm: error: unrecognized arguments: --swap-space 4", "does not know a flag"),
-        ("OSError: [Errno 98] Address already in use", "took the port"),
-        ("all is well", None),
-    ],
-)
-def test_hints(line, remedy):
-    found = hint(["before", line])
-    assert found is None if remedy is None else remedy in (found or "")

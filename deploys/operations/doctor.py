@@ -1,0 +1,60 @@
+"""Say what ails a Spark; change nothing."""
+
+from collections.abc import Generator
+
+from pyinfra import host
+from pyinfra.api import Host, StringCommand, operation
+
+from deploys.facts.doctor import HostCheckup
+from deploys.operations.fabric import read_fabric
+from deploys.operations.messages import notice
+from deploys.plan.ailment import Diagnosis
+from deploys.plan.ailments import from_host, from_log
+from deploys.plan.fabric import FabricPlan
+from deploys.plan.fabric_check import is_in_force
+from deploys.plan.hardware import Hardware
+from deploys.plan.link_check import link_findings, probes
+from deploys.plan.report import fabric_ailment, report
+
+
+@operation()
+def doctor(
+    root: str,
+    port: int | None,
+    url: str,
+    recipe: str | None,
+    hardware: Hardware,
+    plan: FabricPlan | None = None,
+    peer: Host | None = None,
+) -> Generator[StringCommand, None, None]:
+    """Name the cause, the evidence and the remedy of what is wrong.
+
+    Args:
+        root: the folder of everything on the Spark.
+        port, url: where its engine listens and answers; None and "" on an idle Spark.
+        recipe: what it is to serve; None for an idle one.
+        hardware: its class.
+        plan, peer: of a pair, its part of the fabric and the other Spark.
+    """
+    checkup = host.get_fact(HostCheckup, root=root, port=port, url=url)
+    found = from_log(checkup.log)
+    if plan and peer:
+        found += _link(plan, hardware, peer, root)
+    for line, colour in report(checkup, found + from_host(checkup), recipe):
+        notice(line, colour)
+    host.noop("looked at, and left as it is")
+    yield from ()
+
+
+def _link(plan: FabricPlan, hardware: Hardware, peer: Host, root: str) -> list[Diagnosis]:
+    """Return what is wrong with the link to the other Spark of a pair."""
+    other = read_fabric(peer, hardware, root)
+    ports = hardware.fabric_ports
+    port = next((port for port in ports if is_in_force(plan.of_peer, port, other)), None)
+    own = read_fabric(host, hardware, root, probes(plan, port) if port else ())
+    if port is None or not is_in_force(plan, port, own):
+        return [fabric_ailment(plan, own, other)]
+    return [
+        Diagnosis("link", finding.found, f"seen from {plan.spark}", finding.remedy)
+        for finding in link_findings(plan, port, own, other)
+    ]

@@ -1,0 +1,161 @@
+"""What a Spark shows of itself and its engine, as one shell script reads it."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from deploys.plan.engine import EngineUnit, parse_engines, state_script
+from deploys.plan.finished import Finished, finished
+from deploys.plan.sections import MARK, sections
+
+# Lines of a log that are read: a start of vLLM writes some 200, a traceback of two ranks 500.
+_LINES = 3000
+_DAY = 24 * 3600
+# What of the kernel's and earlyoom's words may concern an engine.
+_KERNEL = "Out of memory: Killed process|oom-kill:|sending SIG"
+
+
+@dataclass(frozen=True)
+class Checkup:
+    """One Spark, as found.
+
+    Attributes:
+        release: the one that should serve; None on an idle Spark.
+        unit: its engine.
+        log: what its last life said, and, where it restarted by itself, the life before.
+        skew: seconds by which its clock is ahead of the machine's that runs pyinfra.
+        memory: total, free and available, in bytes.
+        swapped: bytes that went to and from the disk within the second of the reading.
+        free: bytes free for root, by folder.
+        docker: version of the daemon; None when none answers. `runtimes` are those that it knows.
+        gpu: MHz, watts, per cent busy; None without a GPU or what it does not tell.
+        gpu_inside: what nvidia-smi says in the engine's container; None without one.
+        downs: how often it went down hard within a day while its engine ran.
+        listeners: command and pid of who holds the engine's port, where the engine does not run.
+        finished: how requests ended; None when the engine does not tell.
+    """
+
+    release: str | None
+    unit: EngineUnit | None
+    log: tuple[str, ...]
+    skew: float
+    memory: tuple[int, int, int]
+    swapped: int
+    free: dict[str, int]
+    docker: str | None
+    runtimes: tuple[str, ...]
+    gpu: tuple[float, float, float] | None
+    gpu_inside: str | None
+    downs: int
+    listeners: tuple[str, ...]
+    finished: Finished | None
+
+
+def checkup_script(*, root: str, port: int | None, url: str) -> str:
+    """Return the POSIX shell script that reads it all; it only reads, and takes a second.
+
+    Args:
+        root: the folder of everything on the Spark.
+        port, url: where the engine listens and answers; None and "" on an idle Spark.
+    """
+    parts = {
+        "log": f"journalctl --quiet --output=short-unix --lines={_LINES} --unit=$unit",
+        "kernel": f"for source in --dmesg --unit=earlyoom; do journalctl --quiet --since=-1d "
+        f"--output=short-unix $source | grep -E '{_KERNEL}'; done",
+        "clock": "date +%s",
+        "memory": "awk '/^(MemTotal|MemFree|MemAvailable):/ {print $2}' /proc/meminfo",
+        "swap": "swapped; sleep 1; swapped",
+        "free": f"for folder in {shlex.quote(root)} /var/lib/docker; do df --block-size=1 "
+        '--output=avail "$folder" | sed "1d;s|^|$folder |"; done',
+        "docker": "docker version --format '{{.Server.Version}}' && "
+        "docker info --format '{{json .Runtimes}}'",
+        "gpu": "nvidia-smi --query-gpu=clocks.sm,power.draw,utilization.gpu "
+        "--format=csv,noheader,nounits",
+        "inside": 'docker exec "vllm-$release" nvidia-smi --list-gpus 2>&1',
+        "downs": f"cat {shlex.quote(root)}/state/hard-downs",
+        "port": f"systemctl is-active --quiet $unit || ss -Hltnp 'sport = :{port or 0}'",
+        "metrics": f"curl --silent --max-time 5 {shlex.quote(url)}/metrics "
+        "| grep -E '^vllm:(request_success_total|request_generation_tokens_bucket)'",
+    }
+    lines = [f"echo {MARK}{name}; ( {body} ) 2>/dev/null" for name, body in parts.items()]
+    prelude = (
+        "swapped() { awk '/^pswp(in|out) / {n += $2} END {print n}' /proc/vmstat; }\n"
+        f"release=$(basename $(readlink {shlex.quote(root)}/current) 2>/dev/null)\n"
+        "unit=vllm@${release:-none}.service"
+    )
+    return "\n".join([prelude, state_script(root), *lines, "true"])
+
+
+def parse_checkup(output: Iterable[str], now: float) -> Checkup:
+    """Return the checkup that the script's output lines describe.
+
+    Args:
+        now: the controller's clock, seconds since the epoch.
+
+    Raises:
+        ValueError: a section that every Linux host has is missing or malformed.
+    """
+    lines = list(output)
+    found = sections(lines)
+    try:
+        state = parse_engines(lines)
+        unit = state.units.get(state.current or "")
+        total, free, available = (int(kib) * 1024 for kib in found["memory"])
+        before, after = map(int, found["swap"])
+        clock = int(found["clock"][0])
+        downs = json.loads("".join(found["downs"]) or "[]")
+        # A client without a daemon prints an empty version.
+        docker = [line for line in found["docker"] if line]
+        inside = " ".join(found["inside"]) if unit and unit.active == "active" else ""
+        return Checkup(
+            release=state.current,
+            unit=unit,
+            log=_log(found["log"], found["kernel"], unit.restarts if unit else 0),
+            skew=clock - now,
+            memory=(total, free, available),
+            swapped=(after - before) * 4096,
+            free={path: int(size) for path, size in map(str.split, found["free"])},
+            docker=docker[0] if docker else None,
+            runtimes=tuple(json.loads(docker[1])) if docker else (),
+            gpu=_gpu(found["gpu"]),
+            gpu_inside=inside or None,
+            downs=sum(0 <= clock - down < _DAY for down in downs),
+            listeners=tuple(re.findall(r'\("([^"]+)",pid=\d+', "".join(found["port"]))),
+            finished=finished(found["metrics"]),
+        )
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ValueError(f"the checkup of the host is incomplete: {error!r}") from error
+
+
+# What systemd says when a life begins, and journald's line: time, host, unit, message.
+_BEGIN = re.compile(r"Starting (\S+\.service - )?vLLM release ")
+_ENTRY = re.compile(r"^(?P<time>\d+\.\d+) \S+ [^:\s]+: (?P<text>.*)")
+
+
+def _log(own: Sequence[str], others: Sequence[str], restarts: int) -> tuple[str, ...]:
+    """Return the messages of the lives that count, with what kernel and earlyoom said meanwhile."""
+    begins = [number for number, line in enumerate(own) if _BEGIN.search(line)]
+    wanted = begins[-2:] if restarts else begins[-1:]
+    lives = own[wanted[0] :] if wanted else own
+    since = _time(lives[0]) if lives else float("inf")
+    return tuple(_text(line) for line in [*lives, *(x for x in others if _time(x) >= since)])
+
+
+def _time(line: str) -> float:
+    entry = _ENTRY.match(line)
+    return float(entry["time"]) if entry else 0.0
+
+
+def _text(line: str) -> str:
+    entry = _ENTRY.match(line)
+    return entry["text"] if entry else line.strip()
+
+
+def _gpu(lines: Sequence[str]) -> tuple[float, float, float] | None:
+    try:
+        clock, power, busy = (float(value) for value in lines[0].split(", "))
+    except (IndexError, ValueError):
+        return None
+    return clock, power, busy

@@ -1,0 +1,99 @@
+"""The doctor on a virtual Spark: what it says of a sound one, and of real failures.
+
+The tests of this module build on one another, in order.
+"""
+
+import json
+
+import pytest
+import yaml
+
+from tests.e2e.conftest import DEPLOY, PROJECT, pyinfra
+from tests.lab.state import FLEET
+
+DOCTOR = "deploys/doctor.py"
+RECIPES = PROJECT / "files/recipes"
+CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8}
+
+
+def serving(recipe: str) -> None:
+    """Have spark1 be to serve a recipe, and spark2 be idle."""
+    content = yaml.safe_load(FLEET.read_text())
+    content["replicas"]["lab1"] |= {"recipe": recipe, "sparks": ["spark1"]}
+    FLEET.write_text(yaml.safe_dump(content, sort_keys=False))
+
+
+@pytest.fixture(scope="module")
+def spark(pair):
+    """A Spark that serves, and another one that is idle."""
+    text = FLEET.read_text()
+    for each in pair.both:
+        each.reset()
+    serving("lab-tiny")
+    pyinfra(DEPLOY, "--limit", "spark1").succeeded()
+    yield pair.head
+    FLEET.write_text(text)
+
+
+def examined(spark: str = "spark1") -> str:
+    """Return what the doctor says of a Spark; it can look, and changes nothing."""
+    run = pyinfra(DOCTOR, "--limit", spark).succeeded()
+    assert run.changed == frozenset()
+    print(run.output)  # shown where a test fails
+    return run.output
+
+
+def unit(spark) -> str:
+    """Return the unit of the release that should serve."""
+    return f"vllm@{spark.run('basename $(readlink /opt/qwen36/current)').stdout.strip()}"
+
+
+def test_a_sound_spark(spark):
+    said = examined()
+    assert "looked at" in said
+    assert f"no trouble found: {unit(spark)} is active (serving)" in said
+
+
+def test_an_idle_spark(spark):
+    assert "this Spark is idle" in examined("spark2")
+
+
+def test_answers_that_were_cut(spark):
+    for _ in range(3):
+        answer = spark.run(
+            f"curl -sf -H 'Content-Type: application/json' -d '{json.dumps(CHAT)}' "
+            "http://127.0.0.1:8000/v1/chat/completions"
+        )
+        assert json.loads(answer.stdout)["choices"][0]["finish_reason"] == "length"
+    said = examined()
+    assert "[content-null]" in said
+    assert "3 of 3 requests were cut by max_tokens" in said
+
+
+def test_a_start_limit(spark):
+    name = unit(spark)
+    file = f"/opt/qwen36/releases/{name.removeprefix('vllm@')}/unit.json"
+    spark.run(f"sudo systemctl stop {name}; sudo mv {file} {file}.away")
+    spark.run(f"for _ in 1 2 3 4 5 6; do sudo systemctl start {name}; done", check=False)
+    said = examined()
+    spark.run(f"sudo mv {file}.away {file}")
+    assert "[release-absent]" in said
+    assert "[start-limit]" in said
+    assert f"seen: {name}.service: Start request repeated too quickly." in said
+
+
+def test_an_unknown_flag(spark):
+    broken = RECIPES / "lab-broken.yaml"
+    try:
+        text = (RECIPES / "lab-tiny.yaml").read_text()
+        broken.write_text(text.replace("max-num-seqs: 4", "max-num-seq5: 4"))
+        serving("lab-broken")
+        run = pyinfra(DEPLOY, "--limit", "spark1")
+        assert run.status == 1
+        assert "Hint: The image's vLLM does not know a flag of the recipe" in run.output
+        said = examined()
+    finally:
+        broken.unlink()
+        serving("lab-tiny")
+    assert "[unknown-flag]" in said
+    assert "unrecognized arguments: --max-num-seq5" in said

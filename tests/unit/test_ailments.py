@@ -1,0 +1,162 @@
+"""Every known cause, on the log or the reading that shows it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deploys.plan.ailments import HOST_AILMENTS, LOG_AILMENTS, from_host, from_log, hint
+from deploys.plan.checkup import Checkup
+from deploys.plan.engine import EngineUnit
+from deploys.plan.finished import Finished
+from deploys.plan.report import report
+
+LOGS = sorted((Path(__file__).parent / "logs").glob("*.log"))
+GIB = 1024**3
+
+UNIT = EngineUnit(
+    release="tiny-0a1b2c3d",
+    active="active",
+    restarts=0,
+    enabled=True,
+    needs_reload=False,
+    starting=False,
+    status="serving",
+)
+HEALTHY = Checkup(
+    release="tiny-0a1b2c3d",
+    unit=UNIT,
+    log=("starting the engine", "serving"),
+    skew=0.4,
+    memory=(121 * GIB, 20 * GIB, 25 * GIB),
+    swapped=0,
+    free={"/opt/qwen36": 900 * GIB, "/var/lib/docker": 900 * GIB},
+    docker="28.3.3",
+    runtimes=("io.containerd.runc.v2", "nvidia", "runc"),
+    gpu=(2418.0, 62.0, 96.0),
+    gpu_inside="GPU 0: NVIDIA GB10 (UUID: GPU-1)",
+    downs=0,
+    listeners=(),
+    finished=Finished(cut=1, ended=20),
+)
+STOPPED = replace(UNIT, active="failed", status="")
+READINGS = {
+    "gpu-lost-in-container": {"gpu_inside": "Failed to initialize NVML: Unknown Error"},
+    "docker-down": {"docker": None, "runtimes": ()},
+    "docker-runtime": {"runtimes": ("io.containerd.runc.v2", "runc")},
+    "port-listener": {"unit": STOPPED, "listeners": ("python3",)},
+    "disk-space": {"free": {"/opt/qwen36": 900 * GIB, "/var/lib/docker": GIB}},
+    "power-fault": {"gpu": (611.0, 14.2, 97.0)},
+    "swapping": {"swapped": 200 * 1024**2},
+    # vllm-project/vllm#48140 and llamastash/llamastash#80: 2.77 GiB free, 52 available.
+    "page-cache": {
+        "memory": (121 * GIB, int(2.77 * GIB), 52 * GIB),
+        "log": ("on startup is less than desired GPU memory utilization (0.4, 48.4 GiB)",),
+    },
+    "hard-downs": {"downs": 1},
+    "clock": {"skew": -7200.0},
+    "content-null": {"finished": Finished(cut=12, ended=3)},
+    "restarts": {"unit": replace(UNIT, restarts=4)},
+}
+
+
+def lines(log: Path) -> list[str]:
+    """Return a log without its first line, which says where it is from."""
+    first, *rest = log.read_text().splitlines()
+    assert first.startswith("# from: ")
+    return rest
+
+
+def entry(log: Path) -> str:
+    """Return the entry that a log is of: a second one of it is called NAME.WHAT.log."""
+    return log.name.split(".")[0]
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: log.stem)
+def test_a_log_shows_its_cause_first(log):
+    found = from_log(lines(log))
+    if entry(log) == "healthy":
+        assert found == []
+    else:
+        assert found[0].name == entry(log)
+        assert found[0].evidence in "\n".join(lines(log))
+
+
+@pytest.mark.parametrize("ailment", LOG_AILMENTS, ids=lambda ailment: ailment.name)
+def test_every_cause_has_a_log(ailment):
+    assert ailment.name in map(entry, LOGS)
+
+
+def test_every_log_has_a_cause():
+    names = {ailment.name for ailment in LOG_AILMENTS}
+    assert set(map(entry, LOGS)) == names | {"healthy"}
+
+
+@pytest.mark.parametrize("ailment", HOST_AILMENTS, ids=lambda ailment: ailment.name)
+def test_a_reading_shows_its_cause_alone(ailment):
+    found = from_host(replace(HEALTHY, **READINGS[ailment.name]))
+    assert [each.name for each in found] == [ailment.name]
+
+
+def test_names_are_unique_and_sentences_end_without_a_stop():
+    every = LOG_AILMENTS + HOST_AILMENTS
+    assert len({ailment.name for ailment in every}) == len(every)
+    assert not [each.name for each in every if f"{each.cause}{each.remedy}".endswith(".")]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"gpu": (208.0, 3.6, 0.0)},  # at rest a GPU is slow, too
+        {"gpu": None, "finished": None, "gpu_inside": None},
+        {"finished": Finished(cut=0, ended=0)},
+        {"memory": (121 * GIB, 2 * GIB, 30 * GIB)},  # while it serves, files may have the rest
+    ],
+)
+def test_a_sound_host_shows_nothing(changes):
+    assert from_host(replace(HEALTHY, **changes)) == []
+
+
+def test_the_hint_of_a_failed_start_is_cause_and_remedy():
+    text = hint(["noise", "torch.OutOfMemoryError: CUDA out of memory."])
+    assert text is not None
+    assert text.startswith("The GPU ran out of memory. Lower the recipe's gpu-memory-utilization")
+    assert hint(["all is well"]) is None
+
+
+def said(checkup: Checkup, recipe: str | None = "tiny") -> str:
+    found = from_log(checkup.log) + from_host(checkup)
+    return "\n".join(line for line, _ in report(checkup, found, recipe))
+
+
+def test_no_trouble_is_said_with_what_was_looked_at():
+    text = said(HEALTHY)
+    assert "2 lines of its journal" in text
+    assert "no trouble found: vllm@tiny-0a1b2c3d is active (serving)" in text
+
+
+def test_a_start_under_way_says_how_far_it_is():
+    unit = replace(UNIT, active="activating", starting=True)
+    text = said(replace(HEALTHY, unit=unit, log=("Starting to load model x",)))
+    assert "no trouble found: vllm@tiny-0a1b2c3d is activating (loading weights)" in text
+
+
+def test_an_idle_spark_says_so():
+    bare = replace(HEALTHY, release=None, unit=None, log=())
+    assert "this Spark is idle" in said(bare, recipe=None)
+    assert "tiny was not set up yet" in said(bare)
+
+
+def test_an_unknown_failure_shows_its_last_errors():
+    log = ("starting", "SomeNewError: nobody knows", "engine ended: its exit status was 1")
+    text = said(replace(HEALTHY, unit=STOPPED, log=log))
+    assert "shows no cause that is known" in text
+    assert "SomeNewError: nobody knows" in text
+    assert "journalctl -u vllm@tiny-0a1b2c3d" in text
+
+
+def test_at_most_three_causes_are_shown_in_full():
+    log = ("No space left on device", "Address already in use", "CUDA out of memory", "fp8e4nv")
+    text = said(replace(HEALTHY, log=log))
+    assert text.count("cause: ") == 3
+    assert "and also: cuda-out-of-memory" in text

@@ -1,0 +1,124 @@
+"""The reading of a Spark that the doctor judges."""
+
+import subprocess
+
+import pytest
+
+from deploys.plan.checkup import checkup_script, parse_checkup
+from deploys.plan.finished import Finished, finished
+
+RELEASE = "lab-tiny-0a1b2c3d"
+NOW = 1795247431
+
+UNITS = """\
+Id=vllm@lab-tiny-0a1b2c3d.service
+ActiveState=failed
+NRestarts=RESTARTS
+NeedDaemonReload=no
+Job=
+StatusText=engine ended: its exit status was 1"""
+
+LOG = """\
+1795240000.000001 spark1 systemd[1]: Starting vllm@lab-tiny-0a1b2c3d.service - vLLM release x...
+1795240001.000001 spark1 vllm[100]: the first life
+1795241000.000001 spark1 systemd[1]: Starting vllm@lab-tiny-0a1b2c3d.service - vLLM release x...
+1795241001.000001 spark1 vllm[200]: the second life
+1795242000.000001 spark1 systemd[1]: Starting vllm@lab-tiny-0a1b2c3d.service - vLLM release x...
+1795242001.000001 spark1 vllm[300]: the third life: with a colon
+                                    and a second line"""
+
+KERNEL = """\
+1795230000.000001 spark1 kernel: Out of memory: Killed process 1 (of before)
+1795242002.000001 spark1 kernel: Out of memory: Killed process 300 (VLLM::EngineCor)"""
+
+
+def output(restarts: int = 0) -> list[str]:
+    """Return what the script prints on a Spark whose engine has failed."""
+    parts = {
+        "current": f"releases/{RELEASE}",
+        "enabled": f"vllm@{RELEASE}.service",
+        "share": "",
+        "units": UNITS.replace("RESTARTS", str(restarts)),
+        "log": LOG,
+        "kernel": KERNEL,
+        "clock": str(NOW - 120),
+        "memory": "127601452\n2904588\n54525952",
+        "swap": "1000\n1512",
+        "free": "/opt/qwen36 1000000000000\n/var/lib/docker 1000000000",
+        "docker": '28.3.3\n{"io.containerd.runc.v2":{},"nvidia":{},"runc":{}}',
+        "gpu": "611, 14.21, 97",
+        "inside": "Error response from daemon: No such container",
+        "downs": f"[{NOW - 90000}, {NOW - 3600}]",
+        "port": 'LISTEN 0 5 0.0.0.0:8000 0.0.0.0:* users:(("python3",pid=42,fd=3))',
+        "metrics": "",
+    }
+    return [line for name, text in parts.items() for line in [f"@@{name}", *text.splitlines()]]
+
+
+def test_a_reading():
+    found = parse_checkup(output(), NOW)
+    assert found.release == RELEASE
+    assert found.unit is not None
+    assert found.unit.ended
+    assert found.skew == -120
+    assert found.memory == (127601452 * 1024, 2904588 * 1024, 54525952 * 1024)
+    assert found.swapped == 512 * 4096
+    assert found.free["/var/lib/docker"] == 1_000_000_000
+    assert (found.docker, "nvidia" in found.runtimes) == ("28.3.3", True)
+    assert found.gpu == (611.0, 14.21, 97.0)
+    assert found.gpu_inside is None
+    assert found.downs == 1
+    assert found.listeners == ("python3",)
+    assert found.finished is None
+
+
+def test_the_last_life_is_read_with_what_the_kernel_said_since():
+    log = parse_checkup(output(), NOW).log
+    assert log[1:] == (
+        "the third life: with a colon",
+        "and a second line",
+        "Out of memory: Killed process 300 (VLLM::EngineCor)",
+    )
+
+
+def test_after_a_restart_the_life_before_is_read_as_well():
+    log = parse_checkup(output(restarts=1), NOW).log
+    assert "the second life" in log
+    assert "the first life" not in log
+
+
+def test_a_docker_that_does_not_answer_and_a_gpu_that_does_not_tell():
+    lines = "\n".join(output())
+    lines = lines.replace('28.3.3\n{"io.containerd.runc.v2":{},"nvidia":{},"runc":{}}', "")
+    found = parse_checkup(lines.replace("611, 14.21, 97", "[N/A], [N/A], [N/A]").split("\n"), NOW)
+    assert (found.docker, found.runtimes, found.gpu) == (None, (), None)
+
+
+def test_an_incomplete_reading_is_an_error():
+    with pytest.raises(ValueError, match="incomplete"):
+        parse_checkup(output()[:4], NOW)
+
+
+@pytest.mark.parametrize(("port", "url"), [(None, ""), (8000, "http://127.0.0.1:1")])
+def test_the_script_reads_a_machine_without_anything(tmp_path, port, url):
+    script = checkup_script(root=str(tmp_path), port=port, url=url)
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    found = parse_checkup(done.stdout.splitlines(), NOW)
+    assert (found.release, found.finished) == (None, None)
+    assert found.memory[0] > 0
+
+
+# Lines of /metrics as vLLM 0.26.0 and 0.32.0 print them; the numbers are made up.
+METRICS = """\
+vllm:request_success_total{engine="0",finished_reason="stop",model_name="m"} 3.0
+vllm:request_success_total{engine="0",finished_reason="length",model_name="m"} 44.0
+vllm:request_success_total{engine="0",finished_reason="abort",model_name="m"} 0.0
+vllm:request_generation_tokens_bucket{engine="0",le="1.0",model_name="m"} 40.0
+vllm:request_generation_tokens_bucket{engine="0",le="2.0",model_name="m"} 41.0
+vllm:request_generation_tokens_bucket{engine="0",le="+Inf",model_name="m"} 47.0
+"""
+
+
+def test_how_requests_ended_without_our_probes():
+    assert finished(METRICS.splitlines()) == Finished(cut=4, ended=3)
+    assert finished([]) is None
