@@ -5,7 +5,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help setup packages demo test lint unit lab-test verify bench lab-down clean
+.PHONY: help setup packages demo test lint unit check-recipes lab-test verify bench lab-down clean
 
 help:
 	@sed -n '1,2s/^# //p' Makefile
@@ -29,7 +29,7 @@ packages: setup
 demo: packages
 	@$(PYTHON) -m tests.lab demo
 
-test: lint unit lab-test
+test: lint unit check-recipes lab-test
 
 lint: setup
 	$(VENV)/bin/ruff check .
@@ -38,6 +38,10 @@ lint: setup
 
 unit: packages
 	$(PYTHON) -m pytest tests/unit
+
+# Of one recipe, or with a word on each: $(PYTHON) -m tests.recipes [NAME ...]
+check-recipes: packages
+	$(PYTHON) -m pytest tests/recipes
 
 lab-test: packages
 	$(PYTHON) -m pytest tests/e2e

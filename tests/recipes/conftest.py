@@ -1,0 +1,45 @@
+"""What the judge's tests share: the machine, and one judgement of everything."""
+
+import os
+import platform
+from collections.abc import Callable
+
+import pytest
+
+from deploys.plan.recipes import RECIPES, load_recipe, recipe_names
+from tests.lab.lab import missing_packages
+from tests.recipes.broken import BROKEN, write
+from tests.recipes.judge import Case, cases, judge
+
+Verdict = Callable[[str], dict[Case, list[str]]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def machine() -> None:
+    """A machine on which the judge can run."""
+    if os.geteuid():
+        pytest.skip("the judge needs root")
+    if platform.machine() != "x86_64":
+        pytest.skip(f"the judge's image is for x86_64; this machine is {platform.machine()}")
+    if missing := missing_packages():
+        pytest.skip(f"the lab needs packages: apt-get install {' '.join(missing)}")
+
+
+@pytest.fixture(scope="session")
+def verdict(machine: None, tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+    """The cases of one recipe with what is wrong with each.
+
+    All are judged together, good and broken ones: importing vLLM takes longer than to judge.
+    """
+    folder = tmp_path_factory.mktemp("broken")
+    wanted = [
+        case for name in BROKEN for case in cases(write(name, folder), load_recipe(name, folder))
+    ]
+    for name in recipe_names():
+        wanted += cases(RECIPES / f"{name}.yaml", load_recipe(name))
+    problems = judge(wanted)
+
+    def of(name: str) -> dict[Case, list[str]]:
+        return {case: told for case, told in problems.items() if case.recipe.name == name}
+
+    return of

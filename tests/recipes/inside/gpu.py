@@ -1,0 +1,150 @@
+"""Makes vLLM believe that it runs on a GPU of some kind; there is none, and nothing is computed.
+
+Runs in the engine image's Python with a release of vLLM; call `present` before anything else of
+vLLM is imported.
+"""
+
+import importlib
+import os
+import sys
+import types
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What vLLM's configuration asks of a GPU.
+
+    Attributes:
+        name: as the driver says it.
+        capability: CUDA's compute capability.
+        memory_gib: as CUDA says it.
+        integrated: its memory is the host's.
+        units: number of streaming multiprocessors.
+    """
+
+    name: str
+    capability: tuple[int, int]
+    memory_gib: float
+    integrated: bool
+    units: int
+
+
+# By hardware class; name and memory as deploys/plan/hardware.py has them, with their sources.
+# Multiprocessors: the cores of NVIDIA's data sheets (6,144, 24,064 and 21,760), 128 to each.
+GPUS = {
+    "gb10": Gpu("NVIDIA GB10", (12, 1), 121.7, integrated=True, units=48),
+    "gb10-64gb": Gpu("NVIDIA GB10", (12, 1), 57.7, integrated=True, units=48),
+    "rtx-pro-6000": Gpu("NVIDIA RTX PRO 6000 Blackwell", (12, 0), 94.97, False, units=188),
+    "rtx-5090": Gpu("NVIDIA GeForce RTX 5090", (12, 0), 31.36, False, units=170),
+}
+
+# vLLM's compiled parts, which the files of a release do not hold.
+_KERNELS = ("_C", "_C_stable_libtorch", "_moe_C", "_moe_C_stable_libtorch", "_qutlass_C")
+_ATTENTION_KERNELS = ("_vllm_fa2_C", "_vllm_fa3_C")
+
+
+def present(gpu: Gpu) -> None:
+    """Present the machine as one with a single GPU."""
+    os.environ["VLLM_TARGET_DEVICE"] = "cuda"
+    for kernels in _KERNELS:
+        sys.modules[f"vllm.{kernels}"] = types.ModuleType(f"vllm.{kernels}")
+    import vllm.platforms
+    from vllm.platforms.cuda import CudaPlatformBase
+    from vllm.platforms.interface import DeviceCapability
+
+    class Presented(CudaPlatformBase):
+        @classmethod
+        def get_device_capability(cls, device_id=0):
+            return DeviceCapability(*gpu.capability)
+
+        @classmethod
+        def has_device_capability(cls, capability, device_id=0):
+            wanted = capability if isinstance(capability, tuple) else divmod(capability, 10)
+            return gpu.capability >= tuple(wanted)
+
+        @classmethod
+        def get_device_name(cls, device_id=0):
+            return gpu.name
+
+        @classmethod
+        def get_device_uuid(cls, device_id=0):
+            return "GPU-presented"
+
+        @classmethod
+        def get_device_total_memory(cls, device_id=0):
+            return int(gpu.memory_gib * 2**30)
+
+        @classmethod
+        def device_count(cls):
+            return 1
+
+        @classmethod
+        def is_integrated_gpu(cls, device_id=0):
+            return gpu.integrated
+
+        @classmethod
+        def num_compute_units(cls, device_id=0):
+            return gpu.units
+
+        @classmethod
+        def is_fully_connected(cls, physical_device_ids):
+            return True
+
+        @classmethod
+        def check_if_supports_dtype(cls, dtype):
+            return None
+
+        @classmethod
+        def import_kernels(cls):
+            return None
+
+        @classmethod
+        def get_cuda_runtime_major(cls):
+            return 13
+
+    vllm.platforms._current_platform = Presented()
+    _stand_in_for_attention_kernels(Path(vllm.platforms.__file__).parents[1])
+    _answer_for_kernels()
+    _have_triton()
+
+
+def _stand_in_for_attention_kernels(vllm: Path) -> None:
+    """Let FlashAttention 2 count as there; its package refuses to load without its library."""
+    package = "vllm.vllm_flash_attn"
+    for kernels in _ATTENTION_KERNELS:
+        sys.modules[f"{package}.{kernels}"] = types.ModuleType(f"{package}.{kernels}")
+    try:
+        interface = importlib.import_module(f"{package}.flash_attn_interface")
+    except ImportError:
+        sys.modules[package] = stand_in = types.ModuleType(package)
+        stand_in.__path__ = [str(vllm / "vllm_flash_attn")]
+        interface = importlib.import_module(f"{package}.flash_attn_interface")
+        for name in dir(interface):
+            if not name.startswith("__"):
+                setattr(stand_in, name, getattr(interface, name))
+    interface.FA2_AVAILABLE = True
+
+
+def _answer_for_kernels() -> None:
+    """Say that the kernels for this GPU were built: a release's wheel has them."""
+    from vllm import _custom_ops
+
+    for name in dir(_custom_ops):
+        if name.startswith("cutlass_") and "supports" in name:
+            setattr(_custom_ops, name, lambda *args, **kwargs: True)
+
+
+def _have_triton() -> None:
+    """Say that Triton is there, as in every image for a GPU. Older releases do not ask."""
+    import vllm.config.vllm
+
+    vllm.config.vllm.HAS_TRITON = True
+
+
+def inspect_models_here() -> None:
+    """Look at a model's class in this process: in another, no GPU is presented."""
+    from vllm.model_executor.models import registry
+
+    registry._run_in_subprocess = lambda function: function()

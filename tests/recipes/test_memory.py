@@ -1,0 +1,111 @@
+"""The plan's KV cache against vLLM's own arithmetic, release by release."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploys.plan.kv_cache import Use, kv_cache
+from deploys.plan.memory_flags import GIB
+from deploys.plan.nominal import NOMINAL, shape_named
+from deploys.plan.shape import shape_of
+from tests.recipes import releases
+from tests.recipes.environment import run_script
+from tests.recipes.models import files_of
+
+SCRIPT = Path(__file__).with_name("kv_layout.py")
+PAIR = {"tensor_parallel_size": 2, "nnodes": 2, "node_rank": 0, "master_addr": "10.0.0.1"}
+COMMON = {"max_model_len": 131_072, "max_num_seqs": 16, "enable_prefix_caching": True}
+DFLASH = "z-lab/Qwen3.6-35B-A3B-DFlash"
+
+# A model, vLLM's arguments, bytes of the cache, and how the plan is to see it.
+CASES = {
+    "35B in BF16": ("Qwen/Qwen3.5-35B-A3B", {}, 28 * GIB, Use()),
+    "35B, FP8 cache": (
+        "Qwen/Qwen3.5-35B-A3B",
+        {"kv_cache_dtype": "fp8"},
+        6 * GIB,
+        Use(number_bytes=1),
+    ),
+    "35B without prefix caching": (
+        "Qwen/Qwen3.5-35B-A3B",
+        {"enable_prefix_caching": False},
+        20 * GIB,
+        Use(prefix_caching=False),
+    ),
+    "122B with MTP": (
+        "Sehyo/Qwen3.5-122B-A10B-NVFP4",
+        {
+            "kv_cache_dtype": "fp8",
+            "speculative_config": {"method": "mtp", "num_speculative_tokens": 2},
+        },
+        30 * GIB,
+        Use(number_bytes=1, drafted=2, mtp=True),
+    ),
+    "122B with MTP on two Sparks": (
+        "Sehyo/Qwen3.5-122B-A10B-NVFP4",
+        {
+            "kv_cache_dtype": "fp8",
+            "speculative_config": {"method": "mtp", "num_speculative_tokens": 2},
+            **PAIR,
+        },
+        40 * GIB,
+        Use(number_bytes=1, drafted=2, mtp=True, tensor_parallel=2),
+    ),
+    "35B with DFlash": (
+        "AEON-7/Qwen3.6-35B-A3B-heretic-NVFP4",
+        {
+            "speculative_config": {
+                "method": "dflash",
+                "model": "/models/drafter",
+                "num_speculative_tokens": 15,
+            }
+        },
+        70 * GIB,
+        Use(drafted=15),
+    ),
+}
+
+
+@pytest.mark.parametrize("version", ["0.18.0", "0.19.1", "0.20.2", "0.28.0", "0.32.0"])
+def test_vllm_lays_out_the_same(version: str, tmp_path: Path):
+    names = [name for name in CASES if "DFlash" not in name or releases.number(version) >= (0, 20)]
+    cases = [
+        {
+            "configs": {"model": _config(repo), "drafter": _config(DFLASH)},
+            "args": COMMON | args,
+            "memory": memory,
+        }
+        for repo, args, memory, _ in (CASES[name] for name in names)
+    ]
+    found = json.loads(run_script(version, SCRIPT, text=json.dumps(cases), models=tmp_path))
+    for name, layout in zip(names, found, strict=True):
+        assert {name: _planned(name)} == {name: layout}
+
+
+@pytest.mark.parametrize("repo", NOMINAL)
+def test_nominal_shapes_are_those_of_the_configs(repo: str):
+    assert shape_of(_config(repo)) == shape_named(repo)
+
+
+def _planned(name: str) -> dict[str, float]:
+    repo, _, memory, use = CASES[name]
+    model = shape_of(_config(repo))
+    assert model
+    drafter = shape_of(_config(DFLASH)) if "DFlash" in name else None
+    cache = kv_cache(model, use, drafter)
+    return {
+        "block": cache.block,
+        "blocks": cache.blocks(memory),
+        "groups": cache.groups,
+        "concurrency": cache.blocks(memory) / cache.needed(131_072),
+        "context": 131_072,
+    }
+
+
+def _config(repo: str) -> dict[str, Any]:
+    files = files_of(repo)
+    assert files
+    config: dict[str, Any] = json.loads(files["config.json"])
+    return config

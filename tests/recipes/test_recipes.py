@@ -1,0 +1,53 @@
+"""The vLLM that a recipe names takes every line that its units would run."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deploys.plan.hardware import HARDWARE
+from deploys.plan.recipes import RECIPES, recipe_names
+from tests.recipes.__main__ import main
+from tests.recipes.broken import BROKEN
+from tests.recipes.conftest import Verdict
+from tests.recipes.inside.gpu import GPUS
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_vllm_takes_the_recipe(verdict: Verdict, name: str) -> None:
+    found = verdict(name)
+    assert found
+    for case, problems in found.items():
+        assert not problems
+        assert not case.unknown_models, "its configuration was not judged: add it to models.py"
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_vllm_refuses_a_broken_copy(verdict: Verdict, name: str) -> None:
+    mistake = BROKEN[name]
+    told = {problem for problems in verdict(name).values() for problem in problems}
+    assert len(told) == 1, told
+    file, key, words = told.pop().split(": ", 2)
+    assert Path(file).name == f"{name}.yaml"
+    assert key == mistake.key
+    assert words.startswith(f"found {mistake.value}")
+    assert mistake.expected in words
+
+
+def test_a_recipe_without_a_judge_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = yaml.safe_load((RECIPES / "qwen3.5-122b-nvfp4-mtp.yaml").read_text())
+    file = tmp_path / "own.yaml"
+    file.write_text(yaml.safe_dump(data | {"judged_by": "0.1.0"}))
+    assert main([str(file)]) == 1
+    assert f"{file}: judged_by: found 0.1.0; expected one of 0.17.0, " in capsys.readouterr().out
+
+
+def test_gpus_are_those_of_the_hardware_classes() -> None:
+    presented = {name: (gpu.name, gpu.memory_gib, gpu.integrated) for name, gpu in GPUS.items()}
+    assert presented == {
+        name: (hardware.gpu, hardware.total_gib, hardware.unified)
+        for name, hardware in HARDWARE.items()
+        if name != "lab"
+    }
