@@ -55,6 +55,6 @@ def _link(plan: FabricPlan, hardware: Hardware, peer: Host, root: str) -> list[D
     if port is None or not is_in_force(plan, port, own):
         return [fabric_ailment(plan, own, other)]
     return [
-        Diagnosis("link", finding.found, f"seen from {plan.spark}", finding.remedy)
+        Diagnosis("link", finding.found, f"from {plan.spark}", finding.remedy)
         for finding in link_findings(plan, port, own, other)
     ]

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from deploys.plan.build import FOLDERS
-from tests.e2e.conftest import DEPLOY, PROJECT, background, killed_at, pyinfra
+from tests.e2e.conftest import DEPLOY, PROJECT, killed_at, pyinfra
 from tests.lab.state import FLEET
 
 RECIPE = PROJECT / "files/recipes/lab-built.yaml"
@@ -104,30 +104,6 @@ def test_a_build_that_fails_says_why_and_the_former_release_serves(built, pair):
     assert "journalctl -u image-build@" in run.output
     assert "run again, which goes on there" in run.output
     assert built.run(CURRENT).stdout == release
-    assert pair.ask()
-
-
-def test_other_arguments_are_another_image_and_another_release(built, pair):
-    """The run that watches is not what builds: the build is killed, and a further run ends it."""
-    release, images = built.run(CURRENT).stdout, built.run(IMAGES).stdout
-    with arguments(UNITS="40", NAME="other"):
-        with background(DEPLOY, "--limit", "spark1") as run:
-            pair.until(built, f"{JOURNAL} | grep -q 'unit 23 of 40'", 120)
-            built.run(f"sudo systemctl kill --signal=KILL {active(built)}")
-            assert run.stdout
-            said = run.stdout.read()
-        assert "ended before its work was done: look with `journalctl -u image-build@" in said
-        deploy().succeeded()
-        assert "unit 22 of 40 from the cache" in built.run(JOURNAL).stdout
-        assert pair.ask()
-    assert built.run(CURRENT).stdout != release
-    assert set(images.splitlines()) < set(built.run(IMAGES).stdout.splitlines())
-
-
-def test_the_former_arguments_need_no_build(built, pair):
-    before = built.run(JOURNAL).stdout
-    deploy().succeeded()
-    assert built.run(JOURNAL).stdout == before
     assert pair.ask()
 
 
