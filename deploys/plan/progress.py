@@ -9,6 +9,7 @@ Phase = Literal[
     "verifying",
     "downloading",
     "building",
+    "measuring",
     "exporting",
     "copying",
     "loading",
@@ -17,13 +18,16 @@ Phase = Literal[
     "failed",
 ]
 
+# Phases that are no matter of bytes, and what they count.
+_STEPS: dict[Phase, str] = {"building": "steps", "measuring": "workloads"}
+
 # Seconds over which the rate is taken: shorter jumps about, longer lags behind a change.
 RATE_WINDOW = 20
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a job wrote last; `done` and `total` are bytes of the phase, or a build's steps."""
+    """What a job wrote last; `done` and `total` are bytes of the phase, or its steps."""
 
     phase: Phase
     done: int
@@ -52,9 +56,9 @@ class Meter:
         Args:
             now: seconds on a clock that never goes back.
         """
-        if progress.phase == "building":
+        if unit := _STEPS.get(progress.phase):
             # Steps are of all lengths: they have no rate.
-            words = f"building, {progress.done} of {progress.total} steps done"
+            words = f"{progress.phase}, {progress.done} of {progress.total} {unit} done"
             return " · ".join(filter(None, (words, progress.message)))
         if progress.phase != self._phase:
             self._phase = progress.phase

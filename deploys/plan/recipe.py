@@ -32,8 +32,9 @@ class Checkpoint(Model):
     )
 
 
+Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Figures = Annotated[
-    dict[str, dict[str, float]],
+    dict[str, dict[str, Figure]],
     Field(description="a mapping of workloads to figures, such as single: {tok_s: 83.9}"),
 ]
 

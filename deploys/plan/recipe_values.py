@@ -14,7 +14,7 @@ from deploys.plan.schema import Model, Text, matching
 # What stands beside the weights in the root folder of a Spark.
 RESERVED_FOLDERS = (
     *("releases", "current", "cache", "secrets", "manifests"),
-    *("hf", "bin", "jobs", "link", "state", "exports", "imports", "backups"),
+    *("hf", "bin", "jobs", "link", "state", "exports", "imports", "backups", "benchmarks"),
 )
 
 # What each Spark of a pair finds out about its own link when an engine starts.

@@ -45,8 +45,8 @@ def load_recipe(name: str, folder: Path = RECIPES) -> Recipe:
         PlanError: There is no such recipe (with the nearest name), or all that is wrong with it.
     """
     path, data = _read_file(Path(name)) if is_path(name) else _read(name, folder)
-    if base := data.get("extends"):
-        data = _extended(path, data, base, folder)
+    if "extends" in data:
+        data = _extended(path, data, data["extends"], folder)
     recipe = parse(Recipe, {"name": path.stem, **data}, str(path))
     problems = [*recipe_check.problems(recipe), *rules.problems(recipe)]
     if problems:

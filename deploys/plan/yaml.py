@@ -45,7 +45,7 @@ def load(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise PlanError(f"{path}: found no such file; expected a YAML file") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise PlanError(f"{path}: found no text ({error}); expected UTF-8") from None
     try:
         loader = _Loader(text)

@@ -134,3 +134,12 @@ def test_a_checkpoint_may_be_too_old(tmp_path: Path) -> None:
     model = {"repo": "owner/model", "folder": "model", "not_before": date(2026, 4, 19)}
     put(tmp_path, {**good(), "checkpoints": {"model": model}})
     assert load_recipe("try", tmp_path).checkpoints["model"].not_before == date(2026, 4, 19)
+
+
+@pytest.mark.parametrize("base", ["", "null", "''", "[]", "false"])
+def test_extends_nothing(tmp_path, base):
+    """An empty `extends` is told as what it is, not as an unknown key."""
+    (tmp_path / "one.yaml").write_text("description: One.\n")
+    (tmp_path / "two.yaml").write_text(f"extends: {base}\n")
+    with pytest.raises(PlanError, match=r"two\.yaml: extends: found .*; expected one of one"):
+        load_recipe("two", tmp_path)

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from deploys.plan.errors import PlanError
+from deploys.plan.recipe import Difference
 from deploys.plan.recipe_values import FABRIC_ENVIRONMENT
 from deploys.plan.recipes import load_recipe, recipe_names
+from deploys.plan.schema import parse
 from tests.unit.test_recipe import good, problems, put
 
 
@@ -66,3 +69,9 @@ def test_the_lab_recipe_differs_only_in_how_its_ranks_share_cores() -> None:
     one, two = recipe.for_sparks(1), recipe.for_sparks(2)
     assert one.args == two.args
     assert two.env.items() - one.env.items() == {("VLLM_CPU_OMP_THREADS_BIND", "nobind")}
+
+
+@pytest.mark.parametrize("figure", [-1.0, float("nan"), float("inf")])
+def test_figures_that_cannot_be(figure):
+    with pytest.raises(PlanError, match=r"expected\.single\.tok_s: found"):
+        parse(Difference, {"expected": {"single": {"tok_s": figure}}}, "r.yaml")

@@ -72,3 +72,8 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
         load(tmp_path / "none.yaml")
     with pytest.raises(PlanError, match="expected UTF-8"):
         load(tmp_path)
+
+
+def test_path_that_cannot_be():
+    with pytest.raises(PlanError, match="found no text"):
+        load(Path("a\0b.yaml"))

@@ -28,9 +28,7 @@ Api = Callable[..., str]
 
 _sparks: dict[str, dict[str, Any]] = {}
 
-# Each command goes through one connection a Spark, which is closed at the end: a login a command
-# would take ten times as long. A dead one is noticed, so that a test may reboot the Spark.
-_sockets = Path(tempfile.mkdtemp(prefix="verify-"))
+# A dead connection is noticed, so that a test may reboot the Spark.
 _ALIVE = "-o ServerAliveInterval=5 -o ServerAliveCountMax=2"
 
 
@@ -105,6 +103,16 @@ def peer(fabric: FabricPlan) -> Host:
 
 
 @cache
+def _sockets() -> Path:
+    """Make the folder of ssh's sockets, one a Spark, when the first is needed.
+
+    Each command goes through its Spark's one connection, which is closed at the end: a login a
+    command would take ten times as long. In /tmp, as a socket's path has 107 characters at most.
+    """
+    return Path(tempfile.mkdtemp(prefix="verify-", dir="/tmp"))
+
+
+@cache
 def _connection(spark: str) -> Host:
     data = _sparks[spark]
     if data["pyinfra_name"] == "@local":
@@ -119,15 +127,18 @@ def _connection(spark: str) -> Host:
         sudo=True,
         ssh_identity_file=data.get("ssh_key"),
         ssh_extra_args=options,
-        controlpath=str(_sockets / spark),
+        controlpath=str(_sockets() / spark),
     )
 
 
 def pytest_sessionfinish() -> None:
-    for socket in _sockets.iterdir():
+    if not _sockets.cache_info().currsize:
+        return
+    for socket in _sockets().iterdir():
         close = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", socket.name]
         subprocess.run(close, capture_output=True, check=False)
-    shutil.rmtree(_sockets)
+    # ssh removes a socket itself, maybe at this moment.
+    shutil.rmtree(_sockets(), ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

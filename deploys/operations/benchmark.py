@@ -1,0 +1,102 @@
+"""Measure what serves on a Spark."""
+
+import json
+from collections.abc import Generator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import FunctionCommand, Host, State, operation
+from pyinfra.api.command import PyinfraCommand
+
+from deploys.facts.benchmark import BenchmarkResult
+from deploys.facts.engine import Engines
+from deploys.facts.jobs import JobState
+from deploys.operations.jobs import follow, put_manifest, reason, start
+from deploys.operations.messages import failing
+from deploys.plan.engine import EngineState, problem
+from deploys.plan.page import report
+from deploys.plan.release import Release
+from deploys.plan.workloads import Workload, order, passages
+
+JOB = "benchmark"
+RESULTS = Path(__file__).parents[2] / "benchmarks"
+
+
+@operation()
+def benchmark(
+    release: Release, replica: str, hardware: str, workloads: Sequence[Workload]
+) -> Generator[PyinfraCommand]:
+    """Measure a replica from its head, and write a file of figures and a page of them.
+
+    A unit on the Spark measures, and goes on without a connection. A run that finds it at the same
+    work follows it; a benchmark of other workloads is ended first.
+
+    Args:
+        release: what serves there.
+        replica: its name.
+        hardware: the Spark's class.
+        workloads: what to measure.
+    """
+    model = release.recipe.served_names[0]
+    state = host.get_fact(
+        Engines, root=release.root, release=release.id, url=release.url, model=model
+    )
+    if why := _not_serving(state, release):
+        yield failing(
+            f"There is nothing to measure: {why}. `pyinfra INVENTORY deploys/spark.py` has it "
+            "serve, deploys/doctor.py names what ails it."
+        )
+        return
+    folder = release.recipe.checkpoints["model"].folder
+    orders = {
+        "replica": replica,
+        "recipe": release.recipe.name,
+        "release": release.id,
+        "vllm": release.recipe.vllm,
+        "model": model,
+        "hardware": hardware,
+        "sparks": len(release.ranks.sparks),
+        "url": release.url,
+        "tokenizer": f"/models/{folder}",
+        "passages": passages(),
+        "workloads": [order(workload) for workload in workloads],
+    }
+    last: dict[str, JobState] = {}
+    yield from put_manifest(release.root, JOB, JOB, json.dumps(orders) + "\n")
+    yield start(JOB)
+    yield follow(release.root, [JOB], last)
+    result = host.get_fact(BenchmarkResult, root=release.root)
+    if not result:
+        yield failing(reason(JOB, last[JOB]))
+        return
+    yield FunctionCommand(_keep, (result, release.recipe.expected), {})
+
+
+def _not_serving(state: EngineState, release: Release) -> str | None:
+    """Return why the release does not serve; None when it does."""
+    if state.current != release.id:
+        return f"found {state.current or 'no release'}; expected {release.id}, by the inventory"
+    unit = state.units.get(release.id)
+    if unit is None or unit.active != "active":
+        return f"vllm@{release.id} is {unit.active if unit else 'not there'}"
+    return problem(state, release.recipe.served_names)
+
+
+def _keep(
+    state: State, host: Host, result: dict[str, Any], expected: Mapping[str, Mapping[str, float]]
+) -> None:
+    """Write a result and its page, and show its table."""
+    when = datetime.fromtimestamp(result["started"], UTC).strftime("%Y%m%d-%H%M%S")
+    file = RESULTS / f"{result['replica']}-{when}.json"
+    found = report(result, expected)
+    RESULTS.mkdir(exist_ok=True)
+    file.write_text(json.dumps(result) + "\n")
+    page = file.with_suffix(".html")
+    page.write_text(found.page)
+    for line in found.table:
+        host.log(line)
+    if sum(result["before"].values()):
+        host.log(f"Others were at work when it began: {result['before']}. Figures are lower then.")
+    host.log(f"The page: {page.relative_to(RESULTS.parent)}")

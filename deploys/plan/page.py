@@ -1,0 +1,211 @@
+"""What a benchmark says: lines for the terminal, and one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from deploys.plan import plots
+from deploys.plan.causes import Cause, causes
+from deploys.plan.figures import Figures, Result, figures
+from deploys.plan.verdict import BELOW, NOTHING, Verdict, overall, verdicts
+
+_FOLDER = Path(__file__).parents[2] / "files" / "benchmark"
+
+# Name and unit of each metric, in the order in which they are shown.
+_METRICS = {
+    "tok_s": ("Speed of one answer", "tok/s"),
+    "tok_s_p95": ("… 95th percentile", "tok/s"),
+    "tok_s_min": ("… slowest", "tok/s"),
+    "tok_s_max": ("… fastest", "tok/s"),
+    "total_tok_s": ("All answers together", "tok/s"),
+    "ttft_ms": ("First token", "ms"),
+    "ttft_ms_p95": ("… 95th percentile", "ms"),
+    "ttft_cold_ms": ("… nothing cached", "ms"),
+    "prefill_tok_s": ("Reading the prompt", "tok/s"),
+    "acceptance": ("Drafts accepted", "%"),
+    "errors": ("Errors", ""),
+}
+_CONCURRENT = re.compile(r"concurrent-([1-9][0-9]*)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure as it is shown."""
+
+    workload: str
+    label: str
+    unit: str
+    measured: str
+    expected: str
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a benchmark says: the verdict, lines for the terminal, and the page."""
+
+    verdict: str
+    table: list[str]
+    page: str
+
+
+def report(result: Result, expected: Figures) -> Report:
+    """Return all that there is to say of a result.
+
+    Args:
+        result: what the benchmark wrote, as parsed JSON.
+        expected: workload -> metric -> figure of the recipe, for the number of Sparks in question.
+    """
+    measured = figures(result)
+    judged = verdicts(measured, expected)
+    found = causes(result, judged)
+    shown = _rows(measured, judged)
+    verdict = overall(judged)
+    table = _table(shown, verdict, found)
+    return Report(verdict, table, _page(result, measured, expected, shown, verdict, found))
+
+
+def _rows(measured: Figures, judged: Sequence[Verdict]) -> list[Row]:
+    by_key = {(each.workload, each.metric): each for each in judged}
+    rows = []
+    for workload in dict.fromkeys([*measured, *(each.workload for each in judged)]):
+        for metric, (label, unit) in _METRICS.items():
+            verdict = by_key.get((workload, metric))
+            value = measured.get(workload, {}).get(metric)
+            if verdict is None and value is None:
+                continue
+            wanted = verdict.expected if verdict else None
+            told = (_figure(metric, value), _figure(metric, wanted))
+            rows.append(Row(workload, label, unit, *told, verdict))
+    return rows
+
+
+def _figure(metric: str, value: float | None) -> str:
+    return plots.number(value * 100 if value is not None and metric == "acceptance" else value)
+
+
+def _table(rows: Sequence[Row], verdict: str, found: Sequence[Cause]) -> list[str]:
+    """Return the deciding figures, the verdict and the causes, a line each."""
+    lines = [f"{'workload':<16}{'':<28}{'measured':>8}{'expected':>9}  verdict"]
+    for row in rows:
+        if row.verdict is None and row.label != _METRICS["tok_s"][0]:
+            continue
+        word = row.verdict.word if row.verdict else ""
+        name = f"{row.label}, {row.unit}".rstrip(", ")
+        lines.append(
+            f"{row.workload:<16}{name:<28}{row.measured:>8}{row.expected:>9}  {word}".rstrip()
+        )
+    lines.append(f"verdict: {verdict}")
+    for each in found:
+        lines += [f"likely cause: {each.cause}", f"  seen: {each.evidence}"]
+        lines.append(f"  remedy: {each.remedy}.")
+    if verdict == BELOW and not found:
+        lines.append("no known cause fits what was recorded")
+    return lines
+
+
+def _page(
+    result: Result,
+    measured: Figures,
+    expected: Figures,
+    rows: Sequence[Row],
+    verdict: str,
+    found: Sequence[Cause],
+) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    began, ended = (datetime.fromtimestamp(result[key], UTC) for key in ("started", "ended"))
+    return environment.get_template("page.html.j2").render(
+        result=result,
+        began=began.strftime("%Y-%m-%d %H:%M UTC"),
+        minutes=f"{(ended - began).total_seconds() / 60:.0f}",
+        rows=rows,
+        verdict=verdict,
+        nothing=verdict == NOTHING,
+        compared=bool(expected),
+        causes=found,
+        skipped=[each for each in result["workloads"] if each.get("skipped")],
+        plots=_plots(measured, expected),
+        gpu=_gpu(result),
+    )
+
+
+def _plots(measured: Figures, expected: Figures) -> list[tuple[str, str, Markup]]:
+    """Return heading, unit and plot of whatever there are figures for."""
+    found = []
+    for metric, title in (
+        ("tok_s", "Speed of one answer"),
+        ("total_tok_s", "All answers together"),
+        ("acceptance", "Drafts accepted"),
+    ):
+        factor, unit = (100, "%") if metric == "acceptance" else (1, "tok/s")
+        rows = [
+            (name, _times(own.get(metric), factor), _times(_wanted(expected, name, metric), factor))
+            for name, own in measured.items()
+            if metric in own and not (metric == "total_tok_s" and _CONCURRENT.fullmatch(name))
+        ]
+        if rows and (metric != "total_tok_s" or any(row[2] for row in rows)):
+            found.append((title, unit, plots.bars(f"{title}, {unit}, by workload", rows, unit)))
+    for metric, title, unit in (
+        ("total_tok_s", "Throughput against concurrency", "tok/s"),
+        ("ttft_ms", "First token against concurrency", "ms"),
+    ):
+        own, wanted = _over_concurrency(measured, metric), _over_concurrency(expected, metric)
+        if own:
+            series = ({"expected": wanted} if wanted else {}) | {"measured": own}
+            found.append((title, unit, plots.lines(title, series, "requests at once", unit)))
+    return found
+
+
+def _times(value: float | None, factor: int) -> float | None:
+    return None if value is None else value * factor
+
+
+def _wanted(expected: Figures, workload: str, metric: str) -> float | None:
+    return expected.get(workload, {}).get(metric)
+
+
+def _over_concurrency(known: Figures, metric: str) -> list[tuple[float, float]]:
+    return sorted(
+        (float(found[1]), own[metric])
+        for name, own in known.items()
+        if (found := _CONCURRENT.fullmatch(name)) and metric in own
+    )
+
+
+def _gpu(result: Result) -> list[tuple[str, str, Markup]]:
+    """Return clock, power and temperature over time, those that were read."""
+    samples: list[list[Any]] = result["gpu"]
+    bands = [
+        (
+            min(run["started"] for run in each["runs"]),
+            max(run["ended"] for run in each["runs"]),
+            each["name"],
+        )
+        for each in result["workloads"]
+        if each["runs"]
+    ]
+    # A last reading may come after the last answer.
+    end = max([result["ended"] - result["started"], *(each[0] for each in samples)])
+    found = []
+    for column, (title, unit) in enumerate(
+        (("Clock", "MHz"), ("Power", "W"), ("Temperature", "°C")), 1
+    ):
+        points = [(each[0], each[column]) for each in samples if each[column] is not None]
+        if points:
+            plot = plots.over_time(f"GPU: {title.lower()}, {unit}", points, end, unit, bands)
+            found.append((title, unit, plot))
+    return found

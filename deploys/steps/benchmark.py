@@ -1,0 +1,52 @@
+"""Does it deliver? Measures each replica from its head."""
+
+from pathlib import Path
+
+from pyinfra import host
+from pyinfra.api import deploy
+from pyinfra.api.exceptions import PyinfraError
+
+from deploys.operations.benchmark import benchmark
+from deploys.operations.files import managed_files
+from deploys.plan.errors import PlanError
+from deploys.plan.files import Directory, ManagedFile
+from deploys.plan.workloads import choose
+from deploys.steps.context import release
+
+_FILES = Path(__file__).parents[2] / "files"
+_PROGRAMS = [
+    _FILES / "jobs" / "progress.py",
+    _FILES / "benchmark" / "measure.py",
+    *sorted((_FILES / "benchmark").glob("bench_*.py")),
+]
+
+
+@deploy("Benchmark")
+def apply() -> None:
+    """Measure the workloads that `--data workloads=NAME,NAME` names; all without it."""
+    try:
+        workloads = choose(host.data.get("workloads"))
+    except PlanError as error:
+        raise PyinfraError(str(error)) from None
+    served = release()
+    if served is None or host.data.rank:
+        return
+    root = served.root
+    managed_files(
+        name="Programs of the benchmark",
+        entries=[
+            Directory(f"{root}/benchmarks"),
+            *(ManagedFile(f"{root}/bin/{path.name}", path.read_text()) for path in _PROGRAMS),
+            ManagedFile(
+                "/etc/systemd/system/benchmark.service",
+                (_FILES / "benchmark" / "benchmark.service").read_text().replace("ROOT", root),
+            ),
+        ],
+    )
+    benchmark(
+        name="Figures",
+        release=served,
+        replica=host.data.replica,
+        hardware=host.data.hardware,
+        workloads=workloads,
+    )

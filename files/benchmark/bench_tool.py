@@ -1,0 +1,61 @@
+"""Runs `vllm bench serve` inside of the engine's container, as often as standard input says.
+
+A line of input is {"arguments": […], "requests": [{"prompt", "output_tokens"}, …]}, a line of
+output the tool's own result, or {"error": "why"}. It is Python's -c that brings this program in,
+and prompts and results go through memory: the container's files stay as they are. When the input
+ends this process ends at once, so none is left behind by whoever fed it.
+"""
+
+import json
+import os
+import queue
+import sys
+import threading
+import traceback
+
+
+def read(orders):
+    """Take in orders; end with the input, whatever is under way."""
+    for line in sys.stdin:
+        orders.put(json.loads(line))
+    os._exit(0)
+
+
+def run(order):
+    """Return the result of one run."""
+    from vllm.benchmarks.datasets import CustomDataset
+    from vllm.entrypoints.cli.main import main
+
+    # The tool reads prompts with pandas, which several images of vLLM lack (vllm-project/vllm
+    # #40144), and shuffles them.
+    CustomDataset.load_data = lambda dataset: setattr(dataset, "data", order["requests"])
+    file = os.memfd_create("result")
+    try:
+        sys.argv = ["vllm", "bench", "serve", *order["arguments"]]
+        sys.argv += ["--dataset-name", "custom", "--dataset-path", "prompts.jsonl"]
+        sys.argv += ["--save-result", "--save-detailed"]
+        sys.argv += ["--result-dir", "/proc/self/fd", "--result-filename", str(file)]
+        main()
+        os.lseek(file, 0, os.SEEK_SET)
+        with os.fdopen(os.dup(file)) as result:
+            return json.load(result)
+    except (Exception, SystemExit) as error:
+        traceback.print_exc()
+        return {"error": f"{type(error).__name__}: {error}"[:500]}
+    finally:
+        os.close(file)
+
+
+def work():
+    """Do as the input says."""
+    # What the tool prints is for the journal.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    orders = queue.Queue()
+    threading.Thread(target=read, args=(orders,), daemon=True).start()
+    while True:
+        print(json.dumps(run(orders.get())), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    work()

@@ -1,0 +1,192 @@
+"""measure ROOT: measure the engine as ROOT/manifests/benchmark.json says.
+
+The result goes to ROOT/benchmarks/latest.json.
+Exit status: 0 it is there, 1 it is not; ROOT/jobs/benchmark.json says why.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench_engine import Engine
+from bench_gpu import Gpu
+from bench_prompts import requests
+from progress import Progress, Stop
+
+TOOL = Path(__file__).with_name("bench_tool.py")
+COLD = "cold"
+
+
+class Tool:
+    """`vllm bench serve` in the engine's container.
+
+    That container has the very vLLM that serves, the tokenizer and all that both need; another one
+    would take memory from the engine where GPU and host share it.
+
+    Args:
+        container: its name.
+    """
+
+    def __init__(self, container: str) -> None:
+        command = ["docker", "exec", "--interactive", container, "python3", "-c", TOOL.read_text()]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(self, arguments: Sequence[str], asked: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the tool's own result.
+
+        Raises:
+            Stop: it has none.
+        """
+        assert self._process.stdin
+        assert self._process.stdout
+        line = ""
+        try:
+            order = {"arguments": arguments, "requests": asked}
+            print(json.dumps(order), file=self._process.stdin, flush=True)
+            line = self._process.stdout.readline()
+            answer = json.loads(line or "{}")
+        except OSError as error:
+            answer = {"error": str(error)}
+        except ValueError:
+            # So says Docker, at the place of an answer, why it cannot begin.
+            answer = {"error": line.strip()[:300]}
+        if "ttfts" not in answer:
+            said = answer.get("error", "it ended in the middle")
+            raise Stop(
+                f"vLLM's benchmark gave no result: {said}. Its words: `journalctl -u benchmark`. "
+                "Does the engine still serve? Then run again."
+            )
+        return dict(answer)
+
+
+def arguments(orders: Mapping[str, Any], workload: Mapping[str, Any], number: int) -> list[str]:
+    """Return the words after `vllm bench serve`, for vLLM 0.18 to 0.32.
+
+    Args:
+        orders: the manifest.
+        workload: one of its workloads.
+        number: requests of this run.
+    """
+    words = ["--backend", "openai-chat", "--endpoint", "/v1/chat/completions"]
+    words += ["--base-url", orders["url"], "--model", orders["model"]]
+    words += ["--tokenizer", orders["tokenizer"], "--trust-remote-code"]
+    # The server has the template; a trial request would warm its cache.
+    words += ["--skip-chat-template", "--ready-check-timeout-sec", "0", "--disable-tqdm"]
+    words += ["--num-prompts", str(number), "--max-concurrency", str(workload["concurrency"])]
+    words += ["--custom-output-len", "-1", "--temperature", str(workload["temperature"])]
+    words += ["--extra-body", json.dumps({"chat_template_kwargs": {"enable_thinking": False}})]
+    return [*words, "--ignore-eos"] if workload["whole"] else words
+
+
+def run_of(result: Mapping[str, Any], began: float) -> dict[str, Any]:
+    """Return what the tool tells of one run.
+
+    Args:
+        result: the tool's own; its clock is the monotonic one, the same in all containers.
+        began: seconds on that clock from which times are counted.
+    """
+    good = [number for number, error in enumerate(result["errors"]) if not error]
+    answered = result["output_lens"]
+    decoding = [sum(gaps) * 1000 for gaps in result["itls"]]
+    started = min(result["start_times"]) - began
+    return {
+        "started": round(started, 3),
+        "ended": round(started + result["duration"], 3),
+        "input_tokens": [result["input_lens"][each] for each in good],
+        "output_tokens": [answered[each] for each in good],
+        "ttft_ms": [round(result["ttfts"][each] * 1000, 3) for each in good],
+        "tpot_ms": [
+            round(decoding[each] / (answered[each] - 1), 3) if answered[each] > 1 else 0
+            for each in good
+        ],
+        "errors": [error.strip().splitlines()[-1][:300] for error in result["errors"] if error],
+    }
+
+
+class Measurement:
+    """One benchmark, from its orders to its result.
+
+    Args:
+        orders: the manifest.
+    """
+
+    def __init__(self, orders: Mapping[str, Any]) -> None:
+        self._orders = orders
+        self._started, self._began = time.time(), time.monotonic()
+        self._engine = Engine(orders["url"], orders["model"], f"vllm@{orders['release']}")
+        self._done: list[dict[str, Any]] = []
+
+    def measure(self) -> tuple[str, int, int]:
+        """Return the phase, and the workloads that are done of all."""
+        return "measuring", len(self._done), len(self._orders["workloads"])
+
+    def result(self, progress: Progress) -> dict[str, Any]:
+        """Measure everything.
+
+        Raises:
+            Stop: the engine or the tool gave up.
+        """
+        before, thinking = self._engine.others(), self._engine.thinks()
+        context = self._engine.context()
+        tool = Tool(f"vllm-{self._orders['release']}")
+        with Gpu(self._began) as gpu:
+            for workload in self._orders["workloads"]:
+                progress.message = workload["name"]
+                self._done.append(self._of(workload, context, tool))
+        progress.message = ""
+        known = ("replica", "recipe", "release", "vllm", "model", "hardware", "sparks")
+        return {
+            "format": 1,
+            **{key: self._orders[key] for key in known},
+            "started": self._started,
+            "ended": time.time(),
+            "before": before,
+            "workloads": self._done,
+            "gpu": gpu.samples,
+            "log": {"network": self._engine.network(), "thinking": thinking},
+        }
+
+    def _of(self, workload: Mapping[str, Any], context: int, tool: Tool) -> dict[str, Any]:
+        name = workload["name"]
+        if workload["context"] > context:
+            why = f"needs {workload['context']:,} tokens of context; max-model-len is {context:,}"
+            return {"name": name, "skipped": why, "runs": []}
+        nonce = f"{name}-{int(self._started):x}"
+        asked = requests(workload, self._orders["passages"], nonce, self._engine.tokens)
+        runs = []
+        for label in workload["runs"]:
+            now = asked[:1] if label == COLD else asked
+            before = self._engine.counters()
+            result = tool.run(arguments(self._orders, workload, len(now)), now)
+            after = self._engine.counters()
+            run = {"label": label, "concurrency": workload["concurrency"]}
+            run |= run_of(result, self._began)
+            runs.append(run | {key: after[key] - before[key] for key in after})
+        return {"name": name, "skipped": None, "runs": runs}
+
+
+def main(root: Path) -> None:
+    """Do the job; every end but success is raised."""
+    orders = json.loads((root / "manifests" / "benchmark.json").read_text())
+    measurement = Measurement(orders)
+    with Progress(root / "jobs" / "benchmark.json", measurement.measure) as progress:
+        result = measurement.result(progress)
+        new = root / "benchmarks" / "latest.new"
+        new.write_text(json.dumps(result) + "\n")
+        with new.open() as file:
+            os.fsync(file.fileno())
+        new.replace(root / "benchmarks" / "latest.json")
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]))
+    except Stop as stop:
+        sys.exit(str(stop))

@@ -1,0 +1,141 @@
+"""Causes: each shows by its own evidence, and not without."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploys.plan.causes import causes
+from deploys.plan.figures import figures
+from deploys.plan.recipes import load_recipe
+from deploys.plan.verdict import overall, verdicts
+
+RESULTS = Path(__file__).parent / "results"
+# Both are made up; their "source" says so.
+SOUND = json.loads((RESULTS / "within.json").read_text())
+FAULTY = json.loads((RESULTS / "power-fault.json").read_text())
+EXPECTED = load_recipe(SOUND["recipe"]).for_sparks(1).expected
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def _names(result: dict[str, Any], expected: dict[str, dict[str, float]] = EXPECTED) -> list[str]:
+    return [each.name for each in causes(result, verdicts(figures(result), expected))]
+
+
+def _runs(result: dict[str, Any]) -> list[dict[str, Any]]:
+    return [run for workload in result["workloads"] for run in workload["runs"]]
+
+
+def _slower(result: dict[str, Any], factor: float) -> None:
+    for run in _runs(result):
+        run["tpot_ms"] = [time * factor for time in run["tpot_ms"]]
+
+
+def _stock(result: dict[str, Any]) -> None:
+    _slower(result, 3.65)
+
+
+def _hot(result: dict[str, Any]) -> None:
+    end = result["gpu"][-1][0]
+    for sample in result["gpu"]:
+        sample[1:] = [2400 - 900 * sample[0] / end, 60, 60 + 28 * sample[0] / end]
+
+
+def _others(result: dict[str, Any]) -> None:
+    result["before"] = {"running": 2, "waiting": 1}
+
+
+def _errors(result: dict[str, Any]) -> None:
+    _runs(result)[0]["errors"] = ["HTTP 503"]
+
+
+def _socket(result: dict[str, Any]) -> None:
+    result["sparks"], result["log"] = 2, {"network": "NET/Socket"}
+
+
+def _thinking(result: dict[str, Any]) -> None:
+    result["log"] = {"network": None, "thinking": True}
+
+
+def _rejected(result: dict[str, Any]) -> None:
+    _slower(result, 1.6)
+    for run in _runs(result):
+        run["accepted"] = 0
+
+
+def _preempted(result: dict[str, Any]) -> None:
+    _slower(result, 1.6)
+    _runs(result)[0]["preemptions"] = 4
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (_stock, "stock-kernels"),
+        (_hot, "thermal-slowdown"),
+        (_others, "others-at-work"),
+        (_errors, "request-errors"),
+        (_socket, "tcp"),
+        (_thinking, "thinking"),
+        (_rejected, "drafts-rejected"),
+        (_preempted, "kv-cache-full"),
+    ],
+)
+def test_a_cause_shows_by_its_evidence(change: Change, name: str) -> None:
+    result = copy.deepcopy(SOUND)
+    change(result)
+    assert _names(result) == [name]
+
+
+def test_a_sound_spark_has_none() -> None:
+    assert overall(verdicts(figures(SOUND), EXPECTED)) == "within"
+    assert _names(SOUND) == []
+
+
+def test_the_power_fault_is_found_by_clock_and_power() -> None:
+    found = causes(FAULTY, verdicts(figures(FAULTY), EXPECTED))
+    assert [each.name for each in found] == ["power-fault"]
+    assert "MHz and 29 W under load" in found[0].evidence
+    assert "unplug" in found[0].remedy
+
+
+def test_the_power_fault_is_told_without_expected_figures() -> None:
+    assert _names(FAULTY, {}) == ["power-fault"]
+
+
+@pytest.mark.parametrize("hardware", ["lab", "rtx-5090"])
+def test_only_a_gb10_has_the_power_fault(hardware: str) -> None:
+    assert _names(FAULTY | {"hardware": hardware}) == []
+
+
+def test_an_idle_clock_says_nothing() -> None:
+    assert _names(SOUND | {"gpu": [[0.5 + i / 10, 208, 4, 40] for i in range(50)]}) == []
+
+
+def test_clocks_without_power_are_enough() -> None:
+    result = FAULTY | {"gpu": [[*sample[:2], None, sample[3]] for sample in FAULTY["gpu"]]}
+    assert _names(result) == ["power-fault"]
+
+
+def test_slow_for_no_known_reason() -> None:
+    result = copy.deepcopy(SOUND)
+    _slower(result, 1.6)
+    assert overall(verdicts(figures(result), EXPECTED)) == "below"
+    assert _names(result) == []
+
+
+def test_a_prefix_cache_that_is_not_hit() -> None:
+    result = copy.deepcopy(SOUND)
+    long = next(each for each in result["workloads"] if each["name"] == "long-32k")
+    warm = long["runs"][-1]
+    warm["ttft_ms"] = [18_000.0] * 3
+    expected = {"long-32k": {"ttft_ms": 3870.0}}
+    assert _names(result, expected) == []
+    for each in result["workloads"]:
+        for run in each["runs"]:
+            run["cached_tokens"] = 0
+    assert _names(result, expected) == ["cold-cache"]

@@ -1,0 +1,141 @@
+"""The programs that measure, on what real tools have written."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FILES = Path(__file__).parents[2] / "files"
+sys.path[:0] = [str(FILES / "jobs"), str(FILES / "benchmark")]
+
+from bench_engine import COUNTERS, samples  # noqa: E402
+from bench_gpu import sample  # noqa: E402
+from bench_prompts import QUESTION, long_prompt, requests  # noqa: E402
+from measure import Tool, arguments, run_of  # noqa: E402
+from progress import Stop  # noqa: E402
+
+PASSAGES = ["one two three four", "five six seven", "eight nine ten eleven twelve"]
+# Two of ten requests of a real run, and a third that the tool could not have answered. vLLM 0.26.0
+# with dummy weights on an H200; its gaps between tokens are cut to three.
+RESULT = {
+    "duration": 10.92298299799998,
+    "input_lens": [530, 532, 530],
+    "output_lens": [4, 1, 0],
+    "ttfts": [0.08099821099997939, 0.08163813299998424, 0.0],
+    "itls": [[7.129000010763775e-06, 0.007348602999996956, 0.007390363000013167], [], []],
+    "start_times": [246.935661083, 247.978521306, 249.029518549],
+    "errors": ["", "", "Traceback (most recent call last):\n  …\nClientError: closed\n"],
+}
+METRICS = """\
+# HELP vllm:spec_decode_num_draft_tokens_total Number of draft tokens.
+# TYPE vllm:spec_decode_num_draft_tokens_total counter
+vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="m"} 11176.0
+vllm:spec_decode_num_draft_tokens_created{engine="0",model_name="m"} 1.7952457014440339e+09
+vllm:prefix_cache_queries_total{engine="0",model_name="m"} 23342.0
+vllm:prefix_cache_queries_total{engine="1",model_name="m"} 2.0
+vllm:num_requests_running{engine="0",model_name="m"} 0.0
+"""
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def workload(**changes) -> dict:
+    return {
+        "prompts": ["short", "long"],
+        "texts": {"short": ["a?", "b?"]},
+        "requests": 5,
+        "output_tokens": 7,
+        "input_tokens": 100,
+        "fresh": False,
+        **changes,
+    }
+
+
+def test_a_run_of_the_real_tool():
+    run = run_of(RESULT, 240.0)
+    assert (run["started"], run["ended"]) == (6.936, 17.859)
+    assert (run["input_tokens"], run["output_tokens"]) == ([530, 532], [4, 1])
+    assert run["ttft_ms"] == [80.998, 81.638]
+    # Three gaps after the first token; an answer of one token has none.
+    assert run["tpot_ms"] == [round((0.007129 + 7.348603 + 7.390363) / 3, 3), 0]
+    assert run["errors"] == ["ClientError: closed"]
+
+
+def test_counters_of_all_engines_together():
+    found = samples(METRICS)
+    assert found[COUNTERS["drafted"]] == 11176
+    assert found[COUNTERS["queried_tokens"]] == 23344
+    assert COUNTERS["accepted"] not in found
+
+
+def test_what_nvidia_smi_says():
+    assert sample("345, 81.77, 30\n") == [345, 81.77, 30]
+    assert sample("[N/A], 3.64, [Not Supported]\n") == [None, 3.64, None]
+
+
+@pytest.mark.parametrize("tokens", [60, 500, 5000])
+def test_a_long_prompt_is_as_long_as_asked(tokens):
+    text = long_prompt(tokens, PASSAGES, "x-1", words)
+    assert text.startswith("Notes of collection x-1.")
+    assert text.endswith(QUESTION)
+    assert tokens - 7 < words(text) <= tokens
+
+
+def test_kinds_are_asked_in_turn():
+    asked = requests(workload(), PASSAGES, "n", words)
+    assert [each["output_tokens"] for each in asked] == [7] * 5
+    prompts = [each["prompt"] for each in asked]
+    assert [prompts[0], prompts[2], prompts[4]] == ["a?", "b?", "a?"]
+    assert prompts[1] == prompts[3] == long_prompt(100, PASSAGES, "n-0", words)
+
+
+def test_fresh_prompts_have_no_beginning_in_common():
+    asked = requests(workload(prompts=["long"], fresh=True), PASSAGES, "n", words)
+    begin = {each["prompt"].split("\n")[0] for each in asked}
+    assert len(begin) == 5
+    other = requests(workload(prompts=["long"], fresh=True), PASSAGES, "m", words)
+    assert begin.isdisjoint(each["prompt"].split("\n")[0] for each in other)
+
+
+def test_thinking_is_off_and_whole_answers_are_whole():
+    orders = {"url": "http://127.0.0.1:8000", "model": "m", "tokenizer": "/models/m"}
+    kind = {"concurrency": 4, "temperature": 0.7, "whole": True}
+    line = arguments(orders, kind, 12)
+    assert json.loads(line[line.index("--extra-body") + 1]) == {
+        "chat_template_kwargs": {"enable_thinking": False}
+    }
+    assert "--ignore-eos" in line
+    assert "--ignore-eos" not in arguments(orders, kind | {"whole": False}, 12)
+
+
+def docker(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Let `docker` be a script."""
+    path = folder / "docker"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("exit 1", "it ended in the middle"),
+        ("""read line; echo '{"error": "ValueError: no"}'""", "ValueError: no"),
+        ("read line; echo OCI runtime exec failed", "OCI runtime exec failed"),
+    ],
+)
+def test_a_tool_without_a_result(tmp_path, monkeypatch, script, said):
+    docker(tmp_path, monkeypatch, script)
+    with pytest.raises(Stop, match=r"journalctl -u benchmark") as caught:
+        Tool("vllm-x").run([], [])
+    assert said in str(caught.value) or "Broken pipe" in str(caught.value)
+
+
+def test_the_tool_ends_with_its_input():
+    command = [sys.executable, "-c", (FILES / "benchmark/bench_tool.py").read_text()]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=10, check=False)
+    assert done.returncode == 0
