@@ -33,7 +33,9 @@ class Tool:
     """
 
     def __init__(self, container: str) -> None:
-        command = ["docker", "exec", "--interactive", container, "python3", "-c", TOOL.read_text()]
+        # Bytecode would be written into the container.
+        command = ["docker", "exec", "--interactive", "--env", "PYTHONDONTWRITEBYTECODE=1"]
+        command += [container, "python3", "-c", TOOL.read_text()]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -76,7 +78,7 @@ def arguments(orders: Mapping[str, Any], workload: Mapping[str, Any], number: in
     """
     words = ["--backend", "openai-chat", "--endpoint", "/v1/chat/completions"]
     words += ["--base-url", orders["url"], "--model", orders["model"]]
-    words += ["--tokenizer", orders["tokenizer"], "--trust-remote-code"]
+    words += ["--tokenizer", orders["tokenizer"]]
     # The server has the template; a trial request would warm its cache.
     words += ["--skip-chat-template", "--ready-check-timeout-sec", "0", "--disable-tqdm"]
     words += ["--num-prompts", str(number), "--max-concurrency", str(workload["concurrency"])]
