@@ -1,10 +1,8 @@
 """Jobs on a Spark, and what they are there to bring: tools, weights and images."""
 
-import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pyinfra.api import FactBase
 from pyinfra.api.exceptions import FactProcessError
@@ -122,16 +120,3 @@ class ImageContent(FactBase[str]):
     def process(self, output: list[str]) -> str:
         """Return them as they are."""
         return "".join(output).strip()
-
-
-class BenchmarkResult(FactBase[dict[str, Any]]):
-    """What the last measurement of this Spark's engine found."""
-
-    def command(self, root: str) -> str:
-        """Return a command that fails where there is none."""
-        return f"cat {shlex.quote(f'{root}/benchmarks/latest.json')}"
-
-    def process(self, output: list[str]) -> dict[str, Any]:
-        """Return it as files/benchmark/measure.py wrote it."""
-        result: dict[str, Any] = json.loads("".join(output))
-        return result

@@ -87,11 +87,13 @@ def _extended(path: Path, data: dict[str, Any], base: object, folder: Path) -> d
     for key, value in data.items():
         old = merged.get(key)
         if key in _MERGED and isinstance(old, dict) and isinstance(value, dict):
-            merged[key] = _without_nulls({**old, **value})
+            merged[key] = _laid_over(old, value)
         elif key != "extends":
             merged[key] = value
     return merged
 
 
-def _without_nulls(values: Mapping[Any, Any]) -> dict[Any, Any]:
+def _laid_over(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> dict[str, Any]:
+    """Lay a mapping over another; null takes a key away. YAML reads the key 2 as a number."""
+    values = {str(key): value for mapping in (old, new) for key, value in mapping.items()}
     return {key: value for key, value in values.items() if value is not None}

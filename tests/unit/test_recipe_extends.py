@@ -41,6 +41,11 @@ def test_null_takes_a_key_away(tmp_path: Path) -> None:
     assert list(recipe.checkpoints) == ["model"]
 
 
+@pytest.mark.parametrize("count", [2, "2"])
+def test_a_count_of_sparks_is_one_key_however_it_is_written(tmp_path: Path, count: object) -> None:
+    assert extended(tmp_path, by_sparks={count: None}).by_sparks == {}
+
+
 def test_what_was_measured_belongs_to_one_recipe(tmp_path: Path) -> None:
     recipe = extended(tmp_path)
     assert not recipe.expected
