@@ -1,8 +1,8 @@
-"""The table to choose a recipe by.
+"""The tables to choose a recipe by.
 
     python -m deploys.plan.catalogue
 
-prints it in Markdown. docs/recipes.md holds the same.
+prints them in Markdown. docs/recipes.md holds the same.
 """
 
 from __future__ import annotations
@@ -11,23 +11,45 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from deploys.plan.errors import PlanError
+from deploys.plan.hardware import HARDWARE
 from deploys.plan.recipe import Figures, Recipe
 from deploys.plan.recipes import load_recipe, recipe_names
 
 HEAD = ("recipe", "serves", "on", "weights", "context", "tokens/s", "proven")
 
+# Titles of the tables, in the order in which most will read them.
+_SPARK, _BUILT, _CARD = "On Sparks", "On Sparks, with an image to be built", "On graphics cards"
+
 _NOT_TOLD = "?"
 _CONTEXTS = {"auto": "what fits", None: "the model's"}
+
+
+def catalogue(recipes: Iterable[Recipe]) -> str:
+    """Return Markdown with a table for each kind of machine and image.
+
+    Args:
+        recipes: What to show; recipes of the lab only are left out.
+    """
+    kinds: dict[str, list[Recipe]] = {_SPARK: [], _BUILT: [], _CARD: []}
+    for recipe in recipes:
+        if recipe.hardware != ["lab"]:
+            kinds[_kind(recipe)].append(recipe)
+    return "\n\n".join(f"### {kind}\n\n{table(found)}" for kind, found in kinds.items() if found)
+
+
+def _kind(recipe: Recipe) -> str:
+    if not any(HARDWARE[name].unified for name in recipe.hardware):
+        return _CARD
+    return _BUILT if recipe.build else _SPARK
 
 
 def table(recipes: Iterable[Recipe]) -> str:
     """Return a Markdown table with a line for each recipe.
 
     Args:
-        recipes: What to show; recipes of the lab only are left out.
+        recipes: What to show.
     """
-    rows = [_row(recipe) for recipe in recipes if recipe.hardware != ["lab"]]
-    lines = [HEAD, ("---",) * len(HEAD), *rows]
+    lines = [HEAD, ("---",) * len(HEAD), *map(_row, recipes)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -86,9 +108,9 @@ def _many(workload: str) -> bool:
 
 
 def main() -> int:
-    """Print the table. Returns the exit status."""
+    """Print the tables. Returns the exit status."""
     try:
-        print(table(map(load_recipe, recipe_names())))
+        print(catalogue(map(load_recipe, recipe_names())))
     except PlanError as error:
         print(error, file=sys.stderr)
         return 1

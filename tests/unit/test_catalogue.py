@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from deploys.plan.catalogue import main, table
+from deploys.plan.catalogue import catalogue, main, table
 from deploys.plan.recipe import Recipe
 from deploys.plan.recipes import load_recipe, recipe_names
 from tests.unit.test_recipe import good, put
@@ -33,9 +33,22 @@ def test_the_documentation_holds_the_table(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_every_recipe_but_the_labs_has_a_line() -> None:
-    lines = table(map(load_recipe, recipe_names())).splitlines()
-    shown = [line.split("`")[1] for line in lines[2:]]
-    assert shown == [name for name in recipe_names() if not name.startswith("lab-")]
+    lines = catalogue(map(load_recipe, recipe_names())).splitlines()
+    shown = [line.split("`")[1] for line in lines if line.startswith("| `")]
+    assert sorted(shown) == [name for name in recipe_names() if not name.startswith("lab-")]
+
+
+def test_cards_and_builds_have_tables_of_their_own() -> None:
+    names = ("qwen3.5-35b-sm121", "qwen3.5-35b-nvfp4-rtx-5090", "qwen3.6-35b-nvidia", "lab-built")
+    lines = catalogue(map(load_recipe, names)).splitlines()
+    assert [line for line in lines if line.startswith(("###", "| `"))] == [
+        "### On Sparks",
+        next(line for line in lines if "qwen3.6-35b-nvidia" in line),
+        "### On Sparks, with an image to be built",
+        next(line for line in lines if "qwen3.5-35b-sm121" in line),
+        "### On graphics cards",
+        next(line for line in lines if "qwen3.5-35b-nvfp4-rtx-5090" in line),
+    ]
 
 
 def test_a_line(tmp_path: Path) -> None:
