@@ -68,10 +68,10 @@ def benchmark(
     yield start(JOB)
     yield follow(release.root, [JOB], last)
     result = host.get_fact(BenchmarkResult, root=release.root)
-    if not result:
+    if result:
+        yield FunctionCommand(_keep, (result, release.recipe.expected), {})
+    if not result or result["given_up"]:
         yield failing(reason(JOB, last[JOB]))
-        return
-    yield FunctionCommand(_keep, (result, release.recipe.expected), {})
 
 
 def _not_serving(state: EngineState, release: Release) -> str | None:

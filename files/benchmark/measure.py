@@ -1,7 +1,7 @@
 """measure ROOT: measure the engine as ROOT/manifests/benchmark.json says.
 
 The result goes to ROOT/benchmarks/latest.json.
-Exit status: 0 it is there, 1 it is not; ROOT/jobs/benchmark.json says why.
+Exit status: 0 it is there and whole, 1 it is not; ROOT/jobs/benchmark.json says why.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any
 
 from bench_engine import Engine
 from bench_gpu import Gpu
-from bench_prompts import requests
+from bench_prompts import LONG, requests
 from progress import Progress, Stop
 
 TOOL = Path(__file__).with_name("bench_tool.py")
@@ -69,7 +69,7 @@ class Tool:
 
 
 def arguments(orders: Mapping[str, Any], workload: Mapping[str, Any], number: int) -> list[str]:
-    """Return the words after `vllm bench serve`, for vLLM 0.18 to 0.32.
+    """Return the words after `vllm bench serve`, for vLLM 0.17 to 0.33.
 
     Args:
         orders: the manifest.
@@ -84,6 +84,9 @@ def arguments(orders: Mapping[str, Any], workload: Mapping[str, Any], number: in
     words += ["--num-prompts", str(number), "--max-concurrency", str(workload["concurrency"])]
     words += ["--custom-output-len", "-1", "--temperature", str(workload["temperature"])]
     words += ["--extra-body", json.dumps({"chat_template_kwargs": {"enable_thinking": False}})]
+    if LONG not in workload["prompts"]:
+        # Kernels and connections of a first request; a long prompt must find a cold cache.
+        words += ["--num-warmups", "1"]
     return [*words, "--ignore-eos"] if workload["whole"] else words
 
 
@@ -94,8 +97,10 @@ def run_of(result: Mapping[str, Any], began: float) -> dict[str, Any]:
         result: the tool's own; its clock is the monotonic one, the same in all containers.
         began: seconds on that clock from which times are counted.
     """
-    good = [number for number, error in enumerate(result["errors"]) if not error]
-    answered = result["output_lens"]
+    answered, errors = result["output_lens"], result["errors"]
+    # Several releases count a stream that breaks off as a success.
+    good = [each for each, tokens in enumerate(answered) if tokens and not errors[each]]
+    failed = sorted(set(range(len(answered))) - set(good))
     decoding = [sum(gaps) * 1000 for gaps in result["itls"]]
     started = min(result["start_times"]) - began
     return {
@@ -108,8 +113,12 @@ def run_of(result: Mapping[str, Any], began: float) -> dict[str, Any]:
             round(decoding[each] / (answered[each] - 1), 3) if answered[each] > 1 else 0
             for each in good
         ],
-        "errors": [error.strip().splitlines()[-1][:300] for error in result["errors"] if error],
+        "errors": [_last_line(errors[each]) or "no token came" for each in failed],
     }
+
+
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2][:300]
 
 
 class Measurement:
@@ -124,16 +133,17 @@ class Measurement:
         self._started, self._began = time.time(), time.monotonic()
         self._engine = Engine(orders["url"], orders["model"], f"vllm@{orders['release']}")
         self._done: list[dict[str, Any]] = []
+        self.given_up = ""
 
     def measure(self) -> tuple[str, int, int]:
         """Return the phase, and the workloads that are done of all."""
         return "measuring", len(self._done), len(self._orders["workloads"])
 
     def result(self, progress: Progress) -> dict[str, Any]:
-        """Measure everything.
+        """Measure everything, or what can be until the engine or the tool gives up.
 
         Raises:
-            Stop: the engine or the tool gave up.
+            Stop: nothing could be measured.
         """
         before, thinking = self._engine.others(), self._engine.thinks()
         context = self._engine.context()
@@ -141,7 +151,13 @@ class Measurement:
         with Gpu(self._began) as gpu:
             for workload in self._orders["workloads"]:
                 progress.message = workload["name"]
-                self._done.append(self._of(workload, context, tool))
+                try:
+                    self._done.append(self._of(workload, context, tool))
+                except Stop as stop:
+                    if not self._done:
+                        raise
+                    self.given_up = f"{workload['name']}: {stop}"
+                    break
         progress.message = ""
         known = ("replica", "recipe", "release", "vllm", "model", "hardware", "sparks")
         return {
@@ -153,6 +169,7 @@ class Measurement:
             "workloads": self._done,
             "gpu": gpu.samples,
             "log": {"network": self._engine.network(), "thinking": thinking},
+            "given_up": self.given_up,
         }
 
     def _of(self, workload: Mapping[str, Any], context: int, tool: Tool) -> dict[str, Any]:
@@ -185,6 +202,8 @@ def main(root: Path) -> None:
         with new.open() as file:
             os.fsync(file.fileno())
         new.replace(root / "benchmarks" / "latest.json")
+        if measurement.given_up:
+            raise Stop(measurement.given_up)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,7 @@ sys.path[:0] = [str(FILES / "jobs"), str(FILES / "benchmark")]
 from bench_engine import COUNTERS, samples  # noqa: E402
 from bench_gpu import sample  # noqa: E402
 from bench_prompts import QUESTION, long_prompt, requests  # noqa: E402
-from measure import Tool, arguments, run_of  # noqa: E402
+from measure import Measurement, Tool, arguments, run_of  # noqa: E402
 from progress import Stop  # noqa: E402
 
 PASSAGES = ["one two three four", "five six seven", "eight nine ten eleven twelve"]
@@ -65,6 +66,46 @@ def test_a_run_of_the_real_tool():
     assert run["errors"] == ["ClientError: closed"]
 
 
+@pytest.mark.parametrize(
+    ("error", "said"), [("", "no token came"), (" \n", "no token came"), ("a\nb\n", "b")]
+)
+def test_an_answer_without_a_token_is_an_error(error, said):
+    """Several releases of the tool count a stream that breaks off as a success."""
+    run = run_of(RESULT | {"errors": ["", "", error]}, 240.0)
+    assert run["errors"] == [said]
+    assert len(run["ttft_ms"]) == 2
+
+
+class Dying(Measurement):
+    """An engine that dies at the third workload."""
+
+    def _of(self, workload, context, tool):
+        if workload["name"] == "c":
+            raise Stop("vllm@x does not answer.")
+        return {"name": workload["name"], "skipped": None, "runs": []}
+
+
+def measured_by_a_dying_engine(monkeypatch, names):
+    monkeypatch.setattr("measure.Tool", lambda container: None)
+    orders = dict.fromkeys(("url", "model", "release", "replica", "recipe", "vllm"), "x")
+    orders |= {"hardware": "lab", "sparks": 1, "workloads": [{"name": name} for name in names]}
+    measurement = Dying(orders)
+    for question in ("others", "thinks", "context", "network"):
+        monkeypatch.setattr(measurement._engine, question, lambda: None)
+    return measurement.result(SimpleNamespace(message=""))
+
+
+def test_what_was_measured_before_the_engine_died_is_kept(monkeypatch):
+    result = measured_by_a_dying_engine(monkeypatch, "abcd")
+    assert [each["name"] for each in result["workloads"]] == ["a", "b"]
+    assert result["given_up"] == "c: vllm@x does not answer."
+
+
+def test_nothing_measured_is_a_failure(monkeypatch):
+    with pytest.raises(Stop, match="does not answer"):
+        measured_by_a_dying_engine(monkeypatch, "cd")
+
+
 def test_counters_of_all_engines_together():
     found = samples(METRICS)
     assert found[COUNTERS["drafted"]] == 11176
@@ -103,13 +144,15 @@ def test_fresh_prompts_have_no_beginning_in_common():
 
 def test_thinking_is_off_and_whole_answers_are_whole():
     orders = {"url": "http://127.0.0.1:8000", "model": "m", "tokenizer": "/models/m"}
-    kind = {"concurrency": 4, "temperature": 0.7, "whole": True}
+    kind = {"concurrency": 4, "temperature": 0.7, "whole": True, "prompts": ["short"]}
     line = arguments(orders, kind, 12)
     assert json.loads(line[line.index("--extra-body") + 1]) == {
         "chat_template_kwargs": {"enable_thinking": False}
     }
     assert "--ignore-eos" in line
     assert "--ignore-eos" not in arguments(orders, kind | {"whole": False}, 12)
+    assert "--num-warmups" in line
+    assert "--num-warmups" not in arguments(orders, kind | {"prompts": ["long"]}, 1)
 
 
 def docker(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:

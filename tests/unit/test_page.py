@@ -67,7 +67,7 @@ def test_nobodys_text_is_markup() -> None:
     for workload in result["workloads"]:
         workload["name"] += hostile
     result["workloads"][0]["runs"][0]["errors"] = [hostile]
-    result["workloads"][-1]["skipped"] = hostile
+    result["workloads"][-1]["skipped"] = result["given_up"] = hostile
     page = report(result, {}).page
     assert "<script" not in page
     assert html.escape("<script>alert(1)</script>") in page
