@@ -122,6 +122,19 @@ def _arch(recipe: Recipe) -> str:
     return HARDWARE[recipe.hardware[0]].arch or platform.machine()
 
 
+def _chosen(used: list[Recipe], names: Collection[str]) -> list[Recipe]:
+    """Return the recipes in use that have one of these names; all of them where none is named."""
+    known = {recipe.name for recipe in used}
+    problems = [
+        f"--refresh: found {name}; expected {nearest(name, known)}"
+        for name in names
+        if name not in known
+    ]
+    if problems:
+        raise PlanError(*problems)
+    return [recipe for recipe in used if not names or recipe.name in names]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Bring a lock up to date and print what changed. Returns the exit status."""
     parser = argparse.ArgumentParser(
@@ -138,10 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = lock_path(options.inventory)
     try:
         used = load_fleet(options.inventory, recipe_names()).recipes
-        for name in options.refresh or ():
-            if name not in used:
-                raise PlanError(f"--refresh: found {name}; expected {nearest(name, used)}")
-        recipes = [load_recipe(name) for name in options.refresh or used]
+        recipes = _chosen([load_recipe(name) for name in used], options.refresh or ())
         old = read_lock(path)
         refresh = options.refresh is not None
         new = resolve(old, recipes, options.hf_endpoint, huggingface_hub.get_token(), refresh)

@@ -26,19 +26,29 @@ _ARGUMENT = re.compile(r"^ARG +([A-Za-z_][A-Za-z0-9_]*)(=.*)?$", re.MULTILINE)
 def build_files(build: Build, folders: Path = FOLDERS) -> dict[str, str]:
     """Read what a build is made of, name -> text: all that its Dockerfile can copy.
 
+    Hidden files are left out: editors and file managers leave some behind, and each would make
+    another image of it.
+
     Args:
         build: The build.
         folders: Where the folders of builds are.
 
     Raises:
-        PlanError: There is no such folder (with the nearest name).
+        PlanError: There is no such folder (with the nearest name), or a file in it is no text.
     """
     known = sorted(path.parent.name for path in folders.glob("*/Dockerfile"))
     if build.build not in known:
         expected = nearest(build.build, known)
         raise PlanError(f"{folders}: found no {build.build}/Dockerfile; expected {expected}")
-    files = sorted(path for path in (folders / build.build).iterdir() if path.is_file())
-    return {path.name: path.read_text() for path in files}
+    files = sorted(path for path in (folders / build.build).glob("[!.]*") if path.is_file())
+    return {path.name: _text(path) for path in files}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise PlanError(f"{path}: found no text ({error}); expected UTF-8") from None
 
 
 def build_problems(build: Build, folders: Path = FOLDERS) -> Iterator[str]:

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 import yaml as pyyaml
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from deploys.plan import yaml
 from deploys.plan.hardware import HARDWARE
@@ -51,6 +51,13 @@ def _day(text: str) -> str:
     return text
 
 
+def _of_this_version(shape: object) -> object:
+    """Take a shape that another version of Sparkwright wrote for none: a field would be guessed."""
+    if isinstance(shape, dict) and shape.keys() != Shape.model_fields.keys():
+        return None
+    return shape
+
+
 _Digest = Annotated[str, _hexadecimal(64, "sha256:")]
 Sha256 = Annotated[str, _hexadecimal(64)]
 Sha1 = Annotated[str, _hexadecimal(40)]
@@ -69,15 +76,15 @@ class CheckpointLock(Model):
 
     Attributes:
         date: The day of the commit, in UTC; None in a lock of before.
-        shape: What of ``config.json`` decides memory; None in a lock of before, and where there is
-            no such file or it says nothing of that.
+        shape: What of ``config.json`` decides memory; None in a lock of before or of a version with
+            other fields, and where there is no such file or it says nothing of that.
     """
 
     repo: str
     revision: str
     commit: Sha1 = Field(description="a commit of 40 hexadecimal digits")
     date: Annotated[str, AfterValidator(_day)] | None = Field(default=None, description=_DAY)
-    shape: Shape | None = None
+    shape: Annotated[Shape | None, BeforeValidator(_of_this_version)] = None
     files: dict[Annotated[str, AfterValidator(_inside)], File] = Field(min_length=1)
 
     @property

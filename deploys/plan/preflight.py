@@ -167,7 +167,8 @@ def _disk(survey: Survey, wanted: Requirements, worker: Survey) -> list[Finding]
         error(
             f"{free / GIB:.1f} GiB free on {device}, expected {need / GIB:.1f} for weights and "
             f"image and {wanted.disk_headroom / GIB:.1f} to spare",
-            "Free space: `docker image prune -a`, weights that no recipe names",
+            "Free space: `docker image prune -a`, `docker builder prune` (what builds keep), "
+            "weights that no recipe names",
         )
         for device, (free, need) in needs.items()
         if need and free < need + wanted.disk_headroom

@@ -74,6 +74,18 @@ def test_a_folder_that_is_no_build(folders: Path) -> None:
         build_files(build("other"), folders)
 
 
+def test_what_an_editor_leaves_behind_makes_no_other_image(folders: Path) -> None:
+    name = build_name(build(COMMIT="a"), DIGEST, folders)
+    (folders / "mine/.Dockerfile.swp").write_bytes(b"b0VIM\xff")
+    assert build_name(build(COMMIT="a"), DIGEST, folders) == name
+
+
+def test_a_file_that_is_no_text_is_told(folders: Path) -> None:
+    (folders / "mine/kernels.so").write_bytes(b"\x7fELF\xff")
+    (problem,) = build_problems(build(COMMIT="a"), folders)
+    assert "kernels.so: found no text" in problem
+
+
 def test_all_files_of_a_folder_are_copied_by_name() -> None:
     """A file in a folder below would silently be missing on the Spark."""
     assert [path for path in FOLDERS.glob("*/*/**/*") if "__pycache__" not in path.parts] == []
@@ -105,4 +117,5 @@ def test_a_build_takes_disk_beside_what_it_is_built_on() -> None:
     assert findings(survey, WANTED, NOW) == []
     (finding,) = findings(survey, wanted, NOW)
     assert "80.0 GiB free" in finding.found
+    assert "docker builder prune" in finding.remedy
     assert findings(replace(survey, image="sha256:1"), wanted, NOW) == []

@@ -13,6 +13,20 @@ COMMIT = "ce884756f062072ce7a8e36ae70b4f74e4fd79fd"
 FIT = "0.19.0+gce884756f"
 
 
+@pytest.mark.parametrize(
+    ("commit", "taken"), [(COMMIT, True), (COMMIT[:9], False), ("main", False), ("", False)]
+)
+def test_only_a_whole_commit_is_built(commit: str, taken: bool) -> None:
+    text = (FOLDER / "Dockerfile").read_text()
+    (command,) = re.findall(
+        r'^RUN (echo "\$VLLM_COMMIT".*?[^\\])\n', text, re.MULTILINE | re.DOTALL
+    )
+    done = subprocess.run(
+        ["sh", "-c", command], env={**os.environ, "VLLM_COMMIT": commit}, check=False
+    )
+    assert (done.returncode == 0) is taken
+
+
 def verified(folder: Path, version: str, needs: str, listing: str) -> tuple[int, str]:
     packages = folder / "packages"
     for name, text in (

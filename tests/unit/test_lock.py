@@ -20,7 +20,7 @@ from deploys.plan.lock import (
     write_lock,
 )
 from deploys.plan.recipe import Recipe
-from deploys.plan.recipes import load_recipe
+from deploys.plan.recipes import RECIPES, load_recipe
 from deploys.plan.shape import shape_of
 from tests.unit.test_resolve import CONFIG
 
@@ -112,6 +112,28 @@ class TestDayAndShape:
         known = checkpoint().model_copy(update={"date": "2026-04-19", "shape": SHAPE})
         write_lock(path, Lock(checkpoints={"o/n@main": known}))
         assert read_lock(path).checkpoints["o/n@main"] == known
+
+    @pytest.mark.parametrize("change", [{"new": 1}, {"hidden": None}, {"hidden": None, "new": 1}])
+    def test_a_shape_of_another_version_is_none(
+        self, tmp_path: Path, change: dict[str, int | None]
+    ) -> None:
+        data = lock().model_dump(exclude_none=True)
+        assert SHAPE
+        shape = SHAPE.model_dump() | change
+        told = {key: value for key, value in shape.items() if value is not None}
+        data["checkpoints"]["o/n@main"]["shape"] = told
+        path = tmp_path / "x.lock.yaml"
+        path.write_text(yaml.safe_dump(data))
+        assert read_lock(path) == lock()
+
+    def test_a_shape_of_junk_is_an_error(self, tmp_path: Path) -> None:
+        data = lock().model_dump(exclude_none=True)
+        assert SHAPE
+        data["checkpoints"]["o/n@main"]["shape"] = SHAPE.model_dump() | {"hidden": "many"}
+        path = tmp_path / "x.lock.yaml"
+        path.write_text(yaml.safe_dump(data))
+        with pytest.raises(PlanError, match=r"shape\.hidden: found \"many\"; expected numbers"):
+            read_lock(path)
 
     @pytest.mark.parametrize("day", ["'19 April'", "'2026-04-31'", "2026-04-19", "''"])
     def test_a_day_is_a_day(self, tmp_path: Path, day: str) -> None:
@@ -251,6 +273,15 @@ def test_the_program_fills_refreshes_and_checks(
     out = capsys.readouterr().out
     assert f"{COMMIT}, 1 files, 1 bytes -> {'e' * 40}, 1 files, 1 bytes" in out
     assert {locked.commit for locked in read_lock(path).checkpoints.values()} == {"e" * 40}
+
+
+def test_a_recipe_by_path_is_refreshed_by_its_name(answers: Answers, inventory: Path) -> None:
+    """That is how messages name it."""
+    other = inventory.with_name("mine.yaml")
+    other.write_text((RECIPES / "qwen3.6-35b-nvfp4-dflash.yaml").read_text())
+    inventory.write_text("sparks: {a: {}}\nreplicas: {c: {recipe: ./mine.yaml, sparks: [a]}}\n")
+    assert deploys.lock.main([str(inventory), "--refresh", "mine"]) == 0
+    assert sorted(answers.asked) == sorted(ALL)
 
 
 def test_the_program_refuses(
