@@ -48,8 +48,17 @@ def test_the_docs_have_the_limits_of_the_check():
         assert f"less than {limits[1]} GiB stay free (two: {limits[2]})" in DOCS.read_text()
 
 
+def test_a_real_gpu_is_met_though_no_constant_was_chosen_by_it():
+    """Its log rounds the KV cache to 0.1 GiB; what a step takes is the plan's guess."""
+    off = {row.figure: abs(row.plan / row.theirs - 1) for row in rows() if row.source == "H200"}
+    assert len(off) == 10
+    assert all(error < 0.05 for error in off.values()), off
+    assert all(error < 0.002 for figure, error in off.items() if "KV" not in figure), off
+
+
 def test_the_figures_that_vllm_computed_are_met_exactly():
-    exact = [row for row in rows() if "GiB, tokens" in row.figure]
+    logged = [row for row in rows() if "GiB, tokens" in row.figure]
+    exact = [row for row in logged if row.source != "H200"]
     assert len(exact) == 5
     assert all(row.plan == row.theirs for row in exact)
 
