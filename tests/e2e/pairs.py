@@ -2,11 +2,15 @@
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
+import yaml
 
 from tests.lab.spark import Handle
+from tests.lab.state import FLEET
 
 # A random model often finds two tokens equally likely but for rounding, and one Spark rounds in
 # another order than two. The answer to this question has no such tie among its first tokens.
@@ -94,3 +98,25 @@ class Pair:
 def received_bytes(spark: Handle, port: str) -> int:
     """Return the bytes that a Spark's port has received since it booted."""
     return int(spark.run(f"cat /sys/class/net/{port}/statistics/rx_bytes").stdout)
+
+
+@contextmanager
+def replica(**changes: object) -> Iterator[None]:
+    """Let the inventory say something else of the replica for a while."""
+    text = FLEET.read_text()
+    content = yaml.safe_load(text)
+    content["replicas"]["lab1"] |= changes
+    FLEET.write_text(yaml.safe_dump(content, sort_keys=False))
+    try:
+        yield
+    finally:
+        FLEET.write_text(text)
+
+
+@contextmanager
+def alone(pair: Pair, recipe: str) -> Iterator[Handle]:
+    """Have the first Spark be to serve a recipe, the other be idle, and both be as delivered."""
+    for spark in pair.both:
+        spark.reset()
+    with replica(recipe=recipe, sparks=["spark1"]):
+        yield pair.head

@@ -4,31 +4,14 @@ The tests of this module build on one another, in order.
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
-import yaml
 
 from tests.e2e.conftest import DEPLOY, background, pyinfra
-from tests.e2e.pairs import received_bytes
+from tests.e2e.pairs import received_bytes, replica
 from tests.lab import hub
-from tests.lab.state import FLEET
 
 START_LIMIT = 120
-
-
-@contextmanager
-def replica(**changes: object) -> Iterator[None]:
-    """Let the inventory say something else of the replica for a while."""
-    text = FLEET.read_text()
-    content = yaml.safe_load(text)
-    content["replicas"]["lab1"] |= changes
-    FLEET.write_text(yaml.safe_dump(content, sort_keys=False))
-    try:
-        yield
-    finally:
-        FLEET.write_text(text)
 
 
 @pytest.fixture(scope="module")

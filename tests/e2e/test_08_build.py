@@ -12,7 +12,7 @@ import yaml
 
 from deploys.plan.build import FOLDERS
 from tests.e2e.conftest import DEPLOY, PROJECT, killed_at, pyinfra
-from tests.lab.state import FLEET
+from tests.e2e.pairs import alone, replica
 
 RECIPE = PROJECT / "files/recipes/lab-built.yaml"
 IMAGES = "sudo docker image ls --format '{{.Repository}}:{{.Tag}} {{.ID}}' sparkwright/lab-inject"
@@ -24,19 +24,8 @@ JOURNAL = "sudo journalctl --no-pager -o cat -u 'image-build@*'"
 @pytest.fixture(scope="module", autouse=True)
 def fleet(pair) -> Iterator[None]:
     """An inventory whose only replica is to serve lab-built on spark1; both are as delivered."""
-    text = FLEET.read_text()
-    for spark in pair.both:
-        spark.reset()
-    serving("spark1")
-    yield
-    FLEET.write_text(text)
-
-
-def serving(*sparks: str) -> None:
-    """Have the replica be on these Sparks."""
-    content = yaml.safe_load(FLEET.read_text())
-    content["replicas"]["lab1"] |= {"recipe": "lab-built", "sparks": list(sparks)}
-    FLEET.write_text(yaml.safe_dump(content, sort_keys=False))
+    with alone(pair, "lab-built"):
+        yield
 
 
 @contextmanager
@@ -120,13 +109,13 @@ def test_docker_understands_every_build(built, folder):
 
 
 def test_the_worker_of_a_pair_has_it_from_the_head(built, pair):
-    serving("spark1", "spark2")
-    before = built.run(JOURNAL).stdout
-    pyinfra(DEPLOY).succeeded()
-    pair.wait_serving()
-    assert built.run(JOURNAL).stdout == before
-    assert "#0" not in pair.worker.run(JOURNAL, check=False).stdout
-    current = set(pair.worker.run(IMAGES).stdout.splitlines())
-    assert len(current) == 1
-    assert current <= set(built.run(IMAGES).stdout.splitlines())
-    assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+    with replica(sparks=["spark1", "spark2"]):
+        before = built.run(JOURNAL).stdout
+        pyinfra(DEPLOY).succeeded()
+        pair.wait_serving()
+        assert built.run(JOURNAL).stdout == before
+        assert "#0" not in pair.worker.run(JOURNAL, check=False).stdout
+        current = set(pair.worker.run(IMAGES).stdout.splitlines())
+        assert len(current) == 1
+        assert current <= set(built.run(IMAGES).stdout.splitlines())
+        assert pyinfra(DEPLOY).succeeded().changed == frozenset()

@@ -10,8 +10,10 @@ import pytest
 
 from deploys.plan.figures import figures
 from tests.e2e.conftest import DEPLOY, PROJECT, killed_at, pyinfra
+from tests.e2e.pairs import alone
 
 BENCHMARK = "deploys/benchmark.py"
+HERE = ("--limit", "spark1")
 RESULTS = PROJECT / "benchmarks"
 STATE = "systemctl show -P ActiveState benchmark"
 # As many starts of the unit as the journal knows.
@@ -21,11 +23,12 @@ FILES = "sudo docker diff $(sudo docker ps -q -f name=vllm-) | grep -v pycache"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def served(spark):
-    """The Spark serves; what was measured before is out of the way."""
-    pyinfra(DEPLOY).succeeded()
+def spark(pair):
+    """A Spark that serves alone; what was measured before is out of the way."""
     before = set(RESULTS.glob("lab1-*"))
-    yield
+    with alone(pair, "lab-tiny") as head:
+        pyinfra(DEPLOY, *HERE).succeeded()
+        yield head
     for path in set(RESULTS.glob("lab1-*")) - before:
         path.unlink()
 
@@ -33,14 +36,14 @@ def served(spark):
 def measured(workloads: str) -> tuple[dict, str]:
     """Run the benchmark; return its result and its page."""
     before = set(RESULTS.glob("lab1-*"))
-    run = pyinfra(BENCHMARK, "--data", f"workloads={workloads}").succeeded()
+    run = pyinfra(BENCHMARK, *HERE, "--data", f"workloads={workloads}").succeeded()
     new = sorted(set(RESULTS.glob("lab1-*")) - before)
     assert [path.suffix for path in new] == [".html", ".json"], run.output
     return json.loads(new[1].read_text()), new[0].read_text()
 
 
 def test_an_unknown_workload_is_refused(spark):
-    run = pyinfra(BENCHMARK, "--data", "workloads=shrot")
+    run = pyinfra(BENCHMARK, *HERE, "--data", "workloads=shrot")
     assert run.status == 1
     assert "--data workloads: found 'shrot'; expected one of" in run.output
     assert "did you mean 'short'?" in run.output
@@ -70,7 +73,7 @@ def test_figures_and_a_page(spark):
 
 
 def test_a_killed_run_is_joined_again(spark):
-    killed_at("measuring, ", BENCHMARK, "--data", "workloads=prose,short")
+    killed_at("measuring, ", BENCHMARK, *HERE, "--data", "workloads=prose,short")
     assert spark.run(STATE).stdout.strip() == "active"
     starts = spark.run(STARTS).stdout
     result, _ = measured("prose,short")
@@ -79,7 +82,7 @@ def test_a_killed_run_is_joined_again(spark):
 
 
 def test_an_interrupted_benchmark_leaves_nothing(spark):
-    killed_at("measuring, ", BENCHMARK, "--data", "workloads=concurrent-128")
+    killed_at("measuring, ", BENCHMARK, *HERE, "--data", "workloads=concurrent-128")
     deadline = time.monotonic() + 30
     while spark.run(TOOLS, check=False).stdout.strip() != "1":
         assert time.monotonic() < deadline
@@ -92,7 +95,7 @@ def test_an_interrupted_benchmark_leaves_nothing(spark):
 def test_nothing_serves(spark):
     release = spark.run("basename $(readlink /opt/qwen36/current)").stdout.strip()
     spark.run(f"sudo systemctl stop vllm@{release}")
-    run = pyinfra(BENCHMARK, "--data", "workloads=short")
+    run = pyinfra(BENCHMARK, *HERE, "--data", "workloads=short")
     assert run.status == 1
     assert f"There is nothing to measure: vllm@{release} is inactive" in run.output
     assert "deploys/doctor.py names what ails it" in run.output

@@ -6,33 +6,21 @@ The tests of this module build on one another, in order.
 import json
 
 import pytest
-import yaml
 
 from tests.e2e.conftest import DEPLOY, PROJECT, pyinfra
-from tests.lab.state import FLEET
+from tests.e2e.pairs import alone, replica
 
 DOCTOR = "deploys/doctor.py"
 RECIPES = PROJECT / "files/recipes"
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8}
 
 
-def serving(recipe: str) -> None:
-    """Have spark1 be to serve a recipe, and spark2 be idle."""
-    content = yaml.safe_load(FLEET.read_text())
-    content["replicas"]["lab1"] |= {"recipe": recipe, "sparks": ["spark1"]}
-    FLEET.write_text(yaml.safe_dump(content, sort_keys=False))
-
-
 @pytest.fixture(scope="module")
 def spark(pair):
     """A Spark that serves, and another one that is idle."""
-    text = FLEET.read_text()
-    for each in pair.both:
-        each.reset()
-    serving("lab-tiny")
-    pyinfra(DEPLOY, "--limit", "spark1").succeeded()
-    yield pair.head
-    FLEET.write_text(text)
+    with alone(pair, "lab-tiny") as head:
+        pyinfra(DEPLOY, "--limit", "spark1").succeeded()
+        yield head
 
 
 def examined(spark: str = "spark1") -> str:
@@ -87,13 +75,12 @@ def test_an_unknown_flag(spark):
     try:
         text = (RECIPES / "lab-tiny.yaml").read_text()
         broken.write_text(text.replace("max-num-seqs: 4", "max-num-seq5: 4"))
-        serving("lab-broken")
-        run = pyinfra(DEPLOY, "--limit", "spark1")
-        assert run.status == 1
-        assert "Hint: The image's vLLM does not know a flag of the recipe" in run.output
-        said = examined()
+        with replica(recipe="lab-broken"):
+            run = pyinfra(DEPLOY, "--limit", "spark1")
+            assert run.status == 1
+            assert "Hint: The image's vLLM does not know a flag of the recipe" in run.output
+            said = examined()
     finally:
         broken.unlink()
-        serving("lab-tiny")
     assert "[unknown-flag]" in said
     assert "unrecognized arguments: --max-num-seq5" in said
