@@ -18,8 +18,8 @@ _MULTIPLES |= {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 # in 0.20.2; gpu_worker.py of 0.28.0 says since when graphs are taken from the share.
 _UTILIZATION_092 = (0, 20, 0)
 _GRAPHS_IN_SHARE = (0, 21, 0)
-# For these hybrid models: off by default in 0.18.0 to 0.20.2 and in 0.26.0 (its log on a GPU), on in
-# 0.28.0. Of 0.27 we know nothing; on takes more.
+# For these hybrid models: off by default in 0.18.0 to 0.20.2 and, by its log on a GPU, in 0.26.0;
+# on in 0.28.0. Of 0.27 we know nothing; on takes more.
 _PREFIX_CACHING = (0, 27, 0)
 TOKENS_BY_CONCURRENCY = (0, 20, 0)
 _ESTIMATE = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
