@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil, floor
+from dataclasses import replace
+from math import floor
 
 from deploys.plan.hardware import Hardware
-from deploys.plan.memory import MIB, Load, MemoryPlan, plan_memory
-from deploys.plan.memory_flags import GIB
+from deploys.plan.memory import HOST, MIB, Load, MemoryPlan, plan_memory
+from deploys.plan.memory_flags import AUTO_COUNTS_ALL, GIB
 from deploys.plan.preflight import Finding, error, warning
 from deploys.plan.survey import Survey
 
@@ -46,7 +47,10 @@ def memory_findings(load: Load, hardware: Hardware, survey: Survey) -> list[Find
 
 
 def judge(plan: MemoryPlan) -> Iterator[Finding]:
-    """Say what of a plan cannot be, and what should not."""
+    """Say what of a plan cannot be, and what should not.
+
+    What an error says to change is checked with the plan: so changed, it has no error left.
+    """
     if plan.kv_bytes < plan.cache.size(1):
         yield _weights(plan)
         return
@@ -57,6 +61,12 @@ def judge(plan: MemoryPlan) -> Iterator[Finding]:
             f"max-num-seqs {plan.flags.sequences} is more than the {plan.blocks} blocks of the KV "
             "cache, of which CUDA graphs take one a request",
             f"Set max-num-seqs to at most {plan.blocks}",
+        )
+    if _auto_is_longer(plan):
+        yield warning(
+            f"max-model-len auto stays at {plan.limit} with this vLLM, though the KV cache holds "
+            f"{plan.context} tokens: a longer request never ends",
+            f"Set max-model-len to at most {_round(plan.context)}",
         )
     yield from _head_room(plan)
 
@@ -72,26 +82,24 @@ def _unknown(load: Load) -> Finding:
 
 def _weights(plan: MemoryPlan) -> Finding:
     """The finding that nothing is left for a KV cache of one token."""
-    parts = f"weights of {_gib(plan.weights + plan.drafter)} and what they run with"
-    need = plan.beside + plan.cache.size(min(plan.context or plan.limit, plan.limit))
     if plan.flags.kv_bytes is not None:
-        found = f"kv-cache-memory-bytes of {_gib(plan.kv_bytes)} holds no request"
-        return error(found, f"Set it to at least {_mib(plan.cache.size(plan.limit))}")
-    found = f"{parts} leave nothing of {_share(plan)} for the KV cache"
-    return error(found, _raise_share(plan, need) or _too_small(plan))
+        found = f"kv-cache-memory-bytes {_mib(plan.kv_bytes)} holds no request"
+    else:
+        parts = f"weights of {_gib(plan.weights + plan.drafter)} and what they run with"
+        found = f"{parts} leave nothing of {_share(plan)} for the KV cache"
+    larger = _enlarge(plan)
+    return error(found, f"Set {larger}" if larger else _lower(plan))
 
 
 def _context(plan: MemoryPlan) -> Finding:
-    need, longest = plan.cache.size(plan.context), plan.cache.longest(plan.kv_bytes, plan.context)
-    # A round figure reads better, where there is one.
-    shorter = longest // 1024 * 1024 or longest
-    remedies = [f"Set max-model-len to at most {shorter}"]
-    if plan.flags.kv_bytes is not None:
-        remedies.append(f"kv-cache-memory-bytes to at least {_mib(need)}")
-    elif larger := _raise_share(plan, plan.beside + need):
-        remedies.append(larger.removeprefix("Set "))
-    asked = f"max-model-len {plan.context} needs {_gib(need)} of KV cache"
-    return error(f"{asked}, {_gib(plan.kv_bytes)} remain", ", or ".join(remedies))
+    asked = f"max-model-len {plan.context} needs {_gib(plan.cache.size(plan.context))} of KV cache"
+    found = f"{asked}, {_gib(plan.kv_bytes)} remain"
+    if plan.head_room < _least(plan):
+        return error(found, _lower(plan))
+    remedy = f"Set {_shorter(plan, plan.kv_bytes)}"
+    if larger := _enlarge(plan):
+        remedy += f", or {larger}"
+    return error(found, remedy)
 
 
 def _too_many(plan: MemoryPlan) -> bool:
@@ -99,59 +107,94 @@ def _too_many(plan: MemoryPlan) -> bool:
     return bool(graphs and plan.cache.state and plan.flags.sequences > plan.blocks)
 
 
+def _auto_is_longer(plan: MemoryPlan) -> bool:
+    auto = plan.flags.context is None and plan.flags.release < AUTO_COUNTS_ALL
+    return bool(auto and plan.cache.state and plan.context < plan.limit)
+
+
 def _head_room(plan: MemoryPlan) -> Iterator[Finding]:
-    if not plan.unified:
-        if plan.head_room < 0:
-            yield error(
-                f"{_set(plan)} takes {_gib(plan.engine)} of {_gib(plan.total)}", _lower(plan, 0)
-            )
+    if plan.head_room >= _wanted(plan):
         return
-    least, wanted = LEAST[plan.sparks] * GIB, WANTED[plan.sparks] * GIB
-    if plan.head_room >= wanted:
-        return
-    left = plan.total - plan.engine
-    free = max(0, plan.head_room)
-    found = (
-        f"{_set(plan)} leaves {_gib(left)} to the host, {_gib(free)} of them free when it serves; "
-        f"expected {_gib(wanted)}"
-    )
-    finding = error if plan.head_room < least else warning
-    yield finding(found, _lower(plan, wanted))
-
-
-def _lower(plan: MemoryPlan, free: int) -> str:
-    """Name the value of the option that sizes the engine with which so much stays free."""
-    over = free - plan.head_room
-    if plan.flags.kv_bytes is not None:
-        size = plan.kv_bytes - over
-        return (
-            f"Set kv-cache-memory-bytes to at most {_mib(size)}" if size > 0 else _too_small(plan)
+    free, left = max(0, plan.head_room), plan.total - plan.engine
+    if plan.unified and left > 0:
+        found = (
+            f"{_set(plan)} leaves {_gib(left)} to the host, {_gib(free)} of them free when it "
+            f"serves; expected {_gib(_wanted(plan))}"
         )
-    share = _floor(plan.flags.utilization - over / plan.total)
-    if share * plan.total <= plan.beside:
-        return _too_small(plan)
-    return f"Set gpu-memory-utilization to at most {share:.2f}"
+    else:
+        found = f"{_set(plan)} takes {_gib(plan.engine + plan.host)} of {_gib(plan.total)}"
+    finding = error if plan.head_room < _least(plan) else warning
+    yield finding(found, _lower(plan))
 
 
-def _raise_share(plan: MemoryPlan, need: int) -> str | None:
-    """Name the share that is needed; None where it would take what must stay free."""
-    share = ceil(100 * need / plan.total) / 100
-    least = LEAST[plan.sparks] * GIB if plan.unified else 0
-    outside = plan.engine - plan.beside - max(0, plan.kv_bytes)
-    if share > 1 or share * plan.total + outside + plan.host + least > plan.total:
-        return None
-    return f"Set gpu-memory-utilization to at least {share:.2f}"
+def _least(plan: MemoryPlan) -> int:
+    return LEAST[plan.sparks] * GIB if plan.unified else 0
 
 
-def _too_small(plan: MemoryPlan) -> str:
-    more = ", or serve it with two Sparks" if plan.sparks == 1 and plan.unified else ""
+def _wanted(plan: MemoryPlan) -> int:
+    return WANTED[plan.sparks] * GIB if plan.unified else 0
+
+
+def _enlarge(plan: MemoryPlan) -> str | None:
+    """Name what holds a whole context; None where it would take what must stay free."""
+    size = plan.cache.size(min(plan.context or plan.limit, plan.limit))
+    if plan.flags.kv_bytes is not None:
+        size, value = _up(size, MIB) * MIB, _mib(size)
+    else:
+        share = _up(100 * (plan.beside + size), plan.total) / 100
+        size = int(share * plan.total) - plan.beside
+        value = f"{share:.2f}"
+    fits = replace(plan, kv_bytes=size).head_room >= _least(plan)
+    return f"{_option(plan)} to at least {value}" if fits else None
+
+
+def _lower(plan: MemoryPlan) -> str:
+    """Name what leaves as much free as should be, or must be, and a context that then fits."""
+    tries = [_leaving(plan, free) for free in (_wanted(plan), _least(plan))]
+    needed = plan.cache.size(plan.flags.context or 1)
+    for value, size in tries:
+        if size >= needed:
+            return f"Set {_option(plan)} to {'at most ' if size < plan.kv_bytes else ''}{value}"
+    for value, size in tries:
+        if size >= plan.cache.size(1):
+            return f"Set {_option(plan)} to {value}, and {_shorter(plan, size)}"
+    more = ", or serve it with two Sparks" if _fits_two(plan) else ""
     return f"It does not fit into {_gib(plan.total)}: choose a smaller checkpoint{more}"
 
 
-def _set(plan: MemoryPlan) -> str:
+def _leaving(plan: MemoryPlan, free: int) -> tuple[str, int]:
+    """The value of the option that sizes the engine with which so much stays free, and the bytes of
+    KV cache that it makes."""
+    size = max(0, plan.kv_bytes) + plan.head_room - free
     if plan.flags.kv_bytes is not None:
-        return f"kv-cache-memory-bytes {_mib(plan.flags.kv_bytes)}"
-    return f"gpu-memory-utilization {plan.flags.utilization:g}"
+        return f"{size // MIB}M", size // MIB * MIB
+    share = floor(100 * (plan.beside + size) / plan.total) / 100
+    size = int(share * plan.total) - plan.beside
+    return f"{share:.2f}", size
+
+
+def _shorter(plan: MemoryPlan, size: int) -> str:
+    return f"max-model-len to at most {_round(plan.cache.longest(size, plan.limit))}"
+
+
+def _fits_two(plan: MemoryPlan) -> bool:
+    """Whether half of the weights fits into each of two Sparks."""
+    if plan.sparks > 1 or not plan.unified:
+        return False
+    engine = plan.engine - max(0, plan.kv_bytes) - (plan.weights + plan.drafter) // 2
+    return engine + plan.cache.size(1) + HOST[2] + LEAST[2] * GIB <= plan.total
+
+
+def _option(plan: MemoryPlan) -> str:
+    """The option that sizes the engine."""
+    told = plan.flags.kv_bytes is not None
+    return "kv-cache-memory-bytes" if told else "gpu-memory-utilization"
+
+
+def _set(plan: MemoryPlan) -> str:
+    told = plan.flags.kv_bytes
+    value = f"{plan.flags.utilization:g}" if told is None else _mib(told)
+    return f"{_option(plan)} {value}"
 
 
 def _share(plan: MemoryPlan) -> str:
@@ -159,8 +202,13 @@ def _share(plan: MemoryPlan) -> str:
     return f"gpu-memory-utilization {share:g} ({_gib(int(share * plan.total))})"
 
 
-def _floor(share: float) -> float:
-    return floor(100 * share + 1e-6) / 100
+def _round(context: int) -> int:
+    """A multiple of 1,024 tokens reads better, where there is one."""
+    return context // 1024 * 1024 or context
+
+
+def _up(number: int, step: int) -> int:
+    return -(-number // step)
 
 
 def _gib(size: int) -> str:
@@ -168,4 +216,4 @@ def _gib(size: int) -> str:
 
 
 def _mib(size: int) -> str:
-    return f"{ceil(size / MIB)}M"
+    return f"{_up(size, MIB)}M"

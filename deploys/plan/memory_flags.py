@@ -14,14 +14,16 @@ GIB = 1024**3
 _MULTIPLES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _MULTIPLES |= {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
-# The releases of which each is the first, by their own source: cache.py says 0.9 in 0.19.1, 0.92
-# in 0.20.2; gpu_worker.py of 0.28.0 says since when graphs are taken from the share.
-_UTILIZATION_092 = (0, 20, 0)
-_GRAPHS_IN_SHARE = (0, 21, 0)
-# For these hybrid models: off by default in 0.18.0 to 0.20.2 and, by its log on a GPU, in 0.26.0;
-# on in 0.28.0. Of 0.27 we know nothing; on takes more.
-_PREFIX_CACHING = (0, 27, 0)
-TOKENS_BY_CONCURRENCY = (0, 20, 0)
+# The releases of which each is the first, read in their source. Between 0.19.1 and 0.20.2: the
+# share (config/cache.py: 0.9, then 0.92); graphs taken from it (envs.py: 0, then 1, though later
+# logs say "since v0.21.0"); the size in tokens that is logged (v1/core/kv_cache_utils.py).
+_UTILIZATION_092 = _GRAPHS_IN_SHARE = TOKENS_BY_CONCURRENCY = (0, 20, 0)
+# Prefix caching of hybrid models by default (engine/arg_utils.py, config/model.py): held to be
+# unsupported in 0.17.0 to 0.20.2, only when asked for in 0.26.0 and 0.27.0, on in 0.28.0 to 0.33.0.
+_PREFIX_CACHING = (0, 28, 0)
+# Before, `max-model-len: auto` counts only the first group of layers (_max_memory_usage_bytes_from_
+# groups of v1/core/kv_cache_utils.py, 0.18.0 and 0.19.0): a hybrid's is of linear attention.
+AUTO_COUNTS_ALL = (0, 19, 0)
 _ESTIMATE = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
 
 

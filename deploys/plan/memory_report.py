@@ -68,11 +68,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     total = int(hardware.total_gib * GIB)
     plan = plan_memory(load, total, hardware.unified)
-    each = "one Spark" if sparks == 1 else f"each of {sparks} Sparks"
-    print(f"# {recipe.name} on {each}, {hardware.name}")
+    print(f"# {recipe.name} on {_where(hardware, sparks)}")
     findings = list(judge(plan))
     print("\n".join([*report(plan), *map(str, findings)]))
     return 1 if any(finding.error for finding in findings) else 0
+
+
+def _where(hardware: Hardware, sparks: int) -> str:
+    if not hardware.unified:
+        return hardware.name
+    each = "one Spark" if sparks == 1 else f"each of {sparks} Sparks"
+    return f"{each}, {hardware.name}"
 
 
 def _hardware(name: str) -> Hardware:

@@ -41,19 +41,15 @@ def told(
     vllm: str,
     sparks: int = 1,
     env: dict[str, str] | None = None,
-    total_gib: float | None = None,
     **args: object,
 ) -> MemoryPlan:
-    """Plan a recipe's checkpoints with a source's own options, and no others.
-
-    With `total_gib` it is on another card than the recipe's hardware.
-    """
+    """Plan a recipe's checkpoints with a source's own options, and no others."""
     options = {name.replace("_", "-"): value for name, value in args.items()}
     base = load_recipe(recipe)
     changed = base.model_copy(update={"args": options, "env": env or {}, "judged_by": vllm})
     hardware = HARDWARE[base.hardware[0]]
-    total = int((total_gib or hardware.total_gib) * GIB)
-    return plan_memory(nominal_load(changed, sparks), total, hardware.unified and not total_gib)
+    total = int(hardware.total_gib * GIB)
+    return plan_memory(nominal_load(changed, sparks), total, hardware.unified)
 
 
 def rows() -> Iterator[Row]:
@@ -63,7 +59,6 @@ def rows() -> Iterator[Row]:
     yield from _seed_002()
     yield from _seed_004()
     yield from _others()
-    yield from _h200()
 
 
 _000 = {"max_num_batched_tokens": 16_384, "enable_prefix_caching": True}
@@ -209,32 +204,6 @@ def _others() -> Iterator[Row]:
         yield Row("club-3090", f"{size} GiB, tokens", tokens, int(fits * 131_072))
     blocks = drafted.blocks(int(52.66 * GIB))
     yield Row("eugr 200", "52.66 GiB, tokens", 1_253_392, blocks // drafted.groups * drafted.block)
-
-
-def _h200() -> Iterator[Row]:
-    """Starts of CUDA vLLM 0.26.0 on an H200 (139.80 GiB), with dummy weights of the real shapes."""
-    drafts = {
-        "max_num_seqs": 8,
-        "max_num_batched_tokens": 8192,
-        "enable_prefix_caching": True,
-        "speculative_config": {"method": "mtp", "num_speculative_tokens": 2},
-    }
-    for what, context, options, weights, size, tokens, fits in (
-        ("35B", 262_144, {}, 64.69, 49.25, 2_543_420, 9.70),
-        ("35B, MTP 2", 131_072, drafts, 66.26, 50.40, 2_175_795, 16.60),
-    ):
-        args = {"language_model_only": True, "gpu_memory_utilization": 0.85, **options}
-        plan = told("qwen3.5-35b", "0.26.0", total_gib=139.80, max_model_len=context, **args)
-        yield Row("H200", f"{what}, weights, GiB", weights, plan.weights / GIB)
-        yield Row("H200", f"{what}, KV cache, GiB", size, plan.kv_bytes / GIB)
-        blocks, needed = plan.cache.blocks(int(size * GIB)), plan.cache.needed(context)
-        yield Row("H200", f"{what}, {size:.2f} GiB, concurrency", fits, blocks / needed)
-        yield Row("H200", f"{what}, {size:.2f} GiB, tokens", tokens, blocks / needed * context)
-    use = Use(number_bytes=1, drafted=2, mtp=True)
-    large = kv_cache(shape_named("Sehyo/Qwen3.5-122B-A10B-NVFP4"), use)
-    fits = large.blocks(int(27.66 * GIB)) / large.needed(131_072)
-    yield Row("H200", "122B, FP8, MTP 2, block, tokens", 4224, large.block)
-    yield Row("H200", "122B, 27.66 GiB, concurrency", 12.00, fits)
 
 
 def _shown(figure: float) -> str:

@@ -8,14 +8,15 @@ import pytest
 from deploys.operations.preflight import preflight
 from deploys.plan.hardware import HARDWARE
 from deploys.plan.lock import CheckpointLock, File, Lock, checkpoint_key
-from deploys.plan.memory import Load, MemoryPlan, Weights, load_of, plan_memory
-from deploys.plan.memory_check import LEAST, judge, memory_findings
+from deploys.plan.memory import MemoryPlan, Weights, load_of, plan_memory
+from deploys.plan.memory_check import LEAST
 from deploys.plan.memory_check import WANTED as WANTED_FREE
 from deploys.plan.memory_flags import GIB, flags, number
 from deploys.plan.memory_report import main
 from deploys.plan.nominal import nominal_load, shape_named
-from deploys.plan.recipes import load_recipe, recipe_names
+from deploys.plan.recipes import load_recipe
 from deploys.plan.survey import parse_survey
+from tests.unit import gpu_memory
 from tests.unit.driven import fake_host
 from tests.unit.seed_memory import HEADER, rows
 from tests.unit.test_preflight import SPARK, WANTED
@@ -48,17 +49,26 @@ def test_the_docs_have_the_limits_of_the_check():
         assert f"less than {limits[1]} GiB stay free (two: {limits[2]})" in DOCS.read_text()
 
 
+def test_the_docs_have_the_figures_of_a_real_gpu():
+    table = "\n".join([HEADER, *map(str, gpu_memory.rows())])
+    assert table in DOCS.read_text()
+
+
 def test_a_real_gpu_is_met_though_no_constant_was_chosen_by_it():
-    """Its log rounds the KV cache to 0.1 GiB; what a step takes is the plan's guess."""
-    off = {row.figure: abs(row.plan / row.theirs - 1) for row in rows() if row.source == "H200"}
-    assert len(off) == 10
-    assert all(error < 0.05 for error in off.values()), off
-    assert all(error < 0.002 for figure, error in off.items() if "KV" not in figure), off
+    """Weights and layout are; what runs beside them is planned too large, on the safe side."""
+    for row in gpu_memory.rows():
+        off = row.plan / row.theirs - 1
+        if row.figure.startswith(("steps", "graphs")):
+            assert off > 0, str(row)
+        elif row.figure == "KV cache, GiB":
+            assert -0.05 < off < 0, str(row)
+        else:
+            # The log rounds the KV cache to 0.01 GiB or a block.
+            assert abs(off) < 0.002, str(row)
 
 
 def test_the_figures_that_vllm_computed_are_met_exactly():
-    logged = [row for row in rows() if "GiB, tokens" in row.figure]
-    exact = [row for row in logged if row.source != "H200"]
+    exact = [row for row in rows() if "GiB, tokens" in row.figure]
     assert len(exact) == 5
     assert all(row.plan == row.theirs for row in exact)
 
@@ -76,12 +86,20 @@ def test_numbers_are_read_as_vllm_does(text: object, value: int):
 
 class TestFlags:
     @pytest.mark.parametrize(
-        ("vllm", "share", "caching"), [("0.19.1", 0.9, False), ("0.28.0", 0.92, True)]
+        ("vllm", "share", "in_share", "caching"),
+        [
+            ("0.19.1", 0.9, False, False),
+            ("0.20.2", 0.92, True, False),
+            ("0.27.0", 0.92, True, False),
+            ("0.28.0", 0.92, True, True),
+        ],
     )
-    def test_defaults_follow_the_release(self, vllm: str, share: float, caching: bool):
+    def test_defaults_follow_the_release(
+        self, vllm: str, share: float, in_share: bool, caching: bool
+    ):
         plan = planned(BF16, vllm, gpu_memory_utilization=None, enable_prefix_caching=None)
         assert (plan.flags.utilization, plan.flags.prefix_caching) == (share, caching)
-        assert plan.flags.graphs_in_share is caching
+        assert plan.flags.graphs_in_share is in_share
 
     def test_defaults_follow_the_memory(self):
         recipe = load_recipe(BF16)
@@ -123,89 +141,6 @@ class TestWeights:
         plan = planned("qwen3.6-35b-nvfp4-dflash")
         assert plan.drafter == 905_000_000
         assert plan.cache.groups == 7
-
-
-def _said(plan: MemoryPlan) -> list[str]:
-    return [str(finding) for finding in judge(plan)]
-
-
-class TestFindings:
-    def test_every_recipe_fits_where_it_is_to_run(self):
-        for name in recipe_names():
-            recipe = load_recipe(name)
-            for sparks in recipe.sparks:
-                loads = nominal_load(recipe.for_sparks(sparks), sparks)
-                for hardware in (HARDWARE[key] for key in recipe.hardware):
-                    survey = replace(SURVEY, memory=int(hardware.total_gib * GIB))
-                    found = memory_findings(loads, hardware, survey)
-                    assert not [str(each) for each in found if each.error], (name, sparks)
-
-    def test_too_little_for_the_host(self):
-        (said,) = _said(planned(BF16, gpu_memory_utilization=0.95))
-        assert said.startswith("error: gpu-memory-utilization 0.95 leaves 6.1 GiB to the host")
-        assert said.endswith("Set gpu-memory-utilization to at most 0.86")
-
-    def test_little_for_the_host(self):
-        (said,) = _said(planned(MTP, "0.19.1", gpu_memory_utilization=0.90))
-        assert said.startswith("warning: gpu-memory-utilization 0.9 leaves 11.9 GiB to the host")
-
-    def test_two_sparks_need_more(self):
-        (said,) = _said(planned(MTP, sparks=2, gpu_memory_utilization=0.80))
-        assert said.startswith("error: gpu-memory-utilization 0.8 leaves 24.3 GiB to the host, 6.9")
-        assert said.endswith("at most 0.77")
-
-    def test_a_cards_memory_is_not_the_hosts(self):
-        assert _said(planned(CARD, gpu_memory_utilization=0.956)) == []
-
-    def test_a_context_that_is_too_long(self):
-        (said,) = _said(planned(MTP, gpu_memory_utilization=0.70, max_model_len=MILLION))
-        assert said == (
-            "error: max-model-len 1048576 needs 13.7 GiB of KV cache, 5.8 GiB remain. Set "
-            "max-model-len to at most 417792, or gpu-memory-utilization to at least 0.77"
-        )
-        fits = planned(MTP, gpu_memory_utilization=0.70, max_model_len=417_792)
-        assert _said(fits) == []
-
-    def test_the_size_of_the_cache_is_told(self):
-        (said,) = _said(planned(BF16, max_num_seqs=16, kv_cache_memory_bytes="4G"))
-        assert said.endswith("or kv-cache-memory-bytes to at least 5260M")
-        assert _said(planned(BF16, max_num_seqs=16, kv_cache_memory_bytes="5260M")) == []
-
-    def test_weights_beyond_the_share(self):
-        (said,) = _said(planned(BF16, max_num_seqs=16, gpu_memory_utilization=0.5))
-        assert said.startswith("error: weights of 65.5 GiB")
-        share = float(said.rpartition(" ")[2])
-        assert _said(planned(BF16, max_num_seqs=16, gpu_memory_utilization=share)) == []
-
-    def test_weights_beyond_the_machine(self):
-        load = nominal_load(load_recipe(MTP), 1)
-        small = replace(SURVEY, memory=58 * GIB)
-        (finding,) = memory_findings(load, HARDWARE["gb10-64gb"], small)
-        assert finding.error
-        assert finding.remedy.startswith("It does not fit into 58.0 GiB: choose a smaller")
-
-    def test_more_requests_than_blocks(self):
-        (said,) = _said(planned(MTP, max_num_seqs=512))
-        assert said.startswith("warning: max-num-seqs 512 is more than the ")
-
-    def test_a_lock_of_before_has_no_shape(self):
-        recipe = load_recipe(BF16)
-        load = Load(recipe, 1, {"model": Weights("Qwen/Qwen3.5-35B-A3B", 72 * GIB, None)})
-        (finding,) = memory_findings(load, HARDWARE["gb10"], SURVEY)
-        assert not finding.error
-        assert "Qwen/Qwen3.5-35B-A3B" in finding.found
-        assert "python -m deploys.lock --refresh" in finding.remedy
-
-    def test_an_option_that_is_no_number(self):
-        recipe = load_recipe(BF16)
-        wrong = recipe.model_copy(update={"args": {"max-model-len": "long"}})
-        (finding,) = memory_findings(nominal_load(wrong, 1), HARDWARE["gb10"], SURVEY)
-        assert finding.error
-        assert "'long'" in finding.found
-
-    def test_the_lab_is_not_judged(self):
-        load = Load(load_recipe("lab-tiny"), 1, {"model": Weights("tiny", 0, None)})
-        assert memory_findings(load, HARDWARE["lab"], SURVEY) == []
 
 
 def test_a_lock_says_how_large_it_is():
