@@ -23,7 +23,7 @@ def load(path: Path) -> dict[str, list[Host]]:
 
     Each host carries as data ``spark``, ``hardware``, ``fleet`` (path of the file), its ``ssh_*``
     keys, and what it serves: ``replica``, ``recipe``, ``ranks`` (the Sparks of the replica, the
-    head first), ``rank``, ``port``, all None on an idle Spark.
+    head first), ``rank``, ``port``, ``api_key``, all None on an idle Spark.
 
     Args:
         path: The YAML file.
@@ -81,6 +81,7 @@ def _host(fleet: Fleet, name: str) -> Host:
         "ranks": assignment and list(assignment.ranks),
         "rank": assignment and assignment.rank,
         "port": assignment and assignment.port,
+        "api_key": assignment and assignment.api_key,
     }
 
 

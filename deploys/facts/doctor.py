@@ -14,11 +14,10 @@ class HostCheckup(FactBase[Checkup]):
 
     Args:
         root: the folder of everything on the Spark.
-        port, url: where the engine listens and answers; None and "" on an idle Spark.
     """
 
-    def command(self, root: str, port: int | None, url: str) -> str:
-        return checkup_script(root=root, port=port, url=url)
+    def command(self, root: str) -> str:
+        return checkup_script(root)
 
     def process(self, output: Iterable[str]) -> Checkup:
         try:

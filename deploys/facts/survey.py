@@ -12,9 +12,9 @@ class HostSurvey(FactBase[Survey]):
     """Everything that the preflight judges, read in one command."""
 
     def command(
-        self, root: str, port: int | None, images: Sequence[str], folders: Sequence[str]
+        self, root: str, ports: Sequence[int], images: Sequence[str], folders: Sequence[str]
     ) -> str:
-        return survey_script(root=root, port=port, images=images, folders=folders)
+        return survey_script(root=root, ports=ports, images=images, folders=folders)
 
     def process(self, output: Iterable[str]) -> Survey:
         try:

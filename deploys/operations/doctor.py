@@ -20,8 +20,6 @@ from deploys.plan.report import fabric_ailment, report
 @operation()
 def doctor(
     root: str,
-    port: int | None,
-    url: str,
     recipe: str | None,
     hardware: Hardware,
     plan: FabricPlan | None = None,
@@ -31,12 +29,11 @@ def doctor(
 
     Args:
         root: the folder of everything on the Spark.
-        port, url: where its engine listens and answers; None and "" on an idle Spark.
         recipe: what it is to serve; None for an idle one.
         hardware: its class.
         plan, peer: of a pair, its part of the fabric and the other Spark.
     """
-    checkup = host.get_fact(HostCheckup, root=root, port=port, url=url)
+    checkup = host.get_fact(HostCheckup, root=root)
     found = from_log(checkup.log)
     if plan and peer:
         found += _link(plan, hardware, peer, root)

@@ -34,7 +34,12 @@ def preflight(
             is the head that says where they are not.
         load: what must fit into its memory; None on an idle Spark.
     """
-    look = {"root": root, "port": wanted.port, "images": list(images), "folders": list(folders)}
+    look = {
+        "root": root,
+        "ports": list(wanted.ports),
+        "images": list(images),
+        "folders": list(folders),
+    }
     survey = host.get_fact(HostSurvey, **look)
     now = time.time()
     other = worker.get_fact(HostSurvey, **look) if worker else None

@@ -6,8 +6,10 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from deploys.plan.command import LOOPBACK
 from deploys.plan.engine import EngineUnit, parse_engines, state_script
 from deploys.plan.finished import Finished, finished
+from deploys.plan.release import engine_port
 from deploys.plan.sections import MARK, sections
 
 # Lines of a log that are read: a start of vLLM writes some 200, a traceback of two ranks 500.
@@ -33,7 +35,7 @@ class Checkup:
         gpu: MHz, watts, per cent busy; None without a GPU or what it does not tell.
         gpu_inside: what nvidia-smi says in the engine's container; None without one.
         downs: how often it went down hard within a day while its engine ran.
-        listeners: command and pid of who holds the engine's port, where the engine does not run.
+        listeners: who holds the engine's port, where the engine does not run.
         finished: how requests ended; None when the engine does not tell.
     """
 
@@ -53,12 +55,11 @@ class Checkup:
     finished: Finished | None
 
 
-def checkup_script(*, root: str, port: int | None, url: str) -> str:
+def checkup_script(root: str) -> str:
     """Return the POSIX shell script that reads it all; it only reads, and takes a second.
 
     Args:
         root: the folder of everything on the Spark.
-        port, url: where the engine listens and answers; None and "" on an idle Spark.
     """
     parts = {
         "log": f"journalctl --quiet --output=short-unix --lines={_LINES} --unit=$unit",
@@ -75,15 +76,16 @@ def checkup_script(*, root: str, port: int | None, url: str) -> str:
         "--format=csv,noheader,nounits",
         "inside": 'docker exec "vllm-$release" nvidia-smi --list-gpus 2>&1',
         "downs": f"cat {shlex.quote(root)}/state/hard-downs",
-        "port": f"systemctl is-active --quiet $unit || ss -Hltnp 'sport = :{port or 0}'",
-        "metrics": f"curl --silent --max-time 5 {shlex.quote(url)}/metrics "
+        "port": 'systemctl is-active --quiet $unit || ss -Hltnp "sport = :${port:-0}"',
+        "metrics": f"curl --silent --max-time 5 http://{LOOPBACK}:${{port:-0}}/metrics "
         "| grep -E '^vllm:(request_success_total|request_generation_tokens_bucket)'",
     }
     lines = [f"echo {MARK}{name}; ( {body} ) 2>/dev/null" for name, body in parts.items()]
     prelude = (
         "swapped() { awk '/^pswp(in|out) / {n += $2} END {print n}' /proc/vmstat; }\n"
         f"release=$(basename $(readlink {shlex.quote(root)}/current) 2>/dev/null)\n"
-        "unit=vllm@${release:-none}.service"
+        "unit=vllm@${release:-none}.service\n"
+        f"port=$({engine_port(root)})"
     )
     return "\n".join([prelude, state_script(root), *lines, "true"])
 

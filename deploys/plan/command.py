@@ -21,6 +21,8 @@ from deploys.plan.recipe import Recipe
 from deploys.plan.recipe_values import FABRIC_ENVIRONMENT, REFERENCE
 from deploys.plan.recipes import load_recipe
 
+LOOPBACK = "127.0.0.1"
+
 # Where the engine finds things inside its container.
 _MODELS = "/models"
 _CACHES = {
@@ -38,15 +40,13 @@ class Place:
     """One rank of a replica, and where it is reached.
 
     Attributes:
-        port: TCP port of the API, which only rank 0 has.
-        bind: Address that the API listens on.
+        port: TCP port of the API, which only rank 0 has, on loopback: a door stands before it.
         rank: 0 is the head.
         nodes: Number of Sparks; each has one GPU, so it is the tensor-parallel size as well.
         master: The head's fabric address; needed with more than one Spark.
     """
 
     port: int
-    bind: str
     rank: int = 0
     nodes: int = 1
     master: str | None = None
@@ -76,7 +76,7 @@ def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
             raise PlanError(f"{recipe.name}: found {place.nodes} Sparks; expected a fabric address")
         words += ["--nnodes", str(place.nodes), "--node-rank", str(place.rank)]
         words += ["--master-addr", place.master, "--master-port", str(MASTER_PORT)]
-    api = ["--host", place.bind, "--port", str(place.port)]
+    api = ["--host", LOOPBACK, "--port", str(place.port)]
     words += api if place.rank == 0 else ["--headless"]
     for option, value in recipe.args.items():
         words += _option(option, _resolve(recipe, value))
@@ -204,7 +204,7 @@ def _report(recipe: Recipe, nodes: int) -> Iterator[str]:
     image = f"sparkwright/{recipe.build.build}:BUILD" if recipe.build else recipe.base_image
     for rank in range(nodes):
         role = "head" if rank == 0 else "worker"
-        place = Place(8000, "0.0.0.0", rank, nodes, "HEAD-FABRIC-ADDRESS")
+        place = Place(18000, rank, nodes, "HEAD-FABRIC-ADDRESS")
         docker = docker_run(recipe, place, image=image, release=release, root="/opt/qwen36")
         start = docker.index(image)
         yield f"\n# rank {rank} ({role}): docker run\n{shell_lines(docker, breaks=[start])}"

@@ -10,7 +10,7 @@ from deploys.plan.errors import PlanError
 
 # TCP ports of a pair, open on the fabric only: the supervisors' link, the rendezvous of the two
 # ranks, and the share from which the worker copies.
-LINK_PORT, MASTER_PORT, SHARE_PORT = 29500, 29501, 29502
+PAIR_PORTS = LINK_PORT, MASTER_PORT, SHARE_PORT = 29500, 29501, 29502
 
 NETPLAN = "/etc/netplan/60-sparkwright-fabric.yaml"
 GUARD = "fabric-guard.service"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from deploys.plan import yaml
 from deploys.plan.errors import PlanError
+from deploys.plan.fabric import PAIR_PORTS
 from deploys.plan.hardware import HARDWARE
 from deploys.plan.recipe import Recipe
 from deploys.plan.recipes import is_path
+from deploys.plan.release import ENGINE_PORTS
 from deploys.plan.schema import Model, Name, Text, nearest, parse
 
 # Names that are groups of pyinfra's or of this project's own: group_data of that name would apply.
@@ -61,6 +63,9 @@ class Replica(Model):
         min_length=1, max_length=2, description="a list of one or two Sparks, such as [spark-a]"
     )
     port: _Port = Field(default=8000, description="a TCP port from 1 to 65535")
+    api_key: Literal["none"] | None = Field(
+        default=None, description="none, for a door that is open to all, or no such key"
+    )
 
 
 class _File(Model):
@@ -81,6 +86,8 @@ class Assignment:
     Attributes:
         ranks: All Sparks of the replica, the head first.
         rank: This Spark's place among them.
+        port: Where clients ask the replica.
+        api_key: "none" where they need none.
     """
 
     replica: str
@@ -88,6 +95,7 @@ class Assignment:
     ranks: tuple[str, ...]
     rank: int
     port: int
+    api_key: Literal["none"] | None
 
 
 @dataclass(frozen=True)
@@ -113,7 +121,7 @@ class Fleet:
             if spark in replica.sparks:
                 rank = replica.sparks.index(spark)
                 ranks = tuple(replica.sparks)
-                return Assignment(name, replica.recipe, ranks, rank, replica.port)
+                return Assignment(name, replica.recipe, ranks, rank, replica.port, replica.api_key)
         return None
 
 
@@ -199,6 +207,12 @@ def _replica_problems(fleet: Fleet, recipes: Collection[str]) -> Iterator[str]:
         elif replica.recipe not in recipes:
             known = nearest(replica.recipe, recipes)
             yield f"{where}.recipe: found {replica.recipe}; expected {known}"
+        if replica.port in (*ENGINE_PORTS, *PAIR_PORTS):
+            yield (
+                f"{where}.port: found {replica.port}; expected another than "
+                f"{_range(ENGINE_PORTS)}, where engines listen, and {_range(PAIR_PORTS)}, "
+                "which a pair itself uses"
+            )
         for spark, times in Counter(replica.sparks).items():
             if spark not in fleet.sparks:
                 yield f"{where}.sparks: found {spark}; expected {nearest(spark, fleet.sparks)}"
@@ -215,6 +229,10 @@ def _replica_problems(fleet: Fleet, recipes: Collection[str]) -> Iterator[str]:
                     f"{users[spark]} uses; expected a Spark that no other replica uses"
                 )
             users.setdefault(spark, name)
+
+
+def _range(ports: Sequence[int]) -> str:
+    return f"{ports[0]} to {ports[-1]}"
 
 
 def _fabric_problems(fleet: Fleet, where: str, replica: Replica) -> Iterator[str]:

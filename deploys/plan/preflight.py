@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from deploys.plan.hardware import HARDWARE, Hardware
+from deploys.plan.release import ENGINE_PORTS
 from deploys.plan.survey import Survey
 
 GIB = 1024**3
@@ -23,6 +24,7 @@ class Requirements:
         weights: bytes of all checkpoints of the recipe.
         image: compressed bytes of the engine's image, or of what it is built on.
         disk_headroom: bytes that stay free for caches, logs and the next release.
+        ports: where its door and its engine are to listen.
         clock_tolerance: seconds between the two clocks.
         build: bytes that building the image takes beside that; 0 where it is not built.
         pair: whether two Sparks serve the model: the worker gets the image from the head.
@@ -34,7 +36,7 @@ class Requirements:
     weights: int
     image: int
     disk_headroom: int
-    port: int | None
+    ports: tuple[int, ...]
     clock_tolerance: int
     build: int = 0
     pair: bool = False
@@ -65,7 +67,7 @@ def findings(
         *_hardware(survey, wanted),
         *_software(survey, wanted, now),
         *_disk(survey, wanted, worker or survey),
-        *_port(survey, wanted),
+        *_ports(survey),
     ]
     return sorted(checks, key=lambda finding: not finding.error)
 
@@ -175,11 +177,12 @@ def _disk(survey: Survey, wanted: Requirements, worker: Survey) -> list[Finding]
     ]
 
 
-def _port(survey: Survey, wanted: Requirements) -> list[Finding]:
+def _ports(survey: Survey) -> list[Finding]:
+    other = "Stop it, or give the replica another `port:` in the inventory"
     return [
         error(
-            f"port {wanted.port} is taken by {listener.command} (pid {listener.pid})",
-            "Stop it, or give the replica another `port:` in the inventory",
+            f"port {listener.port} is taken by {listener.command} (pid {listener.pid})",
+            "Stop it: an engine is to listen there" if listener.port in ENGINE_PORTS else other,
         )
         for listener in survey.listeners
         if not listener.ours

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
 from pathlib import Path
 
 from deploys.plan.build import build_name
 from deploys.plan.command import (
+    LOOPBACK,
     Expansion,
     Place,
     docker_run,
@@ -20,13 +21,14 @@ from deploys.plan.command import (
     shell_lines,
 )
 from deploys.plan.errors import PlanError
-from deploys.plan.fabric import LINK_PORT, SHARE_PORT
 from deploys.plan.hardware import HARDWARE
 from deploys.plan.lock import Lock, checkpoint_key, image_key
 from deploys.plan.recipe import Recipe
 
 # ':' separates the parts of docker's --volume; a root with a space has never been tried.
 _ROOT = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
+# Two releases can run side by side: each has a port of its own, below those that Linux gives away.
+ENGINE_PORTS = range(18000, 19000)
 _IMAGE = Expansion('"$image"')
 _SUPERVISOR = Path(__file__).parents[2] / "files" / "engine"
 
@@ -55,8 +57,7 @@ class Release:
         recipe: The recipe that it came from, as it is for this number of Sparks.
         image: ``repo@sha256:…``, or the name of what is built: `build_name`.
         images: All names by which Docker may know this very image: a copied one has lost the first.
-        port: TCP port of the engine.
-        bind: Address that it listens on.
+        port: TCP port of the engine, on the loopback address of the head.
         root: Folder of everything on the Spark.
         ranks: The Sparks of the replica, and which of them this is.
         files: The files of the release folder, name -> text.
@@ -67,46 +68,30 @@ class Release:
     image: str
     images: tuple[str, ...]
     port: int
-    bind: str
     root: str
     ranks: Ranks
     files: dict[str, str]
 
     @property
     def url(self) -> str:
-        """Where the engine answers on the head."""
-        return engine_url(self.bind, self.port)
+        """Where the engine answers on the head itself."""
+        return f"http://{LOOPBACK}:{self.port}"
 
 
-def engine_url(bind: str, port: int) -> str:
-    """Where an engine answers on its own Spark: on loopback when it listens everywhere."""
-    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind)
-    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
-
-
-def make_release(
-    recipe: Recipe, lock: Lock, *, root: str, bind: str, port: int, ranks: Ranks
-) -> Release:
+def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks) -> Release:
     """Freeze a recipe.
 
     Args:
         recipe: What is served.
         lock: What its names stand for.
         root: Folder of everything on the Spark (``/opt/qwen36``).
-        bind: Address that the engine listens on.
-        port: TCP port of the engine.
         ranks: The Sparks of the replica, and the one that the files are for.
 
     Raises:
-        PlanError: The lock lacks a name of the recipe, or root, bind or port cannot be.
+        PlanError: The lock lacks a name of the recipe, or root cannot be.
     """
     recipe = recipe.for_sparks(len(ranks.sparks))
-    _check(recipe, lock, root=root, bind=bind, port=port)
-    if ranks.fabric and LINK_PORT <= port <= SHARE_PORT:
-        raise PlanError(
-            f"recipe {recipe.name}: port: found {port}; expected another than {LINK_PORT} to "
-            f"{SHARE_PORT}, which a pair itself uses"
-        )
+    _check(recipe, lock, root)
     locked = lock.images[image_key(recipe)]
     image = f"{repository(recipe.base_image)}@{locked.digest}"
     images: tuple[str, ...] = (image, locked.digest, locked.config)
@@ -118,14 +103,13 @@ def make_release(
         recipe=recipe,
         image=image,
         images=images,
-        port=port,
-        bind=bind,
+        port=0,
         root=root,
         ranks=ranks,
         files={},
     )
-    # The id is in the files that it is made of: it is made of them with a stand-in for itself. The
-    # names of Sparks are for people: two replicas may have one release.
+    # Id and port are in the files that they are made of: these have stand-ins for both. The names
+    # of Sparks are for people: two replicas may have one release.
     nodes = len(ranks.sparks)
     content = [
         _files(draft, lock, "RELEASE", Ranks(("",) * nodes, ranks.fabric, rank))
@@ -135,13 +119,14 @@ def make_release(
     content += [{path.name: path.read_text()} for path in sorted(_SUPERVISOR.glob("*.*"))]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     release = f"{recipe.name}-{digest[:8]}"
-    return replace(draft, id=release, files=_files(draft, lock, release, ranks))
+    made = replace(draft, id=release, port=ENGINE_PORTS[int(digest, 16) % len(ENGINE_PORTS)])
+    return replace(made, files=_files(made, lock, release, ranks))
 
 
 def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, str]:
     recipe, nodes = draft.recipe, len(ranks.sparks)
     master = ranks.fabric[0][0] if ranks.fabric else None
-    head = Place(draft.port, draft.bind, 0, nodes, master)
+    head = Place(draft.port, 0, nodes, master)
     resolved = {
         "recipe": recipe.name,
         "vllm": recipe.vllm,
@@ -155,7 +140,6 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
             for name, checkpoint in recipe.checkpoints.items()
         },
         "served_names": recipe.served_names,
-        "bind": draft.bind,
         "port": draft.port,
         "fabric": ranks.fabric,
         "arguments": serve_arguments(recipe, head),
@@ -197,6 +181,16 @@ def _probe_failures(recipe: Recipe) -> int:
     return max(3, 1 + tokens // (1500 * 6)) if isinstance(tokens, int) else 3
 
 
+def engine_port(root: str) -> str:
+    """Return the shell words that print the port of the current release; nothing without one.
+
+    Args:
+        root: Folder of everything on the Spark.
+    """
+    file = shlex.quote(f"{root}/current/release.json")
+    return f"sed -n 's/^  \"port\": \\([0-9]*\\).*/\\1/p' {file} 2>/dev/null"
+
+
 def repository(image: str) -> str:
     """An image reference without its tag or digest."""
     name, _, _ = image.partition("@")
@@ -204,17 +198,11 @@ def repository(image: str) -> str:
     return f"{head}{slash}{last.partition(':')[0]}"
 
 
-def _check(recipe: Recipe, lock: Lock, *, root: str, bind: str, port: int) -> None:
+def _check(recipe: Recipe, lock: Lock, root: str) -> None:
     problems = []
     where = f"recipe {recipe.name}"
     if not _ROOT.fullmatch(root):
         problems.append(f"{where}: root: found {root!r}; expected a path such as /opt/qwen36")
-    try:
-        ip_address(bind)
-    except ValueError:
-        problems.append(f"{where}: bind: found {bind!r}; expected an address such as 127.0.0.1")
-    if not 1 <= port <= 65535:
-        problems.append(f"{where}: port: found {port}; expected a TCP port from 1 to 65535")
     if lock.image(recipe) is None:
         problems.append(f"{where}: found no {image_key(recipe)} in the lock; expected its digest")
     problems += [

@@ -66,8 +66,6 @@ def release_of(data: Mapping[str, Any], lock: Lock) -> Release:
         recipe(data["recipe"]),
         lock,
         root=data["root"],
-        bind=data["bind"],
-        port=data["port"],
         ranks=Ranks(
             sparks=tuple(data["ranks"]),
             fabric=pair if data["rank"] == 0 else pair[::-1],

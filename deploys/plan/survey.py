@@ -9,13 +9,13 @@ from deploys.plan.sections import MARK, sections
 
 
 def survey_script(
-    *, root: str, port: int | None, images: Sequence[str], folders: Sequence[str]
+    *, root: str, ports: Sequence[int], images: Sequence[str], folders: Sequence[str]
 ) -> str:
     """Return the POSIX shell script that reads everything that the preflight judges.
 
     Args:
         root: the folder that holds weights and releases.
-        port: the TCP port that the engine will listen on; None on an idle Spark.
+        ports: the TCP ports that door and engine will listen on; none on a Spark without them.
         images: names and digests of the engine's image; none on an idle Spark.
         folders: checkpoint folders under `root` whose present size counts as already fetched.
 
@@ -39,7 +39,7 @@ def survey_script(
         "weights": f"find {paths} -type f -printf '%s\\n' | awk '{{n += $1}} END {{print n + 0}}'"
         if folders
         else "true",
-        "port": _PORT.replace("PORT", str(port)) if port else "true",
+        "ports": _PORTS.replace("PORTS", " ".join(map(str, ports))) if ports else "true",
     }
     lines = [f"echo {MARK}{name}; ( {body} ) 2>/dev/null" for name, body in parts.items()]
     return "\n".join([_DOCKER, *lines, "true"])
@@ -60,21 +60,25 @@ for path in ROOT "${docker_root:-/var/lib/docker}"; do
   df --block-size=1 --output=source,avail "$path" | tail -n 1
 done"""
 
-# With host networking a listener is ours when its cgroup names one of our containers.
-_PORT = """
-ours=$(docker ps --no-trunc --quiet --filter label=sparkwright.release)
-ss -Hltnp 'sport = :PORT' | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u | while read -r pid; do
-  owner=foreign
-  for id in $ours; do grep -q "$id" "/proc/$pid/cgroup" && owner=ours; done
-  echo "$owner $pid $(cat "/proc/$pid/comm")"
+# With host networking a listener is ours when its cgroup names our door or one of our containers.
+_PORTS = """
+ours="/door.service $(docker ps --no-trunc --quiet --filter label=sparkwright.release)"
+for port in PORTS; do
+  pids=$(ss -Hltnp "sport = :$port" | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u)
+  for pid in $pids; do
+    owner=foreign
+    for mark in $ours; do grep -q "$mark" "/proc/$pid/cgroup" && owner=ours; done
+    echo "$owner $port $pid $(cat "/proc/$pid/comm")"
+  done
 done"""
 
 
 @dataclass(frozen=True)
 class Listener:
-    """A process that listens on the engine's port."""
+    """A process that listens on a port of door or engine."""
 
     ours: bool
+    port: int
     pid: int
     command: str
 
@@ -153,7 +157,7 @@ def parse_survey(output: Iterable[str]) -> Survey:
             clock=int(found["clock"][0]),
             image=_line(found["image"], 0),
             weights=int(found["weights"][0]) if found["weights"] else 0,
-            listeners=tuple(_listener(line) for line in found["port"]),
+            listeners=tuple(_listener(line) for line in found["ports"]),
         )
     except (KeyError, IndexError, ValueError) as error:
         raise ValueError(f"the survey of the host is incomplete: {error!r} in {found}") from error
@@ -175,5 +179,5 @@ def _gpu(lines: list[str]) -> tuple[str | None, str | None, int | None]:
 
 
 def _listener(line: str) -> Listener:
-    owner, pid, command = line.split(maxsplit=2)
-    return Listener(ours=owner == "ours", pid=int(pid), command=command)
+    owner, port, pid, command = line.split(maxsplit=3)
+    return Listener(ours=owner == "ours", port=int(port), pid=int(pid), command=command)

@@ -4,7 +4,6 @@ from pyinfra import host
 from pyinfra.api import deploy
 
 from deploys.operations.doctor import doctor
-from deploys.plan.release import engine_url
 from deploys.steps.context import fabric_plan, hardware, peer
 
 
@@ -15,8 +14,6 @@ def apply() -> None:
     doctor(
         name="What ails it",
         root=data.root,
-        port=data.port,
-        url=engine_url(data.bind, data.port) if data.port else "",
         recipe=data.recipe,
         hardware=hardware(),
         plan=fabric_plan(),

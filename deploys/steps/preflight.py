@@ -26,7 +26,7 @@ def apply() -> None:
             weights=sum(checkpoint.size for checkpoint in locked if checkpoint),
             image=lock().images[image_key(served.recipe)].size if served else 0,
             disk_headroom=int(host.data.disk_headroom_gib * GIB),
-            port=served.port if served and host.data.rank == 0 else None,
+            ports=(host.data.port, served.port) if served and host.data.rank == 0 else (),
             clock_tolerance=host.data.clock_tolerance,
             build=DISK if served and served.recipe.build and host.data.rank == 0 else 0,
             pair=other is not None,

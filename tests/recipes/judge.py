@@ -102,7 +102,7 @@ def _ask(group: list[Case]) -> list[list[Problem]]:
 
 def _line(case: Case, rank: int) -> dict[str, Any]:
     recipe = case.recipe.for_sparks(case.sparks)
-    place = Place(8000, "0.0.0.0", rank, case.sparks, _FABRIC)
+    place = Place(18000, rank, case.sparks, _FABRIC)
     fabric = {"VLLM_HOST_IP": _FABRIC} if case.sparks > 1 else {}
     checkpoints = recipe.checkpoints.values()
     return {

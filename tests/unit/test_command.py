@@ -92,7 +92,7 @@ def test_a_value_of_a_recipe_is_never_executed(tmp_path: Path, value: str) -> No
         served_names=[value],
         env={"A": value},
     )
-    words = docker_run(recipe, Place(1, "::"), image="i@sha256:0", release="r", root="/r")
+    words = docker_run(recipe, Place(1), image="i@sha256:0", release="r", root="/r")
     empty = tmp_path / "empty"
     empty.mkdir()
     assert through_shell(shell_lines(words), empty) == words
@@ -118,7 +118,7 @@ def test_how_values_become_options(tmp_path: Path) -> None:
             },
         },
     )
-    words = serve_arguments(recipe, Place(8000, "127.0.0.1"))
+    words = serve_arguments(recipe, Place(8000))
     assert words == [
         *("serve", "/models/model", "--served-model-name", "model", "--tensor-parallel-size", "1"),
         *("--host", "127.0.0.1", "--port", "8000", "--on", "--no-off", "--several", "a", "1"),
@@ -138,11 +138,11 @@ def test_a_checkpoint_can_be_named_in_the_environment(tmp_path: Path) -> None:
 
 def test_seed_001_keeps_all_of_its_settings() -> None:
     recipe = load_recipe("qwen3.6-35b-nvfp4-dflash")
-    words = serve_arguments(recipe, Place(8000, "0.0.0.0"))
+    words = serve_arguments(recipe, Place(8000))
     assert words[:2] == ["serve", "/models/qwen36-nvfp4"]
     assert options(words) == {
         "--served-model-name": ["qwen36-35b-heretic", "qwen36-fast", "qwen36-deep"],
-        "--host": ["0.0.0.0"],
+        "--host": ["127.0.0.1"],
         "--port": ["8000"],
         "--tensor-parallel-size": ["1"],
         "--dtype": ["auto"],
@@ -178,7 +178,7 @@ def test_seed_001_keeps_all_of_its_settings() -> None:
 def test_the_container_sees_weights_read_only_and_keeps_its_caches() -> None:
     recipe = load_recipe("lab-tiny")
     words = docker_run(
-        recipe, Place(8000, "127.0.0.1"), image="i@sha256:0", release="lab-tiny-1", root="/opt/x"
+        recipe, Place(8000), image="i@sha256:0", release="lab-tiny-1", root="/opt/x"
     )
     assert words[:2] == ["docker", "run"]
     volumes = [words[i + 1] for i, word in enumerate(words) if word == "--volume"]
@@ -198,7 +198,7 @@ def test_the_container_sees_weights_read_only_and_keeps_its_caches() -> None:
 def test_two_ranks_differ_only_in_their_part() -> None:
     recipe = load_recipe("lab-tiny")
     head, worker = (
-        serve_arguments(recipe, Place(8000, "::", rank, nodes=2, master="192.0.2.1"))
+        serve_arguments(recipe, Place(8000, rank, nodes=2, master="192.0.2.1"))
         for rank in (0, 1)
     )
     common = {"--tensor-parallel-size": ["2"], "--nnodes": ["2"], "--master-addr": ["192.0.2.1"]}
@@ -209,7 +209,7 @@ def test_two_ranks_differ_only_in_their_part() -> None:
 
 def test_two_sparks_need_a_fabric_address() -> None:
     with pytest.raises(PlanError, match="expected a fabric address"):
-        serve_arguments(load_recipe("lab-tiny"), Place(8000, "::", nodes=2))
+        serve_arguments(load_recipe("lab-tiny"), Place(8000, nodes=2))
 
 
 def test_the_program_prints_what_will_run(

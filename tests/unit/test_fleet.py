@@ -33,16 +33,16 @@ sparks:
   c: {local: true, hardware: lab}
   idle: {}
 replicas:
-  two: {recipe: big, sparks: [b, a], port: 8001}
+  two: {recipe: big, sparks: [b, a], port: 8001, api_key: none}
   one: {recipe: chatty, sparks: [c]}
 """
 
 
 def test_every_spark_knows_its_part(tmp_path: Path) -> None:
     fleet = load_fleet(written(tmp_path, GOOD), RECIPES)
-    assert fleet.assignment("b") == Assignment("two", "big", ("b", "a"), rank=0, port=8001)
-    assert fleet.assignment("a") == Assignment("two", "big", ("b", "a"), rank=1, port=8001)
-    assert fleet.assignment("c") == Assignment("one", "chatty", ("c",), rank=0, port=8000)
+    assert fleet.assignment("b") == Assignment("two", "big", ("b", "a"), 0, 8001, "none")
+    assert fleet.assignment("a") == Assignment("two", "big", ("b", "a"), 1, 8001, "none")
+    assert fleet.assignment("c") == Assignment("one", "chatty", ("c",), 0, 8000, None)
     assert fleet.recipes == ["big", "chatty"]
 
 
@@ -120,6 +120,18 @@ def test_a_spark_that_cannot_be(tmp_path: Path, text: str, expected: str) -> Non
         (
             "x: {recipe: chatty, sparks: [a], port: 65536}",
             "x.port: found 65536; expected a TCP port",
+        ),
+        (
+            "x: {recipe: chatty, sparks: [a], port: 18999}",
+            "found 18999; expected another than 18000",
+        ),
+        (
+            "x: {recipe: chatty, sparks: [a], port: 29501}",
+            "and 29500 to 29502, which a pair itself",
+        ),
+        (
+            "x: {recipe: chatty, sparks: [a], api_key: x}",
+            'x.api_key: found "x"; expected none, for',
         ),
         ("x: {recipe: chatty, sparks: [a], prot: 1}", "did you mean 'port'?"),
         ("a: {recipe: chatty, sparks: [a]}", "replicas.a: found a name that a Spark or group has"),

@@ -37,7 +37,7 @@ running
 @@image
 @@weights
 0
-@@port
+@@ports
 """
 NOW = 1763683200
 WANTED = Requirements(
@@ -47,7 +47,7 @@ WANTED = Requirements(
     weights=22 * GIB,
     image=9 * GIB,
     disk_headroom=20 * GIB,
-    port=8000,
+    ports=(8000, 18001),
     clock_tolerance=60,
 )
 FIT = parse_survey(SPARK.splitlines())
@@ -73,7 +73,16 @@ def test_a_spark_from_the_factory_is_fit():
         ({"systemd": "degraded", "failed_units": ("a.service",)}, "failed units: a.service", False),
         ({"clock": NOW - 3600}, "the clock is 3600 s behind", True),
         ({"os": "debian 13", "os_name": "Debian 13"}, "the system is Debian 13", False),
-        ({"listeners": (Listener(False, 7, "python3"),)}, "port 8000 is taken by python3", True),
+        (
+            {"listeners": (Listener(False, 8000, 7, "python3"),)},
+            "port 8000 is taken by python3",
+            True,
+        ),
+        (
+            {"listeners": (Listener(False, 18001, 7, "nc"),)},
+            "port 18001 is taken by nc (pid 7)",
+            True,
+        ),
     ],
 )
 def test_each_finding(change, found, error):
@@ -84,7 +93,7 @@ def test_each_finding(change, found, error):
 
 
 def test_an_engine_of_ours_may_hold_the_port():
-    ours = replace(FIT, listeners=(Listener(True, 7, "vllm"),))
+    ours = replace(FIT, listeners=(Listener(True, 8000, 7, "haproxy"),))
     assert findings(ours, WANTED, NOW) == []
 
 
@@ -209,15 +218,17 @@ def test_an_empty_answer_is_no_survey():
 
 
 def test_the_listeners_are_read():
-    survey = parse_survey([*SPARK.splitlines(), "foreign 812 python3", "ours 99 VLLM::APIServer"])
+    survey = parse_survey(
+        [*SPARK.splitlines(), "foreign 8000 812 python3", "ours 18001 99 VLLM::APIServer"]
+    )
     assert survey.listeners == (
-        Listener(False, 812, "python3"),
-        Listener(True, 99, "VLLM::APIServer"),
+        Listener(False, 8000, 812, "python3"),
+        Listener(True, 18001, 99, "VLLM::APIServer"),
     )
 
 
 def test_values_are_quoted():
-    script = survey_script(root="/opt/a b", port=8000, images=["x@y;z"], folders=["$(id)"])
+    script = survey_script(root="/opt/a b", ports=[8000], images=["x@y;z"], folders=["$(id)"])
     assert "'/opt/a b/$(id)'" in script
     assert "'x@y;z'" in script
 
@@ -238,7 +249,7 @@ def test_the_script_runs(tmp_path: Path, version: str, docker: str, driver: str 
     (tmp_path / "docker").write_text(DOCKER)
     (tmp_path / "docker").chmod(0o755)
     script = survey_script(
-        root="/nowhere", port=None, images=["r@sha256:other", "sha256:known"], folders=[]
+        root="/nowhere", ports=[], images=["r@sha256:other", "sha256:known"], folders=[]
     )
     path = f"{tmp_path}:{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "VERSION": version}

@@ -12,7 +12,7 @@ from deploys.plan.command import Place, docker_run
 from deploys.plan.errors import PlanError
 from deploys.plan.lock import CheckpointLock, File, ImageLock, Lock, image_key
 from deploys.plan.recipe import Recipe
-from deploys.plan.release import Ranks, Release, make_release, repository
+from deploys.plan.release import ENGINE_PORTS, Ranks, Release, make_release, repository
 from tests.unit.test_command import NASTY
 from tests.unit.test_recipe import good
 
@@ -40,8 +40,7 @@ def lock(commit: str = "c" * 40, digest: str = DIGEST, file: str = "config.json"
 
 
 def release(recipe_: Recipe | None = None, lock_: Lock | None = None, **changes: Any) -> Release:
-    where: dict[str, Any] = {"root": "/opt/x", "bind": "127.0.0.1", "port": 8000}
-    where |= {"ranks": Ranks(("a",)), **changes}
+    where: dict[str, Any] = {"root": "/opt/x", "ranks": Ranks(("a",)), **changes}
     return make_release(recipe_ or recipe(), lock_ or lock(), **where)
 
 
@@ -65,8 +64,6 @@ def test_the_same_makes_the_same() -> None:
         pytest.param(lambda: release(recipe(start_timeout=99)), id="patience"),
         pytest.param(lambda: release(lock_=lock(commit="e" * 40)), id="commit"),
         pytest.param(lambda: release(lock_=lock(digest="sha256:" + "e" * 64)), id="digest"),
-        pytest.param(lambda: release(port=8001), id="port"),
-        pytest.param(lambda: release(bind="0.0.0.0"), id="bind"),
         pytest.param(lambda: release(root="/opt/y"), id="root"),
         pytest.param(lambda: pair(0), id="two Sparks"),
     ],
@@ -158,24 +155,20 @@ def test_run_becomes_docker_with_exactly_its_words(tmp_path: Path) -> None:
     with subprocess.Popen([run], cwd=tmp_path, env={"PATH": path}) as process:
         assert process.wait(timeout=10) == 0
     expected = docker_run(
-        nasty, Place(8000, "127.0.0.1"), image="the-image", release=made.id, root="/opt/x"
+        nasty, Place(made.port), image="the-image", release=made.id, root="/opt/x"
     )
     assert (tmp_path / "words").read_text().split("\0")[:-1] == expected[1:]
     assert int((tmp_path / "pid").read_text()) == process.pid, "signals must reach docker itself"
     assert {path.name for path in tmp_path.iterdir()} == {"bin", "run", "words", "pid"}
 
 
-@pytest.mark.parametrize(
-    ("bind", "url"),
-    [
-        ("0.0.0.0", "http://127.0.0.1:8000"),
-        ("127.0.0.1", "http://127.0.0.1:8000"),
-        ("192.0.2.1", "http://192.0.2.1:8000"),
-        ("::", "http://[::1]:8000"),
-    ],
-)
-def test_where_it_answers_on_its_own_spark(bind: str, url: str) -> None:
-    assert release(bind=bind).url == url
+def test_engines_of_two_releases_can_stand_side_by_side() -> None:
+    ports = {release(recipe(start_timeout=seconds)).port for seconds in range(1, 21)}
+    assert ports <= set(ENGINE_PORTS)
+    assert len(ports) > 15
+    one = release()
+    assert f"--port {one.port}" in one.files["run"]
+    assert json.loads(one.files["unit.json"])["url"] == one.url == f"http://127.0.0.1:{one.port}"
 
 
 @pytest.mark.parametrize(
@@ -185,12 +178,6 @@ def test_where_it_answers_on_its_own_spark(bind: str, url: str) -> None:
         ({"root": "/opt/x:/etc"}, "root: found '/opt/x:/etc'"),
         ({"root": "/opt/../etc"}, "root: found '/opt/../etc'"),
         ({"root": "/opt/x y"}, "root: found '/opt/x y'"),
-        ({"bind": "localhost"}, "bind: found 'localhost'; expected an address such as 127.0.0.1"),
-        ({"port": 0}, "port: found 0; expected a TCP port from 1 to 65535"),
-        (
-            {"port": 29501, "ranks": Ranks(("a", "b"), PAIR), "recipe_": recipe(sparks=[1, 2])},
-            "port: found 29501; expected another than 29500 to 29502",
-        ),
         ({"lock_": Lock()}, "found no owner/drafter@main in the lock; expected its commit"),
         ({"lock_": Lock()}, "found no example.org/vllm:1 in the lock; expected its digest"),
     ],
