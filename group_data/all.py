@@ -4,8 +4,30 @@ _sudo = True
 
 # Folder of weights, releases and caches on a Spark: the layout that the community uses.
 root = "/opt/qwen36"
-# Address on which an engine listens. It has no API key yet: "127.0.0.1" keeps it from the LAN.
+# The door: what clients reach of a replica, on its port. "127.0.0.1" keeps it from the LAN.
 bind = "0.0.0.0"
+# PEM files on the machine that runs pyinfra, for https; without them the door speaks plain http.
+tls_certificate = None
+tls_key = None
+# MiB of one request: a million tokens are 4 MiB of text, and images go in base64.
+max_body_mib = 64
+# Clients at the same time, the silent ones too; the others wait until one has left. An engine takes
+# at most some hundred requests at once (--max-num-seqs), and each connection takes 40 KiB here.
+max_connections = 1000
+
+# "auto": where ufw is on, the door and a pair's fabric come through it. "on": ufw is turned on too.
+firewall = "auto"
+# Networks that may come to the door, such as ("192.168.1.0/24",); none named means all.
+firewall_from = ()
+
+# A switch to another release. Seconds for which the new engine must hold before the former one is
+# given up: one that dies after a minute is caught.
+trial_seconds = 120
+# Seconds that requests in flight get to end before their engine is stopped: an answer of 8,000
+# tokens, at 30 a second, takes 270.
+drain_seconds = 300
+# Releases that deploys/clean.py leaves for a way back, beside the one that serves.
+keep_releases = 2
 
 hf_endpoint = "https://huggingface.co"
 

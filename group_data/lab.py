@@ -14,3 +14,6 @@ toolkit_repository = {
 
 # GiB. The lab's checkpoints are tiny, and so may be the disk of the machine that it runs on.
 disk_headroom_gib = 2
+
+# Tests wait for it.
+trial_seconds = 15

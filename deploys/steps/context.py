@@ -31,7 +31,7 @@ def lock() -> Lock:
     Raises:
         PyinfraError: a name stands for nothing, or nobody tells; no host has been changed.
     """
-    with _bad_input():
+    with bad_input():
         recipes = [recipe(host.data.recipe)]
         return ensure_lock(Path(host.data.fleet), recipes, host.data.hf_endpoint, get_token())
 
@@ -44,7 +44,7 @@ def release() -> Release | None:
     """
     if not host.data.recipe:
         return None
-    with _bad_input():
+    with bad_input():
         return release_of(host.data.dict(), lock())
 
 
@@ -63,12 +63,12 @@ def fabric_plan() -> FabricPlan | None:
     Raises:
         PyinfraError: a setting of the group data cannot be.
     """
-    with _bad_input():
+    with bad_input():
         return fabric_of(host.data.dict())
 
 
 @contextmanager
-def _bad_input() -> Iterator[None]:
+def bad_input() -> Iterator[None]:
     """End the run, of all hosts, before any is changed."""
     try:
         yield

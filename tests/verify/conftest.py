@@ -16,15 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 import testinfra
 from testinfra.host import Host
 
+from deploys.keys import api_keys
 from deploys.plan.fabric import FabricPlan
 from deploys.plan.lock import Lock, lock_path, read_lock
 from deploys.plan.release import Release
 from deploys.plan.served import fabric_of, release_of
 
 Api = Callable[..., str]
+Client = Callable[..., requests.Response]
 
 _sparks: dict[str, dict[str, Any]] = {}
 
@@ -54,7 +57,8 @@ def _concerns(fixtures: Sequence[str], data: dict[str, Any]) -> bool:
     """Tell whether a test is about such a Spark."""
     if "fabric" in fixtures and not fabric_of(data):
         return False
-    if "api" in fixtures and "host" not in fixtures and data["rank"] != 0:
+    asks = {"api", "client", "address"}.intersection(fixtures)
+    if asks and "host" not in fixtures and data["rank"] != 0:
         return False
     return bool(data["recipe"]) or "release" not in fixtures
 
@@ -184,6 +188,46 @@ def _api(head: Host, release: Release) -> Api:
             f"{data if body else ''} {release.url}{path}"
         )
         return answer
+
+    return ask
+
+
+@pytest.fixture(scope="session")
+def address(data: dict[str, Any]) -> str:
+    """Where clients reach the Spark; SSH may know it by another name, and by a way of its own."""
+    if data["pyinfra_name"] == "@local":
+        return "127.0.0.1"
+    name = data.get("ssh_hostname", data["spark"])
+    told = subprocess.run(["ssh", "-G", name], capture_output=True, text=True, check=True).stdout
+    options = dict(line.split(" ", 1) for line in told.splitlines() if " " in line)
+    if options.get("proxyjump", "none") != "none":
+        pytest.skip(
+            f"{name} is behind {options['proxyjump']}: its door cannot be reached from here"
+        )
+    return options["hostname"]
+
+
+@pytest.fixture(scope="session")
+def client(data: dict[str, Any], address: str) -> Client:
+    """Send a request through the door, from here; with the fleet's key unless another is given."""
+    secure = bool(data["tls_certificate"])
+    base = f"http{'s' if secure else ''}://{address}:{data['port']}"
+    (own, *_) = api_keys(Path(data["fleet"])) if data["api_key"] != "none" else ("none",)
+
+    def ask(
+        method: str, path: str, body: object = None, key: str | None = own, stream: bool = False
+    ) -> requests.Response:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        # A certificate names the Spark as its clients do, which may not be as pyinfra does.
+        return requests.request(
+            method,
+            base + path,
+            json=body,
+            headers=headers,
+            stream=stream,
+            timeout=120,
+            verify=False,
+        )
 
     return ask
 

@@ -1,0 +1,37 @@
+"""Reads the TLS certificate that the group data name, on the machine that runs pyinfra."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from deploys.plan.certificate import Certificate, parse_certificate
+from deploys.plan.errors import PlanError
+
+
+def read_certificate(certificate: str | None, key: str | None) -> Certificate | None:
+    """Read and check a certificate and its private key; None where there is to be no TLS.
+
+    Args:
+        certificate: Path of a PEM file: the server's certificate, and those up to its root.
+        key: Path of a PEM file.
+
+    Raises:
+        PlanError: Only one is named, a file cannot be read, or they are no good: see
+            `parse_certificate`.
+    """
+    if not certificate and not key:
+        return None
+    if not certificate or not key:
+        there, missing = ("tls_certificate", "tls_key")[:: 1 if certificate else -1]
+        raise PlanError(f"group_data: {missing}: found nothing; expected it beside {there}")
+    files = _read("tls_certificate", certificate), _read("tls_key", key)
+    return parse_certificate(*files, now=datetime.now(UTC))
+
+
+def _read(name: str, path: str) -> tuple[str, bytes]:
+    try:
+        return path, Path(path).expanduser().read_bytes()
+    except OSError as error:
+        raise PlanError(
+            f"group_data: {name}: found {path}, which cannot be read ({error.strerror}); "
+            "expected a PEM file on the machine that runs pyinfra"
+        ) from None

@@ -1,0 +1,131 @@
+"""The door of a replica: on its head, and nowhere else."""
+
+import re
+from collections.abc import Generator, Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+
+from pyinfra import host
+from pyinfra.api import QuoteString, StringCommand, operation
+from pyinfra.api.command import PyinfraCommand
+
+from deploys.facts.door import Door
+from deploys.operations.files import managed_files
+from deploys.operations.messages import failing, notice
+from deploys.operations.services import install
+from deploys.plan.door import UNIT, DoorPlan, mark
+from deploys.plan.files import Directory, ManagedFile
+
+_PACKAGE = "haproxy"
+
+
+@operation()
+def door(
+    root: str, plan: DoorPlan, template: str, program: str, unit: str
+) -> Generator[PyinfraCommand]:
+    """Have the door open: haproxy in a unit of its own, with these settings, keys and certificate.
+
+    What is new is proved by haproxy before it takes the place of what is in force. It comes into
+    force by a reload, which ends no stream; only a new unit file restarts the door. What an owner
+    has made of haproxy's own service stays as it is.
+
+    Args:
+        root: the folder of everything on the Spark.
+        plan: what the door is to be.
+        template, program, unit: the texts of files/door/door.cfg, door.py and door.service.
+    """
+    state = host.get_fact(Door, root=root, bind=plan.bind, port=plan.port)
+    if plan.keys is None:
+        notice(f"Port {plan.port} is open to all who reach it, as `api_key: none` says.")
+    if plan.certificate and (soon := plan.certificate.notice(datetime.now(UTC))):
+        notice(soon)
+    if state.elsewhere:
+        yield failing(
+            f"found bind {plan.bind}, which is no address of this Spark; expected one of its own, "
+            "or 0.0.0.0 for all of them: `bind` in the group data."
+        )
+        return
+    if state.taken:
+        yield failing(
+            f"port {plan.port} is taken by {' and '.join(state.taken)}. "
+            "Stop it, or give the replica another `port:` in the inventory."
+        )
+        return
+    files = plan.files(template, root)
+    # Not in CAP_SYS_CHROOT.
+    unit = re.sub(r"\bROOT\b", root, unit)
+    laid_down = list(
+        managed_files._inner(
+            entries=[
+                Directory(f"{root}/bin"),
+                Directory(f"{root}/door", mode="700"),
+                ManagedFile(f"{root}/bin/door.py", program),
+                ManagedFile(f"/etc/systemd/system/{UNIT}", unit),
+            ]
+        )
+    )
+    if not state.installed:
+        yield install(_PACKAGE)
+    if not state.installed or state.stray:
+        yield StringCommand("systemctl disable --quiet --now haproxy.service")
+    yield from laid_down
+    if any(state.files.get(name) != _as_found(text) for name, text in files.items()):
+        yield from _proved(root, files)
+    if not state.enabled:
+        yield StringCommand(f"systemctl enable --quiet {UNIT}")
+    if state.outdated or state.files.get(UNIT, ("", ""))[1] != _sha256(unit):
+        yield StringCommand(f"systemctl daemon-reload && systemctl restart {UNIT}")
+    elif not state.active:
+        yield StringCommand(f"systemctl start {UNIT}")
+    elif (state.mark, state.version) != (mark(files), state.installed):
+        yield StringCommand(f"systemctl reload {UNIT}")
+
+
+@operation()
+def no_door(root: str) -> Generator[StringCommand]:
+    """Have no door: this Spark is no head. haproxy itself stays.
+
+    Args:
+        root: the folder of everything on the Spark.
+    """
+    if not host.get_fact(Door, root=root).there:
+        host.noop("there is no door")
+        return
+    yield StringCommand(
+        f"systemctl disable --quiet --now {UNIT} 2>/dev/null; "
+        f"rm -f /etc/systemd/system/{UNIT} && systemctl daemon-reload && rm -rf",
+        QuoteString(f"{root}/door"),
+    )
+
+
+def _as_found(text: str | None) -> tuple[str, str] | None:
+    return None if text is None else ("600", _sha256(text))
+
+
+def _sha256(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def _proved(root: str, files: Mapping[str, str | None]) -> Generator[StringCommand]:
+    """Put haproxy's files in place, all of them, once haproxy has read them elsewhere.
+
+    They travel by standard input: the private key is among them.
+    """
+    folder, new = f"{root}/door", f"{root}/door/next"
+    yield StringCommand("rm -rf", QuoteString(new), "&& install -d -m 700", QuoteString(new))
+    moves: list[str | QuoteString] = []
+    for name, text in files.items():
+        staged, place = QuoteString(f"{new}/{name}"), QuoteString(f"{folder}/{name}")
+        if text is None:
+            moves += ["&& rm -f", place]
+            continue
+        yield StringCommand("umask 077 && cat >", staged, _stdin=text)
+        moves += ["&& mv -f", staged, place]
+    program = [QuoteString(f"{root}/bin/door.py"), QuoteString(root)]
+    yield StringCommand(
+        *("python3 -B", *program, "sync && { said=$(haproxy -c -C", QuoteString(new)),
+        *("-f door.cfg -f", QuoteString(f"{folder}/engines.cfg")),
+        "2>&1) || { printf '%s\\n' \"$said\" >&2; exit 1; }; }",
+        *moves,
+        *("&& rmdir", QuoteString(new)),
+    )

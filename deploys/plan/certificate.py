@@ -1,0 +1,103 @@
+"""The owner's TLS certificate: whether a door can show it, and for how long."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+from deploys.plan.errors import PlanError
+
+# As long before its end a run says so: Let's Encrypt renews 30 days before.
+NOTICE = timedelta(days=30)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a door shows its clients.
+
+    Attributes:
+        source: The file that it came from.
+        pem: The certificate, those between it and its root, and the private key.
+        ends: When it expires.
+    """
+
+    source: str
+    pem: str = field(repr=False)
+    ends: datetime
+
+    def notice(self, now: datetime) -> str | None:
+        """Say that it expires soon; None while there is time.
+
+        Args:
+            now: The time, with its zone.
+        """
+        if self.ends - now > NOTICE:
+            return None
+        return f"{self.source} expires on {_day(self.ends)}: renew it, and deploy again."
+
+
+def parse_certificate(
+    certificate: tuple[str, bytes], key: tuple[str, bytes], now: datetime
+) -> Certificate:
+    """Check a certificate and its private key.
+
+    Args:
+        certificate: Path and content of a PEM file, the server's own certificate first.
+        key: Path and content of a PEM file.
+        now: The time, with its zone.
+
+    Raises:
+        PlanError: One is unreadable, they are of two pairs, or it is not valid now.
+    """
+    path, content = certificate
+    try:
+        chain = x509.load_pem_x509_certificates(content)
+    except ValueError:
+        raise _refused(
+            "tls_certificate", f"{path}, which is no certificate", "a PEM file"
+        ) from None
+    key_path, key_content = key
+    try:
+        secret = load_pem_private_key(key_content, None)
+    except TypeError:
+        remedy = f"one without a password: openssl pkey -in {key_path} -out NEW"
+        raise _refused("tls_key", f"{key_path}, which a password protects", remedy) from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise _refused("tls_key", f"{key_path}, which is no private key", "a PEM file") from None
+    own = chain[0]
+    public = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if own.public_key().public_bytes(*public) != secret.public_key().public_bytes(*public):
+        raise _refused(
+            "tls_key",
+            f"{key_path}, which is not the key of {path}",
+            "the key that the certificate was made for, and the server's own certificate as the "
+            "first one of its file",
+        )
+    begins, ends = own.not_valid_before_utc, own.not_valid_after_utc
+    if now >= ends:
+        raise _refused("tls_certificate", f"{path}, which expired on {_day(ends)}", "a new one")
+    if now < begins:
+        raise _refused(
+            "tls_certificate",
+            f"{path}, which is valid from {_day(begins)} on",
+            f"one that is valid now ({_day(now)} by this machine's clock)",
+        )
+    parts = [each.public_bytes(Encoding.PEM) for each in chain]
+    parts.append(secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return Certificate(path, b"".join(parts).decode(), ends)
+
+
+def _refused(key: str, found: str, expected: str) -> PlanError:
+    return PlanError(f"group_data: {key}: found {found}; expected {expected}")
+
+
+def _day(time: datetime) -> str:
+    return time.astimezone(UTC).date().isoformat()

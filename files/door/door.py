@@ -1,0 +1,352 @@
+"""door.py ROOT COMMAND: which engines are behind the door, and which of them gets new requests.
+
+offer RELEASE PORT   the engine joins as second choice: it gets requests while no other is up
+prefer RELEASE       new requests go to this one, as long as it is up
+hold                 no engine gets a new request (503), until one is preferred or the door restarts
+busy RELEASE         print how many requests are in flight at it
+forget RELEASE       it is no longer known; what it has in flight goes on
+engines              print what is known, the preferred first: a line each, RELEASE PORT
+
+For the door's unit: `prepare` before its start, `sync` after it, `reload PID` for its reload.
+For a deploy: `sync` writes missing files; `running` prints what the running door was made of.
+
+Each change is in ROOT/door first, where a start of the door finds it, and then in the door that
+runs, without a reload of it: a reload leaves a second process until the last stream has ended.
+"""
+
+import fcntl
+import json
+import os
+import re
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+RUN = Path("/run/door")
+BACKEND = "engines"
+NOBODY = "-"
+
+# How an engine is watched. It goes down by three checks in a row, since one that reads a long
+# prompt may be slow to answer; what it refuses goes to another engine at once, and asks earlier.
+CHECK = (
+    "check inter 2s fastinter 500ms downinter 500ms fall 3 rise 1 "
+    "observe layer4 error-limit 1 on-error fastinter"
+)
+
+# Seconds for an answer of the door, which has it in a millisecond; for a reload, which reads a few
+# small files; and between two looks at it.
+ANSWER, RELOAD, LOOK = 10.0, 30.0, 0.05
+
+_RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_SERVER = re.compile(rf"    server ({_RELEASE.pattern}) 127\.0\.0\.1:(\d+) ")
+
+
+class DoorError(Exception):
+    """What cannot be done, as a sentence."""
+
+
+class Engine(NamedTuple):
+    """An engine behind the door; it listens on 127.0.0.1."""
+
+    release: str
+    port: int
+
+
+class Door:
+    """The door of this Spark. All of it works while the door does not run: then on its files only.
+
+    Args:
+        root: the folder of everything on the Spark.
+        run: the folder of the door's socket.
+    """
+
+    def __init__(self, root: Path, run: Path = RUN) -> None:
+        self._folder = root / "door"
+        self._socket = run / "master.sock"
+        self._map = self._folder / "choice.map"
+        self._config = self._folder / "engines.cfg"
+        self._link = root / "current"
+
+    def offer(self, release: str, port: int) -> None:
+        """Have an engine as second choice; as the first one if there is no other.
+
+        Args:
+            release: its release.
+            port: TCP port on 127.0.0.1.
+        """
+        if not _RELEASE.fullmatch(release) or not 0 < port < 65536:
+            raise DoorError(f"found {release} {port}; expected a release and its port")
+        with self._changed() as (engines, choice):
+            engines[release] = port
+            if choice["first"] not in engines:
+                choice["first"] = release
+
+    def prefer(self, release: str) -> None:
+        """Send new requests to an engine; the others keep what they have in flight.
+
+        Raises:
+            DoorError: it was not offered.
+        """
+        with self._changed() as (engines, choice):
+            if release not in engines:
+                raise DoorError(f"found no engine {release} behind the door; offer it first")
+            choice.update(first=release, hold="no")
+
+    def hold(self) -> None:
+        """Send new requests to no engine, until one is preferred or the door is restarted."""
+        with self._changed() as (_, choice):
+            choice["hold"] = "yes"
+
+    def forget(self, release: str) -> None:
+        """Know an engine no longer; what it has in flight goes on."""
+        with self._changed() as (engines, choice):
+            engines.pop(release, None)
+            if choice["first"] == release:
+                choice["first"] = next(iter(engines), NOBODY)
+
+    def busy(self, release: str) -> int:
+        """Return how many requests are in flight at an engine; 0 while the door does not run.
+
+        A process of before a reload knows no engine that came later. So its connections that rest
+        count as well, for the minute that they have: the next request may go to this engine.
+        """
+        with self._locked():
+            held = self._read()[1]["hold"] == "yes"
+            found = [self._in_flight(worker, release) for worker in self._workers()]
+        return sum(now if held else max(now, later) for now, later in found)
+
+    def engines(self) -> list[Engine]:
+        """Return what is known, the preferred engine first."""
+        engines, choice = self._read()
+        return sorted(
+            (Engine(*pair) for pair in engines.items()), key=lambda each: each[0] != choice["first"]
+        )
+
+    def prepare(self) -> None:
+        """Have the files that the door reads when it starts; a hold ends here."""
+        with self._changed() as (_, choice):
+            choice["hold"] = "no"
+
+    def sync(self) -> None:
+        """Have the files, and bring the door that runs to what they say."""
+        with self._changed():
+            pass
+
+    def running(self) -> dict[str, str]:
+        """Return `version` and `mark` of the door that runs; nothing while it does not."""
+        for worker in self._workers()[:1]:
+            lines = self._ask(f"@!{worker} show info").splitlines()
+            info = dict(line.split(": ", 1) for line in lines if ": " in line)
+            return {"version": info["Version"], "mark": info.get("description", "")}
+        return {}
+
+    def reload(self, master: int) -> None:
+        """Have the door read its files anew, in a new process; the old one ends with its streams.
+
+        Args:
+            master: process ID of the door.
+
+        Raises:
+            DoorError: it did not take them, and goes on as it was.
+        """
+        with self._locked():
+            before, failures = self._processes()
+            os.kill(master, signal.SIGUSR2)
+            deadline = time.monotonic() + RELOAD
+            while not (now := self._processes())[0] or now[0][0] in before:
+                if now[1] > failures or time.monotonic() > deadline:
+                    raise DoorError("the door did not take its new files: journalctl -u door")
+                time.sleep(LOOK)
+            self._apply(*self._read())
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        with (self._folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    @contextmanager
+    def _changed(self) -> Iterator[tuple[dict[str, int], dict[str, str]]]:
+        with self._locked():
+            engines, choice = self._read()
+            yield engines, choice
+            self._write(engines, choice)
+            self._apply(engines, choice)
+
+    def _read(self) -> tuple[dict[str, int], dict[str, str]]:
+        choice = {"first": NOBODY, "hold": "no"}
+        choice |= dict(line.split() for line in _lines(self._map) if line.count(" ") == 1)
+        if not self._config.exists():
+            engines = self._current()
+            return engines, {**choice, "first": next(iter(engines), NOBODY)}
+        servers = map(_SERVER.match, _lines(self._config))
+        return {server[1]: int(server[2]) for server in servers if server}, choice
+
+    def _current(self) -> dict[str, int]:
+        """Return the engine that should serve, for a door that knows none yet."""
+        try:
+            release = self._link.readlink().name
+            return {release: json.loads((self._link / "release.json").read_text())["port"]}
+        except FileNotFoundError:
+            return {}
+
+    def _write(self, engines: Mapping[str, int], choice: Mapping[str, str]) -> None:
+        servers = [f"    server {_server(*engine)}\n" for engine in engines.items()]
+        rule = f"str(first),map({self._map})"
+        _replace(
+            self._config,
+            "# The engines behind the door. Written by door.py, and read by it.\n"
+            f"backend {BACKEND}\n"
+            f"    use-server %[{rule}] if {{ {rule} -m found }}\n" + "".join(servers),
+        )
+        _replace(self._map, "".join(f"{key} {value}\n" for key, value in choice.items()))
+
+    def _apply(self, engines: Mapping[str, int], choice: Mapping[str, str]) -> None:
+        """Have every process of the door know these. An old one takes no engine, but a choice."""
+        for worker in self._workers():
+            found = {
+                row["srv_name"]: row
+                for row in _table(self._ask(f"@!{worker} show servers state {BACKEND}"), " ")
+            }
+            for release, port in engines.items():
+                name = f"{BACKEND}/{release}"
+                if release not in found:
+                    self._tell(worker, f"add server {BACKEND}/{_server(release, port)}")
+                    self._tell(worker, f"enable health {name}")
+                elif found[release]["srv_port"] != str(port):
+                    self._tell(worker, f"set server {name} addr 127.0.0.1 port {port}")
+                if found.get(release, {}).get("srv_admin_state") != "0":
+                    self._tell(worker, f"set server {name} state ready")
+            for key, value in choice.items():
+                self._tell(worker, f"set map {self._map} {key} {value}")
+            for release in found.keys() - engines.keys():
+                self._tell(worker, f"set server {BACKEND}/{release} state maint")
+                # Refused while it has requests in flight; the next change tries it again.
+                self._tell(worker, f"del server {BACKEND}/{release}")
+
+    def _in_flight(self, worker: int, release: str) -> tuple[int, int]:
+        """Return what an engine has in flight by a worker, and how much more it may get by it."""
+        rows = {
+            (row["pxname"], row["svname"]): row
+            for row in _table(self._ask(f"@!{worker} show stat"), ",")
+        }
+        engine, door = rows.get((BACKEND, release)), rows.get(("door", "FRONTEND"))
+        if engine is None:
+            return 0, 0
+        ends = door is not None and door["status"] == "STOP"
+        return int(engine["scur"]), int(door["scur"]) if door and ends else 0
+
+    def _tell(self, worker: int, command: str) -> None:
+        self._ask(f"@!{worker} {command}")
+
+    def _workers(self) -> list[int]:
+        return self._processes()[0]
+
+    def _processes(self) -> tuple[list[int], int]:
+        """Return the process IDs of the door's workers, the present one first, and failed reloads.
+
+        Those of before a reload stay until their last stream has ended.
+        """
+        workers, failures = [], 0
+        for line in self._ask("show proc").splitlines():
+            fields = line.split()
+            if fields[1:2] == ["worker"]:
+                workers.append(int(fields[0]))
+            if failed := re.search(r"failed: (\d+)", line):
+                failures = int(failed[1])
+        return workers, failures
+
+    def _ask(self, command: str) -> str:
+        """Return what the door says to a command; nothing while it does not run.
+
+        Raises:
+            DoorError: it runs, and says nothing.
+        """
+        deadline = time.monotonic() + ANSWER
+        while time.monotonic() < deadline:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(ANSWER)
+                try:
+                    client.connect(str(self._socket))
+                except (FileNotFoundError, ConnectionRefusedError):
+                    return ""
+                # A reload drops the connections that it finds.
+                with suppress(ConnectionError):
+                    client.sendall(command.encode() + b"\n")
+                    # Else it waits for another command.
+                    client.shutdown(socket.SHUT_WR)
+                    if answer := b"".join(iter(lambda: client.recv(65536), b"")):
+                        return answer.decode()
+            time.sleep(LOOK)
+        raise DoorError("the door does not answer: journalctl -u door")
+
+
+def _server(release: str, port: int) -> str:
+    return f"{release} 127.0.0.1:{port} {CHECK}"
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _table(text: str, separator: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table whose head begins with "# "."""
+    head: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("# "):
+            head = line.removeprefix("# ").split(separator)
+        elif head and line:
+            yield dict(zip(head, line.split(separator), strict=False))
+
+
+def _replace(path: Path, text: str) -> None:
+    """Have a file with this text, in one step that a power cut does not halve."""
+    if _lines(path) == text.splitlines():
+        return
+    new = path.with_suffix(".new")
+    with new.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do one command. Returns the exit status."""
+    match arguments:
+        case [root, "offer", release, port] if port.isdecimal():
+            Door(Path(root)).offer(release, int(port))
+        case [root, "busy", release]:
+            print(Door(Path(root)).busy(release))
+        case [root, "prefer" | "forget" as command, release]:
+            getattr(Door(Path(root)), command)(release)
+        case [root, "engines"]:
+            for engine in Door(Path(root)).engines():
+                print(*engine)
+        case [root, "running"]:
+            for name, value in Door(Path(root)).running().items():
+                print(name, value)
+        case [root, "hold" | "prepare" | "sync" as command]:
+            getattr(Door(Path(root)), command)()
+        case [root, "reload", master] if master.isdecimal():
+            Door(Path(root)).reload(int(master))
+        case _:
+            print(__doc__, file=sys.stderr)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except (DoorError, OSError) as problem:
+        sys.exit(f"door.py: {problem}")

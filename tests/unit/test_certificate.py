@@ -1,0 +1,76 @@
+"""The owner's certificate: the right key, the right time."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+
+from deploys.certificate import read_certificate
+from deploys.plan.errors import PlanError
+from tests.unit.certificates import certificate, private_key, written
+
+NOW = datetime.now(UTC)
+
+
+def read(folder: Path) -> object:
+    return read_certificate(str(folder / "tls.crt"), str(folder / "tls.key"))
+
+
+def test_certificate_and_key_become_one_file(tmp_path: Path) -> None:
+    key, above = private_key(), private_key()
+    written(tmp_path, certificate(key, days=90) + certificate(above, days=900), key)
+    found = read_certificate(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
+    assert found
+    assert found.pem.count("BEGIN CERTIFICATE") == 2
+    assert found.pem.count("BEGIN PRIVATE KEY") == 1
+    assert "PRIVATE" not in repr(found)
+    assert found.notice(NOW) is None
+    assert "tls.crt expires on" in (found.notice(NOW + timedelta(days=61)) or "")
+
+
+def test_no_tls_is_no_certificate() -> None:
+    assert read_certificate(None, None) is None
+
+
+@pytest.mark.parametrize("pair", [("a.crt", None), (None, "a.key")])
+def test_one_without_the_other_is_refused(pair: tuple[str | None, str | None]) -> None:
+    missing = "tls_key" if pair[0] else "tls_certificate"
+    with pytest.raises(PlanError, match=f"group_data: {missing}: found nothing"):
+        read_certificate(*pair)
+
+
+def test_bad_ones_are_refused(tmp_path: Path) -> None:
+    key = private_key()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    def refused(chain: bytes, secret: bytes) -> str:
+        (tmp_path / "tls.crt").write_bytes(chain)
+        (tmp_path / "tls.key").write_bytes(secret)
+        with pytest.raises(PlanError) as raised:
+            read(tmp_path)
+        return str(raised.value)
+
+    good = certificate(key, days=90)
+    with pytest.raises(PlanError, match=r"tls_certificate: found .*tls.crt, which cannot be read"):
+        read(tmp_path)
+    assert "tls.crt, which is no certificate" in refused(b"", pem)
+    assert "tls.crt, which is no certificate" in refused(pem, pem)
+    assert "tls.key, which is no private key" in refused(good, good)
+    assert "tls.key, which is not the key of" in refused(certificate(private_key(), days=9), pem)
+    assert "which expired on" in refused(certificate(key, days=-1), pem)
+    assert "which is valid from" in refused(certificate(key, days=90, begins=1), pem)
+    closed = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"pw"))
+    assert "which a password protects" in refused(good, closed)
+
+
+def test_the_servers_own_certificate_comes_first(tmp_path: Path) -> None:
+    key = private_key()
+    written(tmp_path, certificate(private_key(), days=900) + certificate(key, days=90), key)
+    with pytest.raises(PlanError, match="the server's own certificate as the first one"):
+        read(tmp_path)

@@ -1,0 +1,66 @@
+"""The door: what a client reaches on the LAN, asked from here, and what it does not."""
+
+import json
+import socket
+
+# Routes of vLLM 0.33 that no client needs; its own `--api-key` leaves most of them open.
+CLOSED = (
+    ("POST", "/invocations"),
+    ("POST", "/tokenize"),
+    ("POST", "/detokenize"),
+    ("POST", "/inference/v1/generate"),
+    ("POST", "/generative_scoring"),
+    ("POST", "/scale_elastic_ep"),
+    ("POST", "/ping"),
+    ("GET", "/ping"),
+    ("GET", "/load"),
+    ("GET", "/version"),
+    ("GET", "/docs"),
+    ("GET", "/openapi.json"),
+)
+
+
+def test_key(client, data, release, proved):
+    """Without the key, and with a wrong one, nobody gets in."""
+    names = {entry["id"] for entry in client("GET", "/v1/models").json()["data"]}
+    assert names >= set(release.recipe.served_names)
+    if data["api_key"] == "none":
+        assert client("GET", "/v1/models", key=None).ok
+        proved(f"port {data['port']} is open to all, as the inventory says")
+        return
+    for key in (None, "sk-wrong", ""):
+        for path in ("/v1/models", "/metrics"):
+            assert client("GET", path, key=key).status_code == 401, (key, path)
+        body = {"model": release.recipe.served_names[0], "prompt": "Hi", "max_tokens": 1}
+        assert client("POST", "/v1/completions", body, key=key).status_code == 401, key
+    proved(f"port {data['port']} wants the key: none and a wrong one get 401")
+
+
+def test_only_what_clients_need(client, proved):
+    assert client("GET", "/health", key=None).ok
+    for method, path in CLOSED:
+        assert client(method, path, {} if method == "POST" else None).status_code == 404, path
+    proved(f"/v1 and /health pass; {len(CLOSED)} other endpoints are 404, with the key too")
+
+
+def test_the_engine_is_behind_it(address, release, proved):
+    with socket.socket() as connection:
+        connection.settimeout(3)
+        assert connection.connect_ex((address, release.port))
+    proved(f"the engine's own port {release.port} is closed on the LAN")
+
+
+def test_streaming(client, release, proved):
+    body = {
+        "model": release.recipe.served_names[0],
+        "messages": [{"role": "user", "content": "Say hello."}],
+        "max_tokens": 8,
+        "stream": True,
+        "chat_template_kwargs": {"enable_thinking": False},
+    }
+    answer = client("POST", "/v1/chat/completions", body, stream=True)
+    lines = [line.decode() for line in answer.iter_lines() if line]
+    assert lines[-1] == "data: [DONE]"
+    events = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+    assert len(events) >= 2
+    proved(f"a stream of {len(events)} events through the door")
