@@ -1,57 +1,142 @@
 """Make one release the one that serves."""
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from dataclasses import replace
 
-from pyinfra import host
-from pyinfra.api import FunctionCommand, Host, QuoteString, StringCommand, operation
+from pyinfra import host, logger
+from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
+from pyinfra.api.exceptions import PyinfraError
 
-from deploys.facts.engine import Engines, Journal
+from deploys.facts.engine import Engines, FreeMemory, Orders, Switching
+from deploys.operations.jobs import LOST, put_manifest, start
 from deploys.operations.messages import failing
 from deploys.plan.ailments import hint
-from deploys.plan.command import image_id
 from deploys.plan.engine import SHARE, EngineState, problem
 from deploys.plan.phases import phase
 from deploys.plan.release import Release
+from deploys.plan.switch import JOB, Outcome, Settings, failure, orders, progress_line
 
 # A start takes minutes: this often is soon enough to see, and seldom enough to cost nothing.
 POLL_SECONDS = 2
-# Seconds between two looks at the other Spark of a pair, and until it must have begun to start:
-# longer than any engine takes to stop.
-PEER_SECONDS, PEER_PATIENCE = 10, 300
+# Seconds by which the attempts of the two Sparks of a pair begin apart, at the most: what is older
+# is another one.
+TOGETHER = 60
 JOURNAL_LINES = 30
+
+_SHARE_NOTHING = StringCommand("systemctl disable --quiet --now", SHARE)
+
+# What became of the last attempt on each Spark, for the other one of its pair.
+_last: dict[tuple[str, str], Outcome] = {}
 
 
 @operation()
-def serving(release: Release, peer: Host | None = None) -> Generator[PyinfraCommand, None, None]:
+def serving(
+    release: Release, settings: Settings, peer: Host | None = None
+) -> Generator[PyinfraCommand, None, None]:
     """Serve `release`, and nothing else, now and after every boot.
 
-    Other engines are stopped and disabled first: a Spark's memory holds one. A start in progress
-    is joined. An engine that runs but does not answer fails the host and is left as it is: it may
-    be at work on what others asked of it.
+    A unit on the Spark makes the switch, and goes on without a connection: a run starts or joins
+    it. What served before serves again where the release does not. An engine that runs but does not
+    answer fails the host and is left as it is: it may be at work on what others asked of it.
 
     Args:
         release: its files, weights and image are on the Spark.
+        settings: of the switch.
         peer: the other Spark of a pair, on which this operation runs at the same time: an engine
             starts when both do.
     """
+    outcome = Outcome()
+    yield from attempt(release, settings, peer, outcome)
     unit = f"vllm@{release.id}.service"
-    engines = _engines(release)
-    ours = engines.units[release.id]
-    changes = list(_switch(engines, release, unit))
-    yield from changes
-    if ours.active != "active":
-        yield from _start(engines, release, unit, peer)
-        engines = _engines(release)
-    trouble = problem(engines, release.recipe.served_names) if release.ranks.rank == 0 else None
-    if trouble:
+    if outcome.served:
+        if not outcome.changed:
+            host.noop(f"{unit} serves {', '.join(release.recipe.served_names)}")
+    elif outcome.silent:
         yield failing(
-            f"{unit} is active, but {trouble}. "
+            f"{unit} is active, but {outcome.reason}. "
             f"Look with `journalctl -u {unit}`; restart with `sudo systemctl restart {unit}`."
         )
-    elif not changes and ours.active == "active":
-        host.noop(f"{unit} serves {', '.join(release.recipe.served_names)}")
+    else:
+        yield failing(complaint(release.id, outcome))
+
+
+def attempt(
+    release: Release, settings: Settings, peer: Host | None, outcome: Outcome
+) -> Generator[PyinfraCommand]:
+    """Yield what `serving` does, without a failure of the host where the release does not serve.
+
+    Args:
+        release, settings, peer: as for `serving`.
+        outcome: is filled.
+    """
+    engines = _engines(release)
+    ours = engines.units[release.id]
+    # A Spark that was the head of a pair, and is no more, offers nothing on the fabric.
+    if engines.shares and (release.ranks.rank > 0 or not release.ranks.fabric):
+        yield _SHARE_NOTHING
+    if ours.active == "active" and ours.enabled and not engines.switches:
+        yield from _settle(engines, release, settings)
+    else:
+        yield from _job(release.root, release.id, settings, engines.switches, peer, outcome)
+        if not outcome.served:
+            return
+        engines = _engines(release)
+    trouble = problem(engines, release.recipe.served_names) if release.ranks.rank == 0 else None
+    outcome.served, outcome.silent, outcome.reason = not trouble, bool(trouble), trouble or ""
+
+
+def go_back(
+    root: str, settings: Settings, peer: Host | None, outcome: Outcome
+) -> Generator[PyinfraCommand]:
+    """Yield what undoes an attempt that was committed; the host does not fail.
+
+    Args:
+        root: the folder of everything on the Spark.
+        settings: of the switch; its memory is that of the former release as it was noted.
+        peer: the other Spark of a pair, on which this happens at the same time.
+        outcome: of the attempt. `taken_back` tells what became of this, `reason` why not.
+    """
+    if not outcome.changed or not (outcome.served or outcome.silent):
+        outcome.taken_back = outcome.restored is not False
+        return
+    engines = host.get_fact(Engines, root=root)
+    if outcome.former is None:
+        yield from _stop(engines, keep=None)
+        yield StringCommand("rm -f", QuoteString(f"{root}/current"))
+        outcome.taken_back = True
+        return
+    back = Outcome()
+    yield from switch_back(root, outcome.former, settings, peer, back)
+    outcome.taken_back, outcome.reason = back.served, back.reason
+
+
+def switch_back(
+    root: str, release: str, settings: Settings, peer: Host | None, outcome: Outcome
+) -> Generator[PyinfraCommand]:
+    """Yield what has a release serve that served before, by what is on the Spark of it.
+
+    Args:
+        root: the folder of everything on the Spark.
+        release: its id.
+        settings, peer, outcome: as for `go_back`.
+    """
+    engines = host.get_fact(Engines, root=root)
+    unknown = replace(settings, load=None)
+    yield from _job(root, release, unknown, engines.switches, peer, outcome)
+
+
+def complaint(release: str, outcome: Outcome) -> str:
+    """Return all that is said of a switch that failed, the engine's last lines first.
+
+    Args:
+        release: the one that does not serve.
+        outcome: what became of it.
+    """
+    known = hint(outcome.log)
+    lines = [*outcome.log[-JOURNAL_LINES:], failure(release, outcome)]
+    return "\n".join([*lines, *([f"Hint: {known}."] if known else [])])
 
 
 @operation()
@@ -62,8 +147,11 @@ def idle(root: str) -> Generator[StringCommand, None, None]:
         root: the folder that holds releases and the `current` link.
     """
     engines = host.get_fact(Engines, root=root)
+    for release in engines.switches:
+        yield StringCommand("systemctl stop", QuoteString(f"switch@{release}.service"))
     yield from _stop(engines, keep=None)
-    yield from _share_nothing(engines)
+    if engines.shares:
+        yield _SHARE_NOTHING
     if engines.current:
         yield StringCommand("rm", QuoteString(f"{root}/current"))
 
@@ -76,92 +164,106 @@ def _engines(release: Release) -> EngineState:
     )
 
 
-def _switch(engines: EngineState, release: Release, unit: str) -> Generator[StringCommand]:
-    """Leave `release` as the only engine that is enabled, current, and not stopped."""
+def _settle(engines: EngineState, release: Release, settings: Settings) -> Generator[StringCommand]:
+    """Leave a release that runs and boots as the only one, current, and behind the door."""
     if any(engine.needs_reload for engine in engines.units.values()):
         yield StringCommand("systemctl daemon-reload")
     yield from _stop(engines, keep=release.id)
-    if release.ranks.rank > 0 or not release.ranks.fabric:
-        yield from _share_nothing(engines)
     if engines.current != release.id:
         link = QuoteString(f"{release.root}/current")
         yield StringCommand("ln -sfnT", QuoteString(f"releases/{release.id}"), link)
-    if not engines.units[release.id].enabled:
-        yield StringCommand("systemctl enable --quiet", QuoteString(unit))
+    if settings.door and engines.preferred != release.id:
+        door = StringCommand(
+            "python3 -B", QuoteString(f"{release.root}/bin/door.py"), QuoteString(release.root)
+        )
+        yield StringCommand(
+            *(door, "offer", QuoteString(release.id), str(release.port), "&&"),
+            *(door, "prefer", QuoteString(release.id)),
+        )
 
 
 def _stop(engines: EngineState, keep: str | None) -> Generator[StringCommand]:
     for engine in engines.units.values():
-        stopped = engine.active in ("inactive", "failed") and not engine.enabled
-        if engine.release != keep and not stopped:
+        if engine.release != keep and not engine.stopped:
             unit = QuoteString(f"vllm@{engine.release}.service")
             yield StringCommand("systemctl disable --quiet --now", unit)
 
 
-def _share_nothing(engines: EngineState) -> Generator[StringCommand]:
-    """A Spark that was the head of a pair, and is no more, offers nothing on the fabric."""
-    if engines.shares:
-        yield StringCommand("systemctl disable --quiet --now", SHARE)
-
-
-def _start(
-    engines: EngineState, release: Release, unit: str, peer: Host | None
+def _job(
+    root: str,
+    release: str,
+    settings: Settings,
+    under_way: Sequence[str],
+    peer: Host | None,
+    outcome: Outcome,
 ) -> Generator[PyinfraCommand]:
-    """Start the unit, or join its start, and show how it goes on; fail with what it said."""
-    # A run begins anew: what was tried before counts no more, neither here nor on the peer.
-    yield StringCommand("systemctl reset-failed", QuoteString(unit), "2>/dev/null; true")
-    if not engines.units[release.id].starting:
-        # Fails in seconds where the engine would take minutes to find no GPU.
-        yield StringCommand(
-            "docker run --rm --pull never --gpus all --network none --entrypoint nvidia-smi",
-            f'"$({image_id(release.images)})"',
-            "--list-gpus",
-        )
-        yield StringCommand("systemctl start --no-block", QuoteString(unit))
-    log: list[str] = []
-    yield FunctionCommand(_follow, (unit, release, peer, log), {})
-    ours = _engines(release).units[release.id]
-    if ours.active != "active":
-        # Left alone it would go on failing until its start limit, unseen.
-        yield StringCommand("systemctl stop", QuoteString(unit))
-        known = hint(log)
-        yield failing(
-            "\n".join(
-                [
-                    *log[-JOURNAL_LINES:],
-                    f"{unit} did not start; its last lines are above. "
-                    f"All of them: journalctl -u {unit}",
-                    *([f"It said last: {ours.status}."] if ours.status else []),
-                    *([f"Hint: {known}."] if known else []),
-                ]
+    """Yield what has a unit make a switch, or joins it; fill `outcome` when it has ended."""
+    job = JOB.format(release)
+    outcome.changed = True
+    _last[host.name, release] = outcome
+    if release not in under_way:
+        for other in under_way:
+            # It takes back what it did; the new one waits for that.
+            yield StringCommand(
+                "systemctl stop --no-block", QuoteString(f"{JOB.format(other)}.service")
             )
-        )
+        before = host.get_fact(Orders, path=f"{root}/manifests/{job}.json")
+        told = orders(settings, host.get_fact(FreeMemory), before.get("engine"))
+        yield from put_manifest(root, job, job, told)
+        yield start(job)
+    yield FunctionCommand(_follow, (root, release, peer, outcome), {})
 
 
-def _follow(unit: str, release: Release, peer: Host | None, log: list[str]) -> None:
-    """Show each new phase of a start until it has ended; collect the log's lines in `log`.
+def _follow(
+    state: State, host: Host, root: str, release: str, peer: Host | None, outcome: Outcome
+) -> bool:
+    """Show how a switch goes on until it has ended; fill `outcome`.
 
-    A start that waits for an engine of the other Spark which will not come ends as well.
+    Where the other Spark of a pair has failed, this one's is taken back as well.
     """
-    begun = looked = time.monotonic()
-    shown = cursor = None
-    peer_began = False
+    shown: set[str] = set()
+    since, cursor, told = "", None, False
     while True:
-        part = host.get_fact(Journal, unit=unit, cursor=cursor)
-        cursor = part.cursor or cursor
-        log += part.lines
-        now = phase(part.lines)
-        if now and now != shown:
-            host.log(f"engine: {now} ({time.monotonic() - begun:.0f} s)")
-            shown = now
-        if not part.starting:
-            return
-        if peer and time.monotonic() - looked > PEER_SECONDS:
-            looked = time.monotonic()
-            theirs = peer.get_fact(Engines, root=release.root, release=release.id)
-            ended = theirs.units[release.id].ended
-            if ended and (peer_began or looked - begun > PEER_PATIENCE):
-                log.append(f"the engine of {peer.data.spark} has ended")
-                return
-            peer_began = peer_began or not ended
+        try:
+            now = host.get_fact(Switching, root=root, release=release, since=since, cursor=cursor)
+        except PyinfraError:
+            host.log(LOST, logger.error)
+            outcome.reason = LOST
+            break
+        cursor = now.cursor or cursor
+        outcome.log += now.lines
+        if now.report:
+            since = f"@{now.report['began']}"
+            outcome.take(now.report)
+            words = [("switch", progress_line(now.report)), ("engine", phase(now.lines) or "")]
+            for what, line in words:
+                if line and f"{what}{line}" not in shown:
+                    shown.add(f"{what}{line}")
+                    host.log(f"{what}: {line} ({time.monotonic() - outcome.began:.0f} s)")
+        if now.ended:
+            outcome.served = outcome.served and bool(now.report)
+            outcome.reason = outcome.reason or ("" if outcome.served else _unknown(release))
+            break
+        theirs = _last.get((peer.name, release)) if peer else None
+        if theirs and peer and _failed_now(theirs, outcome) and not told:
+            told = True
+            host.log(f"switch: {peer.data.spark} has failed: {theirs.reason}")
+            host.run_shell_command(
+                StringCommand(
+                    "systemctl stop --no-block", QuoteString(f"{JOB.format(release)}.service")
+                ),
+                _sudo=bool(host.data.get("_sudo", False)),
+            )
         time.sleep(POLL_SECONDS)
+    if told and peer and not outcome.served:
+        outcome.reason = f"{peer.data.spark}: {_last[peer.name, release].reason}"
+    outcome.ended = True
+    return True
+
+
+def _failed_now(theirs: Outcome, ours: Outcome) -> bool:
+    return theirs.ended and not theirs.served and abs(theirs.began - ours.began) < TOGETHER
+
+
+def _unknown(release: str) -> str:
+    return f"the switch ended without a word: journalctl -u {JOB.format(release)}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from deploys.plan.sections import MARK, sections
 
 _PROPERTIES = "Id,ActiveState,NRestarts,NeedDaemonReload,Job,StatusText"
+_AT_WORK = "active,activating,deactivating"
 # What a head has beside its engine: files/jobs/fabric-share.socket.
 SHARE = "fabric-share.socket"
 
@@ -38,6 +39,11 @@ class EngineUnit:
         """Whether it neither runs nor will: not by a start under way, nor by systemd's next try."""
         return self.active in ("inactive", "failed") and not self.starting
 
+    @property
+    def stopped(self) -> bool:
+        """Whether it has ended and does not boot."""
+        return self.ended and not self.enabled
+
 
 @dataclass(frozen=True)
 class EngineState:
@@ -47,12 +53,17 @@ class EngineState:
         current: the release that the `current` link names; None without one.
         units: every instance that is loaded or enabled, by release.
         shares: the Spark offers its weights to a worker.
+        switches: the releases to which a switch is under way.
+        preferred: the release that the door sends requests to; None where it holds them back,
+            knows none, or was not looked at.
         models, completion: what the engine said when it was asked; None when it was not.
     """
 
     current: str | None
     units: dict[str, EngineUnit]
     shares: bool
+    switches: tuple[str, ...]
+    preferred: str | None
     models: tuple[str, ...] | None
     completion: str | None
 
@@ -71,6 +82,9 @@ enabled=$(find {wants} -name 'vllm@*' -printf '%f\\n')
 echo {MARK}current; readlink {shlex.quote(root)}/current
 echo {MARK}enabled; echo "$enabled"
 echo {MARK}share; systemctl is-enabled {SHARE} 2>/dev/null
+echo {MARK}switches
+systemctl list-units --plain --no-legend --state={_AT_WORK} 'switch@*' | cut -d' ' -f1
+echo {MARK}door; cat {shlex.quote(root)}/door/choice.map 2>/dev/null
 echo {MARK}units
 systemctl show --property={_PROPERTIES} {named} $enabled 'vllm@*.service'
 true"""
@@ -116,6 +130,8 @@ def parse_engines(output: Iterable[str]) -> EngineState:
         current=link[0].rsplit("/", 1)[-1] if link else None,
         units=units,
         shares=found["share"] == ["enabled"],
+        switches=tuple(map(_switch, filter(None, found.get("switches", ())))),
+        preferred=_preferred(found.get("door", ())),
         models=_models("\n".join(found["models"])) if "models" in found else None,
         completion="\n".join(found["completion"]).strip() if "completion" in found else None,
     )
@@ -146,6 +162,16 @@ def _unit(values: dict[str, str], enabled: set[str]) -> EngineUnit:
         starting=bool(values.get("Job")),
         status=values.get("StatusText", ""),
     )
+
+
+def _switch(unit: str) -> str:
+    return unit.removeprefix("switch@").removesuffix(".service")
+
+
+def _preferred(lines: Iterable[str]) -> str | None:
+    """Return what the door's own file says: `first RELEASE`, `hold yes`."""
+    choice = dict(line.split() for line in lines if line.count(" ") == 1)
+    return choice.get("first") if choice.get("hold") == "no" else None
 
 
 def _models(text: str) -> tuple[str, ...]:

@@ -4,24 +4,86 @@ from pathlib import Path
 
 from pyinfra import host
 from pyinfra.api import deploy
+from pyinfra.api.exceptions import PyinfraError
 
 from deploys.operations.engine import idle, serving
 from deploys.operations.files import managed_files
-from deploys.plan.files import Directory, ManagedFile
-from deploys.steps.context import peer, release
+from deploys.plan.errors import PlanError
+from deploys.plan.files import Directory, Entry, ManagedFile
+from deploys.plan.memory import load_of
+from deploys.plan.release import Release
+from deploys.plan.switch import Settings, whole_seconds
+from deploys.steps.context import hardware, lock, peer, release
 
-_FILES = Path(__file__).parents[2] / "files" / "engine"
+_FILES = Path(__file__).parents[2] / "files"
+_PROGRAMS = [
+    *sorted((_FILES / "engine").glob("*.py")),
+    _FILES / "switch" / "switch.py",
+    _FILES / "door" / "door.py",
+]
+_UNITS = [_FILES / "engine" / "vllm@.service", _FILES / "switch" / "switch@.service"]
+
+
+@deploy("Engine")
+def prepare() -> None:
+    """Lay the release down, and what switches to it; whatever serves goes on."""
+    served = release()
+    if served:
+        _lay_down(served)
 
 
 @deploy("Engine")
 def apply() -> None:
     """Lay the release down, then serve it; on an idle Spark, serve nothing."""
-    root = host.data.root
     served = release()
     if served is None:
-        idle(name="Serve nothing", root=root)
+        idle(name="Serve nothing", root=host.data.root)
         return
-    folder = f"{root}/releases/{served.id}"
+    _lay_down(served)
+    serving(name="Serve the release", release=served, settings=settings(served), peer=peer())
+
+
+def settings(served: Release | None) -> Settings:
+    """Return how the current Spark switches to a release.
+
+    Args:
+        served: the release; None for one of which no more is known than what is on the Spark.
+
+    Raises:
+        PyinfraError: a setting of the group data cannot be; no host has been changed.
+    """
+    data = host.data.dict()
+    sparks = len(host.data.ranks)
+    try:
+        trial, drain = (whole_seconds(data, f"{key}_seconds") for key in ("trial", "drain"))
+    except PlanError as error:
+        raise PyinfraError(str(error)) from None
+    return Settings(
+        trial=trial,
+        drain=drain,
+        door=host.data.rank == 0,
+        hardware=hardware(),
+        load=load_of(served.recipe, lock(), sparks) if served else None,
+    )
+
+
+def programs(root: str) -> list[Entry]:
+    """Return what runs an engine and what switches from one to another, as files of a Spark.
+
+    Args:
+        root: the folder of everything on the Spark.
+    """
+    return [
+        *(ManagedFile(f"{root}/bin/{path.name}", path.read_text()) for path in _PROGRAMS),
+        *(
+            ManagedFile(f"/etc/systemd/system/{path.name}", path.read_text().replace("ROOT", root))
+            for path in _UNITS
+        ),
+    ]
+
+
+def _lay_down(served: Release) -> None:
+    folder = f"{served.root}/releases/{served.id}"
     managed_files(
         name="Release and unit",
         entries=[
@@ -30,14 +92,6 @@ def apply() -> None:
                 ManagedFile(f"{folder}/{name}", text, mode="755" if name == "run" else "644")
                 for name, text in served.files.items()
             ),
-            *(
-                ManagedFile(f"{root}/bin/{path.name}", path.read_text())
-                for path in sorted(_FILES.glob("*.py"))
-            ),
-            ManagedFile(
-                "/etc/systemd/system/vllm@.service",
-                (_FILES / "vllm@.service").read_text().replace("ROOT", root),
-            ),
+            *programs(served.root),
         ],
     )
-    serving(name="Serve the release", release=served, peer=peer())

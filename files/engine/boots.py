@@ -12,23 +12,23 @@ TOO_MANY = 2
 
 
 class Boots:
-    """ROOT/state: `running` is there while an engine runs; `hard-downs` holds times.
+    """ROOT/state: `running@RELEASE` is there while that engine runs; `hard-downs` holds times.
 
     Args:
         root: the folder of everything on the Spark.
+        release: the one that runs; in a switch, another may run beside it.
         boot_id: names this boot.
     """
 
-    def __init__(self, root: Path, boot_id: str) -> None:
+    def __init__(self, root: Path, release: str, boot_id: str) -> None:
         self._folder = root / "state"
-        self._marker = self._folder / "running"
+        self._marker = self._folder / f"running@{release}"
         self._record = self._folder / "hard-downs"
         self._boot_id = boot_id
 
-    def mark(self, release: str) -> None:
-        """Note, beyond a loss of power, that an engine runs from now on."""
-        text = json.dumps({"boot": self._boot_id, "release": release, "time": time.time()})
-        self._write(self._marker, text)
+    def mark(self) -> None:
+        """Note, beyond a loss of power, that the engine runs from now on."""
+        self._write(self._marker, json.dumps({"boot": self._boot_id, "time": time.time()}))
 
     def clear(self) -> None:
         """Note an orderly end."""
@@ -39,17 +39,20 @@ class Boots:
 
         The record is then empty again: the next start is somebody's wish.
         """
-        if not self._left_behind():
+        markers = [path for path in self._folder.glob("running*") if path.suffix != ".new"]
+        left = [marker for marker in markers if self._left_behind(marker)]
+        if not left:
             return False
         downs = [time for time in self._downs() if 0 <= now - time < WINDOW] + [now]
         too_many = len(downs) >= TOO_MANY
         self._write(self._record, json.dumps([] if too_many else downs))
-        self.clear()
+        for marker in left:
+            marker.unlink(missing_ok=True)
         return too_many
 
-    def _left_behind(self) -> bool:
+    def _left_behind(self, marker: Path) -> bool:
         try:
-            return bool(json.loads(self._marker.read_text())["boot"] != self._boot_id)
+            return bool(json.loads(marker.read_text())["boot"] != self._boot_id)
         except FileNotFoundError:
             return False
         except (ValueError, KeyError, TypeError):

@@ -68,7 +68,7 @@ class Supervisor:
         self._release = release
         self._engine = probe.Engine(self._unit["url"], self._unit["model"])
         self._container = Container(f"vllm-{release}", folder / "run")
-        self._boots = Boots(root, BOOT_ID.read_text().strip())
+        self._boots = Boots(root, release, BOOT_ID.read_text().strip())
         self._told_to_stop = asyncio.Event()
         self._link: link.Link | None = None
         self._pair: link.Pair | None = None
@@ -153,7 +153,11 @@ class Supervisor:
             await _run("sh", "-c", _DROP_CACHES)
         if self._link and not self._is_worker:
             await self._link.heard("started").wait()
-        await asyncio.to_thread(self._boots.mark, self._release)
+        try:
+            await asyncio.to_thread(self._boots.mark)
+        except OSError as error:
+            # A full disk must not keep a former release from coming back.
+            log(f"warning: should this Spark go down hard, that will not count: {error}")
         await self._container.start(environment)
         await first(self._container_ends(), self._answer())
 

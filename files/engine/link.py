@@ -136,6 +136,9 @@ class Link:
                 self.heard(word["say"]).set()
         except TimeoutError:
             reason = f"no word for {SILENCE:g} s: no power, cable out, or frozen"
+        except ConnectionResetError:
+            # It had words of ours yet to read when it died.
+            reason = "its supervisor is gone"
         except (OSError, ValueError, KeyError, TypeError) as error:
             reason = f"the link broke ({error})"
         if not self.lost.done():

@@ -163,7 +163,7 @@ class Spark:
         status = self.process.wait(timeout=seconds)
         self.process = None
         assert not self.container_lives
-        assert not (self.root / "state/running").exists()
+        assert not list((self.root / "state").glob("running*"))
         assert "Traceback" not in self.log
         return status
 

@@ -9,10 +9,10 @@ from boots import Boots
 
 def crash(root: Path, boot: str, now: float) -> bool:
     """One boot: whether it does not start; else its engine runs until the power is cut."""
-    boots = Boots(root, boot)
+    boots = Boots(root, "tiny", boot)
     if boots.too_many_hard_downs(now):
         return True
-    boots.mark("release")
+    boots.mark()
     return False
 
 
@@ -32,9 +32,9 @@ def test_two_in_more_than_an_hour_are_accidents(tmp_path: Path) -> None:
 
 def test_an_orderly_end_is_no_hard_down(tmp_path: Path) -> None:
     for boot in ("1", "2", "3", "4"):
-        boots = Boots(tmp_path, boot)
+        boots = Boots(tmp_path, "tiny", boot)
         assert not boots.too_many_hard_downs(0)
-        boots.mark("release")
+        boots.mark()
         boots.clear()
 
 
@@ -43,12 +43,25 @@ def test_a_killed_supervisor_is_no_hard_down(tmp_path: Path) -> None:
         assert not crash(tmp_path, "the same boot", now)
 
 
+def test_a_power_cut_while_two_run_side_by_side_is_one(tmp_path: Path) -> None:
+    for release in ("former", "new"):
+        Boots(tmp_path, release, "boot 1").mark()
+    assert not Boots(tmp_path, "former", "boot 2").too_many_hard_downs(0)
+
+
+def test_the_end_of_one_leaves_the_mark_of_the_other(tmp_path: Path) -> None:
+    for release in ("former", "new"):
+        Boots(tmp_path, release, "boot 1").mark()
+    Boots(tmp_path, "former", "boot 1").clear()
+    assert [path.name for path in (tmp_path / "state").iterdir()] == ["running@new"]
+
+
 @pytest.mark.parametrize("content", ["", "[]", "null", "{}", '{"boot": "an'])
 def test_a_marker_that_is_damaged_counts(tmp_path: Path, content: str) -> None:
     (tmp_path / "state").mkdir()
     for expected in (False, True):
-        (tmp_path / "state/running").write_text(content)
-        assert Boots(tmp_path, "boot").too_many_hard_downs(0) is expected
+        (tmp_path / "state/running@tiny").write_text(content)
+        assert Boots(tmp_path, "tiny", "boot").too_many_hard_downs(0) is expected
 
 
 def test_a_damaged_record_is_an_empty_one(tmp_path: Path) -> None:

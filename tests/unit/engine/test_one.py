@@ -16,7 +16,7 @@ def test_a_life(spark: Spark) -> None:
     spark.wait_status("serving")
     assert "RDMA_OPTIONS" not in spark.environment
     assert "WATCHDOG=1" in spark.notified
-    assert (spark.root / "state/running").exists()
+    assert (spark.root / f"state/running@{RELEASE}").exists()
     wait(1)  # some probes
     spark.signal(signal.SIGTERM)
     assert spark.end() == 0
@@ -162,9 +162,19 @@ def test_a_release_that_is_not_there(spark: Spark) -> None:
     assert "other/unit.json" in spark.status
 
 
+def test_a_full_disk_does_not_keep_it_from_serving(spark: Spark) -> None:
+    (spark.root / f"state/running@{RELEASE}.new").mkdir(parents=True)
+    spark.start()
+    spark.wait_ready()
+    assert "warning: should this Spark go down hard, that will not count" in spark.log
+    (spark.root / f"state/running@{RELEASE}.new").rmdir()
+    spark.signal(signal.SIGTERM)
+    assert spark.end() == 0
+
+
 @pytest.mark.parametrize("downs", [1, 2])
 def test_hard_downs_within_an_hour(spark: Spark, downs: int) -> None:
-    marker = spark.root / "state/running"
+    marker = spark.root / f"state/running@{RELEASE}"
     marker.parent.mkdir()
     for _ in range(downs - 1):
         marker.write_text('{"boot": "another"}')

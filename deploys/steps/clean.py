@@ -1,0 +1,29 @@
+"""Room on the disk: what nobody goes back to."""
+
+from pyinfra import host
+from pyinfra.api import deploy
+from pyinfra.api.exceptions import PyinfraError
+
+from deploys.operations.clean import clean
+from deploys.plan.errors import PlanError
+from deploys.plan.switch import whole_number
+from deploys.steps.context import release
+
+
+@deploy("Clean")
+def apply() -> None:
+    """Keep what serves, what the inventory asks for, and `keep_releases` of those before."""
+    try:
+        keep = whole_number(host.data.dict(), "keep_releases")
+    except PlanError as error:
+        raise PyinfraError(str(error)) from None
+    served = release()
+    checkpoints = served.recipe.checkpoints.values() if served else ()
+    clean(
+        name="Releases, images and weights",
+        root=host.data.root,
+        keep=keep,
+        wanted=served.id if served else None,
+        folders=[checkpoint.folder for checkpoint in checkpoints],
+        images=served.images if served else (),
+    )

@@ -1,0 +1,89 @@
+"""Clients that go on asking, one streamed answer after the other, while something changes."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import requests
+
+from deploys.keys import api_keys
+from tests.e2e.client import CHAT, PORT
+from tests.lab.spark import Handle
+from tests.lab.state import FLEET
+
+CLIENTS = 4
+BODY = {**CHAT, "max_tokens": 48, "stream": True, "ignore_eos": True}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One request: when it began and ended, and what went wrong; None when nothing did."""
+
+    began: float
+    ended: float
+    problem: str | None
+
+
+@dataclass
+class Load:
+    """What clients have seen so far."""
+
+    answers: list[Answer] = field(default_factory=list)
+
+    @property
+    def failed(self) -> list[Answer]:
+        """The requests that got no whole answer."""
+        return [answer for answer in self.answers if answer.problem]
+
+    @property
+    def gap(self) -> float:
+        """Seconds from the first request that failed to the first one after it that did not."""
+        began = min((answer.began for answer in self.failed), default=0.0)
+        after = [each.began for each in self.answers if not each.problem and each.began > began]
+        return min(after, default=float("inf")) - began if began else 0.0
+
+
+@contextmanager
+def load(spark: Handle, clients: int = CLIENTS, pause: float = 0.0) -> Iterator[Load]:
+    """Keep clients asking until the block ends; then each finishes what it has begun.
+
+    Args:
+        clients: how many ask at once.
+        pause: seconds of rest after each answer.
+    """
+    seen, stop = Load(), threading.Event()
+    url = f"http://{spark.address}:{PORT}/v1/chat/completions"
+    headers = {"Authorization": f"Bearer {api_keys(FLEET)[0]}"}
+
+    def ask_on() -> None:
+        # One connection is kept, as clients keep theirs.
+        with requests.Session() as session:
+            while not stop.is_set():
+                began = time.monotonic()
+                problem = _ask(session, url, headers)
+                seen.answers.append(Answer(began, time.monotonic(), problem))
+                stop.wait(0.5 if problem else pause)
+
+    threads = [threading.Thread(target=ask_on) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def _ask(session: requests.Session, url: str, headers: dict[str, str]) -> str | None:
+    """Return why an answer was not whole; None for a whole one."""
+    try:
+        with session.post(url, json=BODY, headers=headers, stream=True, timeout=120) as answer:
+            if not answer.ok:
+                return f"{answer.status_code} {answer.text[:200]}"
+            lines = [line for line in answer.iter_lines() if line]
+    except requests.RequestException as error:
+        return repr(error)
+    return None if lines and lines[-1] == b"data: [DONE]" else f"broke off: {lines[-1:]}"

@@ -1,0 +1,250 @@
+"""A Spark on which the program of a switch runs for real; systemctl and docker are scripts."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.servers import free_port, until
+from tests.unit.switch import FILES
+
+OLD, NEW = "tiny-00000000", "tiny-11111111"
+
+# Shorter times, a folder of links and a door that notes what it is told: the rest is the program.
+_PROGRAM = """
+import json, sys
+from pathlib import Path
+sys.path[:0] = json.loads(sys.argv.pop(1))
+import door, switch
+state, changed = Path(sys.argv.pop(1)), json.loads(sys.argv.pop(1))
+for name, value in changed.items():
+    setattr(switch, name, value)
+switch.WANTS = state / "wants"
+
+class Door(door.Door):
+    def __init__(self, root):
+        super().__init__(root, state / "no-door")
+
+    def busy(self, release):
+        file = state / f"busy-{release}"
+        return int(file.read_text()) if file.exists() else 0
+
+def noted(name):
+    call = getattr(door.Door, name)
+    def wrapped(self, *words):
+        if (state / f"door-{name}-fails").exists():
+            raise door.DoorError(f"{name} failed")
+        with (state / "log").open("a") as log:
+            log.write(" ".join(["door", name, *map(str, words)]) + "\\n")
+        return call(self, *words)
+    return wrapped
+
+for name in ("offer", "prefer", "hold", "forget"):
+    setattr(Door, name, noted(name))
+switch.Door = Door
+switch.run()
+"""
+_TIMES = {"LOOK": 0.02, "QUESTION": 0.2, "TOKEN": 0.5, "MARGIN": 0, "HEAD": 0.5, "DISK": 0}
+_DOCKER = """#!/bin/sh
+case "$1 $2" in
+  "image inspect") [ -e "$STATE/no-image" ] || echo sha256:1234 ;;
+  "run --rm") [ ! -e "$STATE/no-gpu" ] || { echo 'could not select device driver' >&2; exit 1; } ;;
+esac
+"""
+_RUN = """#!/bin/sh
+image=$(docker image inspect --format '{{.Id}}' example 2>/dev/null | head -n 1)
+[ -n "$image" ] || { echo "Docker has no example" >&2; exit 1; }
+exec docker run "$image"
+"""
+
+
+class Spark:
+    """One Spark: its root folder, and the state of its stand-ins."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.state = folder / "root", folder / "state"
+        for name in ("bin", "units", "wants"):
+            (self.state / name).mkdir(parents=True)
+        for name in ("releases", "manifests", "jobs", "state", "tiny"):
+            (self.root / name).mkdir(parents=True)
+        (self.root / "tiny/.sparkwright.json").write_text("{}")
+        (self.root / "manifests/tiny.json").write_text('{"commit": "abc"}')
+        systemctl = Path(__file__).with_name("systemctl.py").read_text()
+        self._script("systemctl", f"#!{sys.executable} -S\n{systemctl}")
+        self._script("docker", _DOCKER)
+        self.process: subprocess.Popen[str] | None = None
+
+    def _script(self, name: str, text: str) -> None:
+        path = self.state / "bin" / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def release(self, name: str, how: str = "well", rank: int = 0, pair: bool = False) -> None:
+        """Lay a release down, and say how its engine behaves."""
+        folder, port = self.root / "releases" / name, free_port()
+        folder.mkdir(exist_ok=True)
+        seconds = 2 if how in ("never", "silent", "broken") else 30
+        unit = {"url": f"http://127.0.0.1:{port}", "model": "tiny", "start_timeout": seconds}
+        unit |= {"rank": rank, "fabric": [["a", "b"], ["c", "d"]] if pair else []}
+        (folder / "unit.json").write_text(json.dumps(unit))
+        checkpoint = {"folder": "tiny", "commit": "abc"}
+        content = {"port": port, "checkpoints": {"model": checkpoint}}
+        (folder / "release.json").write_text(json.dumps(content))
+        (folder / "run").write_text(_RUN)
+        self.behaves(name, how)
+
+    def behaves(self, name: str, how: str) -> None:
+        (self.state / f"{name}.how").write_text(how)
+
+    def serves(self, name: str = OLD) -> None:
+        """Have a release that serves, boots, and is behind the door."""
+        self.release(name)
+        self.systemctl("start", name)
+        (self.state / f"wants/vllm@{name}.service").symlink_to("/etc/vllm@.service")
+        (self.root / "current").symlink_to(f"releases/{name}")
+        (self.root / "state/history").write_text(f"1700000000 {name}\n")
+        until(lambda: self.active(name), 30)
+        self.log.clear()
+
+    def start(self, name: str = NEW, orders: Any = (), word: str = "", **changed: Any) -> None:
+        """Start a switch as its unit does."""
+        told = {"beside": False, "trial": 0.3, "drain": 0.3, "door": True} | dict(orders)
+        (self.root / f"manifests/switch@{name}.json").write_text(json.dumps(told))
+        paths = [str(FILES / folder) for folder in ("switch", "door", "engine")]
+        words = [json.dumps(paths), str(self.state), json.dumps(_TIMES | changed)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-B", "-c", _PROGRAM, *words, str(self.root), name, *word.split()],
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def end(self, seconds: float = 30) -> int:
+        """Wait for the end of the switch; return its exit status."""
+        assert self.process
+        output, _ = self.process.communicate(timeout=seconds)
+        assert "Traceback" not in output, output
+        return self.process.returncode
+
+    def switch(self, name: str = NEW, orders: Any = (), **changed: Any) -> int:
+        """Make a switch; return its exit status."""
+        self.start(name, orders, **changed)
+        return self.end()
+
+    def wait_phase(self, phase: str) -> None:
+        until(lambda: self.report.get("phase") == phase, 30)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process
+        self.process.send_signal(number)
+
+    def systemctl(self, verb: str, name: str) -> str:
+        return subprocess.run(
+            [self.state / "bin/systemctl", verb, f"vllm@{name}.service"],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+    def active(self, name: str) -> bool:
+        return "ActiveState=active" in self.systemctl("show", name)
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        engine = Path(__file__).parents[1] / "engine/fake_engine.py"
+        folders = f"{self.state}/bin:{os.environ['PATH']}"
+        return {
+            "PATH": folders,
+            "STATE": str(self.state),
+            "ROOT": str(self.root),
+            "ENGINE": str(engine),
+        }
+
+    @property
+    def running(self) -> list[str]:
+        """The releases whose engine runs."""
+        names = [path.stem for path in (self.state / "units").iterdir()]
+        return sorted(name for name in names if self.active(name))
+
+    @property
+    def boots(self) -> list[str]:
+        """The releases that would be started by a boot."""
+        names = [path.name for path in (self.state / "wants").iterdir()]
+        return sorted(name.removeprefix("vllm@").removesuffix(".service") for name in names)
+
+    @property
+    def current(self) -> str:
+        return (self.root / "current").readlink().name
+
+    @property
+    def history(self) -> list[str]:
+        return (self.root / "state/history").read_text().split()[1::2]
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What the switch said last."""
+        for path in (self.root / "jobs").glob("switch@*.json"):
+            found: dict[str, Any] = json.loads(path.read_text())
+            return found
+        return {}
+
+    @property
+    def log(self) -> "Log":
+        return Log(self.state / "log")
+
+    @property
+    def door(self) -> list[str]:
+        """The engines behind the door, the preferred one first; "held" where none gets any."""
+        servers = (self.root / "door/engines.cfg").read_text().split("    server ")[1:]
+        choice = dict(
+            line.split() for line in (self.root / "door/choice.map").read_text().splitlines()
+        )
+        names = sorted(
+            (server.split()[0] for server in servers), key=lambda name: name != choice["first"]
+        )
+        return [*names, *(["held"] if choice["hold"] == "yes" else [])]
+
+    def close(self) -> None:
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+        for path in (self.state / "units").glob("*.json"):
+            self.systemctl("stop", path.stem)
+
+
+class Log:
+    """What was done, in order."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def clear(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+    def acts(self) -> list[str]:
+        """What changed something, without the looks."""
+        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        looks = ("show", "list-units", "daemon-reload", "reset-failed")
+        return [line.replace(".service", "") for line in lines if not line.startswith(looks)]
+
+
+@pytest.fixture
+def spark(tmp_path: Path) -> Iterator[Spark]:
+    """A Spark on which nothing serves."""
+    spark = Spark(tmp_path)
+    yield spark
+    spark.close()
+
+
+def a_while(seconds: float = 0.5) -> None:
+    """Let something happen that should not."""
+    time.sleep(seconds)
