@@ -5,7 +5,7 @@ from collections.abc import Generator, Mapping
 from io import StringIO
 
 from pyinfra import host
-from pyinfra.api import StringCommand, operation
+from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.operations import files
 
@@ -45,6 +45,8 @@ def docker(
         return
     if not state.toolkit:
         yield from _install_toolkit(repository, known=state.repository)
+    if not (wanted == found and registered):
+        yield _keep_former()
     if wanted != found:
         yield from files.put._inner(
             src=StringIO(wanted), dest=DAEMON_JSON, mode="644", create_remote_dir=True
@@ -58,6 +60,18 @@ def docker(
         yield StringCommand("systemctl restart docker.service")
     elif not service.active:
         yield StringCommand("systemctl start docker.service")
+
+
+def _keep_former() -> StringCommand:
+    """Return the command that keeps daemon.json as it was before our first change; empty if none.
+
+    deploys/remove.py tells by it which keys are ours.
+    """
+    backups, former = f"{host.data.root}/backups", f"{host.data.root}/backups/daemon.json"
+    return StringCommand(
+        *("install -d -m 700", QuoteString(backups), "&& { [ -e", QuoteString(former), "] ||"),
+        *("cat", DAEMON_JSON, "2>/dev/null >", QuoteString(former), "; true; }"),
+    )
 
 
 def _install_toolkit(repository: Mapping[str, str], *, known: bool) -> Generator[PyinfraCommand]:

@@ -39,14 +39,34 @@ def service(
 
 
 def install(package: str) -> StringCommand:
-    """Return the command that installs a package, from lists that are up to date."""
+    """Return the command that installs a package, from lists that are up to date.
+
+    What comes with it, packages and accounts, is written down: deploys/remove.py takes just that
+    away. Packages are so before they come: an installation may be cut off.
+    """
     return StringCommand(
-        "apt-get update --quiet && "
-        # Configuration files that are ours stay.
-        "DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes "
-        "--option Dpkg::Options::=--force-confold",
+        "package=",
         QuoteString(package),
+        " state=",
+        QuoteString(f"{host.data.root}/state"),
+        _INSTALL,
+        _separator="",
     )
+
+
+_INSTALL = r"""
+accounts() { cut -d: -f1 /etc/passwd /etc/group | sort -u; }
+apt-get update --quiet && mkdir -p "$state" || exit
+# "Inst NAME (..." is new, "Inst NAME [VERSION] (..." an upgrade.
+apt-get install --simulate --no-install-recommends "$package" |
+  sed -n 's/^Inst \([^ ]*\) (.*/\1/p' >>"$state/installed"
+before=$(accounts)
+# Configuration files that are ours stay.
+DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends \
+  --option Dpkg::Options::=--force-confold "$package"
+status=$?
+accounts | grep -Fxv "$before" >>"$state/accounts"
+[ "$status" = 0 ]"""
 
 
 @operation()
@@ -60,9 +80,21 @@ def sysctl(path: str, values: Mapping[str, str]) -> Generator[PyinfraCommand, No
     found = host.get_fact(Sysctls, keys=list(values))
     text = "".join(f"{key} = {value}\n" for key, value in values.items())
     changes = list(managed_files._inner(entries=[ManagedFile(path, text)]))
+    if changes or found != values:
+        yield _remember(list(values))
     yield from changes
     if changes or found != values:
         yield StringCommand("sysctl --quiet --load", QuoteString(path))
+
+
+def _remember(keys: Sequence[str]) -> StringCommand:
+    """Return the command that writes down what parameters were before our first change."""
+    state = QuoteString(f"{host.data.root}/state")
+    file = QuoteString(f"{host.data.root}/state/sysctl")
+    return StringCommand(
+        *("mkdir -p", state, "&& for key in", *map(QuoteString, keys), "; do"),
+        *('grep -qsF "$key = "', file, '|| sysctl "$key" 2>/dev/null >>', file, "; done; true"),
+    )
 
 
 @operation()

@@ -1,6 +1,7 @@
 """Docker's daemon.json: ours merged into what is there."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -14,9 +15,7 @@ def merged(text: str, log_options: dict[str, str]) -> str:
     Raises:
         ValueError: the text is not a JSON object.
     """
-    found: Any = json.loads(text) if text.strip() else {}
-    if not isinstance(found, dict):
-        raise ValueError(f"expected a JSON object, found {type(found).__name__}")
+    found = _object(text)
     if found.get("log-driver", "json-file") not in ("json-file", "local"):
         return text
     wanted = found | {"log-opts": log_options | found.get("log-opts", {})}
@@ -25,4 +24,38 @@ def merged(text: str, log_options: dict[str, str]) -> str:
 
 def has_nvidia_runtime(text: str) -> bool:
     """Whether daemon.json registers NVIDIA's container runtime."""
-    return "nvidia" in (json.loads(text) if text.strip() else {}).get("runtimes", {})
+    return "nvidia" in _object(text).get("runtimes", {})
+
+
+def without_ours(text: str, former: str, log_options: Mapping[str, str]) -> str:
+    """Return daemon.json without what we added; `former` where that is all that has changed.
+
+    Args:
+        text: the file as it is.
+        former: the file as it was before our first change; "" without one.
+        log_options: those that we set. One that says something else by now is the owner's.
+
+    Raises:
+        ValueError: one of the texts is not a JSON object.
+    """
+    found, before = _object(text), _object(former)
+    ours: list[tuple[str, str]] = [
+        ("log-opts", key)
+        for key, value in log_options.items()
+        if found.get("log-opts", {}).get(key) == value
+    ]
+    for section, key in (*ours, ("runtimes", "nvidia")):
+        if key in found.get(section, {}) and key not in before.get(section, {}):
+            del found[section][key]
+            if not found[section] and section not in before:
+                del found[section]
+    if found == before:
+        return former
+    return text if found == _object(text) else json.dumps(found, indent=4) + "\n"
+
+
+def _object(text: str) -> dict[str, Any]:
+    found: Any = json.loads(text) if text.strip() else {}
+    if not isinstance(found, dict):
+        raise ValueError(f"expected a JSON object, found {type(found).__name__}")
+    return found

@@ -25,7 +25,7 @@ def test_an_environment_with_the_same_requirements_stays() -> None:
 
 
 def test_the_environment_is_stamped_last() -> None:
-    spark = fake_host({"sha256sum": f"{'0' * 64}  .requirements"})
+    spark = fake_host({"sha256sum": f"{'0' * 64}  .requirements"}, root="/r")
     assert spark.run(virtual_environment, **ENVIRONMENT).did_change()
     *_, install, stamp = spark.scripts()
     assert "--require-hashes --only-binary :all: --requirement /r/bin/requirements.txt" in install
@@ -33,7 +33,7 @@ def test_the_environment_is_stamped_last() -> None:
 
 
 def test_a_failed_installation_leaves_no_stamp() -> None:
-    spark = fake_host({"pip install": {"success": False, "stderr": "no network"}})
+    spark = fake_host({"pip install": {"success": False, "stderr": "no network"}}, root="/r")
     assert spark.run(virtual_environment, **ENVIRONMENT).did_error()
     assert "pip install" in spark.scripts()[-1]
 

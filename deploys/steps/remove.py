@@ -1,0 +1,43 @@
+"""Leaving: what we put on a Spark goes, and the Spark is as it was."""
+
+from pyinfra import host
+from pyinfra.api import deploy
+from pyinfra.api.exceptions import PyinfraError
+
+from deploys.operations.remove import (
+    announced,
+    closed,
+    files_removed,
+    images_removed,
+    packages_removed,
+    parted,
+    settings_restored,
+    stopped,
+)
+from deploys.plan.errors import PlanError
+from deploys.plan.remove import checked_weights
+
+
+@deploy("Remove")
+def apply() -> None:
+    """Show it, then take it away; checkpoints stay unless `--data weights=remove` is given."""
+    data = host.data
+    try:
+        weights = checked_weights(data.get("weights"))
+    except PlanError as error:
+        raise PyinfraError(str(error)) from None
+    root, log_options = data.root, data.docker_log_options
+    announced(
+        name="What goes, and what stays",
+        root=root,
+        weights=weights,
+        earlyoom=f'EARLYOOM_ARGS="{data.earlyoom_arguments}"\n',
+        log_options=log_options,
+    )
+    stopped(name="Units", root=root)
+    closed(name="Firewall", root=root)
+    parted(name="Fabric", root=root)
+    settings_restored(name="Settings", root=root, log_options=log_options)
+    images_removed(name="Images", root=root)
+    packages_removed(name="Packages", root=root)
+    files_removed(name="Files", root=root, weights=weights)
