@@ -7,26 +7,36 @@ from pathlib import Path
 from typing import Any
 
 import click
+from pyinfra import state
 
 from deploys.plan.errors import PlanError
 from deploys.plan.fleet import Fleet, load_fleet, unsupported
+from deploys.plan.gateway import clashes, needed
 from deploys.plan.recipes import load_recipe, recipe_names
 from deploys.plan.schema import nearest
 
 ROOT = Path(__file__).parents[1]
+# What pyinfra may be told to run for the gateway.
+GATEWAY = ("deploys/gateway.py", "deploys.steps.gateway.apply")
+# A look at a fleet: what does not answer is a row of its table, and ends no run.
+STATUS = ("deploys/status.py", "deploys.steps.status.apply")
 
 Host = tuple[str, dict[str, Any]]
 
 
-def load(path: Path) -> dict[str, list[Host]]:
+def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
     """Make pyinfra's groups of an inventory file: ``sparks``, and one for each replica.
 
     Each host carries as data ``spark``, ``hardware``, ``fleet`` (path of the file), its ``ssh_*``
     keys, and what it serves: ``replica``, ``recipe``, ``ranks`` (the Sparks of the replica, the
     head first), ``rank``, ``port``, ``api_key``, all None on an idle Spark.
 
+    The host of the gateway is a world of its own: a Spark that is off does not hinder it, and a
+    host of its own is none of the Sparks' business.
+
     Args:
         path: The YAML file.
+        gateway: Make the group ``gateway`` instead, which holds the gateway's host alone.
 
     Raises:
         PlanError: There is no such file, or all that is wrong with it.
@@ -38,8 +48,10 @@ def load(path: Path) -> dict[str, list[Host]]:
         )
     fleet = load_fleet(path, recipe_names())
     recipes = {name: load_recipe(name) for name in fleet.recipes}
-    if problems := unsupported(fleet, recipes):
+    if problems := [*unsupported(fleet, recipes), *clashes(fleet, recipes)]:
         raise PlanError(*problems)
+    if gateway:
+        return _gateway(fleet)
     hosts = {name: _host(fleet, name) for name in fleet.sparks}
     groups = {"sparks": list(hosts.values())}
     groups |= {
@@ -62,7 +74,9 @@ def for_pyinfra(path: Path) -> dict[str, list[Host]]:
     try:
         if Path.cwd() != ROOT:
             raise PlanError(f"found the folder {Path.cwd()}; expected the project root: cd {ROOT}")
-        groups = load(path)
+        groups = load(path, gateway=_runs(GATEWAY))
+        if _runs(STATUS):
+            state.should_raise_failed_hosts = lambda _: False
         _check_limit(groups, file_group={"sparks.yaml": "inventory"}.get(path.name, path.stem))
     except PlanError as error:
         raise SystemExit(f"\n{error}") from None
@@ -85,10 +99,31 @@ def _host(fleet: Fleet, name: str) -> Host:
     }
 
 
+def _gateway(fleet: Fleet) -> dict[str, list[Host]]:
+    gateway = needed(fleet)
+    place = fleet.sparks[gateway.spark] if gateway.spark else gateway
+    name = gateway.spark or "gateway"
+    data = {**place.connection, "spark": gateway.spark, "fleet": str(fleet.source)}
+    hosts = [("@local" if place.local else name, data)]
+    groups = {"gateway": hosts}
+    if gateway.spark:
+        groups["sparks"] = hosts
+    if gateway.spark and place.local:
+        groups[name] = hosts
+    return groups
+
+
+def _runs(deploys: tuple[str, ...]) -> bool:
+    """Tell whether pyinfra was told to run one of these."""
+    context = click.get_current_context(silent=True)
+    operations = context.params.get("operations") if context else None
+    return any(operation.endswith(deploys) for operation in operations or ())
+
+
 def _check_limit(groups: dict[str, list[Host]], file_group: str) -> None:
     """Refuse a ``--limit`` that matches nothing: pyinfra would do nothing, and exit with 0."""
     context = click.get_current_context(silent=True)
-    hosts = [name for name, _ in groups["sparks"]]
+    hosts = [name for group in groups.values() for name, _ in group]
     known = {*groups, *hosts, file_group}
     names = known - {file_group}
     problems = [

@@ -20,13 +20,13 @@ from deploys.plan.release import ENGINE_PORTS
 from deploys.plan.schema import Model, Name, Text, nearest, parse
 
 # Names that are groups of pyinfra's or of this project's own: group_data of that name would apply.
-RESERVED_REPLICAS = ("all", "inventory", "lab", "sparks")
+RESERVED_REPLICAS = ("all", "gateway", "inventory", "lab", "sparks")
 
 _Port = Annotated[int, Field(ge=1, le=65535)]
 
 
-class Spark(Model):
-    """One host. Without ``ssh_hostname`` its name is looked up, in the SSH configuration too."""
+class Reached(Model):
+    """How pyinfra reaches a host."""
 
     local: bool = Field(
         default=False, description="true for the machine that runs pyinfra, or false"
@@ -46,13 +46,30 @@ class Spark(Model):
     ssh_known_hosts_file: Text | None = Field(
         default=None, min_length=1, description="the path of a known_hosts file"
     )
-    hardware: Text = Field(default="gb10", description="a hardware class, such as gb10")
 
     @property
     def connection(self) -> dict[str, str | int]:
         """What was set of the ``ssh_*`` keys, by pyinfra's names for them."""
         data = self.model_dump(exclude_unset=True, exclude_none=True)
         return {key: value for key, value in data.items() if key.startswith("ssh_")}
+
+
+class Spark(Reached):
+    """One host. Without ``ssh_hostname`` its name is looked up, in the SSH configuration too."""
+
+    hardware: Text = Field(default="gb10", description="a hardware class, such as gb10")
+
+
+class Gateway(Reached):
+    """Where all replicas have one address: on a Spark, or on a host of its own."""
+
+    spark: Text | None = Field(
+        default=None, min_length=1, description="the name of a Spark, such as spark-a"
+    )
+    # systemd gives a service without root's rights no port below.
+    port: Annotated[int, Field(ge=1024, le=65535)] = Field(
+        default=4000, description="a TCP port from 1024 to 65535"
+    )
 
 
 class Replica(Model):
@@ -76,6 +93,9 @@ class _File(Model):
     replicas: dict[Name, Replica] = Field(
         default_factory=dict,
         description="a mapping of replicas, such as chat: {recipe: …, sparks: [spark-a]}",
+    )
+    gateway: Gateway | None = Field(
+        default=None, description="a mapping such as {spark: spark-a, port: 4000}"
     )
 
 
@@ -105,6 +125,7 @@ class Fleet:
     source: Path
     sparks: Mapping[str, Spark]
     replicas: Mapping[str, Replica]
+    gateway: Gateway | None = None
 
     @property
     def recipes(self) -> list[str]:
@@ -137,8 +158,12 @@ def load_fleet(path: Path, recipes: Collection[str]) -> Fleet:
     """
     file = parse(_File, yaml.load(path), str(path))
     replicas = {name: _located(replica, path.parent) for name, replica in file.replicas.items()}
-    fleet = Fleet(path, file.sparks, replicas)
-    problems = [*_spark_problems(fleet), *_replica_problems(fleet, recipes)]
+    fleet = Fleet(path, file.sparks, replicas, file.gateway)
+    problems = [
+        *_spark_problems(fleet),
+        *_replica_problems(fleet, recipes),
+        *_gateway_problems(fleet),
+    ]
     if problems:
         raise PlanError(*problems)
     return fleet
@@ -180,6 +205,18 @@ def unsupported(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
     return problems
 
 
+def _address(name: str, host: Reached) -> tuple[object, ...]:
+    return ("local",) if host.local else (host.ssh_hostname or name, host.ssh_port)
+
+
+def _both_ways(host: Reached) -> str | None:
+    """Say what is wrong with a host that is both this machine and another."""
+    if host.local and host.connection:
+        keys = ", ".join(host.connection)
+        return f"found local: true and {keys}; expected one or the other"
+    return None
+
+
 def _spark_problems(fleet: Fleet) -> Iterator[str]:
     addresses: dict[tuple[object, ...], str] = {}
     for name, spark in fleet.sparks.items():
@@ -187,10 +224,9 @@ def _spark_problems(fleet: Fleet) -> Iterator[str]:
         if spark.hardware not in HARDWARE:
             known = nearest(spark.hardware, HARDWARE)
             yield f"{where}.hardware: found {spark.hardware}; expected {known}"
-        if spark.local and spark.connection:
-            keys = ", ".join(spark.connection)
-            yield f"{where}: found local: true and {keys}; expected one or the other"
-        address = ("local",) if spark.local else (spark.ssh_hostname or name, spark.ssh_port)
+        if problem := _both_ways(spark):
+            yield f"{where}: {problem}"
+        address = _address(name, spark)
         if address in addresses:
             yield f"{where}: found the address of {addresses[address]}; expected another machine"
         addresses.setdefault(address, name)
@@ -229,6 +265,54 @@ def _replica_problems(fleet: Fleet, recipes: Collection[str]) -> Iterator[str]:
                     f"{users[spark]} uses; expected a Spark that no other replica uses"
                 )
             users.setdefault(spark, name)
+
+
+def _gateway_problems(fleet: Fleet) -> Iterator[str]:
+    gateway = fleet.gateway
+    if gateway is None:
+        return
+    where = f"{fleet.source}: gateway"
+    if not fleet.replicas:
+        yield f"{where}: found no replicas; expected at least one, as it has no model of its own"
+    if gateway.spark is None:
+        yield from _gateway_host_problems(fleet, gateway, where)
+        return
+    own = ["local"] * gateway.local + list(gateway.connection)
+    if own:
+        yield f"{where}: found spark and {', '.join(own)}; expected one or the other"
+    if gateway.spark not in fleet.sparks:
+        known = nearest(gateway.spark, fleet.sparks)
+        yield f"{where}.spark: found {gateway.spark}; expected {known}"
+    for name, replica in fleet.replicas.items():
+        if gateway.port == replica.port and gateway.spark == replica.sparks[0]:
+            port = f"{gateway.port}, the port of replica {name}"
+            yield f"{where}.port: found {port}; expected another"
+    if gateway.port in (*ENGINE_PORTS, *PAIR_PORTS):
+        yield (
+            f"{where}.port: found {gateway.port}; expected another than {_range(ENGINE_PORTS)}, "
+            f"where engines listen, and {_range(PAIR_PORTS)}, which a pair itself uses"
+        )
+
+
+def _gateway_host_problems(fleet: Fleet, gateway: Gateway, where: str) -> Iterator[str]:
+    if not gateway.local and gateway.ssh_hostname is None:
+        yield (
+            f"{where}: found no host; expected the name of a Spark, such as {{spark: "
+            f"{next(iter(fleet.sparks))}}}, or a host of its own, such as "
+            "{ssh_hostname: 192.168.1.10}"
+        )
+        return
+    if problem := _both_ways(gateway):
+        yield f"{where}: {problem}"
+        return
+    if "gateway" in fleet.sparks:
+        yield (
+            f"{fleet.source}: sparks.gateway: found a name that the gateway's host has; "
+            "expected another name"
+        )
+    for name, spark in fleet.sparks.items():
+        if _address(name, spark) == _address("gateway", gateway):
+            yield f"{where}: found the address of {name}; expected {{spark: {name}}}"
 
 
 def _range(ports: Sequence[int]) -> str:

@@ -127,7 +127,7 @@ def test_a_spark_that_cannot_be(tmp_path: Path, text: str, expected: str) -> Non
         ),
         (
             "x: {recipe: chatty, sparks: [a], port: 29501}",
-            "and 29500 to 29502, which a pair itself",
+            "and 29500 to 29503, which a pair itself",
         ),
         (
             "x: {recipe: chatty, sparks: [a], api_key: x}",

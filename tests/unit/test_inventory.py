@@ -93,6 +93,7 @@ def test_hosts_and_groups(project: Path) -> None:
         "rank": 0,
         "ranks": ["spark-b"],
         "port": 8001,
+        "api_key": None,
     }
     assert set(hosts["spark-b"]["groups"]) == {"sparks", "tools", "inventory"}
     assert set(hosts["spark-d"]["groups"]) == {"sparks", "inventory"}

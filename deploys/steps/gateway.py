@@ -1,0 +1,97 @@
+"""The gateway: one address for all replicas."""
+
+from pathlib import Path
+from typing import Any
+
+from pyinfra import host, inventory
+from pyinfra.api import HiddenValue, deploy
+from pyinfra.api.exceptions import PyinfraError
+
+from deploys.keys import api_keys
+from deploys.operations.firewall import firewall
+from deploys.operations.gateway import gateway
+from deploys.plan.errors import PlanError
+from deploys.plan.files import Directory, Entry, ManagedFile
+from deploys.plan.firewall import checked_mode, networks, port_rules
+from deploys.plan.fleet import load_fleet
+from deploys.plan.gateway import (
+    client_url,
+    configuration,
+    doors,
+    environment,
+    listing,
+    needed,
+    served,
+    unit,
+    upstreams,
+)
+from deploys.plan.recipes import recipe_names
+from deploys.plan.served import recipe
+
+_FILES = Path(__file__).parents[2] / "files" / "gateway"
+
+
+@deploy("Gateway")
+def apply() -> None:
+    """Have all replicas behind one address, on the host that the inventory names."""
+    root, folder = host.data.root, f"{host.data.root}/gateway"
+    try:
+        fleet = load_fleet(Path(host.data.fleet), recipe_names())
+        recipes = {name: recipe(name) for name in fleet.recipes}
+        replicas, urls = upstreams(fleet, recipes), doors(fleet, _setting)
+        keys = api_keys(fleet.source)
+        mode, sources = checked_mode(host.data.firewall), networks(host.data.firewall_from)
+    except PlanError as error:
+        raise PyinfraError(str(error)) from None
+    port = needed(fleet).port
+    requirements = (_FILES / "requirements.txt").read_text()
+    trusted = _certificates(list(urls))
+    service = unit(
+        (_FILES / "gateway.service").read_text(), root, host.data.bind, port, bool(trusted)
+    )
+    entries: list[Entry] = [
+        Directory(root),
+        Directory(f"{root}/secrets", mode="700"),
+        Directory(f"{root}/state"),
+        Directory(folder),
+        ManagedFile(f"{folder}/requirements.txt", requirements),
+        ManagedFile(f"{folder}/gateway.py", (_FILES / "gateway.py").read_text()),
+        ManagedFile(f"{folder}/config.yaml", configuration(replicas, urls)),
+        ManagedFile("/etc/systemd/system/gateway.service", service),
+    ]
+    if trusted:
+        entries.append(ManagedFile(f"{folder}/doors.pem", trusted))
+    gateway(
+        name="Gateway",
+        root=root,
+        entries=entries,
+        requirements=requirements,
+        secrets=HiddenValue(environment(keys)),
+        port=port,
+        url=client_url(fleet),
+        names=listing(served(replicas)),
+    )
+    firewall(
+        name="Gateway's port in the firewall",
+        root=root,
+        mode=mode,
+        purposes=("gateway",),
+        rules=port_rules(port, "gateway", sources),
+    )
+
+
+def _setting(replica: str, key: str) -> Any:
+    """Return a value of a replica's group data, which is not that of the gateway's host."""
+    own = [group for group in host.groups if group != "gateway"]
+    data = {
+        **inventory.get_data(),
+        **inventory.get_groups_data([*own, "sparks", replica]),
+        **inventory.get_override_data(),
+    }
+    return data[key]
+
+
+def _certificates(replicas: list[str]) -> str:
+    """Return the certificates of the doors, as a door's may be signed by itself alone."""
+    paths = dict.fromkeys(_setting(replica, "tls_certificate") for replica in replicas)
+    return "".join(Path(path).expanduser().read_text() for path in paths if path)
