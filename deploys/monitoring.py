@@ -1,0 +1,112 @@
+"""Writes what Prometheus and Grafana need to watch a fleet.
+
+    python -m deploys.monitoring [INVENTORY] [--out FOLDER]
+
+FOLDER gets prometheus.yml, alert rules, the API key that the doors ask for, and a dashboard.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from deploys.keys import api_keys
+from deploys.plan.dashboard import dashboard
+from deploys.plan.errors import PlanError
+from deploys.plan.fleet import Fleet, load_fleet
+from deploys.plan.monitoring import monitoring_files, targets
+from deploys.plan.recipes import recipe_names
+from inventory.sparks import load
+
+_ROOT = Path(__file__).parents[1]
+_RULES = _ROOT / "files" / "monitoring" / "alerts.yml"
+# An inventory file of pyinfra's, as inventory.py and inventory/lab.py are.
+_INVENTORY = """\
+from pathlib import Path as _Path
+
+from inventory.sparks import load as _load
+
+globals().update(_load(_Path({path!r})))
+"""
+
+
+def settings(fleet: Fleet) -> Callable[[str, str], Any]:
+    """Return what gives a replica's group data, by the names of replica and value.
+
+    pyinfra itself puts them together: all, sparks, the replica's own.
+
+    Raises:
+        PlanError: It could not.
+    """
+    # pyinfra calls a group by its inventory file: group_data/lab.py is for inventory/lab.py.
+    stem = {"sparks": "inventory"}.get(fleet.source.stem, fleet.source.stem)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{stem}.py"
+        file.write_text(_INVENTORY.format(path=str(fleet.source.absolute())))
+        pyinfra = Path(sys.executable).with_name("pyinfra")
+        command = [str(pyinfra), str(file), "debug-inventory", "--json"]
+        done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise PlanError(f"{fleet.source}: pyinfra could not read it: {done.stderr.strip()}")
+    sparks = {host["data"]["spark"]: host["data"] for host in json.loads(done.stdout)}
+    return lambda replica, name: sparks[fleet.replicas[replica].sparks[0]].get(name)
+
+
+def read_certificate(path: str) -> bytes:
+    """Read a file that the group data name.
+
+    Raises:
+        PlanError: It cannot be read.
+    """
+    try:
+        return Path(path).expanduser().read_bytes()
+    except OSError as error:
+        raise PlanError(
+            f"group_data: tls_certificate: found {path}, which cannot be read "
+            f"({error.strerror}); expected a PEM file on this machine"
+        ) from None
+
+
+def write(folder: Path, files: dict[str, tuple[str, int]]) -> None:
+    """Write files, each in one step; none is readable by others before its mode says so."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (text, mode) in files.items():
+        handle, new = tempfile.mkstemp(dir=folder)
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        Path(new).chmod(mode)
+        Path(new).replace(folder / name)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the files and say where they are. Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m deploys.monitoring",
+        description="Write what Prometheus and Grafana need to watch a fleet.",
+    )
+    parser.add_argument("inventory", nargs="?", type=Path, default=Path("inventory/sparks.yaml"))
+    parser.add_argument("--out", type=Path, default=Path("monitoring"), metavar="FOLDER")
+    options = parser.parse_args(arguments)
+    try:
+        load(options.inventory)
+        fleet = load_fleet(options.inventory, recipe_names())
+        doors = targets(fleet, settings(fleet), read_certificate)
+        key = api_keys(fleet.source)[0] if any(door.keyed for door in doors) else None
+    except PlanError as error:
+        print(error, file=sys.stderr)
+        return 1
+    files = monitoring_files(doors, key, _RULES.read_text(), dashboard())
+    write(options.out, files)
+    print(f"{options.out}: {', '.join(name for name in files if not name.startswith('.'))}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

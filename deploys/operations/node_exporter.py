@@ -1,0 +1,105 @@
+"""What a Spark tells Prometheus of its host: on a head, on a worker, and on neither."""
+
+from collections.abc import Generator, Mapping, Sequence
+
+from pyinfra import host
+from pyinfra.api import StringCommand, operation
+from pyinfra.api.command import PyinfraCommand
+
+from deploys.facts.node_exporter import Exporter
+from deploys.operations.files import managed_files
+from deploys.operations.messages import notice
+from deploys.operations.services import install
+from deploys.plan.files import Directory, Entry, ManagedFile
+from deploys.plan.node_exporter import (
+    DEFAULTS,
+    EXPORTER,
+    PACKAGE,
+    SOCKET,
+    TIMER,
+    ExporterState,
+    UnitState,
+    exporter_defaults,
+)
+
+_SYSTEMD = "/etc/systemd/system"
+# The package recommends collectors for disks and updates, which bring mail-sending daemons along.
+_PLAIN_APT = (
+    "conf=$(mktemp) && trap 'rm -f \"$conf\"' EXIT && "
+    'echo \'APT::Install-Recommends "false";\' > "$conf" && export APT_CONFIG="$conf" &&'
+)
+
+
+@operation()
+def host_metrics(
+    root: str, unit: str | None, program: str, units: Mapping[str, str]
+) -> Generator[PyinfraCommand]:
+    """Have a Spark tell of itself: a head by a node exporter on loopback, a worker to its head.
+
+    An exporter that was here before, or another program on its port, stays as it is.
+
+    Args:
+        root: the folder of everything on the Spark.
+        unit: `TIMER` for a head, `SOCKET` for a worker; None for a Spark that serves nothing.
+        program: the text of files/monitoring/spark_metrics.py.
+        units: the texts of that unit and of the service that it starts, by name.
+    """
+    texts = {f"{_SYSTEMD}/{name}": text for name, text in units.items()}
+    files = {EXPORTER: [DEFAULTS], TIMER: [], SOCKET: []}
+    if unit:
+        files[unit] = list(texts)
+    state = host.get_fact(Exporter, root=root, files=files)
+    strays = [each for each in (TIMER, SOCKET) if each != unit and _there(state.units[each])]
+    if unit is None and not strays:
+        host.noop("it serves nothing, and tells nothing")
+        return
+    if strays:
+        yield StringCommand("systemctl disable --quiet --now", *strays)
+    if unit is None:
+        return
+    entries: list[Entry] = [
+        Directory(f"{root}/bin"),
+        Directory(f"{root}/metrics"),
+        ManagedFile(f"{root}/bin/spark_metrics.py", program),
+        *(ManagedFile(path, text) for path, text in texts.items()),
+    ]
+    of_exporter: list[ManagedFile] = []
+    if unit == TIMER and state.foreign:
+        notice(
+            f"{state.foreign}: that exporter stays as it is. With --collector.textfile.directory="
+            f"{root}/metrics it tells of GPU and engine as well."
+        )
+    elif unit == TIMER:
+        of_exporter = [ManagedFile(DEFAULTS, exporter_defaults(root))]
+    laid_down = list(managed_files._inner(entries=[*entries, *of_exporter]))
+    changed = [path for path in texts if _is_written(laid_down, path)]
+
+    # The settings come first: the package starts its program at once, on every address.
+    yield from laid_down
+    if of_exporter:
+        yield from _exporter(state, _is_written(laid_down, DEFAULTS))
+    yield from _in_force(unit, state.units[unit], bool(changed))
+
+
+def _there(state: UnitState) -> bool:
+    return state.active or state.enabled
+
+
+def _is_written(commands: Sequence[PyinfraCommand], path: str) -> bool:
+    return any(getattr(command, "dest", None) == path for command in commands)
+
+
+def _exporter(state: ExporterState, changed: bool) -> Generator[StringCommand]:
+    """Have the exporter run with its settings."""
+    if not state.installed:
+        yield StringCommand(_PLAIN_APT, install(PACKAGE))
+    yield from _in_force(EXPORTER, state.units[EXPORTER], changed or not state.installed)
+
+
+def _in_force(unit: str, state: UnitState, changed: bool) -> Generator[StringCommand]:
+    if not state.enabled:
+        yield StringCommand("systemctl enable --quiet", unit)
+    if changed or state.outdated:
+        yield StringCommand("systemctl daemon-reload && systemctl restart", unit)
+    elif not state.active:
+        yield StringCommand("systemctl start", unit)

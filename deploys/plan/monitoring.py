@@ -1,0 +1,185 @@
+"""What Prometheus is to ask: each replica's door, for its engine, itself and its host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from deploys.plan.errors import PlanError
+from deploys.plan.fleet import Fleet
+from deploys.plan.gateway import bracketed
+
+# Seconds between two questions: as often as files/monitoring/spark-metrics.timer writes.
+INTERVAL = 15
+# What the door lets through with the key: files/door/door.cfg.
+PATHS = {"engine": "/metrics", "door": "/metrics/door", "host": "/metrics/host"}
+KEY_FILE, RULES_FILE = "api_key", "alerts.yml"
+_LOOPBACK = ("127.0.0.1", "::1")
+_EVERYWHERE = ("0.0.0.0", "::")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The door of a replica, as Prometheus reaches it.
+
+    Attributes:
+        spark: The head.
+        address: HOST:PORT.
+        keyed: It asks for a key.
+        certificates: Its own certificate and those that came with it, as PEM; None without TLS.
+        server_name: The name that the certificate has, where it is not the address.
+    """
+
+    replica: str
+    spark: str
+    address: str
+    keyed: bool
+    certificates: str | None = None
+    server_name: str | None = None
+
+    @property
+    def certificate_file(self) -> str:
+        """Name of the file that Prometheus knows the door's certificate by."""
+        return f"{self.replica}.crt"
+
+
+def targets(
+    fleet: Fleet, setting: Callable[[str, str], Any], read: Callable[[str], bytes]
+) -> list[Target]:
+    """Return the doors of a fleet.
+
+    Args:
+        fleet: The fleet.
+        setting: Gives a replica's group data, by the names of replica and value.
+        read: Reads a certificate of this machine.
+
+    Raises:
+        PlanError: The doors that only their own Spark reaches, certificates that are none, or
+            there is no replica at all.
+    """
+    if not fleet.replicas:
+        raise PlanError(f"{fleet.source}: replicas: found none; expected at least one to ask")
+    found, problems = [], []
+    for name, replica in fleet.replicas.items():
+        head = replica.sparks[0]
+        spark, bind = fleet.sparks[head], str(setting(name, "bind"))
+        if bind in _LOOPBACK and not spark.local:
+            problems.append(
+                f"{fleet.source}: replicas.{name}: found bind {bind}, where only {head} itself "
+                "reaches the door; expected another bind in the group data"
+            )
+            continue
+        host = "127.0.0.1" if spark.local else spark.ssh_hostname or head
+        certificate = setting(name, "tls_certificate")
+        pem, server_name = None, None
+        if certificate:
+            try:
+                pem, known = _certificates(read(certificate))
+            except ValueError:
+                problems.append(
+                    f"group_data: tls_certificate: found {certificate}, which is no certificate; "
+                    "expected a PEM file"
+                )
+                continue
+            # A wildcard is no name to ask for.
+            plain = [each for each in known if not each.startswith("*")]
+            if host not in known and plain:
+                server_name = plain[0]
+        elif bind not in (*_EVERYWHERE, *_LOOPBACK):
+            host = bind
+        found.append(
+            Target(
+                replica=name,
+                spark=head,
+                address=f"{bracketed(host)}:{replica.port}",
+                keyed=replica.api_key != "none",
+                certificates=pem,
+                server_name=server_name,
+            )
+        )
+    if problems:
+        raise PlanError(*problems)
+    return found
+
+
+def _certificates(content: bytes) -> tuple[str, list[str]]:
+    """Return the certificates of a PEM file, without any key, and the names of the first."""
+    chain = x509.load_pem_x509_certificates(content)
+    pem = "".join(each.public_bytes(Encoding.PEM).decode() for each in chain)
+    try:
+        names = chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return pem, []
+    addresses = map(str, names.get_values_for_type(x509.IPAddress))
+    return pem, [*names.get_values_for_type(x509.DNSName), *addresses]
+
+
+def prometheus_config(doors: Sequence[Target]) -> str:
+    """Return prometheus.yml: three jobs for each door, named by replica and kind.
+
+    Args:
+        doors: What `targets` returned.
+    """
+    config = {
+        "global": {"scrape_interval": f"{INTERVAL}s", "evaluation_interval": f"{INTERVAL}s"},
+        "rule_files": [RULES_FILE],
+        "scrape_configs": [_job(door, kind) for door in doors for kind in PATHS],
+    }
+    head = "# Written by `python -m deploys.monitoring`: change the inventory, and run it again.\n"
+    return head + yaml.safe_dump(config, sort_keys=False)
+
+
+def _job(door: Target, kind: str) -> dict[str, Any]:
+    labels = {
+        "job": kind,
+        "instance": door.spark,
+        "replica": door.replica,
+        "spark": door.spark,
+    }
+    job: dict[str, Any] = {
+        "job_name": f"{door.replica}-{kind}",
+        "metrics_path": PATHS[kind],
+        "static_configs": [{"targets": [door.address], "labels": labels}],
+    }
+    if kind == "host":
+        # What a head tells of the worker beside it has the worker's name.
+        job["honor_labels"] = True
+    if door.keyed:
+        job["authorization"] = {"credentials_file": KEY_FILE}
+    if door.certificates:
+        job["scheme"] = "https"
+        job["tls_config"] = {"ca_file": door.certificate_file}
+        if door.server_name:
+            job["tls_config"]["server_name"] = door.server_name
+    return job
+
+
+def monitoring_files(
+    doors: Sequence[Target], key: str | None, rules: str, dashboard: str
+) -> dict[str, tuple[str, int]]:
+    """Return what is written: text and mode of each file, by its name.
+
+    Args:
+        doors: What `targets` returned.
+        key: The API key that Prometheus shows; None where no door asks for one.
+        rules: files/monitoring/alerts.yml.
+        dashboard: Grafana's JSON.
+    """
+    files = {
+        # The key is no business of git's.
+        ".gitignore": ("*\n", 0o644),
+        "prometheus.yml": (prometheus_config(doors), 0o644),
+        RULES_FILE: (rules, 0o644),
+        "dashboard.json": (f"{dashboard}\n", 0o644),
+    }
+    if key:
+        files[KEY_FILE] = (f"{key}\n", 0o600)
+    files |= {
+        door.certificate_file: (door.certificates, 0o644) for door in doors if door.certificates
+    }
+    return files

@@ -1,0 +1,33 @@
+"""What Prometheus may know of a Spark's host: GPU, engine, memory, disks."""
+
+from pathlib import Path
+
+from pyinfra import host
+from pyinfra.api import deploy
+
+from deploys.operations.node_exporter import host_metrics
+from deploys.plan.node_exporter import SOCKET, TIMER, unit_texts
+from deploys.steps.context import fabric_plan
+
+_FILES = Path(__file__).parents[2] / "files" / "monitoring"
+# What each of the two starts.
+_SERVICES = {TIMER: "spark-metrics.service", SOCKET: "fabric-metrics@.service"}
+
+
+@deploy("Metrics")
+def apply() -> None:
+    """Have a head tell of its host through its door, and a worker through its head's."""
+    data = host.data
+    unit = None
+    if data.recipe:
+        unit = SOCKET if data.rank else TIMER
+    names = (unit, _SERVICES[unit]) if unit else ()
+    host_metrics(
+        name="GPU, engine and host",
+        root=data.root,
+        unit=unit,
+        program=(_FILES / "spark_metrics.py").read_text(),
+        units=unit_texts(
+            {name: (_FILES / name).read_text() for name in names}, data.root, fabric_plan()
+        ),
+    )

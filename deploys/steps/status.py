@@ -1,0 +1,103 @@
+"""What the fleet does right now: reads all Sparks, shows one table, and changes nothing."""
+
+import sys
+import time
+from pathlib import Path
+
+import click
+from pyinfra import host, inventory, state
+from pyinfra.api import Host
+from pyinfra.api.exceptions import ConnectError, PyinfraError
+
+from deploys.facts.status import SparkStatus
+from deploys.plan.errors import PlanError
+from deploys.plan.served import recipe
+from deploys.plan.status import Reading, Row, as_json, json_target, table, warnings, watch_seconds
+
+# Seconds for one reading: two looks at an engine's counters, and a GPU that is slow to tell.
+_PATIENCE = 20
+
+
+def apply() -> None:
+    """Show the fleet; with `--data watch=SECONDS` until Ctrl-C, with `--data json=PATH` as JSON.
+
+    There is nothing to converge, and so no operation: the run ends before pyinfra would ask
+    whether to make changes. It is no `@deploy`, which would begin with a line for each Spark.
+
+    Raises:
+        PyinfraError: an option cannot be, or there is more to run than this.
+        SystemExit: always; the status is 1 where a Spark gave no answer, else 0.
+    """
+    # pyinfra loads a deploy for all Sparks at once; one of them shows them all.
+    if host.name != next(each.name for each in inventory if each in state.active_hosts):
+        return
+    try:
+        seconds, target = watch_seconds(host.data.get("watch")), json_target(host.data.get("json"))
+    except PlanError as error:
+        raise PyinfraError(str(error)) from None
+    _check_alone()
+    sparks = [each for each in inventory if state.is_host_in_limit(each)]
+    unreachable = {each.name for each in sparks if each not in state.active_hosts}
+    while True:
+        # pyinfra has just tried those: the next look tries again.
+        asked = [each for each in sparks if each.name not in unreachable]
+        readings = dict(
+            zip((each.name for each in asked), state.fact_pool.map(_read, asked), strict=True)
+        )
+        unreachable = set()
+        _show([_row(each, readings.get(each.name)) for each in sparks], target, bool(seconds))
+        if not seconds:
+            sys.exit(0 if len([*filter(None, readings.values())]) == len(sparks) else 1)
+        time.sleep(seconds)
+
+
+def _check_alone() -> None:
+    # pyinfra tells its deploys nothing of each other.
+    deploys = [word for word in sys.argv if Path(word).match("deploys/*.py")]
+    if len(deploys) > 1:
+        raise PyinfraError(
+            f"found {' '.join(deploys)}; expected the status alone, as the run ends with it"
+        )
+
+
+def _read(spark: Host) -> Reading | None:
+    """Read one Spark; a connection that is gone is made anew by the next look."""
+    try:
+        reading: Reading | None = spark.get_fact(
+            SparkStatus,
+            root=spark.data.root,
+            _sudo=False,
+            _timeout=_PATIENCE,
+            _ignore_errors=True,
+        )
+    except ConnectError:
+        return None
+    if reading is None:
+        spark.disconnect()
+    return reading
+
+
+def _row(spark: Host, reading: Reading | None) -> Row:
+    data = spark.data
+    name = recipe(data.recipe).name if data.recipe else None
+    return Row(data.spark, data.replica, name, data.rank, reading)
+
+
+def _show(rows: list[Row], target: str | None, again: bool) -> None:
+    told = as_json(rows, time.time())
+    if target == "-":
+        click.echo(told)
+        return
+    if target:
+        path = Path(target)
+        new = path.with_name(f"{path.name}.new")
+        new.write_text(f"{told}\n")
+        new.replace(path)
+    if again and sys.stdout.isatty():
+        click.clear()
+    click.echo("\n".join(table(rows)))
+    for row in rows:
+        for warning in warnings(row):
+            click.secho(f"{row.spark}: {warning}", fg="yellow" if row.reading else "red")
+    if again:
+        click.echo(f"{time.strftime('%H:%M:%S')} · Ctrl-C ends it\n")
