@@ -3,10 +3,13 @@
 One step alone: pyinfra inventory.py deploys.steps.weights.apply
 """
 
+from deploys.lease import hold_lease
 from deploys.session import start_session
 from deploys.steps import (
+    door,
     engine,
     fabric,
+    firewall,
     hf_auth,
     hf_tools,
     host,
@@ -19,9 +22,11 @@ from deploys.steps import (
 )
 
 start_session()
+hold_lease()
 
 preflight.apply()
 fabric.apply()
+firewall.apply()
 runtime.apply()
 host.apply()
 layout.apply()
@@ -30,4 +35,5 @@ hf_tools.apply()
 hf_auth.apply()
 weights.apply()
 image.apply()
+door.apply()
 engine.apply()

@@ -1,6 +1,5 @@
 """Two virtual Sparks that serve one model, as tests look at them."""
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 import yaml
 
+from tests.e2e.client import said
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
 
@@ -42,15 +42,7 @@ class Pair:
 
     def ask(self, timeout: float = 60) -> str | None:
         """Return the answer to the greedy request; None when none comes."""
-        answer = self.head.run(
-            f"curl -sf --max-time {timeout:.0f} -H 'Content-Type: application/json' "
-            f"-d '{json.dumps(GREEDY)}' http://127.0.0.1:8000/v1/chat/completions",
-            check=False,
-        )
-        if answer.returncode:
-            return None
-        content: str = json.loads(answer.stdout)["choices"][0]["message"]["content"]
-        return content
+        return said(self.head, GREEDY, timeout)
 
     def lives(self) -> list[str]:
         """Return what tells this life of each unit from its next; "" where it is not active."""

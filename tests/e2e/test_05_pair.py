@@ -7,6 +7,7 @@ import pytest
 
 from deploys.plan.fabric import MASTER_PORT
 from deploys.plan.lock import lock_path, read_lock
+from tests.e2e.client import PORT
 from tests.e2e.conftest import DEPLOY, pyinfra, verification
 from tests.e2e.pairs import received_bytes
 from tests.lab import hub, services
@@ -86,7 +87,7 @@ def test_the_rendezvous_is_closed_on_the_lan(pair, served):
     listening = pair.head.run(f"ss -Hltn sport = :{MASTER_PORT}").stdout
     assert "0.0.0.0" in listening or "*" in listening
     assert not services.answers(pair.head.address, MASTER_PORT)
-    assert services.answers(pair.head.address, 8000)
+    assert services.answers(pair.head.address, PORT)
 
 
 def test_verification(pair, served):

@@ -3,16 +3,14 @@
 The tests of this module build on one another, in order.
 """
 
-import json
-
 import pytest
 
+from tests.e2e.client import ask
 from tests.e2e.conftest import DEPLOY, PROJECT, pyinfra
 from tests.e2e.pairs import alone, replica
 
 DOCTOR = "deploys/doctor.py"
 RECIPES = PROJECT / "files/recipes"
-CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8}
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +46,8 @@ def test_an_idle_spark(spark):
 
 def test_answers_that_were_cut(spark):
     for _ in range(3):
-        answer = spark.run(
-            f"curl -sf -H 'Content-Type: application/json' -d '{json.dumps(CHAT)}' "
-            "http://127.0.0.1:8000/v1/chat/completions"
-        )
-        assert json.loads(answer.stdout)["choices"][0]["finish_reason"] == "length"
+        answer = ask(spark)
+        assert answer.json()["choices"][0]["finish_reason"] == "length"
     said = examined()
     assert "[content-null]" in said
     assert "3 of 3 requests were cut by max_tokens" in said

@@ -8,8 +8,9 @@ import sys
 import time
 from pathlib import Path
 
+from deploys.keys import keys_path
 from tests.lab.lab import Lab
-from tests.lab.state import PROJECT
+from tests.lab.state import FLEET, PROJECT
 
 _TOKEN = "hf_lab_reader"
 _DEPLOY = ["inventory/lab.py", "deploys/spark.py", "-y"]
@@ -37,11 +38,15 @@ def run() -> int:
         print("\nThe deploy failed. Look: python -m tests.lab ssh spark1. Remove: make lab-down")
         return 1
     url = f"http://{lab.spark('spark1').address}:8000/v1/chat/completions"
+    key = f'"Authorization: Bearer $(head -n 1 {keys_path(FLEET).relative_to(PROJECT)})"'
     request = ["curl", "--silent", "--fail-with-body", url]
     request += ["--header", "Content-Type: application/json", "--data", json.dumps(_QUESTION)]
+    line = f"{shlex.join(request)} --header {key}"
     _title("A question to it")
-    print(shlex.join(request))
-    answer = subprocess.run(request, capture_output=True, text=True, check=False)
+    print(line)
+    answer = subprocess.run(
+        line, shell=True, cwd=PROJECT, capture_output=True, text=True, check=False
+    )
     if answer.returncode:
         print(answer.stdout, answer.stderr)
         return 1

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from deploys.keys import keys_path
 from deploys.plan.lock import lock_path
 from tests.lab import apt, factory, machine, network, rootfs, services, state
 from tests.lab.spark import Handle
@@ -41,6 +42,10 @@ PACKAGES = {
     "zstd": "zstd",
     "e2fsprogs": "mkfs.ext4",
     "ethtool": "ethtool",
+    "haproxy": "haproxy",
+    "ufw": "/usr/sbin/ufw",
+    "prometheus": "promtool",
+    "prometheus-node-exporter": "prometheus-node-exporter",
 }
 FINGERPRINT = RUN / "apt-fingerprint"
 
@@ -160,6 +165,7 @@ class Lab:
         for folder in (STORAGE, RUN):
             shutil.rmtree(folder, ignore_errors=True)
         FLEET.unlink(missing_ok=True)
+        keys_path(FLEET).unlink(missing_ok=True)
         # The next lab may serve other bits under the same names.
         lock_path(FLEET).unlink(missing_ok=True)
 

@@ -177,9 +177,7 @@ def test_seed_001_keeps_all_of_its_settings() -> None:
 
 def test_the_container_sees_weights_read_only_and_keeps_its_caches() -> None:
     recipe = load_recipe("lab-tiny")
-    words = docker_run(
-        recipe, Place(8000), image="i@sha256:0", release="lab-tiny-1", root="/opt/x"
-    )
+    words = docker_run(recipe, Place(8000), image="i@sha256:0", release="lab-tiny-1", root="/opt/x")
     assert words[:2] == ["docker", "run"]
     volumes = [words[i + 1] for i, word in enumerate(words) if word == "--volume"]
     assert volumes == [
@@ -198,8 +196,7 @@ def test_the_container_sees_weights_read_only_and_keeps_its_caches() -> None:
 def test_two_ranks_differ_only_in_their_part() -> None:
     recipe = load_recipe("lab-tiny")
     head, worker = (
-        serve_arguments(recipe, Place(8000, rank, nodes=2, master="192.0.2.1"))
-        for rank in (0, 1)
+        serve_arguments(recipe, Place(8000, rank, nodes=2, master="192.0.2.1")) for rank in (0, 1)
     )
     common = {"--tensor-parallel-size": ["2"], "--nnodes": ["2"], "--master-addr": ["192.0.2.1"]}
     assert options(head).items() >= (common | {"--node-rank": ["0"], "--port": ["8000"]}).items()

@@ -233,9 +233,7 @@ def locked(recipe: Recipe) -> Lock:
 def test_a_release_comes_out(put):
     recipe = load_recipe(put(SPARKRUN, ("model: owner", "model_revision: v1.2\nmodel: owner")))
     assert recipe.checkpoints["model"].revision == "v1.2"
-    release = make_release(
-        recipe, locked(recipe), root="/opt/x", ranks=Ranks(("a",))
-    )
+    release = make_release(recipe, locked(recipe), root="/opt/x", ranks=Ranks(("a",)))
     assert release.id.startswith("my-model-v2-")
     assert "theirs" not in "".join(release.files.values())
     assert (
