@@ -9,7 +9,7 @@ from deploys.facts.doctor import HostCheckup
 from deploys.operations.fabric import read_fabric
 from deploys.operations.messages import notice
 from deploys.plan.ailment import Diagnosis
-from deploys.plan.ailments import from_host, from_log
+from deploys.plan.ailments import from_host, from_log, from_switch
 from deploys.plan.fabric import FabricPlan
 from deploys.plan.fabric_check import is_in_force
 from deploys.plan.hardware import Hardware
@@ -34,7 +34,7 @@ def doctor(
         plan, peer: of a pair, its part of the fabric and the other Spark.
     """
     checkup = host.get_fact(HostCheckup, root=root)
-    found = from_log(checkup.log)
+    found = from_log(checkup.log) + from_switch(checkup.failed)
     if plan and peer:
         found += _link(plan, hardware, peer, root)
     for line, colour in report(checkup, found + from_host(checkup), recipe):

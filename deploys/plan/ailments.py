@@ -1,9 +1,10 @@
 """What ails an engine: all known causes, held against its log and its host."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from deploys.plan.ailment import Diagnosis
-from deploys.plan.checkup import Checkup
+from deploys.plan.checkup import Checkup, FailedSwitch
 from deploys.plan.host_ailments import HOST_AILMENTS
 from deploys.plan.memory_ailments import LIFE_AILMENTS, MEMORY_AILMENTS
 from deploys.plan.start_ailments import START_AILMENTS
@@ -35,6 +36,19 @@ def from_host(checkup: Checkup) -> list[Diagnosis]:
         for ailment in HOST_AILMENTS
         if (sign := ailment.sign(checkup)) is not None
     ]
+
+
+def from_switch(failed: FailedSwitch | None) -> list[Diagnosis]:
+    """Return why the last switch did not come to serve; nothing where it did."""
+    if failed is None:
+        return []
+    known = [
+        replace(each, cause=f"{failed.release} did not come to serve. {each.cause}")
+        for each in from_log(failed.log)
+    ]
+    all_of_it = f"`journalctl -u vllm@{failed.release} -u switch@{failed.release}` has all of it"
+    cause = f"The last switch, to {failed.release}, failed"
+    return known or [Diagnosis("switch-failed", cause, failed.reason, all_of_it)]
 
 
 def hint(lines: Iterable[str]) -> str | None:

@@ -20,6 +20,21 @@ _KERNEL = "Out of memory: Killed process|oom-kill:|sending SIG"
 
 
 @dataclass(frozen=True)
+class FailedSwitch:
+    """The last switch, where it did not come to serve.
+
+    Attributes:
+        release: the one that was to serve.
+        reason: why it does not.
+        log: what the last life of its engine said.
+    """
+
+    release: str
+    reason: str
+    log: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Checkup:
     """One Spark, as found.
 
@@ -37,6 +52,7 @@ class Checkup:
         downs: how often it went down hard within a day while its engine ran.
         listeners: who holds the engine's port, where the engine does not run.
         finished: how requests ended; None when the engine does not tell.
+        failed: the last switch, where it failed; None where it did not.
     """
 
     release: str | None
@@ -53,6 +69,15 @@ class Checkup:
     downs: int
     listeners: tuple[str, ...]
     finished: Finished | None
+    failed: FailedSwitch | None = None
+
+
+# Its orders and its words are in one file; the release is in the file's name.
+_SWITCH = f"""
+file=$(ls -t ROOT/jobs/switch@*.json | head -n 1); grep -q '"phase": "failed"' "$file" || exit 0
+tried=$(basename "$file" .json); tried=${{tried#switch@}}
+echo "$tried"; cat "$file"
+journalctl --quiet --output=short-unix --lines={_LINES} --unit="vllm@$tried.service\""""
 
 
 def checkup_script(root: str) -> str:
@@ -77,6 +102,7 @@ def checkup_script(root: str) -> str:
         "inside": 'docker exec "vllm-$release" nvidia-smi --list-gpus 2>&1',
         "downs": f"cat {shlex.quote(root)}/state/hard-downs",
         "port": 'systemctl is-active --quiet $unit || ss -Hltnp "sport = :${port:-0}"',
+        "switch": _SWITCH.replace("ROOT", shlex.quote(root)),
         "metrics": f"curl --silent --max-time 5 http://{LOOPBACK}:${{port:-0}}/metrics "
         "| grep -E '^vllm:(request_success_total|request_generation_tokens_bucket)'",
     }
@@ -126,9 +152,17 @@ def parse_checkup(output: Iterable[str], now: float) -> Checkup:
             downs=sum(0 <= clock - down < _DAY for down in downs),
             listeners=tuple(re.findall(r'\("([^"]+)",pid=\d+', "".join(found["port"]))),
             finished=finished(found["metrics"]),
+            failed=_failed_switch(found["switch"]),
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"the checkup of the host is incomplete: {error!r}") from error
+
+
+def _failed_switch(lines: Sequence[str]) -> FailedSwitch | None:
+    if not lines:
+        return None
+    release, report, *log = lines
+    return FailedSwitch(release, json.loads(report)["message"], _log(log, (), restarts=0))
 
 
 # What systemd says when a life begins, and journald's line: time, host, unit, message.

@@ -1,10 +1,13 @@
 """The reading of a Spark that the doctor judges."""
 
+import os
 import subprocess
+from dataclasses import replace
 
 import pytest
 
-from deploys.plan.checkup import checkup_script, parse_checkup
+from deploys.plan.ailments import from_switch
+from deploys.plan.checkup import FailedSwitch, checkup_script, parse_checkup
 from deploys.plan.finished import Finished, finished
 
 RELEASE = "lab-tiny-0a1b2c3d"
@@ -50,6 +53,7 @@ def output(restarts: int = 0) -> list[str]:
         "inside": "Error response from daemon: No such container",
         "downs": f"[{NOW - 90000}, {NOW - 3600}]",
         "port": 'LISTEN 0 5 0.0.0.0:8000 0.0.0.0:* users:(("python3",pid=42,fd=3))',
+        "switch": "",
         "metrics": "",
     }
     return [line for name, text in parts.items() for line in [f"@@{name}", *text.splitlines()]]
@@ -94,16 +98,45 @@ def test_a_docker_that_does_not_answer_and_a_gpu_that_does_not_tell():
     assert (found.docker, found.runtimes, found.gpu) == (None, (), None)
 
 
+def test_a_switch_that_failed_is_read():
+    tried = f'lab-new-1\n{{"phase": "failed", "message": "it did not start"}}\n{LOG}'
+    lines = "\n".join(output()).replace("@@switch", f"@@switch\n{tried}").split("\n")
+    failed = parse_checkup(lines, NOW).failed
+    assert failed is not None
+    assert (failed.release, failed.reason) == ("lab-new-1", "it did not start")
+    assert failed.log[1:] == ("the third life: with a colon", "and a second line")
+    (said,) = from_switch(failed)
+    assert (said.name, said.evidence) == ("switch-failed", "it did not start")
+    known = replace(failed, log=("vllm: error: unrecognized arguments: --x",))
+    assert [each.name for each in from_switch(known)] == ["unknown-flag"]
+    assert from_switch(None) == []
+
+
+def test_the_script_finds_the_switch_that_failed_last(tmp_path):
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    for name, phase in (("switch@old", "failed"), ("switch@new-2", "failed")):
+        (jobs / f"{name}.json").write_text(f'{{"phase": "{phase}", "message": "no"}}\n')
+    os.utime(jobs / "switch@old.json", (1, 1))
+    assert _read(tmp_path).failed == FailedSwitch("new-2", "no", ())
+    (jobs / "switch@new-3.json").write_text('{"phase": "done", "message": ""}\n')
+    assert _read(tmp_path).failed is None
+
+
+def _read(root):
+    script = checkup_script(str(root))
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    return parse_checkup(done.stdout.splitlines(), NOW)
+
+
 def test_an_incomplete_reading_is_an_error():
     with pytest.raises(ValueError, match="incomplete"):
         parse_checkup(output()[:4], NOW)
 
 
 def test_the_script_reads_a_machine_without_anything(tmp_path):
-    script = checkup_script(str(tmp_path))
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
-    found = parse_checkup(done.stdout.splitlines(), NOW)
-    assert (found.release, found.finished) == (None, None)
+    found = _read(tmp_path)
+    assert (found.release, found.finished, found.failed) == (None, None, None)
     assert found.memory[0] > 0
 
 
