@@ -18,8 +18,13 @@ from deploys.plan.schema import nearest
 ROOT = Path(__file__).parents[1]
 # What pyinfra may be told to run for the gateway.
 GATEWAY = ("deploys/gateway.py", "deploys.steps.gateway.apply")
-# A look at a fleet: what does not answer is a row of its table, and ends no run.
-STATUS = ("deploys/status.py", "deploys.steps.status.apply")
+# Looks at a fleet: what does not answer is told, and ends no run.
+LOOKS = (
+    "deploys/status.py",
+    "deploys.steps.status.apply",
+    "deploys/drift.py",
+    "deploys.steps.drift.apply",
+)
 
 Host = tuple[str, dict[str, Any]]
 
@@ -75,7 +80,7 @@ def for_pyinfra(path: Path) -> dict[str, list[Host]]:
         if Path.cwd() != ROOT:
             raise PlanError(f"found the folder {Path.cwd()}; expected the project root: cd {ROOT}")
         groups = load(path, gateway=_runs(GATEWAY))
-        if _runs(STATUS):
+        if _runs(LOOKS):
             state.should_raise_failed_hosts = lambda _: False
         _check_limit(groups, file_group={"sparks.yaml": "inventory"}.get(path.name, path.stem))
     except PlanError as error:

@@ -10,10 +10,11 @@ from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from deploys.facts.door import Door
+from deploys.operations.differences import differs, unit_differs
 from deploys.operations.files import managed_files
 from deploys.operations.messages import failing, notice
 from deploys.operations.services import install
-from deploys.plan.door import UNIT, DoorPlan, mark
+from deploys.plan.door import UNIT, DoorPlan, DoorState, mark
 from deploys.plan.files import Directory, ManagedFile
 
 _PACKAGE = "haproxy"
@@ -64,6 +65,7 @@ def door(
             ]
         )
     )
+    _tell(state, root, files)
     if not state.installed:
         yield install(_PACKAGE)
     if not state.installed or state.stray:
@@ -91,11 +93,34 @@ def no_door(root: str) -> Generator[StringCommand]:
     if not host.get_fact(Door, root=root).there:
         host.noop("there is no door")
         return
+    differs(UNIT, "none: this Spark is no head", "one")
     yield StringCommand(
         f"systemctl disable --quiet --now {UNIT} 2>/dev/null; "
         f"rm -f /etc/systemd/system/{UNIT} && systemctl daemon-reload && rm -rf",
         QuoteString(f"{root}/door"),
     )
+
+
+def _tell(state: DoorState, root: str, files: Mapping[str, str | None]) -> None:
+    """Tell what of the door is not as declared; the hashes of keys stay untold."""
+    if not state.installed:
+        differs(f"package {_PACKAGE}", "installed", "not installed")
+    if state.stray:
+        differs("haproxy.service", "off", "active or enabled")
+    for name, text in files.items():
+        found, wanted = state.files.get(name), _as_found(text)
+        if found != wanted:
+            same = found and wanted and found[1] == wanted[1]
+            differs(
+                f"{root}/door/{name}",
+                "mode 600" if same else "the declared content" if wanted else "nothing",
+                f"mode {found[0]}" if found and same else "another" if found else "nothing",
+            )
+    unit_differs(UNIT, active=state.active, enabled=state.enabled, outdated=state.outdated)
+    if state.active and state.mark != mark(files):
+        differs(UNIT, "the declared settings in force", "others")
+    if state.active and state.version != state.installed:
+        differs(UNIT, f"haproxy {state.installed}", f"{state.version} still runs")
 
 
 def _as_found(text: str | None) -> tuple[str, str] | None:

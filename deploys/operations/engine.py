@@ -10,9 +10,11 @@ from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.exceptions import PyinfraError
 
 from deploys.facts.engine import Engines, FreeMemory, Orders, Switching
+from deploys.operations.differences import differs
 from deploys.operations.jobs import LOST, put_manifest, start
 from deploys.operations.messages import failing
 from deploys.plan.ailments import hint
+from deploys.plan.drift import engine_differences
 from deploys.plan.engine import SHARE, EngineState, problem
 from deploys.plan.phases import phase
 from deploys.plan.release import Release
@@ -73,6 +75,8 @@ def attempt(
     """
     engines = _engines(release)
     ours = engines.units[release.id]
+    for difference in engine_differences(engines, release.id, settings.door):
+        differs(*difference)
     # A Spark that was the head of a pair, and is no more, offers nothing on the fabric.
     if engines.shares and (release.ranks.rank > 0 or not release.ranks.fabric):
         yield _SHARE_NOTHING
@@ -147,6 +151,8 @@ def idle(root: str) -> Generator[StringCommand, None, None]:
         root: the folder that holds releases and the `current` link.
     """
     engines = host.get_fact(Engines, root=root)
+    for difference in engine_differences(engines, None):
+        differs(*difference)
     for release in engines.switches:
         yield StringCommand("systemctl stop", QuoteString(f"switch@{release}.service"))
     yield from _stop(engines, keep=None)

@@ -11,10 +11,12 @@ from pyinfra.api.command import PyinfraCommand
 
 from deploys.facts.fabric import Fabric
 from deploys.facts.services import Service
+from deploys.operations.differences import differs, unit_differs
 from deploys.operations.files import managed_files
 from deploys.operations.messages import failing, notice, planning
 from deploys.operations.services import sysctl
 from deploys.plan.cabling import Port, cabled, common_port, switched_off
+from deploys.plan.drift import fabric_differences
 from deploys.plan.fabric import (
     GUARD,
     LINK_PORT,
@@ -57,6 +59,8 @@ def fabric(
         if off and planning():
             notice(f"{', '.join(sorted(set(off)))} will be switched on to find the cable")
         for netdev in switched_off(hardware, own):
+            differs(netdev, "switched on", "off")
+        for netdev in switched_off(hardware, own):
             yield StringCommand("ip link set", QuoteString(netdev), "up")
         if not planning():
             own, other = _settled(hardware, peer, root)
@@ -74,6 +78,8 @@ def fabric(
         yield failing("\n".join(errors))
         return
 
+    for difference in fabric_differences(plan, port, own):
+        differs(*difference)
     guard = list(_guard(plan, port, own, root))
     yield from sysctl._inner(path=_SYSCTL, values=arp_settings(port))
     if not is_in_force(plan, port, own):
@@ -164,6 +170,9 @@ def _guard(
     files = [entry.path for entry in entries if isinstance(entry, ManagedFile)]
     state = host.get_fact(Service, unit=GUARD, files=files)
     changes = list(managed_files._inner(entries=entries))
+    unit_differs(GUARD, active=state.active, enabled=state.enabled, outdated=state.outdated)
+    if state.active and not own.guarded:
+        differs(GUARD, "rules in force", "none")
     yield from changes
     works = state.active and state.enabled and own.guarded and not state.outdated
     if changes or not works:

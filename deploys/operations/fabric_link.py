@@ -8,6 +8,7 @@ from pyinfra.api import FunctionCommand, Host, QuoteString, StringCommand, opera
 from pyinfra.api.command import PyinfraCommand
 
 from deploys.facts.fabric import WriteBandwidth
+from deploys.operations.differences import differs
 from deploys.operations.fabric import read_fabric, show
 from deploys.operations.messages import failing, planning
 from deploys.plan.bandwidth import PORTS, bandwidth_findings, is_measured, record, server_script
@@ -50,6 +51,7 @@ def link(
         show(found)
         yield failing(errors)
     elif _must_measure(plan, own, other, port):
+        differs(f"speed of the link to {plan.peer}", "measured", "never measured as it is")
         yield from _measure(plan, own, other, port, root)
     else:
         host.noop(f"{plan.peer} answers by {' and '.join(port)}")

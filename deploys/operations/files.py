@@ -9,7 +9,9 @@ from pyinfra.api.command import PyinfraCommand
 from pyinfra.operations import files
 
 from deploys.facts.files import FileStates
+from deploys.operations.differences import differs
 from deploys.operations.messages import failing
+from deploys.plan.drift import file_difference
 from deploys.plan.files import (
     Directory,
     Entry,
@@ -42,10 +44,12 @@ def managed_files(entries: Sequence[Entry]) -> Generator[PyinfraCommand]:
     states = host.get_fact(FileStates, paths=paths, links=links)
     found = {entry: states.get(entry.path, FileState("absent")) for entry in entries}
 
+    stale = [entry for entry, state in found.items() if not is_current(entry, state)]
+    for entry in stale:
+        differs(*file_difference(entry, found[entry]))
     if obstacles := [text for pair in found.items() if (text := obstacle(*pair))]:
         yield failing("\n".join(obstacles))
         return
-    stale = [entry for entry, state in found.items() if not is_current(entry, state)]
     if not stale:
         host.noop(f"all {len(entries)} paths are current")
     # Listed before the first is yielded: a dry run stops there, and --diff prints on the way.

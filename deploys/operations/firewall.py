@@ -8,6 +8,7 @@ from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.exceptions import ConnectError
 
 from deploys.facts.firewall import Firewall
+from deploys.operations.differences import differs
 from deploys.operations.messages import failing, notice
 from deploys.operations.services import install
 from deploys.plan.firewall import FirewallState, Rule, differences, ssh_rules
@@ -57,6 +58,12 @@ def firewall(
     if not (turn_on or add or delete):
         host.noop("ufw lets through what it should")
         return
+    if turn_on:
+        differs("ufw", "on", "off")
+    for rule in add:
+        differs("ufw", f"`{rule.text}`", "no such rule")
+    for rule in delete:
+        differs("ufw", f"no rule `{rule.text}`", "one of ours")
     if not state.installed:
         yield install("ufw")
     for rule in add:

@@ -8,6 +8,7 @@ from pyinfra.api import Host, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from deploys.facts.jobs import ImageContent, ImageState, JobState
+from deploys.operations.differences import differs
 from deploys.operations.jobs import follow, put_manifest, reason, start
 from deploys.operations.messages import failing
 
@@ -58,6 +59,7 @@ def exported_image(root: str, references: Sequence[str], peer: Host) -> Generato
         host.noop("the other Spark has the image")
         return
     job = f"image-export@{short_id(references)}"
+    differs(f"image {references[0]}", "on the other Spark too", "here alone")
     last: dict[str, JobState] = {}
     yield from _run(root, job, {"image": references[0], "images": list(references)}, last)
     progress = last[job].progress
@@ -108,6 +110,7 @@ def _have(
         yield failing(f"Docker does not answer: {found}. Start it: sudo systemctl start docker")
         return
     last: dict[str, JobState] = {}
+    differs(f"image {references[0]}", "known to Docker", "absent")
     yield from before
     yield from _run(root, job, orders, last)
     if _state(host, references, head) != "present":

@@ -13,6 +13,7 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.operations import files
 
 from deploys.facts.jobs import EnvironmentStamp, JobState, JobStates
+from deploys.operations.differences import differs
 from deploys.operations.services import install
 from deploys.plan.progress import Meter
 
@@ -37,6 +38,7 @@ def virtual_environment(path: str, requirements: str, text: str) -> Generator[St
     if host.get_fact(EnvironmentStamp, path=path) == sha256(text.encode()).hexdigest():
         host.noop(f"{path} has the packages of {requirements}")
         return
+    differs(path, f"an environment with the packages of {requirements}", "none, or another")
     python = QuoteString(f"{path}/bin/python")
     yield StringCommand(
         "python3 -c 'import ensurepip' 2>/dev/null || {", install("python3-venv"), "; }"

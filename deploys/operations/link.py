@@ -7,6 +7,7 @@ from pyinfra.api import Host, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from deploys.facts.link import LinkIdentity
+from deploys.operations.differences import differs
 from deploys.operations.files import managed_files
 from deploys.operations.messages import failing
 from deploys.plan.files import ManagedFile
@@ -30,6 +31,7 @@ def identity(root: str, spark: str) -> Generator[StringCommand]:
     elif found.state == "unreadable":
         yield failing(f"{found.detail}. Move it away: a new one is made.")
     else:
+        differs(f"{root}/secrets/link.key", "a key with its certificate", found.state)
         yield StringCommand(new_identity_script(root, spark))
 
 

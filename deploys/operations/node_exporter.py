@@ -7,6 +7,7 @@ from pyinfra.api import StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from deploys.facts.node_exporter import Exporter
+from deploys.operations.differences import differs, unit_differs
 from deploys.operations.files import managed_files
 from deploys.operations.messages import notice
 from deploys.operations.services import install
@@ -53,6 +54,8 @@ def host_metrics(
     if unit is None and not strays:
         host.noop("it serves nothing, and tells nothing")
         return
+    for stray in strays:
+        differs(stray, "stopped and disabled", "active or enabled")
     if strays:
         yield StringCommand("systemctl disable --quiet --now", *strays)
     if unit is None:
@@ -73,6 +76,11 @@ def host_metrics(
         of_exporter = [ManagedFile(DEFAULTS, exporter_defaults(root))]
     laid_down = list(managed_files._inner(entries=[*entries, *of_exporter]))
     changed = [path for path in texts if _is_written(laid_down, path)]
+    if of_exporter and not state.installed:
+        differs(f"package {PACKAGE}", "installed", "not installed")
+    for each in (unit, *([EXPORTER] if of_exporter and state.installed else ())):
+        now = state.units[each]
+        unit_differs(each, active=now.active, enabled=now.enabled, outdated=now.outdated)
 
     # The settings come first: the package starts its program at once, on every address.
     yield from laid_down

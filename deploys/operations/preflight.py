@@ -7,11 +7,12 @@ from pyinfra import host
 from pyinfra.api import Host, StringCommand, operation
 
 from deploys.facts.survey import HostSurvey
+from deploys.operations.differences import differs
 from deploys.operations.messages import failing, notice, planning
 from deploys.plan.memory import Load
 from deploys.plan.memory_check import memory_findings
 from deploys.plan.pair import differences
-from deploys.plan.preflight import Requirements, findings
+from deploys.plan.preflight import Finding, Requirements, findings
 
 
 @operation()
@@ -46,8 +47,15 @@ def preflight(
     found = findings(survey, wanted, now, other)
     if load:
         found += memory_findings(load, wanted.hardware, survey)
+    apart: list[Finding] = []
     if worker and other:
-        found += differences(host.data.spark, survey, worker.data.spark, other)
+        apart = differences(host.data.spark, survey, worker.data.spark, other)
+        for finding in apart:
+            differs("the two Sparks", "alike", finding.found)
+    for finding in found:
+        if finding.error:
+            differs("fit to serve", "nothing in its way", finding.found)
+    found += apart
     errors = [finding for finding in found if finding.error]
     for finding in found:
         if finding.error and planning():

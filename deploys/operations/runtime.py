@@ -11,6 +11,7 @@ from pyinfra.operations import files
 
 from deploys.facts.runtime import DAEMON_JSON, ContainerRuntime
 from deploys.facts.services import Service
+from deploys.operations.differences import differs, unit_differs
 from deploys.operations.messages import failing
 from deploys.operations.services import install
 from deploys.plan.daemon_json import has_nvidia_runtime, merged
@@ -43,6 +44,18 @@ def docker(
     except ValueError as error:
         yield failing(f"{DAEMON_JSON} is not what Docker can read: {error}. Mend it by hand.")
         return
+    if not state.toolkit:
+        differs("NVIDIA container toolkit", "installed", "not installed")
+    if wanted != found:
+        differs(DAEMON_JSON, f"log-opts that hold {dict(log_options)}", "others")
+    if not registered:
+        differs(DAEMON_JSON, "a runtime nvidia", "none of that name")
+    unit_differs(
+        "docker.service",
+        active=service.active,
+        enabled=service.enabled,
+        outdated=service.outdated,
+    )
     if not state.toolkit:
         yield from _install_toolkit(repository, known=state.repository)
     if not (wanted == found and registered):

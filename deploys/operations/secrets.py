@@ -7,7 +7,9 @@ from pyinfra import host
 from pyinfra.api import HiddenValue, QuoteString, StringCommand, operation
 
 from deploys.facts.files import FileStates
+from deploys.operations.differences import differs
 from deploys.operations.messages import failing, notice
+from deploys.plan.drift import secret_difference
 from deploys.plan.files import FileState
 from deploys.plan.token import token_problem
 
@@ -34,6 +36,7 @@ def secret_file(
     if found.kind not in ("file", "absent"):
         yield failing(f"{path} is no file ({found.kind}) {found.detail}: move it away.")
         return
+    differs(*secret_difference(path, found))
     new = QuoteString(f"{path}.new")
     yield StringCommand(
         # An old .new would keep its own mode.

@@ -7,6 +7,7 @@ from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from deploys.facts.services import ClockSync, Service, Sysctls
+from deploys.operations.differences import differs, unit_differs
 from deploys.operations.files import managed_files
 from deploys.plan.files import Directory, Entry, ManagedFile
 
@@ -27,6 +28,10 @@ def service(
     files = [entry.path for entry in entries if not isinstance(entry, Directory)]
     state = host.get_fact(Service, unit=unit, files=files)
     changes = list(managed_files._inner(entries=entries))
+    if package and not state.known:
+        differs(f"package {package}", "installed", "not installed")
+    else:
+        unit_differs(unit, active=state.active, enabled=state.enabled, outdated=state.outdated)
     if package and not state.known:
         yield install(package)
     yield from changes
@@ -80,6 +85,9 @@ def sysctl(path: str, values: Mapping[str, str]) -> Generator[PyinfraCommand, No
     found = host.get_fact(Sysctls, keys=list(values))
     text = "".join(f"{key} = {value}\n" for key, value in values.items())
     changes = list(managed_files._inner(entries=[ManagedFile(path, text)]))
+    for key, value in values.items():
+        if found.get(key) != value:
+            differs(key, value, found.get(key, "no such parameter"))
     if changes or found != values:
         yield _remember(list(values))
     yield from changes
@@ -103,4 +111,5 @@ def clock() -> Generator[StringCommand, None, None]:
     if host.get_fact(ClockSync):
         host.noop("the clock is kept by NTP, or is not the host's own")
     else:
+        differs("clock", "kept by NTP", "kept by nobody")
         yield StringCommand("timedatectl set-ntp true")

@@ -7,8 +7,10 @@ from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from deploys.facts.jobs import JobState, WeightFolders
+from deploys.operations.differences import differs
 from deploys.operations.jobs import follow, put_manifest, reason, start
 from deploys.operations.messages import failing
+from deploys.plan.drift import weights_difference
 from deploys.plan.lock import CheckpointLock
 from deploys.plan.weights import (
     RECORD,
@@ -72,6 +74,15 @@ def _have(
     if not new_orders and not wrong:
         host.noop(f"{', '.join(checkpoints)}: every file is as it was verified")
         return
+    for name in new_orders:
+        differs(
+            f"{root}/manifests/{name}.json",
+            "the manifest of the lock",
+            "another" if folders[name].manifest else "nothing",
+        )
+    for name in wrong:
+        if trouble := differences(checkpoints[name], folders[name]):
+            differs(*weights_difference(f"{root}/{name}", trouble))
     for name in new_orders:
         yield from put_manifest(root, name, _job(name), orders[name])
     for name in wrong:

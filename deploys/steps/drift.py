@@ -1,0 +1,136 @@
+"""What differs from what is declared: looks at all Sparks, and changes nothing."""
+
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+from pyinfra import host, local, state
+from pyinfra.api.exceptions import PyinfraError
+
+from deploys.facts.doctor import HostCheckup
+from deploys.facts.drift import WhatRuns
+from deploys.keys import keys_path
+from deploys.operations.differences import differs, look
+from deploys.plan.drift import (
+    Difference,
+    as_json,
+    exit_status,
+    host_differences,
+    line,
+    running_differences,
+    unresolved,
+)
+from deploys.plan.errors import PlanError
+from deploys.plan.lock import lock_path, read_lock
+from deploys.plan.served import recipe
+from deploys.plan.status import json_target
+from deploys.steps.context import bad_input, release
+
+# What converges a Spark also tells how it differs.
+_CONVERGES = "deploys/spark.py"
+
+
+@dataclass
+class _Book:
+    """What was found of all Sparks of the run; `unread` says why one was not looked at."""
+
+    found: dict[str, list[Difference]] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+
+
+_book = _Book()
+
+
+def apply() -> None:
+    """Look at the current Spark; when all were looked at, tell, and end the run.
+
+    There is nothing to execute: the run ends before pyinfra would ask whether to. It is no
+    `@deploy`: the steps that it runs are some.
+
+    Raises:
+        PyinfraError: what is declared cannot be, or was never deployed.
+        SystemExit: by the Spark that is the last; with the status of `exit_status`.
+    """
+    with bad_input():
+        target = json_target(host.data.get("json"))
+        _check_declared()
+    _check_alone()
+    # A look that failed is no reason to ask whether to go on.
+    state.should_raise_failed_hosts = None
+    try:
+        _book.found[host.data.spark] = look(_steps)
+    except PyinfraError as error:
+        _book.unread[host.data.spark] = _reason(error)
+    if len(_book.found) + len(_book.unread) == len(state.activated_hosts):
+        _tell(target)
+
+
+def _check_declared() -> None:
+    """Refuse what only a first run of `deploys/spark.py` makes: a look asks and writes nothing.
+
+    Raises:
+        PlanError: the lock lacks a name, or there are no keys.
+    """
+    fleet = Path(host.data.fleet)
+    if not host.data.recipe:
+        return
+    path = lock_path(fleet)
+    problems = unresolved([recipe(host.data.recipe)], read_lock(path), str(path))
+    if host.data.api_key != "none" and not keys_path(fleet).exists():
+        problems.append(
+            f"{keys_path(fleet)}: found no such file; expected the API keys of the doors, as a run "
+            f"of {_CONVERGES} makes it"
+        )
+    if problems:
+        raise PlanError(*problems)
+
+
+def _check_alone() -> None:
+    # pyinfra tells its deploys nothing of each other.
+    deploys = [word for word in sys.argv if Path(word).match("deploys/*.py")]
+    if len(deploys) > 1:
+        raise PyinfraError(
+            f"found {' '.join(deploys)}; expected drift alone, as the run ends with it"
+        )
+
+
+def _steps() -> None:
+    """Call all operations that would converge the Spark, and look where none does."""
+    local.include(_CONVERGES)
+    served = release()
+    running = host.get_fact(WhatRuns, images=served.images if served else ())
+    for difference in (
+        *running_differences(running, served),
+        *host_differences(host.get_fact(HostCheckup, root=host.data.root)),
+    ):
+        differs(*difference)
+
+
+def _reason(error: PyinfraError) -> str:
+    """Return why the current Spark could not be looked at."""
+    together = host.data.ranks or [host.data.spark]
+    silent = sorted(each.data.spark for each in state.failed_hosts if each.data.spark in together)
+    return f"{' and '.join(silent)} cannot be read" if silent else str(error)
+
+
+def _tell(target: str | None) -> None:
+    silent = [each for each in state.failed_hosts if each.data.spark not in _book.unread]
+    unread = _book.unread | {each.data.spark: "no answer" for each in silent}
+    found = {spark: _book.found[spark] for spark in _book.found if spark not in unread}
+    told = as_json(found, unread, time.time())
+    if target and target != "-":
+        path = Path(target)
+        new = path.with_name(f"{path.name}.new")
+        new.write_text(f"{told}\n")
+        new.replace(path)
+    if target == "-":
+        click.echo(told)
+    else:
+        for spark in sorted(found):
+            for difference in found[spark]:
+                click.echo(line(spark, difference))
+    for spark in sorted(unread):
+        click.secho(f"{spark}: not looked at: {unread[spark]}", fg="red", err=True)
+    sys.exit(exit_status(found, unread))

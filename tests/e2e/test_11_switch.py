@@ -1,0 +1,229 @@
+"""A change of what a Spark serves: nothing is lost where both engines fit, and a bad one is undone.
+
+The tests build on one another, in order; clients go on asking meanwhile.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.e2e.client import ask, said
+from tests.e2e.conftest import DEPLOY, PROJECT, background, killed_at, pyinfra
+from tests.e2e.load import load
+from tests.e2e.pairs import replica
+from tests.lab.spark import Handle
+
+RECIPES = PROJECT / "files/recipes"
+TRIAL = ("--data", "trial_seconds=75")
+# With so much KV cache, two engines are more than the machine has.
+LARGE = ('VLLM_CPU_KVCACHE_SPACE: "1"', 'VLLM_CPU_KVCACHE_SPACE: "20"')
+
+
+@contextmanager
+def recipe(name: str, *changes: tuple[str, str]) -> Iterator[None]:
+    """Have the replica be to serve a changed copy of lab-tiny."""
+    file = RECIPES / f"lab-{name}.yaml"
+    text = (RECIPES / "lab-tiny.yaml").read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text)
+    try:
+        with replica(recipe=f"lab-{name}"):
+            yield
+    finally:
+        file.unlink()
+
+
+def current(spark: Handle) -> str:
+    """Return the release that serves, and boots."""
+    return spark.run("basename $(readlink /opt/qwen36/current)").stdout.strip()
+
+
+def engines(spark: Handle) -> set[str]:
+    """Return the units that are active or will be at boot."""
+    states = "--state=active,activating"
+    command = (
+        f"systemctl list-units --plain --no-legend {states} 'vllm@*' | cut -d' ' -f1; "
+        "ls /etc/systemd/system/multi-user.target.wants | grep '^vllm@'"
+    )
+    return set(spark.run(command).stdout.split())
+
+
+def is_as_before(spark: Handle, release: str) -> bool:
+    """Whether that release serves, boots, and is the only one."""
+    return (
+        current(spark) == release
+        and engines(spark) == {f"vllm@{release}.service"}
+        and said(spark) is not None
+    )
+
+
+def engine_core(spark: Handle, container: str, timeout: float = 120) -> str:
+    """Wait for the process that computes in a container; return its id on the Spark."""
+    find = f"sudo docker top {container} -eo pid,comm | awk '/EngineCor/ {{print $1; exit}}'"
+    deadline = time.monotonic() + timeout
+    while not (found := spark.run(find, check=False).stdout.strip()):
+        assert time.monotonic() < deadline, f"no engine in {container}"
+        time.sleep(1)
+    return found
+
+
+def newest(spark: Handle, former: str, timeout: float = 120) -> str:
+    """Wait for an engine beside or after the former one; return its release."""
+    find = "sudo docker ps --format '{{.Names}}' --filter label=sparkwright.release"
+    deadline = time.monotonic() + timeout
+    while True:
+        names = [name.removeprefix("vllm-") for name in spark.run(find).stdout.split()]
+        if others := [name for name in names if name != former]:
+            return others[0]
+        assert time.monotonic() < deadline, "no other engine was started"
+        time.sleep(1)
+
+
+@pytest.fixture(scope="module")
+def served(spark: Handle) -> str:
+    """The release that serves at first."""
+    spark.reset()
+    pyinfra(DEPLOY).succeeded()
+    return current(spark)
+
+
+def test_a_switch_loses_no_request(spark: Handle, served: str) -> None:
+    with load(spark) as seen:
+        with recipe("other", ("seed: 0", "seed: 1")):
+            run = pyinfra(DEPLOY).succeeded()
+            assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+        after = len(seen.answers)
+        while len(seen.answers) < after + 8:
+            time.sleep(0.2)
+    assert seen.failed == [], run.output
+    assert current(spark).startswith("lab-other-")
+    assert engines(spark) == {f"vllm@{current(spark)}.service"}
+
+
+def test_the_way_back_loses_none_either(spark: Handle, served: str) -> None:
+    with load(spark) as seen:
+        run = pyinfra("deploys/rollback.py").succeeded()
+    assert seen.failed == [], run.output
+    assert is_as_before(spark, served)
+    assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+
+
+def test_a_release_that_cannot_start(spark: Handle, served: str) -> None:
+    with load(spark) as seen, recipe("broken", ("  seed: 0", "  no-such-flag: 0")):
+        run = pyinfra(DEPLOY)
+    assert run.status == 1
+    assert "does not know a flag" in run.output
+    assert f"{served} serves" in run.output
+    assert seen.failed == []
+    assert is_as_before(spark, served)
+
+
+def test_a_release_that_answers_nothing(spark: Handle, served: str) -> None:
+    """It stands still as soon as it computes: HTTP goes on, and no token ever comes."""
+
+    def hold() -> None:
+        name = newest(spark, served)
+        spark.run(f"sudo kill -STOP {engine_core(spark, f'vllm-{name}')}")
+
+    with load(spark) as seen, recipe("mute", ("seed: 0", "seed: 2"), *_timeout(60)):
+        thread = threading.Thread(target=hold)
+        thread.start()
+        run = pyinfra(DEPLOY)
+        thread.join()
+    assert run.status == 1
+    assert f"{served} serves" in run.output
+    assert seen.failed == []
+    assert is_as_before(spark, served)
+
+
+def test_a_release_that_dies_after_a_minute(spark: Handle, served: str) -> None:
+    """Its clients lose what it had in its hands; new requests go to the former one at once."""
+    killed = []
+
+    def kill() -> None:
+        name = newest(spark, served)
+        while spark.run(f"systemctl is-active vllm@{name}", check=False).returncode:
+            time.sleep(1)
+        time.sleep(60)
+        spark.run(f"sudo kill -9 {engine_core(spark, f'vllm-{name}')}")
+        killed.append(time.monotonic())
+
+    with load(spark) as seen, recipe("frail", ("seed: 0", "seed: 3")):
+        thread = threading.Thread(target=kill)
+        thread.start()
+        run = pyinfra(DEPLOY, *TRIAL)
+        thread.join()
+    assert run.status == 1
+    assert f"{served} serves" in run.output
+    assert all(answer.ended > killed[0] for answer in seen.failed)
+    assert seen.gap < 15
+    assert is_as_before(spark, served)
+
+
+def test_a_run_that_is_killed_in_mid_switch(spark: Handle, served: str) -> None:
+    """The switch goes on without it; the next run finds it done, or joins it."""
+    with load(spark) as seen, recipe("other", ("seed: 0", "seed: 1")):
+        killed_at("engine: ", DEPLOY)
+        pyinfra(DEPLOY).succeeded()
+        assert current(spark).startswith("lab-other-")
+    assert seen.failed == []
+    pyinfra("deploys/rollback.py").succeeded()
+    assert is_as_before(spark, served)
+
+
+def test_a_power_cut_in_mid_switch(spark: Handle, served: str) -> None:
+    """The former release boots, as if nothing had been; the run is finished by running it again."""
+    with recipe("other", ("seed: 0", "seed: 1")), background(DEPLOY) as run:
+        newest(spark, served)
+        spark.power_off()
+        run.kill()
+    spark.power_on()
+    spark.wait_ready(120)
+    deadline = time.monotonic() + 120
+    while not said(spark):
+        assert time.monotonic() < deadline
+        time.sleep(1)
+    assert is_as_before(spark, served)
+    with recipe("other", ("seed: 0", "seed: 1")):
+        pyinfra(DEPLOY).succeeded()
+        assert current(spark).startswith("lab-other-")
+    pyinfra(DEPLOY).succeeded()
+
+
+def test_where_only_one_fits_the_gap_is_that_of_a_start(spark: Handle, served: str) -> None:
+    """A switch by stop and start: clients wait as long as for a bare start of an engine."""
+    started = time.monotonic()
+    spark.run(f"sudo systemctl restart vllm@{served}")
+    while not said(spark):
+        time.sleep(0.2)
+    bare = time.monotonic() - started
+    with load(spark) as seen, recipe("large", LARGE):
+        run = pyinfra(DEPLOY).succeeded()
+    assert current(spark).startswith("lab-large-")
+    refused = {answer.problem.split(" ")[0] for answer in seen.failed if answer.problem}
+    assert refused == {"503"}, refused
+    assert seen.gap <= 1.1 * bare, (seen.gap, bare, run.output)
+
+
+def test_clean_keeps_what_may_be_needed(spark: Handle, served: str) -> None:
+    pyinfra(DEPLOY).succeeded()
+    kept = current(spark)
+    before = spark.run("ls /opt/qwen36/releases").stdout.split()
+    dry = pyinfra("deploys/clean.py", "--dry").succeeded()
+    assert any(name in dry.output for name in before if name != kept)
+    assert spark.run("ls /opt/qwen36/releases").stdout.split() == before
+    pyinfra("deploys/clean.py").succeeded()
+    left = spark.run("ls /opt/qwen36/releases").stdout.split()
+    assert kept in left
+    assert len(left) == 3
+    assert pyinfra("deploys/clean.py").succeeded().changed == frozenset()
+    assert ask(spark).ok
+
+
+def _timeout(seconds: int) -> tuple[tuple[str, str], ...]:
+    return (("start_timeout: 300", f"start_timeout: {seconds}"),)
