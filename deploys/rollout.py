@@ -16,6 +16,7 @@ from deploys.steps import (
     image,
     layout,
     link,
+    node_exporter,
     preflight,
     rollout,
     weights,
@@ -33,5 +34,6 @@ hf_auth.apply()
 weights.apply()
 image.apply()
 door.apply()
+node_exporter.apply()
 engine.prepare()
 rollout.apply()

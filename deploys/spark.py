@@ -16,6 +16,7 @@ from deploys.steps import (
     image,
     layout,
     link,
+    node_exporter,
     preflight,
     runtime,
     weights,
@@ -36,4 +37,5 @@ hf_auth.apply()
 weights.apply()
 image.apply()
 door.apply()
+node_exporter.apply()
 engine.apply()

@@ -16,4 +16,4 @@ toolkit_repository = {
 disk_headroom_gib = 2
 
 # Tests wait for it.
-trial_seconds = 15
+trial_seconds = 5

@@ -13,7 +13,8 @@ from tests.e2e.client import CHAT, PORT
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
 
-CLIENTS = 4
+# Engines share the processors with what starts beside them: more clients only make that longer.
+CLIENTS, PAUSE = 2, 0.3
 BODY = {**CHAT, "max_tokens": 48, "stream": True, "ignore_eos": True}
 
 
@@ -46,15 +47,18 @@ class Load:
 
 
 @contextmanager
-def load(spark: Handle, clients: int = CLIENTS, pause: float = 0.0) -> Iterator[Load]:
+def load(
+    spark: Handle, clients: int = CLIENTS, pause: float = PAUSE, port: int = PORT
+) -> Iterator[Load]:
     """Keep clients asking until the block ends; then each finishes what it has begun.
 
     Args:
         clients: how many ask at once.
         pause: seconds of rest after each answer.
+        port: TCP port: the door's, or the gateway's.
     """
     seen, stop = Load(), threading.Event()
-    url = f"http://{spark.address}:{PORT}/v1/chat/completions"
+    url = f"http://{spark.address}:{port}/v1/chat/completions"
     headers = {"Authorization": f"Bearer {api_keys(FLEET)[0]}"}
 
     def ask_on() -> None:

@@ -32,13 +32,17 @@ _SUITE = "bookworm"  # its Python, 3.11, is what requirements.txt is for
 _TORCH = "torch==2.13.0"
 _START = """\
 #!/usr/bin/python3
+import multiprocessing.context
 import sys
 
+import vllm.v1.worker.cpu_worker  # for the processes to come
 from vllm.entrypoints.cli.main import main
 
-# The engine's processes are spawned: they import this file again, and must not start a server.
-if __name__ == "__main__":
-    sys.exit(main())
+# On CPUs vLLM spawns its two other processes, and each reads all libraries anew, which takes seven
+# seconds of a core. Forked ones have them.
+contexts = multiprocessing.context._concrete_contexts
+contexts["spawn"] = contexts["fork"]
+sys.exit(main())
 """
 # /proc afresh: the machine's own would show other processes under the numbers of this namespace.
 _ENTER = """\

@@ -50,6 +50,14 @@ def test_the_engine_is_behind_it(address, release, proved):
     proved(f"the engine's own port {release.port} is closed on the LAN")
 
 
+def test_metrics(client, proved):
+    """Engine, door and host of each Spark, for Prometheus."""
+    kinds = {"/metrics": "vllm:", "/metrics/door": "haproxy_", "/metrics/host": "node_"}
+    for path, prefix in kinds.items():
+        assert f"\n{prefix}" in client("GET", path).text, path
+    proved(f"{', '.join(kinds)} through the door")
+
+
 def test_streaming(client, release, proved):
     body = {
         "model": release.recipe.served_names[0],

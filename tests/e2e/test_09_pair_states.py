@@ -4,11 +4,14 @@ The tests of this module build on one another, in order.
 """
 
 import json
+import time
 
 import pytest
 
 from tests.e2e.conftest import DEPLOY, background, pyinfra
+from tests.e2e.load import load
 from tests.e2e.pairs import received_bytes, replica
+from tests.e2e.recipes import BROKEN, recipe, seed
 from tests.lab import hub
 
 START_LIMIT = 120
@@ -101,6 +104,33 @@ def test_a_spark_that_went_down_hard_twice_boots_without_its_engine(pair, served
     assert "went down hard twice" in pair.status(pair.worker)
     pair.worker.run(f"sudo systemctl start --no-block {unit}")
     pair.wait_serving()
+
+
+def test_a_switch_of_both_has_the_gap_of_a_start(pair, served):
+    """Two engines have no room beside each other: clients wait as long as for a bare start."""
+    began = time.monotonic()
+    lives = pair.lives()
+    for spark in pair.both:
+        spark.run(f"sudo systemctl restart --no-block {pair.unit()}")
+    pair.wait_serving(lives)
+    bare = time.monotonic() - began
+    with load(pair.head) as seen, recipe("other", seed(1)) as other, replica(recipe=other):
+        run = pyinfra(DEPLOY).succeeded()
+        assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+    assert {str(answer.problem)[:3] for answer in seen.failed} == {"503"}
+    assert pair.unit().startswith("vllm@lab-other-")
+    assert seen.gap <= 1.1 * bare, (seen.gap, bare, run.output)
+
+
+def test_a_release_that_cannot_start_leaves_the_former_one_to_both(pair, served):
+    former = pair.unit()
+    with recipe("broken", BROKEN) as broken, replica(recipe=broken):
+        run = pyinfra(DEPLOY)
+    assert run.status == 1
+    assert "does not know a flag" in run.output
+    assert pair.unit() == former
+    assert all(pair.lives())
+    assert pair.ask()
 
 
 def test_a_pair_that_shrinks_and_grows_again_swapped(pair, served):

@@ -11,31 +11,21 @@ from contextlib import contextmanager
 import pytest
 
 from tests.e2e.client import ask, said
-from tests.e2e.conftest import DEPLOY, PROJECT, background, killed_at, pyinfra
+from tests.e2e.conftest import DEPLOY, background, killed_at, pyinfra
 from tests.e2e.load import load
 from tests.e2e.pairs import replica
+from tests.e2e.recipes import BROKEN, Change, recipe, seed
 from tests.lab.spark import Handle
 
-RECIPES = PROJECT / "files/recipes"
 TRIAL = ("--data", "trial_seconds=75")
-# With so much KV cache, two engines are more than the machine has.
-LARGE = ('VLLM_CPU_KVCACHE_SPACE: "1"', 'VLLM_CPU_KVCACHE_SPACE: "20"')
+QUICKLY = ("start_timeout: 300", "start_timeout: 60")
 
 
 @contextmanager
-def recipe(name: str, *changes: tuple[str, str]) -> Iterator[None]:
+def changed(name: str, *changes: Change) -> Iterator[None]:
     """Have the replica be to serve a changed copy of lab-tiny."""
-    file = RECIPES / f"lab-{name}.yaml"
-    text = (RECIPES / "lab-tiny.yaml").read_text()
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    file.write_text(text)
-    try:
-        with replica(recipe=f"lab-{name}"):
-            yield
-    finally:
-        file.unlink()
+    with recipe(name, *changes) as stem, replica(recipe=stem):
+        yield
 
 
 def current(spark: Handle) -> str:
@@ -94,7 +84,7 @@ def served(spark: Handle) -> str:
 
 def test_a_switch_loses_no_request(spark: Handle, served: str) -> None:
     with load(spark) as seen:
-        with recipe("other", ("seed: 0", "seed: 1")):
+        with changed("other", seed(1)):
             run = pyinfra(DEPLOY).succeeded()
             assert pyinfra(DEPLOY).succeeded().changed == frozenset()
         after = len(seen.answers)
@@ -114,7 +104,7 @@ def test_the_way_back_loses_none_either(spark: Handle, served: str) -> None:
 
 
 def test_a_release_that_cannot_start(spark: Handle, served: str) -> None:
-    with load(spark) as seen, recipe("broken", ("  seed: 0", "  no-such-flag: 0")):
+    with load(spark) as seen, changed("broken", BROKEN):
         run = pyinfra(DEPLOY)
     assert run.status == 1
     assert "does not know a flag" in run.output
@@ -130,7 +120,7 @@ def test_a_release_that_answers_nothing(spark: Handle, served: str) -> None:
         name = newest(spark, served)
         spark.run(f"sudo kill -STOP {engine_core(spark, f'vllm-{name}')}")
 
-    with load(spark) as seen, recipe("mute", ("seed: 0", "seed: 2"), *_timeout(60)):
+    with load(spark) as seen, changed("mute", seed(2), QUICKLY):
         thread = threading.Thread(target=hold)
         thread.start()
         run = pyinfra(DEPLOY)
@@ -153,7 +143,7 @@ def test_a_release_that_dies_after_a_minute(spark: Handle, served: str) -> None:
         spark.run(f"sudo kill -9 {engine_core(spark, f'vllm-{name}')}")
         killed.append(time.monotonic())
 
-    with load(spark) as seen, recipe("frail", ("seed: 0", "seed: 3")):
+    with load(spark) as seen, changed("frail", seed(3)):
         thread = threading.Thread(target=kill)
         thread.start()
         run = pyinfra(DEPLOY, *TRIAL)
@@ -167,7 +157,7 @@ def test_a_release_that_dies_after_a_minute(spark: Handle, served: str) -> None:
 
 def test_a_run_that_is_killed_in_mid_switch(spark: Handle, served: str) -> None:
     """The switch goes on without it; the next run finds it done, or joins it."""
-    with load(spark) as seen, recipe("other", ("seed: 0", "seed: 1")):
+    with load(spark) as seen, changed("other", seed(1)):
         killed_at("engine: ", DEPLOY)
         pyinfra(DEPLOY).succeeded()
         assert current(spark).startswith("lab-other-")
@@ -178,7 +168,7 @@ def test_a_run_that_is_killed_in_mid_switch(spark: Handle, served: str) -> None:
 
 def test_a_power_cut_in_mid_switch(spark: Handle, served: str) -> None:
     """The former release boots, as if nothing had been; the run is finished by running it again."""
-    with recipe("other", ("seed: 0", "seed: 1")), background(DEPLOY) as run:
+    with changed("other", seed(1)), background(DEPLOY) as run:
         newest(spark, served)
         spark.power_off()
         run.kill()
@@ -189,25 +179,10 @@ def test_a_power_cut_in_mid_switch(spark: Handle, served: str) -> None:
         assert time.monotonic() < deadline
         time.sleep(1)
     assert is_as_before(spark, served)
-    with recipe("other", ("seed: 0", "seed: 1")):
+    with changed("other", seed(1)):
         pyinfra(DEPLOY).succeeded()
         assert current(spark).startswith("lab-other-")
     pyinfra(DEPLOY).succeeded()
-
-
-def test_where_only_one_fits_the_gap_is_that_of_a_start(spark: Handle, served: str) -> None:
-    """A switch by stop and start: clients wait as long as for a bare start of an engine."""
-    started = time.monotonic()
-    spark.run(f"sudo systemctl restart vllm@{served}")
-    while not said(spark):
-        time.sleep(0.2)
-    bare = time.monotonic() - started
-    with load(spark) as seen, recipe("large", LARGE):
-        run = pyinfra(DEPLOY).succeeded()
-    assert current(spark).startswith("lab-large-")
-    refused = {answer.problem.split(" ")[0] for answer in seen.failed if answer.problem}
-    assert refused == {"503"}, refused
-    assert seen.gap <= 1.1 * bare, (seen.gap, bare, run.output)
 
 
 def test_clean_keeps_what_may_be_needed(spark: Handle, served: str) -> None:
@@ -223,7 +198,3 @@ def test_clean_keeps_what_may_be_needed(spark: Handle, served: str) -> None:
     assert len(left) == 3
     assert pyinfra("deploys/clean.py").succeeded().changed == frozenset()
     assert ask(spark).ok
-
-
-def _timeout(seconds: int) -> tuple[tuple[str, str], ...]:
-    return (("start_timeout: 300", f"start_timeout: {seconds}"),)

@@ -1,0 +1,248 @@
+"""Three virtual Sparks, a replica on each: rollouts over them, and the gateway before them.
+
+The tests build on one another, in order.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+import requests
+import yaml
+
+from deploys.keys import api_keys
+from tests.e2e.client import CHAT, said
+from tests.e2e.conftest import DEPLOY, PROJECT, background, killed_at, pyinfra
+from tests.e2e.load import Load, load
+from tests.e2e.recipes import BROKEN, Change, recipe, seed
+from tests.lab.lab import Lab
+from tests.lab.spark import Handle
+from tests.lab.state import FLEET
+from tests.verify import tools
+
+GATEWAY, PORT = "deploys/gateway.py", 4000
+ROLLOUT = "deploys/rollout.py"
+QUICK = ("--data", "soak=5", "--data", "trial_seconds=5")
+TURN = "wave 1 of 3: replica lab1 switches"
+
+
+@pytest.fixture(scope="module")
+def sparks(machine: None) -> Iterator[list[Handle]]:
+    """Three Sparks that serve, in place of the lab of the modules before, and a gateway on one."""
+    lab = Lab()
+    lab.down()
+    lab.up(3)
+    try:
+        content = yaml.safe_load(FLEET.read_text())
+        content["gateway"] = {"spark": "spark1", "port": PORT}
+        FLEET.write_text(yaml.safe_dump(content, sort_keys=False))
+        pyinfra(DEPLOY).succeeded()
+        pyinfra(GATEWAY).succeeded()
+        yield lab.sparks()
+    finally:
+        lab.down()
+
+
+@contextmanager
+def recipes(*each: Change) -> Iterator[None]:
+    """Have the replicas be to serve lab-tiny with a change, one for each; then lab-tiny again."""
+    text = FLEET.read_text()
+    content = yaml.safe_load(text)
+    with ExitStack() as stack:
+        for change, (name, replica) in zip(each, content["replicas"].items(), strict=True):
+            replica["recipe"] = stack.enter_context(recipe(name, change))
+        FLEET.write_text(yaml.safe_dump(content, sort_keys=False))
+        try:
+            yield
+        finally:
+            FLEET.write_text(text)
+
+
+@contextmanager
+def asked(sparks: Sequence[Handle]) -> Iterator[list[Load]]:
+    """Have clients ask each Spark's door, and the gateway, until the block ends."""
+    with ExitStack() as stack:
+        each = [stack.enter_context(load(spark, clients=1, pause=2)) for spark in sparks]
+        yield [*each, stack.enter_context(load(sparks[0], clients=1, pause=1, port=PORT))]
+
+
+def current(spark: Handle) -> str:
+    """Return the release that boots, and serves; "" for one that does not answer."""
+    release = spark.run("basename $(readlink /opt/qwen36/current)").stdout.strip()
+    return release if said(spark) is not None else ""
+
+
+def report() -> dict[str, Any]:
+    """Return what the last rollout has written."""
+    newest = max((PROJECT / "rollouts").glob("*.json"))
+    found: dict[str, Any] = json.loads(newest.read_text())
+    return found
+
+
+def results() -> list[str]:
+    """Return what came of each replica."""
+    return [each["result"] for each in report()["replicas"]]
+
+
+def ask(spark: Handle, body: dict[str, Any], **options: Any) -> requests.Response:
+    """Ask the gateway, with the fleet's key."""
+    return requests.post(
+        f"http://{spark.address}:{PORT}/v1/chat/completions",
+        json=body,
+        headers={"Authorization": f"Bearer {api_keys(FLEET)[0]}"},
+        timeout=120,
+        **options,
+    )
+
+
+def in_service(spark: Handle) -> str:
+    """Return what the gateway says last of its replicas."""
+    status = spark.run("systemctl show --property StatusText --value gateway").stdout
+    return status.strip()
+
+
+def wait_for(spark: Handle, status: str, timeout: float = 120) -> None:
+    """Wait until the gateway says that of its replicas."""
+    deadline = time.monotonic() + timeout
+    while (found := in_service(spark)) != status:
+        assert time.monotonic() < deadline, found
+        time.sleep(1)
+
+
+def test_a_gateway_is_converged(sparks: list[Handle]) -> None:
+    assert pyinfra(GATEWAY).succeeded().changed == frozenset()
+    wait_for(sparks[0], "in service: lab1, lab2, lab3")
+
+
+def test_openai_and_curl_are_clients_of_it(sparks: list[Handle]) -> None:
+    key = api_keys(FLEET)[0]
+    url = f"http://{sparks[0].address}:{PORT}/v1"
+    program = (
+        "import openai\n"
+        f"client = openai.OpenAI(base_url={url!r}, api_key={key!r}, max_retries=0)\n"
+        "stream = client.chat.completions.create(model='tiny-instruct-general', stream=True,\n"
+        "    max_tokens=8, messages=[{'role': 'user', 'content': 'Hi'}])\n"
+        "print(sum(1 for event in stream if event.choices))\n"
+    )
+    python = "sudo /opt/qwen36/gateway/env/bin/python -B -"
+    assert int(sparks[0].run(python, stdin=program).stdout) >= 2
+    models = sparks[1].run(f"curl -sS -H @- {url}/models", stdin=f"Authorization: Bearer {key}")
+    names = {each["id"] for each in json.loads(models.stdout)["data"]}
+    assert {"tiny", "tiny-thinking-coding", "tiny-instruct-reasoning"} <= names
+    story = tools.STORIES[0]
+    body = {**CHAT, "max_tokens": 1024, "tools": tools.TOOLS, "messages": tools.opening(story)}
+    assert not tools.problems(ask(sparks[0], body).json()["choices"][0], story.steps[0])
+
+
+def test_a_replica_without_power(sparks: list[Handle]) -> None:
+    """What it was saying breaks off with an error; others go on, and take what comes next."""
+    body = {**CHAT, "max_tokens": 400, "stream": True, "ignore_eos": True}
+
+    def stream() -> list[str]:
+        with ask(sparks[0], body, stream=True) as answer:
+            return [line.decode() for line in answer.iter_lines() if line]
+
+    with ThreadPoolExecutor() as pool:
+        streams = [pool.submit(stream) for _ in sparks]
+        deadline = time.monotonic() + 60
+        while not all(running(spark) for spark in sparks):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        sparks[2].power_off()
+        for _ in range(6):
+            assert ask(sparks[0], CHAT).ok
+        ends = [each.result()[-1] for each in streams]
+    assert ends.count("data: [DONE]") == 2, ends
+    assert sum('"error"' in end for end in ends) == 1, ends
+    assert in_service(sparks[0]).startswith("in service: lab1, lab2; lab3 does not")
+    sparks[2].power_on()
+    sparks[2].wait_ready(120)
+    wait_for(sparks[0], "in service: lab1, lab2, lab3", 240)
+
+
+def running(spark: Handle) -> int:
+    """Return how many requests its engine has in its hands."""
+    answer = requests.get(
+        f"http://{spark.address}:8000/metrics",
+        headers={"Authorization": f"Bearer {api_keys(FLEET)[0]}"},
+        timeout=30,
+    )
+    lines = [
+        line for line in answer.text.splitlines() if line.startswith("vllm:num_requests_running")
+    ]
+    return int(sum(float(line.split()[-1]) for line in lines))
+
+
+def test_all_switch_and_no_request_fails(sparks: list[Handle]) -> None:
+    """While one rollout is at work, no other run is let in."""
+    before = [current(spark) for spark in sparks]
+    with asked(sparks) as seen, recipes(*[seed(1)] * 3):
+        with background(ROLLOUT, *QUICK) as first:
+            assert first.stdout
+            assert any(TURN in line for line in first.stdout)
+            second = pyinfra(ROLLOUT, *QUICK)
+            assert second.status == 1
+            assert "found another run at work on it" in second.output
+            assert pyinfra(DEPLOY, "--limit", "spark3").status == 1
+            said = "".join(first.stdout)
+            assert first.wait(30) == 0, said
+        assert results() == ["switched"] * 3
+        assert pyinfra(ROLLOUT, *QUICK).succeeded().changed == frozenset()
+        assert results() == ["serves it already"] * 3
+    assert [each.failed for each in seen] == [[]] * 4, said
+    after = [current(spark) for spark in sparks]
+    assert not set(after) & {"", *before}
+
+
+def test_a_second_wave_that_fails_ends_it(sparks: list[Handle]) -> None:
+    before = [current(spark) for spark in sparks]
+    with asked(sparks) as seen, recipes(seed(2), BROKEN, seed(2)):
+        run = pyinfra(ROLLOUT, *QUICK)
+    assert run.status == 1
+    assert results() == ["switched", "failed, the former serves", "not reached"]
+    assert "does not know a flag" in run.output
+    assert "Not reached: lab3." in run.output
+    after = [current(spark) for spark in sparks]
+    assert after[0] not in ("", before[0])
+    assert after[1:] == before[1:]
+    assert [each.failed for each in seen] == [[]] * 4, run.output
+
+
+def test_a_killed_one_is_continued_where_it_stopped(sparks: list[Handle]) -> None:
+    with asked(sparks) as seen, recipes(*[seed(2)] * 3):
+        killed_at("replica lab2 switches", ROLLOUT, *QUICK)
+        pyinfra(ROLLOUT, *QUICK).succeeded()
+        assert results()[0] == "serves it already"
+        assert results()[2] == "switched"
+        assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+    assert [each.failed for each in seen] == [[]] * 4
+
+
+def test_a_canary_below_its_speed_is_taken_back(sparks: list[Handle]) -> None:
+    before = [current(spark) for spark in sparks]
+    with asked(sparks) as seen, recipes(*[seed(3)] * 3):
+        run = pyinfra(ROLLOUT, *QUICK, "--data", "minimum_speed=1000000")
+    assert run.status == 1
+    assert "tokens a second in one stream; expected at least 1000000" in run.output
+    assert report()["replicas"][0]["speed"] > 1
+    assert results() == ["failed, the former serves", "not reached", "not reached"]
+    assert [current(spark) for spark in sparks] == before
+    assert [each.failed for each in seen] == [[]] * 4, run.output
+
+
+def test_one_that_is_stopped_by_hand_meanwhile(sparks: list[Handle]) -> None:
+    """Then another one down would be one too many."""
+    before = [current(spark) for spark in sparks]
+    with recipes(*[seed(4)] * 3), background(ROLLOUT, *QUICK) as run:
+        assert run.stdout
+        assert any(TURN in line for line in run.stdout)
+        sparks[2].run(f"sudo systemctl stop vllm@{before[2]}", timeout=120)
+        rest = "".join(run.stdout)
+        assert run.wait(30) == 1
+    assert "it served when the rollout began, and does no more" in rest
+    assert results() == ["switched", "not reached", "refused"]
+    assert current(sparks[1]) == before[1]
