@@ -6,7 +6,6 @@ import pytest
 
 from deploys.operations.firewall import enabling
 from tests.e2e.conftest import pyinfra
-from tests.e2e.pairs import alone
 from tests.lab.spark import Handle
 from tests.lab.state import LabError, wait_for
 
@@ -14,13 +13,6 @@ STEP = ("deploys.steps.firewall.apply", "--limit", "spark1")
 ON = (*STEP, "--data", "firewall=on")
 # The machine that runs pyinfra is in it.
 LAN = "10.213.0.0/24"
-
-
-@pytest.fixture(scope="module")
-def spark(pair):
-    """One Spark that serves alone."""
-    with alone(pair, "lab-tiny") as head:
-        yield head
 
 
 def rules(spark: Handle) -> list[str]:

@@ -149,9 +149,7 @@ def drift(tmp_path) -> Look:
 
 @pytest.fixture(scope="module")
 def served(pair):
-    """Two Sparks that serve one model."""
-    for spark in pair.both:
-        spark.reset()
+    """Two Sparks that serve one model, whatever they were through."""
     pyinfra(DEPLOY).succeeded()
     return pair
 
