@@ -18,20 +18,13 @@ import pytest
 
 from deploys.plan.checkup import parse_checkup
 from deploys.plan.errors import PlanError
+from deploys.plan.gpu import Gpu
 from deploys.plan.host_ailments import HOST_AILMENTS
-from deploys.plan.status import (
-    Gpu,
-    Load,
-    Reading,
-    Row,
-    as_json,
-    json_target,
-    parse_status,
-    status_script,
-    table,
-    warnings,
-    watch_seconds,
-)
+from deploys.plan.look_options import json_target, watch_seconds
+from deploys.plan.metrics import Load
+from deploys.plan.status import Reading, Row, parse_status, status_script
+from deploys.plan.status_table import as_json, table
+from deploys.plan.status_warnings import warnings
 from tests.unit.servers import serving
 from tests.unit.test_checkup import output as checkup_output
 
@@ -232,13 +225,18 @@ def test_nothing_is_said_of_a_sound_spark() -> None:
     assert list(warnings(row(slow_and_idle))) == []
 
 
-def test_a_gpu_is_held_back_where_the_doctor_says_so() -> None:
+@pytest.mark.parametrize(
+    ("values", "slow"),
+    [((850, 35, 80), True), ((851, 35, 80), False), ((850, 36, 80), False), ((850, 35, 79), False)],
+)
+def test_a_gpu_is_held_back_where_the_doctor_says_so(
+    values: tuple[int, int, int], slow: bool
+) -> None:
     (fault,) = [each for each in HOST_AILMENTS if each.name == "power-fault"]
-    checkup = parse_checkup(checkup_output(), 0)
-    for values in ((850, 35, 80), (851, 35, 80), (850, 36, 80), (850, 35, 79)):
-        reading = replace(SERVES, gpu=Gpu(*values[:2], 50, values[2], None, None))
-        told = any("held back" in each for each in warnings(row(reading)))
-        assert told == bool(fault.sign(replace(checkup, gpu=values)))
+    gpu = Gpu(*values[:2], 50, values[2], None, None)
+    told = any("held back" in each for each in warnings(row(replace(SERVES, gpu=gpu))))
+    evidence = fault.sign(replace(parse_checkup(checkup_output(), 0), gpu=gpu))
+    assert (told, evidence is not None) == (slow, slow)
 
 
 def test_json_for_machines() -> None:
