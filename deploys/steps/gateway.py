@@ -13,18 +13,10 @@ from deploys.operations.gateway import gateway
 from deploys.plan.errors import PlanError
 from deploys.plan.files import Directory, Entry, ManagedFile
 from deploys.plan.firewall import checked_mode, networks, port_rules
-from deploys.plan.fleet import load_fleet
-from deploys.plan.gateway import (
-    client_url,
-    configuration,
-    doors,
-    environment,
-    listing,
-    needed,
-    served,
-    unit,
-    upstreams,
-)
+from deploys.plan.fleet_file import load_fleet
+from deploys.plan.gateway import client_url, doors, needed, upstreams
+from deploys.plan.gateway_files import configuration, environment, unit
+from deploys.plan.gateway_names import listing, served
 from deploys.plan.recipes import recipe_names
 from deploys.plan.served import recipe
 

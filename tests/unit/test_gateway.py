@@ -13,18 +13,11 @@ from deploys.openclaw import main
 from deploys.operations.gateway import gateway
 from deploys.plan.errors import PlanError
 from deploys.plan.files import Directory, ManagedFile
-from deploys.plan.fleet import Fleet, load_fleet
-from deploys.plan.gateway import (
-    Upstream,
-    clashes,
-    client_url,
-    configuration,
-    doors,
-    environment,
-    served,
-    unit,
-    upstreams,
-)
+from deploys.plan.fleet import Fleet
+from deploys.plan.fleet_file import load_fleet
+from deploys.plan.gateway import Upstream, clashes, client_url, doors, upstreams
+from deploys.plan.gateway_files import configuration, environment, unit
+from deploys.plan.gateway_names import served
 from deploys.plan.recipes import load_recipe, recipe_names
 from inventory.sparks import load
 from tests.unit.driven import fake_host

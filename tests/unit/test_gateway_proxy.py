@@ -26,7 +26,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from deploys.plan.gateway import Upstream, configuration, environment
+from deploys.plan.gateway import Upstream
+from deploys.plan.gateway_files import configuration, environment
 from tests.lab import cache
 from tests.unit.certificates import certificate, private_key, written
 from tests.unit.servers import free_port, serving, until

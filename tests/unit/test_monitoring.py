@@ -24,10 +24,11 @@ import yaml
 from deploys.certificate import read_certificate
 from deploys.monitoring import main
 from deploys.operations.node_exporter import host_metrics
-from deploys.plan.dashboard import SECTIONS, dashboard, queries
+from deploys.plan.dashboard import dashboard
 from deploys.plan.errors import PlanError
 from deploys.plan.fabric import METRICS_PORT, fabric_plan
-from deploys.plan.fleet import Fleet, load_fleet
+from deploys.plan.fleet import Fleet
+from deploys.plan.fleet_file import load_fleet
 from deploys.plan.monitoring import Target, monitoring_files, prometheus_config, targets
 from deploys.plan.node_exporter import (
     DEFAULTS,
@@ -38,6 +39,7 @@ from deploys.plan.node_exporter import (
     parse_exporter,
     unit_texts,
 )
+from deploys.plan.panels import SECTIONS, queries
 from deploys.plan.recipes import recipe_names
 from tests.unit.certificates import certificate, private_key, written
 from tests.unit.driven import fake_host
