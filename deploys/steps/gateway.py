@@ -21,6 +21,7 @@ from deploys.plan.recipes import recipe_names
 from deploys.plan.served import recipe
 
 _FILES = Path(__file__).parents[2] / "files" / "gateway"
+_PROGRAMS = [*sorted(_FILES.glob("*.py")), _FILES.parent / "engine" / "notify.py"]
 
 
 @deploy("Gateway")
@@ -47,7 +48,7 @@ def apply() -> None:
         Directory(f"{root}/state"),
         Directory(folder),
         ManagedFile(f"{folder}/requirements.txt", requirements),
-        ManagedFile(f"{folder}/gateway.py", (_FILES / "gateway.py").read_text()),
+        *(ManagedFile(f"{folder}/{path.name}", path.read_text()) for path in _PROGRAMS),
         ManagedFile(f"{folder}/config.yaml", configuration(replicas, urls)),
         ManagedFile("/etc/systemd/system/gateway.service", service),
     ]
