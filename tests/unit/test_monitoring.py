@@ -42,9 +42,9 @@ from deploys.plan.node_exporter import (
 from deploys.plan.panels import SECTIONS, queries
 from deploys.plan.recipes import recipe_names
 from tests.unit.certificates import certificate, private_key, written
+from tests.unit.door.running import KEY, Running, haproxy, plan
 from tests.unit.driven import fake_host
 from tests.unit.servers import free_port, serving, until
-from tests.unit.test_door import KEY, Running, haproxy, plan
 
 PROJECT = Path(__file__).parents[2]
 FILES = PROJECT / "files" / "monitoring"
