@@ -17,7 +17,7 @@ from pathlib import Path
 import huggingface_hub
 
 from deploys.plan.errors import PlanError
-from deploys.plan.fleet import load_fleet
+from deploys.plan.fleet_file import load_fleet
 from deploys.plan.hardware import HARDWARE
 from deploys.plan.lock import (
     Lock,

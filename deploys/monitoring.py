@@ -20,7 +20,8 @@ from typing import Any
 from deploys.keys import api_keys
 from deploys.plan.dashboard import dashboard
 from deploys.plan.errors import PlanError
-from deploys.plan.fleet import Fleet, load_fleet
+from deploys.plan.fleet import Fleet
+from deploys.plan.fleet_file import load_fleet
 from deploys.plan.monitoring import monitoring_files, targets
 from deploys.plan.recipes import recipe_names
 from inventory.sparks import load

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploys.plan.errors import PlanError
-from deploys.plan.fleet import load_fleet
-from deploys.plan.gateway import client_url, served, upstreams
+from deploys.plan.fleet_file import load_fleet
+from deploys.plan.gateway import client_url, upstreams
+from deploys.plan.gateway_names import served
 from deploys.plan.openclaw import openclaw
 from deploys.plan.recipes import load_recipe, recipe_names
 

@@ -10,7 +10,9 @@ import click
 from pyinfra import state
 
 from deploys.plan.errors import PlanError
-from deploys.plan.fleet import Fleet, load_fleet, unsupported
+from deploys.plan.fleet import Fleet
+from deploys.plan.fleet_check import unsupported
+from deploys.plan.fleet_file import load_fleet
 from deploys.plan.gateway import clashes, needed
 from deploys.plan.recipes import load_recipe, recipe_names
 from deploys.plan.schema import nearest

@@ -22,7 +22,7 @@ _PACKAGE = "haproxy"
 
 @operation()
 def door(
-    root: str, plan: DoorPlan, template: str, program: str, unit: str
+    root: str, plan: DoorPlan, template: str, programs: Mapping[str, str], unit: str
 ) -> Generator[PyinfraCommand]:
     """Have the door open: haproxy in a unit of its own, with these settings, keys and certificate.
 
@@ -33,7 +33,8 @@ def door(
     Args:
         root: the folder of everything on the Spark.
         plan: what the door is to be.
-        template, program, unit: the texts of files/door/door.cfg, door.py and door.service.
+        template, unit: the texts of files/door/door.cfg and door.service.
+        programs: the texts of the Python files there, by name, in the order of their writing.
     """
     state = host.get_fact(Door, root=root, bind=plan.bind, port=plan.port)
     if plan.keys is None:
@@ -60,7 +61,7 @@ def door(
             entries=[
                 Directory(f"{root}/bin"),
                 Directory(f"{root}/door", mode="700"),
-                ManagedFile(f"{root}/bin/door.py", program),
+                *(ManagedFile(f"{root}/bin/{name}", text) for name, text in programs.items()),
                 ManagedFile(f"/etc/systemd/system/{UNIT}", unit),
             ]
         )

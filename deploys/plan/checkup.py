@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from deploys.plan.command import LOOPBACK
 from deploys.plan.engine import EngineUnit, parse_engines, state_script
-from deploys.plan.finished import Finished, finished
-from deploys.plan.release import engine_port
-from deploys.plan.sections import MARK, sections
+from deploys.plan.gpu import GPU_COMMAND, Gpu, parse_gpu
+from deploys.plan.metrics import FINISHED, Finished, finished, metrics_command
+from deploys.plan.release import current_engine
+from deploys.plan.sections import in_sections, sections
 
 # Lines of a log that are read: a start of vLLM writes some 200, a traceback of two ranks 500.
 _LINES = 3000
@@ -47,7 +47,7 @@ class Checkup:
         swapped: bytes that went to and from the disk within the second of the reading.
         free: bytes free for root, by folder.
         docker: version of the daemon; None when none answers. `runtimes` are those that it knows.
-        gpu: MHz, watts, per cent busy; None without a GPU or what it does not tell.
+        gpu: None without one.
         gpu_inside: what nvidia-smi says in the engine's container; None without one.
         downs: how often it went down hard within a day while its engine ran.
         listeners: who holds the engine's port, where the engine does not run.
@@ -64,7 +64,7 @@ class Checkup:
     free: dict[str, int]
     docker: str | None
     runtimes: tuple[str, ...]
-    gpu: tuple[float, float, float] | None
+    gpu: Gpu | None
     gpu_inside: str | None
     downs: int
     listeners: tuple[str, ...]
@@ -97,23 +97,18 @@ def checkup_script(root: str) -> str:
         '--output=avail "$folder" | sed "1d;s|^|$folder |"; done',
         "docker": "docker version --format '{{.Server.Version}}' && "
         "docker info --format '{{json .Runtimes}}'",
-        "gpu": "nvidia-smi --query-gpu=clocks.sm,power.draw,utilization.gpu "
-        "--format=csv,noheader,nounits",
+        "gpu": GPU_COMMAND,
         "inside": 'docker exec "vllm-$release" nvidia-smi --list-gpus 2>&1',
         "downs": f"cat {shlex.quote(root)}/state/hard-downs",
         "port": 'systemctl is-active --quiet $unit || ss -Hltnp "sport = :${port:-0}"',
         "switch": _SWITCH.replace("ROOT", shlex.quote(root)),
-        "metrics": f"curl --silent --max-time 5 http://{LOOPBACK}:${{port:-0}}/metrics "
-        "| grep -E '^vllm:(request_success_total|request_generation_tokens_bucket)'",
+        "metrics": metrics_command(FINISHED),
     }
-    lines = [f"echo {MARK}{name}; ( {body} ) 2>/dev/null" for name, body in parts.items()]
     prelude = (
         "swapped() { awk '/^pswp(in|out) / {n += $2} END {print n}' /proc/vmstat; }\n"
-        f"release=$(basename $(readlink {shlex.quote(root)}/current) 2>/dev/null)\n"
-        "unit=vllm@${release:-none}.service\n"
-        f"port=$({engine_port(root)})"
+        f"{current_engine(root)}"
     )
-    return "\n".join([prelude, state_script(root), *lines, "true"])
+    return "\n".join([prelude, state_script(root), *in_sections(parts), "true"])
 
 
 def parse_checkup(output: Iterable[str], now: float) -> Checkup:
@@ -147,7 +142,7 @@ def parse_checkup(output: Iterable[str], now: float) -> Checkup:
             free={path: int(size) for path, size in map(str.split, found["free"])},
             docker=docker[0] if docker else None,
             runtimes=tuple(json.loads(docker[1])) if docker else (),
-            gpu=_gpu(found["gpu"]),
+            gpu=parse_gpu(found["gpu"]),
             gpu_inside=inside or None,
             downs=sum(0 <= clock - down < _DAY for down in downs),
             listeners=tuple(re.findall(r'\("([^"]+)",pid=\d+', "".join(found["port"]))),
@@ -187,11 +182,3 @@ def _time(line: str) -> float:
 def _text(line: str) -> str:
     entry = _ENTRY.match(line)
     return entry["text"] if entry else line.strip()
-
-
-def _gpu(lines: Sequence[str]) -> tuple[float, float, float] | None:
-    try:
-        clock, power, busy = (float(value) for value in lines[0].split(", "))
-    except (IndexError, ValueError):
-        return None
-    return clock, power, busy

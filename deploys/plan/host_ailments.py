@@ -5,13 +5,10 @@ from deploys.plan.checkup import Checkup
 
 _GIB = 1024**3
 
-# Field reports: under load a Spark with the power-delivery fault stays at 500 to 850 MHz and 30 W;
-# a sound one draws more than that as soon as it is busy.
-_SLOW_MHZ, _SLOW_WATTS, _BUSY = 850, 35, 80
 # Bytes a second to and from the disk: far above what an idle desktop swaps.
 _THRASH = 20 * 1024**2
 # Free for root on a disk before things begin to fail.
-_DISK = 2 * _GIB
+DISK = 2 * _GIB
 # Seconds: what group_data allows the clocks to differ.
 _SKEW = 60
 # Where vLLM finds less than this share of the memory free while twice as much is available, it is
@@ -20,11 +17,7 @@ _SHARE, _REFUSED = 0.5, "less than desired GPU memory utilization"
 
 
 def _throttled(checkup: Checkup) -> str | None:
-    if checkup.gpu is None:
-        return None
-    clock, power, busy = checkup.gpu
-    slow = clock <= _SLOW_MHZ and power <= _SLOW_WATTS and busy >= _BUSY
-    return f"{clock:.0f} MHz and {power:.0f} W while {busy:.0f} % busy" if slow else None
+    return checkup.gpu.held_back if checkup.gpu else None
 
 
 def _gpu_lost(checkup: Checkup) -> str | None:
@@ -45,7 +38,7 @@ def _no_runtime(checkup: Checkup) -> str | None:
 
 def _disk_full(checkup: Checkup) -> str | None:
     full = [
-        f"{size / _GIB:.1f} GiB at {path}" for path, size in checkup.free.items() if size < _DISK
+        f"{size / _GIB:.1f} GiB at {path}" for path, size in checkup.free.items() if size < DISK
     ]
     return f"free: {', '.join(full)}" if full else None
 

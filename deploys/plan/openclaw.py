@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from deploys.plan.gateway import Served
+from deploys.plan.gateway_names import Served
 
 PROVIDER = "sparkwright"
 # OpenClaw reads it from its own environment, so that the file holds no secret.

@@ -181,14 +181,19 @@ def _probe_failures(recipe: Recipe) -> int:
     return max(3, 1 + tokens // (1500 * 6)) if isinstance(tokens, int) else 3
 
 
-def engine_port(root: str) -> str:
-    """Return the shell words that print the port of the current release; nothing without one.
+def current_engine(root: str) -> str:
+    """Return shell lines that set release, unit and port of what `current` names.
+
+    Without it, release and port are empty and the unit is one that nobody has.
 
     Args:
         root: Folder of everything on the Spark.
     """
-    file = shlex.quote(f"{root}/current/release.json")
-    return f"sed -n 's/^  \"port\": \\([0-9]*\\).*/\\1/p' {file} 2>/dev/null"
+    link, file = shlex.quote(f"{root}/current"), shlex.quote(f"{root}/current/release.json")
+    return f"""\
+release=$(basename "$(readlink {link})" 2>/dev/null)
+unit=vllm@${{release:-none}}.service
+port=$(sed -n 's/^  "port": \\([0-9]*\\).*/\\1/p' {file} 2>/dev/null)"""
 
 
 def repository(image: str) -> str:

@@ -87,8 +87,8 @@ def _looked_at(checkup: Checkup) -> str:
         f"memory ({free / gib:.1f} GiB free, {available / gib:.1f} available)",
         f"disks ({free_disks or 'not told'})",
         f"Docker {checkup.docker or '(no answer)'}",
-        "GPU ({:.0f} MHz, {:.0f} W, {:.0f} % busy)".format(*checkup.gpu)
-        if checkup.gpu
+        "GPU ({:.0f} MHz, {:.0f} W, {:.0f} % busy)".format(*checkup.gpu.work)
+        if checkup.gpu and checkup.gpu.work
         else "GPU (not told)",
         "clock",
         "port",

@@ -13,6 +13,8 @@ from deploys.plan.door import UNIT, DoorPlan, door_plan
 from deploys.plan.errors import PlanError
 
 _FILES = Path(__file__).parents[2] / "files" / "door"
+# What imports another comes after it.
+_PROGRAMS = ("haproxy.py", "door.py")
 
 
 @deploy("Door")
@@ -26,7 +28,7 @@ def apply() -> None:
         root=host.data.root,
         plan=_plan(),
         template=(_FILES / "door.cfg").read_text(),
-        program=(_FILES / "door.py").read_text(),
+        programs={name: (_FILES / name).read_text() for name in _PROGRAMS},
         unit=(_FILES / UNIT).read_text(),
     )
 

@@ -24,8 +24,8 @@ from deploys.plan.drift import (
 )
 from deploys.plan.errors import PlanError
 from deploys.plan.lock import lock_path, read_lock
+from deploys.plan.look_options import json_target
 from deploys.plan.served import recipe
-from deploys.plan.status import json_target
 from deploys.steps.context import bad_input, release
 
 # What converges a Spark also tells how it differs.

@@ -19,6 +19,7 @@ _FILES = Path(__file__).parents[2] / "files"
 _PROGRAMS = [
     *sorted((_FILES / "engine").glob("*.py")),
     _FILES / "switch" / "switch.py",
+    _FILES / "door" / "haproxy.py",
     _FILES / "door" / "door.py",
 ]
 _UNITS = [_FILES / "engine" / "vllm@.service", _FILES / "switch" / "switch@.service"]

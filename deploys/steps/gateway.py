@@ -13,22 +13,15 @@ from deploys.operations.gateway import gateway
 from deploys.plan.errors import PlanError
 from deploys.plan.files import Directory, Entry, ManagedFile
 from deploys.plan.firewall import checked_mode, networks, port_rules
-from deploys.plan.fleet import load_fleet
-from deploys.plan.gateway import (
-    client_url,
-    configuration,
-    doors,
-    environment,
-    listing,
-    needed,
-    served,
-    unit,
-    upstreams,
-)
+from deploys.plan.fleet_file import load_fleet
+from deploys.plan.gateway import client_url, doors, needed, upstreams
+from deploys.plan.gateway_files import configuration, environment, unit
+from deploys.plan.gateway_names import listing, served
 from deploys.plan.recipes import recipe_names
 from deploys.plan.served import recipe
 
 _FILES = Path(__file__).parents[2] / "files" / "gateway"
+_PROGRAMS = [*sorted(_FILES.glob("*.py")), _FILES.parent / "engine" / "notify.py"]
 
 
 @deploy("Gateway")
@@ -55,7 +48,7 @@ def apply() -> None:
         Directory(f"{root}/state"),
         Directory(folder),
         ManagedFile(f"{folder}/requirements.txt", requirements),
-        ManagedFile(f"{folder}/gateway.py", (_FILES / "gateway.py").read_text()),
+        *(ManagedFile(f"{folder}/{path.name}", path.read_text()) for path in _PROGRAMS),
         ManagedFile(f"{folder}/config.yaml", configuration(replicas, urls)),
         ManagedFile("/etc/systemd/system/gateway.service", service),
     ]

@@ -11,8 +11,11 @@ from pyinfra.api.exceptions import ConnectError, PyinfraError
 
 from deploys.facts.status import SparkStatus
 from deploys.plan.errors import PlanError
+from deploys.plan.look_options import json_target, watch_seconds
 from deploys.plan.served import recipe
-from deploys.plan.status import Reading, Row, as_json, json_target, table, warnings, watch_seconds
+from deploys.plan.status import Reading, Row
+from deploys.plan.status_table import as_json, table
+from deploys.plan.status_warnings import warnings
 
 # Seconds for one reading: two looks at an engine's counters, and a GPU that is slow to tell.
 _PATIENCE = 20

@@ -18,36 +18,19 @@ import fcntl
 import json
 import os
 import re
-import signal
-import socket
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from haproxy import BACKEND, DoorError, Haproxy, server
+
 RUN = Path("/run/door")
-BACKEND = "engines"
 NOBODY = "-"
-
-# How an engine is watched. It goes down by three checks in a row, since one that reads a long
-# prompt may be slow to answer; what it refuses goes to another engine at once, and asks earlier.
-CHECK = (
-    "check inter 2s fastinter 500ms downinter 500ms fall 3 rise 1 "
-    "observe layer4 error-limit 1 on-error fastinter"
-)
-
-# Seconds for an answer of the door, which has it in a millisecond; for a reload, which reads a few
-# small files; and between two looks at it.
-ANSWER, RELOAD, LOOK = 10.0, 30.0, 0.05
 
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SERVER = re.compile(rf"    server ({_RELEASE.pattern}) 127\.0\.0\.1:(\d+) ")
-
-
-class DoorError(Exception):
-    """What cannot be done, as a sentence."""
 
 
 class Engine(NamedTuple):
@@ -67,7 +50,7 @@ class Door:
 
     def __init__(self, root: Path, run: Path = RUN) -> None:
         self._folder = root / "door"
-        self._socket = run / "master.sock"
+        self._haproxy = Haproxy(run / "master.sock")
         self._map = self._folder / "choice.map"
         self._config = self._folder / "engines.cfg"
         self._link = root / "current"
@@ -117,7 +100,7 @@ class Door:
         """
         with self._locked():
             held = self._read()[1]["hold"] == "yes"
-            found = [self._in_flight(worker, release) for worker in self._workers()]
+            found = self._haproxy.in_flight(release)
         return sum(now if held else max(now, later) for now, later in found)
 
     def engines(self) -> list[Engine]:
@@ -139,11 +122,7 @@ class Door:
 
     def running(self) -> dict[str, str]:
         """Return `version` and `mark` of the door that runs; nothing while it does not."""
-        for worker in self._workers()[:1]:
-            lines = self._ask(f"@!{worker} show info").splitlines()
-            info = dict(line.split(": ", 1) for line in lines if ": " in line)
-            return {"version": info["Version"], "mark": info.get("description", "")}
-        return {}
+        return self._haproxy.running()
 
     def reload(self, master: int) -> None:
         """Have the door read its files anew, in a new process; the old one ends with its streams.
@@ -155,13 +134,7 @@ class Door:
             DoorError: it did not take them, and goes on as it was.
         """
         with self._locked():
-            before, failures = self._processes()
-            os.kill(master, signal.SIGUSR2)
-            deadline = time.monotonic() + RELOAD
-            while not (now := self._processes())[0] or now[0][0] in before:
-                if now[1] > failures or time.monotonic() > deadline:
-                    raise DoorError("the door did not take its new files: journalctl -u door")
-                time.sleep(LOOK)
+            self._haproxy.reload(master)
             self._apply(*self._read())
 
     @contextmanager
@@ -197,98 +170,18 @@ class Door:
             return {}
 
     def _write(self, engines: Mapping[str, int], choice: Mapping[str, str]) -> None:
-        servers = [f"    server {_server(*engine)}\n" for engine in engines.items()]
+        lines = [f"    server {server(*engine)}\n" for engine in engines.items()]
         rule = f"str(first),map({self._map})"
         _replace(
             self._config,
             "# The engines behind the door. Written by door.py, and read by it.\n"
             f"backend {BACKEND}\n"
-            f"    use-server %[{rule}] if {{ {rule} -m found }}\n" + "".join(servers),
+            f"    use-server %[{rule}] if {{ {rule} -m found }}\n" + "".join(lines),
         )
         _replace(self._map, "".join(f"{key} {value}\n" for key, value in choice.items()))
 
     def _apply(self, engines: Mapping[str, int], choice: Mapping[str, str]) -> None:
-        """Have every process of the door know these. An old one takes no engine, but a choice."""
-        for worker in self._workers():
-            found = {
-                row["srv_name"]: row
-                for row in _table(self._ask(f"@!{worker} show servers state {BACKEND}"), " ")
-            }
-            for release, port in engines.items():
-                name = f"{BACKEND}/{release}"
-                if release not in found:
-                    self._tell(worker, f"add server {BACKEND}/{_server(release, port)}")
-                    self._tell(worker, f"enable health {name}")
-                elif found[release]["srv_port"] != str(port):
-                    self._tell(worker, f"set server {name} addr 127.0.0.1 port {port}")
-                if found.get(release, {}).get("srv_admin_state") != "0":
-                    self._tell(worker, f"set server {name} state ready")
-            for key, value in choice.items():
-                self._tell(worker, f"set map {self._map} {key} {value}")
-            for release in found.keys() - engines.keys():
-                self._tell(worker, f"set server {BACKEND}/{release} state maint")
-                # Refused while it has requests in flight; the next change tries it again.
-                self._tell(worker, f"del server {BACKEND}/{release}")
-
-    def _in_flight(self, worker: int, release: str) -> tuple[int, int]:
-        """Return what an engine has in flight by a worker, and how much more it may get by it."""
-        rows = {
-            (row["pxname"], row["svname"]): row
-            for row in _table(self._ask(f"@!{worker} show stat"), ",")
-        }
-        engine, door = rows.get((BACKEND, release)), rows.get(("door", "FRONTEND"))
-        if engine is None:
-            return 0, 0
-        ends = door is not None and door["status"] == "STOP"
-        return int(engine["scur"]), int(door["scur"]) if door and ends else 0
-
-    def _tell(self, worker: int, command: str) -> None:
-        self._ask(f"@!{worker} {command}")
-
-    def _workers(self) -> list[int]:
-        return self._processes()[0]
-
-    def _processes(self) -> tuple[list[int], int]:
-        """Return the process IDs of the door's workers, the present one first, and failed reloads.
-
-        Those of before a reload stay until their last stream has ended.
-        """
-        workers, failures = [], 0
-        for line in self._ask("show proc").splitlines():
-            fields = line.split()
-            if fields[1:2] == ["worker"]:
-                workers.append(int(fields[0]))
-            if failed := re.search(r"failed: (\d+)", line):
-                failures = int(failed[1])
-        return workers, failures
-
-    def _ask(self, command: str) -> str:
-        """Return what the door says to a command; nothing while it does not run.
-
-        Raises:
-            DoorError: it runs, and says nothing.
-        """
-        deadline = time.monotonic() + ANSWER
-        while time.monotonic() < deadline:
-            with socket.socket(socket.AF_UNIX) as client:
-                client.settimeout(ANSWER)
-                try:
-                    client.connect(str(self._socket))
-                except (FileNotFoundError, ConnectionRefusedError):
-                    return ""
-                # A reload drops the connections that it finds.
-                with suppress(ConnectionError):
-                    client.sendall(command.encode() + b"\n")
-                    # Else it waits for another command.
-                    client.shutdown(socket.SHUT_WR)
-                    if answer := b"".join(iter(lambda: client.recv(65536), b"")):
-                        return answer.decode()
-            time.sleep(LOOK)
-        raise DoorError("the door does not answer: journalctl -u door")
-
-
-def _server(release: str, port: int) -> str:
-    return f"{release} 127.0.0.1:{port} {CHECK}"
+        self._haproxy.apply(engines, self._map, choice)
 
 
 def _lines(path: Path) -> list[str]:
@@ -296,16 +189,6 @@ def _lines(path: Path) -> list[str]:
         return path.read_text().splitlines()
     except FileNotFoundError:
         return []
-
-
-def _table(text: str, separator: str) -> Iterator[dict[str, str]]:
-    """Yield the rows of a table whose head begins with "# "."""
-    head: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("# "):
-            head = line.removeprefix("# ").split(separator)
-        elif head and line:
-            yield dict(zip(head, line.split(separator), strict=False))
 
 
 def _replace(path: Path, text: str) -> None:

@@ -8,7 +8,8 @@ import pytest
 from deploys.plan.ailments import HOST_AILMENTS, LOG_AILMENTS, from_host, from_log, hint
 from deploys.plan.checkup import Checkup
 from deploys.plan.engine import EngineUnit
-from deploys.plan.finished import Finished
+from deploys.plan.gpu import Gpu
+from deploys.plan.metrics import Finished
 from deploys.plan.report import report
 
 LOGS = sorted((Path(__file__).parent / "logs").glob("*.log"))
@@ -33,7 +34,7 @@ HEALTHY = Checkup(
     free={"/opt/qwen36": 900 * GIB, "/var/lib/docker": 900 * GIB},
     docker="28.3.3",
     runtimes=("io.containerd.runc.v2", "nvidia", "runc"),
-    gpu=(2418.0, 62.0, 96.0),
+    gpu=Gpu(2418.0, 62.0, 60.0, 96.0, None, None),
     gpu_inside="GPU 0: NVIDIA GB10 (UUID: GPU-1)",
     downs=0,
     listeners=(),
@@ -46,7 +47,7 @@ READINGS = {
     "docker-runtime": {"runtimes": ("io.containerd.runc.v2", "runc")},
     "port-listener": {"unit": STOPPED, "listeners": ("python3",)},
     "disk-space": {"free": {"/opt/qwen36": 900 * GIB, "/var/lib/docker": GIB}},
-    "power-fault": {"gpu": (611.0, 14.2, 97.0)},
+    "power-fault": {"gpu": Gpu(611.0, 14.2, 45.0, 97.0, None, None)},
     "swapping": {"swapped": 200 * 1024**2},
     # vllm-project/vllm#48140 and llamastash/llamastash#80: 2.77 GiB free, 52 available.
     "page-cache": {
@@ -107,7 +108,7 @@ def test_names_are_unique_and_sentences_end_without_a_stop():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"gpu": (208.0, 3.6, 0.0)},  # at rest a GPU is slow, too
+        {"gpu": Gpu(208.0, 3.6, 40.0, 0.0, None, None)},  # at rest a GPU is slow, too
         {"gpu": None, "finished": None, "gpu_inside": None},
         {"finished": Finished(cut=0, ended=0)},
         {"memory": (121 * GIB, 2 * GIB, 30 * GIB)},  # while it serves, files may have the rest

@@ -8,7 +8,8 @@ import pytest
 
 from deploys.plan.ailments import from_switch
 from deploys.plan.checkup import FailedSwitch, checkup_script, parse_checkup
-from deploys.plan.finished import Finished, finished
+from deploys.plan.gpu import Gpu
+from deploys.plan.metrics import Finished, finished
 
 RELEASE = "lab-tiny-0a1b2c3d"
 NOW = 1795247431
@@ -49,7 +50,7 @@ def output(restarts: int = 0) -> list[str]:
         "swap": "1000\n1512",
         "free": "/opt/qwen36 1000000000000\n/var/lib/docker 1000000000",
         "docker": '28.3.3\n{"io.containerd.runc.v2":{},"nvidia":{},"runc":{}}',
-        "gpu": "611, 14.21, 97",
+        "gpu": "611, 14.21, 45, 97, [N/A], [N/A]",
         "inside": "Error response from daemon: No such container",
         "downs": f"[{NOW - 90000}, {NOW - 3600}]",
         "port": 'LISTEN 0 5 0.0.0.0:8000 0.0.0.0:* users:(("python3",pid=42,fd=3))',
@@ -69,7 +70,7 @@ def test_a_reading():
     assert found.swapped == 512 * 4096
     assert found.free["/var/lib/docker"] == 1_000_000_000
     assert (found.docker, "nvidia" in found.runtimes) == ("28.3.3", True)
-    assert found.gpu == (611.0, 14.21, 97.0)
+    assert found.gpu == Gpu(611.0, 14.21, 45.0, 97.0, None, None)
     assert found.gpu_inside is None
     assert found.downs == 1
     assert found.listeners == ("python3",)
@@ -94,8 +95,12 @@ def test_after_a_restart_the_life_before_is_read_as_well():
 def test_a_docker_that_does_not_answer_and_a_gpu_that_does_not_tell():
     lines = "\n".join(output())
     lines = lines.replace('28.3.3\n{"io.containerd.runc.v2":{},"nvidia":{},"runc":{}}', "")
-    found = parse_checkup(lines.replace("611, 14.21, 97", "[N/A], [N/A], [N/A]").split("\n"), NOW)
-    assert (found.docker, found.runtimes, found.gpu) == (None, (), None)
+    found = parse_checkup(
+        lines.replace("611, 14.21, 45, 97", "[N/A], [N/A], 45, [N/A]").split("\n"), NOW
+    )
+    assert (found.docker, found.runtimes) == (None, ())
+    assert found.gpu is not None
+    assert (found.gpu.work, found.gpu.held_back) == (None, None)
 
 
 def test_a_switch_that_failed_is_read():

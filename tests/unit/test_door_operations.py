@@ -13,13 +13,12 @@ from tests.unit.certificates import certificate, private_key, written
 from tests.unit.driven import Driven, fake_host
 
 FILES = Path(__file__).parents[2] / "files" / "door"
-TEXTS = {
-    "template": (FILES / "door.cfg").read_text(),
-    "program": (FILES / "door.py").read_text(),
-    "unit": (FILES / "door.service").read_text(),
-}
+UNIT_TEXT = (FILES / "door.service").read_text()
+PROGRAMS = {name: (FILES / name).read_text() for name in ("haproxy.py", "door.py")}
+TEMPLATE = (FILES / "door.cfg").read_text()
+TEXTS: dict[str, Any] = {"template": TEMPLATE, "programs": PROGRAMS, "unit": UNIT_TEXT}
 ROOT = "/r"
-UNIT = TEXTS["unit"].replace("ROOT/", "/r/").replace(" ROOT ", " /r ")
+UNIT = UNIT_TEXT.replace("ROOT/", "/r/").replace(" ROOT ", " /r ")
 KEY = "sk-0123456789abcdefghij"
 CLEAN = "@@installed\n@@stray\n@@elsewhere\n@@taken\n@@there\n@@files\n@@unit\ninactive\n@@running"
 
@@ -35,7 +34,10 @@ def spark(state: str) -> Driven:
     unit = "/etc/systemd/system/door.service"
     kinds += [
         ("file", "644", digest(text), path)
-        for path, text in (("/r/bin/door.py", TEXTS["program"]), (unit, UNIT))
+        for path, text in (
+            *((f"/r/bin/{name}", text) for name, text in PROGRAMS.items()),
+            (unit, UNIT),
+        )
     ]
     lines = [f"{kind}\troot\troot\t{mode}\t{sha}\t{path}" for kind, mode, sha, path in kinds]
     there = "\n".join(lines) if state != CLEAN else ""
@@ -48,7 +50,7 @@ def digest(text: str) -> str:
 
 def settled(of: DoorPlan, **changes: str) -> str:
     """What a Spark says whose door is as planned; a section of it may be another."""
-    files = of.files(TEXTS["template"], ROOT)
+    files = of.files(TEMPLATE, ROOT)
     there = [f"{digest(text)} 600 {name}" for name, text in files.items() if text]
     sections = {
         "installed": "2.8.5-1",

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from deploys.plan.errors import PlanError
-from deploys.plan.fleet import Assignment, load_fleet, unsupported
+from deploys.plan.fleet import Assignment
+from deploys.plan.fleet_check import unsupported
+from deploys.plan.fleet_file import load_fleet
 from deploys.plan.recipes import load_recipe, recipe_names
 
 RECIPES = ["chatty", "big"]

@@ -9,22 +9,14 @@ import yaml
 from pyinfra.api import HiddenValue
 
 from deploys.facts.gateway import Gateway, GatewayState
-from deploys.openclaw import main
 from deploys.operations.gateway import gateway
 from deploys.plan.errors import PlanError
 from deploys.plan.files import Directory, ManagedFile
-from deploys.plan.fleet import Fleet, load_fleet
-from deploys.plan.gateway import (
-    Upstream,
-    clashes,
-    client_url,
-    configuration,
-    doors,
-    environment,
-    served,
-    unit,
-    upstreams,
-)
+from deploys.plan.fleet import Fleet
+from deploys.plan.fleet_file import load_fleet
+from deploys.plan.gateway import Upstream, clashes, doors, upstreams
+from deploys.plan.gateway_files import configuration, environment, unit
+from deploys.plan.gateway_names import served
 from deploys.plan.recipes import load_recipe, recipe_names
 from inventory.sparks import load
 from tests.unit.driven import fake_host
@@ -288,45 +280,3 @@ def test_a_taken_port_is_told_before_anything_changes() -> None:
     assert spark.run(gateway, **ARGUMENTS).did_error()
     assert "Port 4000 is taken by nginx (process 7)" in spark.scripts()[-1]
     assert len(spark.commands) == 2
-
-
-# What OpenClaw's schema takes, by src/config/zod-schema.core.ts and zod-schema.agent-defaults.ts of
-# github.com/openclaw/openclaw at 0046389: every object refuses other keys.
-PROVIDER = {"baseUrl", "apiKey", "auth", "api", "headers", "authHeader", "models"}
-MODEL = {"id", "name", "api", "reasoning", "input", "cost", "contextWindow", "maxTokens", "compat"}
-COMPAT = {
-    "supportsDeveloperRole",
-    "supportsReasoningEffort",
-    "maxTokensField",
-    "thinkingFormat",
-}
-
-
-def test_openclaw_gets_all_names_and_no_secret(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = written(tmp_path, f"{SPARKS}gateway: {{spark: spark-a, port: 4444}}\n")
-    assert main([str(path)]) == 0
-    content = yaml.safe_load(capsys.readouterr().out)
-    assert set(content) == {"models", "agents"}
-    provider = content["models"]["providers"]["sparkwright"]
-    assert set(provider) <= PROVIDER
-    assert provider["baseUrl"] == "http://192.0.2.1:4444/v1"
-    assert provider["apiKey"] == "${SPARKWRIGHT_API_KEY}"
-    for model in provider["models"]:
-        assert set(model) <= MODEL
-        assert set(model["compat"]) <= COMPAT
-        assert (model["contextWindow"], model["maxTokens"]) == (262144, 32768)
-    thinking = {model["id"]: model["compat"].get("thinkingFormat") for model in provider["models"]}
-    assert thinking["qwen3.6-35b"] == "qwen-chat-template"
-    assert thinking["qwen3.6-35b-instruct-general"] is None
-    first = content["agents"]["defaults"]["model"]["primary"]
-    assert first == "sparkwright/qwen3.6-35b"
-
-
-def test_openclaw_without_a_gateway(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = written(tmp_path, SPARKS)
-    assert main([str(path)]) == 1
-    assert "found no gateway" in capsys.readouterr().err
-    with pytest.raises(PlanError):
-        client_url(load_fleet(path, recipe_names()))

@@ -12,7 +12,8 @@ import time
 import pytest
 import yaml
 
-from deploys.plan.fleet import load_fleet, unsupported
+from deploys.plan.fleet_check import unsupported
+from deploys.plan.fleet_file import load_fleet
 from deploys.plan.recipes import load_recipe, recipe_names
 from tests.lab import factory, lab, line, network, rootfs, services, state
 from tests.lab.__main__ import main, make_parser, milliseconds, percent

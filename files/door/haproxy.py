@@ -1,0 +1,175 @@
+"""haproxy as it runs: its processes, and what it is told and asked by its master's socket.
+
+All of it does nothing, and finds nothing, while haproxy does not run.
+"""
+
+import os
+import re
+import signal
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+BACKEND = "engines"
+
+# How an engine is watched. It goes down by three checks in a row, since one that reads a long
+# prompt may be slow to answer; what it refuses goes to another engine at once, and asks earlier.
+CHECK = (
+    "check inter 2s fastinter 500ms downinter 500ms fall 3 rise 1 "
+    "observe layer4 error-limit 1 on-error fastinter"
+)
+
+# Seconds for an answer of the door, which has it in a millisecond; for a reload, which reads a few
+# small files; and between two looks at it.
+ANSWER, RELOAD, LOOK = 10.0, 30.0, 0.05
+
+
+class DoorError(Exception):
+    """What cannot be done, as a sentence."""
+
+
+def server(release: str, port: int) -> str:
+    """Return an engine in haproxy's words, as its files and `add server` take it.
+
+    Args:
+        release: its release, by which haproxy knows it.
+        port: TCP port on 127.0.0.1.
+    """
+    return f"{release} 127.0.0.1:{port} {CHECK}"
+
+
+class Haproxy:
+    """The haproxy of a door.
+
+    Args:
+        path: of its master's socket.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def running(self) -> dict[str, str]:
+        """Return `version` and `mark` of the present worker; nothing without one."""
+        for worker in self._workers()[:1]:
+            lines = self._ask(f"@!{worker} show info").splitlines()
+            info = dict(line.split(": ", 1) for line in lines if ": " in line)
+            return {"version": info["Version"], "mark": info.get("description", "")}
+        return {}
+
+    def reload(self, master: int) -> None:
+        """Have haproxy read its files anew, in a new process; the old one ends with its streams.
+
+        Args:
+            master: its process ID.
+
+        Raises:
+            DoorError: it did not take them, and goes on as it was.
+        """
+        before, failures = self._processes()
+        os.kill(master, signal.SIGUSR2)
+        deadline = time.monotonic() + RELOAD
+        while not (now := self._processes())[0] or now[0][0] in before:
+            if now[1] > failures or time.monotonic() > deadline:
+                raise DoorError("the door did not take its new files: journalctl -u door")
+            time.sleep(LOOK)
+
+    def apply(self, engines: Mapping[str, int], choices: Path, choice: Mapping[str, str]) -> None:
+        """Have every process know these. An old one takes no engine, but a choice.
+
+        Args:
+            engines: their ports, by release; others are forgotten.
+            choices: file of the map that haproxy chooses an engine by.
+            choice: what is to be in the map.
+        """
+        for worker in self._workers():
+            found = {
+                row["srv_name"]: row
+                for row in _table(self._ask(f"@!{worker} show servers state {BACKEND}"), " ")
+            }
+            for release, port in engines.items():
+                name = f"{BACKEND}/{release}"
+                if release not in found:
+                    self._tell(worker, f"add server {BACKEND}/{server(release, port)}")
+                    self._tell(worker, f"enable health {name}")
+                elif found[release]["srv_port"] != str(port):
+                    self._tell(worker, f"set server {name} addr 127.0.0.1 port {port}")
+                if found.get(release, {}).get("srv_admin_state") != "0":
+                    self._tell(worker, f"set server {name} state ready")
+            for key, value in choice.items():
+                self._tell(worker, f"set map {choices} {key} {value}")
+            for release in found.keys() - engines.keys():
+                self._tell(worker, f"set server {BACKEND}/{release} state maint")
+                # Refused while it has requests in flight; the next change tries it again.
+                self._tell(worker, f"del server {BACKEND}/{release}")
+
+    def in_flight(self, release: str) -> list[tuple[int, int]]:
+        """Return what an engine has in flight, and how much more it may get, by each process."""
+        return [self._in_flight(worker, release) for worker in self._workers()]
+
+    def _in_flight(self, worker: int, release: str) -> tuple[int, int]:
+        """Return what an engine has in flight by a worker, and how much more it may get by it."""
+        rows = {
+            (row["pxname"], row["svname"]): row
+            for row in _table(self._ask(f"@!{worker} show stat"), ",")
+        }
+        engine, door = rows.get((BACKEND, release)), rows.get(("door", "FRONTEND"))
+        if engine is None:
+            return 0, 0
+        ends = door is not None and door["status"] == "STOP"
+        return int(engine["scur"]), int(door["scur"]) if door and ends else 0
+
+    def _tell(self, worker: int, command: str) -> None:
+        self._ask(f"@!{worker} {command}")
+
+    def _workers(self) -> list[int]:
+        return self._processes()[0]
+
+    def _processes(self) -> tuple[list[int], int]:
+        """Return the process IDs of the door's workers, the present one first, and failed reloads.
+
+        Those of before a reload stay until their last stream has ended.
+        """
+        workers, failures = [], 0
+        for line in self._ask("show proc").splitlines():
+            fields = line.split()
+            if fields[1:2] == ["worker"]:
+                workers.append(int(fields[0]))
+            if failed := re.search(r"failed: (\d+)", line):
+                failures = int(failed[1])
+        return workers, failures
+
+    def _ask(self, command: str) -> str:
+        """Return what the door says to a command; nothing while it does not run.
+
+        Raises:
+            DoorError: it runs, and says nothing.
+        """
+        deadline = time.monotonic() + ANSWER
+        while time.monotonic() < deadline:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(ANSWER)
+                try:
+                    client.connect(str(self._path))
+                except (FileNotFoundError, ConnectionRefusedError):
+                    return ""
+                # A reload drops the connections that it finds.
+                with suppress(ConnectionError):
+                    client.sendall(command.encode() + b"\n")
+                    # Else it waits for another command.
+                    client.shutdown(socket.SHUT_WR)
+                    if answer := b"".join(iter(lambda: client.recv(65536), b"")):
+                        return answer.decode()
+            time.sleep(LOOK)
+        raise DoorError("the door does not answer: journalctl -u door")
+
+
+def _table(text: str, separator: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table whose head begins with "# "."""
+    head: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("# "):
+            head = line.removeprefix("# ").split(separator)
+        elif head and line:
+            yield dict(zip(head, line.split(separator), strict=False))

@@ -1,0 +1,198 @@
+"""Engines that come and go, and settings that change, under a door that runs."""
+
+import http.client
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+from door import DoorError, Engine
+
+from tests.unit.door.running import KEY, OTHER, FakeServer, Running, haproxy, load, plan, stream
+from tests.unit.servers import until
+
+
+@haproxy
+def test_the_preferred_engine_gets_all_and_the_other_what_it_cannot_take(
+    running: Running, engines: Callable[[str], FakeServer]
+) -> None:
+    door, a, b = running.door, engines("a"), engines("b")
+    door.offer("a", a.server_port)
+    door.offer("b", b.server_port)
+    assert {running.serves() for _ in range(20)} == {"a"}
+    door.prefer("b")
+    assert {running.serves() for _ in range(20)} == {"b"}
+    b.server_close()
+    b.shutdown()
+    # Refused there, taken here; and then known to be down.
+    assert {running.serves() for _ in range(20)} == {"a"}
+    a.healthy = False
+    until(lambda: running.serves() is None)
+    a.healthy = True
+    until(lambda: running.serves() == "a")
+    door.hold()
+    assert running.serves() is None
+    assert running.status("GET", "/health", None) == 503
+    door.prefer("a")
+    assert running.serves() == "a"
+    door.forget("a")
+    assert running.serves() is None
+    # The one that it is to go back to may have another port by now.
+    door.offer("b", a.server_port)
+    door.prefer("b")
+    until(lambda: running.serves() == "a")
+
+
+@haproxy
+def test_switches_under_load_lose_no_request(
+    running: Running, engines: Callable[[str], FakeServer]
+) -> None:
+    door = running.door
+    names = ["a", "b"]
+    ports = {name: engines(name).server_port for name in names}
+    door.offer("a", ports["a"])
+    with load(running) as (answers, streams):
+        for new, old in [("b", "a"), ("a", "b")] * 3:
+            door.offer(new, ports[new])
+            time.sleep(0.1)
+            door.prefer(new)
+            time.sleep(0.1)
+            assert {running.serves() for _ in range(5)} == {new}
+            until(lambda old=old: door.busy(old) == 0)  # type: ignore[misc]
+            door.forget(old)
+    assert set(answers) == {"a", "b"}
+    assert set(streams) == {"aaaaa", "bbbbb"}
+    assert min(streams.values()) > 5
+
+
+@haproxy
+def test_a_switch_cuts_no_stream_of_before(
+    running: Running, engines: Callable[[str], FakeServer]
+) -> None:
+    door, a, b = running.door, engines("a"), engines("b")
+    door.offer("a", a.server_port)
+    with stream(running, pieces=20, pause=0.1) as answer:
+        door.offer("b", b.server_port)
+        door.prefer("b")
+        assert running.serves() == "b"
+        door.forget("a")
+        assert door.busy("a") == 1
+        assert door.engines() == [Engine("b", b.server_port)]
+        # And back again, while it still goes on.
+        door.offer("a", a.server_port)
+        door.prefer("a")
+        assert running.serves() == "a"
+        door.prefer("b")
+        door.forget("a")
+        assert answer.read() == b"a" * 20
+    until(lambda: door.busy("a") == 0)
+
+
+@haproxy
+def test_keys_change_by_a_reload_that_loses_no_request(
+    running: Running, engines: Callable[[str], FakeServer]
+) -> None:
+    a, b = engines("a"), engines("b")
+    running.door.offer("a", a.server_port)
+    before = running.door.running()["mark"]
+    with load(running) as (answers, streams), stream(running, pieces=40, pause=0.1) as long:
+        running.lay(plan(running.port, keys=[KEY, OTHER]))
+        assert running.status("GET", "/v1/models", OTHER) == 401
+        running.reload()
+        assert running.status("GET", "/v1/models", OTHER) == 200
+        assert running.door.running()["mark"] != before
+        # What the old process has in flight counts, and a switch reaches it.
+        assert running.door.busy("a") >= 1
+        running.door.offer("b", b.server_port)
+        running.door.prefer("b")
+        assert {running.serves() for _ in range(20)} == {"b"}
+        running.reload()
+        assert long.read() == b"a" * 40
+    assert set(answers) == {"a", "b"}
+    assert set(streams) == {"aaaaa", "bbbbb"}
+    running.lay(plan(running.port, keys=[OTHER]))
+    running.reload()
+    assert running.status("GET", "/v1/models") == 401
+    assert running.status("GET", "/v1/models", OTHER) == 200
+
+
+@haproxy
+def test_what_was_there_before_a_reload_counts_and_loses_no_request(
+    running: Running, engines: Callable[[str], FakeServer]
+) -> None:
+    door, a, b = running.door, engines("a"), engines("b")
+    door.offer("a", a.server_port)
+    resting = running.client()
+    # It would silently connect anew.
+    resting.auto_open = 0
+    resting.connect()
+
+    def asked() -> http.client.HTTPResponse:
+        resting.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
+        answer = resting.getresponse()
+        assert json.loads(answer.read())["engine"] == "a"
+        return answer
+
+    asked()
+    with stream(running, pieces=1000, pause=0.02):
+        running.reload()
+        assert door.busy("a") == 2
+        door.offer("b", b.server_port)
+        door.prefer("b")
+        assert running.serves() == "b"
+    # Its next request goes where it went before: that engine must stay until then.
+    until(lambda: door.busy("a") == 1)
+    assert asked().headers["Connection"] == "close"
+    until(lambda: door.busy("a") == 0)
+
+
+@haproxy
+def test_a_hold_reaches_what_was_there_before_a_reload(behind: tuple[Running, FakeServer]) -> None:
+    running, _ = behind
+    resting = running.client()
+    head = {"Authorization": f"Bearer {KEY}"}
+    resting.request("GET", "/v1/models", headers=head)
+    assert resting.getresponse().read()
+    with stream(running, pieces=1000, pause=0.02):
+        running.reload()
+        running.door.hold()
+        assert running.door.busy("a") == 1
+        resting.auto_open = 0
+        resting.request("GET", "/v1/models", headers=head)
+        assert resting.getresponse().status == 503
+
+
+@haproxy
+def test_a_reload_that_cannot_be_leaves_the_door_as_it_was(
+    behind: tuple[Running, FakeServer],
+) -> None:
+    running, _ = behind
+    config = running.root / "door" / "door.cfg"
+    good = config.read_text()
+    config.write_text("nonsense\n")
+    with pytest.raises(DoorError, match="did not take its new files"):
+        running.reload()
+    assert running.serves() == "a"
+    config.write_text(good)
+    running.reload()
+    assert running.serves() == "a"
+
+
+@haproxy
+def test_a_restart_finds_what_was_chosen(
+    running: Running, engines: Callable[[str], FakeServer]
+) -> None:
+    door, a, b = running.door, engines("a"), engines("b")
+    door.offer("a", a.server_port)
+    running.stop()
+    door.offer("b", b.server_port)
+    door.prefer("b")
+    running.start()
+    assert running.serves() == "b"
+    door.hold()
+    running.stop()
+    # A power cut in a switch: the preferred one does not come up again, the other does.
+    b.shutdown()
+    b.server_close()
+    running.start()
+    until(lambda: running.serves() == "a")

@@ -1,0 +1,145 @@
+"""The units, and the node exporter."""
+
+import subprocess
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploys.operations.node_exporter import host_metrics
+from deploys.plan.fabric import METRICS_PORT, fabric_plan
+from deploys.plan.node_exporter import (
+    DEFAULTS,
+    SOCKET,
+    TIMER,
+    exporter_defaults,
+    exporter_script,
+    parse_exporter,
+    unit_texts,
+)
+from tests.unit.driven import fake_host
+from tests.unit.monitoring import FILES
+
+ROOT = "/opt/qwen36"
+
+
+def test_units_know_root_and_fabric() -> None:
+    fabric = fabric_plan(
+        "b", ["a", "b"], ("192.168.100.0/24", "192.168.101.0/24"), mtu=9000, bandwidth_minimum=80
+    )
+    names = ("spark-metrics.timer", "spark-metrics.service", "fabric-metrics.socket")
+    templates = {name: (FILES / name).read_text() for name in names}
+    texts = unit_texts(templates, "/r", fabric)
+    assert "\nListenStream=192.168.100.12:29503\n" in texts["fabric-metrics.socket"]
+    assert "/r/bin/spark_metrics.py /r /r/metrics/spark.prom\n" in texts["spark-metrics.service"]
+    assert not [text for text in texts.values() if "ROOT" in text]
+    program = (FILES / "spark_metrics.py").read_text()
+    assert f"\nPORT = {METRICS_PORT}\n" in program
+
+
+def exporter_output(
+    listener: str = "", package: str = "", exporter: str = "", timer: str = "", socket: str = ""
+) -> list[str]:
+    parts = {
+        "listener": listener,
+        "package": package,
+        "prometheus-node-exporter.service": exporter,
+        "spark-metrics.timer": timer,
+        "fabric-metrics.socket": socket,
+    }
+    return [line for name, text in parts.items() for line in [f"@@{name}", *text.splitlines()]]
+
+
+def test_the_script_reads_a_machine_without_anything(tmp_path: Path) -> None:
+    script = exporter_script(str(tmp_path), {TIMER: [str(tmp_path / "none")], SOCKET: []})
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    found = parse_exporter(done.stdout.splitlines())
+    assert set(found.units) == {TIMER, SOCKET}
+    assert not any(unit.active or unit.outdated for unit in found.units.values())
+    with pytest.raises(ValueError, match="found no section"):
+        parse_exporter(["@@package"])
+
+
+def metrics_run(unit: str | None, output: list[str], current: bool = False) -> list[str]:
+    """Return the commands that change a Spark: of a fake one, where all files are absent.
+
+    Args:
+        unit: what it is to be.
+        output: what the exporter's script prints.
+        current: its files are all there.
+    """
+    texts = {name: "x" for name in (unit, "some.service") if name}
+    answers: dict[Any, Any] = {"@@listener": output}
+    if current:
+        answers["stat $follow"] = file_lines(texts)
+    host = fake_host(answers, root=ROOT)
+    host.run(host_metrics, name="x", root=ROOT, unit=unit, program="p", units=texts)
+    return [each for each in host.scripts() if "@@" not in each and "stat $follow" not in each]
+
+
+def file_lines(texts: dict[str, str]) -> list[str]:
+    files = {f"/etc/systemd/system/{name}": text for name, text in texts.items()}
+    files |= {f"{ROOT}/bin/spark_metrics.py": "p", DEFAULTS: exporter_defaults(ROOT)}
+    lines = [
+        f"file\troot\troot\t644\t{sha256(text.encode()).hexdigest()}\t{path}"
+        for path, text in files.items()
+    ]
+    return [
+        *lines,
+        *(f"directory\troot\troot\t755\t\t{ROOT}/{name}" for name in ("bin", "metrics")),
+    ]
+
+
+RUNS = "active\nenabled"
+
+
+def test_a_head_gets_an_exporter_that_never_listens_on_the_lan() -> None:
+    commands = metrics_run(TIMER, exporter_output())
+    (install,) = [n for n, each in enumerate(commands) if "apt-get install" in each]
+    settings = [n for n, each in enumerate(commands) if "/etc/default/prometheus" in each]
+    assert settings
+    # The package starts its program at once: its settings are there before.
+    assert max(settings) < install
+    assert 'APT::Install-Recommends "false"' in commands[install]
+    assert [each for each in commands[install + 1 :] if "mkdir" not in each] == [
+        "systemctl enable --quiet prometheus-node-exporter.service",
+        "systemctl daemon-reload && systemctl restart prometheus-node-exporter.service",
+        "systemctl enable --quiet spark-metrics.timer",
+        "systemctl daemon-reload && systemctl restart spark-metrics.timer",
+    ]
+
+
+def test_a_second_run_changes_nothing() -> None:
+    ours = exporter_output(package="installed\nprometheus-node-exporter", exporter=RUNS, timer=RUNS)
+    assert metrics_run(TIMER, ours, current=True) == []
+    assert metrics_run(SOCKET, exporter_output(socket=RUNS), current=True) == []
+    assert metrics_run(None, exporter_output(exporter=RUNS)) == []
+
+
+def test_a_run_that_died_in_between_is_finished() -> None:
+    half = exporter_output(
+        package="installed\nprometheus-node-exporter",
+        exporter=f"{RUNS}\noutdated",
+        timer="inactive\nenabled",
+    )
+    assert metrics_run(TIMER, half, current=True) == [
+        "systemctl daemon-reload && systemctl restart prometheus-node-exporter.service",
+        "systemctl start spark-metrics.timer",
+    ]
+
+
+@pytest.mark.parametrize(
+    "output",
+    [exporter_output(package="installed", exporter=RUNS), exporter_output("node (pid 7)")],
+)
+def test_the_owners_exporter_stays_as_it_is(output: list[str]) -> None:
+    commands = metrics_run(TIMER, output)
+    assert not [each for each in commands if "node-exporter" in each or "apt-get" in each]
+    assert "systemctl enable --quiet spark-metrics.timer" in commands
+
+
+def test_a_spark_that_changes_its_part_stops_the_other() -> None:
+    off = "systemctl disable --quiet --now spark-metrics.timer"
+    assert metrics_run(None, exporter_output(timer=RUNS)) == [off]
+    assert metrics_run(SOCKET, exporter_output(timer=RUNS, socket=RUNS), current=True) == [off]
