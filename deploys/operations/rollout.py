@@ -22,8 +22,10 @@ from deploys.plan import switch
 from deploys.plan.ailments import hint
 from deploys.plan.engine import problem
 from deploys.plan.release import Release
+from deploys.plan.rollout_record import Report, Task
 from deploys.plan.rollout_report import plan_lines, report, table
-from deploys.plan.waves import Report, Rollout, Settings, Task
+from deploys.plan.rollout_settings import Settings
+from deploys.plan.waves import Rollout
 
 REPORTS = Path(__file__).parents[2] / "rollouts"
 # Seconds between two looks whether it is this Spark's turn, and at what serves while a wave soaks.

@@ -10,7 +10,7 @@ from deploys.plan.command import LOOPBACK
 from deploys.plan.engine import EngineUnit, parse_engines, state_script
 from deploys.plan.finished import Finished, finished
 from deploys.plan.release import engine_port
-from deploys.plan.sections import MARK, sections
+from deploys.plan.sections import sections, sections_script
 
 # Lines of a log that are read: a start of vLLM writes some 200, a traceback of two ranks 500.
 _LINES = 3000
@@ -106,14 +106,13 @@ def checkup_script(root: str) -> str:
         "metrics": f"curl --silent --max-time 5 http://{LOOPBACK}:${{port:-0}}/metrics "
         "| grep -E '^vllm:(request_success_total|request_generation_tokens_bucket)'",
     }
-    lines = [f"echo {MARK}{name}; ( {body} ) 2>/dev/null" for name, body in parts.items()]
     prelude = (
         "swapped() { awk '/^pswp(in|out) / {n += $2} END {print n}' /proc/vmstat; }\n"
         f"release=$(basename $(readlink {shlex.quote(root)}/current) 2>/dev/null)\n"
         "unit=vllm@${release:-none}.service\n"
         f"port=$({engine_port(root)})"
     )
-    return "\n".join([prelude, state_script(root), *lines, "true"])
+    return "\n".join([prelude, state_script(root), sections_script(parts)])
 
 
 def parse_checkup(output: Iterable[str], now: float) -> Checkup:

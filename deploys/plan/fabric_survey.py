@@ -16,7 +16,7 @@ from deploys.plan.fabric_state import (
     Reach,
     Route,
 )
-from deploys.plan.sections import MARK, sections
+from deploys.plan.sections import sections, sections_script
 
 
 def fabric_script(
@@ -49,8 +49,7 @@ def fabric_script(
         "guard": _GUARD,
         "probes": f"{_PROBE}\n{tests} wait" if probes else "true",
     }
-    lines = [f"echo {MARK}{name}; ( {body} ) 2>/dev/null" for name, body in parts.items()]
-    return "\n".join([f"tree={shlex.quote(tree)}", _READ, *lines, "true"])
+    return "\n".join([f"tree={shlex.quote(tree)}", _READ, sections_script(parts)])
 
 
 _GUARD = """

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from deploys.plan.command import image_id
-from deploys.plan.sections import MARK, sections
+from deploys.plan.sections import sections, sections_script
 
 
 def survey_script(
@@ -41,8 +41,7 @@ def survey_script(
         else "true",
         "ports": _PORTS.replace("PORTS", " ".join(map(str, ports))) if ports else "true",
     }
-    lines = [f"echo {MARK}{name}; ( {body} ) 2>/dev/null" for name, body in parts.items()]
-    return "\n".join([_DOCKER, *lines, "true"])
+    return "\n".join([_DOCKER, sections_script(parts)])
 
 
 # Asked once: each call of the client costs about 30 ms.

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from deploys.operations.clean import clean
-from deploys.plan.clean import Belongings, Image, belongings_script, parse_belongings, superfluous
+from deploys.plan.belongings import Belongings, Image, belongings_script, parse_belongings
+from deploys.plan.clean import superfluous
 from tests.unit.driven import fake_host
 
 OLDEST, OLDER, OLD, NOW = (f"tiny-{digit * 8}" for digit in "0123")

@@ -21,19 +21,12 @@ from deploys.operations.secrets import secret_file
 from deploys.operations.services import sysctl
 from deploys.plan.checkup import parse_checkup
 from deploys.plan.command import Place, environment, serve_arguments
+from deploys.plan.difference import Difference, as_json, exit_status, line
 from deploys.plan.drift import (
-    Container,
-    Difference,
-    as_json,
     engine_differences,
-    exit_status,
     fabric_differences,
     file_difference,
     host_differences,
-    line,
-    parse_running,
-    running_differences,
-    running_script,
     secret_difference,
     unresolved,
     weights_difference,
@@ -44,6 +37,7 @@ from deploys.plan.fabric_state import FabricState, Netdev, NetplanFile
 from deploys.plan.files import Directory, FileState, ManagedFile, Symlink
 from deploys.plan.lock import Lock
 from deploys.plan.recipes import load_recipe
+from deploys.plan.running import Container, parse_running, running_differences, running_script
 from tests.unit.driven import fake_host, this_machine
 from tests.unit.test_checkup import output as checkup_output
 from tests.unit.test_release import release

@@ -13,14 +13,9 @@ from deploys.operations.remove import files_removed, packages_removed, settings_
 from deploys.operations.services import install, sysctl
 from deploys.plan.daemon_json import merged, without_ours
 from deploys.plan.errors import PlanError
-from deploys.plan.remove import (
-    OWN,
-    checked_weights,
-    footprint_script,
-    parse_footprint,
-    report,
-    unit_names,
-)
+from deploys.plan.footprint import OWN
+from deploys.plan.footprint_survey import footprint_script, parse_footprint, unit_names
+from deploys.plan.remove import checked_weights, report
 from tests.unit.driven import fake_host, this_machine
 
 PROJECT = Path(__file__).parents[2]

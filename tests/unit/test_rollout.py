@@ -40,7 +40,7 @@ from deploys.facts.engine import Engines
 from deploys.facts.rollout import ServingRelease, Speed
 from deploys.operations import rollout
 from deploys.plan.standing import Standing
-from deploys.plan.waves import settings
+from deploys.plan.rollout_settings import settings
 from deploys.session import start_session
 from deploys.steps import rollout as step
 
