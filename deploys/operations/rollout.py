@@ -131,7 +131,7 @@ def waves(
         known = hint(outcome.log)
         lines = [*outcome.log[-JOURNAL_LINES:], trouble, *([f"Hint: {known}."] if known else [])]
         yield failing("\n".join(lines))
-    elif not outcome.changed:
+    elif not outcome.attempted:
         host.noop(f"it serves {first.standing.release or 'nothing'}")
 
 
@@ -177,7 +177,7 @@ def _switched(outcome: switch.Outcome) -> Report:
     return Report(
         problem="" if outcome.served else _why(outcome),
         restored=bool(outcome.restored),
-        undo=outcome.silent and outcome.changed,
+        undo=outcome.silent and outcome.attempted,
         beside=outcome.beside,
         seconds=outcome.seconds,
         gap=outcome.gap,

@@ -69,7 +69,7 @@ def attempt(release, settings, peer, outcome):
     yield StringCommand("switch" if fails != "lost" else "lost")
     log("switch")
     time.sleep(0.2)
-    outcome.changed, outcome.former, outcome.seconds = True, serves(), 0.2
+    outcome.attempted, outcome.former, outcome.seconds = True, serves(), 0.2
     if fails == "switch":
         outcome.reason, outcome.restored = "no token came", True
         return
