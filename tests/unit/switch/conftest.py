@@ -22,11 +22,13 @@ _PROGRAM = """
 import json, sys
 from pathlib import Path
 sys.path[:0] = json.loads(sys.argv.pop(1))
-import door, switch
+import commit, door, newcomer, switch, switch_check
 state, changed = Path(sys.argv.pop(1)), json.loads(sys.argv.pop(1))
 for name, value in changed.items():
-    setattr(switch, name, value)
-switch.WANTS = state / "wants"
+    for module in (switch, newcomer, switch_check):
+        if hasattr(module, name):
+            setattr(module, name, value)
+commit.WANTS = state / "wants"
 
 class Door(door.Door):
     def __init__(self, root):
