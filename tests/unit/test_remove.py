@@ -17,6 +17,7 @@ from deploys.plan.footprint import OWN
 from deploys.plan.footprint_survey import footprint_script, parse_footprint, unit_names
 from deploys.plan.remove import checked_weights, report
 from tests.unit.driven import fake_host, this_machine
+from tests.unit.sections import reworded
 
 PROJECT = Path(__file__).parents[2]
 OPTIONS = {"max-size": "50m", "max-file": "3"}
@@ -112,18 +113,6 @@ ufw allow 9000/tcp
 """.splitlines()
 
 
-def sections(**words):
-    """OUTPUT with some sections in other words."""
-    lines, name = [], ""
-    for line in OUTPUT:
-        if line.startswith("@@"):
-            name = line[2:].replace("-", "_")
-            lines += [line, *words.get(name, ())]
-        elif name not in words:
-            lines.append(line)
-    return lines
-
-
 def told(lines, weights=False):
     found = parse_footprint(lines)
     return report(found, "/r", weights=weights, earlyoom=EARLYOOM, log_options=OPTIONS)
@@ -163,21 +152,21 @@ def test_a_spark_that_was_never_touched():
 
 def test_a_folder_that_nothing_proves_to_be_ours_stays():
     """The group data's root may be wrong: /usr has a `bin`, too."""
-    found = parse_footprint(sections(proof=[]))
+    found = parse_footprint(reworded(OUTPUT, proof=[]))
     assert found.folders == ()
     assert {entry.name for entry in found.strange} >= {"bin", "cache"}
 
 
 def test_ssh_stays_open_where_ufw_stays_on():
     def rules(**words):
-        return [rule.text for rule in parse_footprint(sections(**words)).rules]
+        return [rule.text for rule in parse_footprint(reworded(OUTPUT, **words)).rules]
 
     assert rules() == ["allow 8000/tcp"]
     assert rules(turned_on=["on"]) == ["allow 22/tcp", "allow 8000/tcp"]
 
 
 def test_without_a_copy_no_key_of_docker_is_ours():
-    lines = sections(former=[])
+    lines = [*reworded(OUTPUT, former=[])]
     assert not any(line.startswith("goes: settings of Docker") for line in told(lines))
     assert "stays: /etc/docker/daemon.json: nothing in it is known to be ours" in told(lines)
 
@@ -344,7 +333,7 @@ def test_a_root_folder_as_it_is_left(standins, tmp_path):
 
 
 def spark(**words):
-    return fake_host({"@@unit-files": "\n".join(sections(**words))}, root="/r")
+    return fake_host({"@@unit-files": "\n".join(reworded(OUTPUT, **words))}, root="/r")
 
 
 def test_what_would_start_an_engine_again_stops_first():
