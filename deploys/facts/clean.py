@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pyinfra.api import FactBase
 from pyinfra.api.exceptions import FactProcessError
 
-from deploys.plan.clean import Belongings, belongings_script, parse_belongings
+from deploys.plan.belongings import Belongings, belongings_script, parse_belongings
 
 
 class OnSpark(FactBase[Belongings]):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pyinfra.api import FactBase
 from pyinfra.api.exceptions import FactProcessError
 
-from deploys.plan.drift import Running, parse_running, running_script
+from deploys.plan.running import Running, parse_running, running_script
 
 
 class WhatRuns(FactBase[Running]):

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from pyinfra.api import FactBase
 from pyinfra.api.exceptions import FactProcessError
 
-from deploys.plan.remove import Footprint, footprint_script, parse_footprint
+from deploys.plan.footprint import Footprint
+from deploys.plan.footprint_survey import footprint_script, parse_footprint
 
 
 class OurFootprint(FactBase[Footprint]):

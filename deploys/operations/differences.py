@@ -6,7 +6,7 @@ from pyinfra import host, state
 from pyinfra.api import StringCommand
 from pyinfra.api.command import FileUploadCommand, PyinfraCommand
 
-from deploys.plan.drift import Difference
+from deploys.plan.difference import Difference
 
 # Characters of a command that are shown: enough to know it by.
 _SHOWN = 120

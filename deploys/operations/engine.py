@@ -53,7 +53,7 @@ def serving(
     yield from attempt(release, settings, peer, outcome)
     unit = f"vllm@{release.id}.service"
     if outcome.served:
-        if not outcome.changed:
+        if not outcome.attempted:
             host.noop(f"{unit} serves {', '.join(release.recipe.served_names)}")
     elif outcome.silent:
         yield failing(
@@ -102,7 +102,7 @@ def go_back(
         peer: the other Spark of a pair, on which this happens at the same time.
         outcome: of the attempt. `taken_back` tells what became of this, `reason` why not.
     """
-    if not outcome.changed or not (outcome.served or outcome.silent):
+    if not outcome.attempted or not (outcome.served or outcome.silent):
         outcome.taken_back = outcome.restored is not False
         return
     engines = host.get_fact(Engines, root=root)
@@ -205,7 +205,7 @@ def _job(
 ) -> Generator[PyinfraCommand]:
     """Yield what has a unit make a switch, or joins it; fill `outcome` when it has ended."""
     job = JOB.format(release)
-    outcome.changed = True
+    outcome.attempted = True
     _last[host.name, release] = outcome
     if release not in under_way:
         for other in under_way:

@@ -13,7 +13,8 @@ from deploys.facts.remove import OurFootprint
 from deploys.facts.runtime import DAEMON_JSON
 from deploys.operations.firewall import delete_rule
 from deploys.operations.messages import notice
-from deploys.plan.remove import JOURNALD, SET_ASIDE, Footprint, report
+from deploys.plan.footprint import JOURNALD, SET_ASIDE, Footprint
+from deploys.plan.remove import report
 
 _WITHDRAW = Path(__file__).parents[2] / "files" / "fabric" / "withdraw.sh"
 

@@ -22,8 +22,10 @@ from deploys.plan import switch
 from deploys.plan.ailments import hint
 from deploys.plan.engine import problem
 from deploys.plan.release import Release
+from deploys.plan.rollout_record import Report, Task
 from deploys.plan.rollout_report import plan_lines, report, table
-from deploys.plan.waves import Report, Rollout, Settings, Task
+from deploys.plan.rollout_settings import Settings
+from deploys.plan.waves import Rollout
 
 REPORTS = Path(__file__).parents[2] / "rollouts"
 # Seconds between two looks whether it is this Spark's turn, and at what serves while a wave soaks.
@@ -129,7 +131,7 @@ def waves(
         known = hint(outcome.log)
         lines = [*outcome.log[-JOURNAL_LINES:], trouble, *([f"Hint: {known}."] if known else [])]
         yield failing("\n".join(lines))
-    elif not outcome.changed:
+    elif not outcome.attempted:
         host.noop(f"it serves {first.standing.release or 'nothing'}")
 
 
@@ -175,7 +177,7 @@ def _switched(outcome: switch.Outcome) -> Report:
     return Report(
         problem="" if outcome.served else _why(outcome),
         restored=bool(outcome.restored),
-        undo=outcome.silent and outcome.changed,
+        undo=outcome.silent and outcome.attempted,
         beside=outcome.beside,
         seconds=outcome.seconds,
         gap=outcome.gap,

@@ -10,7 +10,7 @@ from deploys.plan.engine import EngineUnit, parse_engines, state_script
 from deploys.plan.gpu import GPU_COMMAND, Gpu, parse_gpu
 from deploys.plan.metrics import FINISHED, Finished, finished, metrics_command
 from deploys.plan.release import current_engine
-from deploys.plan.sections import in_sections, sections
+from deploys.plan.sections import sections, sections_script
 
 # Lines of a log that are read: a start of vLLM writes some 200, a traceback of two ranks 500.
 _LINES = 3000
@@ -108,7 +108,7 @@ def checkup_script(root: str) -> str:
         "swapped() { awk '/^pswp(in|out) / {n += $2} END {print n}' /proc/vmstat; }\n"
         f"{current_engine(root)}"
     )
-    return "\n".join([prelude, state_script(root), *in_sections(parts), "true"])
+    return "\n".join([prelude, state_script(root), sections_script(parts)])
 
 
 def parse_checkup(output: Iterable[str], now: float) -> Checkup:

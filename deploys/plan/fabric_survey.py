@@ -16,7 +16,7 @@ from deploys.plan.fabric_state import (
     Reach,
     Route,
 )
-from deploys.plan.sections import in_sections, sections
+from deploys.plan.sections import sections, sections_script
 
 
 def fabric_script(
@@ -49,7 +49,7 @@ def fabric_script(
         "guard": _GUARD,
         "probes": f"{_PROBE}\n{tests} wait" if probes else "true",
     }
-    return "\n".join([f"tree={shlex.quote(tree)}", _READ, *in_sections(parts), "true"])
+    return "\n".join([f"tree={shlex.quote(tree)}", _READ, sections_script(parts)])
 
 
 _GUARD = """

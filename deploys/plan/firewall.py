@@ -8,7 +8,7 @@ from ipaddress import ip_network
 
 from deploys.plan.errors import PlanError
 from deploys.plan.fabric import FabricPlan
-from deploys.plan.sections import in_sections, sections
+from deploys.plan.sections import sections, sections_script
 
 # auto: rules where ufw is in use. on: ufw is turned on as well.
 MODES = ("auto", "on")
@@ -176,7 +176,7 @@ def firewall_script(root: str) -> str:
         "other": "systemctl is-active --quiet firewalld && echo firewalld",
         "published": "docker ps --format '{{.Names}}\\t{{.Ports}}'",
     }
-    return "\n".join([*in_sections(parts), "true"])
+    return sections_script(parts)
 
 
 # sudo hides SSH_CONNECTION (client, its port, server, its port): it is in the session's shell.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from deploys.plan.waves import Record, Result, Rollout, Settings
+from deploys.plan.rollout_record import Record, Result
+from deploys.plan.rollout_settings import Settings
+from deploys.plan.waves import Rollout
 
 
 def report(

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Mapping
 MARK = "@@"
 
 
-def in_sections(parts: Mapping[str, str]) -> list[str]:
-    """Return the lines of a script that runs each part in its section; what fails says nothing.
+def sections_script(parts: Mapping[str, str]) -> str:
+    """Return a POSIX shell script that prints each part's output as a section; it exits 0.
 
     Args:
-        parts: shell commands by the name of their section.
+        parts: shell commands by the name of their section; one that fails prints less, and nothing
+            of its errors.
     """
-    return [f"echo {MARK}{name}; ( {body} ) 2>/dev/null" for name, body in parts.items()]
+    lines = [f"echo {MARK}{name}; ( {body} ) 2>/dev/null" for name, body in parts.items()]
+    return "\n".join([*lines, "true"])
 
 
 def sections(output: Iterable[str]) -> dict[str, list[str]]:

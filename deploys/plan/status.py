@@ -10,7 +10,7 @@ from deploys.plan.engine import EngineUnit, parse_engines, state_script
 from deploys.plan.gpu import GPU_COMMAND, Gpu, parse_gpu
 from deploys.plan.metrics import LOAD, Load, load, metrics_command
 from deploys.plan.release import current_engine
-from deploys.plan.sections import in_sections, sections
+from deploys.plan.sections import sections, sections_script
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ metrics() {{
   date +%s.%N
   {metrics_command(LOAD)}
 }}"""
-    return "\n".join([prelude, state_script(root), *in_sections(parts), "true"])
+    return "\n".join([prelude, state_script(root), sections_script(parts)])
 
 
 def parse_status(output: Iterable[str]) -> Reading:

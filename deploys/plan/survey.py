@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from deploys.plan.command import image_id
-from deploys.plan.sections import in_sections, sections
+from deploys.plan.sections import sections, sections_script
 
 
 def survey_script(
@@ -41,7 +41,7 @@ def survey_script(
         else "true",
         "ports": _PORTS.replace("PORTS", " ".join(map(str, ports))) if ports else "true",
     }
-    return "\n".join([_DOCKER, *in_sections(parts), "true"])
+    return "\n".join([_DOCKER, sections_script(parts)])
 
 
 # Asked once: each call of the client costs about 30 ms.

@@ -70,7 +70,7 @@ class Outcome:
 
     Attributes:
         served: the release serves, and is what boots.
-        changed: a switch was made, or one under way was joined.
+        attempted: a switch was begun, or one under way was joined.
         former: the release that served before; None where none did.
         restored: after a failure, whether the former one serves, still or again; None where there
             was none.
@@ -85,7 +85,7 @@ class Outcome:
     """
 
     served: bool = False
-    changed: bool = False
+    attempted: bool = False
     former: str | None = None
     restored: bool | None = None
     beside: bool = False

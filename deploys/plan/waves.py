@@ -8,149 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
-from typing import Any
 
-from deploys.plan.errors import PlanError
-from deploys.plan.schema import nearest
-from deploys.plan.standing import Standing, together
-
-# Seconds that a wave must hold before the next one begins, beside the trial of each switch: long
-# enough for requests that a few minutes bring and a trial does not, such as a long prompt.
-SOAK_SECONDS = 300
-
-
-NOTHING = Standing()
-
-
-class Task(Enum):
-    """What a Spark does next."""
-
-    WAIT = "wait"
-    LOOK = "look"
-    SWITCH = "switch"
-    SOAK = "soak"
-    BACK = "back"
-    END = "end"
-
-
-class Result(StrEnum):
-    """What happened to a replica, in the words of the report."""
-
-    WAITING = "not reached"
-    ALREADY = "serves it already"
-    SWITCHING = "switching"
-    SWITCHED = "switched"
-    FAILED = "failed, the former serves"
-    DOWN = "failed, and does not serve"
-    BACK = "taken back"
-    STUCK = "not taken back"
-    REFUSED = "refused"
-    LOST = "no connection"
-
-
-# What fails the hosts of a replica.
-FAILURES = (Result.FAILED, Result.DOWN, Result.STUCK, Result.REFUSED, Result.LOST)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a person asks of a rollout.
-
-    Attributes:
-        soak: seconds that each wave must hold.
-        minimum_speed: tokens a second that one stream must show; None for no bound.
-        forced: replicas that may leave their clients with nothing for a while.
-    """
-
-    soak: float
-    minimum_speed: float | None
-    forced: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Report:
-    """What came of a task on one Spark, or on all Sparks of a replica.
-
-    Attributes:
-        problem: why it failed; "" when it did not.
-        standing: what serves now.
-        fits_beside: the new engine fits beside the former one, so nobody is refused meanwhile.
-        restored: the former release serves.
-        undo: what was done is in force in spite of the problem, at least on one of its Sparks.
-        beside: both engines ran side by side.
-        seconds, gap: of the switch, and those of it in which requests were refused.
-        speed: tokens a second of one stream; None where it was not measured.
-    """
-
-    problem: str = ""
-    standing: Standing = NOTHING
-    fits_beside: bool = False
-    restored: bool = False
-    undo: bool = False
-    beside: bool = False
-    seconds: float = 0.0
-    gap: float = 0.0
-    speed: float | None = None
-
-
-@dataclass
-class Record:
-    """What a rollout has done to one replica.
-
-    Attributes:
-        sparks: of the replica, the head first.
-        release: what it should serve; "" before a Spark of it has said so.
-        names: the model names of that release.
-        former: what it served at the start; None for nothing.
-        wave: its wave, from 1; None where it is in none.
-        reason: why it is not `SWITCHED` or `ALREADY`.
-    """
-
-    replica: str
-    sparks: tuple[str, ...]
-    release: str = ""
-    names: frozenset[str] = frozenset()
-    former: str | None = None
-    wave: int | None = None
-    result: Result = Result.WAITING
-    reason: str = ""
-    beside: bool = False
-    seconds: float = 0.0
-    gap: float = 0.0
-    speed: float | None = None
-
-
-def settings(data: Mapping[str, Any], replicas: Collection[str]) -> Settings:
-    """Return what `--data` asks of a rollout.
-
-    Args:
-        data: inventory and group data, with what the command line says.
-        replicas: the names that there are.
-
-    Raises:
-        PlanError: all values that cannot be.
-    """
-    soak, speed = data.get("soak", SOAK_SECONDS), data.get("minimum_speed")
-    forced = [name for name in str(data.get("force", "")).split(",") if name]
-    problems = [
-        f"--data force: found {name}; expected {nearest(name, replicas)}"
-        for name in forced
-        if name not in replicas
-    ]
-    if not _is_number(soak) or soak < 0:
-        problems.append(f"--data soak: found {soak}; expected seconds, such as {SOAK_SECONDS}")
-    if speed is not None and not (_is_number(speed) and speed > 0):
-        problems.append(
-            f"--data minimum_speed: found {speed}; expected tokens a second, such as 40"
-        )
-    if problems:
-        raise PlanError(*problems)
-    return Settings(soak, speed, frozenset(forced))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+from deploys.plan.rollout_record import FAILURES, Record, Report, Result, Task, merged
+from deploys.plan.standing import Standing
 
 
 def waves(replicas: Sequence[str]) -> list[tuple[str, ...]]:
@@ -255,7 +115,7 @@ class Rollout:
             if any(spark not in self._given for spark in asked):
                 return
             reports = {
-                name: _merged([self._given[spark] for spark in self.records[name].sparks])
+                name: merged([self._given[spark] for spark in self.records[name].sparks])
                 for name in self._tasks
             }
             self._given = {}
@@ -417,19 +277,3 @@ class Rollout:
         record = self.records[name]
         record.result, record.reason = result, reason
         self.stopped = self.stopped or f"replica {name}: {reason}"
-
-
-def _merged(reports: Sequence[Report]) -> Report:
-    """Return what the Sparks of one replica report together, the head first."""
-    head = reports[0]
-    return Report(
-        problem="; ".join(dict.fromkeys(each.problem for each in reports if each.problem)),
-        standing=together(each.standing for each in reports),
-        fits_beside=all(each.fits_beside for each in reports),
-        restored=all(each.restored for each in reports),
-        undo=any(each.undo for each in reports) or len({bool(r.problem) for r in reports}) > 1,
-        beside=head.beside,
-        seconds=max(each.seconds for each in reports),
-        gap=head.gap,
-        speed=head.speed,
-    )

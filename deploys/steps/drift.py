@@ -13,18 +13,12 @@ from deploys.facts.doctor import HostCheckup
 from deploys.facts.drift import WhatRuns
 from deploys.keys import keys_path
 from deploys.operations.differences import differs, look
-from deploys.plan.drift import (
-    Difference,
-    as_json,
-    exit_status,
-    host_differences,
-    line,
-    running_differences,
-    unresolved,
-)
+from deploys.plan.difference import Difference, as_json, exit_status, line
+from deploys.plan.drift import host_differences, unresolved
 from deploys.plan.errors import PlanError
 from deploys.plan.lock import lock_path, read_lock
 from deploys.plan.look_options import json_target
+from deploys.plan.running import running_differences
 from deploys.plan.served import recipe
 from deploys.steps.context import bad_input, release
 

@@ -18,7 +18,7 @@ from deploys.steps.context import hardware, lock, peer, release
 _FILES = Path(__file__).parents[2] / "files"
 _PROGRAMS = [
     *sorted((_FILES / "engine").glob("*.py")),
-    _FILES / "switch" / "switch.py",
+    *sorted((_FILES / "switch").glob("*.py")),
     _FILES / "door" / "haproxy.py",
     _FILES / "door" / "door.py",
 ]

@@ -11,7 +11,7 @@ from deploys.operations.files import managed_files
 from deploys.operations.rollout import waves
 from deploys.plan.errors import PlanError
 from deploys.plan.files import ManagedFile
-from deploys.plan.waves import settings as asked_of
+from deploys.plan.rollout_settings import settings as asked_of
 from deploys.steps.context import peer, release
 from deploys.steps.engine import settings
 

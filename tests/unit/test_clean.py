@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from deploys.operations.clean import clean
-from deploys.plan.clean import Belongings, Image, belongings_script, parse_belongings, superfluous
+from deploys.plan.belongings import Belongings, Image, belongings_script, parse_belongings
+from deploys.plan.clean import superfluous
 from tests.unit.driven import fake_host
 
 OLDEST, OLDER, OLD, NOW = (f"tiny-{digit * 8}" for digit in "0123")
@@ -70,16 +71,19 @@ class Disk:
         (self.root / name / ".sparkwright.json").write_text(record)
 
     @property
-    def found(self) -> Belongings:
+    def told(self) -> str:
         """What the script says, as it runs."""
-        done = subprocess.run(
+        return subprocess.run(
             ["sh", "-c", belongings_script(str(self.root))],
             env={"PATH": f"{self.state}/bin:{os.environ['PATH']}", "STATE": str(self.state)},
             capture_output=True,
             text=True,
             check=True,
-        )
-        return parse_belongings(done.stdout.splitlines())
+        ).stdout
+
+    @property
+    def found(self) -> Belongings:
+        return parse_belongings(self.told.splitlines())
 
 
 @pytest.fixture
@@ -208,22 +212,11 @@ class TestOperation:
         result = spark.run(clean, **arguments)
         return spark.scripts()[1:], result.did_succeed()
 
-    @pytest.fixture
-    def output(self, disk: Disk) -> str:
-        done = subprocess.run(
-            ["sh", "-c", belongings_script(str(disk.root))],
-            env={"PATH": f"{disk.state}/bin:{os.environ['PATH']}", "STATE": str(disk.state)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout
+    def test_nothing_to_do(self, disk: Disk) -> None:
+        assert self.run(disk.told, 3) == ([], True)
 
-    def test_nothing_to_do(self, output: str) -> None:
-        assert self.run(output, 3) == ([], True)
-
-    def test_what_it_removes(self, output: str) -> None:
-        scripts, succeeded = self.run(output, 1)
+    def test_what_it_removes(self, disk: Disk) -> None:
+        scripts, succeeded = self.run(disk.told, 1)
         assert succeeded
         assert [script for script in scripts if not script.startswith("systemctl")] == [
             *(
@@ -239,7 +232,7 @@ class TestOperation:
             "rm -rf /r/manifests/two.json /r/jobs/weights@two.json",
         ]
 
-    def test_not_while_something_is_at_work(self, output: str) -> None:
-        (scripts, succeeded) = self.run(output + "weights@one.service\n", 0)
+    def test_not_while_something_is_at_work(self, disk: Disk) -> None:
+        (scripts, succeeded) = self.run(disk.told + "weights@one.service\n", 0)
         assert not succeeded
         assert len(scripts) == 1

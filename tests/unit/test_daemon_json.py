@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from deploys.plan.daemon_json import has_nvidia_runtime, merged
+from deploys.plan.daemon_json import has_nvidia_runtime, merged, without_ours
 
 OPTIONS = {"max-size": "50m", "max-file": "3"}
 
@@ -36,3 +36,32 @@ def test_what_docker_could_not_read_is_refused(text):
 def test_the_runtime_is_found():
     assert has_nvidia_runtime('{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}')
     assert not has_nvidia_runtime("")
+
+
+NVIDIA = {"nvidia": {"args": [], "path": "nvidia-container-runtime"}}
+
+
+@pytest.mark.parametrize(
+    "former",
+    [
+        "",
+        "{}\n",
+        '{"runtimes": {"nvidia": {}}, "max-concurrent-downloads": 4}',
+        '{"log-opts": {"max-size": "1g"}}',
+        '{"log-opts": {}, "runtimes": {}}',
+        '{"log-driver": "journald"}',
+    ],
+)
+def test_what_deploys_add_to_daemon_json_goes_again(former):
+    text = merged(former, OPTIONS)
+    with_runtime = json.loads(text or "{}")
+    with_runtime.setdefault("runtimes", {}).setdefault("nvidia", NVIDIA["nvidia"])
+    assert without_ours(json.dumps(with_runtime), former, OPTIONS) == former
+
+
+def test_what_the_owner_changed_since_then_stays():
+    now = {"log-opts": {"max-size": "9m", "max-file": "3"}, "mtu": 1400, "runtimes": NVIDIA}
+    assert json.loads(without_ours(json.dumps(now), "", OPTIONS)) == {
+        "log-opts": {"max-size": "9m"},
+        "mtu": 1400,
+    }

@@ -1,39 +1,18 @@
-"""Drift: what is told of a difference, and that a look changes nothing."""
+"""Drift: what is told of a difference."""
 
 import json
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Generator
 from dataclasses import replace
 from ipaddress import IPv4Interface
-from pathlib import Path
 from typing import Any
 
-import pytest
-from pyinfra.api import HiddenValue, StringCommand, operation
-
-from deploys.operations.differences import differs, is_looking, look
-from deploys.operations.files import managed_files
-from deploys.operations.messages import failing, notice
-from deploys.operations.secrets import secret_file
-from deploys.operations.services import sysctl
 from deploys.plan.checkup import parse_checkup
-from deploys.plan.command import Place, environment, serve_arguments
+from deploys.plan.difference import Difference, as_json, exit_status, line
 from deploys.plan.drift import (
-    Container,
-    Difference,
-    as_json,
     engine_differences,
-    exit_status,
     fabric_differences,
     file_difference,
     host_differences,
-    line,
-    parse_running,
-    running_differences,
-    running_script,
     secret_difference,
     unresolved,
     weights_difference,
@@ -44,11 +23,8 @@ from deploys.plan.fabric_state import FabricState, Netdev, NetplanFile
 from deploys.plan.files import Directory, FileState, ManagedFile, Symlink
 from deploys.plan.lock import Lock
 from deploys.plan.recipes import load_recipe
-from tests.unit.driven import fake_host, this_machine
 from tests.unit.test_checkup import output as checkup_output
-from tests.unit.test_release import release
 
-PROJECT = Path(__file__).parents[2]
 RELEASE = "lab-tiny-0a1b2c3d"
 OTHER = "lab-tiny-99999999"
 TEXT = ManagedFile("/etc/x", "a\n")
@@ -135,79 +111,6 @@ def test_engines_that_differ() -> None:
     assert engines(hold="yes") == {"engine behind the door": (RELEASE, "none")}
 
 
-def running(declared: bool = True, **parts: str) -> list[tuple[str, str, str]]:
-    """Return what is told of a Spark that runs one engine, but for some sections."""
-    served = release()
-    ours = serve_arguments(served.recipe, Place(served.port, 0, 1, None))
-    variables = [f"{key}={value}" for key, value in environment(served.recipe).items()]
-    known = {"RELEASE": served.id, "ARGUMENTS": json.dumps(ours), "ENV": json.dumps(variables)}
-    found = {"containers": CONTAINER, "image": "sha256:aa", "holds": "0x1", "held": "vim", **parts}
-    text = "\n".join(f"@@{name}\n{said}" for name, said in found.items())
-    for word, value in known.items():
-        text = text.replace(word, value)
-    state = parse_running(text.splitlines())
-    return [tuple(each) for each in running_differences(state, served if declared else None)]
-
-
-CONTAINER = "RELEASE\tsha256:aa\tARGUMENTS\tENV"
-
-
-def test_what_runs_otherwise() -> None:
-    name, container = release().id, f"container vllm-{release().id}"
-    assert running() == []
-    assert running(containers="") == []
-    assert running(holds="[N/A]", image="") == []
-    assert running(declared=False) == [("release that runs", "none", name)]
-    assert running(containers=f"{OTHER}\tsha256:bb\t[]\tnull\n{CONTAINER}") == [
-        ("release that runs", name, OTHER)
-    ]
-    assert running(containers=CONTAINER.replace("aa", "bb")) == [
-        (f"{container}: image", "sha256:aa", "sha256:bb")
-    ]
-    by_hand = CONTAINER.replace("ARGUMENTS", '["serve", "--max-model-len", "77"]')
-    assert running(containers=by_hand) == [(f"{container}: arguments", "its release's", "77")]
-    assert running(containers=CONTAINER.replace("ARGUMENTS", "null")) == [
-        (f"{container}: arguments", "its release's", "fewer")
-    ]
-    told = running(containers=CONTAINER.replace("ENV", '["PATH=/bin"]'))
-    assert {each[1:] for each in told} == {("its release's value", "another")}
-    assert running(holds="0x0000000000000088") == [
-        ("GPU clock", "not held back", "held back by hardware slowdown"),
-        ("GPU clock", "not held back", "held back by the power supply (power brake)"),
-    ]
-    assert running(held="vim\nnvidia-driver-580-open\nlinux-nvidia-hwe") == [
-        ("package nvidia-driver-580-open", "updated with the system", "held back"),
-        ("package linux-nvidia-hwe", "updated with the system", "held back"),
-    ]
-    with pytest.raises(ValueError, match="unreadable"):
-        parse_running(["@@containers"])
-
-
-def test_the_script_reads_what_docker_says(tmp_path: Path) -> None:
-    docker = tmp_path / "docker"
-    # Docker prints what stands between the parts of a template as it is: tabs.
-    docker.write_text(
-        """#!/bin/sh
-case "$*" in
-ps*) echo 4f6c ;;
-image*) echo sha256:aa ;;
-"inspect --format {{index .Config.Labels "*" 4f6c") printf 'a-1\tsha256:bb\t["serve"]\t["A=b"]\n' ;;
-esac
-"""
-    )
-    docker.chmod(0o755)
-    done = subprocess.run(
-        ["sh", "-c", running_script(["image@sha256:0"])],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = parse_running(done.stdout.splitlines())
-    assert (found.image, found.holds) == ("sha256:aa", None)
-    assert found.containers == {"a-1": Container("sha256:bb", ["serve"], ["A=b"])}
-
-
 def test_a_gpu_that_is_held_back_under_load() -> None:
     def found(gpu: str) -> list[str]:
         lines = [gpu if line.startswith("611, 14.21") else line for line in checkup_output()]
@@ -274,159 +177,3 @@ def test_the_result_for_machines() -> None:
     assert exit_status({"spark-a": []}, []) == 0
     # What is not known is never told as sound, nor as all that differs.
     assert exit_status(found, ["spark-c"]) == 1
-
-
-@operation()
-def silent(secret: str, trouble: str) -> Generator[StringCommand]:
-    """An operation that tells nothing by itself."""
-    notice("this is not for who looks")
-    if trouble:
-        yield failing(trouble)
-        return
-    yield StringCommand("touch /made", HiddenValue(secret), _stdin=secret)
-
-
-@operation()
-def telling(there: bool) -> Generator[StringCommand]:
-    """An operation that tells all that differs, then acts."""
-    if there:
-        return
-    differs("it", "here", "away")
-    differs("its twin", "here", "away")
-    yield StringCommand("touch /made")
-
-
-def test_a_look_runs_no_command(caplog: pytest.LogCaptureFixture) -> None:
-    spark = fake_host()
-    with spark.current() as host:
-
-        def steps() -> None:
-            silent(name="Silent", secret="hf_secret", trouble="")
-            silent(name="Troubled", secret="", trouble="error: one.\nerror: two.")
-            telling(name="Telling", there=False)
-            telling(name="At rest", there=True)
-            differs("beyond", "nothing", "something")
-
-        # As -y has it: no prediction.
-        host.state.check_for_changes = False
-        found = look(steps)
-        assert not is_looking()
-    assert [line("a", each) for each in found] == [
-        "a: Silent: expected as it is, found a run would do: touch /made *MASKED*",
-        "a: Troubled: expected nothing in its way, found error: one.",
-        "a: Troubled: expected nothing in its way, found error: two.",
-        "a: it: expected here, found away",
-        "a: its twin: expected here, found away",
-        "a: beyond: expected nothing, found something",
-    ]
-    assert spark.commands == []
-    assert "not for who looks" not in caplog.text
-
-
-def test_operations_tell_what_they_compare(tmp_path: Path) -> None:
-    path, secret = tmp_path / "file", tmp_path / "secret"
-    secret.write_text("hf_former\n")
-    with this_machine(root=str(tmp_path)).current():
-
-        def steps() -> None:
-            managed_files(name="Files", entries=[ManagedFile(str(path), "text\n")])
-            secret_file(name="Secret", path=str(secret), content=HiddenValue("hf_new\n"))
-            sysctl(name="Kernel", path=str(path), values={"vm.swappiness": "-5"})
-
-        found = [line("a", each) for each in look(steps)]
-    files, token, swappiness = found
-    # Two operations that differ by one file tell it once.
-    assert files == f"a: {path}: expected a file, found nothing"
-    assert token.startswith(f"a: {secret}: expected root:root 600, found ")
-    assert swappiness.startswith("a: vm.swappiness: expected -5, found ")
-    assert not path.exists()
-    assert secret.read_text() == "hf_former\n"
-
-
-INVENTORY = """
-from pyinfra import state
-
-# As inventory/sparks.py does it for looks.
-state.should_raise_failed_hosts = lambda _: False
-_data = {"_sudo": False, "root": ROOT, "fleet": FLEET, "hardware": "lab", "api_key": None}
-_data |= {"replica": None, "recipe": RECIPE, "ranks": None, "rank": None, "port": None}
-_gone = {"spark": "spark-b", "ssh_hostname": "127.0.0.1", "ssh_port": 1}
-sparks = [("@local", {"spark": "spark-a", **_data}), ("spark-b", {**_data, **_gone})][:SPARKS]
-"""
-
-
-def run(
-    folder: Path, *words: str, sparks: int = 1, recipe: str | None = None
-) -> "subprocess.CompletedProcess[str]":
-    """Run drift on this machine as an idle Spark that was never set up; nobody can answer."""
-    settings = {
-        "ROOT": str(folder / "root"),
-        "FLEET": str(folder / "sparks.yaml"),
-        "RECIPE": recipe,
-        "SPARKS": sparks,
-    }
-    head = "".join(f"{name} = {value!r}\n" for name, value in settings.items())
-    (folder / "hosts.py").write_text(head + INVENTORY)
-    (folder / "bin").mkdir(exist_ok=True)
-    # What asks whether sudo may be used.
-    (folder / "bin/sudo").write_text("#!/bin/sh\nexit 0\n")
-    (folder / "bin/sudo").chmod(0o755)
-    command = [Path(sys.executable).with_name("pyinfra"), folder / "hosts.py", "deploys/drift.py"]
-    return subprocess.run(
-        [*map(str, command), *words],
-        cwd=PROJECT,
-        env=os.environ | {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-
-
-@pytest.mark.parametrize("options", [[], ["-y"]])
-def test_a_run_tells_and_changes_nothing(tmp_path: Path, options: list[str]) -> None:
-    done = run(tmp_path, *options)
-    assert done.returncode == 2, done.stderr
-    lines = done.stdout.splitlines()
-    assert f"spark-a: {tmp_path}/root: expected a directory, found nothing" in lines
-    assert all(": expected " in line and ", found " in line for line in lines)
-    assert "Press enter" not in done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "hosts.py"]
-
-
-def test_for_machines_and_with_one_that_gives_no_answer(tmp_path: Path) -> None:
-    done = run(tmp_path, "--data", "json=-", sparks=2)
-    assert done.returncode == 1, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["sparks"], told["not_read"]) == (
-        ["spark-a"],
-        [{"spark": "spark-b", "reason": "no answer"}],
-    )
-    assert {"spark": "spark-a", "what": f"{tmp_path}/root/state", **ABSENT} in told["differences"]
-    assert "spark-b: not looked at: no answer" in done.stderr
-
-
-ABSENT = {"expected": "a directory", "found": "nothing"}
-
-
-def test_a_fleet_that_was_never_deployed(tmp_path: Path) -> None:
-    done = run(tmp_path, recipe="lab-tiny")
-    assert done.returncode == 1
-    assert f"{tmp_path}/sparks.lock.yaml: found nothing for " in done.stderr
-    assert f"{tmp_path}/sparks.keys: found no such file; expected the API keys" in done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "hosts.py"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--data", "json=5"], "--data json: found 5"),
-        (["deploys/doctor.py"], "expected drift alone"),
-    ],
-)
-def test_what_cannot_be_is_refused(tmp_path: Path, words: list[str], said: str) -> None:
-    done = run(tmp_path, *words)
-    assert done.returncode == 1
-    assert said in done.stderr
-    assert done.stdout == ""

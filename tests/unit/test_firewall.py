@@ -21,6 +21,7 @@ from deploys.plan.firewall import (
     port_rules,
 )
 from tests.unit.driven import fake_host
+from tests.unit.sections import reworded
 
 PROJECT = Path(__file__).parents[2]
 
@@ -150,14 +151,7 @@ def test_differences(found, wanted, add, delete):
 
 def spark(**sections):
     """A fake host whose firewall is that of OUTPUT, with some sections in other words."""
-    lines, name = [], ""
-    for line in OUTPUT:
-        if line.startswith("@@"):
-            name = line[2:].replace("-", "_")
-            lines += [line, *sections.get(name, ())]
-        elif name not in sections:
-            lines.append(line)
-    return fake_host({"ufw status": "\n".join(lines)}, root="/r")
+    return fake_host({"ufw status": "\n".join(reworded(OUTPUT, **sections))}, root="/r")
 
 
 def run(host, mode="auto", rules=DOOR):

@@ -1,8 +1,6 @@
 """One run at a time changes a Spark: the script and whole runs, on this machine."""
 
-import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -10,8 +8,8 @@ import pytest
 
 from deploys.plan import lease
 from deploys.plan.lease import FOLDER, Holder, Lease, give_back_script, parse_lease, take_script
+from tests.unit import command_line
 
-PROJECT = Path(__file__).parents[2]
 MINE, OTHER = Holder("aa", 1, "ann at laptop: spark.py"), Holder("bb", 2, "bob's: 100 % 'x' \\n")
 
 
@@ -116,15 +114,7 @@ class Deploy:
         (folder / "deploy.py").write_text(DEPLOY.replace("SHORT", seconds))
 
     def start(self, *options: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [Path(sys.executable).with_name("pyinfra"), *options, "inventory.py", "deploy.py"],
-            cwd=self.folder,
-            env=os.environ | {"PYTHONPATH": str(PROJECT)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return command_line.start(self.folder, *options)
 
     def begun(self) -> None:
         """Wait until a run is at work."""

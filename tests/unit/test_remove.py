@@ -1,8 +1,6 @@
-"""Leaving: what counts as ours, and that nothing else is touched."""
+"""Leaving where systemd, Docker and apt are stand-ins: nothing else is touched."""
 
-import json
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,248 +9,13 @@ import pytest
 
 from deploys.operations.remove import files_removed, packages_removed, settings_restored, stopped
 from deploys.operations.services import install, sysctl
-from deploys.plan.daemon_json import merged, without_ours
-from deploys.plan.errors import PlanError
-from deploys.plan.remove import (
-    OWN,
-    checked_weights,
-    footprint_script,
-    parse_footprint,
-    report,
-    unit_names,
-)
+from deploys.plan.footprint_survey import footprint_script, parse_footprint
 from tests.unit.driven import fake_host, this_machine
+from tests.unit.sections import reworded
+from tests.unit.test_footprint import OUTPUT
 
 PROJECT = Path(__file__).parents[2]
 OPTIONS = {"max-size": "50m", "max-file": "3"}
-EARLYOOM = 'EARLYOOM_ARGS="-m 2,1"\n'
-
-# What the script prints on a Spark that serves, beside things of its owner.
-OUTPUT = r"""@@unit-files
-ours image@.service
-ours vllm@.service
-ours switch@.service
-foreign benchmark.service
-foreign vllm@.service.d
-@@units
-vllm@chat-1.service
-switch@chat-1.service
-ssh.service
-getty@tty1.service
-vllm@chat-1.service
-@@containers
-0123456789ab
-@@proof
-/r/manifests
-/r/releases
-@@entries
-4096 no no bin
-3000000000 no no cache
-4096 no no manifests
-22000000000 yes yes qwen36
-900 no no my notes
-4096 no no state
-@@settings
-/etc/systemd/journald.conf.d/sparkwright.conf
-/etc/sysctl.d/90-sparkwright.conf
-@@earlyoom
-EARLYOOM_ARGS="-m 2,1"
-@@sysctl
-vm.swappiness = 60
-vm.swappiness = 10
-@@daemon-json
-{"log-opts": {"max-size": "50m", "max-file": "3"}, "runtimes": {"nvidia": {}}}
-@@former
-known
-{"runtimes": {"nvidia": {}}}
-@@netplan
-network:
-  version: 2
-  ethernets:
-    enp1s0f0np0:
-      mtu: 9000
-    enP2p1s0f0np0:
-      mtu: 9000
-@@orders
-{"image": "example.org/vllm@sha256:11", "size": 1}
-{"image": "sparkwright/mine:aa", "base": "example.org/vllm@sha256:11"}
-{"image": "x", "images": ["sparkwright/mine:aa", "sha256:44"]}
-{"images": ["example.org/copied@sha256:33", "sha256:33"], "source": "http://192.168.100.11:29502"}
-@@released
-sha256:55
-sha256:44
-@@images
-"sha256:11" 22000000000 null ["example.org/vllm@sha256:11"]
-"sha256:22" 23000000000 ["sparkwright/mine:aa"] []
-"sha256:33" 9000000 null null
-"sha256:44" 100 ["postgres:16"] []
-"sha256:55" 7000000 [] []
-@@made-of
-sha256:22 true /vllm-chat-1 ours
-sha256:11 false /owner other
-sha256:44 true /db other
-@@recorded
-earlyoom
-libfoo:arm64
-haproxy
-@@accounts
-prometheus
-@@packages
-haproxy
-libfoo their-tool
-bash
-@@ufw
-Status: active
-@@boot
-enabled
-@@rules
-Added user rules (see 'ufw status' for running firewall):
-ufw allow 22/tcp comment 'sparkwright ssh'
-ufw allow 8000/tcp comment 'sparkwright door'
-ufw allow 9000/tcp
-@@ssh
-@@turned-on
-@@other
-@@published
-""".splitlines()
-
-
-def sections(**words):
-    """OUTPUT with some sections in other words."""
-    lines, name = [], ""
-    for line in OUTPUT:
-        if line.startswith("@@"):
-            name = line[2:].replace("-", "_")
-            lines += [line, *words.get(name, ())]
-        elif name not in words:
-            lines.append(line)
-    return lines
-
-
-def told(lines, weights=False):
-    found = parse_footprint(lines)
-    return report(found, "/r", weights=weights, earlyoom=EARLYOOM, log_options=OPTIONS)
-
-
-def test_what_goes_and_what_stays():
-    assert told(OUTPUT) == [
-        "goes: units: switch@chat-1.service, vllm@chat-1.service",
-        "goes: unit files: /etc/systemd/system/image@.service, "
-        "/etc/systemd/system/vllm@.service, /etc/systemd/system/switch@.service",
-        "goes: rules of ufw: allow 8000/tcp",
-        "goes: network: /etc/netplan/60-sparkwright-fabric.yaml (enp1s0f0np0, enP2p1s0f0np0)",
-        "goes: settings: /etc/systemd/journald.conf.d/sparkwright.conf, "
-        "/etc/sysctl.d/90-sparkwright.conf",
-        "goes: settings of Docker: our keys of /etc/docker/daemon.json "
-        "(at its next start: containers run)",
-        "goes: images: sparkwright/mine:aa (23.0 GB), sha256:33 (9.0 MB), sha256:55 (7.0 MB)",
-        "goes: packages: haproxy",
-        "goes: folders: /r/bin (4 kB), /r/cache (3.0 GB), /r/state (4 kB), /r/manifests (4 kB)",
-        "stays: /etc/systemd/system/benchmark.service, which is not ours",
-        "stays: /etc/systemd/system/vllm@.service.d, which is not ours",
-        "stays: /r/my notes (1 kB), which is not ours",
-        "stays: /r/qwen36/.sparkwright-set-aside: files of others",
-        "stays: image example.org/vllm@sha256:11: owner was made of it",
-        "stays: package libfoo: their-tool needs it",
-        "stays: accounts that came with our packages: prometheus",
-        "stays: /etc/default/earlyoom: earlyoom was here before us, and what it said then "
-        "is not known",
-        "stays: weights: /r/qwen36 (22.0 GB); --data weights=remove takes them as well",
-    ]
-    assert "goes: weights: /r/qwen36 (22.0 GB)" in told(OUTPUT, weights=True)
-
-
-def test_a_spark_that_was_never_touched():
-    assert told([line for line in OUTPUT if line.startswith("@@")]) == []
-
-
-def test_a_folder_that_nothing_proves_to_be_ours_stays():
-    """The group data's root may be wrong: /usr has a `bin`, too."""
-    found = parse_footprint(sections(proof=[]))
-    assert found.folders == ()
-    assert {entry.name for entry in found.strange} >= {"bin", "cache"}
-
-
-def test_ssh_stays_open_where_ufw_stays_on():
-    def rules(**words):
-        return [rule.text for rule in parse_footprint(sections(**words)).rules]
-
-    assert rules() == ["allow 8000/tcp"]
-    assert rules(turned_on=["on"]) == ["allow 22/tcp", "allow 8000/tcp"]
-
-
-def test_without_a_copy_no_key_of_docker_is_ours():
-    lines = sections(former=[])
-    assert not any(line.startswith("goes: settings of Docker") for line in told(lines))
-    assert "stays: /etc/docker/daemon.json: nothing in it is known to be ours" in told(lines)
-
-
-def test_half_a_footprint_is_no_footprint():
-    with pytest.raises(ValueError, match="incomplete"):
-        parse_footprint(OUTPUT[:-5])
-
-
-@pytest.mark.parametrize(("found", "expected"), [(None, False), ("remove", True)])
-def test_weights(found, expected):
-    assert checked_weights(found) is expected
-
-
-def test_weights_are_not_removed_by_a_slip():
-    with pytest.raises(PlanError, match="--data weights: found 'removed'; expected remove"):
-        checked_weights("removed")
-
-
-NVIDIA = {"nvidia": {"args": [], "path": "nvidia-container-runtime"}}
-
-
-@pytest.mark.parametrize(
-    "former",
-    [
-        "",
-        "{}\n",
-        '{"runtimes": {"nvidia": {}}, "max-concurrent-downloads": 4}',
-        '{"log-opts": {"max-size": "1g"}}',
-        '{"log-opts": {}, "runtimes": {}}',
-        '{"log-driver": "journald"}',
-    ],
-)
-def test_what_deploys_add_to_daemon_json_goes_again(former):
-    text = merged(former, OPTIONS)
-    with_runtime = json.loads(text or "{}")
-    with_runtime.setdefault("runtimes", {}).setdefault("nvidia", NVIDIA["nvidia"])
-    assert without_ours(json.dumps(with_runtime), former, OPTIONS) == former
-
-
-def test_what_the_owner_changed_since_then_stays():
-    now = {"log-opts": {"max-size": "9m", "max-file": "3"}, "mtu": 1400, "runtimes": NVIDIA}
-    assert json.loads(without_ours(json.dumps(now), "", OPTIONS)) == {
-        "log-opts": {"max-size": "9m"},
-        "mtu": 1400,
-    }
-
-
-def test_every_folder_that_a_deploy_makes_is_known():
-    """A new one that `remove` does not know would be left behind, as not ours."""
-    word = r"(?:ROOT|\{root\}|\{\w+\.root\}|\{\w+\.data\.root\})/([a-z]\w*)"
-    named = {
-        name: str(path.relative_to(PROJECT))
-        for folder in ("deploys", "files")
-        for path in (PROJECT / folder).rglob("*")
-        if path.suffix in (".py", ".sh", ".service", ".socket", ".timer", ".j2")
-        for name in re.findall(word, path.read_text())
-    }
-    assert named.keys() >= {"bin", "jobs", "releases", "state"}
-    assert {name: path for name, path in named.items() if name not in OWN} == {}
-
-
-def test_every_unit_file_proves_itself_ours():
-    assert {"vllm@.service", "fabric-share.socket"} <= set(unit_names())
-    for kind in ("service", "socket", "timer", "path"):
-        for path in (PROJECT / "files").rglob(f"*.{kind}"):
-            assert "ROOT/" in path.read_text(), path
-
-
-# The script and the operations where systemd, Docker and apt are stand-ins.
 
 
 @pytest.fixture
@@ -349,7 +112,7 @@ def test_a_root_folder_as_it_is_left(standins, tmp_path):
 
 
 def spark(**words):
-    return fake_host({"@@unit-files": "\n".join(sections(**words))}, root="/r")
+    return fake_host({"@@unit-files": "\n".join(reworded(OUTPUT, **words))}, root="/r")
 
 
 def test_what_would_start_an_engine_again_stops_first():

@@ -1,9 +1,7 @@
 """A rollout by pyinfra's own command line, on fake hosts: what serves is a file of the test's."""
 
 import json
-import os
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Any
 
 import pytest
 
-PROJECT = Path(__file__).parents[2]
+from tests.unit import command_line
 
 # Three Sparks on their own, a pair, and an idle one.
 INVENTORY = """
@@ -40,7 +38,7 @@ from deploys.facts.engine import Engines
 from deploys.facts.rollout import ServingRelease, Speed
 from deploys.operations import rollout
 from deploys.plan.standing import Standing
-from deploys.plan.waves import settings
+from deploys.plan.rollout_settings import settings
 from deploys.session import start_session
 from deploys.steps import rollout as step
 
@@ -69,7 +67,7 @@ def attempt(release, settings, peer, outcome):
     yield StringCommand("switch" if fails != "lost" else "lost")
     log("switch")
     time.sleep(0.2)
-    outcome.changed, outcome.former, outcome.seconds = True, serves(), 0.2
+    outcome.attempted, outcome.former, outcome.seconds = True, serves(), 0.2
     if fails == "switch":
         outcome.reason, outcome.restored = "no token came", True
         return
@@ -124,16 +122,7 @@ class Project:
         (self.folder / "fails.json").write_text(json.dumps(fails))
         for old in self.folder.glob("rollouts/*.json"):
             old.unlink()
-        pyinfra = Path(sys.executable).with_name("pyinfra")
-        return subprocess.Popen(
-            [pyinfra, "--fail-percent", "0", *(options or ["-y"]), "inventory.py", "deploy.py"],
-            cwd=self.folder,
-            env=os.environ | {"PYTHONPATH": str(PROJECT)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return command_line.start(self.folder, "--fail-percent", "0", *(options or ["-y"]))
 
     def run(self, *options: str, **fails: str) -> Run:
         with self.start(*options, **fails) as process:

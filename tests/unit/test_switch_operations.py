@@ -187,37 +187,37 @@ class TestAttempt:
     def test_what_serves(self) -> None:
         outcome = Outcome()
         assert self.run(spark(SETTLED), outcome)
-        assert (outcome.served, outcome.changed, outcome.former) == (True, False, None)
+        assert (outcome.served, outcome.attempted, outcome.former) == (True, False, None)
 
     def test_a_failure_is_told_and_fails_nobody(self) -> None:
         outcome = Outcome()
         report = {"phase": "failed", "message": "no", "restored": True, "gap": 12.5}
         assert self.run(spark(FORMER, report, log=LOG), outcome)
-        assert (outcome.served, outcome.changed, outcome.restored) == (False, True, True)
+        assert (outcome.served, outcome.attempted, outcome.restored) == (False, True, True)
         assert (outcome.former, outcome.reason, outcome.gap) == ("old", "no", 12.5)
         assert outcome.log == [LOG]
 
     def test_a_switch_is_undone_by_one_back(self) -> None:
-        outcome = Outcome(served=True, changed=True, former="old")
+        outcome = Outcome(served=True, attempted=True, former="old")
         driven = spark(SETTLED)
         assert self.run(driven, outcome, back=True)
         assert outcome.taken_back is True
         assert changes(driven)[-1].endswith("systemctl start switch@old.service")
 
     def test_one_that_gives_no_answer_any_more_is_undone_too(self) -> None:
-        outcome = Outcome(changed=True, silent=True, former="old")
+        outcome = Outcome(attempted=True, silent=True, former="old")
         driven = spark(SETTLED)
         assert self.run(driven, outcome, back=True)
         assert changes(driven)[-1].endswith("systemctl start switch@old.service")
 
     def test_one_that_cannot_be_undone_is_told(self) -> None:
-        outcome = Outcome(served=True, changed=True, former="old")
+        outcome = Outcome(served=True, attempted=True, former="old")
         report = {"phase": "failed", "message": "the weights are gone"}
         assert self.run(spark(SETTLED, report), outcome, back=True)
         assert (outcome.taken_back, outcome.reason) == (False, "the weights are gone")
 
     def test_a_first_release_goes_off_again(self) -> None:
-        outcome = Outcome(served=True, changed=True)
+        outcome = Outcome(served=True, attempted=True)
         driven = spark(SETTLED)
         assert self.run(driven, outcome, back=True)
         assert outcome.taken_back is True
@@ -227,7 +227,7 @@ class TestAttempt:
         ]
 
     def test_what_was_not_changed_is_not_undone(self) -> None:
-        for outcome in (Outcome(served=True), Outcome(changed=True, restored=True)):
+        for outcome in (Outcome(served=True), Outcome(attempted=True, restored=True)):
             driven = spark(SETTLED)
             assert self.run(driven, outcome, back=True)
             assert outcome.taken_back is True
@@ -310,6 +310,6 @@ def test_settings_of_a_way_back_take_the_size_that_was_noted() -> None:
     unknown = replace(SETTINGS, load=None)
     assert unknown == SETTINGS
     driven = spark(SETTLED, size=2 * 1024**3)
-    TestAttempt.run(driven, Outcome(served=True, changed=True, former="old"), back=True)
+    TestAttempt.run(driven, Outcome(served=True, attempted=True, former="old"), back=True)
     (told,) = [stdin for _, stdin in driven.commands if stdin and "beside" in str(stdin)] or [None]
     assert told is None or '"beside": true' in told

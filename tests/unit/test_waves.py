@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from deploys.plan.errors import PlanError
+from deploys.plan.rollout_record import Report, Result, Task
 from deploys.plan.rollout_report import plan_lines, report, table
+from deploys.plan.rollout_settings import Settings, settings
 from deploys.plan.standing import Standing
-from deploys.plan.waves import Report, Result, Rollout, Settings, Task, settings, waves
+from deploys.plan.waves import Rollout, waves
 
 NAMES = frozenset({"qwen"})
 

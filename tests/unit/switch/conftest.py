@@ -1,4 +1,4 @@
-"""A Spark on which the program of a switch runs for real; systemctl and docker are scripts."""
+"""A Spark on which the program of a switch runs for real; systemctl and docker are stand-ins."""
 
 import json
 import os
@@ -12,21 +12,33 @@ from typing import Any
 
 import pytest
 
-from tests.unit.servers import free_port, until
-from tests.unit.switch import FILES
+from tests.unit.servers import until
+from tests.unit.switch import FILES, systemctl
+from tests.unit.switch.engines import Engines, engines
 
-OLD, NEW = "tiny-00000000", "tiny-11111111"
+OLD, NEW, OTHER = "tiny-00000000", "tiny-11111111", "tiny-22222222"
 
-# Shorter times, a folder of links and a door that notes what it is told: the rest is the program.
+# Shorter times, a folder of links, our systemctl, and a door that notes what it is told: the rest
+# is the program.
 _PROGRAM = """
-import json, sys
+import json, subprocess, sys
 from pathlib import Path
 sys.path[:0] = json.loads(sys.argv.pop(1))
-import door, switch
+import commit, door, newcomer, switch, switch_check, systemctl
 state, changed = Path(sys.argv.pop(1)), json.loads(sys.argv.pop(1))
 for name, value in changed.items():
-    setattr(switch, name, value)
-switch.WANTS = state / "wants"
+    for module in (switch, newcomer, switch_check):
+        if hasattr(module, name):
+            setattr(module, name, value)
+commit.WANTS = state / "wants"
+run = subprocess.run
+
+def asked(command, **options):
+    if command[0] != "systemctl":
+        return run(command, **options)
+    return subprocess.CompletedProcess(command, 0, systemctl.call(state, *command[1:]), "")
+
+subprocess.run = asked
 
 class Door(door.Door):
     def __init__(self, root):
@@ -51,7 +63,7 @@ for name in ("offer", "prefer", "hold", "forget"):
 switch.Door = Door
 switch.run()
 """
-_TIMES = {"LOOK": 0.02, "QUESTION": 0.2, "TOKEN": 0.5, "MARGIN": 0, "HEAD": 0.5, "DISK": 0}
+_TIMES = {"LOOK": 0.02, "QUESTION": 0.05, "TOKEN": 1, "MARGIN": 0, "HEAD": 0.5, "DISK": 0}
 _DOCKER = """#!/bin/sh
 case "$1 $2" in
   "image inspect") [ -e "$STATE/no-image" ] || echo sha256:1234 ;;
@@ -68,7 +80,7 @@ exec docker run "$image"
 class Spark:
     """One Spark: its root folder, and the state of its stand-ins."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, engines: Engines) -> None:
         self.root, self.state = folder / "root", folder / "state"
         for name in ("bin", "units", "wants"):
             (self.state / name).mkdir(parents=True)
@@ -76,21 +88,18 @@ class Spark:
             (self.root / name).mkdir(parents=True)
         (self.root / "tiny/.sparkwright.json").write_text("{}")
         (self.root / "manifests/tiny.json").write_text('{"commit": "abc"}')
-        systemctl = Path(__file__).with_name("systemctl.py").read_text()
-        self._script("systemctl", f"#!{sys.executable} -S\n{systemctl}")
-        self._script("docker", _DOCKER)
+        docker = self.state / "bin/docker"
+        docker.write_text(_DOCKER)
+        docker.chmod(0o755)
+        self._ports = dict(zip((OLD, NEW, OTHER), engines.ports, strict=True))
+        engines.spark = self.root, self.state
         self.process: subprocess.Popen[str] | None = None
-
-    def _script(self, name: str, text: str) -> None:
-        path = self.state / "bin" / name
-        path.write_text(text)
-        path.chmod(0o755)
 
     def release(self, name: str, how: str = "well", rank: int = 0, pair: bool = False) -> None:
         """Lay a release down, and say how its engine behaves."""
-        folder, port = self.root / "releases" / name, free_port()
+        folder, port = self.root / "releases" / name, self._ports[name]
         folder.mkdir(exist_ok=True)
-        seconds = 2 if how in ("never", "silent", "broken") else 30
+        seconds = 1 if how in ("never", "silent", "broken") else 30
         unit = {"url": f"http://127.0.0.1:{port}", "model": "tiny", "start_timeout": seconds}
         unit |= {"rank": rank, "fabric": [["a", "b"], ["c", "d"]] if pair else []}
         (folder / "unit.json").write_text(json.dumps(unit))
@@ -115,13 +124,14 @@ class Spark:
 
     def start(self, name: str = NEW, orders: Any = (), word: str = "", **changed: Any) -> None:
         """Start a switch as its unit does."""
-        told = {"beside": False, "trial": 0.3, "drain": 0.3, "door": True} | dict(orders)
+        told = {"beside": False, "trial": 0.1, "drain": 0.2, "door": True} | dict(orders)
         (self.root / f"manifests/switch@{name}.json").write_text(json.dumps(told))
-        paths = [str(FILES / folder) for folder in ("switch", "door", "engine")]
+        folders = [FILES / "switch", FILES / "door", FILES / "engine", Path(__file__).parent]
+        paths = [str(folder) for folder in folders]
         words = [json.dumps(paths), str(self.state), json.dumps(_TIMES | changed)]
         self.process = subprocess.Popen(
             [sys.executable, "-B", "-c", _PROGRAM, *words, str(self.root), name, *word.split()],
-            env=self._environment,
+            env={"PATH": f"{self.state}/bin:{os.environ['PATH']}", "STATE": str(self.state)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -147,27 +157,10 @@ class Spark:
         self.process.send_signal(number)
 
     def systemctl(self, verb: str, name: str) -> str:
-        return subprocess.run(
-            [self.state / "bin/systemctl", verb, f"vllm@{name}.service"],
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        return systemctl.call(self.state, verb, f"vllm@{name}.service")
 
     def active(self, name: str) -> bool:
         return "ActiveState=active" in self.systemctl("show", name)
-
-    @property
-    def _environment(self) -> dict[str, str]:
-        engine = Path(__file__).parents[1] / "engine/fake_engine.py"
-        folders = f"{self.state}/bin:{os.environ['PATH']}"
-        return {
-            "PATH": folders,
-            "STATE": str(self.state),
-            "ROOT": str(self.root),
-            "ENGINE": str(engine),
-        }
 
     @property
     def running(self) -> list[str]:
@@ -237,14 +230,21 @@ class Log:
         return [line.replace(".service", "") for line in lines if not line.startswith(looks)]
 
 
+@pytest.fixture(scope="session")
+def ports() -> Iterator[Engines]:
+    """Where the engines of every Spark answer."""
+    with engines(3) as found:
+        yield found
+
+
 @pytest.fixture
-def spark(tmp_path: Path) -> Iterator[Spark]:
+def spark(tmp_path: Path, ports: Engines) -> Iterator[Spark]:
     """A Spark on which nothing serves."""
-    spark = Spark(tmp_path)
+    spark = Spark(tmp_path, ports)
     yield spark
     spark.close()
 
 
-def a_while(seconds: float = 0.5) -> None:
+def a_while(seconds: float = 0.2) -> None:
     """Let something happen that should not."""
     time.sleep(seconds)

@@ -1,0 +1,66 @@
+"""What must be there of a release before what serves is touched."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from switch_state import load
+from units import Unit, run
+
+# Bytes without which nothing is begun: an engine that starts writes state, logs and caches, and
+# Docker a container; the former one needs as much to come back.
+DISK = 10**9
+
+# Fails in seconds where the engine would take minutes to find no GPU.
+_PROOF = ["docker", "run", "--rm", "--pull", "never", "--gpus", "all", "--network", "none"]
+
+
+class Refusal(Exception):
+    """Why the new release cannot serve, as a sentence."""
+
+
+def check(root: Path, release: str) -> dict[str, Any]:
+    """Return what unit.json and release.json say; refuse what could not start.
+
+    Raises:
+        Refusal: the disk is full, or weights, image, GPU or a file of the release are not there.
+    """
+    folder = root / "releases" / release
+    try:
+        unit: dict[str, Any] = json.loads((folder / "unit.json").read_text())
+        content = json.loads((folder / "release.json").read_text())
+        unit["port"] = content["port"]
+        checkpoints = content["checkpoints"].values()
+    except (OSError, ValueError, KeyError) as error:
+        raise Refusal(f"releases/{release} is not whole ({error!r})") from None
+    for path in (root, Path("/var/lib/docker")):
+        if path.exists() and (free := shutil.disk_usage(path).free) < DISK:
+            raise Refusal(
+                f"{free / 1e9:.1f} GB are free at {path}; expected {DISK / 1e9:.0f}: "
+                "free some space, and run again"
+            )
+    for checkpoint in checkpoints:
+        _check_weights(root, checkpoint["folder"], checkpoint["commit"])
+    # What stands before the engine's own line finds the image, or says that there is none.
+    before = (folder / "run").read_text().partition("\nexec ")[0]
+    found = run("sh", "-c", f'{before}\nprintf "%s\\n" "$image"')
+    if found.returncode:
+        raise Refusal(found.stderr.strip())
+    if Unit(release).ended:
+        proof = run(*_PROOF, "--entrypoint", "nvidia-smi", found.stdout.strip(), "--list-gpus")
+        if proof.returncode:
+            raise Refusal(f"a container sees no GPU: {proof.stderr.strip()[-500:]}")
+    return unit
+
+
+def _check_weights(root: Path, folder: str, commit: str) -> None:
+    manifest = load(root / "manifests" / f"{folder}.json")
+    if not (root / folder / ".sparkwright.json").exists() or manifest is None:
+        raise Refusal(f"the weights are gone: {root}/{folder}")
+    # What a worker copied has no commit of its own: its head's is checked there.
+    if manifest.get("commit", commit) != commit:
+        raise Refusal(
+            f"{root}/{folder} holds commit {manifest['commit'][:12]} now; the release "
+            f"was made for {commit[:12]}"
+        )

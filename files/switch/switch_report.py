@@ -1,0 +1,89 @@
+"""What a switch says of itself: a file that a run follows, and the journal."""
+
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from switch_state import load
+
+
+class Report:
+    """How far a switch is, and what came of it.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path
+        self._began = time.monotonic()
+        self._closed: float | None = None
+        self._said: dict[str, Any] = {
+            "phase": "checking",
+            "done": 0,
+            "total": 0,
+            "message": "",
+            "former": None,
+            "beside": False,
+            "restored": None,
+            "began": int(time.time()),
+            "seconds": 0.0,
+            "gap": 0.0,
+        }
+
+    def take_up(self) -> None:
+        """Go on where a program that was killed has ended."""
+        self._said |= load(self._file) or {}
+
+    def say(self, phase: str, done: int = 0, total: int = 0, message: str = "") -> None:
+        """Tell what is being done, and how far that is."""
+        if phase != self._said["phase"]:
+            log(phase)
+        new = {"phase": phase, "done": done, "total": total, "message": message}
+        if new.items() <= self._said.items() and self._file.exists():
+            return
+        self._said |= new
+        self._write()
+
+    def note(self, **values: object) -> None:
+        """Tell something else."""
+        self._said |= values
+        self._write()
+
+    def failed(self, reason: str) -> None:
+        """Tell that it has failed."""
+        self.say("failed", message=reason)
+        log(reason)
+
+    def close(self) -> None:
+        """From now on requests are refused."""
+        if self._closed is None:
+            self._closed = time.monotonic()
+
+    def open(self) -> None:
+        """From now on they are answered again."""
+        if self._closed is not None:
+            self._said["gap"] += round(time.monotonic() - self._closed, 1)
+            self._closed = None
+
+    def _write(self) -> None:
+        self._said["seconds"] = round(time.monotonic() - self._began, 1)
+        text = json.dumps(self._said) + "\n"
+        new = self._file.with_suffix(".new")
+        try:
+            new.write_text(text)
+            new.replace(self._file)
+        except OSError:
+            # On a full disk there is room in the old file only, and the message tells of it.
+            with suppress(OSError):
+                new.unlink(missing_ok=True)
+                with self._file.open("r+") as file:
+                    file.write(text)
+                    file.truncate()
+
+
+def log(text: str) -> None:
+    """Write a line to the journal."""
+    print(text, flush=True)

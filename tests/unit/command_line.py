@@ -1,0 +1,21 @@
+"""pyinfra as a person starts it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+
+
+def start(folder: Path, *options: str) -> "subprocess.Popen[str]":
+    """Start pyinfra with inventory.py and deploy.py of a folder."""
+    return subprocess.Popen(
+        [Path(sys.executable).with_name("pyinfra"), *options, "inventory.py", "deploy.py"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )

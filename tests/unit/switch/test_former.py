@@ -1,0 +1,68 @@
+"""What is decided of the release that serves."""
+
+from typing import Any
+
+import pytest
+from former import find_former, fits_beside, has_head
+
+ALONE: dict[str, Any] = {"fabric": [], "rank": 0, "port": 18001}
+OTHER_PORT = ALONE | {"port": 18002}
+PAIR: dict[str, Any] = ALONE | {"fabric": [["a", "b"], ["c", "d"]]}
+
+
+@pytest.mark.parametrize(
+    ("boots", "running", "current", "found"),
+    [
+        ([], [], "", (None, False)),
+        (["a"], ["a"], "a", ("a", True)),
+        (["a"], [], "a", ("a", False)),
+        # Started by hand, as is the new one.
+        ([], ["new", "a"], "", ("a", True)),
+        (["new"], ["a"], "a", (None, False)),
+        # Of two that boot, the one that runs, else the current one.
+        (["a", "b"], ["b"], "a", ("b", True)),
+        (["a", "b"], [], "b", ("b", False)),
+    ],
+)
+def test_which_one_it_is(
+    boots: list[str], running: list[str], current: str, found: tuple[str | None, bool]
+) -> None:
+    assert find_former("new", boots, running, current, {}, "boot-2") == found
+
+
+@pytest.mark.parametrize(
+    ("former", "boot", "ran", "found"),
+    [
+        ("a", "boot-2", True, True),
+        ("a", "boot-2", False, False),
+        # It has had a boot since, and its own start.
+        ("a", "boot-1", True, False),
+        ("b", "boot-2", True, False),
+    ],
+)
+def test_one_that_a_killed_switch_has_stopped_is_to_run(
+    former: str, boot: str, ran: bool, found: bool
+) -> None:
+    last = {"former": former, "boot": boot, "ran": ran}
+    assert find_former("new", ["a"], [], "a", last, "boot-2") == ("a", found)
+
+
+@pytest.mark.parametrize(
+    ("unit", "theirs", "fits"),
+    [
+        (ALONE, OTHER_PORT, True),
+        (ALONE, ALONE, False),
+        (PAIR, OTHER_PORT, False),
+        (ALONE, PAIR | {"port": 18002}, False),
+        # Nothing is known of it.
+        (ALONE, {}, False),
+    ],
+)
+def test_side_by_side(unit: dict[str, Any], theirs: dict[str, Any], fits: bool) -> None:
+    assert fits_beside(unit, theirs) is fits
+
+
+def test_only_a_worker_of_a_pair_has_a_head() -> None:
+    assert has_head(PAIR | {"rank": 1})
+    assert not has_head(PAIR)
+    assert not has_head({})
