@@ -66,8 +66,8 @@ def recipes(*each: Change) -> Iterator[None]:
 def asked(sparks: Sequence[Handle]) -> Iterator[list[Load]]:
     """Have clients ask each Spark's door, and the gateway, until the block ends."""
     with ExitStack() as stack:
-        each = [stack.enter_context(load(spark, clients=1, pause=2)) for spark in sparks]
-        yield [*each, stack.enter_context(load(sparks[0], clients=1, pause=1, port=PORT))]
+        each = [stack.enter_context(load(spark, clients=1, pause=5)) for spark in sparks]
+        yield [*each, stack.enter_context(load(sparks[0], clients=1, pause=5, port=PORT))]
 
 
 def current(spark: Handle) -> str:
