@@ -26,7 +26,7 @@ from deploys.certificate import read_certificate
 from deploys.plan.door import DoorPlan, DoorState, door_plan, mark, parse_door
 from deploys.plan.errors import PlanError
 from tests.unit.certificates import certificate, private_key, written
-from tests.unit.servers import free_port, serving, until
+from tests.unit.servers import fill, free_port, serving, small_disk, until
 
 FILES = Path(__file__).parents[2] / "files" / "door"
 sys.path.insert(0, str(FILES))
@@ -674,6 +674,26 @@ def test_the_preferred_engine_gets_all_and_the_other_what_it_cannot_take(
     door.offer("b", a.server_port)
     door.prefer("b")
     until(lambda: running.serves() == "a")
+
+
+@haproxy
+def test_a_hold_ends_on_a_full_disk(tmp_path: Path, engines: Callable[[str], FakeServer]) -> None:
+    with small_disk(tmp_path / "root"):
+        running = Running(tmp_path / "root")
+        running.lay(running.plan)
+        running.start()
+        try:
+            running.door.offer("a", engines("a").server_port)
+            running.door.hold()
+            assert running.serves() is None
+            fill(running.root)
+            running.door.prefer("a")
+            assert running.serves() == "a"
+            # The rest of the way back reads what is on the disk.
+            running.door.forget("b")
+            assert running.serves() == "a"
+        finally:
+            running.stop()
 
 
 @haproxy
