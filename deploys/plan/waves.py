@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from math import isfinite
 from typing import Any
 
 from deploys.plan.errors import PlanError
@@ -150,7 +151,8 @@ def settings(data: Mapping[str, Any], replicas: Collection[str]) -> Settings:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    # The command line makes a number of NaN, too, with which a wave would not soak at all.
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
 def waves(replicas: Sequence[str]) -> list[tuple[str, ...]]:

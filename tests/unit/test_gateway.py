@@ -83,7 +83,7 @@ def test_a_gateway_that_cannot_be(tmp_path: Path, line: str, expected: str) -> N
 
 def test_a_gateway_leaves_a_spark_its_ssh(tmp_path: Path) -> None:
     text = SPARKS.replace("192.0.2.2", "192.0.2.2, ssh_port: 2222")
-    with pytest.raises(PlanError, match="gateway.port: found 2222; .* by which pyinfra reaches"):
+    with pytest.raises(PlanError, match=r"gateway\.port: found 2222; .* by which pyinfra"):
         fleet_of(tmp_path, f"{text}gateway: {{spark: spark-b, port: 2222}}\n")
 
 
