@@ -24,7 +24,8 @@ def read_certificate(certificate: str | None, key: str | None) -> Certificate | 
     if not certificate or not key:
         there, missing = ("tls_certificate", "tls_key")[:: 1 if certificate else -1]
         raise PlanError(f"group_data: {missing}: found nothing; expected it beside {there}")
-    files = _read("tls_certificate", certificate), _read("tls_key", key)
+    # The command line makes a number of what looks like one.
+    files = _read("tls_certificate", str(certificate)), _read("tls_key", str(key))
     return parse_certificate(*files, now=datetime.now(UTC))
 
 

@@ -61,6 +61,8 @@ def test_bad_ones_are_refused(tmp_path: Path) -> None:
     good = certificate(key, days=90)
     with pytest.raises(PlanError, match=r"tls_certificate: found .*tls.crt, which cannot be read"):
         read(tmp_path)
+    with pytest.raises(PlanError, match="tls_certificate: found 7, which cannot be read"):
+        read_certificate(7, "tls.key")  # type: ignore[arg-type]
     assert "tls.crt, which is no certificate" in refused(b"", pem)
     assert "tls.crt, which is no certificate" in refused(pem, pem)
     assert "tls.key, which is no private key" in refused(good, good)
