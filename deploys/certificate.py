@@ -1,5 +1,6 @@
 """Reads the TLS certificate that the group data name, on the machine that runs pyinfra."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,8 +24,22 @@ def read_certificate(certificate: str | None, key: str | None) -> Certificate | 
     if not certificate or not key:
         there, missing = ("tls_certificate", "tls_key")[:: 1 if certificate else -1]
         raise PlanError(f"group_data: {missing}: found nothing; expected it beside {there}")
-    files = _read("tls_certificate", certificate), _read("tls_key", key)
+    # The command line makes a number of what looks like one.
+    files = _read("tls_certificate", str(certificate)), _read("tls_key", str(key))
     return parse_certificate(*files, now=datetime.now(UTC))
+
+
+def chains(named: Iterable[tuple[str | None, str | None]]) -> str:
+    """Return what doors show their clients, for one who is to trust them; no private key is in it.
+
+    Args:
+        named: For each door what `read_certificate` takes.
+
+    Raises:
+        PlanError: As `read_certificate`.
+    """
+    found = [read_certificate(*pair) for pair in dict.fromkeys(named)]
+    return "".join(dict.fromkeys(each.chain for each in found if each))
 
 
 def _read(name: str, path: str) -> tuple[str, bytes]:

@@ -35,13 +35,22 @@ def api_keys(fleet: Path) -> tuple[str, ...]:
         At least one key; the first is the one that our own tools use.
 
     Raises:
-        PlanError: The file holds no key or a bad one, or others than its owner can read it.
+        PlanError: The file holds no key or a bad one, others than its owner can read it, or this
+            user cannot.
     """
     path = keys_path(fleet)
-    if not path.exists():
-        _make(path)
-    mode = stat.S_IMODE(path.stat().st_mode)
-    lines = [line.strip() for line in path.read_text(errors="replace").splitlines()]
+    try:
+        if not path.exists():
+            _make(path)
+        mode = stat.S_IMODE(path.stat().st_mode)
+        # Some editors begin a file with a mark of its encoding.
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError as error:
+        raise PlanError(
+            f"{path}: found a file that cannot be read or made ({error.strerror}); expected one of "
+            "this user's own, with a key a line"
+        ) from None
+    lines = [line.strip() for line in text.splitlines()]
     keys = {n: line for n, line in enumerate(lines, 1) if line and not line.startswith("#")}
     problems = []
     if mode & 0o077:

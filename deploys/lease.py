@@ -7,6 +7,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 
 from pyinfra import state
 from pyinfra.api import Host, State, StringCommand
@@ -99,7 +100,21 @@ def _this_run() -> Holder:
     # Options stay out: a value of --data may be a secret.
     files = [word for word in sys.argv[1:] if word.endswith(".py")]
     name = f"{getpass.getuser()} at {socket.gethostname()}: {' '.join(files)}"
-    return Holder(f"{uuid.getnode():012x}", os.getpid(), " ".join(name.split()))
+    return Holder(_machine(), os.getpid(), " ".join(name.split()))
+
+
+def _machine() -> str:
+    """Return an id of what counts processes as this one's system does.
+
+    Containers of one machine, or of two that were set up alike, may share a network address, but
+    not their processes: a run in another one that cannot be seen from here is not dead.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}.{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        # Another system than Linux.
+        return f"{uuid.getnode():012x}"
 
 
 def _take(host: Host, holder: Holder) -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -17,6 +18,9 @@ from deploys.plan.errors import PlanError
 
 # As long before its end a run says so: Let's Encrypt renews 30 days before.
 NOTICE = timedelta(days=30)
+# Bits of an RSA key below which OpenSSL, as Ubuntu and Debian set it, shows no certificate
+# (security level 2: openssl's SSL_CTX_set_security_level(3)).
+SHORTEST_RSA = 2048
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,11 @@ class Certificate:
     source: str
     pem: str = field(repr=False)
     ends: datetime
+
+    @property
+    def chain(self) -> str:
+        """What all may know of it: without the private key."""
+        return self.pem.partition("-----BEGIN PRIVATE KEY-----")[0]
 
     def notice(self, now: datetime) -> str | None:
         """Say that it expires soon; None while there is time.
@@ -55,7 +64,8 @@ def parse_certificate(
         now: The time, with its zone.
 
     Raises:
-        PlanError: One is unreadable, they are of two pairs, or it is not valid now.
+        PlanError: One is unreadable, they are of two pairs, the key is too short, or the
+            certificate is not valid now.
     """
     path, content = certificate
     try:
@@ -72,6 +82,12 @@ def parse_certificate(
         raise _refused("tls_key", f"{key_path}, which a password protects", remedy) from None
     except (ValueError, UnsupportedAlgorithm):
         raise _refused("tls_key", f"{key_path}, which is no private key", "a PEM file") from None
+    if isinstance(secret, rsa.RSAPrivateKey) and secret.key_size < SHORTEST_RSA:
+        raise _refused(
+            "tls_key",
+            f"{key_path}, an RSA key of {secret.key_size} bits",
+            f"at least {SHORTEST_RSA}, and a new certificate for it",
+        )
     own = chain[0]
     public = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     if own.public_key().public_bytes(*public) != secret.public_key().public_bytes(*public):

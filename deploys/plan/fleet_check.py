@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from deploys.plan.fabric import PAIR_PORTS
-from deploys.plan.fleet import Fleet, Gateway, Reached, Replica
+from deploys.plan.fleet import Fleet, Gateway, Reached, Replica, Spark
 from deploys.plan.hardware import HARDWARE
+from deploys.plan.node_exporter import EXPORTER_PORT
 from deploys.plan.recipe import Recipe
 from deploys.plan.recipes import is_path
 from deploys.plan.release import ENGINE_PORTS
@@ -90,12 +91,9 @@ def _replica_problems(fleet: Fleet, recipes: Collection[str]) -> Iterator[str]:
         elif replica.recipe not in recipes:
             known = nearest(replica.recipe, recipes)
             yield f"{where}.recipe: found {replica.recipe}; expected {known}"
-        if replica.port in (*ENGINE_PORTS, *PAIR_PORTS):
-            yield (
-                f"{where}.port: found {replica.port}; expected another than "
-                f"{_range(ENGINE_PORTS)}, where engines listen, and {_range(PAIR_PORTS)}, "
-                "which a pair itself uses"
-            )
+        head = fleet.sparks.get(replica.sparks[0])
+        if others := _taken(replica.port, head):
+            yield f"{where}.port: found {replica.port}; expected another than {others}"
         for spark, times in Counter(replica.sparks).items():
             if spark not in fleet.sparks:
                 yield f"{where}.sparks: found {spark}; expected {nearest(spark, fleet.sparks)}"
@@ -145,11 +143,8 @@ def _gateway_problems(fleet: Fleet) -> Iterator[str]:
         if gateway.port == replica.port and gateway.spark == replica.sparks[0]:
             port = f"{gateway.port}, the port of replica {name}"
             yield f"{where}.port: found {port}; expected another"
-    if gateway.port in (*ENGINE_PORTS, *PAIR_PORTS):
-        yield (
-            f"{where}.port: found {gateway.port}; expected another than {_range(ENGINE_PORTS)}, "
-            f"where engines listen, and {_range(PAIR_PORTS)}, which a pair itself uses"
-        )
+    if others := _taken(gateway.port, fleet.sparks.get(gateway.spark)):
+        yield f"{where}.port: found {gateway.port}; expected another than {others}"
 
 
 def _gateway_host_problems(fleet: Fleet, gateway: Gateway, where: str) -> Iterator[str]:
@@ -182,6 +177,18 @@ def _both_ways(host: Reached) -> str | None:
     if host.local and host.connection:
         keys = ", ".join(host.connection)
         return f"found local: true and {keys}; expected one or the other"
+    return None
+
+
+def _taken(port: int, spark: Spark | None) -> str | None:
+    """Say which ports of a Spark are no client's, where one of them is asked for."""
+    if spark and not spark.local and port == spark.ssh_port:
+        return f"{port}, by which pyinfra reaches the Spark (ssh_port)"
+    if port in (*ENGINE_PORTS, *PAIR_PORTS, EXPORTER_PORT):
+        return (
+            f"{_range(ENGINE_PORTS)}, where engines listen, {_range(PAIR_PORTS)}, which a pair "
+            f"itself uses, and {EXPORTER_PORT}, of the node exporter"
+        )
     return None
 
 

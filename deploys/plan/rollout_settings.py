@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from deploys.plan.errors import PlanError
@@ -56,4 +57,5 @@ def settings(data: Mapping[str, Any], replicas: Collection[str]) -> Settings:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    # The command line makes a number of NaN, too, with which a wave would not soak at all.
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

@@ -7,6 +7,7 @@ from pyinfra import host, inventory
 from pyinfra.api import HiddenValue, deploy
 from pyinfra.api.exceptions import PyinfraError
 
+from deploys.certificate import chains
 from deploys.keys import api_keys
 from deploys.operations.firewall import firewall
 from deploys.operations.gateway import gateway
@@ -33,12 +34,15 @@ def apply() -> None:
         recipes = {name: recipe(name) for name in fleet.recipes}
         replicas, urls = upstreams(fleet, recipes), doors(fleet, _setting)
         keys = api_keys(fleet.source)
+        # A door's certificate may be signed by itself alone.
+        trusted = chains(
+            (_setting(name, "tls_certificate"), _setting(name, "tls_key")) for name in urls
+        )
         mode, sources = checked_mode(host.data.firewall), networks(host.data.firewall_from)
     except PlanError as error:
         raise PyinfraError(str(error)) from None
     port = needed(fleet).port
     requirements = (_FILES / "requirements.txt").read_text()
-    trusted = _certificates(list(urls))
     service = unit(
         (_FILES / "gateway.service").read_text(), root, host.data.bind, port, bool(trusted)
     )
@@ -82,9 +86,3 @@ def _setting(replica: str, key: str) -> Any:
         **inventory.get_override_data(),
     }
     return data[key]
-
-
-def _certificates(replicas: list[str]) -> str:
-    """Return the certificates of the doors, as a door's may be signed by itself alone."""
-    paths = dict.fromkeys(_setting(replica, "tls_certificate") for replica in replicas)
-    return "".join(Path(path).expanduser().read_text() for path in paths if path)

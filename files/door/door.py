@@ -196,11 +196,23 @@ def _replace(path: Path, text: str) -> None:
     if _lines(path) == text.splitlines():
         return
     new = path.with_suffix(".new")
-    with new.open("w") as file:
+    try:
+        _write(new, "w", text)
+        new.replace(path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        if not path.exists():
+            raise
+        # On a full disk there is room in the old file only, and a switch must find its way back.
+        _write(path, "r+", text)
+
+
+def _write(path: Path, mode: str, text: str) -> None:
+    with path.open(mode) as file:
         file.write(text)
+        file.truncate()
         file.flush()
         os.fsync(file.fileno())
-    new.replace(path)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -22,6 +22,9 @@ ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     # Engines share the machine's cores; bound ones would all choose the same.
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    # A tiny model gains nothing by a second thread, and threads that wait for each other in a loop
+    # take the cores from the other engines.
+    "OMP_NUM_THREADS": "1",
     # What PyTorch would compile runs as it is: compiling takes half a minute at the first request
     # of two ranks, and a C++ compiler in the image.
     "TORCHDYNAMO_DISABLE": "1",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 
@@ -14,7 +14,9 @@ def private_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def certificate(key: ec.EllipticCurvePrivateKey, days: int, begins: int = -10) -> bytes:
+def certificate(
+    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, days: int, begins: int = -10
+) -> bytes:
     """A self-signed certificate of 127.0.0.1, as PEM; it begins and ends so many days from now."""
     now = datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "spark.example")])

@@ -3,15 +3,16 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
 
 
-def start(folder: Path, *options: str) -> "subprocess.Popen[str]":
-    """Start pyinfra with inventory.py and deploy.py of a folder."""
+def start(folder: Path, *options: str, by: Sequence[str] = ()) -> "subprocess.Popen[str]":
+    """Start pyinfra with inventory.py and deploy.py of a folder, as an argument of `by`."""
     return subprocess.Popen(
-        [Path(sys.executable).with_name("pyinfra"), *options, "inventory.py", "deploy.py"],
+        [*by, Path(sys.executable).with_name("pyinfra"), *options, "inventory.py", "deploy.py"],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
         stdin=subprocess.DEVNULL,

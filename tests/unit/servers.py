@@ -1,11 +1,16 @@
 """Helpers of tests that start servers."""
 
+import os
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
 
 
 def free_port() -> int:
@@ -21,6 +26,32 @@ def until(condition: Callable[[], bool], seconds: float = 10) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"nothing within {seconds} s"
         time.sleep(0.02)
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
+    """Have a disk of 512 KiB in a folder; skip the test where none can be mounted."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=512k", "sparkwright-test", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"needs the right to mount a small disk: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def fill(folder: Path) -> None:
+    """Leave no room on the disk of a folder."""
+    handle = os.open(folder / "filler", os.O_WRONLY | os.O_CREAT)
+    try:
+        while os.write(handle, bytes(4096)):
+            pass
+    except OSError:
+        assert os.statvfs(folder).f_bavail == 0
+    finally:
+        os.close(handle)
 
 
 @contextmanager

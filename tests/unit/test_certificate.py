@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -11,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from deploys.certificate import read_certificate
+from deploys.certificate import chains, read_certificate
 from deploys.plan.errors import PlanError
 from tests.unit.certificates import certificate, private_key, written
 
@@ -30,6 +31,7 @@ def test_certificate_and_key_become_one_file(tmp_path: Path) -> None:
     assert found.pem.count("BEGIN CERTIFICATE") == 2
     assert found.pem.count("BEGIN PRIVATE KEY") == 1
     assert "PRIVATE" not in repr(found)
+    assert found.chain == (tmp_path / "tls.crt").read_text()
     assert found.notice(NOW) is None
     assert "tls.crt expires on" in (found.notice(NOW + timedelta(days=61)) or "")
 
@@ -59,6 +61,8 @@ def test_bad_ones_are_refused(tmp_path: Path) -> None:
     good = certificate(key, days=90)
     with pytest.raises(PlanError, match=r"tls_certificate: found .*tls.crt, which cannot be read"):
         read(tmp_path)
+    with pytest.raises(PlanError, match="tls_certificate: found 7, which cannot be read"):
+        read_certificate(7, "tls.key")  # type: ignore[arg-type]
     assert "tls.crt, which is no certificate" in refused(b"", pem)
     assert "tls.crt, which is no certificate" in refused(pem, pem)
     assert "tls.key, which is no private key" in refused(good, good)
@@ -67,6 +71,35 @@ def test_bad_ones_are_refused(tmp_path: Path) -> None:
     assert "which is valid from" in refused(certificate(key, days=90, begins=1), pem)
     closed = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"pw"))
     assert "which a password protects" in refused(good, closed)
+
+
+def test_an_rsa_key_that_no_door_would_show_is_refused(tmp_path: Path) -> None:
+    def pair(bits: int) -> None:
+        key = rsa.generate_private_key(65537, bits)
+        (tmp_path / "tls.crt").write_bytes(certificate(key, days=90))
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        (tmp_path / "tls.key").write_bytes(pem)
+
+    pair(1024)
+    with pytest.raises(PlanError, match=r"tls_key: found .*tls.key, an RSA key of 1024 bits; expe"):
+        read(tmp_path)
+    pair(2048)
+    assert read(tmp_path)
+
+
+def test_the_key_may_lie_in_the_file_of_the_certificate(tmp_path: Path) -> None:
+    """As haproxy itself has it. Only the door gets it."""
+    written(tmp_path, certificate(key := private_key(), days=90), key)
+    both = tmp_path / "both.pem"
+    both.write_bytes((tmp_path / "tls.key").read_bytes() + (tmp_path / "tls.crt").read_bytes())
+    # The gateway trusts what it shows. Nobody but the door gets the key.
+    assert (
+        chains([(str(both), str(both)), (None, None), (str(both), str(both))])
+        == (tmp_path / "tls.crt").read_text()
+    )
+    both.unlink()
+    with pytest.raises(PlanError, match=r"tls_certificate: found .*both.pem, which cannot be read"):
+        chains([(str(both), str(both))])
 
 
 def test_the_servers_own_certificate_comes_first(tmp_path: Path) -> None:

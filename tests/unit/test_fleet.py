@@ -129,7 +129,14 @@ def test_a_spark_that_cannot_be(tmp_path: Path, text: str, expected: str) -> Non
         ),
         (
             "x: {recipe: chatty, sparks: [a], port: 29501}",
-            "and 29500 to 29503, which a pair itself",
+            "29500 to 29503, which a pair itself uses, and 9100, of",
+        ),
+        # The socket of a worker's metrics, and what the door itself asks.
+        ("x: {recipe: chatty, sparks: [a], port: 29503}", "x.port: found 29503; expected another"),
+        ("x: {recipe: chatty, sparks: [a], port: 9100}", "x.port: found 9100; expected another"),
+        (
+            "x: {recipe: chatty, sparks: [a], port: 22}",
+            "x.port: found 22; expected another than 22, by which pyinfra reaches the Spark (ssh_",
         ),
         (
             "x: {recipe: chatty, sparks: [a], api_key: x}",
@@ -177,10 +184,21 @@ def test_problems_of_a_file_come_together(tmp_path: Path) -> None:
     assert len(found) == 5
 
 
-def test_a_name_twice_is_seen(tmp_path: Path) -> None:
-    path = written(tmp_path, "sparks:\n  a: {}\n  a: {}\n")
-    with pytest.raises(PlanError, match=r":3: a: found twice; expected once"):
-        load_fleet(path, RECIPES)
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sparks:\n  a: {}\n  a: {}\n", ":3: a: found twice; expected once"),
+        ("gateway: {spark: a}\nsparks: {a: {}}\ngateway: {spark: a}\n", ":3: gateway: found twice"),
+    ],
+)
+def test_a_name_twice_is_seen(tmp_path: Path, text: str, expected: str) -> None:
+    with pytest.raises(PlanError, match=expected):
+        load_fleet(written(tmp_path, text), RECIPES)
+
+
+def test_this_machine_needs_no_port_for_ssh(tmp_path: Path) -> None:
+    text = "sparks: {a: {local: true}}\nreplicas: {x: {recipe: big, sparks: [a], port: 22}}\n"
+    assert load_fleet(written(tmp_path, text), RECIPES).assignment("a")
 
 
 def test_what_a_recipe_does_not_support(tmp_path: Path) -> None:

@@ -57,6 +57,8 @@ def setting(**values: Any) -> Any:
         ("{spark: spark-a, local: true}", ": found spark and local; expected one or the other"),
         ("{spark: spark-a, port: 8000}", ".port: found 8000, the port of replica chat-a;"),
         ("{spark: spark-a, port: 18100}", ".port: found 18100; expected another than 18000 to"),
+        ("{spark: spark-a, port: 29503}", ".port: found 29503; expected another than 18000 to"),
+        ("{spark: spark-a, port: 9100}", ".port: found 9100; expected another than 18000 to"),
         ("{spark: spark-a, port: 80}", ".port: found 80; expected a TCP port from 1024 to 65535"),
         ("{ssh_hostname: 192.0.2.2}", ": found the address of spark-b; expected {spark: spark-b}"),
         ("{local: true}", ": found the address of spark-c; expected {spark: spark-c}"),
@@ -69,6 +71,12 @@ def test_a_gateway_that_cannot_be(tmp_path: Path, line: str, expected: str) -> N
         fleet_of(tmp_path, f"{SPARKS}gateway: {line}\n")
     (problem,) = caught.value.problems
     assert problem.startswith(f"{tmp_path}/sparks.yaml: gateway{expected}")
+
+
+def test_a_gateway_leaves_a_spark_its_ssh(tmp_path: Path) -> None:
+    text = SPARKS.replace("192.0.2.2", "192.0.2.2, ssh_port: 2222")
+    with pytest.raises(PlanError, match=r"gateway\.port: found 2222; .* by which pyinfra"):
+        fleet_of(tmp_path, f"{text}gateway: {{spark: spark-b, port: 2222}}\n")
 
 
 def test_a_gateway_needs_replicas(tmp_path: Path) -> None:

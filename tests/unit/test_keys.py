@@ -42,6 +42,26 @@ def test_several_keys_in_their_order_with_comments(tmp_path: Path) -> None:
     assert api_keys(write(tmp_path / "a.keys", text)) == (f"{KEY}1", f"{KEY}2")
 
 
+def test_what_editors_leave_in_a_file_is_no_part_of_a_key(tmp_path: Path) -> None:
+    """Line ends and a byte order mark of Windows, trailing spaces, no last line end."""
+    text = f"\ufeff{KEY}1\r\n# ours \r\n{KEY}2 \t\r\n{KEY}1 \r\n\r\n{KEY}3"
+    path = write(tmp_path / "a.keys", text)
+    assert api_keys(path) == (f"{KEY}1", f"{KEY}2", f"{KEY}3")
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "folder.keys").mkdir(mode=0o700)
+    (tmp_path / "dangling.keys").symlink_to("nowhere")
+    for name, why in (
+        ("folder", "Is a directory"),
+        ("dangling", "No such file or directory"),
+        ("nowhere/a", "No such file or directory"),
+    ):
+        with pytest.raises(PlanError) as raised:
+            api_keys(tmp_path / f"{name}.yaml")
+        assert f"{name}.keys: found a file that cannot be read or made ({why})" in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("text", "mode", "told"),
     [

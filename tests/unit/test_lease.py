@@ -2,6 +2,7 @@
 
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -113,8 +114,8 @@ class Deploy:
         seconds = "lease.SECONDS, keeper.RENEWAL = 2, 0.3" if short else ""
         (folder / "deploy.py").write_text(DEPLOY.replace("SHORT", seconds))
 
-    def start(self, *options: str) -> "subprocess.Popen[str]":
-        return command_line.start(self.folder, *options)
+    def start(self, *options: str, by: Sequence[str] = ()) -> "subprocess.Popen[str]":
+        return command_line.start(self.folder, *options, by=by)
 
     def begun(self) -> None:
         """Wait until a run is at work."""
@@ -166,6 +167,24 @@ def test_a_run_that_has_lost_its_lease_begins_no_more(tmp_path: Path) -> None:
     assert "--> Starting operation: First" in said
     assert "--> Starting operation: Second" not in said
     assert "bob" in (tmp_path / "run/lease").read_text()
+
+
+def test_a_run_that_cannot_be_seen_from_here_is_not_dead(tmp_path: Path) -> None:
+    """As of two containers, each of which counts its processes for itself."""
+    apart = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to make a namespace of processes")
+    deploy = Deploy(tmp_path)
+    with deploy.start("-y") as first:
+        deploy.begun()
+        second = deploy.start("-y", by=apart)
+        try:
+            assert second.wait(20) == 1
+        finally:
+            # Whoever has taken the other's lease waits for this, too.
+            (tmp_path / "end").touch()
+        assert "spark-a: found another run at work on it (" in second.communicate(timeout=20)[0]
+        assert first.wait(30) == 0
 
 
 def test_a_killed_run_holds_nobody_up(tmp_path: Path) -> None:

@@ -306,8 +306,9 @@ def test_what_the_command_line_asks() -> None:
         "--data soak: found long; expected seconds, such as 300",
         "--data minimum_speed: found -1; expected tokens a second, such as 40",
     )
-    with pytest.raises(PlanError):
-        settings({"soak": True}, [])
+    for soak in (True, -1, float("nan"), float("inf"), [300]):
+        with pytest.raises(PlanError, match="--data soak: found"):
+            settings({"soak": soak}, [])
 
 
 def test_the_report_is_whole_at_any_time() -> None:

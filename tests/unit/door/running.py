@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -179,6 +180,13 @@ class Running:
         """Which engine answers; None if none does."""
         found = self.ask("GET", "/v1/models")[1].get("engine")
         return None if found is None else str(found)
+
+
+def asked(door: Running, request: str) -> bytes:
+    """Send what no client library would; return all that comes back."""
+    with socket.create_connection(("127.0.0.1", door.port), timeout=10) as client:
+        client.sendall(request.replace("\r\n", "\r\nConnection: close\r\n", 1).encode())
+        return b"".join(iter(lambda: client.recv(65536), b""))
 
 
 @contextmanager

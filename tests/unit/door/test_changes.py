@@ -4,12 +4,13 @@ import http.client
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from door import DoorError, Engine
 
 from tests.unit.door.running import KEY, OTHER, FakeServer, Running, haproxy, load, plan, stream
-from tests.unit.servers import until
+from tests.unit.servers import fill, small_disk, until
 
 
 @haproxy
@@ -41,6 +42,26 @@ def test_the_preferred_engine_gets_all_and_the_other_what_it_cannot_take(
     door.offer("b", a.server_port)
     door.prefer("b")
     until(lambda: running.serves() == "a")
+
+
+@haproxy
+def test_a_hold_ends_on_a_full_disk(tmp_path: Path, engines: Callable[[str], FakeServer]) -> None:
+    with small_disk(tmp_path / "root"):
+        running = Running(tmp_path / "root")
+        running.lay(running.plan)
+        running.start()
+        try:
+            running.door.offer("a", engines("a").server_port)
+            running.door.hold()
+            assert running.serves() is None
+            fill(running.root)
+            running.door.prefer("a")
+            assert running.serves() == "a"
+            # The rest of the way back reads what is on the disk.
+            running.door.forget("b")
+            assert running.serves() == "a"
+        finally:
+            running.stop()
 
 
 @haproxy

@@ -52,37 +52,6 @@ CLOSED = (
     ("POST", "/v1/unload_lora_adapter"),
 )
 # Ways past a list of paths that are known from other proxies.
-TRICKS = (
-    "/v1",
-    "/v1/",
-    "//v1/models",
-    "/v1//models",
-    "//invocations",
-    "/v1/../invocations",
-    "/v1/..",
-    "/v1/./models",
-    "/v1/%2e%2e/invocations",
-    "/v1/..%2finvocations",
-    "/v1/%2e./invocations",
-    "/v1/..;/invocations",
-    "/v1/models;/../../invocations",
-    "/v1/%252e%252e/invocations",
-    "/v1/..\\invocations",
-    "/v1/\\..\\invocations",
-    "/v1/models%00",
-    "/v1/models#/../invocations",
-    "/V1/models",
-    "/%76%31/models",
-    "/health/../invocations",
-    "/health/",
-    "/metrics/../invocations",
-    "/metrics/door/..",
-    "/invocations?/v1/models",
-    "/invocations/v1/models",
-    "http://door/invocations",
-    "http://door/v1/models",
-    "*",
-)
 
 
 @haproxy
@@ -110,21 +79,6 @@ def test_each_endpoint_without_a_key_with_a_wrong_one_and_the_right_one(
 
 
 @haproxy
-@pytest.mark.parametrize("path", TRICKS)
-def test_no_path_gets_past_the_list(behind: tuple[Running, FakeServer], path: str) -> None:
-    door, engine = behind
-    for method in ("GET", "POST"):
-        with socket.create_connection(("127.0.0.1", door.port), timeout=10) as client:
-            client.sendall(
-                f"{method} {path} HTTP/1.1\r\nHost: door\r\nAuthorization: Bearer {KEY}\r\n"
-                "Content-Length: 0\r\nConnection: close\r\n\r\n".encode()
-            )
-            status = b"".join(iter(lambda: client.recv(65536), b""))[9:12]
-        assert status in (b"404", b"400"), status
-    assert not engine.paths.keys() - {"/health"}
-
-
-@haproxy
 def test_methods_and_bodies(behind: tuple[Running, FakeServer]) -> None:
     door, engine = behind
     for method, path in (
@@ -141,11 +95,12 @@ def test_methods_and_bodies(behind: tuple[Running, FakeServer]) -> None:
         assert "GET" in head["Allow"]
     path = "/v1/completions"
     assert door.ask("POST", path, body=b"x" * 1024**2)[1]["size"] == 1024**2
-    # Refused by what it says of itself: before it comes.
-    status, said, _ = door.ask("POST", path, body=b"", **{"Content-Length": str(1024**2 + 1)})
-    assert (status, said["error"]["code"]) == (413, "request_too_large")
-    assert "1 MiB" in said["error"]["message"]
-    for length in ("-1", "1,2", "0x10"):
+    # Refused by what it says of itself: before it comes. Cut down to 32 bits, 2^32 + 1 is small.
+    for size in (1024**2 + 1, 2**31, 2**32 + 1, 2**63 - 1, 2**64 - 1, 2**64 + 1):
+        status, said, _ = door.ask("POST", path, body=b"", **{"Content-Length": str(size)})
+        assert (status, said["error"]["code"]) == (413, "request_too_large"), size
+        assert "1 MiB" in said["error"]["message"]
+    for length in ("-1", "+1", "1,2", "0x10"):
         with suppress(ConnectionError):
             assert door.status("POST", path, **{"Content-Length": length}) == 400
     client = door.client()

@@ -2,10 +2,15 @@
 
 import json
 import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.unit.servers import until
+from tests.unit.servers import fill, small_disk, until
+from tests.unit.switch import FILES
 from tests.unit.switch.conftest import NEW, OLD, OTHER, Spark, a_while
 
 BESIDE = {"beside": True}
@@ -292,6 +297,45 @@ def test_two_of_one_port_are_not_side_by_side(served: Spark) -> None:
     assert served.switch(orders=BESIDE) == 0
     assert served.report["beside"] is False
     is_new(served)
+
+
+class TestFullDisk:
+    """It fills up in the middle of a switch: logs of others, a download."""
+
+    @pytest.fixture
+    def spark(self, tmp_path: Path) -> Iterator[Spark]:
+        with small_disk(tmp_path / "root"):
+            spark = Spark(tmp_path)
+            yield spark
+            spark.close()
+
+    @pytest.mark.parametrize(("phase", "how"), [("starting", "fails"), ("trial", "dies")])
+    @pytest.mark.parametrize("orders", [{}, BESIDE])
+    def test_the_former_one_gets_its_clients_back(
+        self, served: Spark, orders: dict[str, bool], phase: str, how: str
+    ) -> None:
+        door = [sys.executable, "-B", FILES / "door/door.py", served.root]
+        subprocess.run([*door, "prepare"], check=True)
+        if phase == "starting":
+            served.behaves(NEW, "never")
+        served.start(orders={"trial": 60} | orders)
+        served.wait_phase(phase)
+        fill(served.root)
+        served.behaves(NEW, how)
+        assert served.end() == 1
+        is_old(served)
+        assert "engine ended" in served.report["message"]
+        assert served.door == [OLD]
+
+    @pytest.mark.parametrize("orders", [{}, BESIDE])
+    def test_a_release_that_serves_all_the_same_takes_over(
+        self, served: Spark, orders: dict[str, bool]
+    ) -> None:
+        served.start(orders={"trial": 1} | orders)
+        served.wait_phase("trial")
+        fill(served.root)
+        assert served.end() == 0
+        is_new(served)
 
 
 class TestPair:
