@@ -81,17 +81,20 @@ def environment(keys: Sequence[str]) -> str:
     return f"DOOR_KEY={keys[0]}\nCLIENT_KEYS={digests}\n"
 
 
-def unit(text: str, root: str, bind: str, port: int, trusted: bool) -> str:
+def unit(text: str, root: str, bind: str, port: int, body_mib: int, trusted: bool) -> str:
     """Return the gateway's unit.
 
     Args:
-        text: The unit with ROOT, BIND, PORT in place of what they are.
+        text: The unit with ROOT, BIND, PORT, MIB in place of what they are.
         root: Folder of everything on the host.
         bind: Address on which it listens.
         port: TCP port.
+        body_mib: MiB of the largest request.
         trusted: A door's certificate lies in the gateway's folder.
     """
-    text = text.replace("ROOT", root).replace("BIND", bind).replace("PORT", str(port))
+    values = {"ROOT": root, "BIND": bind, "PORT": str(port), "MIB": str(body_mib)}
+    for word, value in values.items():
+        text = text.replace(word, value)
     return "".join(
         line for line in text.splitlines(keepends=True) if trusted or "doors.pem" not in line
     )

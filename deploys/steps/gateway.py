@@ -11,6 +11,7 @@ from deploys.certificate import chains
 from deploys.keys import api_keys
 from deploys.operations.firewall import firewall
 from deploys.operations.gateway import gateway
+from deploys.plan.door import door_plan
 from deploys.plan.errors import PlanError
 from deploys.plan.files import Directory, Entry, ManagedFile
 from deploys.plan.firewall import checked_mode, networks, port_rules
@@ -38,13 +39,27 @@ def apply() -> None:
         trusted = chains(
             (_setting(name, "tls_certificate"), _setting(name, "tls_key")) for name in urls
         )
+        # It listens and bounds as a door does.
+        as_door = door_plan(
+            bind=host.data.bind,
+            port=needed(fleet).port,
+            keys=keys,
+            certificate=None,
+            max_body_mib=host.data.max_body_mib,
+            max_connections=host.data.max_connections,
+        )
         mode, sources = checked_mode(host.data.firewall), networks(host.data.firewall_from)
     except PlanError as error:
         raise PyinfraError(str(error)) from None
-    port = needed(fleet).port
+    port = as_door.port
     requirements = (_FILES / "requirements.txt").read_text()
     service = unit(
-        (_FILES / "gateway.service").read_text(), root, host.data.bind, port, bool(trusted)
+        (_FILES / "gateway.service").read_text(),
+        root,
+        as_door.bind,
+        port,
+        as_door.max_body_mib,
+        bool(trusted),
     )
     entries: list[Entry] = [
         Directory(root),

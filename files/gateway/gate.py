@@ -38,11 +38,22 @@ HEADERS = {
 }
 
 
-class Gate:
-    """Lets requests through to LiteLLM."""
+class TooLarge(Exception):
+    """The body of a request is larger than any door takes."""
 
-    def __init__(self, app: App, doors: Doors, keys: set[str], own_key: str) -> None:
+
+class Gate:
+    """Lets requests through to LiteLLM.
+
+    Args:
+        keys: SHA-256 of the clients' keys.
+        own_key: what LiteLLM wants to be asked with.
+        most: bytes of the largest body.
+    """
+
+    def __init__(self, app: App, doors: Doors, keys: set[str], own_key: str, most: int) -> None:
         self.app, self.doors, self.keys, self.own_key = app, doors, keys, own_key
+        self.most = most
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -93,7 +104,12 @@ class Gate:
             (b"authorization", f"Bearer {self.own_key}".encode()),
             (b"x-litellm-call-id", name.encode()),
         ]
-        body = await read(receive)
+        try:
+            body = await read(receive, self.most)
+        except TooLarge:
+            limit = f"the body is larger than {self.most // 1024**2} MiB"
+            await refuse(send, 413, "invalid_request_error", limit)
+            return
         if body is None:
             return
         call = self.doors.begin(name)
@@ -131,14 +147,22 @@ class Try:
             await self._send(message)
 
 
-async def read(receive: Receive) -> bytes | None:
-    """Return the body of a request; None if the client leaves before its end."""
-    parts = []
+async def read(receive: Receive, most: int) -> bytes | None:
+    """Return the body of a request; None if the client leaves before its end.
+
+    Raises:
+        TooLarge: it has more than `most` bytes.
+    """
+    parts: list[bytes] = []
+    size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
         parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > most:
+            raise TooLarge
         if not message.get("more_body"):
             return b"".join(parts)
 

@@ -1,11 +1,12 @@
 """The fleet's gateway: LiteLLM's proxy, with a gate in front and an eye on the doors behind.
 
-    gateway.py CONFIGURATION ADDRESS PORT
+    gateway.py CONFIGURATION ADDRESS PORT MIB
 
 The gate lets a few paths through, to who has a key: LiteLLM's own keys need a database, and its
-other paths are for administrators. Each door is asked every two seconds whether it serves. A
-request goes to the replica with the least in flight, and to another one if that fails. Runs in
-the environment that requirements.txt makes; the keys are in the process's environment.
+other paths are for administrators. A body of more than MIB is refused. Each door is asked every two
+seconds whether it serves. A request goes to the replica with the least in flight, and to another
+one if that fails. Runs in the environment that requirements.txt makes; the keys are in the
+process's environment.
 """
 
 import os
@@ -36,7 +37,7 @@ class Server(uvicorn.Server):
 
 def main() -> None:
     """Serve until told to stop."""
-    configuration, address, port = sys.argv[1:]
+    configuration, address, port, body_mib = sys.argv[1:]
     keys = set(os.environ["CLIENT_KEYS"].split(","))
     # LiteLLM insists on a key of its own. Nobody else needs to know it.
     own_key = f"sk-{secrets.token_urlsafe(32)}"
@@ -48,7 +49,7 @@ def main() -> None:
     aiohttp_transport.LiteLLMAiohttpTransport = Transport  # type: ignore[misc]
     server = Server(
         uvicorn.Config(
-            Gate(app, doors, keys, own_key),
+            Gate(app, doors, keys, own_key, int(body_mib) * 1024**2),
             host=address,
             port=int(port),
             access_log=False,

@@ -219,11 +219,11 @@ def test_the_gateways_keys_are_hashes_but_for_its_own() -> None:
 
 def test_the_unit_trusts_certificates_only_where_there_are_some() -> None:
     text = (FILES / "gateway.service").read_text()
-    plain = unit(text, "/r", "0.0.0.0", 4000, trusted=False)
+    plain = unit(text, "/r", "0.0.0.0", 4000, 64, trusted=False)
     start = "ExecStart=/r/gateway/env/bin/python -B /r/gateway/gateway.py /r/gateway/config.yaml"
-    assert f"{start} 0.0.0.0 4000\n" in plain
+    assert f"{start} 0.0.0.0 4000 64\n" in plain
     assert "SSL_CERT_FILE" not in plain
-    secured = unit(text, "/r", "0.0.0.0", 4000, trusted=True)
+    secured = unit(text, "/r", "0.0.0.0", 4000, 64, trusted=True)
     assert "Environment=SSL_CERT_FILE=%t/gateway/doors.pem\n" in secured
     assert len(secured.splitlines()) == len(plain.splitlines()) + 2
 

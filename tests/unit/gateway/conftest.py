@@ -108,7 +108,7 @@ def started(
     log = folder / "log"
     with log.open("w") as file:
         process = subprocess.Popen(
-            [python, "-B", "-c", HURRIED, "config.yaml", "127.0.0.1", port],
+            [python, "-B", "-c", HURRIED, "config.yaml", "127.0.0.1", port, "1"],
             cwd=folder,
             env={"PATH": os.environ["PATH"], "HOME": str(folder), **variables},
             stdout=file,

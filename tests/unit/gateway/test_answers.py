@@ -50,6 +50,13 @@ def test_methods(url: str) -> None:
     assert ask(url, "/v1/models", model="tiny")[0] == 405
 
 
+def test_a_body_that_no_door_takes(url: str, doors: list[Door]) -> None:
+    status, text = ask(url, "/v1/completions", model="tiny", prompt="x" * 1024**2)
+    assert (status, json.loads(text)["error"]["code"]) == (413, 413)
+    assert "larger than 1 MiB" in text
+    assert [door.asked for door in doors] == [[], []]
+
+
 @pytest.mark.parametrize("key", KEYS)
 def test_every_key_opens(url: str, key: str) -> None:
     status, text = ask(url, "/v1/models", key=key)
