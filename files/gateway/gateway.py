@@ -25,6 +25,9 @@ from notify import notify
 
 # Seconds that requests in flight have when the gateway stops.
 LAST = 30
+# Seconds that an idle connection is kept, longer than clients keep theirs (openai's httpx:
+# 5 s): where both give it up at a time, a request is lost.
+IDLE = 75
 
 
 class Server(uvicorn.Server):
@@ -53,6 +56,7 @@ def main() -> None:
             host=address,
             port=int(port),
             access_log=False,
+            timeout_keep_alive=IDLE,
             timeout_graceful_shutdown=LAST,
         )
     )

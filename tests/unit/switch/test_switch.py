@@ -12,6 +12,7 @@ import pytest
 from tests.unit.servers import fill, small_disk, until
 from tests.unit.switch import FILES
 from tests.unit.switch.conftest import NEW, OLD, OTHER, Spark, a_while
+from tests.unit.switch.engines import Engines
 
 BESIDE = {"beside": True}
 
@@ -303,9 +304,9 @@ class TestFullDisk:
     """It fills up in the middle of a switch: logs of others, a download."""
 
     @pytest.fixture
-    def spark(self, tmp_path: Path) -> Iterator[Spark]:
+    def spark(self, tmp_path: Path, ports: Engines) -> Iterator[Spark]:
         with small_disk(tmp_path / "root"):
-            spark = Spark(tmp_path)
+            spark = Spark(tmp_path, ports)
             yield spark
             spark.close()
 
