@@ -1,6 +1,7 @@
 """A rollout by pyinfra's own command line, on fake hosts: what serves is a file of the test's."""
 
 import json
+import re
 import subprocess
 import time
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import pytest
 
 from tests.unit import command_line
 
+PROJECT = Path(__file__).parents[2]
 # Three Sparks on their own, a pair, and an idle one.
 INVENTORY = """
 def _spark(name, replica, ranks):
@@ -287,3 +289,13 @@ def test_what_cannot_be_is_refused_before_any_host(
     assert run.status == 1
     assert problem in run.said
     assert project.log() == []
+
+
+def test_a_rollout_brings_what_a_deploy_brings() -> None:
+    """All but what may disturb an engine that serves."""
+    deploy, rollout = (
+        re.findall(r"^(\w+)\.", (PROJECT / f"deploys/{name}.py").read_text(), re.MULTILINE)
+        for name in ("spark", "rollout")
+    )
+    left_out = {"fabric", "firewall", "runtime"}
+    assert rollout == [*(step for step in deploy if step not in left_out), "rollout"]
