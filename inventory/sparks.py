@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ LOOKS = (
     "deploys/drift.py",
     "deploys.steps.drift.apply",
 )
+
+# What `--data` may say to the deploys, beside the settings of group_data/all.py.
+OPTIONS = ("fabric", "force", "json", "minimum_speed", "soak", "watch", "weights", "workloads")
 
 Host = tuple[str, dict[str, Any]]
 
@@ -84,6 +88,7 @@ def for_pyinfra(path: Path) -> dict[str, list[Host]]:
         groups = load(path, gateway=_runs(GATEWAY))
         if _runs(LOOKS):
             state.should_raise_failed_hosts = lambda _: False
+        _check_data()
         _check_limit(groups, file_group={"sparks.yaml": "inventory"}.get(path.name, path.stem))
     except PlanError as error:
         raise SystemExit(f"\n{error}") from None
@@ -125,6 +130,24 @@ def _runs(deploys: tuple[str, ...]) -> bool:
     context = click.get_current_context(silent=True)
     operations = context.params.get("operations") if context else None
     return any(operation.endswith(deploys) for operation in operations or ())
+
+
+def _check_data() -> None:
+    """Refuse ``--data`` of a name that nothing reads: a slip would go unnoticed."""
+    context = click.get_current_context(silent=True)
+    given = context.params.get("data") if context else None
+    if not given:
+        return
+    settings = (ROOT / "group_data/all.py").read_text()
+    known = {*OPTIONS, *re.findall(r"^(\w+) =", settings, re.MULTILINE)}
+    problems = [
+        f"--data {name}: found a name that nothing reads; expected {nearest(name, known)}"
+        for name in (pair.partition("=")[0] for pair in given)
+        # pyinfra's own begin so.
+        if name not in known and not name.startswith(("ssh_", "_"))
+    ]
+    if problems:
+        raise PlanError(*problems)
 
 
 def _check_limit(groups: dict[str, list[Host]], file_group: str) -> None:

@@ -1,6 +1,7 @@
 """pyinfra's view of the inventory, by the real pyinfra program in a copy of the project."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deploys.plan.errors import PlanError
-from inventory.sparks import load
+from inventory.sparks import OPTIONS, load
 
 PROJECT = Path(__file__).parents[2]
 PYINFRA = Path(sys.executable).with_name("pyinfra")
@@ -126,6 +127,27 @@ def test_a_limit_that_matches_nothing(project: Path, limits: list[str], expected
     message = refused(project, "inventory.py", "deploy.py", *arguments)
     assert message.startswith(expected)
     assert "spark-b, sparks" in message
+
+
+def test_data_that_nothing_reads(project: Path) -> None:
+    (project / "inventory/sparks.yaml").write_text(LOCAL)
+    shutil.copytree(PROJECT / "group_data", project / "group_data")
+    data = ("--data", "soack=900", "--data", "swappiness=10")
+    message = refused(project, "inventory.py", "deploy.py", *data)
+    assert message.startswith("--data soack: found a name that nothing reads; expected one of ")
+    assert message.endswith("did you mean 'soak'?")
+    right = ("--data", "soak=900", "--data", "ssh_port=22")
+    assert pyinfra(project, "inventory.py", "debug-inventory", *right).returncode == 0
+
+
+def test_options_are_those_that_deploys_read() -> None:
+    """Every one is read, and every one that the documentation tells of is known."""
+    code = "".join(path.read_text() for path in (PROJECT / "deploys").rglob("*.py"))
+    assert [name for name in OPTIONS if f'"{name}"' not in code] == []
+    told = "".join(path.read_text() for path in (PROJECT / "docs").glob("*.md")) + code
+    settings = (PROJECT / "group_data/all.py").read_text()
+    names = set(re.findall(r"--data ([a-z_]+)=", told))
+    assert [name for name in names if name not in OPTIONS and f"\n{name} =" not in settings] == []
 
 
 def test_a_clone_without_an_inventory_says_how_to_make_one(project: Path) -> None:
