@@ -14,7 +14,7 @@ from tests.lab.spark import Handle
 from tests.lab.state import FLEET
 
 # Engines share the processors with what starts beside them: more clients only make that longer.
-CLIENTS, PAUSE = 2, 0.3
+CLIENTS, PAUSE = 2, 1.0
 BODY = {**CHAT, "max_tokens": 48, "stream": True, "ignore_eos": True}
 
 

@@ -4,6 +4,7 @@ The tests of this module build on one another, in order: a deploy takes a minute
 """
 
 import json
+import re
 import subprocess
 import time
 
@@ -81,6 +82,38 @@ def test_second_run_changes_nothing(spark, served):
 
 def test_verification(served):
     assert "proved on spark1" in verification()
+
+
+def test_every_endpoint_of_the_engine_through_the_door(spark, served):
+    """Those that its own description lists: /v1 wants the key, and all else is not there."""
+    (key,) = api_keys(FLEET)
+    release = json.loads(spark.run("cat /opt/qwen36/current/release.json").stdout)
+    listing = f"curl -sS http://127.0.0.1:{release['port']}/openapi.json"
+    endpoints = [
+        (method.upper(), re.sub(r"{.*?}", "x", path))
+        for path, methods in json.loads(spark.run(listing).stdout)["paths"].items()
+        for method in methods
+    ]
+    seen = {(method, path): [] for method, path in endpoints}
+    for (method, path), statuses in seen.items():
+        for given in (None, "sk-wrong-and-long-enough-for-one", key):
+            head = {"Authorization": f"Bearer {given}"} if given else {}
+            url = f"http://{spark.address}:{PORT}{path}"
+            body = {} if method == "POST" else None
+            answer = requests.request(method, url, headers=head, json=body, timeout=60)
+            statuses.append(answer.status_code)
+    closed = {path for (_, path), statuses in seen.items() if statuses == [404] * 3}
+    opened = {
+        path
+        for (_, path), statuses in seen.items()
+        if statuses[:2] == [401, 401] and statuses[2] not in (401, 403)
+    }
+    free = {path for (_, path), statuses in seen.items() if statuses == [200] * 3}
+    assert closed | opened | free == {path for _, path in endpoints}, seen
+    assert free == {"/health"}
+    assert {"/v1/models", "/v1/chat/completions", "/v1/completions"} <= opened
+    assert all(path.startswith("/v1/") or path == "/metrics" for path in opened)
+    assert {"/invocations", "/tokenize", "/version"} <= closed
 
 
 def test_no_secret_anywhere(spark, served):
