@@ -193,8 +193,11 @@ def test_clean_keeps_what_may_be_needed(spark: Handle, served: str) -> None:
     assert any(name in dry.output for name in before if name != kept)
     assert spark.run("ls /opt/qwen36/releases").stdout.split() == before
     pyinfra("deploys/clean.py").succeeded()
-    left = spark.run("ls /opt/qwen36/releases").stdout.split()
-    assert kept in left
-    assert len(left) == 3
+    # What has never served is nothing to go back to.
+    other, tiny = spark.run("ls /opt/qwen36/releases").stdout.split()
+    assert other.startswith("lab-other-")
+    assert tiny == kept
     assert pyinfra("deploys/clean.py").succeeded().changed == frozenset()
+    pyinfra("deploys/clean.py", "--data", "keep_releases=0").succeeded()
+    assert spark.run("ls /opt/qwen36/releases").stdout.split() == [kept]
     assert ask(spark).ok
