@@ -16,6 +16,10 @@ from deploys.operations.messages import notice
 from deploys.plan.footprint import JOURNALD, SET_ASIDE, Footprint
 from deploys.plan.remove import report
 
+# systemd makes the file for haproxy.service: there the package's own removal stops.
+_CHROOT_REMOVED = (
+    "rm -f /var/lib/haproxy/dev/log; rmdir /var/lib/haproxy/dev /var/lib/haproxy 2>/dev/null; true"
+)
 _WITHDRAW = Path(__file__).parents[2] / "files" / "fabric" / "withdraw.sh"
 
 
@@ -162,6 +166,8 @@ def packages_removed(root: str) -> Generator[StringCommand, None, None]:
             "--option APT::Get::AutomaticRemove=false",
             *map(QuoteString, found.removable_packages),
         )
+        if "haproxy" in found.removable_packages:
+            yield StringCommand(_CHROOT_REMOVED)
     for account in found.removable_accounts:
         name = QuoteString(account)
         # The package may have taken one of the two, or both.
