@@ -21,6 +21,7 @@ from deploys.plan.look_options import json_target
 from deploys.plan.running import running_differences
 from deploys.plan.served import recipe
 from deploys.steps.context import bad_input, release
+from deploys.steps.looks import check_alone, tell_machines
 
 # What converges a Spark also tells how it differs.
 _CONVERGES = "deploys/spark.py"
@@ -50,7 +51,7 @@ def apply() -> None:
     with bad_input():
         target = json_target(host.data.get("json"))
         _check_declared()
-    _check_alone()
+    check_alone("drift")
     # A look that failed is no reason to ask whether to go on.
     state.should_raise_failed_hosts = None
     try:
@@ -81,15 +82,6 @@ def _check_declared() -> None:
         raise PlanError(*problems)
 
 
-def _check_alone() -> None:
-    # pyinfra tells its deploys nothing of each other.
-    deploys = [word for word in sys.argv if Path(word).match("deploys/*.py")]
-    if len(deploys) > 1:
-        raise PyinfraError(
-            f"found {' '.join(deploys)}; expected drift alone, as the run ends with it"
-        )
-
-
 def _steps() -> None:
     """Call all operations that would converge the Spark, and look where none does."""
     local.include(_CONVERGES)
@@ -113,15 +105,7 @@ def _tell(target: str | None) -> None:
     silent = [each for each in state.failed_hosts if each.data.spark not in _book.unread]
     unread = _book.unread | {each.data.spark: "no answer" for each in silent}
     found = {spark: _book.found[spark] for spark in _book.found if spark not in unread}
-    told = as_json(found, unread, time.time())
-    if target and target != "-":
-        path = Path(target)
-        new = path.with_name(f"{path.name}.new")
-        new.write_text(f"{told}\n")
-        new.replace(path)
-    if target == "-":
-        click.echo(told)
-    else:
+    if tell_machines(target, as_json(found, unread, time.time())):
         for spark in sorted(found):
             for difference in found[spark]:
                 click.echo(line(spark, difference))

@@ -2,7 +2,6 @@
 
 import sys
 import time
-from pathlib import Path
 
 import click
 from pyinfra import host, inventory, state
@@ -16,6 +15,7 @@ from deploys.plan.served import recipe
 from deploys.plan.status import Reading, Row
 from deploys.plan.status_table import as_json, table
 from deploys.plan.status_warnings import warnings
+from deploys.steps.looks import check_alone, tell_machines
 
 # Seconds for one reading: two looks at an engine's counters, and a GPU that is slow to tell.
 _PATIENCE = 20
@@ -38,7 +38,7 @@ def apply() -> None:
         seconds, target = watch_seconds(host.data.get("watch")), json_target(host.data.get("json"))
     except PlanError as error:
         raise PyinfraError(str(error)) from None
-    _check_alone()
+    check_alone("the status")
     sparks = [each for each in inventory if state.is_host_in_limit(each)]
     unreachable = {each.name for each in sparks if each not in state.active_hosts}
     while True:
@@ -52,15 +52,6 @@ def apply() -> None:
         if not seconds:
             sys.exit(0 if len([*filter(None, readings.values())]) == len(sparks) else 1)
         time.sleep(seconds)
-
-
-def _check_alone() -> None:
-    # pyinfra tells its deploys nothing of each other.
-    deploys = [word for word in sys.argv if Path(word).match("deploys/*.py")]
-    if len(deploys) > 1:
-        raise PyinfraError(
-            f"found {' '.join(deploys)}; expected the status alone, as the run ends with it"
-        )
 
 
 def _read(spark: Host) -> Reading | None:
@@ -87,15 +78,8 @@ def _row(spark: Host, reading: Reading | None) -> Row:
 
 
 def _show(rows: list[Row], target: str | None, again: bool) -> None:
-    told = as_json(rows, time.time())
-    if target == "-":
-        click.echo(told)
+    if not tell_machines(target, as_json(rows, time.time())):
         return
-    if target:
-        path = Path(target)
-        new = path.with_name(f"{path.name}.new")
-        new.write_text(f"{told}\n")
-        new.replace(path)
     if again and sys.stdout.isatty():
         click.clear()
     click.echo("\n".join(table(rows)))
