@@ -4,14 +4,12 @@ from pathlib import Path
 
 from pyinfra import host
 from pyinfra.api import deploy
-from pyinfra.api.exceptions import PyinfraError
 
 from deploys.operations.benchmark import benchmark
 from deploys.operations.files import managed_files
-from deploys.plan.errors import PlanError
 from deploys.plan.files import Directory, ManagedFile
 from deploys.plan.workloads import choose
-from deploys.steps.context import release
+from deploys.steps.context import bad_input, release
 
 _FILES = Path(__file__).parents[2] / "files"
 _PROGRAMS = [
@@ -24,10 +22,8 @@ _PROGRAMS = [
 @deploy("Benchmark")
 def apply() -> None:
     """Measure the workloads that `--data workloads=NAME,NAME` names; all without it."""
-    try:
+    with bad_input():
         workloads = choose(host.data.get("workloads"))
-    except PlanError as error:
-        raise PyinfraError(str(error)) from None
     served = release()
     if served is None or host.data.rank:
         return

@@ -2,21 +2,17 @@
 
 from pyinfra import host
 from pyinfra.api import deploy
-from pyinfra.api.exceptions import PyinfraError
 
 from deploys.operations.clean import clean
-from deploys.plan.errors import PlanError
 from deploys.plan.switch import whole_number
-from deploys.steps.context import release
+from deploys.steps.context import bad_input, release
 
 
 @deploy("Clean")
 def apply() -> None:
     """Keep what serves, what the inventory asks for, and `keep_releases` of those before."""
-    try:
+    with bad_input():
         keep = whole_number(host.data.dict(), "keep_releases")
-    except PlanError as error:
-        raise PyinfraError(str(error)) from None
     served = release()
     checkpoints = served.recipe.checkpoints.values() if served else ()
     clean(

@@ -4,13 +4,12 @@ from pathlib import Path
 
 from pyinfra import host
 from pyinfra.api import deploy
-from pyinfra.api.exceptions import PyinfraError
 
 from deploys.certificate import read_certificate
 from deploys.keys import api_keys
 from deploys.operations.door import door, no_door
 from deploys.plan.door import UNIT, DoorPlan, door_plan
-from deploys.plan.errors import PlanError
+from deploys.steps.context import bad_input
 
 _FILES = Path(__file__).parents[2] / "files" / "door"
 # What imports another comes after it.
@@ -40,7 +39,7 @@ def _plan() -> DoorPlan:
         PyinfraError: a setting, a key or the certificate is no good; no host has been changed.
     """
     data = host.data
-    try:
+    with bad_input():
         return door_plan(
             bind=data.bind,
             port=data.port,
@@ -49,5 +48,3 @@ def _plan() -> DoorPlan:
             max_body_mib=data.max_body_mib,
             max_connections=data.max_connections,
         )
-    except PlanError as error:
-        raise PyinfraError(str(error)) from None

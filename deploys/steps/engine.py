@@ -4,16 +4,14 @@ from pathlib import Path
 
 from pyinfra import host
 from pyinfra.api import deploy
-from pyinfra.api.exceptions import PyinfraError
 
 from deploys.operations.engine import idle, serving
 from deploys.operations.files import managed_files
-from deploys.plan.errors import PlanError
 from deploys.plan.files import Directory, Entry, ManagedFile
 from deploys.plan.memory import load_of
 from deploys.plan.release import Release
 from deploys.plan.switch import Settings, whole_seconds
-from deploys.steps.context import hardware, lock, peer, release
+from deploys.steps.context import bad_input, hardware, lock, peer, release
 
 _FILES = Path(__file__).parents[2] / "files"
 _PROGRAMS = [
@@ -55,10 +53,8 @@ def settings(served: Release | None) -> Settings:
     """
     data = host.data.dict()
     sparks = len(host.data.ranks)
-    try:
+    with bad_input():
         trial, drain = (whole_seconds(data, f"{key}_seconds") for key in ("trial", "drain"))
-    except PlanError as error:
-        raise PyinfraError(str(error)) from None
     return Settings(
         trial=trial,
         drain=drain,

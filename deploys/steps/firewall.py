@@ -2,22 +2,18 @@
 
 from pyinfra import host
 from pyinfra.api import deploy
-from pyinfra.api.exceptions import PyinfraError
 
 from deploys.operations.firewall import firewall
-from deploys.plan.errors import PlanError
 from deploys.plan.firewall import Rule, checked_mode, fabric_rules, networks, port_rules
-from deploys.steps.context import fabric_plan
+from deploys.steps.context import bad_input, fabric_plan
 
 
 @deploy("Firewall")
 def apply() -> None:
     """Open the door's port on a head, and a pair's fabric to the other Spark."""
     data, plan = host.data, fabric_plan()
-    try:
+    with bad_input():
         mode, sources = checked_mode(data.firewall), networks(data.firewall_from)
-    except PlanError as error:
-        raise PyinfraError(str(error)) from None
     rules: list[Rule] = []
     if data.recipe and data.rank == 0:
         rules += port_rules(data.port, "door", sources)

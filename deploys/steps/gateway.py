@@ -5,14 +5,12 @@ from typing import Any
 
 from pyinfra import host, inventory
 from pyinfra.api import HiddenValue, deploy
-from pyinfra.api.exceptions import PyinfraError
 
 from deploys.certificate import chains
 from deploys.keys import api_keys
 from deploys.operations.firewall import firewall
 from deploys.operations.gateway import gateway
 from deploys.plan.door import door_plan
-from deploys.plan.errors import PlanError
 from deploys.plan.files import Directory, Entry, ManagedFile
 from deploys.plan.firewall import checked_mode, networks, port_rules
 from deploys.plan.fleet_file import load_fleet
@@ -21,6 +19,7 @@ from deploys.plan.gateway_files import configuration, environment, unit
 from deploys.plan.gateway_names import listing, served
 from deploys.plan.recipes import recipe_names
 from deploys.plan.served import recipe
+from deploys.steps.context import bad_input
 
 _FILES = Path(__file__).parents[2] / "files" / "gateway"
 _PROGRAMS = [*sorted(_FILES.glob("*.py")), _FILES.parent / "engine" / "notify.py"]
@@ -30,7 +29,7 @@ _PROGRAMS = [*sorted(_FILES.glob("*.py")), _FILES.parent / "engine" / "notify.py
 def apply() -> None:
     """Have all replicas behind one address, on the host that the inventory names."""
     root, folder = host.data.root, f"{host.data.root}/gateway"
-    try:
+    with bad_input():
         fleet = load_fleet(Path(host.data.fleet), recipe_names())
         recipes = {name: recipe(name) for name in fleet.recipes}
         replicas, urls = upstreams(fleet, recipes), doors(fleet, _setting)
@@ -49,8 +48,6 @@ def apply() -> None:
             max_connections=host.data.max_connections,
         )
         mode, sources = checked_mode(host.data.firewall), networks(host.data.firewall_from)
-    except PlanError as error:
-        raise PyinfraError(str(error)) from None
     port = as_door.port
     requirements = (_FILES / "requirements.txt").read_text()
     service = unit(

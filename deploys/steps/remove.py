@@ -2,7 +2,6 @@
 
 from pyinfra import host
 from pyinfra.api import deploy
-from pyinfra.api.exceptions import PyinfraError
 
 from deploys.operations.remove import (
     announced,
@@ -14,18 +13,16 @@ from deploys.operations.remove import (
     settings_restored,
     stopped,
 )
-from deploys.plan.errors import PlanError
 from deploys.plan.remove import checked_weights
+from deploys.steps.context import bad_input
 
 
 @deploy("Remove")
 def apply() -> None:
     """Show it, then take it away; checkpoints stay unless `--data weights=remove` is given."""
     data = host.data
-    try:
+    with bad_input():
         weights = checked_weights(data.get("weights"))
-    except PlanError as error:
-        raise PyinfraError(str(error)) from None
     root, log_options = data.root, data.docker_log_options
     announced(
         name="What goes, and what stays",

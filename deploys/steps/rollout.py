@@ -9,10 +9,9 @@ from pyinfra.api.exceptions import PyinfraError
 
 from deploys.operations.files import managed_files
 from deploys.operations.rollout import waves
-from deploys.plan.errors import PlanError
 from deploys.plan.files import ManagedFile
 from deploys.plan.rollout_settings import settings as asked_of
-from deploys.steps.context import peer, release
+from deploys.steps.context import bad_input, peer, release
 from deploys.steps.engine import settings
 
 _SPEED = Path(__file__).parents[2] / "files" / "rollout" / "speed.py"
@@ -27,10 +26,8 @@ def apply() -> None:
     """
     _check_run()
     replicas = {each.data.replica for each in state.active_hosts if each.data.replica}
-    try:
+    with bad_input():
         asked = asked_of(host.data.dict(), replicas)
-    except PlanError as error:
-        raise PyinfraError(str(error)) from None
     served = release()
     if served is None:
         return

@@ -6,15 +6,15 @@ import time
 import click
 from pyinfra import host, inventory, state
 from pyinfra.api import Host
-from pyinfra.api.exceptions import ConnectError, PyinfraError
+from pyinfra.api.exceptions import ConnectError
 
 from deploys.facts.status import SparkStatus
-from deploys.plan.errors import PlanError
 from deploys.plan.look_options import json_target, watch_seconds
 from deploys.plan.served import recipe
 from deploys.plan.status import Reading, Row
 from deploys.plan.status_table import as_json, table
 from deploys.plan.status_warnings import warnings
+from deploys.steps.context import bad_input
 from deploys.steps.looks import check_alone, tell_machines
 
 # Seconds for one reading: two looks at an engine's counters, and a GPU that is slow to tell.
@@ -34,10 +34,8 @@ def apply() -> None:
     # pyinfra loads a deploy for all Sparks at once; one of them shows them all.
     if host.name != next(each.name for each in inventory if each in state.active_hosts):
         return
-    try:
+    with bad_input():
         seconds, target = watch_seconds(host.data.get("watch")), json_target(host.data.get("json"))
-    except PlanError as error:
-        raise PyinfraError(str(error)) from None
     check_alone("the status")
     sparks = [each for each in inventory if state.is_host_in_limit(each)]
     unreachable = {each.name for each in sparks if each not in state.active_hosts}
