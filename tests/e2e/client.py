@@ -18,19 +18,37 @@ CHAT = {
 }
 
 
+def authorization() -> dict[str, str]:
+    """Return the header that carries the fleet's key."""
+    return {"Authorization": f"Bearer {api_keys(FLEET)[0]}"}
+
+
 def ask(
-    spark: Handle, body: dict[str, Any] | None = None, timeout: float = 60
+    spark: Handle,
+    body: dict[str, Any] | None = None,
+    timeout: float = 60,
+    *,
+    port: int = PORT,
+    stream: bool = False,
 ) -> requests.Response:
     """Return the answer to a chat request, whatever it is.
+
+    Args:
+        spark: which one is asked.
+        body: the request; CHAT by default.
+        timeout: seconds without a word after which it is given up.
+        port: TCP port: the door's, or the gateway's.
+        stream: whether to return at the answer's head.
 
     Raises:
         requests.RequestException: none comes.
     """
     return requests.post(
-        f"http://{spark.address}:{PORT}/v1/chat/completions",
+        f"http://{spark.address}:{port}/v1/chat/completions",
         json=body or CHAT,
-        headers={"Authorization": f"Bearer {api_keys(FLEET)[0]}"},
+        headers=authorization(),
         timeout=timeout,
+        stream=stream,
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.listing import listing
 from tests.e2e.pairs import Pair
 from tests.lab import hub
 from tests.lab.lab import Lab, missing_packages
@@ -19,6 +20,8 @@ from tests.lab.spark import Handle
 PROJECT = Path(__file__).parents[2]
 DEPLOY = "deploys/spark.py"
 TOKEN = "hf_lab_reader"
+# The machine that runs pyinfra is in it.
+LAN = "10.213.0.0/24"
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,21 @@ def pair(machine: None) -> Iterator[Pair]:
         yield Pair(lab.spark("spark1"), lab.spark("spark2"))
     finally:
         lab.down()
+
+
+@pytest.fixture(scope="session")
+def delivered(pair: Pair) -> list[dict[str, set[str]]]:
+    """The pair as delivered, and as its owner set it up; what each Spark is then.
+
+    A ufw that is on takes all of the LAN: what else is closed there, others close.
+    """
+    for spark in pair.both:
+        spark.reset()
+        spark.run(
+            f"sudo ufw allow from {LAN} && sudo ufw --force enable && "
+            "sudo mkdir -p /opt/qwen36/mine && echo notes | sudo tee /opt/qwen36/mine/notes"
+        )
+    return [listing(spark) for spark in pair.both]
 
 
 @pytest.fixture(autouse=True)

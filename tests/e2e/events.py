@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from tests.e2e.pairs import Pair
+from tests.e2e.sparks import until
 from tests.lab.spark import Handle
 
 # Seconds that a boot of a virtual Spark adds.
@@ -44,7 +45,7 @@ def cable(pair: Pair) -> None:
     """The cable is pulled out, and put back when both have noticed."""
     pair.worker.cable(False)
     for spark in pair.both:
-        pair.until(spark, f"systemctl show -P StatusText {pair.unit()} | grep -q waiting", 30)
+        until(spark, f"systemctl show -P StatusText {pair.unit()} | grep -q waiting", 30)
     pair.worker.cable(True)
 
 

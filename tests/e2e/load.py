@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 
 import requests
 
-from deploys.keys import api_keys
-from tests.e2e.client import CHAT, PORT
+from tests.e2e.client import CHAT, PORT, authorization
 from tests.lab.spark import Handle
-from tests.lab.state import FLEET
 
 # Engines share the processors with what starts beside them: more clients only make that longer.
 CLIENTS, PAUSE = 2, 1.0
@@ -59,7 +57,7 @@ def load(
     """
     seen, stop = Load(), threading.Event()
     url = f"http://{spark.address}:{port}/v1/chat/completions"
-    headers = {"Authorization": f"Bearer {api_keys(FLEET)[0]}"}
+    headers = authorization()
 
     def ask_on() -> None:
         # One connection is kept, as clients keep theirs.

@@ -14,6 +14,8 @@ import requests
 from deploys.keys import api_keys
 from tests.e2e.client import PORT, said
 from tests.e2e.conftest import DEPLOY, PROJECT, TOKEN, killed_at, pyinfra, verification
+from tests.e2e.declared import BROKEN, changed, edited
+from tests.e2e.sparks import until
 from tests.lab import hub
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
@@ -21,18 +23,9 @@ from tests.lab.state import FLEET
 START = 120
 
 
-def wait_for(spark: Handle, command: str, timeout: float) -> None:
-    """Wait until a command succeeds on the Spark."""
-    deadline = time.monotonic() + timeout
-    while (answer := spark.run(command, check=False)).returncode:
-        if time.monotonic() > deadline:
-            pytest.fail(f"not within {timeout} s: {command}\n{answer.stdout}{answer.stderr}")
-        time.sleep(1)
-
-
 def wait_active(spark: Handle, timeout: float = START) -> None:
     """Wait until the engine is active and answers."""
-    wait_for(spark, "systemctl is-active 'vllm@*'", timeout)
+    until(spark, "systemctl is-active 'vllm@*'", timeout)
     deadline = time.monotonic() + timeout
     while not said(spark):
         assert time.monotonic() < deadline, "the door has no good answer"
@@ -149,7 +142,7 @@ def test_a_stopped_engine_is_started_by_a_run(spark, served):
 def test_killed_engine_comes_back(spark, served):
     unit = engine(spark)
     spark.run("sudo pkill -9 VLLM::EngineCor")
-    wait_for(spark, f"test $(systemctl show -P NRestarts {unit}) = 1", 60)
+    until(spark, f"test $(systemctl show -P NRestarts {unit}) = 1", 60)
     wait_active(spark)
 
 
@@ -160,7 +153,7 @@ def test_an_engine_that_hangs_is_restarted(spark, served):
     before = int(spark.run(restarts).stdout)
     spark.run("sudo pkill -STOP VLLM::EngineCor")
     assert requests.get(f"http://{spark.address}:{PORT}/health", timeout=10).ok
-    wait_for(spark, f"test $({restarts}) -gt {before}", 45)
+    until(spark, f"test $({restarts}) -gt {before}", 45)
     assert "no token" in spark.run(f"sudo journalctl -u {unit} | grep 'engine ended'").stdout
     wait_active(spark)
 
@@ -227,29 +220,14 @@ def test_from_the_spark_itself(spark, served):
 class TestBadRecipe:
     """A recipe that vLLM refuses: the reason is said, and nothing runs in circles."""
 
-    @pytest.fixture
-    def recipe(self):
-        """Make the Spark's replica serve a recipe that is a changed copy of lab-tiny."""
-        recipes = PROJECT / "files/recipes"
-        broken, fleet = recipes / "lab-broken.yaml", PROJECT / "inventory/lab.yaml"
-        text = fleet.read_text()
-        fleet.write_text(text.replace("lab-tiny", "lab-broken"))
-
-        def write(old, new):
-            broken.write_text((recipes / "lab-tiny.yaml").read_text().replace(old, new))
-
-        yield write
-        fleet.write_text(text)
-        broken.unlink(missing_ok=True)
-
     @staticmethod
     def failed(spark):
         """Return the release that came last."""
         return spark.run("ls -t /opt/qwen36/releases | grep broken | head -n 1").stdout.strip()
 
-    def test_an_unknown_flag_is_not_tried_again(self, spark, served, recipe):
-        recipe("  seed: 0", "  no-such-flag: 0")
-        run = pyinfra(DEPLOY)
+    def test_an_unknown_flag_is_not_tried_again(self, spark, served):
+        with changed("broken", BROKEN):
+            run = pyinfra(DEPLOY)
         assert run.status == 1
         assert "does not know a flag" in run.output
         assert "serves again" in run.output
@@ -258,14 +236,14 @@ class TestBadRecipe:
         shown = spark.run(f"systemctl show -P NRestarts -P SubState vllm@{unit}").stdout.split()
         assert sorted(shown) == ["0", "failed"]
 
-    def test_a_failing_start_is_tried_five_times(self, spark, served, recipe):
-        recipe("max-model-len: 4096", "max-model-len: 99999999")
-        run = pyinfra(DEPLOY)
+    def test_a_failing_start_is_tried_five_times(self, spark, served):
+        with changed("broken", ("max-model-len: 4096", "max-model-len: 99999999")):
+            run = pyinfra(DEPLOY)
         assert run.status == 1
         assert "max_model_len" in run.output
         unit = self.failed(spark)
         spark.run(f"sudo systemctl start --no-block vllm@{unit}")
-        wait_for(spark, f"systemctl is-failed vllm@{unit}", 300)
+        until(spark, f"systemctl is-failed vllm@{unit}", 300)
         # The fifth of these is refused.
         assert spark.run(f"systemctl show -P NRestarts vllm@{unit}").stdout.strip() == "5"
 
@@ -275,16 +253,11 @@ class TestBadRecipe:
 
 
 def test_an_idle_spark_serves_nothing(spark, served):
-    fleet = PROJECT / "inventory/lab.yaml"
-    text = fleet.read_text()
-    try:
-        fleet.write_text(text[: text.index("replicas:")])
+    with edited(FLEET, lambda fleet: fleet.pop("replicas")):
         pyinfra(DEPLOY).succeeded()
         assert spark.run("systemctl is-enabled 'vllm@*'", check=False).returncode
         assert spark.run("sudo docker ps -q").stdout == ""
         assert pyinfra(DEPLOY).succeeded().changed == frozenset()
-    finally:
-        fleet.write_text(text)
 
 
 def test_a_run_killed_while_the_engine_starts(spark, served):

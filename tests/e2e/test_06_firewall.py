@@ -5,14 +5,12 @@ import time
 import pytest
 
 from deploys.operations.firewall import enabling
-from tests.e2e.conftest import pyinfra
+from tests.e2e.conftest import LAN, pyinfra
 from tests.lab.spark import Handle
 from tests.lab.state import LabError, wait_for
 
 STEP = ("deploys.steps.firewall.apply", "--limit", "spark1")
 ON = (*STEP, "--data", "firewall=on")
-# The machine that runs pyinfra is in it.
-LAN = "10.213.0.0/24"
 
 
 def rules(spark: Handle) -> list[str]:

@@ -4,6 +4,7 @@ import pytest
 
 from tests.e2e.conftest import DEPLOY, pyinfra
 from tests.e2e.events import EVENTS, plain_start, recovery
+from tests.e2e.sparks import until
 
 # Seconds: what a recovery may take beside 1.5 times a plain start.
 DETECTION = 30
@@ -31,7 +32,7 @@ def test_a_deliberate_stop_stays_until_the_start(pair, start, which):
     other = pair.worker if which == "head" else pair.head
     stopped.run(f"sudo systemctl stop {unit}", timeout=120)
     waits = f"systemctl show -P StatusText {unit} | grep -q 'waiting for {stopped.name}'"
-    pair.until(other, waits, 60)
+    until(other, waits, 60)
     for spark in pair.both:
         assert spark.run("sudo docker ps -q").stdout == ""
     assert stopped.run(f"systemctl is-active {unit}", check=False).stdout.strip() == "inactive"

@@ -5,40 +5,31 @@ The tests of this module build on one another, in order.
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import pytest
-import yaml
 
 from deploys.plan.build import FOLDERS
-from tests.e2e.conftest import DEPLOY, PROJECT, killed_at, pyinfra
-from tests.e2e.pairs import alone, replica
+from tests.e2e.conftest import DEPLOY, killed_at, pyinfra
+from tests.e2e.declared import RECIPES, edited, replica
+from tests.e2e.sparks import current
 
-RECIPE = PROJECT / "files/recipes/lab-built.yaml"
+RECIPE = RECIPES / "lab-built.yaml"
 IMAGES = "sudo docker image ls --format '{{.Repository}}:{{.Tag}} {{.ID}}' sparkwright/lab-inject"
 BASES = "sudo docker image ls --digests --format '{{.Repository}}@{{.Digest}}' '*/*/vllm-cpu'"
-CURRENT = "basename $(readlink /opt/qwen36/current)"
 JOURNAL = "sudo journalctl --no-pager -o cat -u 'image-build@*'"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def fleet(pair) -> Iterator[None]:
-    """An inventory whose only replica is to serve lab-built on spark1; both are as delivered."""
-    with alone(pair, "lab-built"):
+    """An inventory whose only replica is to serve lab-built on spark1."""
+    with replica(recipe="lab-built", sparks=["spark1"]):
         yield
 
 
-@contextmanager
-def arguments(**changes: str) -> Iterator[None]:
+def arguments(**changes: str) -> AbstractContextManager[None]:
     """Let the recipe give other arguments to its build for a while."""
-    text = RECIPE.read_text()
-    content = yaml.safe_load(text)
-    content["image"]["args"] |= changes
-    RECIPE.write_text(yaml.safe_dump(content, sort_keys=False))
-    try:
-        yield
-    finally:
-        RECIPE.write_text(text)
+    return edited(RECIPE, lambda recipe: recipe["image"]["args"].update(changes))
 
 
 def deploy(*words: str):
@@ -85,14 +76,14 @@ def test_a_second_run_builds_nothing(built):
 
 
 def test_a_build_that_fails_says_why_and_the_former_release_serves(built, pair):
-    release = built.run(CURRENT).stdout
+    release = current(built)
     with arguments(MIN_UNITS="99"):
         run = deploy()
     assert run.status == 1
     assert "found 20 units in lab-built; expected at least 99" in run.output
     assert "journalctl -u image-build@" in run.output
     assert "run again, which goes on there" in run.output
-    assert built.run(CURRENT).stdout == release
+    assert current(built) == release
     assert pair.ask()
 
 
@@ -115,7 +106,7 @@ def test_the_worker_of_a_pair_has_it_from_the_head(built, pair):
         pair.wait_serving()
         assert built.run(JOURNAL).stdout == before
         assert "#0" not in pair.worker.run(JOURNAL, check=False).stdout
-        current = set(pair.worker.run(IMAGES).stdout.splitlines())
-        assert len(current) == 1
-        assert current <= set(built.run(IMAGES).stdout.splitlines())
+        images = set(pair.worker.run(IMAGES).stdout.splitlines())
+        assert len(images) == 1
+        assert images <= set(built.run(IMAGES).stdout.splitlines())
         assert pyinfra(DEPLOY).succeeded().changed == frozenset()

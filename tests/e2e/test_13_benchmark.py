@@ -10,7 +10,8 @@ import pytest
 
 from deploys.plan.figures import figures
 from tests.e2e.conftest import DEPLOY, PROJECT, killed_at, pyinfra
-from tests.e2e.pairs import alone
+from tests.e2e.declared import replica
+from tests.e2e.sparks import current
 
 BENCHMARK = "deploys/benchmark.py"
 HERE = ("--limit", "spark1")
@@ -27,9 +28,9 @@ FILES = "sudo docker diff $(sudo docker ps -q -f name=vllm-) | grep ^A | grep -v
 def spark(pair):
     """A Spark that serves alone; what was measured before is out of the way."""
     before = set(RESULTS.glob("lab1-*"))
-    with alone(pair, "lab-tiny") as head:
-        pyinfra(DEPLOY, *HERE).succeeded()
-        yield head
+    with replica(sparks=["spark1"]):
+        pyinfra(DEPLOY).succeeded()
+        yield pair.head
     for path in set(RESULTS.glob("lab1-*")) - before:
         path.unlink()
 
@@ -94,7 +95,7 @@ def test_an_interrupted_benchmark_leaves_nothing(spark):
 
 
 def test_nothing_serves(spark):
-    release = spark.run("basename $(readlink /opt/qwen36/current)").stdout.strip()
+    release = current(spark)
     spark.run(f"sudo systemctl stop vllm@{release}")
     run = pyinfra(BENCHMARK, *HERE, "--data", "workloads=short")
     assert run.status == 1

@@ -6,19 +6,19 @@ The tests of this module build on one another, in order.
 import pytest
 
 from tests.e2e.client import ask
-from tests.e2e.conftest import DEPLOY, PROJECT, pyinfra
-from tests.e2e.pairs import alone, replica
+from tests.e2e.conftest import DEPLOY, pyinfra
+from tests.e2e.declared import changed, replica
+from tests.e2e.sparks import current
 
 DOCTOR = "deploys/doctor.py"
-RECIPES = PROJECT / "files/recipes"
 
 
 @pytest.fixture(scope="module")
 def spark(pair):
     """A Spark that serves, and another one that is idle."""
-    with alone(pair, "lab-tiny") as head:
-        pyinfra(DEPLOY, "--limit", "spark1").succeeded()
-        yield head
+    with replica(sparks=["spark1"]):
+        pyinfra(DEPLOY).succeeded()
+        yield pair.head
 
 
 def examined(spark: str = "spark1") -> str:
@@ -31,7 +31,7 @@ def examined(spark: str = "spark1") -> str:
 
 def unit(spark) -> str:
     """Return the unit of the release that should serve."""
-    return f"vllm@{spark.run('basename $(readlink /opt/qwen36/current)').stdout.strip()}"
+    return f"vllm@{current(spark)}"
 
 
 def test_a_sound_spark(spark):
@@ -66,16 +66,10 @@ def test_a_start_limit(spark):
 
 
 def test_an_unknown_flag(spark):
-    broken = RECIPES / "lab-broken.yaml"
-    try:
-        text = (RECIPES / "lab-tiny.yaml").read_text()
-        broken.write_text(text.replace("max-num-seqs: 4", "max-num-seq5: 4"))
-        with replica(recipe="lab-broken"):
-            run = pyinfra(DEPLOY, "--limit", "spark1")
-            assert run.status == 1
-            assert "Hint: The image's vLLM does not know a flag of the recipe" in run.output
-            said = examined()
-    finally:
-        broken.unlink()
+    with changed("broken", ("max-num-seqs: 4", "max-num-seq5: 4")):
+        run = pyinfra(DEPLOY, "--limit", "spark1")
+        assert run.status == 1
+        assert "Hint: The image's vLLM does not know a flag of the recipe" in run.output
+        said = examined()
     assert "[unknown-flag]" in said
     assert "unrecognized arguments: --max-num-seq5" in said

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import requests
-import yaml
 
 from deploys.keys import api_keys
-from tests.e2e.client import CHAT, said
+from tests.e2e.client import CHAT, ask, authorization, said
 from tests.e2e.conftest import DEPLOY, PROJECT, background, killed_at, pyinfra
+from tests.e2e.declared import BROKEN, Change, edited, recipe, seed
 from tests.e2e.load import Load, load
-from tests.e2e.recipes import BROKEN, Change, recipe, seed
+from tests.e2e.sparks import current
 from tests.lab.lab import Lab
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
@@ -36,13 +36,12 @@ def sparks(machine: None) -> Iterator[list[Handle]]:
     lab = Lab()
     lab.down()
     lab.up(3)
+    gateway = {"spark": "spark1", "port": PORT}
     try:
-        content = yaml.safe_load(FLEET.read_text())
-        content["gateway"] = {"spark": "spark1", "port": PORT}
-        FLEET.write_text(yaml.safe_dump(content, sort_keys=False))
-        pyinfra(DEPLOY).succeeded()
-        pyinfra(GATEWAY).succeeded()
-        yield lab.sparks()
+        with edited(FLEET, lambda fleet: fleet.update(gateway=gateway)):
+            pyinfra(DEPLOY).succeeded()
+            pyinfra(GATEWAY).succeeded()
+            yield lab.sparks()
     finally:
         lab.down()
 
@@ -50,16 +49,19 @@ def sparks(machine: None) -> Iterator[list[Handle]]:
 @contextmanager
 def recipes(*each: Change) -> Iterator[None]:
     """Have the replicas be to serve lab-tiny with a change, one for each; then lab-tiny again."""
-    text = FLEET.read_text()
-    content = yaml.safe_load(text)
+    names = ("lab1", "lab2", "lab3")
     with ExitStack() as stack:
-        for change, (name, replica) in zip(each, content["replicas"].items(), strict=True):
-            replica["recipe"] = stack.enter_context(recipe(name, change))
-        FLEET.write_text(yaml.safe_dump(content, sort_keys=False))
-        try:
-            yield
-        finally:
-            FLEET.write_text(text)
+        stems = [
+            stack.enter_context(recipe(name, change))
+            for name, change in zip(names, each, strict=True)
+        ]
+
+        def serve(fleet: dict[str, Any]) -> None:
+            for name, stem in zip(names, stems, strict=True):
+                fleet["replicas"][name]["recipe"] = stem
+
+        stack.enter_context(edited(FLEET, serve))
+        yield
 
 
 @contextmanager
@@ -70,10 +72,9 @@ def asked(sparks: Sequence[Handle]) -> Iterator[list[Load]]:
         yield [*each, stack.enter_context(load(sparks[0], clients=1, pause=5, port=PORT))]
 
 
-def current(spark: Handle) -> str:
+def served(spark: Handle) -> str:
     """Return the release that boots, and serves; "" for one that does not answer."""
-    release = spark.run("basename $(readlink /opt/qwen36/current)").stdout.strip()
-    return release if said(spark) is not None else ""
+    return current(spark) if said(spark) is not None else ""
 
 
 def report() -> dict[str, Any]:
@@ -86,17 +87,6 @@ def report() -> dict[str, Any]:
 def results() -> list[str]:
     """Return what came of each replica."""
     return [each["result"] for each in report()["replicas"]]
-
-
-def ask(spark: Handle, body: dict[str, Any], **options: Any) -> requests.Response:
-    """Ask the gateway, with the fleet's key."""
-    return requests.post(
-        f"http://{spark.address}:{PORT}/v1/chat/completions",
-        json=body,
-        headers={"Authorization": f"Bearer {api_keys(FLEET)[0]}"},
-        timeout=120,
-        **options,
-    )
 
 
 def in_service(spark: Handle) -> str:
@@ -135,7 +125,7 @@ def test_openai_and_curl_are_clients_of_it(sparks: list[Handle]) -> None:
     assert {"tiny", "tiny-thinking-coding", "tiny-instruct-reasoning"} <= names
     story = tools.STORIES[0]
     body = {**CHAT, "max_tokens": 1024, "tools": tools.TOOLS, "messages": tools.opening(story)}
-    assert not tools.problems(ask(sparks[0], body).json()["choices"][0], story.steps[0])
+    assert not tools.problems(ask(sparks[0], body, port=PORT).json()["choices"][0], story.steps[0])
 
 
 def test_a_replica_without_power(sparks: list[Handle]) -> None:
@@ -143,7 +133,7 @@ def test_a_replica_without_power(sparks: list[Handle]) -> None:
     body = {**CHAT, "max_tokens": 400, "stream": True, "ignore_eos": True}
 
     def stream() -> list[str]:
-        with ask(sparks[0], body, stream=True) as answer:
+        with ask(sparks[0], body, port=PORT, stream=True) as answer:
             return [line.decode() for line in answer.iter_lines() if line]
 
     with ThreadPoolExecutor() as pool:
@@ -154,7 +144,7 @@ def test_a_replica_without_power(sparks: list[Handle]) -> None:
             time.sleep(0.2)
         sparks[2].power_off()
         for _ in range(6):
-            assert ask(sparks[0], CHAT).ok
+            assert ask(sparks[0], port=PORT).ok
         ends = [each.result()[-1] for each in streams]
     assert ends.count("data: [DONE]") == 2, ends
     assert sum('"error"' in end for end in ends) == 1, ends
@@ -168,7 +158,7 @@ def running(spark: Handle) -> int:
     """Return how many requests its engine has in its hands."""
     answer = requests.get(
         f"http://{spark.address}:8000/metrics",
-        headers={"Authorization": f"Bearer {api_keys(FLEET)[0]}"},
+        headers=authorization(),
         timeout=30,
     )
     lines = [
@@ -179,7 +169,7 @@ def running(spark: Handle) -> int:
 
 def test_all_switch_and_no_request_fails(sparks: list[Handle]) -> None:
     """While one rollout is at work, no other run is let in."""
-    before = [current(spark) for spark in sparks]
+    before = [served(spark) for spark in sparks]
     with asked(sparks) as seen, recipes(*[seed(1)] * 3):
         with background(ROLLOUT, *QUICK) as first:
             assert first.stdout
@@ -194,19 +184,19 @@ def test_all_switch_and_no_request_fails(sparks: list[Handle]) -> None:
         assert pyinfra(ROLLOUT, *QUICK).succeeded().changed == frozenset()
         assert results() == ["serves it already"] * 3
     assert [each.failed for each in seen] == [[]] * 4, said
-    after = [current(spark) for spark in sparks]
+    after = [served(spark) for spark in sparks]
     assert not set(after) & {"", *before}
 
 
 def test_a_second_wave_that_fails_ends_it(sparks: list[Handle]) -> None:
-    before = [current(spark) for spark in sparks]
+    before = [served(spark) for spark in sparks]
     with asked(sparks) as seen, recipes(seed(2), BROKEN, seed(2)):
         run = pyinfra(ROLLOUT, *QUICK)
     assert run.status == 1
     assert results() == ["switched", "failed, the former serves", "not reached"]
     assert "does not know a flag" in run.output
     assert "Not reached: lab3." in run.output
-    after = [current(spark) for spark in sparks]
+    after = [served(spark) for spark in sparks]
     assert after[0] not in ("", before[0])
     assert after[1:] == before[1:]
     assert [each.failed for each in seen] == [[]] * 4, run.output
@@ -223,20 +213,20 @@ def test_a_killed_one_is_continued_where_it_stopped(sparks: list[Handle]) -> Non
 
 
 def test_a_canary_below_its_speed_is_taken_back(sparks: list[Handle]) -> None:
-    before = [current(spark) for spark in sparks]
+    before = [served(spark) for spark in sparks]
     with asked(sparks) as seen, recipes(*[seed(3)] * 3):
         run = pyinfra(ROLLOUT, *QUICK, "--data", "minimum_speed=1000000")
     assert run.status == 1
     assert "tokens a second in one stream; expected at least 1000000" in run.output
     assert report()["replicas"][0]["speed"] > 1
     assert results() == ["failed, the former serves", "not reached", "not reached"]
-    assert [current(spark) for spark in sparks] == before
+    assert [served(spark) for spark in sparks] == before
     assert [each.failed for each in seen] == [[]] * 4, run.output
 
 
 def test_one_that_is_stopped_by_hand_meanwhile(sparks: list[Handle]) -> None:
     """Then another one down would be one too many."""
-    before = [current(spark) for spark in sparks]
+    before = [served(spark) for spark in sparks]
     with recipes(*[seed(4)] * 3), background(ROLLOUT, *QUICK) as run:
         assert run.stdout
         assert any(TURN in line for line in run.stdout)
@@ -245,4 +235,4 @@ def test_one_that_is_stopped_by_hand_meanwhile(sparks: list[Handle]) -> None:
         assert run.wait(30) == 1
     assert "it served when the rollout began, and does no more" in rest
     assert results() == ["switched", "not reached", "refused"]
-    assert current(sparks[1]) == before[1]
+    assert served(sparks[1]) == before[1]

@@ -5,32 +5,18 @@ The tests build on one another, in order; clients go on asking meanwhile.
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from tests.e2e.client import ask, said
 from tests.e2e.conftest import DEPLOY, background, killed_at, pyinfra
+from tests.e2e.declared import BROKEN, changed, seed
 from tests.e2e.load import load
-from tests.e2e.pairs import replica
-from tests.e2e.recipes import BROKEN, Change, recipe, seed
+from tests.e2e.sparks import current, forget
 from tests.lab.spark import Handle
 
 TRIAL = ("--data", "trial_seconds=75")
 QUICKLY = ("start_timeout: 300", "start_timeout: 60")
-
-
-@contextmanager
-def changed(name: str, *changes: Change) -> Iterator[None]:
-    """Have the replica be to serve a changed copy of lab-tiny."""
-    with recipe(name, *changes) as stem, replica(recipe=stem):
-        yield
-
-
-def current(spark: Handle) -> str:
-    """Return the release that serves, and boots."""
-    return spark.run("basename $(readlink /opt/qwen36/current)").stdout.strip()
 
 
 def engines(spark: Handle) -> set[str]:
@@ -77,8 +63,8 @@ def newest(spark: Handle, former: str, timeout: float = 120) -> str:
 @pytest.fixture(scope="module")
 def served(spark: Handle) -> str:
     """The release that serves at first."""
-    spark.reset()
     pyinfra(DEPLOY).succeeded()
+    forget(spark)
     return current(spark)
 
 

@@ -1,0 +1,47 @@
+"""What a Spark is, for a look at what has become of it."""
+
+import shlex
+
+from tests.lab.spark import Handle
+
+# Left out: what changes by itself, and what the lab's Sparks share of one kernel.
+LISTING = {
+    "files": "cd / && find etc usr opt home root boot srv -type f -printf '%m %u %g ' "
+    "-exec sha256sum {} ';' -o -printf '%y %m %u %g %l %p\\n' | grep -Ev '"
+    "^[^/]* etc/(passwd|group|shadow|gshadow|subuid|subgid)-$|__pycache__|etc/ld.so.cache$|"
+    "etc/[.]pwd.lock$|home/[^/]*/[.]' | sort",
+    "state": "ls -A /var/lib /var/lib/private /var/spool; true",
+    "accounts": "getent passwd; getent group",
+    "packages": "dpkg --get-selections; apt-mark showmanual",
+    "units": "systemctl list-unit-files --no-legend; systemctl --failed --no-legend; "
+    "systemctl list-units --type=service,socket,timer --state=active --plain --no-legend "
+    "| awk '{print $1}' | grep -Ev '^(session|user|run-|apt-|dpkg-|man-db|systemd-)'",
+    "kernel": "sysctl -a 2>/dev/null | grep -E '^(net[.]ipv4[.]conf|net[.]ipv[46][.]ip_forward|"
+    "net[.]core|vm[.]overcommit)'",
+    "network": "ip -o -4 address | awk '{print $2, $4}'; ip -4 route; ip -o link "
+    "| awk '{print $2, $4, $5}'",
+    "rules": "iptables-save | grep -E '^[-:*]' | sed 's/ \\[.*//'; ip6tables-save "
+    "| grep -E '^[-:*]' | sed 's/ \\[.*//'; LC_ALL=C ufw status; ufw show added",
+    "docker": "docker image ls; docker ps --all --quiet; docker info --format "
+    "'{{json .Runtimes}} {{.LoggingDriver}}'",
+}
+
+
+def listing(spark: Handle) -> dict[str, set[str]]:
+    """Return what a Spark is, as lines of each kind."""
+    return {
+        what: set(spark.run(f"sudo sh -c {shlex.quote(command)}").stdout.splitlines())
+        for what, command in LISTING.items()
+    }
+
+
+def changes(before: dict[str, set[str]], after: dict[str, set[str]]) -> dict[str, list[str]]:
+    """Return the lines that came or went, of each kind that changed."""
+    return {
+        what: sorted(
+            [f"+ {line}" for line in after[what] - before[what]]
+            + [f"- {line}" for line in before[what] - after[what]]
+        )
+        for what in before
+        if before[what] != after[what]
+    }
