@@ -77,6 +77,7 @@ class FakeEngine(BaseHTTPRequestHandler):
             self.server.aborted += 1
 
     def answer(self, status: int, content: dict[str, Any]) -> None:
+        self.server.paths[self.path] += 1
         text = json.dumps(content).encode()
         time.sleep(self.server.pause)
         self.send_response(status)
@@ -84,7 +85,6 @@ class FakeEngine(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(text)
-        self.server.paths[self.path] += 1
 
     def log_message(self, *_: Any) -> None:
         pass

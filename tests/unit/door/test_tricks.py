@@ -36,6 +36,8 @@ TRICKS = (
     "http://door/v1/models",
     "*",
 )
+# HAProxy 2.8.30 hangs up on some of these without a word.
+REFUSED = (b"400", b"")
 UPGRADE = {"Connection": "Upgrade", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}
 
 
@@ -55,20 +57,20 @@ def test_no_path_gets_past_the_list(behind: tuple[Running, FakeServer], path: st
 
 @haproxy
 @pytest.mark.parametrize(
-    ("head", "status"),
+    ("head", "statuses"),
     [
-        ("Content-Length: 1\r\nContent-Length: 2", b"400"),
-        ("Content-Length : 1", b"400"),
-        ("Content-Length: 5\r\nTransfer-Encoding: chunked", b"411"),
-        ("Content-Length: 5\r\nTransfer-Encoding: identity", b"400"),
-        ("Content-Length: 5\r\nTransfer-Encoding:\x0bchunked", b"400"),
-        ("Content-Length: 5\r\nTransfer-Encoding: chunked, identity", b"400"),
-        ("Content-Length: 5\r\nTransfer-Encoding : chunked", b"400"),
-        ("Content-Length: 5\r\nHost: other", b"400"),
+        ("Content-Length: 1\r\nContent-Length: 2", REFUSED),
+        ("Content-Length : 1", REFUSED),
+        ("Content-Length: 5\r\nTransfer-Encoding: chunked", (b"411",)),
+        ("Content-Length: 5\r\nTransfer-Encoding: identity", REFUSED),
+        ("Content-Length: 5\r\nTransfer-Encoding:\x0bchunked", REFUSED),
+        ("Content-Length: 5\r\nTransfer-Encoding: chunked, identity", REFUSED),
+        ("Content-Length: 5\r\nTransfer-Encoding : chunked", REFUSED),
+        ("Content-Length: 5\r\nHost: other", REFUSED),
     ],
 )
 def test_a_body_has_one_length_for_door_and_engine(
-    behind: tuple[Running, FakeServer], head: str, status: bytes
+    behind: tuple[Running, FakeServer], head: str, statuses: tuple[bytes, ...]
 ) -> None:
     """Else a second request could lie in the body of the first, past the list."""
     door, engine = behind
@@ -77,7 +79,7 @@ def test_a_body_has_one_length_for_door_and_engine(
         f"POST /v1/completions HTTP/1.1\r\nHost: door\r\nAuthorization: Bearer {KEY}\r\n{head}"
         "\r\n\r\n0\r\n\r\nGET /invocations HTTP/1.1\r\nHost: door\r\n\r\n",
     )
-    assert said[9:12] == status
+    assert said[9:12] in statuses
     assert not engine.paths.keys() - {"/health"}
 
 
