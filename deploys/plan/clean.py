@@ -1,10 +1,11 @@
 """What a Spark may lose: releases that nobody goes back to, and what only they used."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deploys.plan.belongings import Belongings, Image
 from deploys.plan.progress import size_text
+from deploys.plan.weights import Folder
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,7 @@ class Cleaning:
     Attributes:
         releases: ids.
         images: and the orders by which they came.
-        weights: folders, and their bytes.
+        weights: folders, and the bytes that each frees.
         left: sentences.
     """
 
@@ -66,13 +67,25 @@ def superfluous(
     return Cleaning(
         releases=gone,
         images=unused,
-        weights={
-            name: sum(stamp.size for stamp in found.weights[name].files.values())
-            for name in spare
-            if name not in trouble
-        },
+        weights=_sizes(found.weights, [name for name in spare if name not in trouble]),
         left=(*left, *_orphans(found, gone, [image.id for image, _ in unused])),
     )
+
+
+def _sizes(weights: Mapping[str, Folder], going: Sequence[str]) -> dict[str, int]:
+    """Return the bytes that each folder frees: not those of files that others are linked to."""
+    stays = (folder.files.values() for name, folder in weights.items() if name not in going)
+    counted = {stamp.inode for stamps in stays for stamp in stamps}
+    sizes: dict[str, int] = {}
+    for name in going:
+        freed = {
+            stamp.inode: stamp.size
+            for stamp in weights[name].files.values()
+            if stamp.inode not in counted
+        }
+        counted |= freed.keys()
+        sizes[name] = sum(freed.values())
+    return sizes
 
 
 def kept_releases(found: Belongings, keep: int, wanted: str | None) -> set[str]:

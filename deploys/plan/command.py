@@ -11,7 +11,7 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -88,7 +88,15 @@ def environment(recipe: Recipe) -> dict[str, str]:
     return {key: _substitute(recipe, value) for key, value in recipe.env.items()} | _ENVIRONMENT
 
 
-def docker_run(recipe: Recipe, place: Place, *, image: str, release: str, root: str) -> list[str]:
+def docker_run(
+    recipe: Recipe,
+    place: Place,
+    *,
+    image: str,
+    release: str,
+    root: str,
+    folders: Mapping[str, str],
+) -> list[str]:
     """The whole command that runs an engine in the foreground.
 
     Args:
@@ -97,6 +105,7 @@ def docker_run(recipe: Recipe, place: Place, *, image: str, release: str, root: 
         image: The image: a name, or what the shell expands to one.
         release: Id of the release: name of the container and of the folder with ``engine.env``.
         root: Folder of everything on the Spark (``/opt/qwen36``).
+        folders: Where each checkpoint is, below that.
 
     Returns:
         The words, unquoted.
@@ -116,8 +125,8 @@ def docker_run(recipe: Recipe, place: Place, *, image: str, release: str, root: 
         for variable in FABRIC_ENVIRONMENT:
             words += ["--env", variable]
         words.append(Expansion("$RDMA_OPTIONS"))
-    for checkpoint in recipe.checkpoints.values():
-        words += ["--volume", f"{base / checkpoint.folder}:{_MODELS}/{checkpoint.folder}:ro"]
+    for name in recipe.checkpoints:
+        words += ["--volume", f"{base / folders[name]}:{_container_path(recipe, name)}:ro"]
     for cache, inside in _CACHES.items():
         words += ["--volume", f"{base / 'cache' / cache}:{inside}"]
     words += ["--entrypoint", "vllm", image]
@@ -196,16 +205,20 @@ def _report(recipe: Recipe, nodes: int) -> Iterator[str]:
     release = f"{recipe.name}-RELEASE"
     yield f"# {recipe.name}: {' '.join(recipe.description.split())}"
     yield f"# vLLM {recipe.vllm}; hardware {', '.join(recipe.hardware)}; {nodes} Spark(s)."
-    yield "# A Spark runs the image by the digest in the lock, and RELEASE is 8 hexadecimal digits."
+    yield "# A Spark runs the image by the digest in the lock, and RELEASE is 8 hexadecimal digits;"
+    yield "# COMMIT is the beginning of the one in the lock."
     if nodes > 1:
         yield "# HEAD-FABRIC-ADDRESS is of `fabric_subnets`; what `--env` names, each Spark finds."
     yield f"\n# {release}/engine.env"
     yield from (f"{key}={value}" for key, value in environment(recipe).items())
     image = f"sparkwright/{recipe.build.build}:BUILD" if recipe.build else recipe.base_image
+    folders = {name: f"{each.folder}@COMMIT" for name, each in recipe.checkpoints.items()}
     for rank in range(nodes):
         role = "head" if rank == 0 else "worker"
         place = Place(18000, rank, nodes, "HEAD-FABRIC-ADDRESS")
-        docker = docker_run(recipe, place, image=image, release=release, root="/opt/qwen36")
+        docker = docker_run(
+            recipe, place, image=image, release=release, root="/opt/qwen36", folders=folders
+        )
         start = docker.index(image)
         yield f"\n# rank {rank} ({role}): docker run\n{shell_lines(docker, breaks=[start])}"
         yield f"\n# rank {rank} ({role}): vllm serve, as it runs inside"

@@ -122,6 +122,16 @@ class Lock(Model):
         """What a recipe's checkpoint stood for, or None: it is not locked yet."""
         return self.checkpoints.get(checkpoint_key(checkpoint))
 
+    def folder(self, checkpoint: Checkpoint) -> str:
+        """Where a recipe's checkpoint is on a Spark, below the root.
+
+        Each commit has a folder of its own: a release goes on finding what it was made for.
+
+        Raises:
+            KeyError: It is not locked yet.
+        """
+        return f"{checkpoint.folder}@{self.checkpoints[checkpoint_key(checkpoint)].commit[:12]}"
+
 
 def image_key(recipe: Recipe) -> str:
     """The name of a recipe's image in a lock: its reference, and what is no Spark's processor."""

@@ -15,6 +15,8 @@ from deploys.plan.schema import Model, Text, matching
 RESERVED_FOLDERS = (
     *("releases", "current", "cache", "secrets", "manifests"),
     *("hf", "bin", "jobs", "link", "state", "exports", "imports", "backups", "benchmarks"),
+    # manifests/NAME@… is another job's order.
+    *("image", "image-build", "image-export", "switch"),
 )
 
 # What each Spark of a pair finds out about its own link when an engine starts.

@@ -59,6 +59,7 @@ class Release:
         images: All names by which Docker may know this very image: a copied one has lost the first.
         port: TCP port of the engine, on the loopback address of the head.
         root: Folder of everything on the Spark.
+        folders: Where each checkpoint is, below that: `Lock.folder`.
         ranks: The Sparks of the replica, and which of them this is.
         files: The files of the release folder, name -> text.
     """
@@ -69,6 +70,7 @@ class Release:
     images: tuple[str, ...]
     port: int
     root: str
+    folders: dict[str, str]
     ranks: Ranks
     files: dict[str, str]
 
@@ -105,6 +107,7 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks) -> Rele
         images=images,
         port=0,
         root=root,
+        folders={name: lock.folder(each) for name, each in recipe.checkpoints.items()},
         ranks=ranks,
         files={},
     )
@@ -135,7 +138,7 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
             name: {
                 "repo": checkpoint.repo,
                 "commit": lock.checkpoints[checkpoint_key(checkpoint)].commit,
-                "folder": checkpoint.folder,
+                "folder": draft.folders[name],
             }
             for name, checkpoint in recipe.checkpoints.items()
         },
@@ -157,7 +160,9 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
         "fabric": ranks.fabric,
     }
     place = replace(head, rank=ranks.rank)
-    command = docker_run(recipe, place, image=_IMAGE, release=release, root=draft.root)
+    command = docker_run(
+        recipe, place, image=_IMAGE, release=release, root=draft.root, folders=draft.folders
+    )
     return {
         "release.json": json.dumps(resolved, indent=2, sort_keys=True) + "\n",
         "engine.env": "".join(f"{key}={value}\n" for key, value in environment(recipe).items()),

@@ -14,12 +14,11 @@ def apply() -> None:
     with bad_input():
         keep = whole_number(host.data.dict(), "keep_releases")
     served = release()
-    checkpoints = served.recipe.checkpoints.values() if served else ()
     clean(
         name="Releases, images and weights",
         root=host.data.root,
         keep=keep,
         wanted=served.id if served else None,
-        folders=[checkpoint.folder for checkpoint in checkpoints],
+        folders=list(served.folders.values()) if served else [],
         images=served.images if served else (),
     )

@@ -33,7 +33,7 @@ def apply() -> None:
         ),
         root=host.data.root,
         images=served.images if served else (),
-        folders=[checkpoint.folder for checkpoint in checkpoints],
+        folders=list(served.folders.values()) if served else [],
         worker=other if host.data.rank == 0 else None,
         load=load_of(served.recipe, lock(), 2 if other else 1) if served else None,
     )

@@ -27,8 +27,8 @@ def apply() -> None:
         return
     plan, head = fabric_plan(), host.data.rank == 0
     checkpoints = {
-        checkpoint.folder: lock().checkpoints[checkpoint_key(checkpoint)]
-        for checkpoint in served.recipe.checkpoints.values()
+        served.folders[name]: lock().checkpoints[checkpoint_key(checkpoint)]
+        for name, checkpoint in served.recipe.checkpoints.items()
     }
     verify = host.data.get("weights") == "verify"
     if head:

@@ -54,23 +54,15 @@ class Record:
         except (OSError, ValueError, KeyError):
             self._files = {}
 
-    def __contains__(self, path: str) -> bool:
-        return path in self._files
-
-    def holds(self, path: str, file: Path, digest: str) -> bool:
-        """Whether this very file, as it is, was found to have this hash."""
-        return self._files.get(path) == _entry(file, digest)
+    def digest(self, path: str, file: Path) -> str | None:
+        """The hash that this very file, as it is, was found to have; None if nobody looked."""
+        entry = self._files.get(path, {})
+        return entry["hash"] if entry == _entry(file, entry.get("hash", "")) else None
 
     def add(self, path: str, file: Path, digest: str) -> None:
         """Note a file whose hash was computed just now."""
         with self._lock:
             self._files[path] = _entry(file, digest)
-            self._save()
-
-    def forget(self, path: str) -> None:
-        """Drop a file that is no longer there."""
-        with self._lock:
-            self._files.pop(path, None)
             self._save()
 
     def _save(self) -> None:
@@ -116,9 +108,9 @@ class Checkpoint:
         return (self._moving if here < total else "verifying"), here, total
 
     def verify(self) -> None:
-        """Keep what is right; remove or set aside the rest."""
+        """Keep what is right; remove what is not, and set aside what is not of the checkpoint."""
         for path in list(self._strangers()):
-            self._clear_away(path)
+            self._set_aside(path)
         unsure = [file for file in self.files.values() if self._is_unsure(file)]
         self._to_check = sum(file.size for file in unsure)
         for file in unsure:
@@ -140,8 +132,6 @@ class Checkpoint:
         for job in done:
             job.result()
         shutil.rmtree(self.folder / PARTIAL, ignore_errors=True)
-        # What `hf download --local-dir` keeps; it may hold gigabytes of an interrupted one.
-        shutil.rmtree(self.folder / ".cache" / "huggingface", ignore_errors=True)
 
     def _strangers(self) -> Iterator[str]:
         for file in self.folder.rglob("*"):
@@ -150,16 +140,11 @@ class Checkpoint:
             if not known and (file.is_symlink() or file.is_file()):
                 yield path
 
-    def _clear_away(self, path: str) -> None:
-        if path in self.record:
-            (self.folder / path).unlink()
-            self.record.forget(path)
-            say(f"{path} is no longer part of the checkpoint: removed")
-        else:
-            aside = self.folder / SET_ASIDE / path
-            aside.parent.mkdir(parents=True, exist_ok=True)
-            (self.folder / path).replace(aside)
-            say(f"{path} is not part of the checkpoint: moved to {aside}")
+    def _set_aside(self, path: str) -> None:
+        aside = self.folder / SET_ASIDE / path
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / path).replace(aside)
+        say(f"{path} is not part of the checkpoint: moved to {aside}")
 
     def _is_unsure(self, file: File) -> bool:
         """Whether only its hash can tell if a file is right; remove it where its size can."""
@@ -168,7 +153,7 @@ class Checkpoint:
             raise Stop(f"{place} is a folder where the checkpoint has a file: move it away.")
         if place.is_symlink() or not place.exists():
             place.unlink(missing_ok=True)
-        elif self.record.holds(file.path, place, file.digest):
+        elif self.record.digest(file.path, place) == file.digest:
             self.right.add(file.path)
         elif place.stat().st_size == file.size:
             return True
@@ -216,7 +201,7 @@ class Checkpoint:
         self._checked += seen
 
     def _partial(self, file: File) -> Path:
-        """Where a file grows: its name tells its content, so that another commit may go on."""
+        """Where a file grows: its name tells its content."""
         return self.folder / PARTIAL / f"{file.digest[:16]}-{file.path.replace('/', '%')}"
 
     def _fetched(self, file: File) -> int:

@@ -2,8 +2,8 @@
 
 Fetches only what is missing or wrong, from the hub at the pinned commit or from the other Spark of
 a pair; resumes what was begun; verifies everything by hash. The folder holds nothing else
-afterwards, but for names that start with a dot: files of an older commit are removed, other
-people's are moved to FOLDER/.sparkwright-set-aside.
+afterwards, but for names that start with a dot: other files are moved to
+FOLDER/.sparkwright-set-aside.
 Exit status: 0 the folder is right, 1 it is not; ROOT/jobs/weights@FOLDER.json says why.
 """
 

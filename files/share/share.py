@@ -29,7 +29,7 @@ IDLE = 120
 PATIENCE = 60
 
 RECORD = ".sparkwright.json"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
 _RANGE = re.compile(r"bytes=(\d+)-")
 
 

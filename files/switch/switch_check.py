@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from switch_state import load
 from units import Unit, run
 
 # Bytes without which nothing is begun: an engine that starts writes state, logs and caches, and
@@ -31,7 +30,7 @@ def check(root: Path, release: str) -> dict[str, Any]:
         unit: dict[str, Any] = json.loads((folder / "unit.json").read_text())
         content = json.loads((folder / "release.json").read_text())
         unit["port"] = content["port"]
-        checkpoints = content["checkpoints"].values()
+        checkpoints = [each["folder"] for each in content["checkpoints"].values()]
     except (OSError, ValueError, KeyError) as error:
         raise Refusal(f"releases/{release} is not whole ({error!r})") from None
     for path in (root, Path("/var/lib/docker")):
@@ -40,8 +39,9 @@ def check(root: Path, release: str) -> dict[str, Any]:
                 f"{free / 1e9:.1f} GB are free at {path}; expected {DISK / 1e9:.0f}: "
                 "free some space, and run again"
             )
-    for checkpoint in checkpoints:
-        _check_weights(root, checkpoint["folder"], checkpoint["commit"])
+    for name in checkpoints:
+        if not (root / name / ".sparkwright.json").exists():
+            raise Refusal(f"the weights are gone: {root}/{name}")
     # What stands before the engine's own line finds the image, or says that there is none.
     before = (folder / "run").read_text().partition("\nexec ")[0]
     found = run("sh", "-c", f'{before}\nprintf "%s\\n" "$image"')
@@ -52,15 +52,3 @@ def check(root: Path, release: str) -> dict[str, Any]:
         if proof.returncode:
             raise Refusal(f"a container sees no GPU: {proof.stderr.strip()[-500:]}")
     return unit
-
-
-def _check_weights(root: Path, folder: str, commit: str) -> None:
-    manifest = load(root / "manifests" / f"{folder}.json")
-    if not (root / folder / ".sparkwright.json").exists() or manifest is None:
-        raise Refusal(f"the weights are gone: {root}/{folder}")
-    # What a worker copied has no commit of its own: its head's is checked there.
-    if manifest.get("commit", commit) != commit:
-        raise Refusal(
-            f"{root}/{folder} holds commit {manifest['commit'][:12]} now; the release "
-            f"was made for {commit[:12]}"
-        )

@@ -172,7 +172,7 @@ def test_power_cut_serves_again(spark, served):
 
 
 def test_damaged_weights_are_fetched_again(spark, served):
-    spark.run("sudo sh -c 'cd /opt/qwen36/tiny; rm config.json; truncate -s -1 tokenizer.json'")
+    spark.run("sudo sh -c 'cd /opt/qwen36/tiny@*; rm config.json; truncate -s -1 tokenizer.json'")
     before = hub.stats()
     assert pyinfra(DEPLOY).succeeded().changed == {"Weights | Checkpoints"}
     fetched = {

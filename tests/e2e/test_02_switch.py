@@ -3,19 +3,27 @@
 The tests build on one another, in order; clients go on asking meanwhile.
 """
 
+import shutil
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
+from deploys.plan.lock import lock_path
 from tests.e2e.client import ask, said
-from tests.e2e.conftest import DEPLOY, background, killed_at, pyinfra
+from tests.e2e.conftest import DEPLOY, PROJECT, background, env, killed_at, pyinfra
 from tests.e2e.declared import BROKEN, changed, seed
 from tests.e2e.load import load
 from tests.e2e.sparks import current, forget
+from tests.lab import hub, services
 from tests.lab.spark import Handle
+from tests.lab.state import FLEET
 
 TRIAL = ("--data", "trial_seconds=75")
+REPO = "sparkwright/tiny-qwen3.5-moe"
 QUICKLY = ("start_timeout: 300", "start_timeout: 60")
 
 
@@ -87,6 +95,33 @@ def test_the_way_back_loses_none_either(spark: Handle, served: str) -> None:
     assert seen.failed == [], run.output
     assert is_as_before(spark, served)
     assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+
+
+def test_another_commit_of_the_model(spark: Handle, served: str, tmp_path: Path) -> None:
+    """What differs is fetched, into a folder of its own: the way back has what it had."""
+    lock, source = lock_path(FLEET), services.HUB / REPO
+    text = lock.read_text()
+    shutil.copytree(source / "v1", tmp_path / "new")
+    with (tmp_path / "new/generation_config.json").open("a") as file:
+        file.write("\n")
+    hub.add_commit(services.HUB, REPO, tmp_path / "new")
+    words = ["deploys.lock", str(FLEET), "--refresh", "--hf-endpoint", hub.URL]
+    try:
+        subprocess.run([sys.executable, "-m", *words], cwd=PROJECT, env=env(), check=True)
+        before = hub.stats()
+        with load(spark) as seen:
+            run = pyinfra(DEPLOY).succeeded()
+            assert current(spark) != served
+            assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+            pyinfra("deploys/rollback.py").succeeded()
+        fetched = [name for name, sent in hub.stats().items() if sent != before.get(name)]
+    finally:
+        lock.write_text(text)
+    assert seen.failed == [], run.output
+    assert fetched == [f"{REPO}/generation_config.json"]
+    assert is_as_before(spark, served)
+    assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+    assert len(spark.run("ls -d /opt/qwen36/tiny@*").stdout.split()) == 2
 
 
 def test_a_release_that_cannot_start(spark: Handle, served: str) -> None:
@@ -179,6 +214,7 @@ def test_clean_keeps_what_may_be_needed(spark: Handle, served: str) -> None:
     assert any(name in dry.output for name in before if name != kept)
     assert spark.run("ls /opt/qwen36/releases").stdout.split() == before
     pyinfra("deploys/clean.py").succeeded()
+    assert len(spark.run("ls -d /opt/qwen36/tiny@*").stdout.split()) == 1
     # What has never served is nothing to go back to.
     other, tiny = spark.run("ls /opt/qwen36/releases").stdout.split()
     assert other.startswith("lab-other-")

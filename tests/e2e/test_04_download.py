@@ -19,7 +19,7 @@ def fetched() -> int:
 
 def size(spark: Handle) -> int:
     """Return the bytes of the checkpoint on the Spark."""
-    return int(spark.run("du -sb --exclude='.*' /opt/qwen36/tiny | cut -f1").stdout)
+    return int(spark.run("du -sb --exclude='.*' /opt/qwen36/tiny@* | cut -f1").stdout)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def prepared(spark):
 @pytest.fixture
 def empty(prepared):
     """The same without any weights."""
-    prepared.run("sudo rm -rf /opt/qwen36/tiny")
+    prepared.run("sudo rm -rf /opt/qwen36/tiny@*")
     return prepared
 
 
@@ -73,8 +73,8 @@ def test_a_lasting_fault_is_said(empty, fault, said):
 def test_a_killed_run_is_continued(empty):
     before = fetched()
     hub.set_fault("rate", path=SHARDS, rate=500_000)
-    killed_at("weights@tiny: downloading", WEIGHTS)
-    assert empty.run("systemctl is-active weights@tiny", check=False).stdout.strip() in (
+    killed_at(": downloading", WEIGHTS)
+    assert empty.run("systemctl is-active 'weights@tiny@*'", check=False).stdout.strip() in (
         "activating",
         "active",
     )
@@ -87,7 +87,7 @@ def test_a_killed_run_is_continued(empty):
 def test_a_job_cut_by_a_power_cut_is_continued(empty):
     before = fetched()
     hub.set_fault("rate", path=SHARDS, rate=500_000)
-    killed_at("weights@tiny: downloading", WEIGHTS)
+    killed_at(": downloading", WEIGHTS)
     empty.power_off()
     hub.clear_faults()
     empty.power_on()
@@ -101,7 +101,7 @@ def test_verify_hashes_everything(empty):
     pyinfra(WEIGHTS).succeeded()
     # Same size and time: only a hash tells.
     empty.run(
-        "sudo sh -c 'cd /opt/qwen36/tiny; f=$(ls *.safetensors | head -n 1); t=$(stat -c %y $f); "
+        "sudo sh -c 'cd /opt/qwen36/tiny@*; f=$(ls *.safetensors | head -n 1); t=$(stat -c %y $f); "
         'printf X | dd of=$f bs=1 seek=100000 conv=notrunc status=none; touch -d "$t" $f\''
     )
     assert pyinfra(WEIGHTS).succeeded().changed == frozenset()

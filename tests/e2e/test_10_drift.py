@@ -6,12 +6,14 @@ The tests build on one another, in order.
 import json
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 
 from deploys.plan.lock import lock_path
 from tests.e2e.conftest import DEPLOY, PROJECT, command, env, pyinfra
+from tests.e2e.sparks import current
 from tests.lab.state import FLEET
 
 DRIFT = "deploys/drift.py"
@@ -29,7 +31,8 @@ class Plant:
 
     Attributes:
         spark: where.
-        change: what root's shell does; RELEASE stands for the one that serves.
+        change: what root's shell does; RELEASE stands for the one that serves, WEIGHTS for its
+            checkpoint's folder.
         what, found: of the line that tells it, the second in part.
         undo: for what no run of spark.py mends.
     """
@@ -61,7 +64,9 @@ PLANTS = [
         f"{ROOT}/releases/RELEASE/engine.env",
         "sha256:",
     ),
-    Plant("spark1", f"touch {ROOT}/tiny/config.json", f"{ROOT}/tiny", "config.json was changed"),
+    Plant(
+        "spark1", f"touch {ROOT}/WEIGHTS/config.json", f"{ROOT}/WEIGHTS", "config.json was changed"
+    ),
     Plant("spark1", f"ln -sfnT releases/by-hand {ROOT}/current", "current release", "by-hand"),
     Plant("spark1", f"echo >> {ROOT}/door/keys", f"{ROOT}/door/keys", "another"),
     Plant("spark1", "systemctl stop door.service", "door.service", "not active"),
@@ -111,7 +116,9 @@ PLANTS = [
     Plant("spark2", "systemctl stop fabric-guard", "fabric-guard.service", "not active"),
     Plant("spark2", "systemctl disable fabric-guard", "fabric-guard.service", "not enabled"),
     Plant("spark2", "dpkg --purge earlyoom", "package earlyoom", "not installed"),
-    Plant("spark2", f"rm {ROOT}/manifests/tiny.json", f"{ROOT}/manifests/tiny.json", "nothing"),
+    Plant(
+        "spark2", f"rm {ROOT}/manifests/WEIGHTS.json", f"{ROOT}/manifests/WEIGHTS.json", "nothing"
+    ),
     Plant("spark2", f"rm {ROOT}/link/peer.crt", f"{ROOT}/link/peer.crt", "nothing"),
     Plant("spark2", f'python3 -c "{KEYS}"', "/etc/docker/daemon.json", "none of that name"),
     Plant("spark2", "true", "/etc/docker/daemon.json", "others"),
@@ -155,18 +162,19 @@ def served(pair):
 
 
 @pytest.fixture(scope="module")
-def release(served):
-    """The release that serves."""
-    return served.head.run(f"basename $(readlink {ROOT}/current)").stdout.strip()
+def named(served) -> Callable[[str], str]:
+    """What puts names into a text: of the release that serves, and of its checkpoint's folder."""
+    release = current(served.head)
+    weights = served.head.run(f"cd {ROOT}; ls -d tiny@*").stdout.strip()
+    return lambda text: text.replace("RELEASE", release).replace("WEIGHTS", weights)
 
 
 @pytest.fixture(scope="module")
-def found(served, release, tmp_path_factory):
+def found(served, named, tmp_path_factory):
     """What a look finds when all was planted."""
     sparks = {spark.name: spark for spark in served.both}
     for plant in PLANTS:
-        script = plant.change.replace("RELEASE", release)
-        sparks[plant.spark].run("sudo sh -s", stdin=script)
+        sparks[plant.spark].run("sudo sh -s", stdin=named(plant.change))
     return drift(tmp_path_factory.mktemp("drift"))
 
 
@@ -190,8 +198,8 @@ def test_nothing_differs_after_a_deploy(served, tmp_path, record_property):
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: f"{plant.spark} {plant.what}")
-def test_each_planted_change_is_found(found, release, plant):
-    what = plant.what.replace("RELEASE", release)
+def test_each_planted_change_is_found(found, named, plant):
+    what = named(plant.what)
     # It is the head that compares the two.
     spark = "spark1" if plant.what == "the two Sparks" else plant.spark
     told = [

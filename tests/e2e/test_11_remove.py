@@ -24,7 +24,7 @@ def test_a_dry_run_shows_what_goes_and_what_stays(pair, served):
     run = pyinfra(REMOVE, "--dry").succeeded()
     assert run.plan
     assert "goes: units: " in run.output
-    assert "stays: weights: /opt/qwen36/tiny" in run.output
+    assert "stays: weights: /opt/qwen36/tiny@" in run.output
     assert "stays: /opt/qwen36/mine" in run.output
     assert pair.ask()
 

@@ -92,7 +92,10 @@ def test_a_value_of_a_recipe_is_never_executed(tmp_path: Path, value: str) -> No
         served_names=[value],
         env={"A": value},
     )
-    words = docker_run(recipe, Place(1), image="i@sha256:0", release="r", root="/r")
+    folders = dict.fromkeys(recipe.checkpoints, "w")
+    words = docker_run(
+        recipe, Place(1), image="i@sha256:0", release="r", root="/r", folders=folders
+    )
     empty = tmp_path / "empty"
     empty.mkdir()
     assert through_shell(shell_lines(words), empty) == words
@@ -177,11 +180,12 @@ def test_seed_001_keeps_all_of_its_settings() -> None:
 
 def test_the_container_sees_weights_read_only_and_keeps_its_caches() -> None:
     recipe = load_recipe("lab-tiny")
-    words = docker_run(recipe, Place(8000), image="i@sha256:0", release="lab-tiny-1", root="/opt/x")
+    where = {"release": "lab-tiny-1", "root": "/opt/x", "folders": {"model": "tiny@1"}}
+    words = docker_run(recipe, Place(8000), image="i@sha256:0", **where)
     assert words[:2] == ["docker", "run"]
     volumes = [words[i + 1] for i, word in enumerate(words) if word == "--volume"]
     assert volumes == [
-        "/opt/x/tiny:/models/tiny:ro",
+        "/opt/x/tiny@1:/models/tiny:ro",
         "/opt/x/cache/vllm:/root/.cache/vllm",
         "/opt/x/cache/flashinfer:/root/.cache/flashinfer",
         "/opt/x/cache/triton:/root/.triton",

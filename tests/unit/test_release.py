@@ -122,7 +122,7 @@ def test_release_json_says_what_names_stood_for() -> None:
     content = json.loads(release().files["release.json"])
     assert content["image"] == f"example.org/vllm@{DIGEST}" == release().image
     assert content["checkpoints"] == {
-        name: {"repo": f"owner/{name}", "commit": "c" * 40, "folder": name}
+        name: {"repo": f"owner/{name}", "commit": "c" * 40, "folder": f"{name}@{'c' * 12}"}
         for name in ("model", "drafter")
     }
     assert content["arguments"][:2] == ["serve", "/models/model"]
@@ -154,9 +154,8 @@ def test_run_becomes_docker_with_exactly_its_words(tmp_path: Path) -> None:
     path = f"{docker.parent}:{os.environ['PATH']}"
     with subprocess.Popen([run], cwd=tmp_path, env={"PATH": path}) as process:
         assert process.wait(timeout=10) == 0
-    expected = docker_run(
-        nasty, Place(made.port), image="the-image", release=made.id, root="/opt/x"
-    )
+    where = {"release": made.id, "root": "/opt/x", "folders": made.folders}
+    expected = docker_run(nasty, Place(made.port), image="the-image", **where)
     assert (tmp_path / "words").read_text().split("\0")[:-1] == expected[1:]
     assert int((tmp_path / "pid").read_text()) == process.pid, "signals must reach docker itself"
     assert {path.name for path in tmp_path.iterdir()} == {"bin", "run", "words", "pid"}

@@ -30,9 +30,9 @@ def chunks(answer):
 
 def test_weights(host, data, release, lock, proved):
     """Every file of every checkpoint is there in full; the smaller ones are hashed as well."""
-    for checkpoint in release.recipe.checkpoints.values():
+    for name, checkpoint in release.recipe.checkpoints.items():
         locked = lock.checkpoint(checkpoint)
-        folder = f"{data['root']}/{checkpoint.folder}"
+        folder = f"{data['root']}/{release.folders[name]}"
         sizes = dict(
             line.rsplit(" ", 1)
             for line in host.check_output(f"find {folder} -type f -printf '%P %s\\n'").splitlines()

@@ -57,8 +57,8 @@ def test_the_link_is_guarded(host, fabric, proved):
 def test_same_release_and_bits(host, peer, data, release, proved):
     folder = shlex.quote(f"{data['root']}/releases/{release.id}")
     records = " ".join(
-        shlex.quote(f"{data['root']}/{checkpoint.folder}/.sparkwright.json")
-        for checkpoint in release.recipe.checkpoints.values()
+        shlex.quote(f"{data['root']}/{weights}/.sparkwright.json")
+        for weights in release.folders.values()
     )
     hashes = f"python3 -c {shlex.quote(_HASHES)} {records}"
     image = f"docker inspect --format '{{{{.Image}}}}' vllm-{release.id}"

@@ -25,6 +25,7 @@ from tests.unit.fetch.pair import Lender
 
 REPO = "lab/tiny"
 WEIGHTS = f"{REPO}/model.safetensors"
+NAME = "model@0123456789ab"
 SIZE = 3 * 1024 * 1024
 JOBS = Path(__file__).parents[3] / "files" / "jobs"
 # The delays between tries and the size of blocks are all that differs from the unit's own command.
@@ -33,7 +34,8 @@ import sys; sys.path.insert(0, sys.argv.pop(1))
 import content, fabric, tries; content.BLOCK = 64 * 1024
 tries.DELAYS = (0.05, 0.05, 0.05)
 fabric.DELAYS = (0.05, 0.1, 0.2, 0.4, 0.8, 0.8)
-import fetch_weights, pathlib
+import fetch_weights, link_weights, pathlib
+link_weights.main(pathlib.Path(sys.argv[1]), sys.argv[2])
 tries.conclude(lambda: fetch_weights.main(pathlib.Path(sys.argv[1]), sys.argv[2]))
 """
 
@@ -47,10 +49,11 @@ class Spark:
     url: str
     hub_root: Path
     locked: CheckpointLock
+    name: str
 
     @property
     def folder(self) -> Path:
-        return self.root / "model"
+        return self.root / self.name
 
     @property
     def fault(self) -> Callable[..., None]:
@@ -62,11 +65,11 @@ class Spark:
 
     def order(self) -> None:
         text = manifest_text(self.locked, self.url)
-        (self.root / "manifests/model.json").write_text(text)
+        (self.root / f"manifests/{self.name}.json").write_text(text)
 
     def begin(self) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(JOBS), str(self.root), "model"],
+            [sys.executable, "-c", PROGRAM, str(JOBS), str(self.root), self.name],
             env={
                 "PATH": os.environ["PATH"],
                 "HF_HOME": str(self.root / "hf-home"),
@@ -101,14 +104,15 @@ class Spark:
         return self.progress().message
 
     def progress(self) -> Progress:
-        progress = parse_progress((self.root / "jobs/weights@model.json").read_text())
+        progress = parse_progress((self.root / f"jobs/weights@{self.name}.json").read_text())
         assert progress
         return progress
 
     def look(self) -> Folder:
         """Read the folder as an operation does, by the fact's own command."""
         with this_machine().current() as host:
-            return host.get_fact(WeightFolders, root=str(self.root), folders=["model"])["model"]
+            found = host.get_fact(WeightFolders, root=str(self.root), folders=[self.name])
+            return found[self.name]
 
     def partial_size(self) -> int:
         """Bytes of the weights that have come so far."""
@@ -141,7 +145,7 @@ def spark(tmp_path: Path) -> Iterator[Spark]:
             url = f"http://127.0.0.1:{server.server_port}"
             locked = resolve_checkpoint(REPO, "main", url)
             server.traffic = Traffic()  # what the lock asked for is not the Spark's
-            spark = Spark(root, source, url, tmp_path / "hub", locked)
+            spark = Spark(root, source, url, tmp_path / "hub", locked, NAME)
             spark.order()
             yield spark
         finally:

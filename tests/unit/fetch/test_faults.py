@@ -80,9 +80,10 @@ def test_nobody_at_the_hubs_address(spark: Spark) -> None:
 
 
 def test_more_bytes_than_the_disk_has(spark: Spark) -> None:
-    data = json.loads((spark.root / "manifests/model.json").read_text())
+    manifest = spark.root / f"manifests/{spark.name}.json"
+    data = json.loads(manifest.read_text())
     data["files"]["model.safetensors"]["size"] = 10**16
-    (spark.root / "manifests/model.json").write_text(json.dumps(data))
+    manifest.write_text(json.dumps(data))
     assert "10000000.00 GB are still to be fetched" in spark.refuse()
     assert spark.sent == {}
 

@@ -5,6 +5,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,31 +66,34 @@ def test_a_flipped_byte_under_an_old_date_is_found_by_verify(spark: Spark) -> No
     assert spark.sent[WEIGHTS]["requests"] == 2
 
 
-def test_takes_over_a_folder_that_somebody_filled(spark: Spark) -> None:
-    shutil.copytree(spark.source, spark.folder)
-    (spark.folder / ".cache/huggingface/download").mkdir(parents=True)
-    (spark.folder / "old.safetensors").write_text("a stranger's")
-    (spark.folder / "config.json").unlink()
-    (spark.folder / "config.json").symlink_to("/etc/hostname")
-    spark.succeed()
-    assert set(spark.sent) == {f"{REPO}/config.json"}
-    aside = spark.folder / ".sparkwright-set-aside/old.safetensors"
-    assert aside.read_text() == "a stranger's"
-    assert not (spark.folder / ".cache/huggingface").exists()
+def test_takes_over_what_somebody_fetched(spark: Spark) -> None:
+    theirs = spark.root / "model"
+    shutil.copytree(spark.source, theirs)
+    (theirs / "old.safetensors").write_text("a stranger's")
+    (theirs / "config.json").unlink()
+    (theirs / "config.json").symlink_to("/etc/hostname")
+    other = spark.original("sub/a name.txt")[::-1]
+    (theirs / "sub/a name.txt").write_bytes(other)
+    assert "3 of 4 files are linked" in spark.succeed()
+    assert set(spark.sent) == {f"{REPO}/config.json", f"{REPO}/sub/a name.txt"}
+    assert (spark.folder / "model.safetensors").samefile(theirs / "model.safetensors")
+    assert not (spark.folder / "old.safetensors").exists()
+    assert (theirs / "sub/a name.txt").read_bytes() == other
 
 
-def test_follows_the_lock_to_another_commit(spark: Spark) -> None:
+def test_another_commit_leaves_the_former_one_as_it_is(spark: Spark) -> None:
     spark.succeed()
+    former, before = spark.look(), spark.sent
     (spark.source / "config.json").write_text('{"model_type": "tinier"}\n')
     (spark.source / "sub/a name.txt").unlink()
     hub.add_commit(spark.hub_root, REPO, spark.source)
-    spark.locked = resolve_checkpoint(REPO, "main", spark.url)
-    assert "sub/a name.txt" in spark.wrong()
-    spark.order()
-    before = spark.sent[WEIGHTS]
-    assert "removed" in spark.succeed()
-    assert spark.sent[WEIGHTS] == before
-    assert not (spark.folder / "sub/a name.txt").exists()
+    later = replace(spark, locked=resolve_checkpoint(REPO, "main", spark.url), name="model@2")
+    later.order()
+    assert "2 of 3 files are linked" in later.succeed()
+    fetched = {path for path in later.sent if later.sent[path] != before[path]}
+    assert {path.rsplit("/")[-1] for path in fetched} == {"config.json"}
+    assert spark.look() == former
+    assert spark.wrong() == {}
 
 
 def test_resumes_after_kill_without_fetching_again(spark: Spark) -> None:

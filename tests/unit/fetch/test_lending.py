@@ -5,13 +5,13 @@ import os
 
 import pytest
 
-from tests.unit.fetch.conftest import Spark
+from tests.unit.fetch.conftest import NAME, Spark
 from tests.unit.fetch.pair import Lender
 
 
 def address(spark: Spark, path: str = "config.json") -> str:
     file = spark.locked.files[path]
-    return f"/weights/model/{path}?hash={file.sha256 or file.git}"
+    return f"/weights/{NAME}/{path}?hash={file.sha256 or file.git}"
 
 
 def test_lends_to_the_other_spark_only(head: Spark) -> None:
@@ -29,18 +29,18 @@ def test_lends_to_the_other_spark_only(head: Spark) -> None:
     [
         "/",
         "/weights",
-        "/weights/model",
-        "/weights/model/config.json",
-        "/weights/model/config.json?hash=",
-        "/weights/model/.sparkwright.json?hash=x",
-        "/weights/model/../model/config.json?hash={hash}",
-        "/weights/model/%2e%2e/model/config.json?hash={hash}",
-        "/weights/./model/config.json?hash={hash}",
-        "/weights/../root/model/config.json?hash={hash}",
+        f"/weights/{NAME}",
+        f"/weights/{NAME}/config.json",
+        f"/weights/{NAME}/config.json?hash=",
+        f"/weights/{NAME}/.sparkwright.json?hash=x",
+        f"/weights/{NAME}/../{NAME}/config.json?hash={{hash}}",
+        f"/weights/{NAME}/%2e%2e/{NAME}/config.json?hash={{hash}}",
+        f"/weights/./{NAME}/config.json?hash={{hash}}",
+        f"/weights/../root/{NAME}/config.json?hash={{hash}}",
         "/weights//etc/passwd",
         "//etc/passwd",
         "/images/..",
-        "/images/../model/config.json?hash={hash}",
+        f"/images/../{NAME}/config.json?hash={{hash}}",
         "/secrets/hf-token",
         "/weights/secrets/hf-token?hash=x",
     ],
@@ -64,7 +64,7 @@ def test_a_link_in_the_place_of_a_file(head: Spark, lender: Lender) -> None:
 def test_a_file_that_was_touched_since_it_was_verified(head: Spark, lender: Lender) -> None:
     os.utime(head.folder / "config.json", (1, 1))
     status, said = lender.get(address(head))
-    assert (status, said) == (404, "config.json of model was changed here since it was verified")
+    assert (status, said) == (404, f"config.json of {NAME} was changed here since it was verified")
 
 
 def test_ranges(head: Spark, lender: Lender) -> None:

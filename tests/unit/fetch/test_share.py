@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deploys.plan.weights import copy_manifest_text
-from tests.unit.fetch.conftest import SIZE, Spark
+from tests.unit.fetch.conftest import NAME, SIZE, Spark
 from tests.unit.fetch.pair import Lender, Line
 from tests.unit.servers import until
 
@@ -24,8 +24,8 @@ class Worker(Spark):
     line: Line
 
     def order(self) -> None:
-        text = copy_manifest_text(self.locked, f"http://127.0.0.1:{self.line.port}/weights/model")
-        (self.root / "manifests/model.json").write_text(text)
+        text = copy_manifest_text(self.locked, f"http://127.0.0.1:{self.line.port}/weights/{NAME}")
+        (self.root / f"manifests/{NAME}.json").write_text(text)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def worker(head: Spark, lender: Lender, tmp_path: Path) -> Iterator[Worker]:
     for folder in ("manifests", "jobs", "secrets"):
         (root / folder).mkdir(parents=True)
     line = Line(lender.port)
-    worker = Worker(root, head.source, head.url, head.hub_root, head.locked, line)
+    worker = Worker(root, head.source, head.url, head.hub_root, head.locked, NAME, line)
     worker.order()
     yield worker
     line.close()
@@ -107,7 +107,7 @@ def test_what_the_head_has_not_yet(worker: Worker, head: Spark) -> None:
     text = record.read_text()
     record.unlink()
     process = worker.begin()
-    until(lambda: "model is not here yet" in read_message(worker))
+    until(lambda: f"{NAME} is not here yet" in read_message(worker))
     record.write_text(text)
     process.communicate(timeout=30)
     assert process.returncode == 0
@@ -115,7 +115,7 @@ def test_what_the_head_has_not_yet(worker: Worker, head: Spark) -> None:
 
 
 def read_message(worker: Worker) -> str:
-    path = worker.root / "jobs/weights@model.json"
+    path = worker.root / f"jobs/weights@{NAME}.json"
     return worker.progress().message if path.exists() else ""
 
 
@@ -125,7 +125,7 @@ def test_what_the_head_never_gets(worker: Worker) -> None:
     worker.locked = worker.locked.model_copy(update={"files": files})
     worker.order()
     message = worker.refuse()
-    assert "config.json of model is not verified here yet, again and again" in message
+    assert f"config.json of {NAME} is not verified here yet, again and again" in message
     assert message.endswith("then run again, which goes on where this ended.")
 
 

@@ -87,7 +87,6 @@ class Spark:
         for name in ("releases", "manifests", "jobs", "state", "tiny"):
             (self.root / name).mkdir(parents=True)
         (self.root / "tiny/.sparkwright.json").write_text("{}")
-        (self.root / "manifests/tiny.json").write_text('{"commit": "abc"}')
         docker = self.state / "bin/docker"
         docker.write_text(_DOCKER)
         docker.chmod(0o755)
@@ -103,8 +102,7 @@ class Spark:
         unit = {"url": f"http://127.0.0.1:{port}", "model": "tiny", "start_timeout": seconds}
         unit |= {"rank": rank, "fabric": [["a", "b"], ["c", "d"]] if pair else []}
         (folder / "unit.json").write_text(json.dumps(unit))
-        checkpoint = {"folder": "tiny", "commit": "abc"}
-        content = {"port": port, "checkpoints": {"model": checkpoint}}
+        content = {"port": port, "checkpoints": {"model": {"folder": "tiny"}}}
         (folder / "release.json").write_text(json.dumps(content))
         (folder / "run").write_text(_RUN)
         self.behaves(name, how)

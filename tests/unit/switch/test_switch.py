@@ -224,8 +224,6 @@ def test_what_is_not_there_is_found_before_anything_is_touched(
     refused("a container sees no GPU: could not select device driver")
     (served.state / "no-image").touch()
     refused("Docker has no example")
-    (served.root / "manifests/tiny.json").write_text('{"commit": "def"}')
-    refused("holds commit def now; the release was made for abc")
     (served.root / "tiny/.sparkwright.json").unlink()
     refused("the weights are gone")
     (served.root / f"releases/{NEW}/unit.json").unlink()
