@@ -123,6 +123,15 @@ def test_what_serves_and_those_before_stay(disk: Disk) -> None:
     assert gone.weights == {"one": 2000, "two": 2000}
 
 
+def test_weights_that_are_linked_to_others_free_nothing(disk: Disk) -> None:
+    for name in ("one", "three"):
+        (disk.root / f"{name}/model.safetensors").unlink()
+        os.link(disk.root / "two/model.safetensors", disk.root / f"{name}/model.safetensors")
+    assert superfluous(disk.found, keep=1).weights == {"one": 1000, "two": 1000}
+    (disk.root / "three/model.safetensors").unlink()
+    assert superfluous(disk.found, keep=1).weights == {"one": 2000, "two": 1000}
+
+
 def test_nothing_but_what_serves(disk: Disk) -> None:
     gone = superfluous(disk.found, keep=0)
     assert gone.releases == (OLDEST, OLDER, OLD)
