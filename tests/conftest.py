@@ -1,9 +1,15 @@
 """What holds for all tests."""
 
 import os
+import signal
 from collections.abc import Generator
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """Have SIGTERM end the tests as Ctrl-C does: what they started ends with them."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
