@@ -4,6 +4,7 @@ import json
 import os
 import time
 from pathlib import Path
+from threading import Lock
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 WINDOW = 3600
@@ -25,14 +26,24 @@ class Boots:
         self._marker = self._folder / f"running@{release}"
         self._record = self._folder / "hard-downs"
         self._boot_id = boot_id
+        self._lock = Lock()
+        self._over = False
 
     def mark(self) -> None:
-        """Note, beyond a loss of power, that the engine runs from now on."""
-        self._write(self._marker, json.dumps({"boot": self._boot_id, "time": time.time()}))
+        """Note, beyond a loss of power, that the engine runs from now on, unless its life is over.
+
+        A thread that does so goes on when the life that waits for it ends.
+        """
+        with self._lock:
+            if not self._over:
+                marker = {"boot": self._boot_id, "time": time.time()}
+                self._write(self._marker, json.dumps(marker))
 
     def clear(self) -> None:
-        """Note an orderly end."""
-        self._marker.unlink(missing_ok=True)
+        """Note an orderly end, after which nothing is marked."""
+        with self._lock:
+            self._over = True
+            self._marker.unlink(missing_ok=True)
 
     def too_many_hard_downs(self, now: float) -> bool:
         """Count a marker of another boot, once; True when it is one too many.

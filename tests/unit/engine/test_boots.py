@@ -38,6 +38,13 @@ def test_an_orderly_end_is_no_hard_down(tmp_path: Path) -> None:
         boots.clear()
 
 
+def test_a_mark_that_comes_after_the_end_is_none(tmp_path: Path) -> None:
+    boots = Boots(tmp_path, "tiny", "1")
+    boots.clear()
+    boots.mark()
+    assert not boots._marker.exists()
+
+
 def test_a_killed_supervisor_is_no_hard_down(tmp_path: Path) -> None:
     for now in range(4):
         assert not crash(tmp_path, "the same boot", now)
