@@ -96,8 +96,15 @@ def _begin(root: str, name: str, verify: bool) -> Generator[PyinfraCommand]:
     if verify:
         yield StringCommand("systemctl stop", QuoteString(f"{_job(name)}.service"))
         yield StringCommand("rm -f", QuoteString(f"{folder}/{RECORD}"))
-    # The unit may write in this folder only, so it cannot make it.
+    # The unit may write in this folder only, so it can neither make it nor link to another.
     yield StringCommand("install -d -m 755", QuoteString(folder))
+    yield StringCommand(
+        QuoteString(f"{root}/hf/bin/python"),
+        "-B",
+        QuoteString(f"{root}/bin/link_weights.py"),
+        QuoteString(root),
+        QuoteString(name),
+    )
     yield start(_job(name))
 
 

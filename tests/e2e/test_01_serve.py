@@ -242,6 +242,9 @@ class TestBadRecipe:
         assert run.status == 1
         assert "max_model_len" in run.output
         unit = self.failed(spark)
+        # The reason was said: what follows need not wait for vLLM to find it five times.
+        failing = f"sudo tee /opt/qwen36/releases/{unit}/run"
+        spark.run(failing, stdin="#!/bin/sh\nexit 1\n")
         spark.run(f"sudo systemctl start --no-block vllm@{unit}")
         until(spark, f"systemctl is-failed vllm@{unit}", 300)
         # The fifth of these is refused.

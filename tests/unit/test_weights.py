@@ -102,6 +102,7 @@ def test_verify_forgets_the_record() -> None:
         "systemctl stop weights@model.service",
         "rm -f /r/model/.sparkwright.json",
         "install -d -m 755 /r/model",
+        "/r/hf/bin/python -B /r/bin/link_weights.py /r model",
         "systemctl daemon-reload && systemctl start weights@model.service",
     ]
 
