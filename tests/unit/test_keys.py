@@ -31,7 +31,8 @@ def test_the_first_use_makes_one_key_that_stays(tmp_path: Path) -> None:
 
 
 def test_several_runs_at_a_time_make_the_same_key(tmp_path: Path) -> None:
-    with multiprocessing.get_context("fork").Pool(8) as pool:
+    # A fork of a process with threads, which tests before may have left, can stand still for ever.
+    with multiprocessing.get_context("spawn").Pool(8) as pool:
         made = pool.map(api_keys, [tmp_path / "sparks.yaml"] * 32, chunksize=1)
     assert len(set(made)) == 1
     assert [file.name for file in tmp_path.iterdir()] == ["sparks.keys"]
