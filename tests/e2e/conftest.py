@@ -172,6 +172,8 @@ def delivered(pair: Pair) -> list[dict[str, set[str]]]:
             f"sudo ufw allow from {LAN} && sudo ufw --force enable && "
             "sudo mkdir -p /opt/qwen36/mine && echo notes | sudo tee /opt/qwen36/mine/notes"
         )
+        # ufw sets more when the system boots than when it is turned on.
+        spark.reboot()
     return [listing(spark) for spark in pair.both]
 
 

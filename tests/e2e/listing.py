@@ -18,8 +18,9 @@ LISTING = {
     "| awk '{print $1}' | grep -Ev '^(session|user|run-|apt-|dpkg-|man-db|systemd-)'",
     "kernel": "sysctl -a 2>/dev/null | grep -E '^(net[.]ipv4[.]conf|net[.]ipv[46][.]ip_forward|"
     "net[.]core|vm[.]overcommit)'",
+    # Behind an @ of a link's name stands what the lab's end of the cable is called now.
     "network": "ip -o -4 address | awk '{print $2, $4}'; ip -4 route; ip -o link "
-    "| awk '{print $2, $4, $5}'",
+    "| awk '{sub(/@.*/, \"\", $2); print $2, $4, $5}'",
     "rules": "iptables-save | grep -E '^[-:*]' | sed 's/ \\[.*//'; ip6tables-save "
     "| grep -E '^[-:*]' | sed 's/ \\[.*//'; LC_ALL=C ufw status; ufw show added",
     "docker": "docker image ls; docker ps --all --quiet; docker info --format "
