@@ -37,7 +37,7 @@ SETTINGS = (
 EARLYOOM = "/etc/default/earlyoom"
 
 
-# Where fetching puts what was in a checkpoint's folder before: files/jobs/checkpoint.py.
+# Where fetching puts what somebody put into a checkpoint's folder: files/jobs/checkpoint.py.
 SET_ASIDE = ".sparkwright-set-aside"
 
 
@@ -48,7 +48,7 @@ class Entry:
     Attributes:
         size: bytes.
         weights: it is a checkpoint that we fetched, or found right.
-        set_aside: files of others are in it, which were there before the weights.
+        set_aside: files of others are in it, which somebody had put among the weights.
     """
 
     name: str
