@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from deploys.plan.dashboard import dashboard
 from deploys.plan.errors import PlanError
 from deploys.plan.fleet import Fleet
 from deploys.plan.fleet_file import load_fleet
+from deploys.plan.local_file import write_file
 from deploys.plan.monitoring import monitoring_files, targets
 from deploys.plan.recipes import recipe_names
 from inventory.sparks import load
@@ -75,17 +75,6 @@ def read_certificate(path: str) -> bytes:
         ) from None
 
 
-def write(folder: Path, files: dict[str, tuple[str, int]]) -> None:
-    """Write files, each in one step; none is readable by others before its mode says so."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, (text, mode) in files.items():
-        handle, new = tempfile.mkstemp(dir=folder)
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        Path(new).chmod(mode)
-        Path(new).replace(folder / name)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the files and say where they are. Returns the exit status."""
     parser = argparse.ArgumentParser(
@@ -104,7 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     files = monitoring_files(doors, key, _RULES.read_text(), dashboard())
-    write(options.out, files)
+    for name, (text, mode) in files.items():
+        write_file(options.out / name, text, mode)
     print(f"{options.out}: {', '.join(name for name in files if not name.startswith('.'))}")
     return 0
 

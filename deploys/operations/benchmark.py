@@ -16,6 +16,7 @@ from deploys.facts.jobs import JobState
 from deploys.operations.jobs import follow, put_manifest, reason, start
 from deploys.operations.messages import failing
 from deploys.plan.engine import EngineState, problem
+from deploys.plan.local_file import write_file
 from deploys.plan.page import report
 from deploys.plan.release import Release
 from deploys.plan.workloads import Workload, order, passages
@@ -91,10 +92,9 @@ def _keep(
     when = datetime.fromtimestamp(result["started"], UTC).strftime("%Y%m%d-%H%M%S")
     file = RESULTS / f"{result['replica']}-{when}.json"
     found = report(result, expected)
-    RESULTS.mkdir(exist_ok=True)
-    file.write_text(json.dumps(result) + "\n")
+    write_file(file, json.dumps(result) + "\n")
     page = file.with_suffix(".html")
-    page.write_text(found.page)
+    write_file(page, found.page)
     for line in found.table:
         host.log(line)
     if sum(result["before"].values()):

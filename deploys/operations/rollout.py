@@ -21,6 +21,7 @@ from deploys.operations.messages import failing, notice, planning
 from deploys.plan import switch
 from deploys.plan.ailments import hint
 from deploys.plan.engine import problem
+from deploys.plan.local_file import write_file
 from deploys.plan.release import Release
 from deploys.plan.rollout_record import Report, Task
 from deploys.plan.rollout_report import plan_lines, report, table
@@ -54,10 +55,9 @@ class _Book:
         """Write the report as it is now; show the table when all is over."""
         over = all(self.rollout.task(each) is Task.END for each in self._sparks())
         ended = _now() if over else None
-        REPORTS.mkdir(exist_ok=True)
         content = report(self.rollout, self.asked, self.started, ended)
         file = REPORTS / f"{self.started.replace(':', '').replace('-', '')}.json"
-        file.write_text(json.dumps(content, indent=2) + "\n")
+        write_file(file, json.dumps(content, indent=2) + "\n")
         if over and not self.told:
             self.told = True
             for line in [*table(self.rollout), f"The report: {file.relative_to(REPORTS.parent)}"]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tempfile
 from datetime import date
 from pathlib import Path, PurePosixPath
 from typing import Annotated
@@ -17,6 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from deploys.plan import yaml
 from deploys.plan.hardware import HARDWARE
+from deploys.plan.local_file import write_file
 from deploys.plan.recipe import Checkpoint, Recipe
 from deploys.plan.schema import Model, matching, parse
 from deploys.plan.shape import Shape
@@ -170,10 +170,7 @@ def write_lock(path: Path, lock: Lock) -> None:
     """
     data = lock.model_dump(exclude_none=True)
     text = _HEADER + pyyaml.safe_dump(data, sort_keys=True, default_flow_style=False, width=1000)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, encoding="utf-8", delete=False) as file:
-        file.write(text)
-    Path(file.name).chmod(0o644)
-    Path(file.name).replace(path)
+    write_file(path, text)
 
 
 def outdated(recipe: Recipe, lock: Lock) -> list[str]:

@@ -6,6 +6,8 @@ from pathlib import Path
 import click
 from pyinfra.api.exceptions import PyinfraError
 
+from deploys.plan.local_file import write_file
+
 
 def check_alone(what: str) -> None:
     """Refuse a run of more than this deploy.
@@ -34,8 +36,5 @@ def tell_machines(target: str | None, told: str) -> bool:
     if target == "-":
         click.echo(told)
     elif target:
-        path = Path(target)
-        new = path.with_name(f"{path.name}.new")
-        new.write_text(f"{told}\n")
-        new.replace(path)
+        write_file(Path(target), f"{told}\n")
     return target != "-"

@@ -39,6 +39,7 @@ from pyinfra.api import StringCommand
 from deploys.facts.engine import Engines
 from deploys.facts.rollout import ServingRelease, Speed
 from deploys.operations import rollout
+from deploys.plan.local_file import write_file
 from deploys.plan.standing import Standing
 from deploys.plan.rollout_settings import settings
 from deploys.session import start_session
@@ -52,7 +53,7 @@ def serves(new=None):
     file = HERE / "serves.json"
     now = json.loads(file.read_text())
     if new:
-        file.write_text(json.dumps(now | {host.data.spark: new}))
+        write_file(file, json.dumps(now | {host.data.spark: new}))
     return now[host.data.spark]
 
 def log(word):
