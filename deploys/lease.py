@@ -55,12 +55,13 @@ class LeaseKeeper(BaseStateCallback):
         self._holder = _this_run()
         self._held: list[Host] = []
         self._ended = threading.Event()
+        self._renewing = threading.Thread(target=self._renew, daemon=True)
 
     def operation_start(self, state: State, op_hash: str) -> None:  # type: ignore[override]
         """Take the leases before the first operation; stop when one was lost since."""
         if self.lost:
             raise PyinfraError(self.lost)
-        if self._held:
+        if self._renewing.is_alive():
             return
         # In one order in all runs: of two that begin together, one gets them all.
         for host in sorted(state.active_hosts, key=lambda each: each.name):
@@ -70,12 +71,14 @@ class LeaseKeeper(BaseStateCallback):
                 self._give_back()
                 raise
             self._held.append(host)
-        threading.Thread(target=self._renew, daemon=True).start()
+        self._renewing.start()
 
     def operation_end(self, state: State, op_hash: str) -> None:  # type: ignore[override]
         """Give the leases back after the last operation."""
         if op_hash == state.get_op_order()[-1]:
             self._ended.set()
+            # A renewal on its way would take the lease again.
+            self._renewing.join()
             self._give_back()
 
     def _renew(self) -> None:

@@ -85,7 +85,7 @@ from deploys.plan import lease
 
 HERE = Path(__file__).parent
 lease.FOLDER = str(HERE / "run")
-SHORT
+OTHER
 
 @operation()
 def work():
@@ -100,19 +100,25 @@ work(name="First")
 work(name="Second")
 """
 
+SHORT = "lease.SECONDS, keeper.RENEWAL = 5, 0.3"
+SLOW = """
+keeper.RENEWAL = 0.3
+take = keeper.take_script
+keeper.take_script = lambda *words, **more: "sleep 0.5; " + take(*words, **more)
+"""
+
 
 class Deploy:
     """A folder in which runs of pyinfra work on this machine.
 
     Args:
-        short: leases run out in two seconds, and are renewed as much more often.
+        other: what is other than usual: lines of the deploy.
     """
 
-    def __init__(self, folder: Path, *, short: bool = False) -> None:
+    def __init__(self, folder: Path, other: str = "") -> None:
         self.folder = folder
         (folder / "inventory.py").write_text(INVENTORY)
-        seconds = "lease.SECONDS, keeper.RENEWAL = 2, 0.3" if short else ""
-        (folder / "deploy.py").write_text(DEPLOY.replace("SHORT", seconds))
+        (folder / "deploy.py").write_text(DEPLOY.replace("OTHER", other))
 
     def start(self, *options: str, by: Sequence[str] = ()) -> "subprocess.Popen[str]":
         return command_line.start(self.folder, *options, by=by)
@@ -143,10 +149,10 @@ def test_the_second_of_two_runs_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_that_lives_renews_its_lease(tmp_path: Path) -> None:
-    deploy = Deploy(tmp_path, short=True)
+    deploy = Deploy(tmp_path, SHORT)
     with deploy.start("-y") as first:
         deploy.begun()
-        time.sleep(4)
+        time.sleep(7)
         with deploy.start("-y") as second:
             assert second.wait(30) == 1
         (tmp_path / "end").touch()
@@ -155,10 +161,12 @@ def test_a_run_that_lives_renews_its_lease(tmp_path: Path) -> None:
 
 def test_a_run_that_has_lost_its_lease_begins_no_more(tmp_path: Path) -> None:
     """As after hours in which the machine slept, and another run came."""
-    deploy = Deploy(tmp_path, short=True)
+    deploy = Deploy(tmp_path, SHORT)
     with deploy.start("-y") as first:
         deploy.begun()
-        (tmp_path / "run/lease").write_text("bb:2 99999999999 bob at desk: spark.py\n")
+        bob = Holder("bb", 2, "bob at desk: spark.py")
+        holder = _take(tmp_path / "run", bob).holder
+        assert _take(tmp_path / "run", bob, over=holder).holder == bob
         time.sleep(2)
         (tmp_path / "end").touch()
         said, _ = first.communicate(timeout=30)
@@ -167,6 +175,17 @@ def test_a_run_that_has_lost_its_lease_begins_no_more(tmp_path: Path) -> None:
     assert "--> Starting operation: First" in said
     assert "--> Starting operation: Second" not in said
     assert "bob" in (tmp_path / "run/lease").read_text()
+
+
+def test_a_renewal_on_its_way_takes_nothing_that_was_given_back(tmp_path: Path) -> None:
+    deploy = Deploy(tmp_path, SLOW)
+    with deploy.start("-y") as run:
+        deploy.begun()
+        time.sleep(0.5)
+        (tmp_path / "end").touch()
+        assert run.wait(30) == 0
+    time.sleep(1)
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_a_run_that_cannot_be_seen_from_here_is_not_dead(tmp_path: Path) -> None:
@@ -179,7 +198,7 @@ def test_a_run_that_cannot_be_seen_from_here_is_not_dead(tmp_path: Path) -> None
         deploy.begun()
         second = deploy.start("-y", by=apart)
         try:
-            assert second.wait(20) == 1
+            assert second.wait(60) == 1
         finally:
             # Whoever has taken the other's lease waits for this, too.
             (tmp_path / "end").touch()
