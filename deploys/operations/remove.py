@@ -1,18 +1,17 @@
 """Take away what we put on a Spark, and nothing else."""
 
 from collections.abc import Generator, Mapping
-from io import StringIO
 from pathlib import Path
 
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
-from pyinfra.operations import files
 
 from deploys.facts.remove import OurFootprint
 from deploys.facts.runtime import DAEMON_JSON
 from deploys.operations.firewall import delete_rule
 from deploys.operations.messages import notice
+from deploys.operations.runtime import put_daemon_json
 from deploys.plan.footprint import JOURNALD, SET_ASIDE, Footprint
 from deploys.plan.remove import report
 
@@ -208,11 +207,10 @@ def _docker(found: Footprint, text: str, root: str) -> Generator[PyinfraCommand,
     if text == found.former and not text.strip():
         yield StringCommand("rm -f", DAEMON_JSON)
     elif text == found.former:
-        yield StringCommand("cat", QuoteString(f"{root}/backups/daemon.json"), ">", DAEMON_JSON)
+        backup, new = QuoteString(f"{root}/backups/daemon.json"), f"{DAEMON_JSON}.new"
+        yield StringCommand("cat", backup, ">", new, "&& mv", new, DAEMON_JSON)
     else:
-        yield from files.put._inner(
-            src=StringIO(text), dest=DAEMON_JSON, mode="644", create_remote_dir=False
-        )
+        yield from put_daemon_json(text)
     if not found.others_run:
         yield StringCommand("systemctl restart docker.service")
 

@@ -59,11 +59,9 @@ def docker(
     if not state.toolkit:
         yield from _install_toolkit(repository, known=state.repository)
     if not (wanted == found and registered):
-        yield _keep_former()
+        yield keep_former(host.data.root)
     if wanted != found:
-        yield from files.put._inner(
-            src=StringIO(wanted), dest=DAEMON_JSON, mode="644", create_remote_dir=True
-        )
+        yield from put_daemon_json(wanted)
     if not registered:
         yield StringCommand("nvidia-ctk runtime configure --runtime=docker")
     if not service.enabled:
@@ -75,15 +73,27 @@ def docker(
         yield StringCommand("systemctl start docker.service")
 
 
-def _keep_former() -> StringCommand:
+def put_daemon_json(text: str) -> Generator[PyinfraCommand, None, None]:
+    """Yield what writes Docker's settings in one step: with half of them it would not start."""
+    new = f"{DAEMON_JSON}.new"
+    yield from files.put._inner(src=StringIO(text), dest=new, mode="644", create_remote_dir=True)
+    yield StringCommand("mv -f", new, DAEMON_JSON)
+
+
+def keep_former(root: str) -> StringCommand:
     """Return the command that keeps daemon.json as it was before our first change; empty if none.
 
-    deploys/remove.py tells by it which keys are ours.
+    deploys/remove.py tells by it which keys are ours: half of it would be a lie.
+
+    Args:
+        root: the folder of everything on the Spark.
     """
-    backups, former = f"{host.data.root}/backups", f"{host.data.root}/backups/daemon.json"
+    backups, former = f"{root}/backups", f"{root}/backups/daemon.json"
+    new = QuoteString(f"{former}.new")
     return StringCommand(
         *("install -d -m 700", QuoteString(backups), "&& { [ -e", QuoteString(former), "] ||"),
-        *("cat", DAEMON_JSON, "2>/dev/null >", QuoteString(former), "; true; }"),
+        *("{ if [ -e", DAEMON_JSON, "]; then cat", DAEMON_JSON, "; fi >", new),
+        *("&& mv", new, QuoteString(former), "; }; }"),
     )
 
 

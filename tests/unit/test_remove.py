@@ -133,7 +133,8 @@ def test_settings_are_what_they_were():
         "rm -f /etc/systemd/journald.conf.d/sparkwright.conf /etc/sysctl.d/90-sparkwright.conf",
         "rmdir --ignore-fail-on-non-empty /etc/systemd/journald.conf.d",
         "systemctl restart systemd-journald.service",
-        "cat /r/backups/daemon.json > /etc/docker/daemon.json",
+        "cat /r/backups/daemon.json > /etc/docker/daemon.json.new && "
+        "mv /etc/docker/daemon.json.new /etc/docker/daemon.json",
     ]
 
 
