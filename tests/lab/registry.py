@@ -67,7 +67,7 @@ def serving(storage: Path, *, writable: bool = False) -> Iterator[str]:
 def _answers(url: str) -> bool:
     try:
         return requests.get(url, timeout=1).ok
-    except requests.ConnectionError:
+    except requests.RequestException:
         return False
 
 

@@ -20,7 +20,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Wait until a condition holds; fail when it does not within so many seconds."""
     deadline = time.monotonic() + seconds
     while not condition():

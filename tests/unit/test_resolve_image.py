@@ -105,7 +105,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def answers(url: str) -> bool:
     try:
         return requests.get(url, timeout=1).ok
-    except requests.ConnectionError:
+    except requests.RequestException:
         return False
 
 

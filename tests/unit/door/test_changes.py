@@ -92,7 +92,8 @@ def test_a_switch_cuts_no_stream_of_before(
 ) -> None:
     door, a, b = running.door, engines("a"), engines("b")
     door.offer("a", a.server_port)
-    with stream(running, pieces=20, pause=0.1) as answer:
+    a.waits = True
+    with stream(running, pieces=20, pause=0) as answer:
         door.offer("b", b.server_port)
         door.prefer("b")
         assert running.serves() == "b"
@@ -105,6 +106,7 @@ def test_a_switch_cuts_no_stream_of_before(
         assert running.serves() == "a"
         door.prefer("b")
         door.forget("a")
+        a.turns.release(20)
         assert answer.read() == b"a" * 20
     until(lambda: door.busy("a") == 0)
 

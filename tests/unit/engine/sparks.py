@@ -58,9 +58,9 @@ case $1 in
 esac
 """
 _RUN = """#!/bin/sh
+echo "$SPARK" >> "$STATE/../../starts"
 echo $$ > "$STATE/container"
 env > "$STATE/environment"
-echo "$SPARK" >> "$STATE/../../starts"
 [ ! -e "$STATE/status" ] || exit "$(cat "$STATE/status")"
 """
 
@@ -87,7 +87,7 @@ class Spark:
         for path in (folder, self.state / "bin", self.root / "secrets", self.root / "link"):
             path.mkdir(parents=True, exist_ok=True)
         fabric = ADDRESSES if len(sparks) == 2 else ()
-        unit = {"url": f"http://127.0.0.1:{self.port}", "model": "tiny", "start_timeout": 10}
+        unit = {"url": f"http://127.0.0.1:{self.port}", "model": "tiny", "start_timeout": 60}
         unit |= {"probe_failures": 3, "unified": True}
         unit |= {"stop_timeout": 5, "rank": rank, "sparks": sparks, "fabric": fabric}
         (folder / "unit.json").write_text(json.dumps(unit))
@@ -110,15 +110,15 @@ class Spark:
         self.notified.clear()
         self.log = ""
         systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        address = f"sparkwright-{os.getpid()}-{id(systemd)}"
-        systemd.bind(f"\0{address}")
+        self._address = f"sparkwright-{os.getpid()}-{id(systemd)}"
+        systemd.bind(f"\0{self._address}")
         target = (str(self.root), release)
         names = {"link.PORT": self.link_port} | TIMES | times
         self.process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, str(PROGRAMS), json.dumps(names), *target],
             env={
                 "PATH": f"{self.state}/bin:{os.environ['PATH']}",
-                "NOTIFY_SOCKET": f"@{address}",
+                "NOTIFY_SOCKET": f"@{self._address}",
                 "STATE": str(self.state),
                 "SPARK": self.name,
             },
@@ -127,7 +127,8 @@ class Spark:
             text=True,
         )
         threading.Thread(target=self._listen, args=(systemd,), daemon=True).start()
-        threading.Thread(target=self._read, args=(self.process,), daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=(self.process,), daemon=True)
+        self._reader.start()
 
     def _listen(self, systemd: socket.socket) -> None:
         while True:
@@ -147,7 +148,7 @@ class Spark:
     def wait_ready(self) -> None:
         until(lambda: "READY=1" in self.notified)
 
-    def wait_status(self, part: str, seconds: float = 10) -> None:
+    def wait_status(self, part: str, seconds: float = 30) -> None:
         try:
             until(lambda: part in self.status, seconds)
         except AssertionError:
@@ -157,11 +158,16 @@ class Spark:
         assert self.process
         self.process.send_signal(number)
 
-    def end(self, seconds: float = 10) -> int:
+    def end(self, seconds: float = 30) -> int:
         """Wait for the end of the life; return its exit status; no container is left."""
         assert self.process
         status = self.process.wait(timeout=seconds)
         self.process = None
+        # What it said last has been heard.
+        self._reader.join(timeout=seconds)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
+            last.sendto(b"END", f"\0{self._address}")
+        until(lambda: "END" in self.notified)
         assert not self.container_lives
         assert not list((self.root / "state").glob("running*"))
         assert "Traceback" not in self.log
@@ -175,13 +181,16 @@ class Spark:
     def container_lives(self) -> bool:
         try:
             return lives(self.container)
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):
+            # There is none, or its number is just being written.
             return False
 
     def set(self, name: str, on: bool = True, text: str = "") -> None:
         """Put a file in the state folder, or take it away."""
         if on:
-            (self.state / name).write_text(text)
+            new = self.state / f"{name}.new"
+            new.write_text(text)
+            new.replace(self.state / name)
         else:
             (self.state / name).unlink()
 

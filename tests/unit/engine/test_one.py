@@ -53,7 +53,7 @@ def test_a_refused_command_line_is_told_from_other_ends(spark: Spark) -> None:
 def test_an_engine_that_never_answers_is_late(spark: Spark) -> None:
     spark.set("hang")
     unit = spark.root / f"releases/{RELEASE}/unit.json"
-    unit.write_text(unit.read_text().replace('"start_timeout": 10', '"start_timeout": 1'))
+    unit.write_text(unit.read_text().replace('"start_timeout": 60', '"start_timeout": 1'))
     spark.start()
     assert spark.end() == 1
     assert "READY=1" not in spark.notified

@@ -64,6 +64,7 @@ class Line:
         self.sent = 0
         self.rate = rate
         self._clients: list[socket.socket] = []
+        self._counting = threading.Lock()
         self._port = port
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listening.getsockname()[1])
@@ -96,7 +97,8 @@ class Line:
             client.sendall(head)
             while data := server.recv(16384):
                 client.sendall(data)
-                self.sent += len(data)
+                with self._counting:
+                    self.sent += len(data)
                 time.sleep(len(data) / self.rate if self.rate else 0)
 
 

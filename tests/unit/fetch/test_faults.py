@@ -22,7 +22,7 @@ from tests.unit.fetch.conftest import REPO, SIZE, WEIGHTS, Spark
 )
 def test_gets_over_what_passes(spark: Spark, fault: str, options: dict[str, Any]) -> None:
     # A reset discards what the client has not read yet: at full speed that is all of it.
-    spark.fault("rate", path=WEIGHTS, rate=4 * SIZE)
+    spark.fault("rate", path=WEIGHTS, rate=SIZE)
     spark.fault(fault, path=WEIGHTS, **options)
     spark.succeed()
     if fault in ("reset", "truncate"):
@@ -30,7 +30,7 @@ def test_gets_over_what_passes(spark: Spark, fault: str, options: dict[str, Any]
 
 
 def test_a_partial_file_that_the_hub_will_not_go_on_with(spark: Spark) -> None:
-    spark.fault("rate", path=WEIGHTS, rate=4 * SIZE)
+    spark.fault("rate", path=WEIGHTS, rate=SIZE)
     spark.fault("reset", path=WEIGHTS)
     spark.fetch()
     assert spark.partial_size() > 0

@@ -56,7 +56,7 @@ def test_copies_only_what_is_missing(worker: Worker) -> None:
 
 
 def test_goes_on_by_itself_when_the_head_is_back(worker: Worker, lender: Lender) -> None:
-    worker.line.rate = SIZE
+    worker.line.rate = SIZE // 2
     process = worker.begin()
     until(lambda: worker.partial_size() > SIZE // 4)
     lender.kill()
@@ -72,7 +72,7 @@ def test_goes_on_by_itself_when_the_head_is_back(worker: Worker, lender: Lender)
 
 
 def test_a_second_run_fetches_the_rest(worker: Worker, lender: Lender) -> None:
-    worker.line.rate = SIZE
+    worker.line.rate = SIZE // 2
     process = worker.begin()
     until(lambda: worker.partial_size() > SIZE // 4)
     process.send_signal(signal.SIGKILL)

@@ -112,7 +112,7 @@ class Replica(BaseHTTPRequestHandler):
         for number, delta in enumerate(deltas):
             self._event(delta, None)
             if number == 3 and state == "cut":
-                time.sleep(0.3)  # what came before has been read
+                time.sleep(2)  # what came before has been read
                 self.connection.shutdown(2)
                 return
             if number == 3 and state == "late":

@@ -152,7 +152,7 @@ replicas: {{chat: {{recipe: lab-tiny, sparks: [spark-a], port: {door.port}}}}}
     folder = root / "prometheus"
     folder.mkdir()
     for name, (content, _) in monitoring_files(found, key, RULES, "{}").items():
-        (folder / name).write_text(content.replace("15s", "500ms"))
+        (folder / name).write_text(content.replace("15s", "2s"))
     return folder
 
 

@@ -76,4 +76,7 @@ def _start(state: Path, release: str) -> None:
     if _unit(state, release)[0] not in ("active", "activating"):
         (state / f"{release}.answered").unlink(missing_ok=True)
         told = {"at": time.time(), "life": uuid.uuid4().hex}
-        _file(state, release).write_text(json.dumps(told))
+        # A test may kill this, and systemd would not be half way.
+        new = _file(state, release).with_suffix(".new")
+        new.write_text(json.dumps(told))
+        new.replace(_file(state, release))
