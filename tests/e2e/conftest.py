@@ -104,6 +104,7 @@ def verification() -> str:
         capture_output=True,
         text=True,
         check=False,
+        timeout=900,
     )
     assert verify.returncode == 0, verify.stdout
     return verify.stdout
@@ -135,8 +136,9 @@ def machine() -> None:
 def lab(machine: None) -> Iterator[Lab]:
     """One virtual Spark, and what stands beside it, for the whole session."""
     lab = Lab()
-    lab.up(1)
+    lab.down()
     try:
+        lab.up(1)
         yield lab
     finally:
         lab.down()
@@ -153,8 +155,8 @@ def pair(machine: None) -> Iterator[Pair]:
     """Two virtual Sparks, cabled, in place of the one of the modules before."""
     lab = Lab()
     lab.down()
-    lab.up(2, pair=True)
     try:
+        lab.up(2, pair=True)
         yield Pair(lab.spark("spark1"), lab.spark("spark2"))
     finally:
         lab.down()

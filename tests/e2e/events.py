@@ -45,7 +45,7 @@ def cable(pair: Pair) -> None:
     """The cable is pulled out, and put back when both have noticed."""
     pair.worker.cable(False)
     for spark in pair.both:
-        until(spark, f"systemctl show -P StatusText {pair.unit()} | grep -q waiting", 30)
+        until(spark, f"systemctl show -P StatusText {pair.unit()} | grep -q waiting", 60)
     pair.worker.cable(True)
 
 

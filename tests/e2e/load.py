@@ -13,6 +13,7 @@ from tests.lab.spark import Handle
 
 # Engines share the processors with what starts beside them: more clients only make that longer.
 CLIENTS, PAUSE = 2, 1.0
+BROKE_OFF = "broke off"
 BODY = {**CHAT, "max_tokens": 48, "stream": True, "ignore_eos": True}
 
 
@@ -38,8 +39,12 @@ class Load:
 
     @property
     def gap(self) -> float:
-        """Seconds from the first request that failed to the first one after it that did not."""
-        began = min((answer.began for answer in self.failed), default=0.0)
+        """Seconds from the first request that got no answer to the first one after it that did.
+
+        One that broke off was being answered when it began.
+        """
+        refused = [each for each in self.failed if not str(each.problem).startswith(BROKE_OFF)]
+        began = min((answer.began for answer in refused), default=0.0)
         after = [each.began for each in self.answers if not each.problem and each.began > began]
         return min(after, default=float("inf")) - began if began else 0.0
 
@@ -88,4 +93,7 @@ def _ask(session: requests.Session, url: str, headers: dict[str, str]) -> str | 
             lines = [line for line in answer.iter_lines() if line]
     except requests.RequestException as error:
         return repr(error)
-    return None if lines and lines[-1] == b"data: [DONE]" else f"broke off: {lines[-1:]}"
+    # vLLM says in the stream why it ends, and then that it is done.
+    errors = [line for line in lines if b'"error"' in line]
+    whole = lines and lines[-1] == b"data: [DONE]" and not errors
+    return None if whole else f"{BROKE_OFF}: {errors or lines[-1:]}"

@@ -26,8 +26,17 @@ with socket.create_server(("192.168.100.10", 5999)) as server:
 """
 SEND = """
 import socket, time
-time.sleep(0.5)
-with socket.create_connection(("192.168.100.10", 5999), timeout=2) as connection:
+deadline = time.monotonic() + 8
+while True:
+    try:
+        connection = socket.create_connection(("192.168.100.10", 5999), timeout=2)
+        break
+    except ConnectionRefusedError:
+        # The other side is not there yet.
+        if time.monotonic() > deadline:
+            raise
+        time.sleep(0.1)
+with connection:
     connection.sendall(bytes(10**7))
 """
 
@@ -37,11 +46,13 @@ def two(machine: None) -> Iterator[tuple[Handle, Handle]]:
     """Two Sparks, addressed on both fabric twins."""
     lab = Lab()
     lab.down()
-    lab.up(2, pair=True)
-    sparks = lab.spark("spark1"), lab.spark("spark2")
-    fabric.address(*sparks)
-    yield sparks
-    lab.down()
+    try:
+        lab.up(2, pair=True)
+        sparks = lab.spark("spark1"), lab.spark("spark2")
+        fabric.address(*sparks)
+        yield sparks
+    finally:
+        lab.down()
 
 
 def carries(near: Handle, far: Handle) -> bool:

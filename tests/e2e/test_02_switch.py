@@ -17,7 +17,7 @@ from tests.e2e.client import ask, said
 from tests.e2e.conftest import DEPLOY, PROJECT, background, env, killed_at, pyinfra
 from tests.e2e.declared import BROKEN, changed, seed
 from tests.e2e.load import load
-from tests.e2e.sparks import current, forget
+from tests.e2e.sparks import current, forget, until
 from tests.lab import hub, services
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
@@ -42,13 +42,14 @@ def weights(spark: Handle) -> list[str]:
     return spark.run("ls -d /opt/qwen36/tiny@*").stdout.split()
 
 
-def is_as_before(spark: Handle, release: str) -> bool:
-    """Whether that release serves, boots, and is the only one."""
-    return (
-        current(spark) == release
-        and engines(spark) == {f"vllm@{release}.service"}
-        and said(spark) is not None
-    )
+def standing(spark: Handle) -> tuple[str, set[str], bool]:
+    """Return the release that boots, the units of engines, and whether one answers."""
+    return current(spark), engines(spark), bool(said(spark))
+
+
+def only(release: str) -> tuple[str, set[str], bool]:
+    """What `standing` returns where that release serves, boots, and is the only one."""
+    return release, {f"vllm@{release}.service"}, True
 
 
 def engine_core(spark: Handle, container: str, timeout: float = 120) -> str:
@@ -87,7 +88,9 @@ def test_a_switch_loses_no_request(spark: Handle, served: str) -> None:
             run = pyinfra(DEPLOY).succeeded()
             assert pyinfra(DEPLOY).succeeded().changed == frozenset()
         after = len(seen.answers)
+        deadline = time.monotonic() + 120
         while len(seen.answers) < after + 8:
+            assert time.monotonic() < deadline
             time.sleep(0.2)
     assert seen.failed == [], run.output
     assert current(spark).startswith("lab-other-")
@@ -98,7 +101,7 @@ def test_the_way_back_loses_none_either(spark: Handle, served: str) -> None:
     with load(spark) as seen:
         run = pyinfra("deploys/rollback.py").succeeded()
     assert seen.failed == [], run.output
-    assert is_as_before(spark, served)
+    assert standing(spark) == only(served)
     assert pyinfra(DEPLOY).succeeded().changed == frozenset()
 
 
@@ -124,7 +127,7 @@ def test_another_commit_of_the_model(spark: Handle, served: str, tmp_path: Path)
         lock.write_text(text)
     assert seen.failed == [], run.output
     assert fetched == [f"{REPO}/generation_config.json"]
-    assert is_as_before(spark, served)
+    assert standing(spark) == only(served)
     assert pyinfra(DEPLOY).succeeded().changed == frozenset()
     assert len(weights(spark)) == 2
 
@@ -136,7 +139,7 @@ def test_a_release_that_cannot_start(spark: Handle, served: str) -> None:
     assert "does not know a flag" in run.output
     assert f"{served} serves" in run.output
     assert seen.failed == []
-    assert is_as_before(spark, served)
+    assert standing(spark) == only(served)
 
 
 def test_a_release_that_answers_nothing(spark: Handle, served: str) -> None:
@@ -154,7 +157,7 @@ def test_a_release_that_answers_nothing(spark: Handle, served: str) -> None:
     assert run.status == 1
     assert f"{served} serves" in run.output
     assert seen.failed == []
-    assert is_as_before(spark, served)
+    assert standing(spark) == only(served)
 
 
 def test_a_release_that_dies_after_a_minute(spark: Handle, served: str) -> None:
@@ -163,11 +166,11 @@ def test_a_release_that_dies_after_a_minute(spark: Handle, served: str) -> None:
 
     def kill() -> None:
         name = newest(spark, served)
-        while spark.run(f"systemctl is-active vllm@{name}", check=False).returncode:
-            time.sleep(1)
+        until(spark, f"systemctl is-active vllm@{name}", 120)
         time.sleep(60)
-        spark.run(f"sudo kill -9 {engine_core(spark, f'vllm-{name}')}")
+        core = engine_core(spark, f"vllm-{name}")
         killed.append(time.monotonic())
+        spark.run(f"sudo kill -9 {core}")
 
     with load(spark) as seen, changed("frail", seed(3)):
         thread = threading.Thread(target=kill)
@@ -178,7 +181,7 @@ def test_a_release_that_dies_after_a_minute(spark: Handle, served: str) -> None:
     assert f"{served} serves" in run.output
     assert all(answer.ended > killed[0] for answer in seen.failed)
     assert seen.gap < 15
-    assert is_as_before(spark, served)
+    assert standing(spark) == only(served)
 
 
 def test_a_run_that_is_killed_in_mid_switch(spark: Handle, served: str) -> None:
@@ -189,7 +192,7 @@ def test_a_run_that_is_killed_in_mid_switch(spark: Handle, served: str) -> None:
         assert current(spark).startswith("lab-other-")
     assert seen.failed == []
     pyinfra("deploys/rollback.py").succeeded()
-    assert is_as_before(spark, served)
+    assert standing(spark) == only(served)
 
 
 def test_a_power_cut_in_mid_switch(spark: Handle, served: str) -> None:
@@ -204,7 +207,7 @@ def test_a_power_cut_in_mid_switch(spark: Handle, served: str) -> None:
     while not said(spark):
         assert time.monotonic() < deadline
         time.sleep(1)
-    assert is_as_before(spark, served)
+    assert standing(spark) == only(served)
     with changed("other", seed(1)):
         pyinfra(DEPLOY).succeeded()
         assert current(spark).startswith("lab-other-")

@@ -7,7 +7,7 @@ from tests.e2e.events import EVENTS, plain_start, recovery
 from tests.e2e.sparks import until
 
 # Seconds: what a recovery may take beside 1.5 times a plain start.
-DETECTION = 30
+DETECTION = 45
 
 
 @pytest.fixture(scope="module")

@@ -143,7 +143,7 @@ def _end(name: str) -> None:
     if group.exists():
         (group / "cgroup.kill").write_text("1")
         events = group / "cgroup.events"
-        wait_for(lambda: "populated 0" in events.read_text(), 10, f"the processes of {name} to end")
+        wait_for(lambda: "populated 0" in events.read_text(), 60, f"the processes of {name} to end")
     for tree in _trees():
         _remove_group(tree / _group(name))
 

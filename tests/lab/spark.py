@@ -84,7 +84,7 @@ class Handle:
 
     def boot_id(self) -> str:
         """Return what changes with each boot."""
-        return self.run("cat /proc/sys/kernel/random/boot_id").stdout.strip()
+        return self.run("cat /proc/sys/kernel/random/boot_id", timeout=10).stdout.strip()
 
     def reboot(self) -> None:
         """Reboot it from inside and wait until it has booted.
@@ -98,7 +98,7 @@ class Handle:
         def rebooted() -> bool:
             try:
                 return self.boot_id() != boot
-            except subprocess.CalledProcessError:
+            except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
                 return False
 
         state.wait_for(rebooted, _BOOT, f"{self.name} to reboot")
