@@ -1,6 +1,7 @@
 """fake_engine PORT STATE: an engine's HTTP side, as files in the folder STATE say.
 
-hang: completions wait until it is gone; broken: they fail; moving: the counters move.
+hang: completions wait until it is gone; broken: they fail; broken-once: the next one fails;
+moving: the counters move. The size of `answered` is the number of good answers.
 """
 
 import json
@@ -30,9 +31,15 @@ class Handler(BaseHTTPRequestHandler):
         question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         while self._is("hang"):
             time.sleep(0.01)
-        if self._is("broken") or question["model"] != "tiny":
+        broken = self._is("broken") or question["model"] != "tiny"
+        if self._is("broken-once"):
+            (self.state / "broken-once").unlink()
+            broken = True
+        if broken:
             self._answer(500, '{"error": "EngineDeadError"}')
         else:
+            with (self.state / "answered").open("a") as file:
+                file.write(".")
             self._answer(200, json.dumps({"usage": {"completion_tokens": question["max_tokens"]}}))
 
     def _is(self, name: str) -> bool:

@@ -81,8 +81,8 @@ def test_ends_when_nobody_asks(head: Spark) -> None:
 
 def test_does_not_end_amid_an_export(head: Spark) -> None:
     report = head.root / "jobs/image-export@1.json"
-    lender = Lender(head.root, idle=0.5)
-    for _ in range(12):
+    lender = Lender(head.root, idle=2)
+    for _ in range(30):
         report.write_text(json.dumps({}))
         with pytest.raises(Exception, match="timed out"):
             lender.process.wait(timeout=0.1)
