@@ -106,21 +106,25 @@ def test_a_spark_that_went_down_hard_twice_boots_without_its_engine(pair, served
 
 
 def test_a_switch_of_both_has_the_gap_of_a_restart(pair, served, record_property):
-    """A pair never runs two engines: clients wait as long as for a bare restart of theirs."""
+    """A pair never runs two engines: clients wait as long as for a bare restart of theirs.
+
+    Two such restarts differ by more than a tenth on a busy machine: the slower of two counts.
+    """
 
     def restart(pair):
         for spark in pair.both:
             spark.run(f"sudo systemctl restart --no-block {pair.unit()}")
 
-    bare = recovery(pair, restart)
+    before = recovery(pair, restart)
     with load(pair.head) as seen, changed("other", seed(1)):
         run = pyinfra(DEPLOY).succeeded()
         assert pyinfra(DEPLOY).succeeded().changed == frozenset()
     assert {str(answer.problem)[:3] for answer in seen.failed} == {"503"}
     assert current(pair.head).startswith("lab-other-")
-    record_property("measured", f"a gap of {seen.gap:.0f} s; a bare restart: {bare:.0f} s")
-    # Two bare starts differ by as much.
-    assert seen.gap <= 1.5 * bare, run.output
+    after = recovery(pair, restart)
+    measured = f"a gap of {seen.gap:.0f} s; bare restarts: {before:.0f} and {after:.0f} s"
+    record_property("measured", measured)
+    assert seen.gap <= 1.1 * max(before, after), run.output
 
 
 def test_a_release_that_cannot_start_leaves_the_former_one_to_both(pair, served):
