@@ -1,7 +1,6 @@
 """fake_engine PORT STATE: an engine's HTTP side, as files in the folder STATE say.
 
-hang: completions wait until it is gone; broken: they fail; broken-once: the next one fails;
-moving: the counters move. The size of `answered` is the number of good answers.
+hang: completions wait until it is gone; broken: they fail; moving: the counters move.
 """
 
 import json
@@ -31,15 +30,9 @@ class Handler(BaseHTTPRequestHandler):
         question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         while self._is("hang"):
             time.sleep(0.01)
-        broken = self._is("broken") or question["model"] != "tiny"
-        if self._is("broken-once"):
-            (self.state / "broken-once").unlink()
-            broken = True
-        if broken:
+        if self._is("broken") or question["model"] != "tiny":
             self._answer(500, '{"error": "EngineDeadError"}')
         else:
-            with (self.state / "answered").open("a") as file:
-                file.write(".")
             self._answer(200, json.dumps({"usage": {"completion_tokens": question["max_tokens"]}}))
 
     def _is(self, name: str) -> bool:
