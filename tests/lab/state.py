@@ -13,6 +13,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from deploys.plan.local_file import write_file
 from tests.lab import cache
 
 RUN = Path("/run/sparkwright-lab")
@@ -116,10 +117,7 @@ def read() -> State | None:
 
 def write(state: State) -> None:
     """Replace the state's file in one step, since supervisors read it at any time."""
-    RUN.mkdir(parents=True, exist_ok=True)
-    fresh = _FILE.with_suffix(".new")
-    fresh.write_text(state.model_dump_json(indent=2))
-    fresh.rename(_FILE)
+    write_file(_FILE, state.model_dump_json(indent=2))
 
 
 def require() -> State:
