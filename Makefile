@@ -1,14 +1,16 @@
-# make demo: a virtual Spark, from nothing to an answer.   make test: every test there is.
-# Both need root on Debian or Ubuntu, and set up what they use; the first time takes some minutes.
+# make demo: a virtual Spark, from nothing to an answer.   make test: what a change is tried with.
+# make test-all: every test but the campaign.   CONTRIBUTING.md says what each tier proves and costs.
+# All need root on Debian or Ubuntu, and set up what they use; the first time takes some minutes.
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help setup packages demo test lint unit check-recipes lab-test verify bench lab-down clean
+.PHONY: help setup packages demo test test-all lint unit component security contract system acceptance \
+  check-recipes mutants campaign verify bench sbom lab-down clean
 
 help:
-	@sed -n '1,2s/^# //p' Makefile
+	@sed -n '1,3s/^# //p' Makefile
 
 $(READY): requirements.lock
 	@command -v python3 >/dev/null && python3 -c 'import ensurepip' 2>/dev/null \
@@ -29,22 +31,43 @@ packages: setup
 demo: packages
 	@$(PYTHON) -m tests.lab demo
 
-test: lint unit check-recipes lab-test
+test: packages
+	@$(PYTHON) -m tests.tiers test
 
+test-all: test
+	@$(PYTHON) -m tests.tiers rest
+
+# One tier, in this terminal. A lab of it is in a shard: it disturbs none that is up.
 lint: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy deploys
+	$(VENV)/bin/mypy
 
-unit: packages
+unit: setup
 	$(PYTHON) -m pytest tests/unit
+
+# Two at once, each file by one of them: what a file sets up once is set up once.
+component security: packages
+	$(PYTHON) -m pytest tests/$@ -n 2 --dist loadfile
+
+contract: packages
+	$(PYTHON) -m pytest tests/contract tests/recipes
 
 # Of one recipe, or with a word on each: $(PYTHON) -m tests.recipes [NAME ...]
 check-recipes: packages
 	$(PYTHON) -m pytest tests/recipes
 
-lab-test: packages
-	$(PYTHON) -m pytest tests/e2e
+system acceptance: packages
+	$(PYTHON) -m tests.lab.shard $@ -- $(PYTHON) -m pytest tests/$@
+
+# Lists changes of the code that no test notices: $(PYTHON) -m tests.mutants [--seed N] [PATH ...]
+mutants: packages
+	$(PYTHON) -m tests.mutants
+
+# Faults at random moments, for so many minutes: make campaign MINUTES=60 SEED=7
+MINUTES := 60
+campaign: packages
+	$(PYTHON) -m tests.campaign --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 verify: setup
 	$(PYTHON) -m pytest tests/verify
@@ -52,8 +75,20 @@ verify: setup
 bench: packages
 	$(PYTHON) -m tests.benchmarks
 
+# What the product installs, as CycloneDX: here, for the jobs on a Spark, and for the gateway.
+SBOM := .sbom
+SBOM_OF := requirements.lock files/jobs/requirements.txt files/gateway/requirements.txt \
+  files/images/community/requirements.txt files/images/sm121-inject/requirements.txt
+sbom:
+	python3 -m venv --clear $(SBOM)
+	$(SBOM)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-sbom.lock
+	mkdir -p sbom
+	for file in $(SBOM_OF); do \
+	  $(SBOM)/bin/cyclonedx-py requirements --output-reproducible --output-format JSON \
+	    --output-file sbom/$$(echo $$file | tr / -).cdx.json $$file || exit; done
+
 lab-down:
 	$(PYTHON) -m tests.lab down
 
 clean: lab-down
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(SBOM) sbom

@@ -3,8 +3,16 @@
 import os
 import signal
 from collections.abc import Generator
+from typing import get_args
 
 import pytest
+
+from tests.lab.state import Engine
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let tests of the product's own doings run on real vLLM, too, which takes hours."""
+    parser.addoption("--engine", choices=get_args(Engine), default="stand-in")
 
 
 def pytest_configure() -> None:

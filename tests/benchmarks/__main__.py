@@ -1,5 +1,6 @@
-"""make bench: what runs, copies and recoveries cost on virtual Sparks, as ratios."""
+"""make bench: what runs, copies and recoveries cost on virtual Sparks of its own, as ratios."""
 
+import argparse
 import json
 import statistics
 import subprocess
@@ -11,9 +12,10 @@ from pathlib import Path
 
 from tests.benchmarks.copies import copy_table
 from tests.benchmarks.recovery import recovery_table
-from tests.e2e.conftest import DEPLOY, PROJECT, env
-from tests.e2e.pairs import Pair
+from tests.driver.pairs import Pair
+from tests.driver.product import DEPLOY, PROJECT, env
 from tests.lab.lab import Lab
+from tests.lab.shard import enter
 from tests.lab.spark import Handle
 
 ROUNDS = 10
@@ -135,4 +137,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__).parse_args()
+    enter("benchmarks", "tests.benchmarks")
     sys.exit(main())

@@ -3,6 +3,7 @@
 python -m tests.benchmarks.copies: on two virtual Sparks of its own.
 """
 
+import argparse
 import shlex
 import statistics
 import textwrap
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from tests.lab.lab import Lab
 from tests.lab.network import FABRIC_PORTS
+from tests.lab.shard import enter
 from tests.lab.spark import Handle
 
 ROUNDS = 3
@@ -208,6 +210,10 @@ def _spread(values: list[float]) -> tuple[float, float, float]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.copies", description=__doc__
+    ).parse_args()
+    enter("copies", "tests.benchmarks.copies")
     lab = Lab()
     lab.up(2)
     try:

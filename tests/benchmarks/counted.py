@@ -3,6 +3,7 @@
 The report is a JSON list of [operation, seconds], one entry a command or file transfer.
 """
 
+import argparse
 import json
 import sys
 import time
@@ -30,7 +31,12 @@ def _counted(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 if __name__ == "__main__":
-    report = Path(sys.argv.pop(1))
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.counted", description=__doc__)
+    parser.add_argument("report", type=Path)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="pyinfra's")
+    told = parser.parse_args()
+    report = told.report
+    sys.argv[1:] = told.arguments
     for method in ("run_shell_command", "put_file", "get_file"):
         setattr(SSHConnector, method, _counted(getattr(SSHConnector, method)))
     try:

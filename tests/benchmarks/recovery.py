@@ -1,7 +1,7 @@
 """How long two Sparks take to serve again, whatever befalls them."""
 
-from tests.e2e.events import EVENTS, MIRRORED, plain_start, recovery
-from tests.e2e.pairs import Pair
+from tests.driver.events import EVENTS, plain_start, recovery
+from tests.driver.pairs import Pair
 
 
 def recovery_table(pair: Pair) -> None:
@@ -13,6 +13,6 @@ def recovery_table(pair: Pair) -> None:
     start = plain_start(pair)
     print("\nUntil a pair serves again (detection, then the start of both engines)")
     print(f"  {start:5.0f} s         a plain start of both engines")
-    for name, (event, _) in (EVENTS | MIRRORED).items():
-        seconds = recovery(pair, event)
+    for name, event in EVENTS.items():
+        seconds = recovery(pair, event.strike)
         print(f"  {seconds:5.0f} s  {seconds / start:4.1f} x  {name}", flush=True)

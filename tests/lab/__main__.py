@@ -6,8 +6,9 @@ import os
 import re
 import sys
 
-from tests.lab import demo, factory, hub
-from tests.lab.lab import PACKAGES, Lab, missing_packages
+from tests.lab import demo, hub, variants
+from tests.lab.lab import Lab
+from tests.lab.setup import PACKAGES, build, missing_packages
 from tests.lab.spark import Handle
 from tests.lab.state import TWINS, LabError
 
@@ -32,6 +33,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.lab", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
 
+    commands.add_parser("build", help="build what labs start from, some minutes the first time")
     up = commands.add_parser("up", help="start the lab")
     up.add_argument("--sparks", type=int, default=1, choices=range(1, 5), metavar="1..4")
     up.add_argument("--pair", action="store_true", help="a replica for each two Sparks")
@@ -46,7 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
     netem = commands.add_parser("netem", help="make a Spark's LAN slow or lossy, each way")
     reset = commands.add_parser("reset", help="put a Spark and its cables back as delivered")
     for command in (up, reset):
-        command.add_argument("--factory", choices=factory.VARIANTS, default="standard")
+        command.add_argument("--factory", choices=variants.VARIANTS, default="standard")
     for command in (ssh, power, cable, netem, reset):
         command.add_argument("spark", metavar="SPARK")
     cable.add_argument("--twin", choices=TWINS, help="only this one of the two")
@@ -67,6 +69,8 @@ def run(options: argparse.Namespace, rest: list[str]) -> int:
     """Do what the parsed command line asks; return the exit status."""
     lab = Lab()
     match options.command:
+        case "build":
+            build()
         case "up":
             lab.up(options.sparks, options.factory, pair=options.pair)
         case "down":

@@ -4,8 +4,11 @@ import fcntl
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
+
+_UNUSED = 24 * 60 * 60  # seconds
 
 
 def cache_folder() -> Path:
@@ -23,8 +26,8 @@ def entry(name: str, inputs: str | list[Path | str], build: Callable[[Path], Non
         build: fills the empty folder that it is given. It runs at most once for the same inputs,
             also when two programs ask at the same time; a failed build leaves nothing.
 
-    Older entries of the same name are removed after a successful build, so that the cache
-    holds one of each.
+    After a build, entries of the same name that went unused for a day are removed. Younger ones
+    stay: another checkout, or a lab that is up, may stand on them.
     """
     digest = hashlib.sha256()
     for item in [inputs] if isinstance(inputs, str) else inputs:
@@ -36,6 +39,7 @@ def entry(name: str, inputs: str | list[Path | str], build: Callable[[Path], Non
     with (root / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if final.exists():
+            os.utime(final)
             return final
         partial = final.with_name(f"{final.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
@@ -47,6 +51,6 @@ def entry(name: str, inputs: str | list[Path | str], build: Callable[[Path], Non
             raise
         partial.rename(final)
         for old in root.glob(f"{name}-" + "?" * 12):
-            if old != final and old.is_dir():
+            if old.is_dir() and old.stat().st_mtime < time.time() - _UNUSED:
                 shutil.rmtree(old, ignore_errors=True)
     return final

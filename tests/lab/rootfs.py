@@ -21,12 +21,26 @@ _PACKAGES = (
     *("docker.io", "docker-cli", "docker-buildx", "python3", "python3-venv", "ca-certificates"),
     *("curl", "gnupg", "openssl", "openssh-client", "rsync", "less"),
 )
+# What some variants of the factory have besides: a layer of their own, above the factory's.
+_MORE = {"network-manager": ("network-manager",)}
 
 
-def layers() -> list[Path]:
-    """Return the folders to be stacked as a Spark's root, topmost first; built if need be."""
+def layers(variant: str = "standard") -> list[Path]:
+    """Return the folders to be stacked as a Spark's root, topmost first; built if need be.
+
+    Args:
+        variant: how the Spark leaves the factory; one of variants.VARIANTS.
+    """
     base = _base()
-    return [_factory(base) / "upper", base / "root"]
+    stack = [_factory(base) / "upper", base / "root"]
+    packages = _MORE.get(variant)
+    return [_packages(stack, packages) / "upper", *stack] if packages else stack
+
+
+def build() -> None:
+    """Have the layers of all variants in the cache."""
+    for variant in ("standard", *_MORE):
+        layers(variant)
 
 
 def keys() -> Path:
@@ -51,11 +65,7 @@ def _base() -> Path:
 
 def _factory(base: Path) -> Path:
     def build(folder: Path) -> None:
-        # In a mount namespace of its own: whatever happens to it, no mount is left behind.
-        private = ["unshare", "--mount", "--propagation", "private"]
-        _run([*private, sys.executable, "-m", "tests.lab.factory", str(base), str(folder)])
-        (folder / "root").rmdir()
-        shutil.rmtree(folder / "work")
+        _fill(folder, [base / "root"])
 
     content = [path for path in sorted(DGX_OS.rglob("*")) if path.is_file()]
     names = [str(path.relative_to(DGX_OS)) for path in content]
@@ -70,6 +80,24 @@ def _factory(base: Path) -> Path:
         *sorted(AUTHORITIES.glob("*.crt")),
     ]
     return cache.entry("factory", inputs, build)
+
+
+def _packages(stack: Sequence[Path], packages: Sequence[str]) -> Path:
+    def build(folder: Path) -> None:
+        _fill(folder, stack, *packages)
+
+    names = [layer.parent.name for layer in stack]
+    return cache.entry(packages[0], [*names, *packages], build)
+
+
+def _fill(folder: Path, stack: Sequence[Path], *packages: str) -> None:
+    """Have the factory fill the layer `folder`/upper over a stack."""
+    # In a mount namespace of its own: whatever happens to it, no mount is left behind.
+    private = ["unshare", "--mount", "--propagation", "private"]
+    lower = ":".join(map(str, stack))
+    _run([*private, sys.executable, "-m", "tests.lab.factory", lower, str(folder), *packages])
+    (folder / "root").rmdir()
+    shutil.rmtree(folder / "work")
 
 
 def _run(command: Sequence[str]) -> None:

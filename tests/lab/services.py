@@ -23,7 +23,8 @@ class Service:
 
 
 def _registry() -> list[str]:
-    return registry.serve_command(registry.ensure_image(), f"{HOST}:5000")
+    storage = registry.ensure_image(state.require().engine)
+    return registry.serve_command(storage, f"{HOST}:5000")
 
 
 def _hub() -> list[str]:

@@ -4,7 +4,8 @@ import subprocess
 from dataclasses import dataclass
 from typing import Literal
 
-from tests.lab import factory, machine, network, rootfs, services, state
+from tests.clock import patience
+from tests.lab import factory, machine, network, rootfs, services, state, variants
 from tests.lab.state import KNOWN_HOSTS, RUN, TWINS, LabError, Spark, State, Twin
 
 # Seconds; a Spark boots in about 5.
@@ -30,6 +31,11 @@ class Handle:
             "IdentitiesOnly": "yes",
             "IdentityFile": str(rootfs.keys() / "id_ed25519"),
             "LogLevel": "ERROR",
+            # One connection serves the commands of some seconds.
+            "ControlMaster": "auto",
+            "ControlPath": str(RUN / f"{self.name}.ssh"),
+            "ControlPersist": "10",
+            "ServerAliveInterval": "5",
             "UserKnownHostsFile": str(KNOWN_HOSTS),
         }
         arguments = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
@@ -43,7 +49,7 @@ class Handle:
         Args:
             command: for the user's shell.
             check: raise when it fails.
-            timeout: seconds.
+            timeout: seconds on a machine of ordinary speed.
             stdin: what it reads.
 
         Raises:
@@ -56,8 +62,20 @@ class Handle:
             capture_output=True,
             text=True,
             check=check,
-            timeout=timeout,
+            timeout=patience(timeout),
         )
+
+    def disconnect(self) -> None:
+        """End the connection that its commands share; the next command makes another."""
+        command = self.ssh_command()
+        subprocess.run([*command[:-1], "-O", "exit", command[-1]], capture_output=True, check=False)
+
+    def journal(self) -> str:
+        """Return what systemd and its units have logged; "" from a Spark that does not answer."""
+        try:
+            return self.run("sudo journalctl --no-pager", check=False).stdout
+        except subprocess.TimeoutExpired:
+            return ""
 
     def running(self) -> bool:
         """Tell whether its power is on."""
@@ -112,6 +130,7 @@ class Handle:
 
     def power_off(self) -> None:
         """Cut its power: no process of it gets to do anything more."""
+        self.disconnect()
         with state.locked():
             lab = state.require()
             machine.power_off(self.name, self._of(lab).supervisor)
@@ -130,7 +149,9 @@ class Handle:
         Raises:
             LabError: there is no such variant.
         """
-        factory.check(variant)
+        variants.check(variant)
+        rootfs.layers(variant)
+        self.disconnect()
         with state.locked():
             lab = state.require()
             spark = self._of(lab)

@@ -14,15 +14,20 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from deploys.plan.local_file import write_file
-from tests.lab import cache
+from tests.clock import patience
 
+# The shard in which this process runs; "" on the machine itself.
+SHARD = os.environ.get("SPARKWRIGHT_SHARD", "")
 RUN = Path("/run/sparkwright-lab")
-STORAGE = Path("/var/lib/sparkwright-lab")
+# Nothing is mounted there for a shard: what is removed on the machine would be unmounted in it.
+STORAGE = Path(f"/var/lib/sparkwright-shards/{SHARD}/storage" if SHARD else f"/var/lib/{RUN.name}")
 PROJECT = Path(__file__).parents[2]
 FLEET = PROJECT / "inventory/lab.yaml"
 KNOWN_HOSTS = RUN / "known_hosts"
 
 _FILE = RUN / "lab.json"
+# Outside of all that `down` removes.
+_LOCK = Path("/run/lock/sparkwright-lab.lock")
 
 
 class LabError(Exception):
@@ -60,6 +65,9 @@ class Process(BaseModel):
             os.killpg(self.pid, signal.SIGKILL)
             wait_for(lambda: not self.alive(), 5, f"process {self.pid} to end")
 
+
+# What the registry serves as the engine image: vLLM's build for CPUs, or what stands in for it.
+Engine = Literal["vllm", "stand-in"]
 
 # The two interfaces that one physical fabric port shows.
 Twin = Literal["a", "b"]
@@ -101,10 +109,12 @@ class State(BaseModel):
 
     Attributes:
         pair: whether its inventory makes replicas of two Sparks.
+        engine: what its registry serves as the engine image.
         kernel: files of /proc/sys, and what the machine had in them before.
     """
 
     pair: bool = False
+    engine: Engine = "vllm"
     sparks: dict[str, Spark] = Field(default_factory=dict)
     services: dict[str, Process] = Field(default_factory=dict)
     kernel: dict[Path, str] = Field(default_factory=dict)
@@ -134,13 +144,9 @@ def require() -> State:
 
 @contextmanager
 def locked() -> Iterator[None]:
-    """Keep all others who change the lab waiting, supervisors at their Spark's cables among them.
-
-    The lock is outside of all that `down` removes.
-    """
-    folder = cache.cache_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lab.lock").open("w") as lock:
+    """Keep others who change the lab waiting, supervisors at their Spark's cables among them."""
+    _LOCK.parent.mkdir(exist_ok=True)
+    with _LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -171,12 +177,13 @@ def wait_for(done: Callable[[], bool], timeout: float, what: str) -> None:
 
     Args:
         done: asked every 20 ms.
-        timeout: seconds.
+        timeout: seconds on a machine of ordinary speed.
         what: completes the sentence "waited N s for …".
 
     Raises:
         LabError: it did not come to pass in time.
     """
+    timeout = patience(timeout)
     deadline = time.monotonic() + timeout
     while not done():
         if time.monotonic() > deadline:

@@ -6,6 +6,7 @@ NAME is a recipe of files/recipes, or the path of a file beside which the recipe
 extends; without one, all recipes are judged. Needs root and x86_64; the first time it downloads.
 """
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,4 +48,10 @@ def main(names: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.recipes",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", nargs="*")
+    sys.exit(main(parser.parse_args().name))

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from deploys.plan.engine_log import at_level
 from deploys.plan.recipes import RECIPES, load_recipe, recipe_names
-from tests.lab.lab import missing_packages
+from tests.lab.setup import missing_packages
 from tests.recipes.broken import BROKEN, write
 from tests.recipes.judge import Case, cases, judge
 
@@ -29,14 +30,18 @@ def machine() -> None:
 def verdict(machine: None, tmp_path_factory: pytest.TempPathFactory) -> Verdict:
     """The cases of one recipe with what is wrong with each.
 
-    All are judged together, good and broken ones: importing vLLM takes longer than to judge.
+    All are judged together, good, quiet and broken ones: importing vLLM takes longer than to judge.
     """
     folder = tmp_path_factory.mktemp("broken")
     wanted = [
         case for name in BROKEN for case in cases(write(name, folder), load_recipe(name, folder))
     ]
-    for name in recipe_names():
-        wanted += cases(RECIPES / f"{name}.yaml", load_recipe(name))
+    recipes = {name: load_recipe(name) for name in recipe_names()}
+    for name, recipe in recipes.items():
+        wanted += cases(RECIPES / f"{name}.yaml", recipe)
+    # One of each release, as it is when the engine is to log less.
+    for recipe in {recipe.judge: recipe for recipe in recipes.values()}.values():
+        wanted += cases(RECIPES / f"{recipe.name}.yaml", at_level(recipe, "WARNING"))
     problems = judge(wanted)
 
     def of(name: str) -> dict[Case, list[str]]:

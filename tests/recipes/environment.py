@@ -8,13 +8,12 @@ the release stand before the image's own vLLM.
 
 from __future__ import annotations
 
-import json
+import argparse
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.lab import cache, registry
+from tests.lab import registry
 from tests.lab.state import LabError
 from tests.recipes import releases
 
@@ -50,17 +49,11 @@ exec chroot . "$@"
 
 
 def engine_root() -> Path:
-    """Return the root of the lab's engine image, unpacked first if need be (8 s, 1.3 GB)."""
-    storage = registry.ensure_image()
-    places = [_VLLM, _INSIDE, _SCRIPT, _MODELS]
-
-    def unpack(folder: Path) -> None:
-        for layer in _layers(storage / "docker/registry/v2", registry.IMAGE):
-            _run(["tar", "--extract", "--zstd", f"--directory={folder}", f"--file={layer}"])
-        for place in places:
-            (folder / place).mkdir(parents=True)
-
-    return cache.entry("judge", [str(storage), *places], unpack)
+    """Return the root of the lab's engine image, with places for what is bound there."""
+    root = registry.unpacked("vllm")
+    for place in (_VLLM, _INSIDE, _SCRIPT, _MODELS):
+        (root / place).mkdir(parents=True, exist_ok=True)
+    return root
 
 
 def run_script(
@@ -92,19 +85,6 @@ def run_script(
     return _run([*command, "python3", f"/{_SCRIPT}/{script.name}", *arguments], text)
 
 
-def _layers(storage: Path, image: str) -> list[Path]:
-    """Return the files of an image's layers in a registry's storage, the lowest first."""
-
-    def blob(digest: str) -> Path:
-        value = digest.removeprefix("sha256:")
-        return storage / "blobs/sha256" / value[:2] / value / "data"
-
-    name, _, tag = image.partition(":")
-    link = storage / "repositories" / name / "_manifests/tags" / tag / "current/link"
-    manifest = json.loads(blob(link.read_text()).read_text())
-    return [blob(layer["digest"]) for layer in manifest["layers"]]
-
-
 def _run(command: Sequence[str], text: str = "") -> str:
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -113,4 +93,13 @@ def _run(command: Sequence[str], text: str = "") -> str:
 
 
 if __name__ == "__main__":
-    print(run_script(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:]), end="")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.recipes.environment",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("version")
+    parser.add_argument("script", type=Path)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    told = parser.parse_args()
+    print(run_script(told.version, told.script, *told.arguments), end="")

@@ -107,7 +107,7 @@ def _line(case: Case, rank: int) -> dict[str, Any]:
     checkpoints = recipe.checkpoints.values()
     return {
         "words": serve_arguments(recipe, place),
-        "variables": environment(recipe) | fabric,
+        "variables": environment(recipe, case.sparks) | fabric,
         "models": None
         if case.unknown_models
         else {checkpoint.folder: models.files_of(checkpoint.repo) for checkpoint in checkpoints},

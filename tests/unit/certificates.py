@@ -15,15 +15,24 @@ def private_key() -> ec.EllipticCurvePrivateKey:
 
 
 def certificate(
-    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, days: int, begins: int = -10
+    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey,
+    days: int,
+    begins: int = -10,
+    named: bool = True,
 ) -> bytes:
-    """A self-signed certificate of 127.0.0.1, as PEM; it begins and ends so many days from now."""
+    """A self-signed certificate, as PEM; it begins and ends so many days from now.
+
+    Args:
+        named: It is of 127.0.0.1; without, it has a common name alone, as of long ago.
+    """
     now = datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "spark.example")])
     address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
     builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
     builder = builder.not_valid_before(now + timedelta(days=begins))
-    builder = builder.not_valid_after(now + timedelta(days=days)).add_extension(address, False)
+    builder = builder.not_valid_after(now + timedelta(days=days))
+    if named:
+        builder = builder.add_extension(address, False)
     return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 

@@ -79,8 +79,17 @@ def this_machine(**data: Any) -> Driven:
 def fake_host(responses: Mapping[Any, Any] | None = None, **data: Any) -> Driven:
     """Drive a host that answers as `responses` says (part of a command -> output), else nothing.
 
-    Commands of `failing` fail, as they do on a host.
+    Commands of `failing` fail, as they do on a host; apt installs what it is asked for.
     """
-    answers = {**(responses or {}), re.compile(">&2; exit 1$"): {"success": False}}
-    settings = {"fake_delay": 0, "fake_delay_jitter": 0, "fake_responses": answers}
+    answers = {
+        **(responses or {}),
+        re.compile(">&2; exit 1$"): {"success": False},
+        re.compile("^package="): "@@done",
+    }
+    settings = {
+        "fake_delay": 0,
+        "fake_delay_jitter": 0,
+        "fake_responses": answers,
+        "apt_patience_seconds": 0,
+    }
     return Driven("@fake/spark", settings | data)

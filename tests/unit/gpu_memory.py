@@ -8,6 +8,7 @@ vLLM 0.26.0 and dummy weights of the real shapes, without vision; of the 122B's 
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -121,4 +122,9 @@ def rows() -> Iterator[Row]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        prog="python -m tests.unit.gpu_memory",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    ).parse_args()
     print(HEADER, *rows(), sep="\n")

@@ -1,4 +1,4 @@
-"""Every memory figure of the seeds beside the plan's: the table of docs/memory.md.
+"""Every published memory figure beside the plan's: the table of docs/memory.md.
 
 python -m tests.unit.seed_memory
 
@@ -7,6 +7,7 @@ prints it as the plan now has it.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -82,12 +83,12 @@ def _seed_000() -> Iterator[Row]:
         max_model_len=1_048_576,
         enable_prefix_caching=True,
     )
-    yield Row("seed 000", "BF16, weights, GB", 70, bf16.weights / GB)
-    yield Row("seed 000", "BF16 at 0.80, KV cache, GB", 28, bf16.kv_bytes / GB)
-    yield Row("seed 000", "text only, weights, GB", 67, text.weights / GB)
-    yield Row("seed 000", "text only at 0.85, KV cache, GB", 31, text.kv_bytes / GB)
-    yield Row("seed 000", "1M at 0.95, KV cache, GB", 52, million.kv_bytes / GB)
-    yield Row("seed 000", "FP8 at 0.90, KV cache, GB", 87, fp8.kv_bytes / GB)
+    yield Row("AI-Guru", "BF16, weights, GB", 70, bf16.weights / GB)
+    yield Row("AI-Guru", "BF16 at 0.80, KV cache, GB", 28, bf16.kv_bytes / GB)
+    yield Row("AI-Guru", "text only, weights, GB", 67, text.weights / GB)
+    yield Row("AI-Guru", "text only at 0.85, KV cache, GB", 31, text.kv_bytes / GB)
+    yield Row("AI-Guru", "1M at 0.95, KV cache, GB", 52, million.kv_bytes / GB)
+    yield Row("AI-Guru", "FP8 at 0.90, KV cache, GB", 87, fp8.kv_bytes / GB)
     yield Row("adadrag", "BF16, weights, GiB", 65.53, bf16.weights / GIB)
     yield Row("adadrag", "BF16 at 0.80, KV cache, GiB", 28.6, bf16.kv_bytes / GIB)
     yield Row("adadrag", "BF16 at 0.80, tokens", 374_000, bf16.tokens)
@@ -98,7 +99,7 @@ def _seed_000() -> Iterator[Row]:
 
 def _seed_001() -> Iterator[Row]:
     plan = told("qwen3.6-35b-nvfp4-dflash", "0.20.2")
-    yield Row("seed 001's author", "NVFP4, weights, GiB", 20.65, plan.weights / GIB)
+    yield Row("AEON-7", "NVFP4, weights, GiB", 20.65, plan.weights / GIB)
 
 
 def _seed_002() -> Iterator[Row]:
@@ -110,21 +111,21 @@ def _seed_002() -> Iterator[Row]:
         gpu_memory_utilization=0.65,
         kv_cache_memory_bytes="20600M",
     )
-    yield Row("seed 002", "20600M, tokens (1x 262,144)", 262_144, pro.tokens)
+    yield Row("ig1", "20600M, tokens (1x 262,144)", 262_144, pro.tokens)
     used = (pro.engine + pro.host) / MIB
-    yield Row("seed 002", "RTX PRO 6000, all in use, MiB", 53_240, used)
+    yield Row("ig1", "RTX PRO 6000, all in use, MiB", 53_240, used)
     for share, tokens in ((0.885, 12_500), (0.905, 19_500), (0.926, 28_000), (0.956, 40_000)):
         card = _card(32, 2048, share=share)
-        yield Row("seed 002", f"RTX 5090 at {share}, tokens", tokens, card.tokens, fitted=True)
+        yield Row("ig1", f"RTX 5090 at {share}, tokens", tokens, card.tokens, fitted=True)
     small = _beside(32, 2048)
     least = _beside(1, 2048)
     for requests, mib in ((64, 338), (128, 734), (256, 1446)):
         more = _beside(requests, 2048) - least
-        yield Row("seed 002", f"{requests} requests and graphs, MiB over 1", mib, more, True)
+        yield Row("ig1", f"{requests} requests and graphs, MiB over 1", mib, more, True)
     graphs = _beside(1024, 2048, 512) - small
-    yield Row("seed 002", "graphs and requests up to 32, saved MiB", 4400, graphs)
+    yield Row("ig1", "graphs and requests up to 32, saved MiB", 4400, graphs)
     steps = _beside(32, 8192) - small
-    yield Row("seed 002", "steps of 2,048 tokens, saved MiB", 350, steps, fitted=True)
+    yield Row("ig1", "steps of 2,048 tokens, saved MiB", 350, steps, fitted=True)
 
 
 def _beside(requests: int, batched: int, captured: int | None = None) -> float:
@@ -168,15 +169,15 @@ def _seed_004() -> Iterator[Row]:
         **_004,
     )
     head = shape_named("Sehyo/Qwen3.5-122B-A10B-NVFP4").mtp_parameters
-    yield Row("seed 004", "MTP head, GB", 5, 2 * head / GB)
-    yield Row("seed 004", "weights, GiB", 76.02, plan.weights / GIB)
-    yield Row("seed 004", "0.90, KV cache, GiB", 30.33, plan.kv_bytes / GIB, fitted=True)
-    yield Row("seed 004", "0.90, tokens", 595_584, plan.tokens)
-    yield Row("seed 004", "0.90, concurrency at 131,072", 12.89, plan.concurrency)
-    yield Row("seed 004", "CUDA graphs, GiB", 0.27, plan.graphs / GIB, fitted=True)
-    yield Row("seed 004", "all in use, GiB", 117, (plan.engine + plan.host) / GIB, fitted=True)
-    yield Row("seed 004", "32K default, KV cache, GiB", 31, default.kv_bytes / GIB)
-    yield Row("seed 004", "0.92, KV cache, GiB more", 1, (more.kv_bytes - plan.kv_bytes) / GIB)
+    yield Row("docai.hu", "MTP head, GB", 5, 2 * head / GB)
+    yield Row("docai.hu", "weights, GiB", 76.02, plan.weights / GIB)
+    yield Row("docai.hu", "0.90, KV cache, GiB", 30.33, plan.kv_bytes / GIB, fitted=True)
+    yield Row("docai.hu", "0.90, tokens", 595_584, plan.tokens)
+    yield Row("docai.hu", "0.90, concurrency at 131,072", 12.89, plan.concurrency)
+    yield Row("docai.hu", "CUDA graphs, GiB", 0.27, plan.graphs / GIB, fitted=True)
+    yield Row("docai.hu", "all in use, GiB", 117, (plan.engine + plan.host) / GIB, fitted=True)
+    yield Row("docai.hu", "32K default, KV cache, GiB", 31, default.kv_bytes / GIB)
+    yield Row("docai.hu", "0.92, KV cache, GiB more", 1, (more.kv_bytes - plan.kv_bytes) / GIB)
 
 
 def _others() -> Iterator[Row]:
@@ -213,4 +214,9 @@ def _shown(figure: float) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        prog="python -m tests.unit.seed_memory",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    ).parse_args()
     print(HEADER, *rows(), sep="\n")

@@ -1,11 +1,19 @@
 """Every known cause, on the log or the reading that shows it."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from deploys.plan.ailments import HOST_AILMENTS, LOG_AILMENTS, from_host, from_log, hint
+from deploys.plan.ailments import (
+    HOST_AILMENTS,
+    LOG_AILMENTS,
+    ROOT_AILMENTS,
+    diagnose,
+    from_log,
+    hint,
+)
 from deploys.plan.checkup import Checkup
 from deploys.plan.engine import EngineUnit
 from deploys.plan.gpu import Gpu
@@ -29,7 +37,10 @@ HEALTHY = Checkup(
     unit=UNIT,
     log=("starting the engine", "serving"),
     skew=0.4,
+    kernel="6.17.0-1032-nvidia",
+    driver="580.173.02",
     memory=(121 * GIB, 20 * GIB, 25 * GIB),
+    cma=(0, 0),
     swapped=0,
     free={"/opt/qwen36": 900 * GIB, "/var/lib/docker": 900 * GIB},
     docker="28.3.3",
@@ -41,18 +52,27 @@ HEALTHY = Checkup(
     finished=Finished(cut=1, ended=20),
 )
 STOPPED = replace(UNIT, active="failed", status="")
+REFUSED = "Free memory on device on startup is less than desired GPU memory utilization (0.8, 97)"
+NO_MEMORY = "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x51)"
+FAULT = "NVRM: Xid (PCI:000f:01:00): 31, pid=9115, MMU Fault: Fault is of type FAULT_PTE"
 READINGS = {
     "gpu-lost-in-container": {"gpu_inside": "Failed to initialize NVML: Unknown Error"},
     "docker-down": {"docker": None, "runtimes": ()},
     "docker-runtime": {"runtimes": ("io.containerd.runc.v2", "runc")},
-    "port-listener": {"unit": STOPPED, "listeners": ("python3",)},
+    "port-taken": {"unit": STOPPED, "listeners": ("python3",)},
+    # MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259 and NVIDIA/NV-Kernels#591.
+    "kernel-kho": {"kernel": "7.0.0-1019-nvidia", "cma": (0, int(9.7 * GIB))},
+    "driver-memory-pools": {"driver": "610.57.04", "log": (REFUSED,)},
+    "driver-610-64k": {"driver": "610.57.04", "kernel": "7.0.0-1019-nvidia-64k", "log": (FAULT,)},
+    "driver-no-memory": {"unit": STOPPED, "log": (NO_MEMORY,)},
+    "gpu-spins": {"gpu": Gpu(2418.0, 17.0, 50.0, 96.0, None, None)},
     "disk-space": {"free": {"/opt/qwen36": 900 * GIB, "/var/lib/docker": GIB}},
     "power-fault": {"gpu": Gpu(611.0, 14.2, 45.0, 97.0, None, None)},
     "swapping": {"swapped": 200 * 1024**2},
     # vllm-project/vllm#48140 and llamastash/llamastash#80: 2.77 GiB free, 52 available.
     "page-cache": {
         "memory": (121 * GIB, int(2.77 * GIB), 52 * GIB),
-        "log": ("on startup is less than desired GPU memory utilization (0.4, 48.4 GiB)",),
+        "log": (REFUSED,),
     },
     "hard-downs": {"downs": 1},
     "clock": {"skew": -7200.0},
@@ -93,14 +113,24 @@ def test_every_log_has_a_cause():
     assert set(map(entry, LOGS)) == names | {"healthy"}
 
 
-@pytest.mark.parametrize("ailment", HOST_AILMENTS, ids=lambda ailment: ailment.name)
-def test_a_reading_shows_its_cause_alone(ailment):
-    found = from_host(replace(HEALTHY, **READINGS[ailment.name]))
-    assert [each.name for each in found] == [ailment.name]
+@pytest.mark.parametrize("name", READINGS)
+def test_a_reading_shows_its_cause_first(name):
+    assert diagnose(replace(HEALTHY, **READINGS[name]))[0].name == name
+
+
+def test_every_cause_of_the_host_has_a_reading():
+    signs = {each.name for each in LOG_AILMENTS if each.sign}
+    assert set(READINGS) == signs | {each.name for each in (*ROOT_AILMENTS, *HOST_AILMENTS)}
+
+
+@pytest.mark.parametrize("name", [each.name for each in HOST_AILMENTS])
+def test_a_reading_shows_nothing_else(name):
+    found = diagnose(replace(HEALTHY, **READINGS[name]))
+    assert [each.name for each in found] == [name]
 
 
 def test_names_are_unique_and_sentences_end_without_a_stop():
-    every = LOG_AILMENTS + HOST_AILMENTS
+    every = (*LOG_AILMENTS, *ROOT_AILMENTS, *HOST_AILMENTS)
     assert len({ailment.name for ailment in every}) == len(every)
     assert not [each.name for each in every if f"{each.cause}{each.remedy}".endswith(".")]
 
@@ -112,10 +142,35 @@ def test_names_are_unique_and_sentences_end_without_a_stop():
         {"gpu": None, "finished": None, "gpu_inside": None},
         {"finished": Finished(cut=0, ended=0)},
         {"memory": (121 * GIB, 2 * GIB, 30 * GIB)},  # while it serves, files may have the rest
+        {"log": (NO_MEMORY,)},  # sound starts have it, too: vllm-project/vllm#56824
+        {"cma": (32 * 1024**2, 32 * 1024**2)},
+        {"driver": "610.57.04", "kernel": "7.0.0-1019-nvidia-64k"},
+        {"driver": None},
+        {"unit": STOPPED, "gpu": Gpu(2418.0, 17.0, 50.0, 96.0, None, None)},  # another's work
     ],
 )
 def test_a_sound_host_shows_nothing(changes):
-    assert from_host(replace(HEALTHY, **changes)) == []
+    assert diagnose(replace(HEALTHY, **changes)) == []
+
+
+def test_what_explains_a_refusal_comes_before_it():
+    kernel = replace(HEALTHY, unit=STOPPED, log=(REFUSED,), **READINGS["kernel-kho"])
+    assert [each.name for each in diagnose(kernel)] == ["kernel-kho", "free-memory-at-start"]
+
+
+def test_no_update_is_advised_where_one_is_the_cause():
+    remedies = {each.name: each.remedy for each in (*LOG_AILMENTS, *ROOT_AILMENTS)}
+    for name in ("kernel-kho", "driver-memory-pools", "driver-610-64k", "driver-mismatch"):
+        assert "update DGX OS" not in remedies[name].lower()
+    assert "kho=off" in remedies["driver-too-old"]
+
+
+def test_no_remedy_takes_the_image_of_a_way_back():
+    """Docker prunes what has neither tag nor container: images that were pulled by digest."""
+    remedies = {each.name: each.remedy for each in (*LOG_AILMENTS, *ROOT_AILMENTS, *HOST_AILMENTS)}
+    for name in ("disk-full", "disk-space"):
+        assert "deploys/clean.py" in remedies[name].partition("docker builder prune")[0]
+    assert not [each for each in remedies.values() if re.search(r"prune (-a|--all)", each)]
 
 
 def test_the_hint_of_a_failed_start_is_cause_and_remedy():
@@ -126,8 +181,7 @@ def test_the_hint_of_a_failed_start_is_cause_and_remedy():
 
 
 def said(checkup: Checkup, recipe: str | None = "tiny") -> str:
-    found = from_log(checkup.log) + from_host(checkup)
-    return "\n".join(line for line, _ in report(checkup, found, recipe))
+    return "\n".join(line for line, _ in report(checkup, diagnose(checkup), recipe))
 
 
 def test_no_trouble_is_said_with_what_was_looked_at():

@@ -73,6 +73,19 @@ def test_what_a_worker_has_counts_if_the_head_has_the_same(
     assert worker.predicts_change(copied_image, head=head, **COPY) is not same
 
 
+def test_the_head_is_asked_by_ssh_what_it_has_built() -> None:
+    there = fake_host({**docker("present", '["a"]'), "{{.Id}}": "sha256:1"})
+    with there.current() as head:
+        pass
+    for worker, asked in (
+        (fake_host(docker("present", '["a"]')), False),
+        (fake_host(docker(ABSENT, "")), True),
+    ):
+        there.commands.clear()
+        worker.predicts_change(copied_image, head=head, **COPY)
+        assert any("{{.Id}}" in str(command) for command in there.commands) is asked
+
+
 @pytest.mark.parametrize("layers", ['["a"]', '["b"]'])
 def test_a_head_exports_what_the_worker_has_not(layers: str) -> None:
     head = fake_host(docker("present", '["a"]'))

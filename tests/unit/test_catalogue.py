@@ -32,6 +32,13 @@ def test_the_documentation_holds_the_table(capsys: pytest.CaptureFixture[str]) -
     assert held == capsys.readouterr().out, f"put what it prints between the markers of {DOCUMENT}"
 
 
+def test_heretic_is_explained_where_it_is_served() -> None:
+    named = [each for each in map(load_recipe, recipe_names()) if "heretic" in str(each).lower()]
+    assert named
+    for each in named:
+        assert "uncensored by a third party" in each.description, each.name
+
+
 def test_every_recipe_but_the_labs_has_a_line() -> None:
     lines = catalogue(map(load_recipe, recipe_names())).splitlines()
     shown = [line.split("`")[1] for line in lines if line.startswith("| `")]

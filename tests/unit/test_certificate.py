@@ -11,8 +11,10 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
 )
+from cryptography.x509 import load_pem_x509_certificate
 
-from deploys.certificate import chains, read_certificate
+from deploys.certificate import chains, read_certificate, server_certificate
+from deploys.plan.certificate import Tls, parse_certificate, tls_settings
 from deploys.plan.errors import PlanError
 from tests.unit.certificates import certificate, private_key, written
 
@@ -36,15 +38,31 @@ def test_certificate_and_key_become_one_file(tmp_path: Path) -> None:
     assert "tls.crt expires on" in (found.notice(NOW + timedelta(days=61)) or "")
 
 
-def test_no_tls_is_no_certificate() -> None:
-    assert read_certificate(None, None) is None
+def tls(**data: object) -> Tls:
+    return tls_settings(data.get)
 
 
-@pytest.mark.parametrize("pair", [("a.crt", None), (None, "a.key")])
-def test_one_without_the_other_is_refused(pair: tuple[str | None, str | None]) -> None:
-    missing = "tls_key" if pair[0] else "tls_certificate"
-    with pytest.raises(PlanError, match=f"group_data: {missing}: found nothing"):
-        read_certificate(*pair)
+def test_no_tls_is_no_certificate(tmp_path: Path) -> None:
+    assert not tls().on
+    assert server_certificate(tls(), tmp_path / "sparks.yaml", "door-chat", ()) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"tls_certificate": "a.crt"}, "tls_key: found nothing; expected it beside tls_certif"),
+        ({"tls_key": "a.key"}, "tls_certificate: found nothing; expected it beside tls_key"),
+        ({"tls": True}, r'tls: found True; expected "own"'),
+        ({"tls": "on"}, r"tls: found 'on'; expected \"own\""),
+        ({"tls": "own", "tls_certificate": "a", "tls_key": "b"}, "tls: .*expected one of the two"),
+        ({"tls_names": "llm.lan"}, "tls_names: found 'llm.lan'; expected host names"),
+        ({"tls_names": ("http://llm.lan",)}, "tls_names: found"),
+        ({"tls_names": (7,)}, "tls_names: found"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(data: dict[str, object], message: str) -> None:
+    with pytest.raises(PlanError, match=f"^group_data: {message}"):
+        tls(**data)
 
 
 def test_bad_ones_are_refused(tmp_path: Path) -> None:
@@ -62,7 +80,7 @@ def test_bad_ones_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"tls_certificate: found .*tls.crt, which cannot be read"):
         read(tmp_path)
     with pytest.raises(PlanError, match="tls_certificate: found 7, which cannot be read"):
-        read_certificate(7, "tls.key")  # type: ignore[arg-type]
+        server_certificate(tls(tls_certificate=7, tls_key="k"), tmp_path, "door-chat", ())
     assert "tls.crt, which is no certificate" in refused(b"", pem)
     assert "tls.crt, which is no certificate" in refused(pem, pem)
     assert "tls.key, which is no private key" in refused(good, good)
@@ -71,6 +89,17 @@ def test_bad_ones_are_refused(tmp_path: Path) -> None:
     assert "which is valid from" in refused(certificate(key, days=90, begins=1), pem)
     closed = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"pw"))
     assert "which a password protects" in refused(good, closed)
+
+
+def test_one_that_was_signed_this_second_is_valid() -> None:
+    key = private_key()
+    chain = certificate(key, days=90, begins=0)
+    begins = load_pem_x509_certificate(chain).not_valid_before_utc
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    pair = ("tls.crt", chain), ("tls.key", secret)
+    assert parse_certificate(*pair, begins).chain == chain.decode()
+    with pytest.raises(PlanError, match="which is valid from"):
+        parse_certificate(*pair, begins - timedelta(seconds=1))
 
 
 def test_an_rsa_key_that_no_door_would_show_is_refused(tmp_path: Path) -> None:
@@ -94,12 +123,12 @@ def test_the_key_may_lie_in_the_file_of_the_certificate(tmp_path: Path) -> None:
     both.write_bytes((tmp_path / "tls.key").read_bytes() + (tmp_path / "tls.crt").read_bytes())
     # The gateway trusts what it shows. Nobody but the door gets the key.
     assert (
-        chains([(str(both), str(both)), (None, None), (str(both), str(both))])
+        chains([read_certificate(str(both), str(both)), None, read_certificate(*[str(both)] * 2)])
         == (tmp_path / "tls.crt").read_text()
     )
     both.unlink()
     with pytest.raises(PlanError, match=r"tls_certificate: found .*both.pem, which cannot be read"):
-        chains([(str(both), str(both))])
+        read_certificate(str(both), str(both))
 
 
 def test_the_servers_own_certificate_comes_first(tmp_path: Path) -> None:

@@ -46,7 +46,9 @@ def output(restarts: int = 0) -> list[str]:
         "log": LOG,
         "kernel": KERNEL,
         "clock": str(NOW - 120),
+        "versions": "7.0.0-1019-nvidia\n580.173.02",
         "memory": "127601452\n2904588\n54525952",
+        "cma": "0\n940604",
         "swap": "1000\n1512",
         "free": "/opt/qwen36 1000000000000\n/var/lib/docker 1000000000",
         "docker": '28.3.3\n{"io.containerd.runc.v2":{},"nvidia":{},"runc":{}}',
@@ -86,10 +88,34 @@ def test_the_last_life_is_read_with_what_the_kernel_said_since():
     )
 
 
+def test_after_a_spark_went_down_the_kernels_last_words_are_read():
+    words = "NVRM: Check failed: Out of memory [NV_ERR_NO_MEMORY]"
+    lines = output()
+    down = NOW - 3600
+    at = lines.index("@@clock")
+    lines[at:at] = [f"{down - age}.5 spark1 kernel: {age} {words}" for age in (7200, 60)]
+    log = parse_checkup(lines, NOW).log
+    assert f"60 {words}" in log
+    assert f"7200 {words}" not in log
+    no_downs = [line.replace(f", {down}]", "]") for line in lines]
+    assert f"60 {words}" in parse_checkup(lines, NOW).log
+    assert parse_checkup(no_downs, NOW).downs == 0
+
+
 def test_after_a_restart_the_life_before_is_read_as_well():
     log = parse_checkup(output(restarts=1), NOW).log
     assert "the second life" in log
     assert "the first life" not in log
+
+
+def test_of_a_unit_that_is_no_longer_loaded_the_last_life_is_read():
+    lines = "\n".join(output())
+    for gone in (UNITS.replace("RESTARTS", "0"), f"\nvllm@{RELEASE}.service"):
+        lines = lines.replace(gone, "")
+    found = parse_checkup(lines.split("\n"), NOW)
+    assert found.unit is None
+    assert "the third life: with a colon" in found.log
+    assert "the second life" not in found.log
 
 
 def test_a_docker_that_does_not_answer_and_a_gpu_that_does_not_tell():
@@ -104,17 +130,24 @@ def test_a_docker_that_does_not_answer_and_a_gpu_that_does_not_tell():
 
 
 def test_a_switch_that_failed_is_read():
-    tried = f'lab-new-1\n{{"phase": "failed", "message": "it did not start"}}\n{LOG}'
+    tried = f'lab-new-1\n{NOW - 3600}\n{{"phase": "failed", "message": "it did not start"}}\n{LOG}'
     lines = "\n".join(output()).replace("@@switch", f"@@switch\n{tried}").split("\n")
     failed = parse_checkup(lines, NOW).failed
     assert failed is not None
-    assert (failed.release, failed.reason) == ("lab-new-1", "it did not start")
+    told = (failed.release, failed.at, failed.reason)
+    assert told == ("lab-new-1", NOW - 3600, "it did not start")
     assert failed.log[1:] == ("the third life: with a colon", "and a second line")
     (said,) = from_switch(failed)
     assert (said.name, said.evidence) == ("switch-failed", "it did not start")
+    assert "lab-new-1 on 2026-11-21 06:50 UTC" in said.cause
     known = replace(failed, log=("vllm: error: unrecognized arguments: --x",))
-    assert [each.name for each in from_switch(known)] == ["unknown-flag"]
+    (cause,) = from_switch(known)
+    assert cause.name == "unknown-flag"
+    assert "lab-new-1 did not come to serve on 2026-11-21 06:50 UTC. " in cause.cause
     assert from_switch(None) == []
+    assert from_switch(failed, wanted="lab-new-1") == [said]
+    # The inventory asks for another release again, or for none: it is history.
+    assert from_switch(failed, wanted="lab-old-1") == from_switch(failed, wanted="") == []
 
 
 def test_the_script_finds_the_switch_that_failed_last(tmp_path):
@@ -123,13 +156,15 @@ def test_the_script_finds_the_switch_that_failed_last(tmp_path):
     for name, phase in (("switch@old", "failed"), ("switch@new-2", "failed")):
         (jobs / f"{name}.json").write_text(f'{{"phase": "{phase}", "message": "no"}}\n')
     os.utime(jobs / "switch@old.json", (1, 1))
-    assert _read(tmp_path).failed == FailedSwitch("new-2", "no", ())
+    os.utime(jobs / "switch@new-2.json", (7, 7))
+    assert _read(tmp_path).failed == FailedSwitch("new-2", 7, "no", ())
     (jobs / "switch@new-3.json").write_text('{"phase": "done", "message": ""}\n')
     assert _read(tmp_path).failed is None
 
 
 def _read(root):
-    script = checkup_script(str(root))
+    # Its second look at the swap comes at once.
+    script = checkup_script(str(root)).replace("sleep 1", "true")
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     return parse_checkup(done.stdout.splitlines(), NOW)
 
@@ -143,6 +178,7 @@ def test_the_script_reads_a_machine_without_anything(tmp_path):
     found = _read(tmp_path)
     assert (found.release, found.finished, found.failed) == (None, None, None)
     assert found.memory[0] > 0
+    assert found.kernel
 
 
 # Lines of /metrics as vLLM 0.26.0 and 0.32.0 print them; the numbers are made up.

@@ -211,6 +211,22 @@ def test_a_clean_host_has_nothing(tmp_path: Path) -> None:
     assert not list(superfluous(disk.found, keep=0).lines())
 
 
+def test_compiled_code_goes_with_its_image(disk: Disk) -> None:
+    """And what releases shared before each image had its own, with the last of these."""
+    for name in ("aa", "cc", "ee", "vllm"):
+        (disk.root / "cache" / name).mkdir(parents=True)
+        (disk.root / "cache" / name / "kernel.so").write_bytes(b"x" * 3000)
+    with (disk.root / f"releases/{OLD}/run").open("a") as run:
+        run.write(f"  --volume {disk.root}/cache/vllm:/root/.cache/vllm")
+    found = disk.found
+    assert [cache.name for cache in superfluous(found, keep=3).caches] == ["ee"]
+    assert [cache.name for cache in superfluous(found, keep=1).caches] == ["aa", "ee"]
+    gone = superfluous(found, keep=0)
+    assert [cache.name for cache in gone.caches] == ["aa", "ee", "vllm"]
+    assert any(line.startswith("removes compiled code cache/ee, ") for line in gone.lines())
+    assert superfluous(replace(found, docker=()), keep=0).caches == ()
+
+
 class TestOperation:
     """What is done with it."""
 
@@ -240,6 +256,10 @@ class TestOperation:
             "find -H /r/two -mindepth 1 -delete && rm -d /r/two",
             "rm -rf /r/manifests/two.json /r/jobs/weights@two.json",
         ]
+
+    def test_a_cache(self, disk: Disk) -> None:
+        (disk.root / "cache/ee").mkdir(parents=True)
+        assert self.run(disk.told, 3) == (["rm -rf /r/cache/ee"], True)
 
     def test_not_while_something_is_at_work(self, disk: Disk) -> None:
         (scripts, succeeded) = self.run(disk.told + "weights@one.service\n", 0)

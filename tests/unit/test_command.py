@@ -11,6 +11,7 @@ from deploys.plan.command import Place, docker_run, environment, main, serve_arg
 from deploys.plan.errors import PlanError
 from deploys.plan.recipe import Recipe
 from deploys.plan.recipes import load_recipe
+from tests.clock import patience
 from tests.unit.test_recipe import good
 
 # What shells do things with, one by one and in the company of others.
@@ -32,6 +33,15 @@ NASTY = [
     "",
     "it's",
 ]
+# What an engine of one Spark has whatever its recipe says.
+ALONE = {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0",
+    "VLLM_HOST_IP": "127.0.0.1",
+    "GLOO_SOCKET_IFNAME": "lo",
+    "NCCL_SOCKET_IFNAME": "lo",
+}
 
 
 def through_shell(text: str, folder: Path) -> list[str]:
@@ -41,7 +51,7 @@ def through_shell(text: str, folder: Path) -> list[str]:
         cwd=folder,
         capture_output=True,
         check=True,
-        timeout=10,
+        timeout=patience(),
     )
     assert list(folder.iterdir()) == []
     return shell.stdout.decode().split("\0")[:-1]
@@ -94,7 +104,7 @@ def test_a_value_of_a_recipe_is_never_executed(tmp_path: Path, value: str) -> No
     )
     folders = dict.fromkeys(recipe.checkpoints, "w")
     words = docker_run(
-        recipe, Place(1), image="i@sha256:0", release="r", root="/r", folders=folders
+        recipe, Place(1), image="i@sha256:0", cache="0", release="r", root="/r", folders=folders
     )
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -109,7 +119,7 @@ def test_how_values_become_options(tmp_path: Path) -> None:
         tmp_path / "recipes",
         args={
             "on": True,
-            "off": False,
+            "dark": False,
             "several": ["a", 1],
             "whole": 8192,
             "part": 0.85,
@@ -123,19 +133,40 @@ def test_how_values_become_options(tmp_path: Path) -> None:
     )
     words = serve_arguments(recipe, Place(8000))
     assert words == [
-        *("serve", "/models/model", "--served-model-name", "model", "--tensor-parallel-size", "1"),
-        *("--host", "127.0.0.1", "--port", "8000", "--on", "--no-off", "--several", "a", "1"),
+        *("serve", "/models/model", "--on", "--no-dark", "--several", "a", "1"),
         *("--whole", "8192", "--part", "0.85", "--text", "auto", "--json"),
         '{"method":"dflash","model":"/models/drafter","deep":[{"x":null},"/models/model/x"]}',
+        *("--allowed-media-domains", "media.invalid"),
+        *("--served-model-name", "model", "--tensor-parallel-size", "1"),
+        *("--host", "127.0.0.1", "--port", "8000"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "env", "seconds"),
+    [
+        (8192, {}, "180"),
+        ("64K", {}, "180"),
+        (262_144, {}, "350"),
+        (8192, {"VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "900"}, "900"),
+    ],
+)
+def test_a_head_waits_for_its_worker_longer_than_a_step_takes(
+    tmp_path: Path, tokens: object, env: dict[str, str], seconds: str
+) -> None:
+    args = {"max-num-batched-tokens": tokens}
+    recipe = recipe_with(tmp_path / "recipes", args=args, env=env, sparks=[1, 2])
+    timeout = "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS"
+    assert environment(recipe, 2)[timeout] == seconds
+    assert int(seconds) > recipe.longest_step
+    assert environment(recipe).get(timeout) == env.get(timeout)
 
 
 def test_a_checkpoint_can_be_named_in_the_environment(tmp_path: Path) -> None:
     recipe = recipe_with(tmp_path / "recipes", env={"DRAFTER": "${drafter}/x"})
     assert environment(recipe) == {
         "DRAFTER": "/models/drafter/x",
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
+        **ALONE,
     }
 
 
@@ -166,6 +197,7 @@ def test_seed_001_keeps_all_of_its_settings() -> None:
         ],
         "--attention-backend": ["flash_attn"],
         "--shutdown-timeout": ["60"],
+        "--allowed-media-domains": ["media.invalid"],
     }
     assert environment(recipe) == {
         "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",
@@ -173,22 +205,19 @@ def test_seed_001_keeps_all_of_its_settings() -> None:
         "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
         "NVIDIA_FORWARD_COMPAT": "1",
         "VLLM_TEST_FORCE_FP8_MARLIN": "1",
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
+        **ALONE,
     }
 
 
 def test_the_container_sees_weights_read_only_and_keeps_its_caches() -> None:
     recipe = load_recipe("lab-tiny")
     where = {"release": "lab-tiny-1", "root": "/opt/x", "folders": {"model": "tiny@1"}}
-    words = docker_run(recipe, Place(8000), image="i@sha256:0", **where)
+    words = docker_run(recipe, Place(8000), image="i@sha256:0", cache="0", **where)
     assert words[:2] == ["docker", "run"]
     volumes = [words[i + 1] for i, word in enumerate(words) if word == "--volume"]
     assert volumes == [
         "/opt/x/tiny@1:/models/tiny:ro",
-        "/opt/x/cache/vllm:/root/.cache/vllm",
-        "/opt/x/cache/flashinfer:/root/.cache/flashinfer",
-        "/opt/x/cache/triton:/root/.triton",
+        "/opt/x/cache/0:/root/.cache",
     ]
     assert options(words)["--name"] == ["vllm-lab-tiny-1"]
     assert options(words)["--label"] == ["sparkwright.release=lab-tiny-1"]

@@ -10,6 +10,7 @@ from deploys.certificate import read_certificate
 from deploys.operations.door import door, no_door
 from deploys.plan.door import DoorPlan, door_plan, mark
 from tests.unit.certificates import certificate, private_key, written
+from tests.unit.door.plans import named
 from tests.unit.driven import Driven, fake_host
 
 FILES = Path(__file__).parents[2] / "files" / "door"
@@ -25,7 +26,10 @@ CLEAN = "@@installed\n@@stray\n@@elsewhere\n@@taken\n@@there\n@@files\n@@unit\ni
 
 def plan(**changes: Any) -> DoorPlan:
     values = {"certificate": None, "max_body_mib": 64, "max_connections": 1000, "keys": [KEY]}
-    return door_plan(bind="0.0.0.0", port=8000, **values | changes)
+    values |= {"stranger_connections": 200, "key_requests": None, "place": "chat"}
+    values |= changes
+    values["keys"] = named(values["keys"])
+    return door_plan(bind="0.0.0.0", port=8000, **values)
 
 
 def spark(state: str) -> Driven:
@@ -80,7 +84,7 @@ def test_a_clean_host_gets_all_of_it_proved_before_it_is_in_force(tmp_path: Path
     tls = read_certificate(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
     done = changes(CLEAN, plan(certificate=tls))
     steps = [
-        "apt-get install --quiet --yes",
+        "apt-get install ",
         "disable --quiet --now haproxy.service",
         "cat > /r/door/next/keys",
         "cat > /r/door/next/certificate.pem",

@@ -72,7 +72,14 @@ def test_weights_in_one_line() -> None:
 def engines(**properties: str) -> dict[str, Any]:
     """Return what is told of a Spark on which both releases are known."""
     values = {"current": RELEASE, "active": "active", "enabled": RELEASE, "other": "inactive"}
-    values |= {"reload": "no", "switches": "", "first": RELEASE, "hold": "no", **properties}
+    values |= {
+        "reload": "no",
+        "switches": "",
+        "failed": "",
+        "first": RELEASE,
+        "hold": "no",
+        **properties,
+    }
     units = "\n\n".join(
         f"Id=vllm@{name}.service\nActiveState={active}\nNRestarts=0\n"
         f"NeedDaemonReload={values['reload']}\nJob=\nStatusText="
@@ -83,6 +90,7 @@ def engines(**properties: str) -> dict[str, Any]:
         "enabled": f"vllm@{values['enabled']}.service",
         "share": "",
         "switches": values["switches"],
+        "failed": values["failed"],
         "door": f"first {values['first']}\nhold {values['hold']}",
         "units": units,
     }
@@ -98,6 +106,9 @@ def test_engines_that_differ() -> None:
     assert engines(current=OTHER) == {"current release": (RELEASE, OTHER)}
     assert engines(current="") == {"current release": (RELEASE, "none")}
     assert engines(active="failed") == {unit: ("active", "failed")}
+    assert engines(failed=f"switch@{OTHER}.service") == {
+        f"switch@{OTHER}.service": ("not failed", "failed")
+    }
     assert engines(other="active") == {other: ("off", "active")}
     assert engines(enabled=OTHER) == {
         unit: ("enabled", "not enabled"),

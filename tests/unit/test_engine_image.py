@@ -27,5 +27,5 @@ def test_another_kind_of_machine_is_told_so(
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     with pytest.raises(LabError, match="x86_64 only; this machine is aarch64"):
-        engine_image.build_root(tmp_path / "root")
+        engine_image.build_root("vllm", tmp_path / "root")
     assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ from deploys.plan.cabling import common_port, switched_off
 from deploys.plan.errors import PlanError
 from deploys.plan.fabric import NETPLAN, arp_settings, fabric_plan, netplan_text
 from deploys.plan.fabric_check import fabric_findings, is_in_force
-from deploys.plan.fabric_state import FabricState, Netdev, NetplanFile, Profile, Rdma, Route
+from deploys.plan.fabric_state import FabricState, Netdev, NetplanFile, Rdma, Route
 from deploys.plan.hardware import HARDWARE
 
 GB10 = HARDWARE["gb10"]
@@ -168,71 +168,6 @@ def test_a_port_that_is_switched_off_may_have_a_cable():
     assert switched_off(GB10, spark()) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            f"network: {{ethernets: {{{A}: {{dhcp4: no}}, {B}: {{dhcp4: no}}}}}}",
-            f"sets {A}, {B}: netplan would merge that with the fabric's file. "
-            "Move it away (`sudo mv /etc/netplan/40-cx7.yaml /root/`)",
-        ),
-        (
-            f"network: {{ethernets: {{enP7s7: {{}}, {B}: {{}}}}}}",
-            f"sets {B}: netplan would merge that with the fabric's file. Take {B} out of it",
-        ),
-        (f"network: {{ethernets: {{x: {{match: {{name: {A}}}}}}}}}", "sets x"),
-        (
-            "network: {ethernets: {x: {match: {macaddress: '4C:BB:47:00:01:00'}}}}",
-            "sets x",
-        ),
-        (f"network: {{bonds: {{bond0: {{interfaces: [{A}, {B}]}}}}}}", "sets bond0"),
-        ("network: [", "is not YAML"),
-    ],
-)
-def test_a_file_of_another_tool_that_sets_a_twin_is_an_error(text, message):
-    file = NetplanFile("/etc/netplan/40-cx7.yaml", "root:600", text)
-    own = spark()
-    (told,) = found(replace(own, netplan=(*own.netplan, file)))
-    assert told.startswith("error: /etc/netplan/40-cx7.yaml ")
-    assert message in told
-
-
-@pytest.mark.parametrize(
-    ("text", "warnings"),
-    [
-        ("network: {ethernets: {all-en: {match: {name: 'en*'}, dhcp4: true}}}", 1),
-        ("network: {ethernets: {any: {match: {}, dhcp4: true}}}", 1),
-        ("network: {ethernets: {x: {match: {name: 'wl*'}}}}", 0),
-        (f"network: {{ethernets: {{{PORT_1[0]}: {{dhcp4: true}}}}}}", 0),
-        ("network: {renderer: NetworkManager}", 0),
-        ("network: {ethernets: }", 0),
-        ("", 0),
-    ],
-)
-def test_a_pattern_is_a_warning_and_other_interfaces_are_nothing(text, warnings):
-    own = replace(spark(), netplan=(NetplanFile("/etc/netplan/50.yaml", "root:600", text),))
-    told = found(own)
-    assert len(told) == warnings
-    assert all(line.startswith("warning: the entry ") for line in told)
-
-
-def test_a_file_that_another_one_hides_does_not_count():
-    bad = f"network: {{ethernets: {{{A}: {{}}}}}}"
-    files = (
-        NetplanFile("/usr/lib/netplan/40-cx7.yaml", "root:644", bad),
-        NetplanFile("/etc/netplan/40-cx7.yaml", "root:600", ""),
-    )
-    assert found(replace(spark(), netplan=files)) == []
-
-
-def test_a_profile_of_networkmanager_that_sets_a_twin_is_an_error():
-    path = "/etc/NetworkManager/system-connections/cx7.nmconnection"
-    for profile in (Profile(path, A, ""), Profile(path, "", "4c:bb:47:00:01:01")):
-        (told,) = found(replace(spark(), profiles=(profile,)))
-        assert f"`sudo mv '{path}' /root/ && sudo nmcli connection reload`" in told
-    assert found(replace(spark(), profiles=(Profile(path, "", ""),))) == []
-
-
 def set_up(port, text=None):
     """A Spark with its fabric in force in a port."""
     own = spark(**dict.fromkeys(port, replace(UP, mtu=9000)))
@@ -252,6 +187,8 @@ def test_the_fabric_is_in_force_when_file_addresses_mtu_and_link_are_right():
     assert not is_in_force(PLAN, PORT_0, set_up(PORT_0, "network: {}"))
     readable = replace(own.netplan[0], mode="root:644")
     assert not is_in_force(PLAN, PORT_0, replace(own, netplan=(readable,)))
+    short = own.netdevs | {B: replace(own.netdevs[B], mtu=1500)}
+    assert not is_in_force(PLAN, PORT_0, replace(own, netdevs=short))
     down = own.netdevs | {B: replace(own.netdevs[B], carrier=False)}
     assert not is_in_force(PLAN, PORT_0, replace(own, netdevs=down))
 

@@ -129,6 +129,7 @@ cat <<'END'
 {OUTPUT}END
 """)
     tool.chmod(0o755)
+    (tmp_path / "sleep").symlink_to("/bin/true")
     script = client_script("rocep1s0f0", 5, 12000, "192.168.100.12")
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["sh", "-c", script], env=path, capture_output=True, text=True)

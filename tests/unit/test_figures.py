@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deploys.plan.figures import figures, percentile
+from deploys.plan.figures import accepted_by_place, figures, percentile
 
 RESULTS = Path(__file__).parent / "results"
 H200 = json.loads((RESULTS / "h200.json").read_text())
@@ -65,6 +65,31 @@ def test_requests_that_all_failed_leave_only_the_errors() -> None:
         key: [] for key in ("input_tokens", "output_tokens", "ttft_ms", "tpot_ms")
     }
     assert _of(_run(**empty, errors=["500", "500"])) == {"w": {"errors": 2}}
+
+
+def test_drafts_by_place_and_the_length_of_a_step() -> None:
+    """vLLM's own: a share of the drafts at each place, and one token more than was accepted."""
+    runs = [
+        _run(drafted=20, accepted=9, drafts=10, accepted_at=[7, 2]),
+        # The first draft of an engine brings the labels.
+        _run(drafted=20, accepted=11, drafts=10, accepted_at=[8, 2, 1]),
+    ]
+    own = _of(*runs)["w"]
+    assert own["acceptance"] == 0.5
+    assert own["acceptance_first"] == 0.75
+    assert own["accepted_length"] == 2
+    result = {"workloads": [{"name": "w", "runs": runs}, {"name": "skipped", "runs": []}]}
+    assert accepted_by_place(result) == [0.75, 0.2, 0.05]
+
+
+def test_without_drafts_there_is_no_length() -> None:
+    assert not {"acceptance", "acceptance_first", "accepted_length"} & set(_of(_run())["w"])
+    assert accepted_by_place({"workloads": [{"name": "w", "runs": [_run()]}]}) == []
+
+
+def test_the_start_is_one_of_the_figures() -> None:
+    result = {"start": [(1.0, "Loading weights took 501 seconds")], "workloads": []}
+    assert figures(result) == {"start-warm": {"weights_seconds": 501}}
 
 
 def test_a_skipped_workload_has_no_figures() -> None:

@@ -1,5 +1,6 @@
 """The inventory file: what it may say, and what is said about the rest."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -205,8 +206,8 @@ def test_what_a_recipe_does_not_support(tmp_path: Path) -> None:
     text = (
         "sparks: {a: {}, b: {hardware: lab}, c: {}}\n"
         "replicas:\n"
-        "  x: {recipe: qwen3.6-35b-nvfp4-dflash, sparks: [a, b]}\n"
-        "  y: {recipe: lab-tiny, sparks: [c]}\n"
+        "  x: {recipe: qwen3.6-35b-nvfp4-dflash, sparks: [a, b], trusts: [trust-remote-code]}\n"
+        "  y: {recipe: lab-tiny, sparks: [c], trusts: [tool-parser-plugin]}\n"
     )
     fleet = load_fleet(written(tmp_path, text), recipe_names())
     recipes = {name: load_recipe(name) for name in fleet.recipes}
@@ -229,5 +230,15 @@ def test_the_examples_are_good(path: Path) -> None:
     assert unsupported(fleet, {name: load_recipe(name) for name in fleet.recipes}) == []
 
 
-def test_there_are_examples() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.yaml")} == {"one", "two", "pair", "fleet"}
+def test_the_examples_serve_what_the_readme_recommends_first() -> None:
+    table = (EXAMPLES.parents[1] / "README.md").read_text().partition("\n## Recipes\n")[2]
+    small, large, *_ = re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)
+    served = {
+        path.stem: load_fleet(path, recipe_names()).recipes for path in EXAMPLES.glob("*.yaml")
+    }
+    assert served == {
+        "one": [small],
+        "two": [small],
+        "pair": [large],
+        "fleet": sorted([small, large]),
+    }

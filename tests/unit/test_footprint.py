@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from deploys.plan.errors import PlanError
 from deploys.plan.footprint import OWN
 from deploys.plan.footprint_survey import parse_footprint, unit_names
-from deploys.plan.remove import checked_weights, report
+from deploys.plan.remove import report
 from tests.unit.sections import reworded
 
 PROJECT = Path(__file__).parents[2]
@@ -167,16 +166,6 @@ def test_without_a_copy_no_key_of_docker_is_ours():
 def test_half_a_footprint_is_no_footprint():
     with pytest.raises(ValueError, match="incomplete"):
         parse_footprint(OUTPUT[:-5])
-
-
-@pytest.mark.parametrize(("found", "expected"), [(None, False), ("remove", True)])
-def test_weights(found, expected):
-    assert checked_weights(found) is expected
-
-
-def test_weights_are_not_removed_by_a_slip():
-    with pytest.raises(PlanError, match="--data weights: found 'removed'; expected remove"):
-        checked_weights("removed")
 
 
 def test_every_folder_that_a_deploy_makes_is_known():

@@ -203,7 +203,8 @@ def test_a_recipe_in_the_inventory(put, tmp_path):
     put(name="foo.yaml")
     inventory = tmp_path / "inventory" / "sparks.yaml"
     inventory.parent.mkdir()
-    text = "sparks: {a: {ssh_hostname: 192.0.2.1}}\nreplicas: {x: {recipe: %s, sparks: [a]}}\n"
+    text = "sparks: {a: {ssh_hostname: 192.0.2.1}}\nreplicas:\n"
+    text += "  x: {recipe: %s, sparks: [a], trusts: [trust-remote-code]}\n"
     for name in ("../theirs/foo.yaml", str(tmp_path / "theirs/foo.yaml")):
         inventory.write_text(text % name)
         ((_, data),) = load(inventory)["x"]
@@ -235,10 +236,10 @@ def test_a_release_comes_out(put):
     assert recipe.checkpoints["model"].revision == "v1.2"
     release = make_release(recipe, locked(recipe), root="/opt/x", ranks=Ranks(("a",)))
     assert release.id.startswith("my-model-v2-")
-    assert "theirs" not in "".join(release.files.values())
-    assert (
-        "/models/owner--Model-35B \\\n  --served-model-name owner/Model-35B" in release.files["run"]
-    )
+    text = "".join(text for name, text in release.files.items() if not name.startswith("bin/"))
+    assert "theirs" not in text
+    assert "serve /models/owner--Model-35B \\\n" in release.files["run"]
+    assert "  --served-model-name owner/Model-35B \\\n" in release.files["run"]
     assert '"model":"/models/z-lab--Qwen3.6-35B-A3B-DFlash"' in release.files["run"]
 
 

@@ -19,6 +19,7 @@ from deploys.plan.gateway_files import configuration, environment, unit
 from deploys.plan.gateway_names import served
 from deploys.plan.recipes import load_recipe, recipe_names
 from inventory.sparks import load
+from tests.unit.door.plans import plan
 from tests.unit.driven import fake_host
 
 FILES = Path(__file__).parents[2] / "files" / "gateway"
@@ -44,8 +45,8 @@ def fleet_of(tmp_path: Path, text: str) -> Fleet:
 
 
 def setting(**values: Any) -> Any:
-    data = {"bind": "0.0.0.0", "tls_certificate": None, **values}
-    return lambda replica, key: data[key]
+    data = {"bind": "0.0.0.0", **values}
+    return lambda replica, key: data.get(key)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,10 @@ def test_doors_as_the_gateways_host_reaches_them(tmp_path: Path) -> None:
     assert doors(beside, setting()) == far | {"chat-a": "http://127.0.0.1:8000"}
     # A certificate is made out to a name, which loopback does not have.
     secured = {name: url.replace("http", "https") for name, url in far.items()}
-    assert doors(beside, setting(tls_certificate="c.pem")) == secured
+    assert doors(beside, setting(tls_certificate="c.pem", tls_key="c.pem")) == secured
+    # The site's own has it.
+    by_own = secured | {"chat-a": "https://127.0.0.1:8000"}
+    assert doors(beside, setting(tls="own")) == by_own
     six = doors(own, setting(bind="fd00::1"))
     assert six["chat-a"] == "http://[fd00::1]:8000"
 
@@ -169,8 +173,13 @@ def test_profiles_and_presets_stand_beside_the_served_names() -> None:
         "qwen36-deep",
     ]
     assert names["qwen36"].sampling == {}
-    assert names["qwen36-fast"].sampling == {"temperature": 0.0}
-    assert names["qwen36-deep"].sampling == {"temperature": 0.7}
+    assert names["qwen36-fast"].sampling == {"temperature": 0.0, "top_p": 1.0}
+    assert names["qwen36-deep"].sampling == {
+        "temperature": 0.7,
+        "top_p": 0.95,
+        "top_k": 64,
+        "repetition_penalty": 1.05,
+    }
     coding, reasoning = names["qwen36-thinking-coding"], names["qwen36-instruct-reasoning"]
     assert coding.sampling["chat_template_kwargs"] == {"enable_thinking": True}
     assert reasoning.sampling["chat_template_kwargs"] == {"enable_thinking": False}
@@ -210,58 +219,82 @@ def test_each_replica_of_a_name_is_asked_for_the_engines_own(tmp_path: Path) -> 
     assert len(set(ids)) == len(ids) == 10
 
 
-def test_the_gateways_keys_are_hashes_but_for_its_own() -> None:
+def test_the_gateway_knows_its_own_key_alone() -> None:
     text = environment(["sk-first", "sk-second"])
-    assert text.startswith("DOOR_KEY=sk-first\nCLIENT_KEYS=")
-    assert "sk-second" not in text
-    assert [len(digest) for digest in text.split("=")[2].strip().split(",")] == [64, 64]
+    assert text == "DOOR_KEY=sk-first\n"
 
 
 def test_the_unit_trusts_certificates_only_where_there_are_some() -> None:
     text = (FILES / "gateway.service").read_text()
-    plain = unit(text, "/r", "0.0.0.0", 4000, 64, trusted=False)
+    plain = unit(text, "/r")
     start = "ExecStart=/r/gateway/env/bin/python -B /r/gateway/gateway.py /r/gateway/config.yaml"
-    assert f"{start} 0.0.0.0 4000 64\n" in plain
+    assert f"{start}\n" in plain
     assert "SSL_CERT_FILE" not in plain
-    secured = unit(text, "/r", "0.0.0.0", 4000, 64, trusted=True)
+    secured = unit(text, "/r", trusted=True)
     assert "Environment=SSL_CERT_FILE=%t/gateway/doors.pem\n" in secured
     assert len(secured.splitlines()) == len(plain.splitlines()) + 2
 
 
 OUTPUT = """\
-active active
-enabled enabled
+installed /usr/sbin/haproxy
+stray disabled inactive
+active active active active
+enabled enabled enabled enabled
 started 100
-changed 99
 process 812
+started 101
+process 813
+process 814
+changed 99
 status in service: chat-a
-socket LISTEN 0 2048 0.0.0.0:4000 0.0.0.0:* users:(("python",pid=812,fd=9))
+socket LISTEN 0 2048 0.0.0.0:4000 0.0.0.0:* users:(("haproxy",pid=814,fd=9))
 """
 
 
 def test_the_state_of_a_gateway() -> None:
     found = Gateway().process(OUTPUT.splitlines())
-    assert found == GatewayState(True, True, False, None, "in service: chat-a")
-    other = OUTPUT.replace('"python",pid=812', '"nginx",pid=7').replace("changed 99", "changed 101")
+    assert found == GatewayState(
+        installed=True,
+        stray=False,
+        active=True,
+        enabled=True,
+        outdated=False,
+        holder=None,
+        status="in service: chat-a",
+    )
+    other = OUTPUT.replace('"haproxy",pid=814', '"nginx",pid=7').replace(
+        "changed 99", "changed 101"
+    )
     found = Gateway().process(other.splitlines())
     assert (found.outdated, found.holder) == (True, "nginx (process 7)")
+    # One of an earlier version had no door: it listened itself.
+    earlier = OUTPUT.replace("active active active active", "active inactive active inactive")
+    earlier = earlier.replace('"haproxy",pid=814', '"python",pid=812').replace(" enabled", "", 1)
+    found = Gateway().process(earlier.splitlines())
+    assert (found.active, found.enabled, found.holder) == (False, False, None)
 
 
 ARGUMENTS: dict[str, Any] = {
     "root": "/r",
     "entries": [Directory("/r/gateway"), ManagedFile("/r/gateway/config.yaml", "x\n")],
     "requirements": "litellm==1\n",
-    "secrets": HiddenValue("DOOR_KEY=sk-s3cret\n"),
-    "port": 4000,
+    "secrets": {
+        "/r/secrets/gateway.env": HiddenValue("DOOR_KEY=sk-s3cret\n"),
+        "/r/gateway/door/keys": HiddenValue("0A1B\n"),
+    },
+    "door": plan(4000),
     "url": "http://192.0.2.1:4000",
     "names": "x (chat-a)",
 }
 ABSENT = """\
-active inactive
-enabled not-found
+installed \
+
+stray
+active inactive inactive inactive
+enabled not-found not-found not-found
+started 0
 started 0
 changed 0
-process 0
 status \
 """
 
@@ -274,12 +307,16 @@ def test_a_first_run_ends_with_a_started_gateway() -> None:
     kinds = [
         word
         for script in scripts
-        for word in ("pip install", "enable", "restart")
+        for word in ("pip install", "enable", "start")
         if f"{word} --quiet" in script or f"systemctl {word} gateway" in script
     ]
-    assert kinds == ["pip install", "enable", "restart"]
+    assert kinds == ["pip install", "enable", "start"]
     assert not any("s3cret" in script for script in scripts)
-    assert [stdin for _, stdin in spark.commands if stdin] == ["DOOR_KEY=sk-s3cret\n"]
+    secrets = [stdin for _, stdin in spark.commands if stdin]
+    assert secrets == ["DOOR_KEY=sk-s3cret\n", "0A1B\n"]
+    # Its door's files are read by haproxy before anything stops.
+    (start,) = (script for script in scripts if "systemctl start" in script)
+    assert start.index("haproxy -c") < start.index("systemctl stop gateway-door.service")
 
 
 def test_a_taken_port_is_told_before_anything_changes() -> None:

@@ -27,7 +27,11 @@ def test_an_environment_with_the_same_requirements_stays() -> None:
 def test_the_environment_is_stamped_last() -> None:
     spark = fake_host({"sha256sum": f"{'0' * 64}  .requirements"}, root="/r")
     assert spark.run(virtual_environment, **ENVIRONMENT).did_change()
-    *_, install, stamp = spark.scripts()
+    *_, make, install, stamp = spark.scripts()
+    # One at a time, also beside what a killed run has begun.
+    lock = "flock /run/lock/sparkwright-environment "
+    assert make.startswith(f"{lock}python3 -m venv --clear")
+    assert install.startswith(lock)
     assert "--require-hashes --only-binary :all: --requirement /r/bin/requirements.txt" in install
     assert stamp == "cp /r/bin/requirements.txt /r/hf/.requirements"
 

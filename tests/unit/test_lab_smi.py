@@ -18,7 +18,7 @@ def smi(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_table_shows_a_gb10_without_memory():
     lines = smi().stdout.splitlines()
     assert {len(line) for line in lines if line} == {91}
-    assert "Driver Version: 580.126.09     CUDA Version: 13.0" in lines[1]
+    assert "Driver Version: 580.178.04     CUDA Version: 13.0" in lines[1]
     assert any("NVIDIA GB10" in line and "0000000F:01:00.0" in line for line in lines)
     assert any("Not Supported" in line for line in lines)
 
@@ -26,11 +26,11 @@ def test_table_shows_a_gb10_without_memory():
 @pytest.mark.parametrize(
     ("properties", "form", "expected"),
     [
-        ("name,driver_version", "csv,noheader", "NVIDIA GB10, 580.126.09\n"),
+        ("name,driver_version", "csv,noheader", "NVIDIA GB10, 580.178.04\n"),
         (
             "name,driver_version,memory.total",
             "csv,noheader,nounits",
-            "NVIDIA GB10, 580.126.09, [N/A]\n",
+            "NVIDIA GB10, 580.178.04, [N/A]\n",
         ),
         ("memory.total", "csv,noheader", "[N/A]\n"),
         ("memory.total, memory.used", "csv,noheader,nounits", "[N/A], [N/A]\n"),

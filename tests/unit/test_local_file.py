@@ -7,7 +7,7 @@ from deploys.plan.local_file import write_file
 
 
 def test_a_file_is_there_with_its_folder_and_its_mode(tmp_path: Path) -> None:
-    path = tmp_path / "a" / "b.json"
+    path = tmp_path / "reports" / "today" / "b.json"
     write_file(path, "ü\n", 0o600)
     assert path.read_bytes() == "ü\n".encode()
     assert path.stat().st_mode & 0o777 == 0o600

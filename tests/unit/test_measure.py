@@ -1,20 +1,25 @@
 """The programs that measure, on what real tools have written."""
 
+import asyncio
 import json
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
+
+from deploys.plan.startup import KEPT, start_figures
+from tests.clock import patience
 
 FILES = Path(__file__).parents[2] / "files"
 sys.path[:0] = [str(FILES / "jobs"), str(FILES / "benchmark")]
 
-from bench_engine import COUNTERS, samples  # noqa: E402
+from bench_engine import COUNTERS, Engine, positions, samples  # noqa: E402
 from bench_gpu import sample  # noqa: E402
 from bench_prompts import QUESTION, long_prompt, requests  # noqa: E402
-from measure import Measurement, Tool, arguments, run_of  # noqa: E402
+from bench_tool import stop_after, until  # noqa: E402
+from measure import TIME_IS_UP, Measurement, Tool, arguments, run_of  # noqa: E402
 from progress import Stop  # noqa: E402
 
 PASSAGES = ["one two three four", "five six seven", "eight nine ten eleven twelve"]
@@ -76,6 +81,57 @@ def test_an_answer_without_a_token_is_an_error(error, said):
     assert len(run["ttft_ms"]) == 2
 
 
+def test_what_was_not_asked_any_more_is_no_failure():
+    left = {
+        **RESULT,
+        "errors": ["", "", TIME_IS_UP],
+        # The tool counts none of a request's times from its beginning.
+        "start_times": [246.935661083, 247.978521306, 0.0],
+    }
+    run = run_of(left, 240.0)
+    assert (run["errors"], len(run["ttft_ms"]), run["started"]) == ([], 2, 6.936)
+
+
+def test_nothing_is_asked_once_the_time_is_up():
+    """Requests of 40 s each by the clock, two at once: each asks again while there is time."""
+    now, asked = [0.0], []
+
+    async def ask(number, *, session):
+        asked.append((number, now[0]))
+        now[0] += 40
+        return f"{number} {session}"
+
+    limited = until(ask, 90, lambda at: f"left at {at:g}", clock=lambda: now[0])
+    answers = [asyncio.run(limited(number, session="s")) for number in range(5)]
+    assert asked == [(0, 0), (1, 40), (2, 80)]
+    assert answers == ["0 s", "1 s", "2 s", "left at 120", "left at 120"]
+
+
+def test_the_tool_is_left_as_it_was_by_a_run_without_a_bound(monkeypatch):
+    """As vLLM 0.17 to 0.33 have it: the tool looks its function up as each run begins."""
+
+    class Output:
+        pass
+
+    async def ask(number):
+        return number
+
+    serve = ModuleType("serve")
+    serve.ASYNC_REQUEST_FUNCS, serve.RequestFuncOutput = {"openai-chat": ask}, Output
+    package = ModuleType("vllm.benchmarks")
+    package.serve = serve
+    for name, module in (("vllm", ModuleType("vllm")), ("vllm.benchmarks", package)):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr("bench_tool._ASKS", {})
+    stop_after(1e-9)
+    limited = serve.ASYNC_REQUEST_FUNCS["openai-chat"]
+    assert asyncio.run(limited(1)) == 1
+    left = asyncio.run(limited(2))
+    assert (left.error, left.start_time > 0) == (TIME_IS_UP, True)
+    stop_after(0)
+    assert serve.ASYNC_REQUEST_FUNCS["openai-chat"] is ask
+
+
 class Dying(Measurement):
     """An engine that dies at the third workload."""
 
@@ -89,9 +145,10 @@ def measured_by_a_dying_engine(monkeypatch, names):
     monkeypatch.setattr("measure.Tool", lambda container: None)
     orders = dict.fromkeys(("url", "model", "release", "replica", "recipe", "vllm"), "x")
     orders |= {"hardware": "lab", "sparks": 1, "workloads": [{"name": name} for name in names]}
+    orders["start"] = ""
     measurement = Dying(orders)
-    for question in ("others", "thinks", "context", "network"):
-        monkeypatch.setattr(measurement._engine, question, lambda: None)
+    for question in ("others", "thinks", "context", "network", "start"):
+        monkeypatch.setattr(measurement._engine, question, lambda *asked: None)
     return measurement.result(SimpleNamespace(message=""))
 
 
@@ -113,9 +170,51 @@ def test_counters_of_all_engines_together():
     assert COUNTERS["accepted"] not in found
 
 
+def test_drafts_are_counted_by_place():
+    """Of vLLM 0.32.0 with MTP-2; a second engine's are added."""
+    name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+    lines = [
+        "# TYPE vllm:spec_decode_num_accepted_tokens_per_pos counter",
+        f'{name}{{engine="0",model_name="m",position="0"}} 412.0',
+        f'{name}{{engine="0",model_name="m",position="1"}} 230.0',
+        f'{name}{{engine="1",model_name="m",position="0"}} 8.0',
+        f'{name.replace("_total", "_created")}{{engine="0",position="0"}} 1.79e+09',
+    ]
+    assert positions("\n".join(lines) + "\n") == [420, 230]
+    assert positions(METRICS) == []
+
+
+def test_only_what_a_start_is_wanted_for_is_read_of_a_journal(tmp_path, monkeypatch):
+    """An engine that serves logs without end: what comes after is not waited for."""
+    for name, script in {
+        "systemctl": "echo 0123",
+        "journalctl": """echo "$@" > called
+echo '1764.5 spark1 engine[7]: starting the engine'
+echo '1770.25 spark1 engine[7]: (Worker pid=9) INFO [x.py:1] Loading weights took 5.50 seconds'
+echo '1771.0 spark1 engine[7]: noise'
+echo '1790.0 spark1 engine[7]: serving'
+while echo '1791.0 spark1 engine[7]: INFO: "POST /v1/chat/completions" 200 OK'; do :; done""",
+    }.items():
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path)
+    kept = Engine("http://x", "m", "vllm@x").start(KEPT)
+    assert [at for at, _ in kept] == [1764.5, 1770.25, 1790.0]
+    assert "_SYSTEMD_INVOCATION_ID=0123" in (tmp_path / "called").read_text()
+    assert start_figures(kept) == {"start-warm": {"weights_seconds": 5.5, "ready_seconds": 25.5}}
+
+
 def test_what_nvidia_smi_says():
-    assert sample("345, 81.77, 30\n") == [345, 81.77, 30]
-    assert sample("[N/A], 3.64, [Not Supported]\n") == [None, 3.64, None]
+    assert sample("345, 81.77, 30, [N/A]\n") == [345, 81.77, 30]
+    assert sample("[N/A], 3.64, [Not Supported], [N/A]\n") == [None, 3.64, None]
+    assert sample("") == [None, None, None]
+
+
+def test_the_largest_gpu_is_measured():
+    """As it is judged and watched: a card for a display may come first."""
+    assert sample("210, 9.1, 35, 8192\n2400, 310.5, 66, 32607\n") == [2400, 310.5, 66]
 
 
 @pytest.mark.parametrize("tokens", [60, 500, 5000])
@@ -145,6 +244,7 @@ def test_fresh_prompts_have_no_beginning_in_common():
 def test_thinking_is_off_and_whole_answers_are_whole():
     orders = {"url": "http://127.0.0.1:8000", "model": "m", "tokenizer": "/models/m"}
     kind = {"concurrency": 4, "temperature": 0.7, "whole": True, "prompts": ["short"]}
+    kind |= {"seconds": 0}
     line = arguments(orders, kind, 12)
     assert json.loads(line[line.index("--extra-body") + 1]) == {
         "chat_template_kwargs": {"enable_thinking": False}
@@ -153,6 +253,8 @@ def test_thinking_is_off_and_whole_answers_are_whole():
     assert "--ignore-eos" not in arguments(orders, kind | {"whole": False}, 12)
     assert "--num-warmups" in line
     assert "--num-warmups" not in arguments(orders, kind | {"prompts": ["long"]}, 1)
+    # A request that warms up would begin the time of those that count.
+    assert "--num-warmups" not in arguments(orders, kind | {"seconds": 90}, 1)
 
 
 def docker(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -178,7 +280,38 @@ def test_a_tool_without_a_result(tmp_path, monkeypatch, script, said):
     assert said in str(caught.value) or "Broken pipe" in str(caught.value)
 
 
+# What `vllm bench serve` is made of, as far as it is run here.
+TOOL = {
+    "benchmarks/datasets.py": "class CustomDataset: pass",
+    "benchmarks/serve.py": "ASYNC_REQUEST_FUNCS = {}",
+    "entrypoints/cli/main.py": """\
+import sys
+def main():
+    print("Starting initial single prompt test run...", flush=True)
+    words = dict(zip(sys.argv[1:], sys.argv[2:]))
+    with open(f"{words['--result-dir']}/{words['--result-filename']}", "w") as file:
+        file.write('{"duration": 1.5}')
+""",
+}
+
+
+def test_what_the_tool_prints_is_no_answer(tmp_path):
+    """It is shown in the journal; the answer is the only line that whoever asked gets."""
+    for name, text in TOOL.items():
+        path = tmp_path / "vllm" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    command = [sys.executable, "-c", (FILES / "benchmark/bench_tool.py").read_text()]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, env={"PYTHONPATH": str(tmp_path)}, text=True, **pipes) as tool:
+        print('{"arguments": [], "requests": [], "seconds": 0}', file=tool.stdin, flush=True)
+        assert json.loads(tool.stdout.readline()) == {"duration": 1.5}
+        rest, journal = tool.communicate(timeout=patience())
+    assert rest == ""
+    assert "Starting initial" in journal
+
+
 def test_the_tool_ends_with_its_input():
     command = [sys.executable, "-c", (FILES / "benchmark/bench_tool.py").read_text()]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=10, check=False)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=patience(), check=False)
     assert done.returncode == 0

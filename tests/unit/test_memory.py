@@ -1,4 +1,4 @@
-"""The memory plan: beside the seeds' figures, and what it finds."""
+"""The memory plan: beside published figures, and what it finds."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from deploys.plan.lock import CheckpointLock, File, Lock, checkpoint_key
 from deploys.plan.memory import MemoryPlan, Weights, load_of, plan_memory
 from deploys.plan.memory_check import LEAST
 from deploys.plan.memory_check import WANTED as WANTED_FREE
-from deploys.plan.memory_flags import GIB, flags, number
+from deploys.plan.memory_flags import GIB, flags
 from deploys.plan.memory_report import main
 from deploys.plan.nominal import nominal_load, shape_named
 from deploys.plan.recipes import load_recipe
@@ -73,17 +73,6 @@ def test_the_figures_that_vllm_computed_are_met_exactly():
     assert all(row.plan == row.theirs for row in exact)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        *(("auto", -1), (-1, -1), (4096, 4096), ("256k", 256_000), ("256K", 262_144)),
-        *(("1m", 10**6), ("20600M", 20600 * 2**20), ("1.5k", 1500), ("40g", 40 * 10**9)),
-    ],
-)
-def test_numbers_are_read_as_vllm_does(text: object, value: int):
-    assert number(text) == value
-
-
 class TestFlags:
     @pytest.mark.parametrize(
         ("vllm", "share", "in_share", "caching"),
@@ -142,6 +131,9 @@ class TestWeights:
         assert plan.drafter == 905_000_000
         assert plan.cache.groups == 7
 
+    def test_two_sparks_share_a_drafter_too(self):
+        assert planned("qwen3.6-35b-nvfp4-dflash", sparks=2).drafter == 905_000_000 // 2
+
 
 def test_a_lock_says_how_large_it_is():
     recipe = load_recipe(BF16)
@@ -174,6 +166,21 @@ class TestReport:
         assert main([MTP, "--sparks", "2"]) == 0
         printed = capsys.readouterr().out
         assert printed.startswith(f"# {MTP} on each of 2 Sparks, gb10\nweights        37.95 GiB\n")
+
+    def test_of_several_machines_the_first_is_planned(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ):
+        several = {"hardware": ("gb10", "rtx-pro-6000")}
+        recipe = load_recipe(BF16).model_copy(update=several)
+        monkeypatch.setattr("deploys.plan.memory_report.load_recipe", lambda _: recipe)
+        main([BF16])
+        assert capsys.readouterr().out.startswith(f"# {BF16} on one Spark, gb10\n")
+
+    def test_a_part_that_a_recipe_lacks_has_no_line(self, capsys: pytest.CaptureFixture[str]):
+        main([BF16])
+        assert "drafter" not in capsys.readouterr().out
+        main(["qwen3.6-35b-nvfp4-dflash"])
+        assert "\ndrafter         0.84 GiB\n" in capsys.readouterr().out
 
     def test_what_does_not_fit(self, capsys: pytest.CaptureFixture[str]):
         assert main([MTP, "--hardware", "gb10-64gb"]) == 1

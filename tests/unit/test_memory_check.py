@@ -43,6 +43,13 @@ class TestFindings:
         assert said.startswith("error: gpu-memory-utilization 0.95 leaves 6.1 GiB to the host")
         assert said.endswith("Set gpu-memory-utilization to at most 0.86")
 
+    def test_what_the_kernel_keeps_is_gone(self):
+        load = nominal_load(load_recipe(BF16), 1)
+        kept = replace(SURVEY, kernel=replace(SURVEY.kernel, handover=int(9.3 * GIB)))
+        assert memory_findings(load, HARDWARE["gb10"], SURVEY) == []
+        (finding,) = memory_findings(load, HARDWARE["gb10"], kept)
+        assert "24.3 GiB to the host (9.3 kept by its kernel), 8.1 GiB" in finding.found
+
     def test_little_for_the_host(self):
         (said,) = _said(planned(MTP, "0.19.1", gpu_memory_utilization=0.90))
         assert said.startswith("warning: gpu-memory-utilization 0.9 leaves 11.9 GiB to the host")
@@ -99,8 +106,39 @@ class TestFindings:
         assert said.endswith("choose a smaller checkpoint, or serve it with two Sparks")
 
     def test_more_requests_than_blocks(self):
+        """vLLM 0.26.0 on an H100 refused to start with 1,024 requests and 793 blocks."""
+        plan = planned(BF16, "0.26.0", max_num_seqs=1024, kv_cache_memory_bytes="20G")
+        (said,) = _said(plan)
+        assert said.startswith(
+            f"error: max-num-seqs 1024 is more than the {plan.blocks} blocks of the KV cache, of "
+            "which CUDA graphs take one a request: vLLM refuses to start. "
+            f"Set max-num-seqs to at most {plan.blocks}, or kv-cache-memory-bytes to at least "
+        )
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"enforce_eager": True},
+            {"compilation_config": {"cudagraph_mode": "PIECEWISE"}},
+            {"vllm": "0.19.1"},
+        ],
+        ids=str,
+    )
+    def test_requests_need_no_block_without_graphs_of_whole_steps(self, given: dict[str, Any]):
+        given = {"vllm": "0.26.0", **given}
+        assert _said(planned(BF16, **given, max_num_seqs=1024, kv_cache_memory_bytes="20G")) == []
+
+    def test_near_the_planned_number_only_vllm_knows(self):
+        blocks = planned(BF16, max_num_seqs=1024, gpu_memory_utilization=0.7).blocks
+        assert blocks < 1024
+        for requests, kind in ((blocks + 60, "warning"), (2 * blocks, "error")):
+            (said,) = _said(planned(BF16, max_num_seqs=requests, gpu_memory_utilization=0.7))
+            assert said.startswith(f"{kind}: max-num-seqs {requests} is more than the ")
+
+    def test_with_drafts_the_backend_decides(self):
         (said,) = _said(planned(MTP, max_num_seqs=512))
         assert said.startswith("warning: max-num-seqs 512 is more than the ")
+        assert "vLLM may refuse to start" in said
 
     def test_a_lock_of_before_has_no_shape(self):
         recipe = load_recipe(BF16)
@@ -110,12 +148,10 @@ class TestFindings:
         assert "Qwen/Qwen3.5-35B-A3B" in finding.found
         assert "python -m deploys.lock --refresh" in finding.remedy
 
-    def test_an_option_that_is_no_number(self):
-        recipe = load_recipe(BF16)
-        wrong = recipe.model_copy(update={"args": {"max-model-len": "long"}})
-        (finding,) = memory_findings(nominal_load(wrong, 1), HARDWARE["gb10"], SURVEY)
-        assert finding.error
-        assert "'long'" in finding.found
+    def test_an_image_that_names_no_release_is_planned_as_the_newest(self):
+        recipe = load_recipe("qwen3.6-35b-nvidia")
+        unknown = recipe.model_copy(update={"vllm": "its image's own"})
+        assert memory_findings(nominal_load(unknown, 1), HARDWARE["gb10"], SURVEY) == []
 
     def test_the_lab_is_not_judged(self):
         load = Load(load_recipe("lab-tiny"), 1, {"model": Weights("tiny", 0, None)})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deploys.plan.page import report
-from deploys.plan.plots import bars, lines, number, over_time
+from deploys.plan.plots import number
 from deploys.plan.recipes import load_recipe
 
 RESULTS = Path(__file__).parent / "results"
@@ -55,8 +55,20 @@ def test_it_holds_every_expected_figure() -> None:
     page = report(_result("within"), EXPECTED).page
     for workload, wanted in EXPECTED.items():
         assert f'<th scope="row">{workload}</th>' in page
-        for figure in wanted.values():
-            assert f'<td class="n">{number(figure)}</td>' in page
+        for metric, figure in wanted.items():
+            shown = figure * 100 if metric.startswith("acceptance") else figure
+            assert f'<td class="n">{number(shown)}</td>' in page
+
+
+def test_it_shows_how_far_drafts_hold() -> None:
+    result = _result("within")
+    assert "Drafts accepted, by place" not in report(result, EXPECTED).page
+    for workload in result["workloads"]:
+        for run in workload["runs"]:
+            run["accepted_at"] = [run["drafts"] * 3 // 4, run["drafts"] // 4]
+    page = report(result, EXPECTED).page
+    assert "Drafts accepted, by place" in page
+    assert "token 2: " in page
 
 
 def test_nobodys_text_is_markup() -> None:
@@ -111,17 +123,3 @@ def test_what_was_skipped_is_named() -> None:
 def test_nothing_measured_at_all() -> None:
     told = report(_result("within") | {"workloads": [], "gpu": []}, EXPECTED)
     assert told.verdict == "no figures to compare"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(None, "-"), (0, "0"), (6.5, "6.50"), (48.61, "48.6"), (313.6, "313.6"), (14100, "14,100")],
-)
-def test_numbers_as_people_read_them(value: float | None, text: str) -> None:
-    assert number(value) == text
-
-
-def test_plots_take_zero_one_point_and_none() -> None:
-    assert "svg" in bars("t", [("w", None, None), ("v", 0, 1)], "tok/s")
-    assert "svg" in lines("t", {"measured": [(1, 0)]}, "x", "y")
-    assert "svg" in over_time("t", [(0, 0)], 0, "W", [])

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,10 @@ from tests.unit.driven import Driven, fake_host
 from tests.unit.test_preflight import FIT, IMAGE, NOW, SPARK, WANTED
 
 OTHER_IMAGE = "sha256:" + "2" * 64
+
+
+def _kernel(release: str, handover: int = 0) -> dict[str, Any]:
+    return {"kernel": replace(FIT.kernel, release=release, handover=handover)}
 
 
 def test_two_of_a_kind_do_not_differ():
@@ -32,7 +37,8 @@ def test_two_of_a_kind_do_not_differ():
         ({"memory": 64 * GIB}, "121.7 GiB of memory on a, 64.0 GiB on b", "of one size", True),
         ({"docker": "29.0.0"}, "Docker 28.5.1 on a, 29.0.0 on b", "Update DGX OS on a", True),
         ({"docker": "28.3.3"}, "Docker 28.5.1 on a, 28.3.3 on b", "Update DGX OS on b", False),
-        ({"kernel": "6.14.0-1013-nvidia"}, "6.14.0-1013-nvidia on b", "DGX OS on a", False),
+        (_kernel("6.14.0-1013-nvidia"), "6.14.0-1013-nvidia on b", "DGX OS on a", False),
+        (_kernel("7.0.0-1019-nvidia", 10 * GIB), "7.0.0-1019-nvidia on b", "Boot one", False),
         ({"docker_driver": "overlayfs"}, "overlay2 on a, by overlayfs on b", "daemon.json", True),
         ({"clock": NOW + 40}, "the clock of b is 40 s ahead of that of a", "set-ntp", False),
         ({"clock": NOW - 40}, "the clock of a is 40 s ahead of that of b", "set-ntp", False),
@@ -63,7 +69,7 @@ def test_two_stores_give_one_image_two_ids():
 
 
 def test_errors_come_first():
-    other = replace(FIT, kernel="6.8", driver="570.1")
+    other = replace(FIT, **_kernel("6.8"), driver="570.1")
     assert [finding.error for finding in differences("a", FIT, "b", other)] == [True, False]
 
 

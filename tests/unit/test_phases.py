@@ -14,6 +14,15 @@ from deploys.plan.phases import phase
             "loading weights 44%",
         ),
         (
+            "Loading safetensors using Fastsafetensor loader:  24% Completed | 10/42 [00:00<00:02]",
+            "loading weights 24%",
+        ),
+        ("INFO 11-21 [gpu_model_runner.py:5274] Loading drafter model...", "loading the drafter"),
+        (
+            "INFO - autotuner.py:651 - flashinfer.jit: [Autotuner]: Autotuning process starts ...",
+            "trying FlashInfer's kernels",
+        ),
+        (
             "INFO Model loading took 22.5 GiB memory and 98.1 seconds",
             "weights loaded: 22.5 GiB memory and 98.1 seconds",
         ),

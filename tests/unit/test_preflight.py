@@ -1,22 +1,22 @@
-"""The survey of a Spark, and what the preflight says of it."""
+"""What the preflight says of a Spark."""
 
-import os
-import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from deploys.plan.hardware import HARDWARE
 from deploys.plan.preflight import GIB, Requirements, findings
-from deploys.plan.survey import Listener, Survey, parse_survey, survey_script
+from deploys.plan.survey import Listener, Survey, parse_survey
 
 # What the script prints on a DGX Spark; nvidia-smi, os-release and sizes as reported for one.
 SPARK = """\
 @@arch
 aarch64
 @@kernel
-6.11.0-1016-nvidia
+release 6.11.0-1016-nvidia
+line BOOT_IMAGE=/boot/vmlinuz-6.11.0-1016-nvidia root=UUID=1 ro quiet
+handover 0
+pools
 @@os
 ubuntu 24.04
 Ubuntu 24.04.3 LTS
@@ -168,6 +168,34 @@ class TestClasses:
         assert machine("aarch64", said, 121).gpu is None
 
 
+class TestDriverWords:
+    @pytest.mark.parametrize(
+        ("said", "found", "remedy"),
+        [
+            (
+                "Failed to initialize NVML: Driver/library version mismatch",
+                "The NVIDIA driver was updated",
+                "Reboot",
+            ),
+            (
+                "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
+                "The NVIDIA driver is not loaded",
+                "modprobe nvidia",
+            ),
+        ],
+    )
+    def test_an_update_is_no_remedy_for_an_update(self, said: str, found: str, remedy: str):
+        survey = parse_survey(SPARK.replace("NVIDIA GB10, 580.126.09, [N/A]", said).split("\n"))
+        (finding,) = findings(survey, WANTED, NOW)
+        assert found in finding.found
+        assert remedy in finding.remedy
+        assert "Update DGX OS" not in finding.remedy
+
+    def test_other_words_are_shown(self):
+        survey = parse_survey(SPARK.replace("NVIDIA GB10, 580.126.09, [N/A]", "Oh no").split("\n"))
+        assert "nvidia-smi shows no GPU: Oh no" in findings(survey, WANTED, NOW)[0].found
+
+
 class TestDisk:
     def test_weights_and_image_share_a_file_system(self):
         # 22 GiB of weights, 9 GiB of image times 3.44, 20 GiB to spare: 73 GiB.
@@ -210,52 +238,3 @@ class TestDisk:
         assert findings(fits, wanted, NOW) == []
         short = replace(fits, root_free=need - GIB, docker_free=need - GIB)
         assert len(findings(short, wanted, NOW)) == 1
-
-
-def test_an_empty_answer_is_no_survey():
-    with pytest.raises(ValueError, match="incomplete"):
-        parse_survey([])
-
-
-def test_the_listeners_are_read():
-    survey = parse_survey(
-        [*SPARK.splitlines(), "foreign 8000 812 python3", "ours 18001 99 VLLM::APIServer"]
-    )
-    assert survey.listeners == (
-        Listener(False, 8000, 812, "python3"),
-        Listener(True, 18001, 99, "VLLM::APIServer"),
-    )
-
-
-def test_values_are_quoted():
-    script = survey_script(root="/opt/a b", ports=[8000], images=["x@y;z"], folders=["$(id)"])
-    assert "'/opt/a b/$(id)'" in script
-    assert "'x@y;z'" in script
-
-
-DOCKER = """\
-#!/bin/sh
-case $* in
-  info*) [ -n "$VERSION" ] && echo "$VERSION overlay2 /" ;;
-  *inspect*) for name; do [ "$name" = sha256:known ] && echo sha256:id; done ;;
-esac
-"""
-
-
-@pytest.mark.parametrize(
-    ("version", "docker", "driver"), [("28.5.1", "28.5.1", "overlay2"), ("", "failed", None)]
-)
-def test_the_script_runs(tmp_path: Path, version: str, docker: str, driver: str | None):
-    (tmp_path / "docker").write_text(DOCKER)
-    (tmp_path / "docker").chmod(0o755)
-    script = survey_script(
-        root="/nowhere", ports=[], images=["r@sha256:other", "sha256:known"], folders=[]
-    )
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    environment = os.environ | {"PATH": path, "VERSION": version}
-    output = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True)
-    assert output.returncode == 0
-    survey = parse_survey(output.stdout.splitlines())
-    assert (survey.docker, survey.docker_driver) == (docker, driver)
-    assert survey.image == "sha256:id"
-    assert survey.kernel == os.uname().release

@@ -117,7 +117,7 @@ def test_a_checkpoint_takes_no_folder_of_ours(tmp_path: Path, folder: str) -> No
 
 def test_two_checkpoints_need_two_folders(tmp_path: Path) -> None:
     one = {"repo": "owner/model", "folder": "same"}
-    (problem,) = problems(tmp_path, checkpoints={"model": one, "drafter": one})
+    (problem,) = problems(tmp_path, checkpoints={"model": one, "drafter": {**one}})
     assert problem == (
         "checkpoints.drafter.folder: found same, which model uses; expected a folder of its own"
     )
@@ -224,8 +224,8 @@ def test_two_checkpoints_need_two_folders(tmp_path: Path) -> None:
         ),
         (
             "by_sparks",
-            {1: {"args": {"shutdown-timeout": "60"}}},
-            'by_sparks.1.args.shutdown-timeout: found "60"; expected whole seconds',
+            {1: {"args": {"shutdown-timeout": "1m"}}},
+            'by_sparks.1.args.shutdown-timeout: found "1m"; expected whole seconds',
         ),
         ("by_sparks", {1: {"env": {"A": 1}}}, "by_sparks.1.env.A: found 1; expected text in quot"),
         (
@@ -267,6 +267,6 @@ def test_all_problems_come_together(tmp_path: Path) -> None:
 
 def test_a_stop_waits_for_the_drain(tmp_path: Path) -> None:
     put(tmp_path, {**good(), "args": {"shutdown-timeout": 60}})
-    assert load_recipe("try", tmp_path).stop_timeout == 90
+    assert load_recipe("try", tmp_path).stop_timeout == 58
     put(tmp_path, good())
-    assert load_recipe("try", tmp_path).stop_timeout == 30
+    assert load_recipe("try", tmp_path).stop_timeout == 0

@@ -148,3 +148,10 @@ def test_extends_nothing(tmp_path, base):
     (tmp_path / "two.yaml").write_text(f"extends: {base}\n")
     with pytest.raises(PlanError, match=r"two\.yaml: extends: found .*; expected one of one"):
         load_recipe("two", tmp_path)
+
+
+@pytest.mark.parametrize("variant", ["", "-1m", "-text", "-fp8"])
+def test_no_variant_of_qwen35_35b_samples_with_flashinfer(variant: str) -> None:
+    """github.com/AI-Guru/ai_services, 5afca52: in all four compose files, against endless loops."""
+    env = load_recipe(f"qwen3.5-35b{variant}").env
+    assert env["VLLM_USE_FLASHINFER_SAMPLER"] == "0"

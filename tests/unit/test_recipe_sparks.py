@@ -39,7 +39,7 @@ def test_what_differs_with_a_number_of_sparks_replaces_the_rest(tmp_path: Path) 
         "shutdown-timeout": 60,
     }
     assert two.env == {"A": "1", "B": "2", "C": "${drafter}"}
-    assert (two.start_timeout, two.stop_timeout) == (90, 90)
+    assert (two.start_timeout, two.stop_timeout) == (90, 58)
     assert one.by_sparks == two.by_sparks == {}
     assert recipe.args == base["args"]
 
@@ -51,8 +51,11 @@ def test_a_recipe_without_differences_is_the_same_for_each_number(tmp_path: Path
 
 
 def test_problems_of_all_numbers_come_together(tmp_path: Path) -> None:
-    wrong = {"args": {"port": 1}, "env": {"A_KEY": "x"}}
-    found = problems(tmp_path, sparks=[1, 2], by_sparks={1: wrong, 2: wrong, 3: wrong}, **wrong)
+    def wrong() -> dict[str, object]:
+        return {"args": {"port": 1}, "env": {"A_KEY": "x"}}
+
+    by_sparks = {count: wrong() for count in (1, 2, 3)}
+    found = problems(tmp_path, sparks=[1, 2], by_sparks=by_sparks, **wrong())
     assert len(found) == 9
     assert "by_sparks.3: found 3; expected 1 or 2, which `sparks` lists" in found
 

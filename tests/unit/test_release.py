@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from deploys.plan.errors import PlanError
 from deploys.plan.lock import CheckpointLock, File, ImageLock, Lock, image_key
 from deploys.plan.recipe import Recipe
 from deploys.plan.release import ENGINE_PORTS, Ranks, Release, make_release, repository
+from tests.clock import patience
 from tests.unit.test_command import NASTY
 from tests.unit.test_recipe import good
 
+SUPERVISOR = Path(__file__).parents[2] / "files/engine"
 DIGEST = "sha256:" + "d" * 64
 CONFIG = "sha256:" + "f" * 64
 PAIR = (("192.168.100.11", "192.168.101.11"), ("192.168.100.12", "192.168.101.12"))
@@ -81,9 +84,8 @@ def test_what_it_would_not_notice_is_the_same_release(change: dict[str, object])
 def test_no_two_releases_of_one_id_can_differ() -> None:
     """The id is made of the files, so that a folder never needs to be written twice."""
     one = release()
-    files = {name: text.replace(one.id, "RELEASE") for name, text in one.files.items()}
-    assert files["run"].count("RELEASE") == 3
-    assert not any("RELEASE" in text for name, text in files.items() if name != "run")
+    assert one.files["run"].count(one.id) == 3
+    assert not any(one.id in text for name, text in one.files.items() if name != "run")
     assert release(ranks=Ranks(("other",))).id == one.id
 
 
@@ -95,11 +97,39 @@ def test_the_unit_knows_whether_memory_is_unified(hardware: str, unified: bool) 
     assert json.loads(made.files["unit.json"])["unified"] is unified
 
 
+@pytest.mark.parametrize("tokens", [None, 2048, 9000, 17_999, 18_000, 32_768, 65_536])
+def test_probes_may_fail_for_as_long_as_a_step_may_take(tokens: int | None) -> None:
+    """A Spark reads 1,500 tokens a second at the least, and a probe that fails takes 6 s."""
+    args = {"max-num-batched-tokens": tokens} if tokens else {}
+    failures = json.loads(release(recipe(args=args)).files["unit.json"])["probe_failures"]
+    step = (tokens or 0) / 1500
+    assert failures * 6 > step
+    assert failures == 3 or (failures - 1) * 6 <= step
+
+
+def test_another_program_is_another_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the release has just what its unit runs: the programs, and none of the unit's text."""
+    before = release()
+    folder = shutil.copytree(SUPERVISOR, tmp_path / "engine")
+    with (folder / "probe.py").open("a") as program:
+        program.write("# Another one.\n")
+    monkeypatch.setattr("deploys.plan.release._SUPERVISOR", folder)
+    after = release()
+    assert after.id != before.id
+    assert after.files["bin/probe.py"] == before.files["bin/probe.py"] + "# Another one.\n"
+    assert {name for name in after.files if name.startswith("bin/")} == {
+        f"bin/{path.name}" for path in folder.glob("*.py")
+    }
+
+
 def test_both_ranks_have_one_release_and_differ_in_their_own_part() -> None:
     head, worker = pair(0), pair(1)
     assert head.id == worker.id
     same = {name for name in head.files if head.files[name] == worker.files[name]}
-    assert same == {"release.json", "engine.env"}
+    programs = {name for name in head.files if name.startswith("bin/")}
+    assert same == {"release.json", "engine.env"} | programs
     for rank, made in enumerate((head, worker)):
         unit = json.loads(made.files["unit.json"])
         assert (unit["rank"], unit["sparks"], unit["fabric"]) == (
@@ -132,6 +162,8 @@ def test_release_json_says_what_names_stood_for() -> None:
 def test_the_environment_file_is_what_docker_reads() -> None:
     assert release(recipe(env={"A": " b=c #d ", "E": ""})).files["engine.env"] == (
         "A= b=c #d \nE=\nHF_HUB_OFFLINE=1\nVLLM_NO_USAGE_STATS=1\n"
+        "VLLM_MEDIA_URL_ALLOW_REDIRECTS=0\n"
+        "VLLM_HOST_IP=127.0.0.1\nGLOO_SOCKET_IFNAME=lo\nNCCL_SOCKET_IFNAME=lo\n"
     )
 
 
@@ -141,7 +173,7 @@ def test_run_becomes_docker_with_exactly_its_words(tmp_path: Path) -> None:
     docker.parent.mkdir()
     docker.write_text(
         "#!/bin/sh\n"
-        f"[ $1 = run ] || {{ [ $7 = sha256:{'f' * 64} ] && echo the-image; exit; }}\n"
+        f"[ $1 = run ] || {{ [ $7 = sha256:{'f' * 64} ] && echo sha256:the-image; exit; }}\n"
         "echo $$ >pid\nprintf '%s\\0' \"$@\" >words\n"
     )
     docker.chmod(0o755)
@@ -153,9 +185,11 @@ def test_run_becomes_docker_with_exactly_its_words(tmp_path: Path) -> None:
     run.chmod(0o755)
     path = f"{docker.parent}:{os.environ['PATH']}"
     with subprocess.Popen([run], cwd=tmp_path, env={"PATH": path}) as process:
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=patience()) == 0
     where = {"release": made.id, "root": "/opt/x", "folders": made.folders}
-    expected = docker_run(nasty, Place(made.port), image="the-image", **where)
+    expected = docker_run(
+        nasty, Place(made.port), image="sha256:the-image", cache="the-image", **where
+    )
     assert (tmp_path / "words").read_text().split("\0")[:-1] == expected[1:]
     assert int((tmp_path / "pid").read_text()) == process.pid, "signals must reach docker itself"
     assert {path.name for path in tmp_path.iterdir()} == {"bin", "run", "words", "pid"}

@@ -13,28 +13,33 @@ from tests.unit.test_release import release
 OTHER = "lab-tiny-99999999"
 
 
-def running(declared: bool = True, **parts: str) -> list[tuple[str, str, str]]:
+def running(
+    declared: bool = True, limit: int | None = None, **parts: str
+) -> list[tuple[str, str, str]]:
     """Return what is told of a Spark that runs one engine, but for some sections."""
     served = release()
     ours = serve_arguments(served.recipe, Place(served.port, 0, 1, None))
     variables = [f"{key}={value}" for key, value in environment(served.recipe).items()]
     known = {"RELEASE": served.id, "ARGUMENTS": json.dumps(ours), "ENV": json.dumps(variables)}
-    found = {"containers": CONTAINER, "image": "sha256:aa", "holds": "0x1", "held": "vim", **parts}
+    found = {"containers": CONTAINER, "image": "sha256:aa", "holds": "0x1, [N/A]", "held": "vim"}
+    found |= {"kernel": KERNEL, "clock": "2418, [N/A]", **parts}
     text = "\n".join(f"@@{name}\n{said}" for name, said in found.items())
     for word, value in known.items():
         text = text.replace(word, value)
     state = parse_running(text.splitlines())
-    return [tuple(each) for each in running_differences(state, served if declared else None)]
+    told = running_differences(state, served if declared else None, limit)
+    return [tuple(each) for each in told]
 
 
 CONTAINER = "RELEASE\tsha256:aa\tARGUMENTS\tENV"
+KERNEL = "release 7.0.0-1019-nvidia\nline root=/dev/sda quiet\nhandover 0\npools"
 
 
 def test_what_runs_otherwise() -> None:
     name, container = release().id, f"container vllm-{release().id}"
     assert running() == []
     assert running(containers="") == []
-    assert running(holds="[N/A]", image="") == []
+    assert running(holds="[N/A], [N/A]", image="") == []
     assert running(declared=False) == [("release that runs", "none", name)]
     assert running(containers=f"{OTHER}\tsha256:bb\t[]\tnull\n{CONTAINER}") == [
         ("release that runs", name, OTHER)
@@ -49,13 +54,29 @@ def test_what_runs_otherwise() -> None:
     ]
     told = running(containers=CONTAINER.replace("ENV", '["PATH=/bin"]'))
     assert {each[1:] for each in told} == {("its release's value", "another")}
-    assert running(holds="0x0000000000000088") == [
+    # Of several GPUs the largest counts, as everywhere.
+    assert running(holds="0x0000000000000008, 8192\n0x0000000000000001, 32607") == []
+    assert running(holds="0x0000000000000088, [N/A]") == [
         ("GPU clock", "not held back", "held back by hardware slowdown"),
         ("GPU clock", "not held back", "held back by the power supply (power brake)"),
     ]
     assert running(held="vim\nnvidia-driver-580-open\nlinux-nvidia-hwe") == [
         ("package nvidia-driver-580-open", "updated with the system", "held back"),
         ("package linux-nvidia-hwe", "updated with the system", "held back"),
+    ]
+    assert running(limit=2200) == [("GPU clock", "at most 2200 MHz", "2418 MHz")]
+    assert (
+        running(limit=2200, clock="208, [N/A]") == running(limit=2200, clock="[N/A], [N/A]") == []
+    )
+    assert running(kernel=KERNEL.replace("handover 0", "handover 9750528")) == [
+        (
+            "kernel 7.0.0-1019-nvidia, booted with `root=/dev/sda quiet`",
+            "no memory kept for kexec handover (kho=off)",
+            "9.3 GiB kept",
+        )
+    ]
+    assert running(kernel=f"{KERNEL} 529") == [
+        ("NVIDIA driver", "EnableSystemMemoryPools 0", "pools that keep memory")
     ]
     with pytest.raises(ValueError, match="unreadable"):
         parse_running(["@@containers"])

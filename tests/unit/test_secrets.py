@@ -95,3 +95,7 @@ def test_without_a_token_downloads_are_anonymous(caplog: pytest.LogCaptureFixtur
     spark = fake_host({"sha256sum": "file\troot\troot\t600\tx\t/r/secrets/hf-token"})
     assert not spark.run(hub_token, **arguments).did_change()
     assert "anonymous" not in caplog.text
+    # By `hf_token = "none"`.
+    assert spark.run(hub_token, **arguments, keep=False).did_change()
+    assert spark.scripts()[-1] == "rm -f /r/secrets/hf-token /r/secrets/hf-token.new"
+    assert "downloads are anonymous" in caplog.text

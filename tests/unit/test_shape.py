@@ -3,6 +3,18 @@
 from deploys.plan.schema import parse
 from deploys.plan.shape import Shape, shape_of
 
+# A small transformer, with no more than what its shape is made of.
+CONFIG = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "dtype": "bfloat16",
+    "head_dim": 128,
+    "hidden_size": 1024,
+    "max_position_embeddings": 40960,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 6,
+    "num_key_value_heads": 8,
+    "vocab_size": 151936,
+}
 # Qwen3.5-35B-A3B as its config.json has it, without what has no part in memory.
 TEXT = {
     "dtype": "bfloat16",

@@ -1,6 +1,7 @@
 """The status of a fleet: parser, warnings and table."""
 
 import json
+import re
 import subprocess
 import time
 from dataclasses import replace
@@ -10,10 +11,10 @@ from typing import Any
 import pytest
 
 from deploys.plan.checkup import parse_checkup
+from deploys.plan.data_options import json_target, watch_seconds
 from deploys.plan.errors import PlanError
 from deploys.plan.gpu import Gpu
 from deploys.plan.host_ailments import HOST_AILMENTS
-from deploys.plan.look_options import json_target, watch_seconds
 from deploys.plan.metrics import Load
 from deploys.plan.status import Reading, Row, parse_status, status_script
 from deploys.plan.status_table import as_json, table
@@ -37,6 +38,7 @@ NRestarts=0
 NeedDaemonReload=no
 Job=17
 StatusText=starting the engine"""
+SOUND = UNITS.split("\n\n")[0].replace("NRestarts=2", "NRestarts=0")
 # Two engines, as with data parallelism; drafts.
 COUNTERS = """\
 {time}
@@ -66,6 +68,7 @@ def output(**changes: str) -> list[str]:
         "since": "@1795240000",
         "first": COUNTERS.format(time="1795247431.25", read="100.0", written="1000.0"),
         "gpu": "2405, 61.42, 67, 96, [N/A], [N/A]",
+        "clock limit": "",
         "second": COUNTERS.format(time="1795247432.50", read="350.0", written="1050.0"),
         "memory": "127601452\n54525952",
         "disk": "1000000000000",
@@ -96,6 +99,9 @@ def test_a_reading() -> None:
 def test_what_is_not_there_is_not_known() -> None:
     worker = parse_status(output(first="", second=""))
     assert worker.load is None
+    # An engine that comes up, or goes down, between the two looks.
+    assert parse_status(output(first="1795247431.25")).load is None
+    assert parse_status(output(second="1795247432.50")).load is None
     plain = COUNTERS[: COUNTERS.index("vllm:spec")].strip()
     same = plain.format(time="1.0", read="0.0", written="0.0")
     found = parse_status(output(first=same, second=same.replace("1.0", "2.0", 1))).load
@@ -115,6 +121,21 @@ def test_what_is_not_there_is_not_known() -> None:
     cards = "210, 9.1, 30, 0, 1, 32607\n2400, 300.5, 60, 99, 90000, 97887"
     card = parse_status(output(gpu=cards)).gpu
     assert card == Gpu(2400.0, 300.5, 60.0, 99.0, 90000 * 1024**2, 97887 * 1024**2)
+
+
+def test_a_vllm_that_lacks_a_metric_answers_all_the_same() -> None:
+    known = [line for line in COUNTERS.splitlines() if not re.search("running|kv_cache", line)]
+    first = "\n".join(known).format(time="1.0", read="100.0", written="1000.0")
+    second = "\n".join(known).format(time="2.0", read="100.0", written="1050.0")
+    found = parse_status(output(units=SOUND, first=first, second=second))
+    assert found.load == Load(
+        tokens=50.0, prompt_tokens=0.0, running=None, waiting=2, kv_usage=None, acceptance=0.63
+    )
+    assert list(warnings(row(found))) == []
+    _, line = table([row(found)])
+    assert line.split()[7:11] == ["50", "-", "-", "63"]
+    (told,) = json.loads(as_json([row(found)], 3.0))["sparks"]
+    assert (told["requests_running"], told["kv_cache_usage"]) == (None, None)
 
 
 def test_an_incomplete_reading_is_an_error() -> None:
@@ -161,7 +182,7 @@ def test_the_table_has_a_line_for_each_spark() -> None:
     assert RELEASE in table([other])[1]
 
 
-SERVES = parse_status(output(units=UNITS.split("\n\n")[0].replace("NRestarts=2", "NRestarts=0")))
+SERVES = parse_status(output(units=SOUND))
 BUSY = replace(SERVES.load, kv_usage=0.99) if SERVES.load else None
 
 

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 from pyinfra.api import operation
 
-from deploys.operations import engine
 from deploys.operations.engine import attempt, go_back, idle, serving
-from deploys.operations.rollback import rollback
 from deploys.plan.hardware import HARDWARE
 from deploys.plan.switch import Outcome, Settings
 from tests.unit.driven import Driven, fake_host
-from tests.unit.test_release import pair, release
+from tests.unit.test_release import release
 
 NEW = release()
 SETTINGS = Settings(trial=15, drain=30, door=True, hardware=HARDWARE["lab"], load=None)
@@ -29,6 +27,7 @@ def engines(
     enabled: str = "",
     current: str = "",
     switches: str = "",
+    failed: str = "",
     first: str = NEW.id,
     hold: str = "no",
     serves: bool = True,
@@ -47,6 +46,8 @@ def engines(
             "@@share",
             "@@switches",
             *([f"switch@{switches}.service"] if switches else []),
+            "@@failed",
+            *([failed] if failed else []),
             "@@door",
             f"first {first}\nhold {hold}",
             "@@units",
@@ -71,7 +72,7 @@ def spark(
         {
             "echo @@history": {"stdout": history},
             "echo @@current": {"stdout": found},
-            "echo @@host": {"stdout": "@@host\n8000000\n7000000\n@@gpu"},
+            "echo @@host": {"stdout": "@@host\n8000000\n7000000\n0\n@@gpu"},
             "--property=ActiveState switch@": {"stdout": f"inactive\n{said}\n{log}\n-- cursor: c"},
             "cat /opt/x/manifests/": {"stdout": json.dumps({"engine": size})},
         },
@@ -108,6 +109,7 @@ def test_what_serves_is_left_alone() -> None:
         ({"first": "old"}, f"door.py /opt/x offer {NEW.id} {NEW.port}"),
         ({"hold": "yes"}, f"door.py /opt/x prefer {NEW.id}"),
         ({"stray": "active"}, "systemctl disable --quiet --now vllm@stray.service"),
+        ({"failed": "switch@bad.service"}, "systemctl reset-failed switch@bad.service"),
         ({"stray": "failed", "boots": "stray"}, "systemctl disable --quiet --now"),
     ],
 )
@@ -170,6 +172,13 @@ def test_an_engine_that_is_active_and_silent_is_left_as_it_is() -> None:
     assert "stays off" not in said
 
 
+def off(release: str) -> str:
+    """Return the command by which an engine ends, boots no more, and has not failed."""
+    unit = f"vllm@{release}.service"
+    forgiven = f"{{ systemctl reset-failed {unit} 2>/dev/null || true; }}"
+    return f"systemctl disable --quiet --now {unit} && {forgiven}"
+
+
 class TestAttempt:
     """The same for a rollout, which goes on."""
 
@@ -222,7 +231,7 @@ class TestAttempt:
         assert self.run(driven, outcome, back=True)
         assert outcome.taken_back is True
         assert changes(driven) == [
-            f"systemctl disable --quiet --now vllm@{NEW.id}.service",
+            off(NEW.id),
             "rm -f /opt/x/current",
         ]
 
@@ -234,38 +243,13 @@ class TestAttempt:
             assert driven.scripts() == []
 
 
-def test_the_other_of_a_pair_ends_its_switch_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One whose peer has failed would wait for it until its time is over."""
-    monkeypatch.setattr(engine, "POLL_SECONDS", 0)
-    ours = pair(0)
-    said = [
-        f"active\n{json.dumps(REPORT | {'phase': 'starting'})}",
-        f"inactive\n{json.dumps(REPORT | {'phase': 'failed', 'message': 'it was stopped'})}",
-    ]
-    driven = spark(FORMER)
-    with driven.current() as worker:
-        theirs = Outcome(ended=True, reason="no GPU", began=Outcome().began)
-        monkeypatch.setitem(engine._last, (worker.name, ours.id), theirs)
-        worker.data.spark = "b"
-        answers = iter(said)
-        outcome, stopped = Outcome(), []
-
-        class Head:
-            def __init__(self) -> None:
-                self.name, self.data = "head", {"_sudo": True}
-
-            def get_fact(self, fact: Any, **_: Any) -> Any:
-                return fact().process(next(answers).splitlines())
-
-            def log(self, *_: object) -> None:
-                pass
-
-            def run_shell_command(self, command: Any, _sudo: bool) -> None:
-                stopped.append((command.get_raw_value(), _sudo))
-
-        engine._follow(worker.state, Head(), "/opt/x", ours.id, worker, outcome)  # type: ignore
-    assert stopped == [(f"systemctl stop --no-block switch@{ours.id}.service", True)]
-    assert (outcome.served, outcome.reason) == (False, "b: no GPU")
+def test_the_other_of_a_pair_hears_of_a_switch_that_does_not_begin() -> None:
+    """As on a Spark that shuts down: what it fails at is a command before anything is followed."""
+    refused = {"systemctl daemon-reload && systemctl start": {"success": False}}
+    outcome, driven = Outcome(), spark(FORMER)
+    driven.data["fake_responses"] |= refused
+    assert not TestAttempt.run(driven, outcome)
+    assert (outcome.ended, outcome.served, outcome.reason) == (True, False, "it began no switch")
 
 
 def test_an_idle_spark_ends_a_switch_first() -> None:
@@ -273,37 +257,9 @@ def test_an_idle_spark_ends_a_switch_first() -> None:
     assert driven.run(idle, root="/opt/x").did_succeed()
     assert changes(driven) == [
         f"systemctl stop switch@{NEW.id}.service",
-        "systemctl disable --quiet --now vllm@old.service",
+        off("old"),
         "rm /opt/x/current",
     ]
-
-
-class TestRollback:
-    """The way back."""
-
-    @staticmethod
-    def run(history: str, report: Mapping[str, object] | None = None) -> tuple[Any, Driven]:
-        driven = spark(SETTLED, report, size=1, history=history)
-        arguments = {"root": "/opt/x", "recipe": "try", "settings": SETTINGS, "peer": None}
-        return driven.run(rollback, **arguments), driven
-
-    HISTORY = "@@history\nold\nnew\n@@current\nreleases/new\n@@releases\nold\nnew\n@@switches"
-
-    def test_the_release_before_serves(self) -> None:
-        result, driven = self.run(self.HISTORY)
-        assert result.did_succeed()
-        assert changes(driven)[-1].endswith("systemctl start switch@old.service")
-
-    def test_nothing_to_go_back_to(self) -> None:
-        result, driven = self.run(self.HISTORY.replace("@@history\nold", "@@history"))
-        assert not result.did_succeed()
-        assert "There is nothing to go back to on a" in driven.scripts()[-1]
-
-    def test_one_that_does_not_serve(self) -> None:
-        report = {"phase": "failed", "message": "the weights are gone", "restored": True}
-        result, driven = self.run(self.HISTORY, report)
-        assert not result.did_succeed()
-        assert "old does not serve: the weights are gone" in driven.scripts()[-1]
 
 
 def test_settings_of_a_way_back_take_the_size_that_was_noted() -> None:

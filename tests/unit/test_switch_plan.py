@@ -14,6 +14,7 @@ from deploys.plan.switch import (
     Memory,
     Outcome,
     Settings,
+    SwitchReport,
     failure,
     is_beside,
     orders,
@@ -31,10 +32,18 @@ def settings(recipe: str, hardware: str = "gb10", sparks: int = 1) -> Settings:
 
 
 def test_memory_is_read() -> None:
-    lines = ["@@host", "127601452", "101601452", "@@gpu", "[N/A]"]
+    lines = ["@@host", "127601452", "101601452", "0", "@@gpu", "[N/A], [N/A]"]
     assert parse_memory(lines) == Memory(127601452 * 1024, 101601452 * 1024, None)
-    assert parse_memory([*lines[:3], "@@gpu"]).gpu_free is None
-    assert parse_memory([*lines[:4], "90123"]).gpu_free == 90123 * 1024**2
+    assert parse_memory([*lines[:4], "@@gpu"]).gpu_free is None
+    assert parse_memory([*lines[:5], "90123, 97887"]).gpu_free == 90123 * 1024**2
+    # A card for a display has less, and more of it free.
+    largest = [*lines[:5], "8000, 8192", "700, 32607"]
+    assert parse_memory(largest).gpu_free == 700 * 1024**2
+    # One that does not say how large it is may be any.
+    assert parse_memory([*lines[:5], "8000, [N/A]", "700, 32607"]).gpu_free == 700 * 1024**2
+    # What the kernel keeps counts as available, and no engine gets it.
+    kept = parse_memory(["@@host", "127601452", "101601452", "9750528", "@@gpu"])
+    assert kept.available == (101601452 - 9750528) * 1024
     with pytest.raises(ValueError, match="unpack"):
         parse_memory(["@@host", "@@gpu"])
 
@@ -130,12 +139,36 @@ def test_a_history_is_read() -> None:
 
 
 REPORT = {"former": "old", "beside": False, "message": "", "total": 0, "restored": False}
-REPORT |= {"seconds": 30.0, "gap": 25.0}
+REPORT |= {"seconds": 30.0, "gap": 25.0, "began": 1}
+
+
+def said(**values: object) -> SwitchReport:
+    return SwitchReport.model_validate(REPORT | values)
+
+
+@pytest.mark.parametrize(
+    ("changes", "served", "restored", "reason"),
+    [
+        ({"phase": "done", "restored": True}, True, None, ""),
+        ({"phase": "failed", "restored": True, "message": "no GPU"}, False, True, "no GPU"),
+        ({"phase": "failed", "message": "no GPU"}, False, False, "no GPU"),
+        ({"phase": "failed", "message": "no GPU", "former": None}, False, None, "no GPU"),
+    ],
+)
+def test_what_a_switch_has_written_is_taken_over(
+    changes: dict[str, object], served: bool, restored: bool | None, reason: str
+) -> None:
+    for beside in (True, False):
+        outcome = Outcome()
+        outcome.take(said(beside=beside, **changes))
+        assert (outcome.served, outcome.restored, outcome.reason) == (served, restored, reason)
+        assert outcome.former == (REPORT | changes)["former"]
+        assert (outcome.beside, outcome.seconds, outcome.gap) == (beside, 30.0, 25.0)
 
 
 def test_what_is_told_on_the_way() -> None:
     def line(phase: str, **values: object) -> str:
-        return progress_line(REPORT | {"phase": phase} | values)
+        return progress_line(said(phase=phase, **values))
 
     assert "in the place of old: requests get 503" in line("starting")
     assert "beside old" in line("starting", beside=True)
@@ -147,13 +180,14 @@ def test_what_is_told_on_the_way() -> None:
 
 def test_what_is_told_in_the_end() -> None:
     outcome = Outcome()
-    outcome.take(REPORT | {"phase": "failed", "message": "it ended", "restored": True})
+    outcome.take(said(phase="failed", message="it ended", restored=True))
     assert (outcome.served, outcome.restored, outcome.gap) == (False, True, 25.0)
     assert "old serves again; vllm@new stays off." in failure("new", outcome)
-    outcome.take(REPORT | {"phase": "failed", "message": "it ended"})
+    outcome.take(said(phase="failed", message="it ended"))
     assert "old does not serve now" in failure("new", outcome)
-    outcome.take(REPORT | {"phase": "failed", "message": "it ended", "former": None})
+    outcome.take(said(phase="failed", message="it ended", former=None))
     assert outcome.restored is None
     assert "vllm@new is off." in failure("new", outcome)
-    outcome.take(REPORT | {"phase": "done"})
+    assert failure("new", outcome).endswith(": journalctl -u vllm@new -u switch@new")
+    outcome.take(said(phase="done"))
     assert (outcome.served, outcome.restored, outcome.reason) == (True, None, "")

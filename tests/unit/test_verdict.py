@@ -48,6 +48,26 @@ def test_drafts_widen_the_tolerance_of_speeds() -> None:
     assert verdicts(measured, {"single": {"tok_s": 100}})[0].standing == "within"
 
 
+def test_a_start_was_cold_or_warm() -> None:
+    expected: Figures = {
+        "start-cold": {"compile_seconds": 43},
+        "start-warm": {"compile_seconds": 10},
+    }
+    (found,) = verdicts({"start-warm": {"compile_seconds": 31}}, expected)
+    assert (found.workload, found.word, found.decides) == ("start-warm", "slower", False)
+
+
+@pytest.mark.parametrize(("workload", "verdict"), [("single", "below"), ("decode-50", NOTHING)])
+def test_a_section_of_few_trials_decides_nothing(workload: str, verdict: str) -> None:
+    found = verdicts({workload: {"tok_s": 10}}, {workload: {"tok_s": 100}})
+    assert (found[0].word, overall(found)) == ("below", verdict)
+
+
+def test_errors_decide_wherever_they_are() -> None:
+    found = verdicts({"decode-50": {"errors": 1}}, {"decode-50": {"tok_s": 100}})
+    assert overall(found) == "below"
+
+
 @pytest.mark.parametrize("metric", METRICS)
 def test_every_metric_has_a_tolerance(metric: str) -> None:
     (found,) = verdicts({}, {"single": {metric: 1}})

@@ -1,15 +1,12 @@
 """A rollout as a machine of its own: Sparks that do what they are told, and some that do not."""
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import pytest
 
-from deploys.plan.errors import PlanError
 from deploys.plan.rollout_record import Report, Result, Task
-from deploys.plan.rollout_report import plan_lines, report, table
-from deploys.plan.rollout_settings import Settings, settings
+from deploys.plan.rollout_report import plan_lines
 from deploys.plan.standing import Standing
 from deploys.plan.waves import Rollout, waves
 
@@ -293,49 +290,3 @@ def test_a_spark_lost_in_its_switch_counts_as_lost() -> None:
     rollout.lost("a", "no word")
     assert rollout.task("b") is Task.END
     assert results(rollout) == {"a": Result.LOST, "b": Result.WAITING}
-
-
-def test_what_the_command_line_asks() -> None:
-    assert settings({}, ["a"]) == Settings(300, None, frozenset())
-    asked = settings({"soak": 0, "minimum_speed": 40, "force": "a,b"}, ["a", "b"])
-    assert asked == Settings(0, 40, frozenset("ab"))
-    with pytest.raises(PlanError) as error:
-        settings({"soak": "long", "minimum_speed": -1, "force": "chaat"}, ["chat"])
-    assert error.value.problems == (
-        "--data force: found chaat; expected one of chat; did you mean 'chat'?",
-        "--data soak: found long; expected seconds, such as 300",
-        "--data minimum_speed: found -1; expected tokens a second, such as 40",
-    )
-    for soak in (True, -1, float("nan"), float("inf"), [300]):
-        with pytest.raises(PlanError, match="--data soak: found"):
-            settings({"soak": soak}, [])
-
-
-def test_the_report_is_whole_at_any_time() -> None:
-    fails = {(Task.SWITCH, "b"): Report(problem="no token", restored=True, seconds=7.0)}
-    rollout = singles("a", "b", "c", fails=fails).play()
-    asked = Settings(5, None, frozenset())
-    told = json.loads(json.dumps(report(rollout, asked, "T0", "T1")))
-    assert told["stopped"] == "replica b: no token"
-    assert told["waves"] == [["a"], ["b"], ["c"]]
-    assert [each["result"] for each in told["replicas"]] == [
-        "switched",
-        "failed, the former serves",
-        "not reached",
-    ]
-    assert told["replicas"][1]["seconds"] == 7.0
-    lines = table(rollout)
-    assert [line.split()[0] for line in lines] == ["replica", "a", "b", "c", "Stopped:"]
-    assert [line.split()[-1] for line in lines[1:4]] == ["new", "old", "old"]
-    begun = Rollout({"a": ("a",)})
-    json.dumps(report(begun, asked, "T0"))
-    assert table(begun)[1].split() == ["a", "a", "not", "reached", "nothing"]
-
-
-def test_the_plan_is_told_before() -> None:
-    fleet = singles("a", "b")
-    fleet.serves["b"] = "new"
-    assert plan_lines(fleet.play()) == [
-        "wave 1 of 1: a (old -> new)",
-        "serves it already: b",
-    ]

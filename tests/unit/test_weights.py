@@ -7,7 +7,7 @@ import pytest
 
 from deploys.operations.weights import copied_weights, weights
 from deploys.plan.lock import CheckpointLock, File
-from deploys.plan.weights import copy_manifest_text, manifest_text
+from deploys.plan.weights import copy_manifest_text, manifest_text, parse_folders
 from tests.unit.driven import Driven, fake_host
 
 LOCKED = CheckpointLock(
@@ -54,6 +54,19 @@ def units(driven: Driven) -> list[str]:
     return [script for script in driven.scripts() if "systemctl st" in script]
 
 
+@pytest.mark.parametrize(
+    ("printed", "nanoseconds"),
+    [
+        ("1700000000.1234567890", 1_700_000_000_123_456_789),
+        ("1700000000.5", 1_700_000_000_500_000_000),
+        ("1700000000", 1_700_000_000_000_000_000),
+    ],
+)
+def test_the_time_of_a_change_is_exact(printed: str, nanoseconds: int) -> None:
+    folder = parse_folders(["folder\tmodel", f"file\t1\t{printed}\t7\tconfig.json"])["model"]
+    assert folder.files["config.json"].mtime_ns == nanoseconds
+
+
 def test_a_folder_as_it_was_verified_costs_one_command() -> None:
     spark = fake_host(answers(manifest=RIGHT, files=FILES))
     assert not spark.run(weights, **ARGUMENTS, verify=False).did_change()
@@ -97,12 +110,15 @@ def test_verify_forgets_the_record() -> None:
     done = json.dumps({"phase": "done", "done": 13, "total": 13, "message": ""})
     spark = fake_host(answers(manifest=RIGHT, files=FILES, job=done))
     assert spark.run(weights, **ARGUMENTS, verify=True).did_change()
-    begun = [s for s in spark.scripts() if "ActiveState" not in s and "folder" not in s]
+    looks = ("show -P ActiveState", "folder")
+    begun = [s for s in spark.scripts() if not any(word in s for word in looks)]
     assert begun == [
         "systemctl stop weights@model.service",
         "rm -f /r/model/.sparkwright.json",
         "install -d -m 755 /r/model",
-        "/r/hf/bin/python -B /r/bin/link_weights.py /r model",
+        "case $(systemctl show --value --property=ActiveState weights@model.service ) in "
+        "inactive | failed) python3 -B /r/bin/hand_over.py /r/model / "
+        "&& python3 -B /r/bin/link_weights.py /r model ;; esac",
         "systemctl daemon-reload && systemctl start weights@model.service",
     ]
 

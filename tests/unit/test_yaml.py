@@ -25,7 +25,7 @@ def test_values_keep_their_types(tmp_path: Path) -> None:
 
 
 def test_a_merge_is_no_duplicate(tmp_path: Path) -> None:
-    path = written(tmp_path, "base: &base {a: 1}\nx: {<<: *base, a: 2}\ny: {<<: *base, b: 3}\n")
+    path = written(tmp_path, "x: {<<: {a: 1}, a: 2}\ny: {<<: {a: 1}, b: 3}\n")
     assert load(path)["x"] == {"a": 2}
     assert load(path)["y"] == {"a": 1, "b": 3}
 
@@ -45,7 +45,11 @@ def test_all_duplicates_are_listed_with_their_lines(tmp_path: Path) -> None:
     [
         ("a: 1\nb: [1, 2\n", ":3:", "flow sequence"),
         ("a: 1\n\tb: 2\n", ":2:", r"'\t'"),
-        ("a: *nobody\n", ":1:", "undefined alias 'nobody'"),
+        ("a: 1\nb: *nobody\n", ":2:", "the alias *nobody; expected what it stands for"),
+        ("a: 1\nb: &x {c: 1}\n", ":2:", "the anchor &x; expected what it stands for"),
+        ("a:\n  " + "[" * 40, ":2:", "expected at most 32 levels"),
+        ("a: 1\nb: " + "9" * 101, ":2:", "a number of 101 characters; expected at most 100"),
+        ("a: " + "x" * 2**20, ":", "found more than 1,048,576 bytes"),
         ("a: !!python/object/apply:os.system [id]\n", ":1:", "python/object"),
         ("a: 1\n---\nb: 2\n", ":2:", "another document"),
         ("- a\n- b\n", ":", "found a list; expected a mapping"),

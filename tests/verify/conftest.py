@@ -21,6 +21,7 @@ import testinfra
 from testinfra.host import Host
 
 from deploys.keys import api_keys
+from deploys.plan.certificate import tls_settings
 from deploys.plan.fabric import FabricPlan
 from deploys.plan.lock import Lock, lock_path, read_lock
 from deploys.plan.release import Release
@@ -210,7 +211,7 @@ def address(data: dict[str, Any]) -> str:
 @pytest.fixture(scope="session")
 def client(data: dict[str, Any], address: str) -> Client:
     """Send a request through the door, from here; with the fleet's key unless another is given."""
-    secure = bool(data["tls_certificate"])
+    secure = tls_settings(data.get).on
     base = f"http{'s' if secure else ''}://{address}:{data['port']}"
     (own, *_) = api_keys(Path(data["fleet"])) if data["api_key"] != "none" else ("none",)
 

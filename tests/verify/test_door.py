@@ -2,6 +2,13 @@
 
 import json
 import socket
+import ssl
+from pathlib import Path
+
+import pytest
+
+from deploys.certificate import authority_file
+from deploys.plan.certificate import tls_settings
 
 # Routes of vLLM 0.33 that no client needs; its own `--api-key` leaves most of them open.
 CLOSED = (
@@ -34,6 +41,18 @@ def test_key(client, data, release, proved):
         body = {"model": release.recipe.served_names[0], "prompt": "Hi", "max_tokens": 1}
         assert client("POST", "/v1/completions", body, key=key).status_code == 401, key
     proved(f"port {data['port']} wants the key: none and a wrong one get 401")
+
+
+def test_certificate(data, address, proved):
+    if not tls_settings(data.get).own:
+        pytest.skip('no certificate of the site\'s own: tls = "own" in the group data')
+    context = ssl.create_default_context(cafile=authority_file(Path(data["fleet"])))
+    with (
+        socket.create_connection((address, data["port"]), timeout=30) as plain,
+        context.wrap_socket(plain, server_hostname=data["spark"]) as secured,
+    ):
+        assert secured.version() in ("TLSv1.2", "TLSv1.3")
+    proved("the door shows a certificate of the site's own authority")
 
 
 def test_only_what_clients_need(client, proved):

@@ -7,6 +7,7 @@ import shlex
 import pytest
 
 from deploys.plan.command import image_id
+from deploys.plan.container_gpu import CONTAINER_OPTIONS
 
 
 def chat(release, **options):
@@ -81,8 +82,8 @@ def test_release_is_what_was_declared(host, data, release, proved):
 
 def test_gpu_in_container(host, release, proved):
     gpus = host.check_output(
-        "docker run --rm --pull never --gpus all --network none --entrypoint nvidia-smi "
-        f'"$({image_id(release.images)})" --list-gpus'
+        f"docker run --rm --pull never {shlex.join(CONTAINER_OPTIONS)} --network none "
+        f'--entrypoint nvidia-smi "$({image_id(release.images)})" --list-gpus'
     ).strip()
     assert "NVIDIA" in gpus
     proved(f"a container sees {gpus.split(' (')[0]}")

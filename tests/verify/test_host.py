@@ -30,7 +30,7 @@ def test_memory_guard(host, proved):
 
 @pytest.mark.parametrize(
     ("folder", "mode"),
-    [("", 0o755), ("bin", 0o755), ("cache", 0o755), ("releases", 0o755), ("secrets", 0o700)],
+    [("", 0o755), ("bin", 0o755), ("cache", 0o700), ("releases", 0o755), ("secrets", 0o700)],
 )
 def test_layout(host, data, folder, mode):
     found = host.file(f"{data['root']}/{folder}".rstrip("/"))

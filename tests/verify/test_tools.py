@@ -11,7 +11,7 @@ from tests.verify.test_engine import chat, chunks
 @pytest.fixture
 def agent(release, data):
     """Who decides what to call; skip where that can prove nothing."""
-    if not release.recipe.args.get("enable-auto-tool-choice"):
+    if not release.recipe.options.enable_auto_tool_choice:
         pytest.skip(f"recipe {release.recipe.name} does not set enable-auto-tool-choice")
     if data["hardware"] != "lab":
         return "model"

@@ -51,9 +51,7 @@ class Judge:
         self._parser = FlexibleArgumentParser(prog="vllm")
         serve = self._parser.add_subparsers(dest="subparser").add_parser("serve")
         module.make_arg_parser(serve)
-        self._options = sorted(
-            {name for action in serve._actions for name in action.option_strings}
-        )
+        self.options = sorted({name for action in serve._actions for name in action.option_strings})
 
     def problems(self, line: Line) -> list[Problem]:
         """Return what vLLM has against a line; its variables, the next line does not see."""
@@ -76,11 +74,11 @@ class Judge:
         """Find options that are none, or only the beginning of one: argparse takes those."""
         for word in words:
             name = re.split("[=.]", word)[0].replace("_", "-")
-            if word.startswith("--") and name not in self._options:
-                yield {"option": name, "known": self._options}
+            if word.startswith("--") and name not in self.options:
+                yield {"option": name, "known": self.options}
 
     def _is_none(self, option: str) -> bool:
-        return not any(name.startswith(option) for name in self._options)
+        return not any(name.startswith(option) for name in self.options)
 
     def _parse(self, words: Sequence[str]) -> Namespace:
         said = io.StringIO()

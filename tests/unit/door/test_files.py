@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from door import Door, DoorError, Engine
+from door import Door, DoorError, Engine, main
 
-from tests.unit.door import FILES
+from tests.unit.door.plans import FILES
 
 
 def test_the_files_stand_without_a_running_door(tmp_path: Path) -> None:
@@ -37,6 +37,18 @@ def test_the_files_stand_without_a_running_door(tmp_path: Path) -> None:
     }
 
 
+def test_the_second_choice_moves_up(tmp_path: Path) -> None:
+    door = Door(tmp_path, tmp_path / "run")
+    for name, port in (("a-1", 18001), ("b-2", 18002)):
+        door.offer(name, port)
+    door.forget("a-1")
+    door.offer("c-3", 18003)
+    assert door.engines() == [Engine("b-2", 18002), Engine("c-3", 18003)]
+    door.forget("c-3")
+    door.offer("d-4", 18004)
+    assert door.engines()[0] == Engine("b-2", 18002)
+
+
 def test_a_door_without_files_knows_what_should_serve(tmp_path: Path) -> None:
     release = tmp_path / "releases" / "tiny-1"
     release.mkdir(parents=True)
@@ -50,3 +62,36 @@ def test_a_door_without_files_knows_what_should_serve(tmp_path: Path) -> None:
     refused = subprocess.run([*run, "prefer", "other"], check=False, capture_output=True, text=True)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("door.py: found no engine other")
+
+
+def test_its_commands_are_what_a_deploy_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*words: str) -> list[str]:
+        assert main([str(tmp_path), *words]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    assert said("offer", "a-1", "18001") == said("offer", "b-2", "18002") == []
+    assert said("engines") == ["a-1 18001", "b-2 18002"]
+    said("prefer", "b-2")
+    assert said("engines") == ["b-2 18002", "a-1 18001"]
+    assert said("busy", "b-2") == ["0"]
+    choice = tmp_path / "door" / "choice.map"
+    said("hold")
+    assert "hold yes" in choice.read_text()
+    said("sync")
+    assert "hold yes" in choice.read_text()
+    said("prepare")
+    assert "hold no" in choice.read_text()
+    said("forget", "b-2")
+    assert said("engines") == ["a-1 18001"]
+    assert main([str(tmp_path), "offer", "a-1", "http"]) == 2
+
+
+def test_a_reload_of_a_door_that_is_gone_fails(tmp_path: Path) -> None:
+    """systemd would take any other end for a door that has its new files."""
+    # Linux has no process ID above 2^22.
+    run = [sys.executable, str(FILES / "door.py"), str(tmp_path), "reload", str(2**22 + 1)]
+    done = subprocess.run(run, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("door.py: ")

@@ -9,13 +9,13 @@ from deploys.certificate import read_certificate
 from deploys.plan.door import DoorState, door_plan, mark, parse_door
 from deploys.plan.errors import PlanError
 from tests.unit.certificates import certificate, private_key, written
-from tests.unit.door.running import KEY, OTHER, SETTINGS, files, plan
+from tests.unit.door.plans import KEY, OTHER, SETTINGS, files, named, plan
 
 
 def test_settings_are_checked_by_name() -> None:
     good = plan(8000)
     assert door_plan(
-        **SETTINGS | {"max_body_mib": "1"}, bind="127.0.0.1", port=8000, keys=[KEY]
+        **SETTINGS | {"max_body_mib": "1"}, bind="127.0.0.1", port=8000, keys=named([KEY])
     ) == replace(good, keys=good.keys)
     for setting, bad in (
         ("bind", "spark-a"),
@@ -24,6 +24,8 @@ def test_settings_are_checked_by_name() -> None:
         ("max_body_mib", "64 MiB"),
         ("max_connections", True),
         ("max_connections", -5),
+        ("stranger_connections", 0),
+        ("key_requests", 0),
     ):
         values = {"bind": "127.0.0.1", **SETTINGS, setting: bad}
         with pytest.raises(PlanError, match=f"group_data: {setting}: found") as raised:

@@ -30,6 +30,13 @@ def test_two_in_more_than_an_hour_are_accidents(tmp_path: Path) -> None:
         assert not crash(tmp_path, f"boot {boot}", boot * 3600)
 
 
+def test_a_clock_that_was_set_back_makes_no_second_one(tmp_path: Path) -> None:
+    """A Spark without network may boot with any time: what lies ahead is not within the hour."""
+    assert not crash(tmp_path, "boot 1", 5000)
+    assert not crash(tmp_path, "boot 2", 5000)
+    assert not crash(tmp_path, "boot 3", 4999)
+
+
 def test_an_orderly_end_is_no_hard_down(tmp_path: Path) -> None:
     for boot in ("1", "2", "3", "4"):
         boots = Boots(tmp_path, "tiny", boot)

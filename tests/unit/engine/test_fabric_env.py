@@ -11,6 +11,7 @@ from deploys.plan.fabric import LINK_PORT
 
 FOUND = {"192.168.100.11": "enp1s0f0np0", "192.168.101.11": "enP2p1s0f0np0"}
 DEVICES = {"enp1s0f0np0": "rocep1s0f0", "enP2p1s0f0np0": "roceP2p1s0f0"}
+VERBS = {"enp1s0f0np0": "uverbs0", "enP2p1s0f0np0": "uverbs2"}
 MAPPED = {
     "enp1s0f0np0": "0000:0000:0000:0000:0000:ffff:c0a8:640b",
     "enP2p1s0f0np0": "0000:0000:0000:0000:0000:ffff:c0a8:650b",
@@ -22,6 +23,7 @@ def device(sysfs: Path, netdev: str, index: int, state: str = "4: ACTIVE") -> No
     """A device whose table has RoCE v1 and then v2 entries, the address's own at `index`."""
     folder = sysfs / DEVICES[netdev]
     (folder / "device/net" / netdev).mkdir(parents=True)
+    (folder / "device/infiniband_verbs" / VERBS[netdev]).mkdir(parents=True)
     port = folder / "ports/1"
     (port / "gids").mkdir(parents=True)
     (port / "gid_attrs/types").mkdir(parents=True)
@@ -53,10 +55,21 @@ def test_both_twins(sysfs: Path) -> None:
             "NCCL_IB_DISABLE": "0",
             "NCCL_IB_GID_INDEX": "3",
             "NCCL_IGNORE_CPU_AFFINITY": "1",
-            "RDMA_OPTIONS": "--device /dev/infiniband --cap-add IPC_LOCK",
+            "RDMA_OPTIONS": "--cap-add IPC_LOCK --device /dev/infiniband/uverbs0 "
+            "--device /dev/infiniband/uverbs2",
         },
         [],
     )
+
+
+def test_a_device_that_programs_cannot_use_is_none(sysfs: Path) -> None:
+    for netdev in DEVICES:
+        device(sysfs, netdev, 3)
+    (sysfs / DEVICES["enp1s0f0np0"] / "device/infiniband_verbs/uverbs0").rmdir()
+    environment, warnings = fabric_environment(FOUND, sysfs)
+    assert environment["NCCL_IB_HCA"] == "roceP2p1s0f0"
+    assert environment["RDMA_OPTIONS"] == "--cap-add IPC_LOCK --device /dev/infiniband/uverbs2"
+    assert warnings == ["no active RDMA device on enp1s0f0np0: NCCL uses half of the fabric"]
 
 
 def test_docker_passes_on_what_is_set(sysfs: Path) -> None:

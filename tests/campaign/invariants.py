@@ -1,0 +1,140 @@
+"""What must hold when a scene is over, whatever has happened in it."""
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from deploys.keys import api_keys
+from tests.campaign.acts import Stage
+from tests.driver.places import places
+from tests.driver.product import TOKEN, pyinfra
+from tests.driver.sparks import current
+from tests.lab.spark import Handle
+from tests.lab.state import FLEET, STORAGE
+
+_WANTS = "etc/systemd/system/multi-user.target.wants"
+_TOKEN_FILE = "/opt/qwen36/secrets/hf-token"
+# Each line is something that is left over, but for those that begin with "container".
+_LOOK = r"""
+cd /opt/qwen36
+docker ps --all --format 'container {{.Names}}'
+find . -path ./hf -prune -o -path ./cache -prune -o \( -name '*.new' -o -name '*.partial' -o \
+  -name .sparkwright-partial -o -name .sparkwright-set-aside -o -path './imports/*' -o \
+  -name switch.json \) -print
+systemctl is-active --quiet fabric-share || find exports -mindepth 1
+find state -name 'running@*' ! -name "running@$(basename $(readlink current))"
+find /etc/systemd/system -name '.vllm@*'
+systemctl list-units --plain --no-legend --state=active,activating,deactivating,failed \
+  'switch@*' 'weights@*' 'image@*' 'image-build@*' 'image-export@*' image-copy.service
+systemctl list-units --plain --no-legend --state=failed 'vllm@*' 'door*' 'fabric*' 'docker*'
+lock=/run/sparkwright/lock
+[ ! -e $lock ] || flock --nonblock $lock true || echo 'the lock of a run'
+true"""
+
+
+def leftovers(stage: Stage) -> Iterator[str]:
+    """Say what no run and no engine needs any more."""
+    for spark in stage.sparks:
+        release = current(spark)
+        lines = _as_root(spark, _LOOK)
+        engine = f"container vllm-{release}"
+        yield from (f"{spark.name}: left over: {line}" for line in lines if line != engine)
+        if engine not in lines:
+            yield f"{spark.name}: no {engine}"
+
+
+def wrong_release(stage: Stage) -> Iterator[str]:
+    """Say where something else serves or boots than what is declared."""
+    for spark in stage.sparks:
+        release = current(spark)
+        if not release.startswith(f"lab-{stage.declared.removeprefix('lab-')}-"):
+            yield f"{spark.name}: found {release}; expected {stage.declared}"
+        boots = spark.run(f"ls /{_WANTS} | grep vllm@", check=False).stdout.split()
+        if boots != [f"vllm@{release}.service"]:
+            yield f"{spark.name}: found {boots} to boot; expected {release} alone"
+
+
+def drift(stage: Stage) -> Iterator[str]:
+    """Say what differs from what is declared."""
+    look = pyinfra("deploys/drift.py", "--data", "json=-")
+    if look.status:
+        yield f"drift ended with {look.status}: {_differences(look.output)}"
+
+
+def second_run(stage: Stage) -> Iterator[str]:
+    """Say what another run changes, where everything is as declared."""
+    for deploy in stage.deploys:
+        run = pyinfra(deploy)
+        if run.status or run.changed:
+            changed = ", ".join(sorted(run.changed)) or "nothing"
+            yield f"another run of {deploy} ended with {run.status}, and changed {changed}"
+
+
+def secrets(stage: Stage, outputs: Sequence[str]) -> Iterator[str]:
+    """Say where a secret stands that is for nobody to read."""
+    (key,) = api_keys(FLEET)
+    if any(secret in output for output in outputs for secret in (TOKEN, key)):
+        yield "a run has printed a secret"
+    for spark in stage.sparks:
+        found = places(spark, TOKEN, key)
+        files = found.get("files", [])
+        if _TOKEN_FILE in files:
+            files.remove(_TOKEN_FILE)
+        else:
+            yield f"{spark.name}: no secret was found even in {_TOKEN_FILE}"
+        for place, lines in found.items():
+            for line in lines:
+                hidden = line.replace(key, "KEY").replace(TOKEN, "TOKEN")
+                yield f"{spark.name}: {place}: a secret in {hidden[:300]}"
+
+
+@contextmanager
+def one_boots(sparks: Sequence[Handle]) -> Iterator[list[str]]:
+    """Watch what would boot on each Spark until the block ends; yield what is not as it should be.
+
+    At every moment that is one release, from the first one on.
+    """
+    problems: list[str] = []
+    stop = threading.Event()
+
+    def watch(spark: Handle) -> None:
+        folder, least = STORAGE / spark.name / "upper" / _WANTS, 0
+
+        def right(boots: set[str]) -> bool:
+            return least <= len(boots) <= 1
+
+        while not stop.wait(0.05):
+            # A listing is no snapshot: what is so four times is so.
+            boots = next(filter(right, (_enabled(folder) for _ in range(3))), _enabled(folder))
+            if not right(boots):
+                problems.append(f"{spark.name}: for a moment {sorted(boots) or 'nothing'} boots")
+                return
+            least = len(boots)
+
+    threads = [threading.Thread(target=watch, args=[spark]) for spark in sparks]
+    for thread in threads:
+        thread.start()
+    try:
+        yield problems
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def _enabled(folder: Path) -> set[str]:
+    return {path.name for path in folder.glob("vllm@*")} if folder.exists() else set()
+
+
+def _differences(output: str) -> str:
+    try:
+        look = json.loads(output[output.index("{") :])
+        return json.dumps(look["differences"] + look["not_read"])
+    except (ValueError, KeyError):
+        return output[-2000:]
+
+
+def _as_root(spark: Handle, script: str) -> list[str]:
+    return spark.run("sudo sh -s", stdin=script).stdout.splitlines()

@@ -1,0 +1,233 @@
+"""What happens in a campaign, drawn from its seed before anything is started.
+
+A round begins with Sparks as they left the factory, and is a row of scenes; a scene is an act, and
+the faults amid it. A round depends on the seed and its own number alone, so it can be replayed.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Topology = Literal["one", "pair", "fleet"]
+SPARKS: dict[Topology, int] = {"one": 1, "pair": 2, "fleet": 3}
+_WEIGHTS: dict[Topology, int] = {"one": 4, "pair": 5, "fleet": 2}
+# To bring up Sparks takes as long as two or three scenes on them.
+_SCENES = 8
+_TWO_FAULTS = 0.35
+
+# The worst that clients may see, each beside those before it: whole answers only; 503; an answer
+# that breaks off; no connection.
+WHOLE, REFUSED, BROKEN, UNREACHABLE = range(4)
+
+_ALL = frozenset(SPARKS)
+_PAIR: frozenset[Topology] = frozenset({"pair"})
+
+
+@dataclass(frozen=True)
+class Act:
+    """Something that an operator does, or nothing.
+
+    Attributes:
+        moments: texts in the output of its run, from which a fault may count its time.
+        clients: the worst that they may see of it where no two engines run side by side.
+        switches: whether another release serves afterwards.
+        topologies: where it is done.
+    """
+
+    moments: tuple[str, ...]
+    clients: int = WHOLE
+    switches: bool = False
+    topologies: frozenset[Topology] = _ALL
+
+
+_BEFORE = ("Preflight |", "Host |", "Hugging Face tools |", "Image |", "Door |")
+_SWITCH = ("Engine | Release", "Engine | Serve", "switch: it starts", "engine: ", "on trial")
+
+ACTS: dict[str, Act] = {
+    "deploy": Act((*_BEFORE, "Weights |", "downloading", "extracting", *_SWITCH[:4])),
+    "serve": Act(()),
+    "switch": Act((*_BEFORE, *_SWITCH, "is stopped"), REFUSED, switches=True),
+    # vLLM refuses the command line of the new release.
+    "broken switch": Act((*_SWITCH[:4], "taken back"), REFUSED),
+    "rollback": Act(("Rollback |", *_SWITCH[2:], "is stopped"), REFUSED, switches=True),
+    "rollout": Act(
+        ("Preflight |", "lab1 switches", "lab2 switches", "lab3 switches", "on trial"),
+        switches=True,
+        topologies=frozenset({"fleet"}),
+    ),
+    # A Spark has lost weights and image. Its engine was stopped by hand: what comes while it drains
+    # has vLLM's 500, as the door hears of no such stop.
+    "restore": Act((*_BEFORE, "Weights |", "downloading", "copying", "extracting"), BROKEN),
+    "build": Act(
+        ("Image |", "building", "unit ", "Image | Engine image f", *_SWITCH),
+        REFUSED,
+        switches=True,
+        topologies=frozenset({"one", "pair"}),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of fault.
+
+    Attributes:
+        clients: the worst that they may see of it, until the replica serves again.
+        seconds: how long it lasts, least and most; (0, 0) where it is over at once.
+        acts: in which it may strike.
+        topologies: where there is such a thing.
+        alone: whether the product promises to survive it only where nothing else goes wrong.
+        heals: whether the product promises to serve again without a further run.
+        head: whether only the head of a pair has what it hits.
+    """
+
+    clients: int = WHOLE
+    seconds: tuple[float, float] = (0, 0)
+    acts: frozenset[str] = frozenset(ACTS)
+    topologies: frozenset[Topology] = _ALL
+    alone: bool = False
+    heals: bool = True
+    head: bool = False
+
+
+_BRIEF, _LONG = (2.0, 15.0), (5.0, 40.0)
+_RUNS = frozenset(ACTS) - {"serve"}
+_FETCHES = frozenset({"deploy", "restore"})
+_SWITCHES = frozenset(name for name, act in ACTS.items() if act.switches) | {"broken switch"}
+
+FAULTS: dict[str, Kind] = {
+    "engine killed": Kind(BROKEN),
+    "engine hangs": Kind(BROKEN),
+    "supervisor killed": Kind(BROKEN),
+    "supervisor hangs": Kind(BROKEN),
+    "memory short": Kind(BROKEN),
+    "Docker restarted": Kind(BROKEN),
+    "door killed": Kind(UNREACHABLE, head=True),
+    "power cut": Kind(UNREACHABLE, (1.0, 20.0)),
+    "reboot": Kind(UNREACHABLE),
+    "cable cut": Kind(BROKEN, _LONG, topologies=_PAIR),
+    "twin cut": Kind(BROKEN, _LONG, topologies=_PAIR),
+    "MTU 1500": Kind(BROKEN, _LONG, topologies=_PAIR),
+    "LAN loses frames": Kind(UNREACHABLE, _BRIEF),
+    "LAN slow": Kind(WHOLE, _BRIEF),
+    "hub refuses": Kind(acts=_RUNS),
+    "hub breaks off": Kind(acts=_FETCHES),
+    "hub slow": Kind(seconds=_BRIEF, acts=_FETCHES),
+    "hub forbids": Kind(seconds=_BRIEF, acts=_FETCHES),
+    # Without room Docker cannot make a container: what was stopped may not start again.
+    "disk full": Kind(BROKEN, _LONG, alone=True, heals=False),
+    "clock moved": Kind(),
+    "run killed": Kind(acts=_RUNS),
+    "job killed": Kind(acts=_FETCHES | {"build"}),
+    "switch killed": Kind(REFUSED, acts=_SWITCHES),
+}
+
+
+@dataclass(frozen=True)
+class Strike:
+    """One fault.
+
+    Attributes:
+        fault: its kind, of FAULTS.
+        spark: which Spark it hits, from 0.
+        after: seconds after the scene's moment, or after the strike before it.
+        seconds: how long it lasts.
+        variant: 0 to 999, for whatever else there is to choose.
+    """
+
+    fault: str
+    spark: int
+    after: float
+    seconds: float
+    variant: int
+
+    def __str__(self) -> str:
+        lasts = f" for {self.seconds} s" if self.seconds else ""
+        return f"{self.after} s later {self.fault} ({self.variant}) on spark{self.spark + 1}{lasts}"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """An act, and the faults amid it.
+
+    Attributes:
+        act: of ACTS.
+        moment: of the act's; "" for its beginning.
+        strikes: one or two.
+        trial: seconds of a switch's trial.
+        variant: 0 to 999, for whatever else there is to choose.
+    """
+
+    act: str
+    moment: str
+    strikes: tuple[Strike, ...]
+    trial: int
+    variant: int
+
+    def __str__(self) -> str:
+        when = f"at {self.moment!r}" if self.moment else "from its beginning"
+        return f"{self.act} ({self.variant}): {when}, {', '.join(map(str, self.strikes))}"
+
+
+@dataclass(frozen=True)
+class Round:
+    """A row of scenes; `clients` ask each door all along."""
+
+    seed: int
+    number: int
+    topology: Topology
+    clients: int
+    scenes: tuple[Scene, ...]
+
+    def __str__(self) -> str:
+        head = f"round {self.number} of seed {self.seed}: {self.topology}, {self.clients} clients"
+        return "\n".join([head, *(f"  {number}. {s}" for number, s in enumerate(self.scenes, 1))])
+
+
+def draw(seed: int, number: int) -> Round:
+    """Return a round of a campaign: the same one at each call.
+
+    Args:
+        seed: of the campaign.
+        number: of the round, from 1.
+    """
+    chance = random.Random(f"{seed}:{number}")
+    (topology,) = chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
+    scenes = [_scene(chance, topology, "deploy")]
+    while len(scenes) < _SCENES:
+        acts = set(ACTS) - {"deploy"}
+        if not _has_way_back([scene.act for scene in scenes]):
+            acts.remove("rollback")
+        choice = sorted(name for name in acts if topology in ACTS[name].topologies)
+        scenes.append(_scene(chance, topology, chance.choice(choice)))
+    return Round(seed, number, topology, chance.randint(1, 3), tuple(scenes))
+
+
+def _has_way_back(acts: Sequence[str]) -> bool:
+    """Tell whether another release has served, whose image is there still.
+
+    A Spark that has lost everything gets back what is declared, and of built images no other.
+    """
+    return any(ACTS[act].switches for act in acts) and not {"build", "restore"} <= set(acts)
+
+
+def _scene(chance: random.Random, topology: Topology, act: str) -> Scene:
+    kinds = [
+        name for name, kind in FAULTS.items() if topology in kind.topologies and act in kind.acts
+    ]
+    # None twice: an hour has five starts of an engine, and one loss of power on each Spark.
+    faults = chance.sample(kinds, 2 if chance.random() < _TWO_FAULTS else 1)
+    faults = [fault for fault in faults if FAULTS[fault].alone][:1] or faults
+    strikes = tuple(_strike(chance, topology, fault) for fault in faults)
+    moment = chance.choice(("", *ACTS[act].moments))
+    return Scene(act, moment, strikes, chance.choice((2, 5, 15)), chance.randrange(1000))
+
+
+def _strike(chance: random.Random, topology: Topology, fault: str) -> Strike:
+    kind = FAULTS[fault]
+    # Most of what happens is over within a second or two; some takes its time.
+    after = round(chance.uniform(0, chance.choice((1.5, 8))), 1)
+    sparks = 1 if kind.head and topology == "pair" else SPARKS[topology]
+    seconds = round(chance.uniform(*kind.seconds), 1)
+    return Strike(fault, chance.randrange(sparks), after, seconds, chance.randrange(1000))

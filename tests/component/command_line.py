@@ -1,0 +1,31 @@
+"""pyinfra as a person starts it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.clock import patience
+
+PROJECT = Path(__file__).parents[2]
+
+
+def run(folder: Path, *options: str) -> tuple[int, str]:
+    """Run pyinfra to its end; return its exit status and all that it said."""
+    with start(folder, *options) as process:
+        said, _ = process.communicate(timeout=patience())
+    return process.returncode, said
+
+
+def start(folder: Path, *options: str, by: Sequence[str] = ()) -> "subprocess.Popen[str]":
+    """Start pyinfra with inventory.py and deploy.py of a folder, as an argument of `by`."""
+    return subprocess.Popen(
+        [*by, Path(sys.executable).with_name("pyinfra"), *options, "inventory.py", "deploy.py"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )

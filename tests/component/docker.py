@@ -1,0 +1,128 @@
+"""A stand-in for Docker's socket, where no Docker is: it saves and loads one image."""
+
+import io
+import json
+import socketserver
+import tarfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from urllib.parse import unquote
+
+
+@dataclass
+class Docker:
+    """One daemon.
+
+    Attributes:
+        socket: where it listens.
+        images: what it holds: any name of an image -> the files that it saves of it.
+        names: names that were given to images.
+        error: what it says instead of loading.
+        cut: bytes of a saved image after which it ends.
+    """
+
+    socket: Path
+    images: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    error: str = ""
+    cut: int | None = None
+
+    def saved(self, image: str) -> bytes:
+        """Return what `docker save` writes."""
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w") as tar:
+            folder = tarfile.TarInfo("blobs")
+            folder.type = tarfile.DIRTYPE
+            tar.addfile(folder)
+            for path, content in self.images[image].items():
+                member = tarfile.TarInfo(path)
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+        return archive.getvalue()[: self.cut]
+
+    def load(self, archive: bytes) -> None:
+        """Take what `docker load` reads; the image is then known by its configuration's digest."""
+        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+            files = {m.name: tar.extractfile(m).read() for m in tar}  # type: ignore[union-attr]
+        assert all(path.endswith(sha256(files[path]).hexdigest()) for path in files if "/" in path)
+        self.images[config_of(files)] = files
+
+
+def config_of(files: Mapping[str, bytes]) -> str:
+    """Return an image's id: the digest of its configuration."""
+    config: str = json.loads(files["manifest.json"])[0]["Config"]
+    return f"sha256:{config.rpartition('/')[2]}"
+
+
+def image_files(*layers: bytes) -> tuple[str, dict[str, bytes]]:
+    """Return an image's id and files, laid out as Docker 25 and later save it."""
+    config = json.dumps({"layers": [sha256(layer).hexdigest() for layer in layers]}).encode()
+    blobs = [config, *layers]
+    paths = [f"blobs/sha256/{sha256(blob).hexdigest()}" for blob in blobs]
+    manifest = json.dumps([{"Config": paths[0], "RepoTags": None, "Layers": paths[1:]}]).encode()
+    files = {**dict(zip(paths, blobs, strict=True)), "manifest.json": manifest}
+    return f"sha256:{sha256(blobs[0]).hexdigest()}", files
+
+
+@contextmanager
+def listening(socket: Path, handler: type[BaseHTTPRequestHandler]) -> Iterator[None]:
+    """Answer requests at a socket of the file system until the block ends."""
+    with socketserver.ThreadingUnixStreamServer(str(socket), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def serving_docker(socket: Path) -> Iterator[Docker]:
+    """Run a daemon."""
+    docker = Docker(socket)
+
+    class Handler(BaseHTTPRequestHandler):
+        def address_string(self) -> str:
+            return "socket"
+
+        def do_GET(self) -> None:
+            # The name has slashes too.
+            image, _, what = unquote(self.path).removeprefix("/images/").rpartition("/")
+            if image not in docker.images:
+                self._answer(404, json.dumps({"message": f"No such image: {image}"}).encode())
+            elif what == "json":
+                files = docker.images[image]
+                known = {"Size": sum(map(len, files.values())), "Id": config_of(files)}
+                self._answer(200, json.dumps(known).encode())
+            else:
+                self._answer(200, docker.saved(image))
+
+        def do_POST(self) -> None:
+            if "/tag?" in self.path:
+                docker.names.append(unquote(self.path.partition("/images/")[2]))
+                self._answer(201, b"")
+                return
+            archive = self.rfile.read(int(self.headers["Content-Length"]))
+            if docker.error:
+                self._answer(
+                    200, json.dumps({"errorDetail": {"message": docker.error}}).encode() + b"\n"
+                )
+                return
+            docker.load(archive)
+            detail = {"current": len(archive), "total": len(archive)}
+            event = {"status": "Loading layer", "progressDetail": detail, "id": "aaa"}
+            self._answer(200, json.dumps(event).encode() + b"\n")
+
+        def _answer(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+    with listening(socket, Handler):
+        yield docker

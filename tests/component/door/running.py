@@ -1,0 +1,284 @@
+"""A door that runs, what asks it, and what stands in the place of its engines."""
+
+import getpass
+import http.client
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from door import Door
+
+from deploys.plan.door import DoorPlan
+from tests.clock import patience
+from tests.component.servers import free_port, until
+from tests.unit.door.plans import FILES, KEY, files, plan
+
+haproxy = pytest.mark.skipif(
+    not shutil.which("haproxy") or getpass.getuser() != "root",
+    reason="needs root and Debian's package haproxy",
+)
+
+
+class FakeEngine(BaseHTTPRequestHandler):
+    """Answers as little of an engine as a door can see; says in each answer who it is."""
+
+    protocol_version = "HTTP/1.1"
+    server: "FakeServer"
+
+    def do_GET(self) -> None:
+        asked = {"engine": self.server.name, "path": self.path, "head": dict(self.headers)}
+        self.answer(200 if self.server.healthy or self.path != "/health" else 503, asked)
+
+    do_HEAD = do_OPTIONS = do_GET
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path != "/v1/stream":
+            self.answer(200, {"engine": self.server.name, "path": self.path, "size": len(body)})
+            return
+        pieces, pause = json.loads(body)
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        time.sleep(self.server.pause)
+        try:
+            for _ in range(pieces):
+                if pause is None:
+                    self.server.turns.acquire(timeout=patience())
+                self.wfile.write(
+                    b"%x\r\n%b\r\n" % (len(self.server.name), self.server.name.encode())
+                )
+                time.sleep(pause or 0)
+            if self.server.dies:
+                self.close_connection = True
+                return
+            self.wfile.write(b"0\r\n\r\n")
+        except OSError:
+            self.server.aborted += 1
+
+    def answer(self, status: int, content: dict[str, Any]) -> None:
+        self.server.paths[self.path] += 1
+        text = json.dumps(content).encode()
+        time.sleep(self.server.pause)
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(text)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class FakeServer(ThreadingHTTPServer):
+    """An engine on a port of loopback."""
+
+    daemon_threads = True
+
+    def __init__(self, name: str, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), FakeEngine)
+        self.name = name
+        self.paths: Counter[str] = Counter()
+        self.healthy = True
+        self.pause = 0.0
+        self.turns = threading.Semaphore(0)
+        self.aborted = 0
+        self.dies = False
+
+    def handle_error(self, *_: Any) -> None:
+        """A health check leaves without a word."""
+
+
+class Running:
+    """A door that runs: haproxy, as door.service starts it.
+
+    Attributes:
+        port: where it listens.
+        exporter: where it looks for a node exporter.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.port, self.exporter = free_port(), free_port()
+        self.plan = plan(self.port)
+        self.door = Door(root, root / "run")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def master(self) -> int:
+        assert self._process
+        return self._process.pid
+
+    def lay(self, of: DoorPlan) -> None:
+        """Write the files, as a deploy does."""
+        self.plan = of
+        self.door.prepare()
+        for name, text in files(of, str(self.root)).items():
+            if text is not None:
+                text = text.replace("127.0.0.1:9100", f"127.0.0.1:{self.exporter}")
+                (self.root / "door" / name).write_text(text)
+
+    def start(self) -> None:
+        self.door.prepare()
+        (self.root / "run").mkdir(exist_ok=True)
+        unit = (FILES / "door.service").read_text()
+        (line,) = re.findall(r"^ExecStart=(.*)$", unit, re.M)
+        # Without systemd there is nobody to be told: -W in the place of -Ws.
+        command = line.replace(" -Ws ", " -W ").replace("ROOT", str(self.root))
+        command = command.replace("/run/door/", f"{self.root}/run/")
+        with (self.root / "log").open("ab") as log:
+            self._process = subprocess.Popen(command.split(), stdout=log, stderr=log)
+        until(lambda: bool(self.door.running()))
+        self.door.sync()
+
+    def stop(self) -> None:
+        if self._process:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.wait(timeout=patience())
+            self._process = None
+
+    def reload(self) -> None:
+        self.door.reload(self.master)
+
+    def client(self, source: str = "127.0.0.1") -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(
+            "127.0.0.1", self.port, timeout=patience(), source_address=(source, 0)
+        )
+
+    def ask(
+        self, method: str, path: str, key: str | None = KEY, body: bytes | None = None, **head: str
+    ) -> tuple[int, dict[str, Any], http.client.HTTPMessage]:
+        """Ask for a path as it is; return status, JSON and head of the answer."""
+        client = self.client()
+        head |= {"Authorization": f"Bearer {key}"} if key is not None else {}
+        if method == "POST" and body is None:
+            body = b"{}"
+        client.request(method, path, body, head)
+        with client.getresponse() as answer:
+            text = answer.read()
+            try:
+                return answer.status, json.loads(text), answer.headers
+            except ValueError:
+                return answer.status, {"text": text.decode()}, answer.headers
+
+    def status(self, *request: Any, **head: Any) -> int:
+        return self.ask(*request, **head)[0]
+
+    def serves(self) -> str | None:
+        """Which engine answers; None if none does."""
+        found = self.ask("GET", "/v1/models")[1].get("engine")
+        return None if found is None else str(found)
+
+
+def asked(door: Running, request: str) -> bytes:
+    """Send what no client library would; return all that comes back."""
+    with socket.create_connection(("127.0.0.1", door.port), timeout=patience()) as client:
+        client.sendall(request.replace("\r\n", "\r\nConnection: close\r\n", 1).encode())
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+@contextmanager
+def stream(
+    door: Running, pieces: int, pause: float | None = None
+) -> Iterator[http.client.HTTPResponse]:
+    """Begin a stream of so many pieces.
+
+    Args:
+        pause: seconds after each; without it, the engine waits for its turn before each.
+    """
+    client = door.client()
+    head = {"Authorization": f"Bearer {KEY}"}
+    client.request("POST", "/v1/stream", json.dumps([pieces, pause]), head)
+    answer = client.getresponse()
+    assert answer.status == 200
+    try:
+        yield answer
+    finally:
+        answer.close()
+        client.close()
+
+
+class Load:
+    """Clients that ask without a pause: each time anew, on a kept connection, and for streams.
+
+    Attributes:
+        answers: how many came from each engine.
+        streams: how many brought each text.
+        failures: what went wrong.
+    """
+
+    def __init__(self, door: Running) -> None:
+        self.answers: Counter[str] = Counter()
+        self.streams: Counter[str] = Counter()
+        self.failures: list[Exception] = []
+        self._door = door
+        self._kept = door.client()
+        self._over = threading.Event()
+        asking = [*[self._anew] * 2, *[self._stream] * 4, self._keep]
+        self._rounds = [0] * len(asking)
+        self._threads = [
+            threading.Thread(target=self._repeat, args=each) for each in enumerate(asking)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def goes_on(self) -> None:
+        """Wait until each client has begun and ended a request from now on."""
+        # The one in flight began before.
+        wanted = [rounds + 2 for rounds in self._rounds]
+        until(lambda: bool(self.failures) or all(map(int.__ge__, self._rounds, wanted)))
+
+    def end(self) -> None:
+        """Let each client end what it has begun."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join(timeout=patience())
+        self._kept.close()
+
+    def _repeat(self, number: int, ask: Callable[[], None]) -> None:
+        while not self._over.is_set():
+            try:
+                ask()
+            except Exception as error:
+                self.failures.append(error)
+                return
+            self._rounds[number] += 1
+
+    def _anew(self) -> None:
+        self.answers[str(self._door.serves())] += 1
+
+    def _stream(self) -> None:
+        with stream(self._door, pieces=5, pause=0.02) as answer:
+            self.streams[answer.read().decode()] += 1
+
+    def _keep(self) -> None:
+        self._kept.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
+        answer = self._kept.getresponse()
+        said = json.loads(answer.read())
+        assert answer.status == 200, said
+        self.answers[said["engine"]] += 1
+
+
+@contextmanager
+def load(door: Running) -> Iterator[Load]:
+    """Have clients ask, before and after all that is done meanwhile; none of them may fail."""
+    asking = Load(door)
+    try:
+        asking.goes_on()
+        yield asking
+        asking.goes_on()
+    finally:
+        asking.end()
+    assert asking.failures == []

@@ -1,0 +1,261 @@
+"""Engines that come and go, and settings that change, under a door that runs."""
+
+import http.client
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import pytest
+from door import DoorError, Engine
+
+from deploys.plan.key import Key
+from tests.component.door.running import FakeServer, Running, haproxy, load, stream
+from tests.component.servers import fill, small_disk, until
+from tests.unit.door.plans import KEY, OTHER, files, plan
+
+
+@haproxy
+def test_the_preferred_engine_gets_all_and_the_other_what_it_cannot_take(
+    running: Running, engines: Callable[[str], FakeServer]
+) -> None:
+    door, a, b = running.door, engines("a"), engines("b")
+    door.offer("a", a.server_port)
+    door.offer("b", b.server_port)
+    assert {running.serves() for _ in range(20)} == {"a"}
+    door.prefer("b")
+    assert {running.serves() for _ in range(20)} == {"b"}
+    b.server_close()
+    b.shutdown()
+    # Refused there, taken here; and then known to be down.
+    assert {running.serves() for _ in range(20)} == {"a"}
+    a.healthy = False
+    until(lambda: running.serves() is None)
+    a.healthy = True
+    until(lambda: running.serves() == "a")
+    door.hold()
+    assert running.serves() is None
+    assert running.status("GET", "/health", None) == 503
+    door.prefer("a")
+    assert running.serves() == "a"
+    door.forget("a")
+    assert running.serves() is None
+    # The one that it is to go back to may have another port by now.
+    door.offer("b", a.server_port)
+    door.prefer("b")
+    until(lambda: running.serves() == "a")
+
+
+@haproxy
+def test_a_hold_ends_on_a_full_disk(tmp_path: Path, engines: Callable[[str], FakeServer]) -> None:
+    with small_disk(tmp_path / "root"):
+        running = Running(tmp_path / "root")
+        running.lay(running.plan)
+        running.start()
+        try:
+            running.door.offer("a", engines("a").server_port)
+            running.door.hold()
+            assert running.serves() is None
+            fill(running.root)
+            running.door.prefer("a")
+            assert running.serves() == "a"
+            # The rest of the way back reads what is on the disk.
+            running.door.forget("b")
+            assert running.serves() == "a"
+        finally:
+            running.stop()
+
+
+@haproxy
+def test_switches_under_load_lose_no_request(
+    running: Running, engines: Callable[[str], FakeServer]
+) -> None:
+    door = running.door
+    names = ["a", "b"]
+    ports = {name: engines(name).server_port for name in names}
+    door.offer("a", ports["a"])
+    with load(running) as asking:
+        for new, old in [("b", "a"), ("a", "b")] * 3:
+            door.offer(new, ports[new])
+            asking.goes_on()
+            door.prefer(new)
+            asking.goes_on()
+            assert {running.serves() for _ in range(5)} == {new}
+            until(lambda old=old: door.busy(old) == 0)  # type: ignore[misc]
+            door.forget(old)
+    assert set(asking.answers) == {"a", "b"}
+    assert set(asking.streams) == {"aaaaa", "bbbbb"}
+
+
+@haproxy
+def test_a_switch_cuts_no_stream_of_before(
+    running: Running, engines: Callable[[str], FakeServer]
+) -> None:
+    door, a, b = running.door, engines("a"), engines("b")
+    door.offer("a", a.server_port)
+    with stream(running, pieces=20) as answer:
+        door.offer("b", b.server_port)
+        door.prefer("b")
+        assert running.serves() == "b"
+        door.forget("a")
+        assert door.busy("a") == 1
+        assert door.engines() == [Engine("b", b.server_port)]
+        # And back again, while it still goes on.
+        door.offer("a", a.server_port)
+        door.prefer("a")
+        assert running.serves() == "a"
+        door.prefer("b")
+        door.forget("a")
+        a.turns.release(20)
+        assert answer.read() == b"a" * 20
+    until(lambda: door.busy("a") == 0)
+
+
+@haproxy
+def test_keys_change_by_a_reload_that_loses_no_request(
+    running: Running, engines: Callable[[str], FakeServer]
+) -> None:
+    a, b = engines("a"), engines("b")
+    running.door.offer("a", a.server_port)
+    before = running.door.running()["mark"]
+    with load(running) as asking, stream(running, pieces=40) as long:
+        running.lay(plan(running.port, keys=[KEY, OTHER]))
+        assert running.status("GET", "/v1/models", OTHER) == 401
+        running.reload()
+        assert running.status("GET", "/v1/models", OTHER) == 200
+        assert running.door.running()["mark"] != before
+        # What the old process has in flight counts, and a switch reaches it.
+        assert running.door.busy("a") >= 1
+        running.door.offer("b", b.server_port)
+        running.door.prefer("b")
+        assert {running.serves() for _ in range(20)} == {"b"}
+        running.reload()
+        asking.goes_on()
+        a.turns.release(40)
+        assert long.read() == b"a" * 40
+    assert set(asking.answers) == {"a", "b"}
+    assert set(asking.streams) == {"aaaaa", "bbbbb"}
+    running.lay(plan(running.port, keys=[OTHER]))
+    running.reload()
+    assert running.status("GET", "/v1/models") == 401
+    assert running.status("GET", "/v1/models", OTHER) == 200
+
+
+@haproxy
+def test_what_was_there_before_a_reload_counts_and_loses_no_request(
+    running: Running, engines: Callable[[str], FakeServer]
+) -> None:
+    door, a, b = running.door, engines("a"), engines("b")
+    door.offer("a", a.server_port)
+    resting = running.client()
+    # It would silently connect anew.
+    resting.auto_open = 0
+    resting.connect()
+
+    def asked() -> http.client.HTTPResponse:
+        resting.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
+        answer = resting.getresponse()
+        assert json.loads(answer.read())["engine"] == "a"
+        return answer
+
+    asked()
+    with stream(running, pieces=1):
+        running.reload()
+        assert door.busy("a") == 2
+        door.offer("b", b.server_port)
+        door.prefer("b")
+        assert running.serves() == "b"
+    # Its next request goes where it went before: that engine must stay until then.
+    until(lambda: door.busy("a") == 1)
+    assert asked().headers["Connection"] == "close"
+    until(lambda: door.busy("a") == 0)
+
+
+@haproxy
+def test_a_hold_reaches_what_was_there_before_a_reload(behind: tuple[Running, FakeServer]) -> None:
+    running, _ = behind
+    resting = running.client()
+    head = {"Authorization": f"Bearer {KEY}"}
+    resting.request("GET", "/v1/models", headers=head)
+    assert resting.getresponse().read()
+    with stream(running, pieces=1):
+        running.reload()
+        running.door.hold()
+        assert running.door.busy("a") == 1
+        resting.auto_open = 0
+        resting.request("GET", "/v1/models", headers=head)
+        assert resting.getresponse().status == 503
+
+
+@haproxy
+def test_a_reload_that_cannot_be_leaves_the_door_as_it_was(
+    behind: tuple[Running, FakeServer],
+) -> None:
+    running, _ = behind
+    config = running.root / "door" / "door.cfg"
+    good = config.read_text()
+    config.write_text("nonsense\n")
+    with pytest.raises(DoorError, match="did not take its new files"):
+        running.reload()
+    assert running.serves() == "a"
+    config.write_text(good)
+    running.reload()
+    assert running.serves() == "a"
+
+
+@haproxy
+def test_a_restart_finds_what_was_chosen(
+    running: Running, engines: Callable[[str], FakeServer]
+) -> None:
+    door, a, b = running.door, engines("a"), engines("b")
+    door.offer("a", a.server_port)
+    running.stop()
+    door.offer("b", b.server_port)
+    door.prefer("b")
+    running.start()
+    assert running.serves() == "b"
+    door.hold()
+    running.stop()
+    # A power cut in a switch: the preferred one does not come up again, the other does.
+    b.shutdown()
+    b.server_close()
+    running.start()
+    until(lambda: running.serves() == "a")
+
+
+@haproxy
+def test_a_key_that_is_taken_away_ends_what_is_in_flight(
+    behind: tuple[Running, FakeServer],
+) -> None:
+    """Nobody knows whose of the streams is whose: all of before the reload end."""
+    running, engine = behind
+    new = running.root / "new"
+    new.mkdir()
+
+    def deploy(*keys: str | Key) -> None:
+        text = files(plan(running.port, keys=keys), str(running.root))["keys"] or ""
+        (new / "keys").write_text(text)
+        running.door.compare(new)
+        (running.root / "door" / "keys").write_text(text)
+        running.reload()
+
+    deploy(KEY, OTHER)
+    with stream(running, pieces=2) as answer:
+        engine.turns.release()
+        assert answer.read1(1) == b"a"
+        # Another one, and one that has ended by itself, cut nothing.
+        deploy(KEY, Key("ann", OTHER, until=date(2020, 1, 1)))
+        deploy(KEY)
+        engine.turns.release()
+        assert answer.read() == b"a"
+    resting = running.client()
+    resting.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
+    assert resting.getresponse().read()
+    with stream(running, pieces=2) as answer:
+        deploy(OTHER)
+        with pytest.raises((http.client.HTTPException, OSError)):
+            answer.read()
+    assert resting.sock.recv(1) == b""
+    assert running.status("GET", "/v1/models", OTHER) == 200
+    engine.turns.release(2)
+    until(lambda: running.door.busy("a") == 0)

@@ -1,0 +1,51 @@
+"""One Spark, and two that trust each other."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploys.plan.identity import new_identity_script
+from tests.component.engine.sparks import NAMES, Spark, make_spark
+from tests.component.servers import free_port
+
+
+@pytest.fixture
+def spark(tmp_path: Path) -> Iterator[Spark]:
+    """A Spark that serves alone."""
+    spark = make_spark(tmp_path, "spark-a", free_port())
+    spark.prepare(0, ("spark-a",))
+    yield spark
+    _end(spark)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[Spark, Spark]]:
+    """Head and worker."""
+    port = free_port()
+    head, worker = (make_spark(tmp_path, name, port) for name in NAMES)
+    for rank, spark in enumerate((head, worker)):
+        spark.prepare(rank, NAMES)
+        identify(spark)
+    for spark, peer in ((head, worker), (worker, head)):
+        (spark.root / "link/peer.crt").write_text((peer.root / "link/own.crt").read_text())
+    yield head, worker
+    for spark in (head, worker):
+        _end(spark)
+
+
+def identify(spark: Spark) -> None:
+    """Give a Spark a new key and certificate, as a deploy does."""
+    script = new_identity_script(str(spark.root), spark.name)
+    subprocess.run(["sh", "-c", script], check=True, capture_output=True)
+
+
+def _end(spark: Spark) -> None:
+    if spark.process:
+        spark.process.kill()
+        spark.process.wait()
+    if spark.container_lives:
+        os.kill(spark.container, signal.SIGKILL)

@@ -1,0 +1,85 @@
+"""fake_engine PORT STATE: an engine's HTTP side, as files in the folder STATE say.
+
+hang: completions wait until it is gone; broken: they fail, as often as is written there, or else
+until it is gone; moving: the counters move. STATE/asked holds a line for each question.
+"""
+
+import json
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from pathlib import Path
+
+
+class Handler(BaseHTTPRequestHandler):
+    """What vLLM answers, as far as a supervisor asks."""
+
+    steps = count(1)
+
+    def do_GET(self) -> None:
+        steps = next(self.steps) if self._is("moving") else 0
+        counters = (
+            "# TYPE vllm:kv_cache_usage_perc gauge\n"
+            f'vllm:generation_tokens_total{{engine="0",model_name="tiny"}} {steps}.0\n'
+            f"http_requests_total {next(self.steps)}.0\n"
+        )
+        self._answer(200, counters if self.path == "/metrics" else "")
+
+    def do_POST(self) -> None:
+        question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        while self._is("hang"):
+            time.sleep(0.01)
+        if self._is("broken") or question["model"] != "tiny":
+            self._answer(500, '{"error": "EngineDeadError"}')
+        else:
+            self._answer(200, json.dumps({"usage": {"completion_tokens": question["max_tokens"]}}))
+
+    def _is(self, name: str) -> bool:
+        raise NotImplementedError
+
+    def _answer(self, status: int, body: str) -> None:
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+class Engine(Handler):
+    """An engine that behaves as files say."""
+
+    state: Path
+
+    def _is(self, name: str) -> bool:
+        file = self.state / name
+        try:
+            times = file.read_text()
+        except FileNotFoundError:
+            return False
+        if times:
+            file.write_text(str(int(times) - 1))
+            if times == "1":
+                file.unlink()
+        return True
+
+    def _answer(self, status: int, body: str) -> None:
+        if self.path != "/health":
+            with (self.state / "asked").open("a") as asked:
+                asked.write("metrics\n" if self.path == "/metrics" else f"{status}\n")
+        super()._answer(status, body)
+
+
+class Server(ThreadingHTTPServer):
+    """Does not complain of clients that left."""
+
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing."""
+
+
+if __name__ == "__main__":
+    Engine.state = Path(sys.argv[2])
+    Server(("127.0.0.1", int(sys.argv[1])), Engine).serve_forever()

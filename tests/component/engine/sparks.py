@@ -1,0 +1,239 @@
+"""Sparks whose supervisors run for real, on loopback; docker and ip are scripts."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.clock import patience
+from tests.component.engine import PROGRAMS
+from tests.component.servers import free_port, until
+
+RELEASE = "tiny-0a1b2c3d"
+NAMES = ("spark-a", "spark-b")
+ADDRESSES = (("127.0.0.11", "127.0.0.21"), ("127.0.0.12", "127.0.0.22"))
+
+# Other times are the only thing that differs from the unit's own command.
+_PROGRAM = """
+import json, sys; sys.path.insert(0, sys.argv.pop(1))
+import engine, link, probe
+for name, value in json.loads(sys.argv.pop(1)).items():
+    module, _, constant = name.partition(".")
+    setattr(sys.modules[module], constant, value)
+engine.run()
+"""
+TIMES: dict[str, Any] = {
+    "link.BEAT": 0.1,
+    "link.SILENCE": patience(),
+    "link.GREETING": patience(),
+    "link.RETRY": 0.1,
+    "probe.READY_INTERVAL": 0.05,
+    "probe.INTERVAL": 0.05,
+    "probe.TOKEN_DEADLINE": patience(),
+    "probe.COUNTERS_DEADLINE": patience(),
+    "engine.RETRY": 0.1,
+    "engine.PING": 0.1,
+    "engine._DROP_CACHES": 'touch "$STATE/dropped-caches"',
+}
+# A probe that fails lasts as long as both of these.
+HANGS = {"probe.TOKEN_DEADLINE": patience(0.1), "probe.COUNTERS_DEADLINE": patience(0.5)}
+ERRORS = {"probe.TOKEN_DEADLINE": patience(0.5), "probe.COUNTERS_DEADLINE": patience(0.1)}
+# A container is a process; the file tells which. Its death is seen when its parent has seen it.
+_DOCKER = """#!/bin/sh
+echo "$*" >> "$STATE/docker.log"
+pid=$(cat "$STATE/container" 2>/dev/null)
+case $1 in
+  version)
+    [ ! -e "$STATE/no-docker" ] || { echo 'Cannot connect to the Docker daemon' >&2; exit 1; } ;;
+  kill) [ -n "$pid" ] && kill -9 "$pid" ;;
+  rm) [ -n "$pid" ] && kill -9 "$pid" 2>/dev/null; rm -f "$STATE/container" ;;
+  stop)
+    while [ -e "$STATE/draining" ]; do sleep 0.05; done
+    kill -15 "$pid"
+    while [ "$(ps -o stat= -p "$pid" | cut -c 1)" ] && ! ps -o stat= -p "$pid" | grep -q Z
+    do sleep 0.05; done ;;
+esac
+"""
+_RUN = """#!/bin/sh
+echo "$SPARK" >> "$STATE/../../starts"
+echo $$ > "$STATE/container"
+env > "$STATE/environment"
+[ ! -e "$STATE/status" ] || exit "$(cat "$STATE/status")"
+"""
+
+
+@dataclass
+class Spark:
+    """One Spark: its root folder, the state of its fake Docker, and its supervisor."""
+
+    root: Path
+    name: str
+    port: int
+    link_port: int
+    notified: list[str] = field(default_factory=list)
+    process: subprocess.Popen[str] | None = None
+    log: str = ""
+
+    @property
+    def state(self) -> Path:
+        return self.root / "fake"
+
+    def prepare(self, rank: int, sparks: tuple[str, ...], release: str = RELEASE) -> None:
+        """Lay down the release and the fakes."""
+        folder = self.root / "releases" / release
+        for path in (folder, self.state / "bin", self.root / "secrets", self.root / "link"):
+            path.mkdir(parents=True, exist_ok=True)
+        fabric = ADDRESSES if len(sparks) == 2 else ()
+        unit = {"url": f"http://127.0.0.1:{self.port}", "model": "tiny"}
+        unit |= {"start_timeout": patience()}
+        unit |= {"probe_failures": 3, "unified": True}
+        unit |= {"stop_timeout": 5, "rank": rank, "sparks": sparks, "fabric": fabric}
+        (folder / "unit.json").write_text(json.dumps(unit))
+        fake = Path(__file__).with_name("fake_engine.py")
+        serve = f"exec {sys.executable} {fake} {self.port} {self.state}\n"
+        _script(folder / "run", _RUN + ("exec sleep infinity\n" if rank else serve))
+        _script(self.state / "bin/docker", _DOCKER)
+        own = ADDRESSES[rank]
+        links = [
+            {"ifname": name, "addr_info": [{"local": address}]}
+            for name, address in zip(("enp1s0f0np0", "enP2p1s0f0np0"), own, strict=True)
+        ]
+        (self.state / "links").write_text(json.dumps(links))
+        _script(self.state / "bin/iptables", "#!/bin/sh\ntrue\n")
+        _script(self.state / "bin/ip", '#!/bin/sh\ncat "$STATE/links"\n')
+
+    def start(self, release: str = RELEASE, **times: float) -> None:
+        """Start a life, as the unit does."""
+        assert self.process is None
+        self.notified.clear()
+        self.log = ""
+        systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._address = f"sparkwright-{os.getpid()}-{id(systemd)}"
+        systemd.bind(f"\0{self._address}")
+        target = (str(self.root), release)
+        names = {"link.PORT": self.link_port} | TIMES | times
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, str(PROGRAMS), json.dumps(names), *target],
+            env={
+                "PATH": f"{self.state}/bin:{os.environ['PATH']}",
+                "NOTIFY_SOCKET": f"@{self._address}",
+                "STATE": str(self.state),
+                "SPARK": self.name,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        threading.Thread(target=self._listen, args=(systemd,), daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=(self.process,), daemon=True)
+        self._reader.start()
+
+    def _listen(self, systemd: socket.socket) -> None:
+        while True:
+            self.notified.append(systemd.recv(4096).decode())
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout
+        for line in process.stdout:
+            self.log += line
+
+    @property
+    def status(self) -> str:
+        """What `systemctl status` would say."""
+        words = [word for word in list(self.notified) if word.startswith("STATUS=")]
+        return words[-1].removeprefix("STATUS=") if words else ""
+
+    def wait_ready(self) -> None:
+        until(lambda: "READY=1" in self.notified)
+
+    def wait_status(self, part: str) -> None:
+        try:
+            until(lambda: part in self.status)
+        except AssertionError:
+            raise AssertionError(f"{part!r} is not in {self.status!r}\n{self.log}") from None
+
+    def live_on(self) -> None:
+        """Wait for something that should not happen, by the clock of the supervisor itself."""
+        pings = self.notified.count("WATCHDOG=1")
+        until(lambda: self.notified.count("WATCHDOG=1") >= pings + 5)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process
+        self.process.send_signal(number)
+
+    def end(self) -> int:
+        """Wait for the end of the life; return its exit status; no container is left."""
+        assert self.process
+        status = self.process.wait(timeout=patience())
+        self.process = None
+        # What it said last has been heard.
+        self._reader.join(timeout=patience())
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
+            last.sendto(b"END", f"\0{self._address}")
+        until(lambda: "END" in self.notified)
+        assert not self.container_lives
+        assert not list((self.root / "state").glob("running*"))
+        assert "Traceback" not in self.log
+        return status
+
+    @property
+    def container(self) -> int:
+        return int((self.state / "container").read_text())
+
+    @property
+    def container_lives(self) -> bool:
+        try:
+            return lives(self.container)
+        except (FileNotFoundError, ValueError):
+            # There is none, or its number is just being written.
+            return False
+
+    def set(self, name: str, on: bool = True, text: str = "") -> None:
+        """Put a file in the state folder, or take it away."""
+        if on:
+            new = self.state / f"{name}.new"
+            new.write_text(text)
+            new.replace(self.state / name)
+        else:
+            (self.state / name).unlink()
+
+    @property
+    def docker(self) -> list[str]:
+        """The docker commands so far."""
+        return (self.state / "docker.log").read_text().splitlines()
+
+    @property
+    def asked(self) -> list[str]:
+        """What the fake engine was asked for so far: the status of a completion, or "metrics"."""
+        file = self.state / "asked"
+        return file.read_text().splitlines() if file.exists() else []
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of the container's client."""
+        lines = (self.state / "environment").read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def lives(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def make_spark(folder: Path, name: str, link_port: int) -> Spark:
+    return Spark(folder / name, name, free_port(), link_port)
+
+
+def _script(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)

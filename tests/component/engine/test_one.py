@@ -1,0 +1,202 @@
+"""The life of an engine on one Spark."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from tests.clock import patience
+from tests.component.engine.sparks import ERRORS, HANGS, RELEASE, Spark, lives
+from tests.component.servers import until
+
+
+def test_a_life(spark: Spark) -> None:
+    spark.start()
+    spark.wait_ready()
+    spark.wait_status("serving")
+    assert "RDMA_OPTIONS" not in spark.environment
+    assert "WATCHDOG=1" in spark.notified
+    assert (spark.root / f"state/running@{RELEASE}").exists()
+    until(lambda: spark.asked.count("200") > 3)
+    spark.signal(signal.SIGTERM)
+    assert spark.end() == 0
+    assert spark.docker[:2] == ["version", f"rm --force vllm-{RELEASE}"]
+    assert f"stop -t 5 vllm-{RELEASE}" in spark.docker
+    assert spark.docker[-1] == f"rm --force vllm-{RELEASE}"
+    assert spark.log.splitlines() == [
+        "starting the engine",
+        "serving",
+        "stopping: it was stopped",
+        "engine ended: it was stopped",
+    ]
+
+
+def test_the_end_of_the_engine_ends_the_life(spark: Spark) -> None:
+    spark.start()
+    spark.wait_ready()
+    os.kill(spark.container, signal.SIGTERM)
+    assert spark.end() == 1
+    assert "engine ended: its exit status was -15" in spark.log
+
+
+def test_a_refused_command_line_is_told_from_other_ends(spark: Spark) -> None:
+    spark.set("status", text="2")
+    spark.start()
+    assert spark.end() == 2
+    assert "READY=1" not in spark.notified
+    assert spark.status == "engine ended: its exit status was 2: vLLM refuses its command line"
+    spark.set("status", text="125")
+    spark.start()
+    assert spark.end() == 1
+
+
+def test_an_engine_that_never_answers_is_late(spark: Spark) -> None:
+    spark.set("hang")
+    unit = spark.root / f"releases/{RELEASE}/unit.json"
+    unit.write_text(json.dumps(json.loads(unit.read_text()) | {"start_timeout": 1}))
+    spark.start()
+    assert spark.end() == 1
+    assert "READY=1" not in spark.notified
+    assert spark.status == "engine ended: the engine did not answer within 1 s"
+
+
+@pytest.mark.parametrize(("said", "goes"), [(True, True), (False, False), (None, True)])
+def test_the_page_cache_goes_where_it_would_count_as_used(
+    spark: Spark, said: bool | None, goes: bool
+) -> None:
+    """On a graphics card it does not, and spares the next start the reading of the weights.
+
+    A release from before there were cards says nothing of it, and is a Spark's.
+    """
+    file = spark.root / f"releases/{RELEASE}/unit.json"
+    unit = json.loads(file.read_text()) | {"unified": said}
+    file.write_text(json.dumps({key: value for key, value in unit.items() if value is not None}))
+    spark.start()
+    spark.wait_status("serving")
+    assert (spark.state / "dropped-caches").exists() == goes
+
+
+def test_a_stop_during_the_start(spark: Spark) -> None:
+    spark.set("hang")
+    spark.start()
+    until(lambda: spark.container_lives)
+    spark.signal(signal.SIGTERM)
+    assert spark.end() == 0
+    assert not any(command.startswith("stop") for command in spark.docker), "nothing to drain"
+
+
+def test_waits_for_docker_without_a_start(spark: Spark) -> None:
+    spark.set("no-docker")
+    spark.start()
+    spark.wait_status("waiting for Docker: Cannot connect to the Docker daemon")
+    spark.set("no-docker", False)
+    spark.wait_ready()
+    assert spark.log.count("waiting for Docker") == 1
+
+
+def test_what_a_killed_supervisor_left_is_removed(spark: Spark) -> None:
+    spark.start()
+    spark.wait_ready()
+    left = spark.container
+    assert spark.process
+    spark.process.kill()
+    spark.process.wait()
+    spark.process = None
+    assert spark.container_lives
+    spark.start()
+    spark.wait_ready()
+    assert spark.container != left
+    assert not lives(left)
+
+
+def test_a_hang_is_seen_and_killed(spark: Spark) -> None:
+    spark.start(**HANGS)
+    spark.wait_ready()
+    os.kill(spark.container, signal.SIGSTOP)
+    assert spark.end() == 1
+    assert f"kill vllm-{RELEASE}" in spark.docker
+    assert not any(command.startswith("stop") for command in spark.docker)
+
+
+def test_completes_nothing_while_health_is_200(spark: Spark) -> None:
+    spark.start(**HANGS)
+    spark.wait_ready()
+    spark.set("hang")
+    assert spark.end() == 1
+    assert spark.status == (
+        f"engine ended: no token within {patience(0.1):g} s while its counters stand still, "
+        "3 times in a row"
+    )
+
+
+def test_a_busy_engine_lives_until_it_stands_still(spark: Spark) -> None:
+    spark.start(**HANGS)
+    spark.wait_ready()
+    spark.set("moving")
+    spark.set("hang")
+    looks = spark.asked.count("metrics")
+    until(lambda: spark.asked.count("metrics") > looks + 3)
+    assert spark.process
+    assert spark.process.poll() is None
+    spark.set("moving", False)
+    assert spark.end() == 1
+
+
+def test_errors_are_no_sign_of_work(spark: Spark) -> None:
+    spark.start(**ERRORS)
+    spark.wait_ready()
+    spark.set("moving")
+    spark.set("broken")
+    assert spark.end() == 1
+    assert "gave status 500" in spark.status
+    assert "EngineDeadError" in spark.status
+
+
+def test_two_failures_are_forgiven(spark: Spark) -> None:
+    spark.start(**ERRORS)
+    spark.wait_ready()
+    for round_ in (1, 2):
+        spark.set("broken", text="2")
+        until(lambda now=round_: spark.asked.count("500") == 2 * now)  # type: ignore[misc]
+        until(lambda: spark.asked[-1] == "200")
+    assert spark.process
+    assert spark.process.poll() is None
+
+
+def test_a_release_that_is_not_there(spark: Spark) -> None:
+    spark.start("other")
+    assert spark.end() == 2
+    assert "other/unit.json" in spark.status
+
+
+def test_a_full_disk_does_not_keep_it_from_serving(spark: Spark) -> None:
+    (spark.root / f"state/running@{RELEASE}.new").mkdir(parents=True)
+    spark.start()
+    spark.wait_ready()
+    assert "warning: should this Spark go down hard, that will not count" in spark.log
+    (spark.root / f"state/running@{RELEASE}.new").rmdir()
+    spark.signal(signal.SIGTERM)
+    assert spark.end() == 0
+
+
+@pytest.mark.parametrize("downs", [1, 2])
+def test_hard_downs_within_an_hour(spark: Spark, downs: int) -> None:
+    marker = spark.root / f"state/running@{RELEASE}"
+    marker.parent.mkdir()
+    for _ in range(downs - 1):
+        marker.write_text('{"boot": "another"}')
+        spark.start()
+        spark.wait_ready()
+        spark.signal(signal.SIGTERM)
+        assert spark.end() == 0
+    marker.write_text('{"boot": "another"}')
+    spark.start()
+    if downs == 1:
+        spark.wait_ready()
+        return
+    assert spark.end() == 3
+    assert spark.status.startswith("this Spark went down hard twice within an hour")
+    assert f"systemctl start vllm@{RELEASE}" in spark.log
+    spark.start()
+    spark.wait_ready()

@@ -1,0 +1,293 @@
+"""Two Sparks: they start in order, and end together."""
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from tests.clock import patience
+from tests.component.engine.conftest import identify
+from tests.component.engine.sparks import HANGS, NAMES, RELEASE, Spark
+from tests.component.servers import until
+
+Pair = tuple[Spark, Spark]
+
+
+def serve(pair: Pair, **times: float) -> None:
+    for spark in pair:
+        spark.start(**times)
+    for spark in pair:
+        spark.wait_ready()
+
+
+def starts(pair: Pair) -> list[str]:
+    return (pair[0].root.parent / "starts").read_text().split()
+
+
+def test_the_worker_starts_first_and_both_serve(pair: Pair) -> None:
+    head, worker = pair
+    head.start()
+    head.wait_status("waiting for spark-b at 127.0.0.12: nothing heard yet")
+    worker.start()
+    for spark in pair:
+        spark.wait_ready()
+        spark.wait_status("serving")
+    assert starts(pair) == ["spark-b", "spark-a"]
+    assert worker.environment["VLLM_HOST_IP"] == "127.0.0.12"
+    assert worker.environment["NCCL_SOCKET_IFNAME"] == "enp1s0f0np0"
+    assert worker.environment["NCCL_IB_DISABLE"] == "1"
+    assert worker.environment["RDMA_OPTIONS"] == ""
+    assert "warning: no active RDMA device on enp1s0f0np0, enP2p1s0f0np0" in worker.log
+
+
+def test_the_worker_waits_for_the_head(pair: Pair) -> None:
+    worker = pair[1]
+    worker.start()
+    worker.wait_status("waiting for spark-a at 127.0.0.11: its engine is not started")
+    worker.live_on()
+    assert not (worker.state / "container").exists()
+    assert worker.log.count("its engine is not started") == 1
+    worker.signal(signal.SIGTERM)
+    assert worker.end() == 0
+
+
+def kill_container(spark: Spark) -> None:
+    os.kill(spark.container, signal.SIGKILL)
+
+
+def kill_supervisor(spark: Spark) -> None:
+    spark.signal(signal.SIGKILL)
+
+
+ENDS: dict[str, tuple[Callable[[Spark], None], str]] = {
+    "its engine ends": (kill_container, "its exit status was -9"),
+    "its supervisor is killed": (kill_supervisor, "its supervisor is gone"),
+}
+
+
+@pytest.mark.parametrize("event", ENDS)
+@pytest.mark.parametrize("which", [0, 1])
+def test_one_ends_and_so_does_the_other(pair: Pair, which: int, event: str) -> None:
+    cause, reason = ENDS[event]
+    serve(pair)
+    one, other = pair[which], pair[1 - which]
+    cause(one)
+    assert other.end() == 1
+    assert other.status == f"engine ended: {NAMES[which]}: {reason}"
+    if cause is kill_container:
+        assert one.end() == 1
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_silence_is_a_loss(pair: Pair, which: int) -> None:
+    serve(pair, **{"link.SILENCE": patience(1)})
+    frozen, other = pair[which], pair[1 - which]
+    frozen.signal(signal.SIGSTOP)
+    assert other.end() == 1
+    assert f"no word for {patience(1):g} s" in other.status
+    frozen.signal(signal.SIGCONT)
+    assert frozen.end() == 1
+
+
+def test_a_silent_fabric_is_sat_out(pair: Pair) -> None:
+    """A cable that is put back in time ends nothing: no token comes, and no word of the other."""
+    head, worker = pair
+    serve(pair, **HANGS | {"link.QUIET": patience(0.3)})
+    worker.signal(signal.SIGSTOP)
+    head.set("hang")
+    looks = head.asked.count("metrics")
+    until(lambda: head.asked.count("metrics") > looks + 5)
+    head.set("hang", False)
+    worker.signal(signal.SIGCONT)
+    answered = head.asked.count("200")
+    until(lambda: head.asked.count("200") > answered)
+    for spark in pair:
+        spark.live_on()
+        assert spark.process
+        assert spark.process.poll() is None
+    # As soon as the other one is heard again, it is the engine's own hang.
+    head.set("hang")
+    assert [spark.end() for spark in pair] == [1, 1]
+
+
+def test_both_lives_after_a_loss_meet_again(pair: Pair) -> None:
+    serve(pair)
+    kill_container(pair[1])
+    for spark in pair:
+        assert spark.end() == 1
+    serve(pair)
+
+
+def test_a_hang_of_the_worker_ends_both(pair: Pair) -> None:
+    head, worker = pair
+    serve(pair, **HANGS)
+    head.set("hang")
+    assert head.end() == 1
+    assert worker.end() == 1
+    assert worker.status.startswith("engine ended: spark-a: no token within")
+
+
+def test_a_stop_of_the_head(pair: Pair) -> None:
+    head, worker = pair
+    serve(pair)
+    head.signal(signal.SIGTERM)
+    assert head.end() == 0
+    assert worker.end() == 1
+    assert f"stop -t 5 vllm-{RELEASE}" in head.docker
+    assert worker.status == "engine ended: spark-a: it was stopped"
+
+
+def test_a_stop_of_the_worker_lets_the_head_drain(pair: Pair) -> None:
+    head, worker = pair
+    serve(pair)
+    head.set("draining")
+    worker.signal(signal.SIGTERM)
+    until(lambda: f"stop -t 5 vllm-{RELEASE}" in head.docker)
+    worker.live_on()
+    assert worker.container_lives
+    head.set("draining", False)
+    assert worker.end() == 0
+    assert head.end() == 1
+    assert f"stop -t 5 vllm-{RELEASE}" not in worker.docker
+    assert head.status == "engine ended: spark-b: it was stopped"
+
+
+def test_a_stopped_worker_outlasts_the_bound_of_the_heads_drain(pair: Pair) -> None:
+    """The head's own bound comes first: what it answers last still needs both engines."""
+    head, worker = pair
+    for spark in pair:
+        unit = spark.root / f"releases/{RELEASE}/unit.json"
+        unit.write_text(json.dumps(json.loads(unit.read_text()) | {"stop_timeout": 0}))
+    serve(pair)
+    head.set("draining")
+    worker.signal(signal.SIGTERM)
+    until(lambda: f"stop -t 0 vllm-{RELEASE}" in head.docker)
+    worker.live_on()
+    head.set("draining", False)
+    assert worker.end() == 0
+    assert head.end() == 1
+    assert f"kill vllm-{RELEASE}" not in head.docker
+
+
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_a_worker_that_is_lost_cannot_be_drained(pair: Pair, stopped: int) -> None:
+    head, worker = pair
+    serve(pair)
+    head.set("draining")
+    pair[stopped].signal(signal.SIGTERM)
+    until(lambda: f"stop -t 5 vllm-{RELEASE}" in head.docker)
+    worker.signal(signal.SIGKILL)
+    assert head.end() == stopped
+    assert f"kill vllm-{RELEASE}" in head.docker
+
+
+def test_a_stop_of_both(pair: Pair) -> None:
+    serve(pair)
+    for spark in pair:
+        spark.signal(signal.SIGTERM)
+    assert [spark.end() for spark in pair] == [0, 0]
+
+
+def test_a_command_line_that_the_worker_refuses(pair: Pair) -> None:
+    head, worker = pair
+    worker.set("status", text="2")
+    for spark in pair:
+        spark.start()
+    assert worker.end() == 2
+    assert head.end() == 1
+    assert "spark-b: its exit status was 2: vLLM refuses its command line" in head.status
+
+
+def test_another_release_is_refused_by_name_until_it_is_right(pair: Pair) -> None:
+    head, worker = pair
+    worker.prepare(1, NAMES, "tiny-99999999")
+    head.start()
+    worker.start("tiny-99999999")
+    remedy = "run `pyinfra inventory.py deploys/spark.py` on both"
+    head.wait_status(
+        f"waiting for spark-b at 127.0.0.12: spark-b runs release tiny-99999999, "
+        f"this Spark {RELEASE}: {remedy}"
+    )
+    worker.wait_status(f"spark-a runs release {RELEASE}, this Spark tiny-99999999: {remedy}")
+    worker.live_on()
+    assert not (worker.state / "container").exists()
+    assert head.log.count("runs release") == 1
+    worker.signal(signal.SIGTERM)
+    assert worker.end() == 0
+    worker.start()
+    for spark in pair:
+        spark.wait_ready()
+
+
+def test_two_of_one_rank_are_refused(pair: Pair) -> None:
+    head, worker = pair
+    unit = worker.root / f"releases/{RELEASE}/unit.json"
+    unit.write_text(unit.read_text().replace("spark-b", "spark-c"))
+    head.start()
+    worker.start()
+    head.wait_status("found spark-c with rank 1, expected spark-b with rank 1: run")
+    worker.wait_status("it refuses this Spark: found spark-c")
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_certificate_that_is_not_pinned_is_refused(pair: Pair, which: int) -> None:
+    identify(pair[which])
+    other = pair[1 - which]
+    for spark in pair:
+        spark.start()
+    other.wait_status("it shows a certificate other than the pinned one: run")
+    pair[which].wait_status("waiting for")
+    other.live_on()
+    assert not (other.state / "container").exists()
+    # A deploy brings the new one: nothing needs a restart.
+    (other.root / "link/peer.crt").write_text((pair[which].root / "link/own.crt").read_text())
+    for spark in pair:
+        spark.wait_ready()
+
+
+def test_no_key_yet(pair: Pair) -> None:
+    (pair[0].root / "secrets/link.key").unlink()
+    for spark in pair:
+        spark.start()
+    pair[0].wait_status("secrets/link.key, link/own.crt or link/peer.crt is missing: run")
+
+
+def test_waits_for_its_own_addresses(pair: Pair) -> None:
+    worker = pair[1]
+    links = json.loads((worker.state / "links").read_text())
+    worker.set("links", text="[]")
+    for spark in pair:
+        spark.start()
+    worker.wait_status("waiting for 127.0.0.12 and 127.0.0.22 on this Spark: is the cable in?")
+    worker.set("links", text=json.dumps(links))
+    for spark in pair:
+        spark.wait_ready()
+
+
+def test_strangers_and_noise_do_not_keep_the_worker_out(pair: Pair) -> None:
+    head, worker = pair
+    head.start(**{"link.GREETING": patience(2)})
+    head.wait_status("nothing heard yet")
+    where = ("127.0.0.11", head.link_port)
+    until(lambda: _connects(where))
+    with socket.create_connection(where, source_address=("127.0.0.1", 0)) as stranger:
+        assert stranger.recv(1) == b""
+    with socket.create_connection(where, source_address=("127.0.0.12", 0)) as noise:
+        noise.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        head.wait_status("waiting for spark-b at 127.0.0.12: TLS: ")
+    with socket.create_connection(where, source_address=("127.0.0.12", 0)):
+        head.wait_status("waiting for spark-b at 127.0.0.12: no answer")
+    worker.start()
+    for spark in pair:
+        spark.wait_ready()
+
+
+def _connects(where: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(where).close()
+    except OSError:
+        return False
+    return True

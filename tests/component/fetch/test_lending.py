@@ -1,0 +1,98 @@
+"""What share.py lends, to whom, and how long it stays."""
+
+import os
+import time
+
+import pytest
+
+from tests.clock import patience
+from tests.component.fetch.conftest import NAME, Spark
+from tests.component.fetch.pair import Lender, lending
+
+
+def address(spark: Spark, path: str = "config.json") -> str:
+    file = spark.locked.files[path]
+    return f"/weights/{NAME}/{path}?hash={file.sha256 or file.git}"
+
+
+def test_lends_to_the_other_spark_only(head: Spark) -> None:
+    with lending(head.root, clients=["127.0.0.2", "127.0.0.3"]) as lender:
+        assert lender.get(address(head), "127.0.0.3") == (206, '{"model_type": "tiny"}\n')
+        status, said = lender.get(address(head))
+        assert (status, said) == (403, "lent to 127.0.0.2 and 127.0.0.3 only, not to 127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/weights",
+        f"/weights/{NAME}",
+        f"/weights/{NAME}/config.json",
+        f"/weights/{NAME}/config.json?hash=",
+        f"/weights/{NAME}/.sparkwright.json?hash=x",
+        f"/weights/{NAME}/../{NAME}/config.json?hash={{hash}}",
+        f"/weights/{NAME}/%2e%2e/{NAME}/config.json?hash={{hash}}",
+        f"/weights/./{NAME}/config.json?hash={{hash}}",
+        f"/weights/../root/{NAME}/config.json?hash={{hash}}",
+        "/weights//etc/passwd",
+        "//etc/passwd",
+        "/images/..",
+        f"/images/../{NAME}/config.json?hash={{hash}}",
+        "/secrets/hf-token",
+        "/weights/secrets/hf-token?hash=x",
+    ],
+)
+def test_nothing_else_is_lent(head: Spark, lender: Lender, path: str) -> None:
+    (head.root / "secrets/hf-token").write_text("hf_secret\n")
+    digest = head.locked.files["config.json"].git or ""
+    status, said = lender.get(path.replace("{hash}", digest))
+    assert status == 404
+    assert said
+    assert "secret" not in said.replace("secrets", "")
+
+
+def test_a_link_in_the_place_of_a_file(spark: Spark) -> None:
+    spark.succeed()
+    place = spark.folder / "config.json"
+    place.rename(spark.folder / "moved.json")
+    place.symlink_to("moved.json")
+    with lending(spark.root) as lender:
+        assert lender.get(address(spark))[0] == 404
+
+
+def test_a_file_that_was_touched_since_it_was_verified(spark: Spark) -> None:
+    spark.succeed()
+    os.utime(spark.folder / "config.json", (1, 1))
+    with lending(spark.root) as lender:
+        status, said = lender.get(address(spark))
+    assert (status, said) == (404, f"config.json of {NAME} was changed here since it was verified")
+
+
+def test_ranges(head: Spark, lender: Lender) -> None:
+    assert lender.get(address(head), more="Range: bytes=2-\r\n") == (206, 'model_type": "tiny"}\n')
+    assert lender.get(address(head), more="Range: bytes=24-\r\n")[0] == 416
+    assert lender.get(address(head), more="Range: bytes=-5\r\n")[0] == 416
+
+
+def test_ends_when_nobody_asks(head: Spark) -> None:
+    with lending(head.root, idle=patience(0.5)) as lender:
+        assert lender.get(address(head))[0] == 206
+        assert lender.process.wait(timeout=patience()) == 0
+
+
+def test_does_not_end_amid_an_export(spark: Spark, head: Spark) -> None:
+    spark.succeed()
+    report = spark.root / "jobs/image-export@1.json"
+    report.write_text("{}")
+    soon = time.time() + patience(3600)
+    os.utime(report, (soon, soon))
+    with lending(spark.root, idle=0.5) as exporting:
+        assert exporting.get(address(spark))[0] == 206
+        with lending(head.root, idle=0.5) as other:
+            assert other.get(address(head))[0] == 206
+            # It was asked later.
+            assert other.process.wait(timeout=patience()) == 0
+        assert exporting.process.poll() is None
+        os.utime(report, (1, 1))
+        assert exporting.process.wait(timeout=patience()) == 0

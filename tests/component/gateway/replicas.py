@@ -1,0 +1,139 @@
+"""Small servers that speak as vLLM's door does, and that can fail in several ways."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from tests.clock import patience
+from tests.component.gateway import KEYS
+from tests.component.servers import until
+
+WORDS = ["one ", "two ", "three ", "four "]
+
+
+class Door(ThreadingHTTPServer):
+    """A replica behind its door.
+
+    Attributes:
+        state: "serves"; "starts" answers 503; "gone" answers nothing; "silent" ends a stream
+            before its first token; "late" waits for `go` after its second word, "cut" ends there
+            when the client has it.
+        heard: A file that the client makes when it has the second word.
+        seen: It answers the gateway's looks by its state; else as if it served.
+        pause: Seconds until it begins an answer.
+        asked: The bodies of its requests, with their paths.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, tls: Path | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), Replica)
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls / "tls.crt", tls / "tls.key")
+            self.socket = context.wrap_socket(self.socket, server_side=True)
+        self.state = "serves"
+        self.seen = True
+        self.pause = 0.0
+        self.key = f"Bearer {KEYS[0]}"
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.go = threading.Event()
+        self.heard = Path("/nowhere")
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.server_port}"
+
+
+class Replica(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Door
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        if self._allowed(self.server.state if self.server.seen else "serves"):
+            self._json(200, {"object": "list", "data": [{"id": "tiny", "object": "model"}]})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.asked.append((self.path, body))
+        if not self._allowed(self.server.state):
+            return
+        time.sleep(self.server.pause)
+        if body.get("stream"):
+            self._stream(body)
+        elif "prompt" in body:
+            choice = {"index": 0, "text": "".join(WORDS), "finish_reason": "stop"}
+            self._json(200, {"id": "c", "object": "text_completion", "choices": [choice]})
+        else:
+            message: dict[str, Any] = {"role": "assistant", "content": "".join(WORDS)}
+            message["reasoning"] = "hm"
+            if body.get("tools"):
+                call = {"name": "add", "arguments": '{"a": 1}'}
+                message["tool_calls"] = [{"id": "t", "type": "function", "function": call}]
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            usage = {"prompt_tokens": 1, "completion_tokens": 4, "total_tokens": 5}
+            self._json(200, {"id": "c", "object": "chat.completion", "created": 1, "model": "tiny"}
+                       | {"choices": [choice], "usage": usage})  # fmt: skip
+
+    def _allowed(self, state: str) -> bool:
+        if state == "gone":
+            self.close_connection = True
+            self.connection.shutdown(2)
+        elif self.headers["authorization"] != self.server.key:
+            self._json(401, {"error": {"message": "no key"}})
+        elif state == "starts":
+            self._json(503, {"error": {"message": "the engine starts"}})
+        else:
+            return True
+        return False
+
+    def _json(self, status: int, content: dict[str, Any]) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        if status == 503:
+            self.send_header("retry-after", "5")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _stream(self, body: dict[str, Any]) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        state = self.server.state
+        if state == "silent":
+            self.connection.shutdown(2)
+            return
+        deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}, {"reasoning": "hm"}]
+        if body.get("tools"):
+            call = {"name": "add", "arguments": '{"a": 1}'}
+            deltas.append({"tool_calls": [{"index": 0, "id": "t", "function": call}]})
+        deltas += [{"content": word} for word in WORDS]
+        for number, delta in enumerate(deltas):
+            self._event(delta, None)
+            if number == 3 and state == "cut":
+                until(self.server.heard.exists)
+                self.connection.shutdown(2)
+                return
+            if number == 3 and state == "late":
+                self.server.go.wait(patience())
+        self._event({}, "tool_calls" if body.get("tools") else "stop")
+        self._chunk(b"data: [DONE]\n\n")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _event(self, delta: dict[str, Any], reason: str | None) -> None:
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        content = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "tiny"}
+        self._chunk(b"data: " + json.dumps(content | {"choices": [choice]}).encode() + b"\n\n")
+
+    def _chunk(self, data: bytes) -> None:
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.flush()

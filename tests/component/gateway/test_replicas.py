@@ -1,0 +1,167 @@
+"""Requests are shared out, and a replica that is lost is not noticed, as far as that can be."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.component.door.running import haproxy
+from tests.component.gateway.clients import (
+    CONNECT,
+    STREAM,
+    Client,
+    ask,
+    asked_until,
+    curl,
+    requests,
+    said,
+    spread,
+)
+from tests.component.gateway.replicas import WORDS, Door
+from tests.component.servers import until
+
+pytestmark = [
+    haproxy,
+    pytest.mark.skipif(not shutil.which("curl"), reason="needs curl"),
+]
+
+
+# Seconds for which this machine's TCP would try to connect: each time twice as long as before.
+TCP = 2 ** (int(Path("/proc/sys/net/ipv4/tcp_syn_retries").read_text()) + 1) - 1
+
+
+def test_requests_are_shared_out(url: str, doors: list[Door]) -> None:
+    assert spread(url, doors, requests=6) == [3, 3]
+
+
+def test_a_client_that_leaves_is_forgotten(
+    url: str, started: tuple[str, Path], doors: list[Door]
+) -> None:
+    """What it had in flight counts no longer."""
+    doors[0].state, doors[1].state = "late", "starts"
+    until(lambda: "chat-b does not" in said(started[1]))
+    for _ in range(2):
+        with subprocess.Popen(curl(url), stdout=subprocess.PIPE) as run:
+            assert run.stdout
+            assert any(b"two" in line for line in run.stdout)
+            run.kill()
+    assert [len(door.asked) for door in doors] == [2, 0]
+    doors[1].state = "serves"
+    until(lambda: said(started[1]) == "in service: chat-a, chat-b")
+    until(lambda: spread(url, doors, requests=2) == [1, 1])
+
+
+def test_a_draining_replica_gets_nothing(
+    url: str, started: tuple[str, Path], doors: list[Door]
+) -> None:
+    doors[0].state = "starts"
+    until(lambda: "in service: chat-b; chat-a does not (" in said(started[1]))
+    assert said(started[1]).endswith(f"({doors[0].url}/v1 answers 503)")
+    for _ in range(4):
+        assert ask(url, "/v1/chat/completions", **requests(False)["/v1/chat/completions"])[0] == 200
+    assert [len(door.asked) for door in doors] == [0, 4]
+
+
+@pytest.mark.parametrize("path", requests(stream=False))
+@pytest.mark.parametrize("state", ["starts", "gone"])
+def test_a_replica_lost_between_requests_is_not_noticed(
+    url: str, doors: list[Door], state: str, path: str
+) -> None:
+    doors[0].state, doors[0].seen = state, False
+
+    def request() -> None:
+        assert ask(url, path, **requests(stream=False)[path])[0] == 200
+
+    assert asked_until(doors[0], request) == len(doors[1].asked)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+def test_a_replica_lost_before_the_first_token_is_not_noticed(
+    url: str, doors: list[Door], path: str
+) -> None:
+    doors[0].state = "silent"
+
+    def request() -> None:
+        status, text = ask(url, path, **requests(stream=True)[path])
+        assert (status, all(word in text for word in WORDS)) == (200, True)
+
+    assert asked_until(doors[0], request) == len(doors[1].asked)
+
+
+def test_a_response_lost_before_the_first_token_fails(url: str, doors: list[Door]) -> None:
+    """LiteLLM announces a stream of /v1/responses before the engine has said anything."""
+    for door in doors:
+        door.state = "silent"
+    status, text = ask(url, "/v1/responses", **requests(stream=True)["/v1/responses"])
+    assert (status, "event: response.failed" in text) == (200, True)
+
+
+def test_a_replica_that_has_lost_its_power_is_left_out(
+    url: str, started: tuple[str, Path], doors: list[Door]
+) -> None:
+    doors[0].state = "gone"
+    for _ in range(4):
+        assert ask(url, "/v1/completions", **requests(False)["/v1/completions"])[0] == 200
+    until(lambda: "chat-a does not (no answer from" in said(started[1]))
+
+
+def test_a_spark_without_power_is_given_up_soon(url: str, dead: socket.socket) -> None:
+    with ExitStack() as stack:
+        dead.listen(0)
+        for _ in range(4):  # its queue is full: it answers nothing
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(dead.getsockname())
+        began = time.monotonic()
+        status, _ = ask(url, "/v1/chat/completions", model="dead", messages=STREAM["messages"])
+        assert status in (408, 500, 503)
+        assert 3 * CONNECT < time.monotonic() - began < TCP
+        dead.shutdown(socket.SHUT_RDWR)
+
+
+def test_no_replica_left(url: str, started: tuple[str, Path], doors: list[Door]) -> None:
+    for door in doors:
+        door.state = "starts"
+    status, text = ask(url, "/v1/chat/completions", **requests(False)["/v1/chat/completions"])
+    assert (status, "the engine starts" in text) == (503, True)
+    until(lambda: "in service: none; " in said(started[1]))
+    until(lambda: ask(url, "/health", key=None)[0] == 503)
+
+
+def test_a_door_that_refuses_the_key(
+    url: str, started: tuple[str, Path], doors: list[Door]
+) -> None:
+    doors[1].key = "Bearer sk-rotated"
+    until(lambda: said(started[1]).endswith(f"({doors[1].url}/v1 refuses the key)"))
+    assert ask(url, "/v1/chat/completions", **requests(False)["/v1/chat/completions"])[0] == 200
+
+
+def test_a_replica_lost_in_mid_stream_is_an_error_for_the_client(
+    client: Client, url: str, doors: list[Door], tmp_path: Path
+) -> None:
+    """No other replica can go on with half an answer; the client is told, and keeps what it has."""
+    for door in doors:
+        door.state, door.heard = "cut", tmp_path / "heard"
+    found = client(
+        url,
+        "import pathlib\n"
+        "text, error = '', None\n"
+        "try:\n"
+        "    chunks = client.chat.completions.create(model='tiny', messages=user, stream=True)\n"
+        "    for chunk in chunks:\n"
+        "        text += chunk.choices[0].delta.content or ''\n"
+        "        if text == 'one two ':\n"
+        f"            pathlib.Path({str(tmp_path / 'heard')!r}).touch()\n"
+        "except openai.APIError as failure:\n"
+        "    error = str(failure)\n"
+        "print(json.dumps([text, error]))",
+    )
+    assert found[0] == "one two "
+    assert "Response payload is not completed" in found[1]
+    assert sum(len(door.asked) for door in doors) == 1

@@ -1,0 +1,66 @@
+"""What the tests give: an inventory's doors, the rules, a worker that tells."""
+
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spark_metrics
+
+from deploys.monitoring import door_chains
+from deploys.plan.fleet import Fleet
+from deploys.plan.fleet_file import load_fleet
+from deploys.plan.monitoring import Target, targets
+from deploys.plan.recipes import recipe_names
+from tests.clock import patience
+from tests.component.monitoring import FILES
+
+RULES = (FILES / "alerts.yml").read_text()
+tools = pytest.mark.skipif(not shutil.which("promtool"), reason="needs Debian's package prometheus")
+
+
+def fleet(folder: Path, text: str) -> Fleet:
+    file = folder / "sparks.yaml"
+    file.write_text(text)
+    return load_fleet(file, recipe_names())
+
+
+TWO = """
+sparks:
+  spark-a: {ssh_hostname: 192.168.1.20}
+  spark-b: {ssh_hostname: "fd00::2"}
+  spark-c: {local: true}
+replicas:
+  chat: {recipe: qwen3.6-35b-nvfp4-plain, sparks: [spark-a]}
+  open: {recipe: qwen3.6-35b-nvfp4-plain, sparks: [spark-b], port: 8001, api_key: none}
+  here: {recipe: qwen3.6-35b-nvfp4-plain, sparks: [spark-c]}
+"""
+
+
+def doors(folder: Path, text: str = TWO, **settings: Any) -> list[Target]:
+    values = {"bind": "0.0.0.0", **settings}
+    known, setting = fleet(folder, text), lambda _, name: values.get(name)
+    return targets(known, setting, door_chains(known, setting))
+
+
+@contextmanager
+def worker(says: bytes) -> Iterator[None]:
+    """Be the worker: what its socket unit does for each who connects."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            client, _ = server.accept()
+            with client:
+                client.sendall(says)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        spark_metrics.PORT = server.getsockname()[1]
+        try:
+            yield
+        finally:
+            thread.join(timeout=patience())

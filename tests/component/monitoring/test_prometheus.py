@@ -1,0 +1,246 @@
+"""All of it together: engine, door, node exporter, Prometheus."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from urllib.request import urlopen
+
+import pytest
+import spark_metrics
+
+from deploys.certificate import read_certificate
+from deploys.plan.monitoring import monitoring_files
+from deploys.plan.node_exporter import (
+    exporter_defaults,
+)
+from deploys.plan.panels import queries
+from tests.clock import patience
+from tests.component.door.running import Running, haproxy
+from tests.component.monitoring.given import RULES, doors, tools, worker
+from tests.component.servers import free_port, listens, serving, until
+from tests.unit.certificates import certificate, private_key, written
+from tests.unit.door.plans import KEY, plan
+
+exporter_program = pytest.mark.skipif(
+    not shutil.which("prometheus-node-exporter"),
+    reason="needs Debian's package prometheus-node-exporter",
+)
+
+
+# Names and labels of vLLM 0.33.0; the numbers are made up, and counters rise with each look.
+LABELS = 'engine="0",model_name="m"'
+GAUGES = ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc")
+COUNTERS = (
+    *("prefix_cache_queries_total", "prefix_cache_hits_total", "num_preemptions_total"),
+    *("prompt_tokens_total", "generation_tokens_total", "spec_decode_num_draft_tokens_total"),
+    "spec_decode_num_accepted_tokens_total",
+)
+HISTOGRAMS = ("time_to_first_token_seconds", "request_time_per_output_token_seconds")
+# A counter of each job of Prometheus.
+EVERY_JOB = (
+    *("vllm:generation_tokens_total", "haproxy_frontend_http_responses_total"),
+    "node_vmstat_pswpin",
+)
+
+
+class FakeEngine(BaseHTTPRequestHandler):
+    """An engine's /health and /metrics."""
+
+    looks = count(1)
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        if self.path != "/metrics":
+            return
+        n = next(self.looks)
+        lines = [f"vllm:{name}{{{LABELS}}} 0.5" for name in GAUGES]
+        lines += [f"vllm:{name}{{{LABELS}}} {n}.0" for name in COUNTERS]
+        lines += [f'vllm:request_success_total{{{LABELS},finished_reason="stop"}} {n}.0']
+        lines += [
+            f'vllm:{name}_bucket{{{LABELS},le="{bound}"}} {n}.0'
+            for name in HISTOGRAMS
+            for bound in ("0.1", "+Inf")
+        ]
+        self.wfile.write("".join(f"{line}\n" for line in lines).encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Prometheus:
+    """A Prometheus that runs with a configuration.
+
+    Args:
+        folder: where its files are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._port = free_port()
+        command = ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data"]
+        command.append(f"--web.listen-address=127.0.0.1:{self._port}")
+        with (folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+
+    def ask(self, query: str) -> list[dict[str, Any]]:
+        """Return the samples that a query gives."""
+        url = f"http://127.0.0.1:{self._port}/api/v1/query?query={quote(query)}"
+        try:
+            with urlopen(url, timeout=patience()) as answer:
+                told = json.load(answer)
+        except OSError as error:
+            raise AssertionError(f"{query}: {error}") from error
+        assert told["status"] == "success", told
+        result: list[dict[str, Any]] = told["data"]["result"]
+        return result
+
+    def up(self) -> dict[str, str]:
+        """Return whether each job could be asked, "1" or "0"; nothing as long as it starts."""
+        try:
+            return {each["metric"]["job"]: each["value"][1] for each in self.ask("up")}
+        except AssertionError:
+            return {}
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(timeout=patience())
+
+
+@pytest.fixture
+def node_exporter(root: Path, door_of_head: Running) -> Iterator[None]:
+    """The real one, where the door asks it."""
+    port = door_of_head.exporter
+    (defaults,) = re.findall(r'^ARGS="(.*)"$', exporter_defaults(str(root)), re.MULTILINE)
+    command = ["prometheus-node-exporter", *defaults.replace("9100", str(port)).split()]
+    with (root / "log.exporter").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        until(lambda: listens(port))
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=patience())
+
+
+@pytest.fixture
+def engine() -> Iterator[int]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), FakeEngine)
+    with serving(server):
+        yield server.server_port
+
+
+def watched(root: Path, door: Running, key: str, certificate: Path | None) -> Path:
+    """Write what `deploys.monitoring` writes for a door, asked more often; return the folder."""
+    text = f"""
+sparks: {{spark-a: {{ssh_hostname: 127.0.0.1}}, spark-b: {{}}}}
+replicas:
+  chat:
+    recipe: lab-tiny
+    sparks: [spark-a, spark-b]
+    port: {door.port}
+    trusts: [tool-parser-plugin]
+"""
+    tls = {
+        "tls_certificate": certificate,
+        "tls_key": certificate and certificate.with_suffix(".key"),
+    }
+    found = doors(root, text, **tls)
+    folder = root / "prometheus"
+    folder.mkdir()
+    for name, (content, _) in monitoring_files(found, key, RULES, "{}").items():
+        (folder / name).write_text(content.replace("15s", "1s"))
+    return folder
+
+
+@haproxy
+@tools
+@exporter_program
+@pytest.mark.usefixtures("node_exporter")
+def test_prometheus_finds_all_that_the_dashboard_shows(
+    root: Path, door_of_head: Running, engine: int
+) -> None:
+    door_of_head.door.offer("tiny-1", engine)
+    (root / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho '2405, 61.42, 67, 96, 900, 1000'\n")
+    with worker(b'spark_memory_total_bytes{spark="spark-b"} 5\n'):
+        spark_metrics.main([str(root), str(root / "metrics" / "spark.prom")])
+    labels = 'spark="spark-c",replica="other",job="engine",instance="spark-c"'
+    (root / "metrics" / "forged.prom").write_text(f"forged{{{labels}}} 1\n")
+    prometheus = Prometheus(watched(root, door_of_head, KEY, None))
+    try:
+        everything = {"engine": "1", "door": "1", "host": "1"}
+        until(lambda: prometheus.up() == everything)
+        # A rate takes two samples, of each job.
+        for name in EVERY_JOB:
+            until(lambda name=name: bool(prometheus.ask(f"rate({name}[1m])")))  # type: ignore[misc]
+        empty = [query for query in queries() if not prometheus.ask(query)]
+        assert empty == []
+        # What a head tells of its worker has the worker's name, the rest its own.
+        (of_worker,) = prometheus.ask('spark_memory_total_bytes{spark="spark-b"}')
+        assert of_worker["metric"]["replica"] == "chat"
+        assert {each["metric"]["spark"] for each in prometheus.ask("node_load1")} == {"spark-a"}
+        # It speaks for nobody else.
+        (forged,) = prometheus.ask("forged")
+        own = {"spark": "spark-a", "replica": "chat", "job": "host", "instance": "spark-a"}
+        assert forged["metric"] == {"__name__": "forged"} | own
+    finally:
+        prometheus.stop()
+
+
+@haproxy
+@exporter_program
+@pytest.mark.usefixtures("node_exporter")
+def test_it_never_reads_the_clocks_of_the_processor(door_of_head: Running) -> None:
+    told = door_of_head.ask("GET", "/metrics/host", key=KEY)[1]["text"]
+    assert 'node_scrape_collector_success{collector="cpu"} 1' in told
+    assert 'collector="cpufreq"' not in told
+
+
+@haproxy
+@exporter_program
+@pytest.mark.usefixtures("node_exporter")
+def test_scrapes_that_hang_do_not_pile_up(root: Path, door_of_head: Running) -> None:
+    settings = root / "door/door.cfg"
+    settings.write_text(settings.read_text().replace("timeout server 8s", "timeout server 300ms"))
+    door_of_head.reload()
+    # Whoever opens it waits for one who writes: the real exporter hangs as on a GB10.
+    os.mkfifo(root / "metrics/hangs.prom")
+    answers = [door_of_head.ask("GET", "/metrics/host", key=KEY)[0] for _ in range(6)]
+    assert answers == [504] * 4 + [503] * 2
+
+
+@haproxy
+@tools
+@pytest.mark.parametrize(("key", "up"), [(KEY, "1"), (KEY[:-1], "0")])
+def test_the_key_and_the_certificate_open_the_door(
+    root: Path, door_of_head: Running, engine: int, key: str, up: str
+) -> None:
+    written(root, certificate(secret := private_key(), days=90), secret)
+    tls = read_certificate(str(root / "tls.crt"), str(root / "tls.key"))
+    door_of_head.door.offer("tiny-1", engine)
+    door_of_head.lay(plan(door_of_head.port, certificate=tls))
+    door_of_head.reload()
+    prometheus = Prometheus(watched(root, door_of_head, key, root / "tls.crt"))
+    try:
+        until(lambda: prometheus.up().get("engine") == up)
+        until(lambda: prometheus.up().get("door") == up)
+    finally:
+        prometheus.stop()
+
+
+@pytest.fixture
+def door_of_head(root: Path) -> Iterator[Running]:
+    each = Running(root)
+    each.lay(each.plan)
+    each.start()
+    try:
+        yield each
+    finally:
+        each.stop()

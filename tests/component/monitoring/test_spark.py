@@ -1,0 +1,115 @@
+"""What a Spark tells of GPU and engine."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import spark_metrics
+
+from tests.component.monitoring import FILES
+from tests.component.monitoring.given import worker
+from tests.component.servers import free_port
+
+OWN = """\
+# HELP spark_gpu_clock_hertz Clock of the GPU's multiprocessors.
+# TYPE spark_gpu_clock_hertz gauge
+spark_gpu_clock_hertz{spark="spark-a"} 2405000000
+"""
+
+
+def values(text: str) -> dict[str, float]:
+    """Return what a text says, and check that it is in Prometheus' format."""
+    if shutil.which("promtool"):
+        checked = subprocess.run(
+            ["promtool", "check", "metrics"],
+            input=text,
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        assert checked.returncode == 0, checked.stderr
+    samples = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, value in samples}
+
+
+def test_of_several_gpus_the_largest_is_watched(root: Path) -> None:
+    """It is the one that was judged, and that the engine has: a card for a display comes first."""
+    smi = root / "bin/nvidia-smi"
+    smi.write_text(
+        "#!/bin/sh\necho '210, 9.1, 35, 2, 8000, 8192'; echo '2400, 310.5, 66, 97, 700, 32607'\n"
+    )
+    program = [sys.executable, str(FILES / "spark_metrics.py"), str(root)]
+    found = values(subprocess.run(program, capture_output=True, text=True, check=True).stdout)
+    assert found['spark_gpu_clock_hertz{spark="spark-a"}'] == 2400e6
+    assert found['spark_gpu_memory_total_bytes{spark="spark-a"}'] == 32607 * 1024**2
+
+
+def test_a_head_tells_whose_keys_are_used(root: Path) -> None:
+    (root / "bin/door.py").write_text("print('ann 12 1\\nprometheus 4 0')")
+    program = [sys.executable, str(FILES / "spark_metrics.py"), str(root)]
+    found = values(subprocess.run(program, capture_output=True, text=True, check=True).stdout)
+    assert found['spark_door_requests_total{spark="spark-a",key="ann"}'] == 12
+    assert found['spark_door_requests_in_flight{spark="spark-a",key="ann"}'] == 1
+    assert found['spark_door_requests_total{spark="spark-a",key="prometheus"}'] == 4
+
+
+def test_a_spark_tells_of_its_gpu_and_its_engine(root: Path) -> None:
+    program = [sys.executable, str(FILES / "spark_metrics.py"), str(root)]
+    text = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    assert text.startswith(OWN)
+    found = values(text)
+    assert found['spark_gpu_power_watts{spark="spark-a"}'] == 61.42
+    assert found['spark_gpu_busy_ratio{spark="spark-a"}'] == 0.96
+    assert found['spark_engine_active{spark="spark-a"}'] == 1
+    assert found['spark_engine_failed{spark="spark-a"}'] == 0
+    assert found['spark_engine_restarts_total{spark="spark-a"}'] == 3
+    available = found['spark_memory_available_bytes{spark="spark-a"}']
+    assert 0 < available < found['spark_memory_total_bytes{spark="spark-a"}']
+    # A GB10 has no memory of its own, and the worker is asked by the other way of calling it.
+    assert not [name for name in found if "gpu_memory" in name or "peer" in name]
+
+
+def test_one_without_anything_tells_of_its_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = values(spark_metrics.text_of(spark_metrics.own(tmp_path)))
+    assert {name.partition("{")[0] for name in found} == {
+        "spark_memory_available_bytes",
+        "spark_memory_total_bytes",
+    }
+
+
+def test_the_head_writes_what_its_worker_tells_too(root: Path) -> None:
+    says = OWN.replace("spark-a", "spark-b").encode() + (
+        b'spark_engine_restarts_total{spark="spark-b"} 1\n'
+        # Whatever else is there does not get in.
+        b'node_load1{spark="spark-b"} 1\nspark_gpu_power_watts{spark="spark-a"} 9\n'
+        b'spark_gpu_power_watts{spark="spark-b"} 1} 2\nnonsense \xc3\xa4\n'
+    )
+    file = root / "metrics" / "spark.prom"
+    with worker(says):
+        assert spark_metrics.main([str(root), str(file)]) == 0
+    found = values(file.read_text())
+    assert found['spark_gpu_clock_hertz{spark="spark-b"}'] == 2405e6
+    assert found['spark_engine_restarts_total{spark="spark-b"}'] == 1
+    assert found['spark_gpu_power_watts{spark="spark-a"}'] == 61.42
+    assert found['spark_peer_answers{spark="spark-b"}'] == 1
+    assert len([name for name in found if "spark-b" in name]) == 3
+    assert [each.name for each in (root / "metrics").iterdir()] == ["spark.prom"]
+
+
+@pytest.mark.parametrize("says", [None, b"", b"\xff\xfe", b"x" * 100_000])
+def test_a_worker_that_tells_nothing_is_told_of(root: Path, says: bytes | None) -> None:
+    file = root / "metrics" / "spark.prom"
+    if says is None:
+        spark_metrics.PORT = free_port()
+        spark_metrics.main([str(root), str(file)])
+    else:
+        with worker(says):
+            spark_metrics.main([str(root), str(file)])
+    found = values(file.read_text())
+    assert found['spark_peer_answers{spark="spark-b"}'] == 0
+    assert found['spark_gpu_power_watts{spark="spark-a"}'] == 61.42

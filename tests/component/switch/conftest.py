@@ -1,0 +1,291 @@
+"""A Spark on which the program of a switch runs for real; systemctl and docker are stand-ins."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clock import patience
+from tests.component.servers import until
+from tests.component.switch import FILES, systemctl
+from tests.component.switch.engines import Engines, engines
+
+OLD, NEW, OTHER = "tiny-00000000", "tiny-11111111", "tiny-22222222"
+
+# Shorter times, a folder of links, our systemctl, and a door that notes what it is told: the rest
+# is the program.
+_PROGRAM = """
+import json, subprocess, sys
+from pathlib import Path
+sys.path[:0] = json.loads(sys.argv.pop(1))
+import commit, door, newcomer, switch, switch_check, systemctl
+state, changed = Path(sys.argv.pop(1)), json.loads(sys.argv.pop(1))
+for name, value in changed.items():
+    for module in (switch, newcomer, switch_check):
+        if hasattr(module, name):
+            setattr(module, name, value)
+commit.WANTS = state / "wants"
+run = subprocess.run
+
+def asked(command, **options):
+    if command[0] != "systemctl":
+        return run(command, **options)
+    return subprocess.CompletedProcess(command, 0, systemctl.call(state, *command[1:]), "")
+
+subprocess.run = asked
+
+class Door(door.Door):
+    def __init__(self, root):
+        super().__init__(root, state / "no-door")
+
+    def busy(self, release):
+        file = state / f"busy-{release}"
+        return int(file.read_text()) if file.exists() else 0
+
+def noted(name):
+    call = getattr(door.Door, name)
+    def wrapped(self, *words):
+        if (state / f"door-{name}-fails").exists():
+            raise door.DoorError(f"{name} failed")
+        with (state / "log").open("a") as log:
+            log.write(" ".join(["door", name, *map(str, words)]) + "\\n")
+        return call(self, *words)
+    return wrapped
+
+for name in ("offer", "prefer", "hold", "forget"):
+    setattr(Door, name, noted(name))
+switch.Door = Door
+switch.run()
+"""
+_TIMES = {"LOOK": 0.02, "QUESTION": 0.05, "TOKEN": patience(), "MARGIN": 0, "HEAD": 0.5, "DISK": 0}
+# Seconds of a drain or a trial that a test ends.
+LONG = patience()
+# Seconds of a start that comes to nothing, and of a trial that ends by itself.
+BRIEF = ceil(patience(1))
+BESIDE = {"beside": True}
+_DOCKER = """#!/bin/sh
+case "$1 $2" in
+  "image inspect") [ -e "$STATE/no-image" ] || echo sha256:1234 ;;
+  "run --rm") echo "$*" >"$STATE/proof"
+    [ ! -e "$STATE/no-gpu" ] || { echo 'could not select device driver' >&2; exit 1; } ;;
+esac
+"""
+_RUN = """#!/bin/sh
+image=$(docker image inspect --format '{{.Id}}' example 2>/dev/null | head -n 1)
+[ -n "$image" ] || { echo "Docker has no example" >&2; exit 1; }
+exec docker run "$image"
+"""
+
+
+class Spark:
+    """One Spark: its root folder, and the state of its stand-ins."""
+
+    def __init__(self, folder: Path, engines: Engines) -> None:
+        self.root, self.state = folder / "root", folder / "state"
+        for name in ("bin", "units", "wants"):
+            (self.state / name).mkdir(parents=True)
+        for name in ("releases", "manifests", "jobs", "state", "tiny"):
+            (self.root / name).mkdir(parents=True)
+        (self.root / "tiny/.sparkwright.json").write_text("{}")
+        docker = self.state / "bin/docker"
+        docker.write_text(_DOCKER)
+        docker.chmod(0o755)
+        self._ports = dict(zip((OLD, NEW, OTHER), engines.ports, strict=True))
+        engines.spark = self.root, self.state
+        self.process: subprocess.Popen[str] | None = None
+
+    def release(self, name: str, how: str = "well", rank: int = 0, pair: bool = False) -> None:
+        """Lay a release down, and say how its engine behaves."""
+        folder, port = self.root / "releases" / name, self._ports[name]
+        (folder / "bin").mkdir(parents=True, exist_ok=True)
+        (folder / "bin/engine.py").touch()
+        seconds = BRIEF if how in ("never", "silent", "broken") else patience()
+        unit = {"url": f"http://127.0.0.1:{port}", "model": "tiny", "start_timeout": seconds}
+        unit |= {"rank": rank, "fabric": [["a", "b"], ["c", "d"]] if pair else []}
+        (folder / "unit.json").write_text(json.dumps(unit))
+        content = {"port": port, "checkpoints": {"model": {"folder": "tiny"}}}
+        (folder / "release.json").write_text(json.dumps(content))
+        (folder / "run").write_text(_RUN)
+        self.behaves(name, how)
+
+    def behaves(self, name: str, how: str) -> None:
+        (self.state / f"{name}.how").write_text(how)
+
+    def serves(self, name: str = OLD) -> None:
+        """Have a release that serves, boots, and is behind the door."""
+        self.release(name)
+        self.systemctl("start", name)
+        (self.state / f"wants/vllm@{name}.service").symlink_to("/etc/vllm@.service")
+        (self.root / "current").symlink_to(f"releases/{name}")
+        (self.root / "state/history").write_text(f"1700000000 {name}\n")
+        until(lambda: self.active(name))
+        self.log.clear()
+
+    def start(self, name: str = NEW, orders: Any = (), word: str = "", **changed: Any) -> None:
+        """Start a switch as its unit does."""
+        told = {"beside": False, "trial": 0.1, "drain": 0.2, "door": True} | dict(orders)
+        (self.root / f"manifests/switch@{name}.json").write_text(json.dumps(told))
+        folders = [FILES / "switch", FILES / "door", FILES / "engine", Path(__file__).parent]
+        paths = [str(folder) for folder in folders]
+        words = [json.dumps(paths), str(self.state), json.dumps(_TIMES | changed)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-B", "-c", _PROGRAM, *words, str(self.root), name, *word.split()],
+            env={"PATH": f"{self.state}/bin:{os.environ['PATH']}", "STATE": str(self.state)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def end(self) -> int:
+        """Wait for the end of the switch; return its exit status."""
+        assert self.process
+        output, _ = self.process.communicate(timeout=patience())
+        assert "Traceback" not in output, output
+        return self.process.returncode
+
+    def switch(self, name: str = NEW, orders: Any = (), **changed: Any) -> int:
+        """Make a switch; return its exit status."""
+        self.start(name, orders, **changed)
+        return self.end()
+
+    def wait_phase(self, phase: str) -> None:
+        until(lambda: self.report.get("phase") == phase)
+
+    def look_on(self) -> None:
+        """Wait for something that should not happen, by the clock of a switch that looks."""
+        looks = self.log.looks
+        until(lambda: self.log.looks >= looks + 10)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process
+        self.process.send_signal(number)
+
+    def systemctl(self, verb: str, name: str) -> str:
+        return systemctl.call(self.state, verb, f"vllm@{name}.service")
+
+    def active(self, name: str) -> bool:
+        return "ActiveState=active" in self.systemctl("show", name)
+
+    @property
+    def running(self) -> list[str]:
+        """The releases whose engine runs."""
+        names = [path.stem for path in (self.state / "units").iterdir()]
+        return sorted(name for name in names if self.active(name))
+
+    @property
+    def boots(self) -> list[str]:
+        """The releases that would be started by a boot."""
+        names = [path.name for path in (self.state / "wants").iterdir()]
+        return sorted(name.removeprefix("vllm@").removesuffix(".service") for name in names)
+
+    @property
+    def current(self) -> str:
+        return (self.root / "current").readlink().name
+
+    @property
+    def history(self) -> list[str]:
+        return (self.root / "state/history").read_text().split()[1::2]
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What the switch said last."""
+        for path in (self.root / "jobs").glob("switch@*.json"):
+            found: dict[str, Any] = json.loads(path.read_text())
+            return found
+        return {}
+
+    @property
+    def log(self) -> "Log":
+        return Log(self.state / "log")
+
+    @property
+    def door(self) -> list[str]:
+        """The engines behind the door, the preferred one first; "held" where none gets any."""
+        servers = (self.root / "door/engines.cfg").read_text().split("    server ")[1:]
+        choice = dict(
+            line.split() for line in (self.root / "door/choice.map").read_text().splitlines()
+        )
+        names = sorted(
+            (server.split()[0] for server in servers), key=lambda name: name != choice["first"]
+        )
+        return [*names, *(["held"] if choice["hold"] == "yes" else [])]
+
+    def close(self) -> None:
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+        for path in (self.state / "units").glob("*.json"):
+            self.systemctl("stop", path.stem)
+
+
+class Log:
+    """What was done, in order."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def clear(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+    def acts(self) -> list[str]:
+        """What changed something, without the looks."""
+        looks = ("show", "list-units", "daemon-reload", "reset-failed")
+        return [line.replace(".service", "") for line in self._lines if not line.startswith(looks)]
+
+    @property
+    def looks(self) -> int:
+        """How often a unit was looked at."""
+        return sum(line.startswith("show") for line in self._lines)
+
+    @property
+    def _lines(self) -> list[str]:
+        return self._path.read_text().splitlines() if self._path.exists() else []
+
+
+@pytest.fixture(scope="session")
+def ports() -> Iterator[Engines]:
+    """Where the engines of every Spark answer."""
+    with engines(3) as found:
+        yield found
+
+
+@pytest.fixture
+def spark(tmp_path: Path, ports: Engines) -> Iterator[Spark]:
+    """A Spark on which nothing serves."""
+    spark = Spark(tmp_path, ports)
+    yield spark
+    spark.close()
+
+
+@pytest.fixture
+def served(spark: Spark) -> Spark:
+    spark.serves()
+    spark.release(NEW)
+    return spark
+
+
+def is_new(spark: Spark) -> None:
+    """Nothing but the new release is left."""
+    assert spark.running == spark.boots == [NEW]
+    # systemd has heard of it: it starts what it knew before as long as nobody tells it.
+    assert json.loads((spark.state / "known-boots").read_text()) == [f"vllm@{NEW}.service"]
+    assert spark.current == spark.history[-1] == NEW
+    assert spark.door == [NEW]
+    assert not (spark.root / "state/switch.json").exists()
+    assert spark.report["phase"] == "done"
+
+
+def is_old(spark: Spark) -> None:
+    """The former release serves as if nothing had been."""
+    assert spark.running == spark.boots == [OLD]
+    assert spark.current == spark.history[-1] == OLD
+    assert not (spark.root / "state/switch.json").exists()
+    assert spark.report["phase"] == "failed"
+    assert (spark.report["former"], spark.report["restored"]) == (OLD, True)

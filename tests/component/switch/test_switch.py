@@ -1,0 +1,306 @@
+"""One release in the place of another, and back, whatever goes wrong on the way."""
+
+import json
+import signal
+import time
+
+import pytest
+
+from deploys.plan.container_gpu import CONTAINER_OPTIONS
+from tests.clock import patience
+from tests.component.servers import until
+from tests.component.switch.conftest import (
+    BESIDE,
+    BRIEF,
+    LONG,
+    NEW,
+    OLD,
+    OTHER,
+    Spark,
+    is_new,
+    is_old,
+)
+from tests.component.switch.systemctl import READY
+
+
+def test_the_first_release(spark: Spark) -> None:
+    spark.release(NEW)
+    begun = time.monotonic()
+    assert spark.switch() == 0
+    passed = time.monotonic() - begun
+    is_new(spark)
+    assert spark.report["former"] is None
+    assert READY <= spark.report["seconds"] <= round(passed, 1)
+
+
+def test_side_by_side(served: Spark) -> None:
+    (served.state / f"busy-{OLD}").write_text("2")
+    served.start(orders={"beside": True, "drain": LONG})
+    served.wait_phase("draining")
+    # Committed: a power cut now boots the new one; the former one still answers.
+    assert served.boots == [NEW]
+    assert served.running == [OLD, NEW]
+    assert served.door[0] == NEW
+    (served.state / f"busy-{OLD}").unlink()
+    assert served.end() == 0
+    is_new(served)
+    assert served.history == [OLD, NEW]
+    port = json.loads((served.root / f"releases/{NEW}/release.json").read_text())["port"]
+    assert served.log.acts() == [
+        f"start --no-block vllm@{NEW}",
+        f"door offer {NEW} {port}",
+        f"door prefer {NEW}",
+        f"stop vllm@{OLD}",
+        f"door forget {OLD}",
+    ]
+    assert (served.report["beside"], served.report["gap"]) == (True, 0)
+
+
+def test_one_after_the_other(served: Spark) -> None:
+    (served.state / f"{OTHER}.failed").touch()
+    (served.state / f"busy-{OLD}").write_text("2")
+    served.start(orders={"drain": LONG})
+    served.wait_phase("draining")
+    assert served.running == [OLD]
+    (served.state / f"busy-{OLD}").unlink()
+    assert served.end() == 0
+    is_new(served)
+    assert list(served.state.glob("*.failed")) == []
+    acts = [act for act in served.log.acts() if not act.startswith("door offer")]
+    assert acts == [
+        "door hold",
+        f"stop vllm@{OLD}",
+        f"start --no-block vllm@{NEW}",
+        f"door prefer {NEW}",
+        f"door forget {OLD}",
+    ]
+    assert READY <= served.report["gap"] <= served.report["seconds"]
+
+
+@pytest.mark.parametrize("orders", [{}, BESIDE])
+def test_a_drain_is_bounded(served: Spark, orders: dict[str, bool]) -> None:
+    (served.state / f"busy-{OLD}").write_text("1")
+    assert served.switch(orders=orders) == 0
+    is_new(served)
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("fails", "did not start: engine ended: its exit status was 1"),
+        ("never", f"did not serve within {BRIEF} s: starting the engine"),
+        ("dies", "ended after it had begun to serve: engine ended: its exit status was 0"),
+        ("silent", f"serves no completion: no answer within {BRIEF} s"),
+        ("broken", "serves no completion: a completion of one token gave status 500"),
+    ],
+)
+@pytest.mark.parametrize("orders", [{}, BESIDE])
+def test_what_does_not_serve_is_taken_back(
+    served: Spark, orders: dict[str, bool], how: str, reason: str
+) -> None:
+    served.release(NEW, how)
+    assert served.switch(orders={"trial": LONG} | orders, TOKEN=BRIEF) == 1
+    is_old(served)
+    assert reason in served.report["message"]
+    assert (served.report["gap"] == 0) is bool(orders)
+    if served.report["beside"] and how != "dies":
+        # It was never behind the door.
+        assert f"door prefer {NEW}" not in served.log.acts()
+    else:
+        assert served.door == [OLD]
+
+
+def test_the_former_one_comes_back_when_the_new_one_has_ended(served: Spark) -> None:
+    """The memory is too small for both."""
+    served.behaves(NEW, "fails")
+    assert served.switch() == 1
+    acts = served.log.acts()
+    assert acts.index(f"stop vllm@{NEW}") < acts.index(f"start --no-block vllm@{OLD}")
+
+
+@pytest.mark.parametrize(
+    ("orders", "phase"),
+    [({}, "draining"), ({}, "starting"), ({}, "trial"), (BESIDE, "starting"), (BESIDE, "trial")],
+)
+def test_told_to_stop(served: Spark, orders: dict[str, bool], phase: str) -> None:
+    if phase == "draining":
+        (served.state / f"busy-{OLD}").write_text("1")
+    if phase == "starting":
+        served.behaves(NEW, "never")
+    served.start(orders={"trial": LONG, "drain": LONG} | orders)
+    served.wait_phase(phase)
+    served.signal(signal.SIGTERM)
+    assert served.end() == 1
+    is_old(served)
+    assert served.report["message"] == "the switch was stopped"
+
+
+def test_told_to_stop_after_the_commit(served: Spark) -> None:
+    """It is made: only the former one's clients have no more time."""
+    (served.state / f"busy-{OLD}").write_text("1")
+    served.start(orders={"beside": True, "drain": 10 * LONG})
+    served.wait_phase("draining")
+    served.signal(signal.SIGTERM)
+    assert served.end() == 0
+    is_new(served)
+
+
+@pytest.mark.parametrize("phase", ["draining", "starting", "trial"])
+@pytest.mark.parametrize("orders", [{}, BESIDE])
+def test_killed(served: Spark, orders: dict[str, bool], phase: str) -> None:
+    """What systemd runs then brings back the former one, or finishes what is made."""
+    if phase == "draining":
+        (served.state / f"busy-{OLD}").write_text("1")
+    if phase == "starting":
+        served.behaves(NEW, "never")
+    served.start(orders={"trial": LONG if phase == "trial" else 0, "drain": LONG} | orders)
+    served.wait_phase(phase)
+    served.signal(signal.SIGKILL)
+    served.end()
+    served.start(orders=orders, word="back")
+    if phase == "draining" and orders:
+        assert served.end() == 0
+        assert served.running == served.boots == served.door == [NEW]
+    else:
+        assert served.end() == 1
+        is_old(served)
+        assert served.report["message"] == "the program of the switch was killed"
+
+
+def test_the_word_after_an_orderly_end_changes_nothing(served: Spark) -> None:
+    assert served.switch() == 0
+    served.log.clear()
+    served.start(word="back")
+    assert served.end() == 0
+    assert served.log.acts() == []
+    is_new(served)
+
+
+@pytest.mark.parametrize("orders", [{}, BESIDE])
+def test_a_power_cut_boots_the_former_one(served: Spark, orders: dict[str, bool]) -> None:
+    served.start(orders={"trial": LONG} | orders)
+    served.wait_phase("trial")
+    served.signal(signal.SIGKILL)
+    served.end()
+    assert served.boots == [OLD]
+    assert served.current == OLD
+
+
+@pytest.mark.parametrize("how", ["fails", "never"])
+def test_the_former_one_does_not_come_back_either(served: Spark, how: str) -> None:
+    served.behaves(NEW, "fails")
+    (served.state / f"busy-{OLD}").write_text("1")
+    served.start(orders={"drain": LONG})
+    served.wait_phase("draining")
+    served.release(OLD, how)
+    (served.state / f"busy-{OLD}").unlink()
+    assert served.end() == 1
+    assert served.report["restored"] is False
+    assert f"{OLD} does not serve again either: " in served.report["message"]
+    # It is what boots, and what systemd may still bring back.
+    assert served.boots == [OLD]
+
+
+@pytest.mark.parametrize("orders", [{}, BESIDE])
+def test_what_is_not_there_is_found_before_anything_is_touched(
+    served: Spark, orders: dict[str, bool]
+) -> None:
+    def refused(reason: str, **changed: int) -> None:
+        """It ends with that, and the engines were only looked at."""
+        assert served.switch(orders=orders, **changed) == 1
+        assert reason in served.report["message"]
+        assert served.log.acts() == []
+        is_old(served)
+
+    refused("GB are free at", DISK=10**18)
+    (served.state / "no-gpu").touch()
+    refused("a container sees no GPU: could not select device driver")
+    (served.state / "no-image").touch()
+    refused("Docker has no example")
+    (served.root / "tiny/.sparkwright.json").unlink()
+    refused("the weights are gone")
+    (served.root / f"releases/{NEW}/unit.json").unlink()
+    refused(f"releases/{NEW} is not whole")
+
+
+@pytest.mark.parametrize("options", [list(CONTAINER_OPTIONS), None], ids=["today's", "of before"])
+def test_the_gpu_is_asked_for_as_the_release_does(served: Spark, options: list[str] | None) -> None:
+    served.release(NEW)
+    file = served.root / f"releases/{NEW}/unit.json"
+    asked = {"gpu": options} if options else {}
+    file.write_text(json.dumps(json.loads(file.read_text()) | asked))
+    assert served.switch() == 0
+    said = (served.state / "proof").read_text()
+    assert " ".join(options or ("--gpus", "all")) in said
+    assert ("--gpus" in said) == (options is None)
+
+
+def test_a_former_one_that_did_not_run_is_left_as_it_was(served: Spark) -> None:
+    served.systemctl("stop", OLD)
+    served.behaves(NEW, "fails")
+    assert served.switch() == 1
+    assert served.running == []
+    assert served.boots == [OLD]
+    assert (served.report["former"], served.report["restored"]) == (OLD, False)
+
+
+def test_a_release_that_boots_already_is_only_started(served: Spark) -> None:
+    assert served.switch() == 0
+    served.systemctl("stop", NEW)
+    assert served.switch(orders={"trial": LONG}) == 0
+    is_new(served)
+    assert served.history == [OLD, NEW]
+    served.systemctl("stop", NEW)
+    served.behaves(NEW, "fails")
+    assert served.switch() == 1
+    assert served.boots == [NEW]
+    assert served.report["former"] is None
+
+
+def test_what_was_started_by_hand_is_stopped(served: Spark) -> None:
+    served.release(OTHER)
+    served.systemctl("start", OTHER)
+    until(lambda: served.active(OTHER))
+    assert served.switch() == 0
+    is_new(served)
+
+
+def test_of_three_that_boot_one_is_left(served: Spark) -> None:
+    """What somebody has enabled by hand would take the memory after a power cut."""
+    served.release(OTHER)
+    (served.state / f"wants/vllm@{OTHER}.service").symlink_to("/etc/vllm@.service")
+    assert served.switch() == 0
+    is_new(served)
+
+
+def test_one_that_crashes_and_comes_back_on_trial_is_refused(served: Spark) -> None:
+    served.start(orders={"trial": 60})
+    served.wait_phase("trial")
+    # systemd has started it again between two looks.
+    unit = served.state / f"units/{NEW}.json"
+    another = unit.with_suffix(".another")
+    another.write_text(json.dumps({"at": 0, "life": "another"}))
+    another.replace(unit)
+    assert served.end() == 1
+    is_old(served)
+    assert "ended after it had begun to serve" in served.report["message"]
+
+
+def test_one_switch_at_a_time(served: Spark) -> None:
+    served.release(OTHER)
+    served.behaves(OTHER, "never")
+    served.start(OTHER, orders={"trial": LONG})
+    served.wait_phase("starting")
+    first = served.process
+    (served.root / f"jobs/switch@{OTHER}.json").unlink()
+    served.start()
+    served.wait_phase("waiting")
+    served.look_on()
+    assert served.running == []
+    assert first
+    first.terminate()
+    assert first.wait(patience()) == 1
+    (served.root / f"jobs/switch@{OTHER}.json").unlink()
+    assert served.end() == 0
+    assert served.running == served.boots == [NEW]
+    assert served.history == [OLD, NEW]

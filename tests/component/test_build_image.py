@@ -1,0 +1,202 @@
+"""build-image as its unit runs it, with a stand-in for `docker` that says what Docker's said."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from deploys.plan.progress import Meter, Progress, parse_progress
+from tests.clock import patience
+from tests.component.docker import Docker, image_files, serving_docker
+
+JOBS = Path(__file__).parents[2] / "files" / "jobs"
+IMAGE = "sparkwright/lab-inject:555555555555"
+BASE = f"example.org/vllm@sha256:{'7' * 64}"
+PROGRAM = """
+import pathlib, sys; sys.path.insert(0, sys.argv.pop(1))
+import docker_socket, build_image
+docker_socket.SOCKET = pathlib.Path(sys.argv.pop(1))
+try: build_image.main(pathlib.Path(sys.argv[1]), sys.argv[2])
+except build_image.Stop as stop: sys.exit(str(stop))
+"""
+# It keeps what it was given, and says what it is told to say.
+STAND_IN = """\
+#!/bin/sh
+cd {root}
+printf '%s\\n' "$@" > words
+cat > context.tar
+cat said
+"""
+
+
+@dataclass
+class Spark:
+    root: Path
+    docker: Docker
+
+    def build(self, said: str) -> tuple[int, Progress]:
+        (self.root / "said").write_text(said)
+        process = subprocess.run(
+            [sys.executable, "-c", PROGRAM, JOBS, self.docker.socket, self.root, "555555555555"],
+            env={**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            timeout=patience(),
+        )
+        progress = parse_progress((self.root / "jobs/image-build@555555555555.json").read_text())
+        assert progress
+        return process.returncode, progress
+
+    def refuse(self, said: str) -> str:
+        status, progress = self.build(said)
+        assert (status, progress.phase) == (1, "failed")
+        return progress.message
+
+
+@pytest.fixture
+def spark(tmp_path: Path) -> Iterator[Spark]:
+    for folder in ("jobs", "manifests", "bin"):
+        (tmp_path / folder).mkdir()
+    orders = {
+        "image": IMAGE,
+        "base": BASE,
+        "args": {"UNITS": "2", "NAME": "two words"},
+        "files": {"Dockerfile": "ARG BASE\nFROM ${BASE}\n", "a.sh": "true\n"},
+    }
+    (tmp_path / "manifests/image-build@555555555555.json").write_text(json.dumps(orders))
+    stand_in = tmp_path / "bin/docker"
+    stand_in.write_text(STAND_IN.format(root=tmp_path))
+    stand_in.chmod(0o755)
+    with serving_docker(tmp_path / "docker.sock") as docker:
+        yield Spark(tmp_path, docker)
+
+
+# What Docker 26.1.5 with buildx 0.13.1 said on a virtual Spark; digests shortened.
+BEGUN = """\
+#0 building with "default" instance using docker driver
+#1 [internal] load remote build context
+#1 DONE 0.0s
+#2 copy /context /
+#2 DONE 0.0s
+#3 [internal] load metadata for 10.213.0.1:5000/sparkwright/vllm-cpu@sha256:db99
+#3 DONE 0.0s
+#4 [stock 1/1] FROM 10.213.0.1:5000/sparkwright/vllm-cpu@sha256:db99
+#4 DONE 0.0s
+#5 [builder 1/1] RUN --network=none     sh /compile.sh "20"
+#5 0.117 unit 1 of 20
+"""
+DONE = """\
+#5 18.34 unit 20 of 20
+#5 DONE 20.1s
+#6 [stage-2 1/2] COPY --from=builder /kernels/ /usr/local/lib/lab/
+#6 DONE 0.1s
+#7 [stage-2 2/2] RUN --network=none     python3 /verify.py
+#7 0.576 vLLM 0.32.0+cpu with 20 units
+#7 DONE 0.8s
+#8 exporting to image
+#8 exporting layers 0.0s done
+#8 writing image sha256:06bc done
+#8 naming to docker.io/sparkwright/lab-inject:fa2ca93e249f done
+#8 DONE 0.0s
+"""
+FAILED = """\
+#5 1.119 /compile.sh: 11: as: not found
+#5 ERROR: process "/bin/sh -c sh /compile.sh" did not complete successfully: exit code: 127
+------
+ > [builder 1/1] RUN --network=none     sh /compile.sh "20":
+0.117 unit 1 of 20
+1.119 /compile.sh: 11: as: not found
+------
+Dockerfile:9
+--------------------
+   8 |     ARG UNITS=3
+   9 | >>> RUN --network=none \\
+--------------------
+ERROR: failed to solve: process "/bin/sh -c sh /compile.sh" did not complete: exit code: 127
+"""
+
+
+def test_builds_from_the_files_of_the_orders(spark: Spark) -> None:
+    """The stand-in makes no image, so that the job must say that there is none."""
+    message = spark.refuse(BEGUN)
+    assert message.startswith(f"The build of {IMAGE} failed. Its last lines:")
+    words = (spark.root / "words").read_text().splitlines()
+    assert words[:2] == ["buildx", "build"]
+    assert words[-1] == "-"
+    given = [words[place + 1] for place, word in enumerate(words) if word == "--build-arg"]
+    assert given == [f"BASE={BASE}", "UNITS=2", "NAME=two words"]
+    assert words[words.index("--tag") + 1] == IMAGE
+    with tarfile.open(fileobj=io.BytesIO((spark.root / "context.tar").read_bytes())) as tar:
+        files = {each.name: tar.extractfile(each).read() for each in tar}  # type: ignore[union-attr]
+    assert files == {"Dockerfile": b"ARG BASE\nFROM ${BASE}\n", "a.sh": b"true\n"}
+
+
+def test_what_is_here_is_not_built_again(spark: Spark) -> None:
+    spark.docker.images[IMAGE] = image_files(b"layer")[1]
+    status, progress = spark.build("")
+    assert (status, progress.phase) == (0, "done")
+    assert not (spark.root / "words").exists()
+
+
+def test_a_step_that_fails_shows_its_last_lines_and_what_goes_on(spark: Spark) -> None:
+    assert spark.refuse(BEGUN + FAILED) == (
+        f'The build of {IMAGE} failed at `RUN --network=none sh /compile.sh "20"`. '
+        "Its last lines:\n"
+        "  unit 1 of 20\n"
+        "  /compile.sh: 11: as: not found\n"
+        '  process "/bin/sh -c sh /compile.sh" did not complete successfully: exit code: 127\n'
+        "All of them: journalctl -u image-build@555555555555. Mend the cause and run again, which "
+        "goes on there; from the Spark itself: sudo systemctl start image-build@555555555555"
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "meaning"),
+    [
+        ("docker: 'buildx' is not a docker command.\n", "apt-get install docker-buildx-plugin"),
+        ("#5 ERROR: write /x: no space left on device\n", "the disk is full"),
+    ],
+)
+def test_a_known_cause_has_its_remedy(spark: Spark, said: str, meaning: str) -> None:
+    assert meaning in spark.refuse(said)
+
+
+def test_no_docker(spark: Spark) -> None:
+    spark.docker.socket.unlink()
+    assert "Docker does not answer" in spark.refuse("")
+
+
+def test_how_far_a_build_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(JOBS))
+    from build_image import Build
+
+    build = Build()
+    assert build.measure() == ("building", 0, 0)
+    said = [build.note(line) for line in BEGUN.splitlines()]
+    assert said[-1] == "unit 1 of 20"
+    assert build.measure() == ("building", 1, 2)
+    line = Meter().line(Progress(*build.measure(), said[-1]), 0)
+    assert line == "building, 1 of 2 steps done · unit 1 of 20"
+    said = [build.note(line) for line in DONE.splitlines()]
+    assert list(filter(None, said)) == ["unit 20 of 20", "vLLM 0.32.0+cpu with 20 units"]
+    assert build.measure() == ("building", 4, 4)
+    assert not build.failed
+
+
+def test_the_lines_are_those_of_the_step_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(JOBS))
+    from build_image import Build
+
+    build = Build()
+    for line in ("#7 [a 1/2] RUN x", "#8 [b 1/2] RUN y", "#7 0.1 of x", "#8 0.2 of y"):
+        build.note(line)
+    for line in ("#8 ERROR: exit code: 1", "#7 CANCELED", "#7 ERROR: context canceled"):
+        build.note(line)
+    assert (build.failed, list(build.last)) == ("RUN y", ["of y", "exit code: 1"])

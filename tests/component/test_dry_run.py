@@ -1,0 +1,119 @@
+"""A dry run: what it shows, how it ends, and that it leaves nothing. By pyinfra, on fake hosts."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.component import command_line
+
+INVENTORY = """
+def _spark(name):
+    return "@fake/" + name, {
+        "fake_delay": 0, "fake_delay_jitter": 0, "spark": name, "replica": name, "ranks": [name],
+    }
+
+sparks = [_spark(name) for name in ("a", "b", "c")]
+"""
+# What is found of a Spark is the test's; that a deploy goes on after the preflight, a file tells.
+DEPLOY = """
+from pathlib import Path
+from pyinfra import host
+from deploys.facts.survey import HostSurvey
+from deploys.operations import preflight
+from deploys.plan.hardware import HARDWARE
+from deploys.plan.preflight import Finding, Requirements
+from deploys.session import start_session
+
+HostSurvey.command = lambda *_, **__: "true"
+HostSurvey.default = staticmethod(lambda: None)
+preflight.findings = lambda *_: FOUND.get(host.data.spark, [])
+FOUND = {
+    "a": [Finding(True, "found 1 GiB; expected 100", "Buy some.")],
+    "c": [Finding(True, "found none; expected one", "Set it.")],
+    "b": [Finding(False, "found an odd one; expected another", "Rename it.")],
+}
+FOUND = {name: found for name, found in FOUND.items() if name in UNFIT + "b"}
+
+start_session()
+preflight.preflight(
+    name="Fit to serve",
+    wanted=Requirements(
+        hardware=HARDWARE["gb10"], driver_minimum="1", docker_minimum="1", weights=0, image=0,
+        disk_headroom=0, ports=(), clock_tolerance=1,
+    ),
+    root="/opt/qwen36", images=(), folders=(),
+)
+(Path(__file__).parent / f"{host.data.spark}-went-on").touch()
+"""
+
+
+def _run(folder: Path, unfit: str, *options: str) -> tuple[int, str]:
+    (folder / "inventory.py").write_text(INVENTORY)
+    (folder / "deploy.py").write_text(f"UNFIT = {unfit!r}\n{DEPLOY}")
+    status, said = command_line.run(folder, *options)
+    assert "Traceback" not in said, said
+    return status, said
+
+
+@pytest.mark.parametrize("options", [["--dry"], ["--dry", "-y"], ["--dry", "--json"], ["--json"]])
+def test_it_ends_after_the_preflight_of_all_where_a_run_would(
+    tmp_path: Path, options: list[str]
+) -> None:
+    status, said = _run(tmp_path, "ac", *options)
+    assert status == 1, said
+    for words in ("found 1 GiB; expected 100", "found none; expected one", "found an odd one"):
+        assert words in said
+    assert "not fit to serve: a and c. A run would end here" in said
+    assert not list(tmp_path.glob("*-went-on"))
+
+
+def test_with_few_at_a_time_each_of_the_unfit_ends_it(tmp_path: Path) -> None:
+    status, said = _run(tmp_path, "abc", "--dry", "--parallel", "1")
+    assert status == 1
+    assert "not fit to serve: " in said
+
+
+@pytest.mark.parametrize("options", [["--dry"], ["--dry", "-y"]])
+def test_it_goes_on_where_all_are_fit(tmp_path: Path, options: list[str]) -> None:
+    status, said = _run(tmp_path, "", *options)
+    assert status == 0, said
+    assert "found an odd one" in said
+    assert len(list(tmp_path.glob("*-went-on"))) == 3
+
+
+# A file lies where the first operation wants a folder; the second one finds nothing in its way.
+BLOCKED = """
+from pathlib import Path
+from deploys import session
+from deploys.operations.files import managed_files
+from deploys.plan.files import Directory
+
+HERE = Path(__file__).parent
+# Whether this machine has sudo matters to nobody.
+session._check_sudo = lambda: None
+session.start_session()
+managed_files(name="Folders", entries=[Directory(str(HERE / "inventory.py"))])
+managed_files(name="Others", entries=[Directory(str(HERE / "made"))])
+"""
+
+
+@pytest.mark.parametrize("options", [["--dry"], ["--dry", "-y"], ["--dry", "--json"], ["--json"]])
+def test_what_stops_a_later_operation_is_shown_and_fails_it(
+    tmp_path: Path, options: list[str]
+) -> None:
+    (tmp_path / "inventory.py").write_text('hosts = [("@local", {"spark": "a", "ranks": ["a"]})]\n')
+    (tmp_path / "deploy.py").write_text(BLOCKED)
+    status, said = command_line.run(tmp_path, *options)
+    assert status == 1, said
+    assert "Folders: a run would fail here:" in said
+    assert said.count("inventory.py is no directory") == 1
+    assert "Others: a run would fail" not in said
+    assert not (tmp_path / "made").exists()
+    status, said = command_line.run(tmp_path, "-y")
+    assert status == 1
+    assert "a run would fail here" not in said
+    assert "a failed at: Folders" in said
+    # What does not fail ends as it did.
+    (tmp_path / "deploy.py").write_text(BLOCKED.replace("inventory.py", "other"))
+    status, said = command_line.run(tmp_path, *options)
+    assert status == 0, said

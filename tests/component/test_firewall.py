@@ -1,0 +1,159 @@
+"""The firewall with the real ufw, in namespaces of its own."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+
+needs_ufw = pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("ufw"), reason="needs root and ufw"
+)
+
+# Stand-ins for what this machine may lack, or must not be asked: an sshd, systemd.
+STANDINS = {
+    "sshd": "echo port 22",
+    "systemctl": 'case $* in "is-enabled ufw.service") echo enabled ;; is-active*) exit 3 ;; esac',
+    "systemd-run": 'echo "$@" >> "$LOG"',
+    "ss": "true",
+    "docker": "true",
+}
+INSIDE = """
+cp -a /etc/ufw "$1/ufw"
+sed -i "s/^ENABLED=.*/ENABLED=no/" "$1/ufw/ufw.conf"
+mount --bind "$1/ufw" /etc/ufw
+mount -t tmpfs none /run
+ufw --force reset >/dev/null
+exec "$2" -c "$3"
+"""
+
+
+@pytest.fixture
+def inside(tmp_path):
+    """Run Python code where ufw has a network and settings of its own; return what it prints."""
+    for name, text in STANDINS.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+
+    def run_code(code):
+        private = ["unshare", "--net", "--mount", "--propagation", "private"]
+        words = ["sh", "-ec", INSIDE, "inside", str(tmp_path), sys.executable, PRELUDE + code]
+        done = subprocess.run(
+            [*private, *words],
+            cwd=PROJECT,
+            env=os.environ
+            | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "LOG": str(tmp_path / "log")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run_code
+
+
+# `show` prints what ufw has now; `go` runs the operation.
+PRELUDE = """
+import json, subprocess, sys
+from pathlib import Path
+from deploys.plan.firewall import Rule, fabric_rules, networks, port_rules
+from tests.unit.driven import this_machine
+from tests.unit.test_firewall import DOOR, OTHER, firewall
+from tests.unit.test_fabric import PLAN
+
+root = "/run/r"
+
+def sh(command):
+    return subprocess.run(command, shell=True, capture_output=True, text=True).stdout
+
+def go(rules, mode="auto"):
+    return this_machine(root=root).run(
+        firewall, root=root, mode=mode, purposes=("door", "fabric"), rules=rules
+    )
+
+def added():
+    return [line for line in sh("ufw show added").splitlines()[1:]]
+"""
+
+
+@needs_ufw
+def test_rules_are_what_ufw_makes_of_them(inside):
+    """A rule that ufw tells in other words would be added again by each run."""
+    found = inside(
+        """
+sh("ufw allow 22/tcp; ufw --force enable; ufw allow 8443/tcp comment mine")
+rules = [
+    *port_rules(8000, "door", networks(["192.168.1.0/24", "10.0.0.7/32", "fd00::/8"])),
+    *fabric_rules(PLAN),
+]
+first = go(rules).did_change()
+second = go(rules).did_change()
+went = go(DOOR).did_change()
+print(json.dumps([first, second, went, added()]))
+"""
+    )
+    assert found == [
+        True,
+        False,
+        True,
+        [
+            "ufw allow 22/tcp",
+            "ufw allow 8443/tcp comment 'mine'",
+            "ufw allow 8000/tcp comment 'sparkwright door'",
+        ],
+    ]
+
+
+@needs_ufw
+def test_it_is_turned_on_for_good_after_a_new_connection(inside):
+    found = inside(
+        """
+first = go(DOOR, "on").did_change()
+second = go(DOOR, "on").did_change()
+conf = sh("grep ENABLED /etc/ufw/ufw.conf").strip()
+status = sh("ufw status").splitlines()[0]
+# Once turned on by a run, SSH stays open whatever the mode is later.
+later = go([], "auto").did_change()
+print(json.dumps([first, second, conf, status, Path(root, "state/firewall").read_text(), added()]))
+"""
+    )
+    assert found == [
+        True,
+        False,
+        "ENABLED=yes",
+        "Status: active",
+        "on\n",
+        ["ufw allow 22/tcp comment 'sparkwright ssh'"],
+    ]
+
+
+@needs_ufw
+def test_it_goes_off_again_without_a_new_connection(inside, tmp_path):
+    found = inside(
+        """
+from pyinfra.api.exceptions import ConnectError
+from pyinfra.connectors.local import LocalConnector
+
+def connect(self):
+    # The first connection is that of the run.
+    LocalConnector.connect = refuse
+
+def refuse(self):
+    raise ConnectError("Could not connect (timed out)")
+
+LocalConnector.connect = connect
+result = go(DOOR, "on")
+LocalConnector.connect = lambda self: None
+status, conf = sh("ufw status").strip(), sh("grep ENABLED /etc/ufw/ufw.conf").strip()
+again = go(DOOR, "on").did_change()
+print(json.dumps([result.did_error(), status, conf, again, sh("ufw status").splitlines()[0]]))
+"""
+    )
+    assert found == [True, "Status: inactive", "ENABLED=no", True, "Status: active"]
+    assert "--on-active=60" in (tmp_path / "log").read_text()

@@ -1,0 +1,274 @@
+"""A package comes and goes beside others who use apt: a real apt, with a root of its own.
+
+Its sources, lists, locks and packages are in a folder; so is what it installs.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from pyinfra.api import operation
+from pyinfra.api.command import PyinfraCommand
+
+from deploys.operations import packages
+from deploys.operations.packages import install, purge
+from deploys.plan import packages as plan
+from deploys.plan.packages import install_script, parse_attempt
+from tests.lab import apt
+from tests.unit.driven import Driven, this_machine
+
+pytestmark = pytest.mark.skipif(
+    not all(map(shutil.which, ("apt-get", "apt-ftparchive", "dpkg-deb", "gpg"))),
+    reason="needs apt-get, apt-ftparchive, dpkg-deb and gpg",
+)
+
+# What the package asks for.
+_STATUS = "Package: python3\nStatus: install ok installed\nArchitecture: {}\nVersion: 3.11\n\n"
+_CONFIG = """\
+Dir::Etc::SourceList "/dev/null";
+Dir::Etc::SourceParts "{0}/sources";
+Dir::State::Lists "{0}/lists";
+Dir::State::status "{0}/var/lib/dpkg/status";
+Dir::State::extended_states "{0}/extended_states";
+Dir::Cache "{0}/cache";
+Dir::Log "{0}/log";
+Dpkg::Options {{ "--root={0}"; "--force-not-root"; "--force-script-chrootless"; }};
+APT::Sandbox::User "root";
+Acquire::http::Proxy "DIRECT";
+Acquire::Retries "0";
+"""
+_HOLDER = """\
+import fcntl, sys
+with open(sys.argv[1], "a") as lock:
+    fcntl.lockf(lock, fcntl.LOCK_EX)
+    print(flush=True)
+    sys.stdin.read()
+"""
+
+
+@operation()
+def installed(package: str) -> Generator[PyinfraCommand]:
+    """Have a package."""
+    yield install(package)
+
+
+@operation()
+def purged(package: str) -> Generator[PyinfraCommand]:
+    """Have a package no more."""
+    yield purge([package])
+
+
+class Root:
+    """A folder that apt takes for the whole system.
+
+    Attributes:
+        spark: drives this machine.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.spark: Driven = this_machine(root=str(folder / "r"), apt_patience_seconds=3600)
+
+    @property
+    def lists_lock(self) -> Path:
+        return self.folder / "lists/lock"
+
+    @property
+    def dpkg_lock(self) -> Path:
+        return self.folder / "var/lib/dpkg/lock-frontend"
+
+    def install(self) -> bool:
+        return self.spark.run(installed, package=apt.PACKAGE).did_succeed()
+
+    def purge(self) -> bool:
+        return self.spark.run(purged, package=apt.PACKAGE).did_succeed()
+
+    @property
+    def has_it(self) -> bool:
+        return (self.folder / "usr/bin/nvidia-ctk").exists()
+
+    @property
+    def updates(self) -> list[bool]:
+        """Of each attempt, whether it was to fetch the lists."""
+        return ["update=yes" in script for script in self.spark.scripts() if "apt-get" in script]
+
+
+@pytest.fixture
+def root(
+    tmp_path: Path,
+    repository_url: str,
+    repository: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> Root:
+    caplog.set_level("INFO")
+    folder = tmp_path / "root"
+    for name in ("sources", "lists/partial", "cache/archives/partial", "log", "var/lib/dpkg/info"):
+        (folder / name).mkdir(parents=True)
+    for name in ("updates", "triggers"):
+        (folder / "var/lib/dpkg" / name).mkdir()
+    architecture = subprocess.run(
+        ["dpkg", "--print-architecture"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    (folder / "var/lib/dpkg/status").write_text(_STATUS.format(architecture))
+    shutil.copy(repository / "gpgkey", folder / "key.asc")
+    (folder / "sources/toolkit.sources").write_text(
+        f"Types: deb\nURIs: {repository_url}/deb/$(ARCH)\nSuites: /\nSigned-By: {folder}/key.asc\n"
+    )
+    (folder / "apt.conf").write_text(_CONFIG.format(folder))
+    monkeypatch.setenv("APT_CONFIG", str(folder / "apt.conf"))
+    monkeypatch.setenv("DPKG_ROOT", str(folder))
+    monkeypatch.setattr(plan, "_BEGIN", plan._BEGIN.replace("/run/lock", str(tmp_path)))
+    monkeypatch.setattr(packages, "_updated", set())
+    return Root(folder)
+
+
+@contextmanager
+def held(lock: Path) -> Iterator[Callable[[], None]]:
+    """Have another program hold a lock as apt does; yield what makes it let go."""
+    command = [sys.executable, "-c", _HOLDER, str(lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout
+        other.stdout.readline()
+
+        def let_go() -> None:
+            if other.poll() is None:
+                other.communicate()
+
+        yield let_go
+        let_go()
+
+
+def test_it_is_installed_and_written_down(root: Root) -> None:
+    assert root.install()
+    assert root.has_it
+    assert (root.folder / "r/state/installed").read_text() == f"{apt.PACKAGE}\n"
+
+
+@pytest.mark.parametrize("name", ["lists_lock", "dpkg_lock"])
+def test_whoever_holds_a_lock_is_shown_and_waited_for(
+    root: Root, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lock = getattr(root, name)
+    with held(lock) as let_go:
+        pauses = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: let_go())
+        monkeypatch.setattr(packages, "time", pauses)
+        assert root.install()
+    assert root.has_it
+    assert f"waiting for apt: {lock} is held by python" in caplog.text
+    assert "(up to 1 h 0 min: apt_patience_seconds)" in caplog.text
+    # The lists were fetched once, whichever of the two was held.
+    assert root.updates == [True, name == "lists_lock"]
+
+
+def test_patience_has_an_end(root: Root, caplog: pytest.LogCaptureFixture) -> None:
+    root.spark.data["apt_patience_seconds"] = 0
+    with held(root.lists_lock):
+        assert not root.install()
+    assert f"{apt.PACKAGE} is not installed: {root.lists_lock} is held by python" in caplog.text
+    assert "apt_patience_seconds in the group data" in caplog.text
+    assert not root.has_it
+
+
+def test_whoever_holds_dpkg_is_waited_for_before_a_package_goes(
+    root: Root, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert root.install()
+    with held(root.dpkg_lock) as let_go:
+        pauses = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: let_go())
+        monkeypatch.setattr(packages, "time", pauses)
+        assert root.purge()
+    assert not root.has_it
+    assert f"waiting for apt: {root.dpkg_lock} is held by python" in caplog.text
+
+
+def test_a_package_stays_when_patience_ends(root: Root, caplog: pytest.LogCaptureFixture) -> None:
+    assert root.install()
+    root.spark.data["apt_patience_seconds"] = 0
+    with held(root.dpkg_lock):
+        assert not root.purge()
+    assert root.has_it
+    assert f"{apt.PACKAGE}: not removed: {root.dpkg_lock} is held by python" in caplog.text
+
+
+def test_a_cut_installation_is_completed_before_a_package_goes(root: Root) -> None:
+    assert root.install()
+    status = (root.folder / "var/lib/dpkg/status").read_text().rstrip("\n")
+    (root.folder / "var/lib/dpkg/updates/0001").write_text(f"{status}\n")
+    assert root.purge()
+    assert not root.has_it
+
+
+def test_lists_are_fetched_once_a_run(root: Root) -> None:
+    assert root.install()
+    assert root.install()
+    assert root.updates == [True, False]
+
+
+def test_a_source_of_others_that_fails_is_a_warning(
+    root: Root, caplog: pytest.LogCaptureFixture
+) -> None:
+    (root.folder / "sources/theirs.list").write_text("deb [trusted=yes] http://127.0.0.2:9 x y\n")
+    assert root.install()
+    assert root.has_it
+    assert "a source of packages failed: W: Failed to fetch http://127.0.0.2:9" in caplog.text
+
+
+def test_sources_that_contradict_each_other_are_named(
+    root: Root, repository_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (root.folder / "sources/theirs.list").write_text(
+        f"deb [trusted=no] {repository_url}/deb/$(ARCH) /\n"
+    )
+    assert not root.install()
+    assert "Two of apt's source files disagree" in caplog.text
+
+
+def test_what_no_source_has_is_named(root: Root, caplog: pytest.LogCaptureFixture) -> None:
+    assert not root.spark.run(installed, package="nowhere-to-be-found").did_succeed()
+    assert "Unable to locate package nowhere-to-be-found. No source has it" in caplog.text
+
+
+def test_a_loss_of_power_amid_one_is_mended_first(
+    root: Root, caplog: pytest.LogCaptureFixture
+) -> None:
+    # What dpkg leaves there is a part of its status that it had no time to merge.
+    status = (root.folder / "var/lib/dpkg/status").read_text().rstrip("\n")
+    (root.folder / "var/lib/dpkg/updates/0001").write_text(f"{status}\n")
+    assert root.install()
+    assert root.has_it
+    assert "an installation that had been cut off was completed" in caplog.text
+
+
+def test_a_setting_that_cannot_be_is_no_traceback(
+    root: Root, caplog: pytest.LogCaptureFixture
+) -> None:
+    root.spark.data["apt_patience_seconds"] = "long"
+    assert not root.install()
+    assert "apt_patience_seconds" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_one_that_a_killed_run_began_is_waited_for(tmp_path: Path) -> None:
+    """Its shell is gone with the connection; apt-get is not."""
+    with (tmp_path / "sparkwright-apt").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        script = install_script("earlyoom", str(tmp_path), update=True)
+        said = subprocess.run(
+            ["sh", "-c", script.replace("/run/lock", str(tmp_path))],
+            env=dict(os.environ),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    attempt = parse_attempt(said.splitlines())
+    assert attempt.held
+    assert attempt.held.endswith("is held by apt-get of an earlier run")

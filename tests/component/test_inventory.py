@@ -1,0 +1,261 @@
+"""pyinfra's view of the inventory, by the real pyinfra program in a copy of the project."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deploys.plan.data_options import OPTIONS
+from deploys.plan.errors import PlanError
+from inventory.sparks import load
+from tests.clock import patience
+
+PROJECT = Path(__file__).parents[2]
+PYINFRA = Path(sys.executable).with_name("pyinfra")
+
+# @local and a deploy that runs nothing: no host is needed to see who would be touched.
+DEPLOY = """\
+from pathlib import Path
+from pyinfra import host
+with Path("touched").open("a") as file:
+    file.write(f"{host.name} {host.data.spark} {host.data.replica} {host.data.rank}\\n")
+"""
+LOCAL = """\
+sparks:
+  spark-a: {local: true, hardware: lab}
+  spark-b: {ssh_hostname: 192.0.2.1}
+replicas:
+  chat: {recipe: lab-tiny, sparks: [spark-a], trusts: [tool-parser-plugin]}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """What a clone holds of what an inventory needs."""
+    root = tmp_path / "clone"
+    for name in ("inventory/__init__.py", "inventory/sparks.py", "inventory.py", "config.py"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PROJECT / name, root / name)
+    shutil.copytree(PROJECT / "inventory/examples", root / "inventory/examples")
+    shutil.copytree(PROJECT / "deploys", root / "deploys")
+    shutil.copytree(PROJECT / "files/recipes", root / "files/recipes")
+    (root / "deploy.py").write_text(DEPLOY)
+    return root
+
+
+def pyinfra(
+    project: Path, *arguments: str, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PYINFRA, *arguments],
+        cwd=cwd or project,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+        check=False,
+    )
+
+
+def touched(project: Path) -> list[str]:
+    path = project / "touched"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def refused(project: Path, *arguments: str, cwd: Path | None = None) -> str:
+    """Run pyinfra, which must refuse; what it says after its own two lines."""
+    run = pyinfra(project, "-y", *arguments, cwd=cwd)
+    assert run.returncode == 1
+    assert touched(project) == []
+    assert "Connecting" not in run.stderr
+    assert "Traceback" not in run.stderr
+    return run.stderr.split("--> Loading inventory...")[1].strip()
+
+
+def test_hosts_and_groups(project: Path) -> None:
+    shutil.copy(project / "inventory/examples/fleet.yaml", project / "inventory/sparks.yaml")
+    run = pyinfra(project, "--json", "inventory.py", "debug-inventory")
+    assert run.returncode == 0
+    hosts = {host["name"]: host for host in json.loads(run.stdout)}
+    assert sorted(hosts) == ["spark-a", "spark-b", "spark-c", "spark-d"]
+    data = hosts["spark-b"]["data"]
+    assert data == {
+        "ssh_hostname": "192.168.1.21",
+        "ssh_user": "nvidia",
+        "ssh_port": 2222,
+        "spark": "spark-b",
+        "hardware": "gb10",
+        "fleet": "inventory/sparks.yaml",
+        "replica": "tools",
+        "recipe": "qwen3.6-35b-nvidia",
+        "rank": 0,
+        "ranks": ["spark-b"],
+        "port": 8001,
+        "api_key": None,
+    }
+    assert set(hosts["spark-b"]["groups"]) == {"sparks", "tools", "inventory"}
+    assert set(hosts["spark-d"]["groups"]) == {"sparks", "inventory"}
+    assert hosts["spark-d"]["data"]["replica"] is None
+
+
+@pytest.mark.parametrize("limit", ["spark-a", "@loc*"])
+def test_a_limit_takes_sparks_and_replicas(project: Path, limit: str) -> None:
+    (project / "inventory/sparks.yaml").write_text(LOCAL)
+    run = pyinfra(project, "-y", "inventory.py", "deploy.py", "--limit", limit)
+    assert run.returncode == 0
+    assert touched(project) == ["@local spark-a chat 0"]
+
+
+def test_a_limit_that_matches_nothing(project: Path) -> None:
+    (project / "inventory/sparks.yaml").write_text(LOCAL)
+    wrong = ("chta", "spark-c", "x*", "all")
+    arguments = [word for limit in ("chat", *wrong) for word in ("--limit", limit)]
+    lines = refused(project, "inventory.py", "deploy.py", *arguments).splitlines()
+    assert [line.split("; expected ")[0] for line in lines] == [
+        f"--limit: found {limit}, which matches nothing" for limit in wrong
+    ]
+    assert "; expected one of @local, chat, spark-a, spark-b, sparks" in lines[0]
+
+
+def test_data_that_nothing_reads(project: Path) -> None:
+    (project / "inventory/sparks.yaml").write_text(LOCAL)
+    shutil.copytree(PROJECT / "group_data", project / "group_data")
+    data = ("--data", "soack=900", "--data", "swappiness=10")
+    message = refused(project, "inventory.py", "deploy.py", *data)
+    assert message.startswith("--data soack: found a name that nothing reads; expected one of ")
+    assert message.endswith("did you mean 'soak'?")
+    right = ("--data", "soak=900", "--data", "ssh_port=22")
+    assert pyinfra(project, "inventory.py", "debug-inventory", *right).returncode == 0
+
+
+def test_a_run_in_which_a_failure_stops_nobody_is_refused(project: Path) -> None:
+    (project / "inventory/sparks.yaml").write_text(LOCAL)
+    message = refused(project, "inventory.py", "deploy.py", "--no-wait")
+    assert message.startswith("found --no-wait; expected it left out: ")
+    assert "--serial" in message
+
+
+def test_values_that_nothing_takes_end_a_run_before_any_connection(project: Path) -> None:
+    # Nothing listens there: a run that got as far would say so.
+    (project / "inventory/sparks.yaml").write_text(
+        LOCAL.replace("{local: true}", "{ssh_hostname: 127.0.0.1, ssh_port: 9}")
+    )
+    shutil.copytree(PROJECT / "group_data", project / "group_data")
+    given = ("docker=reboot", "fabric=1", "weights=remove", "firewall=onn", "watch=soon", "force=x")
+    data = [word for each in given for word in ("--data", each)]
+    told = refused(project, "inventory.py", "deploys/spark.py", "-y", *data).splitlines()
+    assert told == [
+        "--data docker: found 'reboot'; expected restart, or no --data docker",
+        "--data fabric: found 1; expected verify, or no --data fabric",
+        "--data weights: found 'remove'; expected verify, or no --data weights",
+        "group_data: firewall: found 'onn'; expected auto or on",
+        "--data watch: found 'soon'; expected seconds from 1 to 3600",
+        "--data force: found x; expected one of chat",
+    ]
+    removal = ("inventory.py", "deploys/remove.py", "-y", "--data", "weights=verify")
+    assert refused(project, *removal) == (
+        "--data weights: found 'verify'; expected remove, or no --data weights"
+    )
+
+
+def test_options_are_those_that_deploys_read() -> None:
+    """Every one is read, and every one that the documentation tells of is known."""
+    code = "".join(path.read_text() for path in (PROJECT / "deploys").rglob("*.py"))
+    assert [name for name in OPTIONS if f'data.get("{name}"' not in code] == []
+    told = "".join(path.read_text() for path in (PROJECT / "docs").glob("*.md")) + code
+    settings = (PROJECT / "group_data/all.py").read_text()
+    names = set(re.findall(r"--data ([a-z_]+)=", told))
+    assert [name for name in names if name not in OPTIONS and f"\n{name} =" not in settings] == []
+
+
+def test_a_clone_without_an_inventory_says_how_to_make_one(project: Path) -> None:
+    message = refused(project, "inventory.py", "deploy.py")
+    assert message.startswith("inventory/sparks.yaml: found no such file; expected your Sparks")
+    command = message.split("in it: ")[1].split(",")[0]
+    assert command == "cp inventory/examples/one.yaml inventory/sparks.yaml"
+    subprocess.run(command.split(), cwd=project, check=True)
+    assert pyinfra(project, "inventory.py", "debug-inventory").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "sparks: found nothing; expected at least one Spark"),
+        (
+            "sparks: {a: {}}\nreplicas: {x: {recipe: lab-tny, sparks: [a, a]}}\n",
+            "replicas.x.recipe: found lab-tny; expected one of lab-built,",
+        ),
+        (
+            "sparks: {a: {}}\nreplicas:\n"
+            "  x: {recipe: lab-tiny, sparks: [a], trusts: [tool-parser-plugin]}\n",
+            "replicas.x.sparks: found a, of hardware class gb10; expected lab",
+        ),
+        ("sparks: {a: {ssh_hostnme: x}}\n", "sparks.a.ssh_hostnme: found an unknown key"),
+    ],
+)
+def test_an_inventory_that_cannot_be(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "sparks.yaml"
+    path.write_text(text)
+    with pytest.raises(PlanError) as raised:
+        load(path)
+    assert str(raised.value).startswith(f"{path}: {expected}")
+
+
+def test_all_that_is_wrong_with_an_inventory_ends_a_run(project: Path) -> None:
+    (project / "inventory/sparks.yaml").write_text("sparks: {a: {ssh_hostnme: x, ssh_prt: 1}}\n")
+    lines = refused(project, "inventory.py", "deploy.py").splitlines()
+    assert [line.partition(": found")[0] for line in lines] == [
+        f"inventory/sparks.yaml: sparks.a.{key}" for key in ("ssh_hostnme", "ssh_prt")
+    ]
+
+
+def test_a_recipe_that_cannot_be(project: Path) -> None:
+    (project / "inventory/sparks.yaml").write_text(LOCAL)
+    recipe = project / "files/recipes/lab-tiny.yaml"
+    recipe.write_text(recipe.read_text().replace("folder: tiny", "folder: ../tiny"))
+    message = refused(project, "inventory.py", "deploy.py")
+    assert 'checkpoints.model.folder: found "../tiny"; expected one folder name' in message
+
+
+def test_from_another_folder(project: Path) -> None:
+    (project / "inventory/sparks.yaml").write_text(LOCAL)
+    inventory, deploy = str(project / "inventory.py"), str(project / "deploy.py")
+    for cwd in (project.parent, project / "inventory"):
+        message = refused(project, inventory, deploy, cwd=cwd)
+        assert message == f"found no project here; expected its root: cd {project}"
+    chdir = ("--chdir", str(project), "inventory.py", "deploy.py", "--limit", "chat")
+    assert pyinfra(project, "-y", *chdir, cwd=project.parent).returncode == 0
+    assert touched(project) == ["@local spark-a chat 0"]
+
+
+def test_from_another_folder_with_the_project_on_the_path(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "inventory/sparks.yaml").write_text(LOCAL)
+    monkeypatch.setenv("PYTHONPATH", str(project))
+    paths = (str(project / "inventory.py"), str(project / "deploy.py"))
+    message = refused(project, *paths, cwd=project.parent)
+    assert message == f"found the folder {project.parent}; expected the project root: cd {project}"
+
+
+def test_the_same_loader_serves_other_files(tmp_path: Path) -> None:
+    path = tmp_path / "lab.yaml"
+    path.write_text(LOCAL)
+    groups = load(path)
+    assert set(groups) == {"sparks", "chat", "spark-a"}
+    assert [name for name, _ in groups["sparks"]] == ["@local", "spark-b"]
+    assert groups["chat"][0][1]["fleet"] == str(path)
+    with pytest.raises(PlanError, match="found no such file; expected your Sparks"):
+        load(tmp_path / "none.yaml")
+
+
+def test_a_mistyped_inventory_file(project: Path) -> None:
+    """pyinfra alone would take the name for a host's, do nothing, and exit with 0."""
+    run = pyinfra(project, "-y", "inventry.py", "deploy.py")
+    assert run.returncode == 1
+    assert "found no file inventry.py" in run.stderr
+    assert touched(project) == []

@@ -1,0 +1,237 @@
+"""One run at a time changes a Spark: the script and whole runs, on this machine."""
+
+import re
+import subprocess
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from math import ceil
+from pathlib import Path
+
+import pytest
+
+from deploys.plan import lease
+from deploys.plan.lease import FOLDER, hold_script, holder
+from tests.clock import patience
+from tests.component import command_line
+from tests.component.servers import until
+
+OWNER = "ann at laptop: spark.py 100 % 'x' \\n"
+
+
+class Lock:
+    """The script, asked for the lock in a folder."""
+
+    def __init__(self, folder: Path, owner: str = OWNER) -> None:
+        script = hold_script(owner, str(folder / "root")).replace(FOLDER, str(folder))
+        self.process = subprocess.Popen(
+            ["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout
+        self.holder = holder(self.process.stdout.readline())
+
+    def give_back(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        assert self.process.wait(patience()) == 0
+
+
+def test_one_has_it_until_it_gives_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "WAIT", 0)
+    first = Lock(tmp_path / "run")
+    assert first.holder is None
+    assert Lock(tmp_path / "run", "bob").holder == OWNER
+    first.give_back()
+    second = Lock(tmp_path / "run", "bob")
+    assert second.holder is None
+    assert Lock(tmp_path / "run").holder == "bob"
+    second.give_back()
+
+
+def test_what_a_run_changes_is_recorded_once_there_is_a_folder_for_it(tmp_path: Path) -> None:
+    run = Lock(tmp_path)
+    assert run.process.stdin
+    run.process.stdin.write("\nPreflight\n\n")
+    state = tmp_path / "root" / "state"
+    state.mkdir(parents=True)
+    run.process.stdin.write("Door | 100 % 'x' \\n $HOME\n")
+    run.give_back()
+    lines = (state / "changes.log").read_text().splitlines()
+    assert [line.partition(f" {OWNER}: ")[2] for line in lines] == [
+        "Preflight",
+        "Door | 100 % 'x' \\n $HOME",
+    ]
+    assert all(re.match(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ ", line) for line in lines)
+
+
+def test_a_removal_leaves_no_record(tmp_path: Path) -> None:
+    run = Lock(tmp_path)
+    assert run.process.stdin
+    run.process.stdin.write("Remove\n")
+    run.give_back()
+    assert not (tmp_path / "root").exists()
+
+
+def test_whoever_waits_gets_it_when_it_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a run that was killed, and started again at once."""
+    monkeypatch.setattr(lease, "WAIT", round(patience()))
+    first = Lock(tmp_path)
+    assert first.holder is None
+    threading.Timer(0.2, first.give_back).start()
+    second = Lock(tmp_path)
+    assert second.holder is None
+    second.give_back()
+
+
+def test_one_that_is_silent_for_long_loses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a machine that sleeps, or whose network is gone: its connection stays, half open."""
+    monkeypatch.setattr(lease, "SILENCE", 1)
+    asleep = Lock(tmp_path)
+    assert asleep.process.wait(patience()) == 0
+    monkeypatch.undo()
+    other = Lock(tmp_path, "bob")
+    assert other.holder is None
+    other.give_back()
+
+
+def test_of_many_at_once_one_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "WAIT", 0)
+    with ThreadPoolExecutor() as pool:
+        locks = [*pool.map(lambda number: Lock(tmp_path, f"run {number}"), range(8))]
+    assert sum(lock.holder is None for lock in locks) == 1
+    for lock in locks:
+        lock.give_back()
+
+
+@pytest.mark.parametrize("said", ["", "\n", "hello\n", "sh: 1: flock: not found\n"])
+def test_what_is_no_lock_is_not_read_as_one(said: str) -> None:
+    with pytest.raises(ValueError, match="expected the lock"):
+        holder(said)
+
+
+# Which of the two run at once is told by files: whoever has begun says so, and waits for its end.
+INVENTORY = """
+from pathlib import Path
+root = str(Path(__file__).parent / "root")
+hosts = [("@local", {"spark": "spark-a", "root": root})]
+"""
+DEPLOY = """
+import time
+from pathlib import Path
+from pyinfra import host, state
+from pyinfra.api import FunctionCommand, operation
+from deploys import lease as keeper
+from deploys.lease import hold_lease
+from deploys.plan import lease
+
+HERE = Path(__file__).parent
+lease.FOLDER = str(HERE / "run")
+OTHER
+
+@operation()
+def work():
+    def wait():
+        (HERE / "begun").touch()
+        while not (HERE / "end").exists():
+            if keeper.lost_lease(state):
+                (HERE / "lost").touch()
+            time.sleep(0.02)
+    yield FunctionCommand(wait, (), {})
+
+hold_lease()
+work(name="First")
+work(name="Second")
+"""
+
+OFTEN = "keeper.BEAT = 0.05"
+# After so long without a word a Spark gives the lock up.
+SHORT = ceil(patience(3))
+SOON = f"lease.SILENCE = {SHORT}"
+
+
+class Deploy:
+    """A folder in which runs of pyinfra work on this machine.
+
+    Args:
+        other: what is other than usual: lines of the deploy.
+    """
+
+    def __init__(self, folder: Path, other: str = "") -> None:
+        self.folder = folder
+        (folder / "inventory.py").write_text(INVENTORY)
+        (folder / "deploy.py").write_text(DEPLOY.replace("OTHER", other))
+
+    def start(self, *options: str, by: Sequence[str] = ()) -> "subprocess.Popen[str]":
+        return command_line.start(self.folder, *options, by=by)
+
+    def wait_for(self, word: str) -> None:
+        """Wait until a run has made a file: it has begun, ..."""
+        until((self.folder / word).exists)
+
+
+@pytest.mark.parametrize("order", [(), ("--serial",)])
+def test_the_second_of_two_runs_is_refused(tmp_path: Path, order: Sequence[str]) -> None:
+    deploy = Deploy(tmp_path)
+    with deploy.start("-y", *order) as first:
+        deploy.wait_for("begun")
+        dry = deploy.start("--dry")
+        assert dry.wait(patience()) == 0
+        second = deploy.start("-y", *order)
+        said, _ = second.communicate(timeout=patience())
+        assert second.returncode == 1
+        assert "spark-a: found another run at work on it (" in said
+        assert re.search(r"deploy\.py, Sparkwright .+\); expected none", said)
+        assert "Traceback" not in said
+        (tmp_path / "end").touch()
+        assert first.wait(patience()) == 0
+    assert deploy.start("-y").wait(patience()) == 0
+
+
+def test_a_run_that_lives_keeps_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy = Deploy(tmp_path, f"{OFTEN}; {SOON}")
+    state = tmp_path / "root" / "state"
+    state.mkdir(parents=True)
+    with deploy.start("-y") as first:
+        deploy.wait_for("begun")
+        # One that is silent from now on has lost its own.
+        monkeypatch.setattr(lease, "SILENCE", SHORT)
+        assert Lock(tmp_path / "other").process.wait(patience()) == 0
+        second = deploy.start("-y")
+        assert "found another run at work" in second.communicate(timeout=patience())[0]
+        (tmp_path / "end").touch()
+        assert first.wait(patience()) == 0
+    assert not (tmp_path / "lost").exists()
+    lines = (state / "changes.log").read_text().splitlines()
+    assert [line.rpartition(": ")[2] for line in lines] == ["First", "Second"]
+    assert all("deploy.py, Sparkwright " in line for line in lines)
+
+
+@pytest.mark.parametrize("order", [(), ("--serial",)])
+def test_a_run_that_has_lost_its_lock_begins_no_more(tmp_path: Path, order: Sequence[str]) -> None:
+    """As after hours in which the machine slept, and another run came."""
+    deploy = Deploy(tmp_path, SOON)
+    with deploy.start("-y", *order) as first:
+        deploy.wait_for("begun")
+        deploy.wait_for("lost")
+        (tmp_path / "end").touch()
+        said, _ = first.communicate(timeout=patience())
+    assert first.returncode == 1
+    assert "spark-a: this run has lost the lock that keeps others away" in said
+    assert "--> Starting operation: First" in said
+    # With --serial its name is said before it begins.
+    assert ("--> Starting operation: Second" in said) == bool(order)
+    assert said.count("Success") == 1
+
+
+def test_a_killed_run_holds_nobody_up(tmp_path: Path) -> None:
+    deploy = Deploy(tmp_path)
+    with deploy.start("-y") as first:
+        deploy.wait_for("begun")
+        first.kill()
+    (tmp_path / "end").touch()
+    with deploy.start("-y") as second:
+        assert second.wait(patience()) == 0

@@ -1,0 +1,179 @@
+"""Drift as it runs: operations tell what differs, and a look changes nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from pyinfra.api import HiddenValue, StringCommand, operation
+
+from deploys.operations.differences import differs, is_looking, look
+from deploys.operations.files import managed_files
+from deploys.operations.messages import failing, notice
+from deploys.operations.secrets import secret_file
+from deploys.operations.services import sysctl
+from deploys.plan.difference import line
+from deploys.plan.files import ManagedFile
+from tests.clock import patience
+from tests.unit.driven import fake_host, this_machine
+
+PROJECT = Path(__file__).parents[2]
+
+
+@operation()
+def silent(secret: str, trouble: str) -> Generator[StringCommand]:
+    """An operation that tells nothing by itself."""
+    notice("this is not for who looks")
+    if trouble:
+        yield failing(trouble)
+        return
+    yield StringCommand("touch /made", HiddenValue(secret), _stdin=secret)
+
+
+@operation()
+def telling(there: bool) -> Generator[StringCommand]:
+    """An operation that tells all that differs, then acts."""
+    if there:
+        return
+    differs("it", "here", "away")
+    differs("its twin", "here", "away")
+    yield StringCommand("touch /made")
+
+
+def test_a_look_runs_no_command(caplog: pytest.LogCaptureFixture) -> None:
+    spark = fake_host()
+    with spark.current() as host:
+
+        def steps() -> None:
+            silent(name="Silent", secret="hf_secret", trouble="")
+            silent(name="Troubled", secret="", trouble="error: one.\nerror: two.")
+            telling(name="Telling", there=False)
+            telling(name="At rest", there=True)
+            differs("beyond", "nothing", "something")
+
+        # As -y has it: no prediction.
+        host.state.check_for_changes = False
+        found = look(steps)
+        assert not is_looking()
+    assert [line("a", each) for each in found] == [
+        "a: Silent: expected as it is, found a run would do: touch /made *MASKED*",
+        "a: Troubled: expected nothing in its way, found error: one.",
+        "a: Troubled: expected nothing in its way, found error: two.",
+        "a: it: expected here, found away",
+        "a: its twin: expected here, found away",
+        "a: beyond: expected nothing, found something",
+    ]
+    assert spark.commands == []
+    assert "not for who looks" not in caplog.text
+
+
+def test_operations_tell_what_they_compare(tmp_path: Path) -> None:
+    path, secret = tmp_path / "file", tmp_path / "secret"
+    secret.write_text("hf_former\n")
+    with this_machine(root=str(tmp_path)).current():
+
+        def steps() -> None:
+            managed_files(name="Files", entries=[ManagedFile(str(path), "text\n")])
+            secret_file(name="Secret", path=str(secret), content=HiddenValue("hf_new\n"))
+            sysctl(name="Kernel", path=str(path), values={"vm.swappiness": "-5"})
+
+        found = [line("a", each) for each in look(steps)]
+    files, token, swappiness = found
+    # Two operations that differ by one file tell it once.
+    assert files == f"a: {path}: expected a file, found nothing"
+    assert token.startswith(f"a: {secret}: expected root:root 600, found ")
+    assert swappiness.startswith("a: vm.swappiness: expected -5, found ")
+    assert not path.exists()
+    assert secret.read_text() == "hf_former\n"
+
+
+INVENTORY = """
+from pyinfra import state
+
+# As inventory/sparks.py does it for looks.
+state.should_raise_failed_hosts = lambda _: False
+_data = {"_sudo": False, "root": ROOT, "fleet": FLEET, "hardware": "lab", "api_key": None}
+_data |= {"replica": None, "recipe": RECIPE, "ranks": None, "rank": None, "port": None}
+_gone = {"spark": "spark-b", "ssh_hostname": "127.0.0.1", "ssh_port": 1}
+sparks = [("@local", {"spark": "spark-a", **_data}), ("spark-b", {**_data, **_gone})][:SPARKS]
+"""
+
+
+def run(
+    folder: Path, *words: str, sparks: int = 1, recipe: str | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """Run drift on this machine as an idle Spark that was never set up; nobody can answer."""
+    settings = {
+        "ROOT": str(folder / "root"),
+        "FLEET": str(folder / "sparks.yaml"),
+        "RECIPE": recipe,
+        "SPARKS": sparks,
+    }
+    head = "".join(f"{name} = {value!r}\n" for name, value in settings.items())
+    (folder / "hosts.py").write_text(head + INVENTORY)
+    (folder / "bin").mkdir(exist_ok=True)
+    # What asks whether sudo may be used.
+    (folder / "bin/sudo").write_text("#!/bin/sh\nexit 0\n")
+    (folder / "bin/sudo").chmod(0o755)
+    command = [Path(sys.executable).with_name("pyinfra"), folder / "hosts.py", "deploys/drift.py"]
+    return subprocess.run(
+        [*map(str, command), *words],
+        cwd=PROJECT,
+        env=os.environ | {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience(),
+    )
+
+
+def test_a_run_tells_and_changes_nothing(tmp_path: Path) -> None:
+    done = run(tmp_path)
+    assert done.returncode == 2, done.stderr
+    lines = done.stdout.splitlines()
+    assert f"spark-a: {tmp_path}/root: expected a directory, found nothing" in lines
+    assert all(": expected " in line and ", found " in line for line in lines)
+    assert "Press enter" not in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "hosts.py"]
+
+
+def test_for_machines_and_with_one_that_gives_no_answer(tmp_path: Path) -> None:
+    done = run(tmp_path, "-y", "--data", "json=-", sparks=2)
+    assert done.returncode == 1, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["sparks"], told["not_read"]) == (
+        ["spark-a"],
+        [{"spark": "spark-b", "reason": "no answer"}],
+    )
+    assert {"spark": "spark-a", "what": f"{tmp_path}/root/state", **ABSENT} in told["differences"]
+    assert "spark-b: not looked at: no answer" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "hosts.py"]
+
+
+ABSENT = {"expected": "a directory", "found": "nothing"}
+
+
+def test_a_fleet_that_was_never_deployed(tmp_path: Path) -> None:
+    done = run(tmp_path, recipe="lab-tiny")
+    assert done.returncode == 1
+    assert f"{tmp_path}/sparks.lock.yaml: found nothing for " in done.stderr
+    assert f"{tmp_path}/sparks.keys: found no such file; expected the API keys" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "hosts.py"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--data", "json=5"], "--data json: found 5"),
+        (["deploys/doctor.py"], "expected drift alone"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, words: list[str], said: str) -> None:
+    done = run(tmp_path, *words)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,174 @@
+"""pull-image as the unit runs it, against a stand-in for Docker's socket."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploys.plan.progress import Progress, parse_progress
+from tests.clock import patience
+from tests.component.docker import listening
+
+JOBS = Path(__file__).parents[2] / "files" / "jobs"
+IMAGE = f"example.org/vllm@sha256:{'5' * 64}"
+PROGRAM = """
+import pathlib, sys; sys.path.insert(0, sys.argv.pop(1))
+import docker_socket, pull_image
+docker_socket.SOCKET, pull_image.DELAYS = pathlib.Path(sys.argv.pop(1)), (0.05, 0.05)
+try: pull_image.main(pathlib.Path(sys.argv[1]), sys.argv[2])
+except pull_image.Stop as stop: sys.exit(str(stop))
+"""
+
+# As Docker 26 with the overlay2 store says it; ids and sizes shortened.
+PULL: list[dict[str, Any]] = [
+    {"status": "Pulling from vllm", "id": IMAGE.partition("@")[2]},
+    {"status": "Pulling fs layer", "progressDetail": {}, "id": "aaa"},
+    {"status": "Already exists", "progressDetail": {}, "id": "bbb"},
+    {"status": "Downloading", "progressDetail": {"current": 400, "total": 1000}, "id": "aaa"},
+    {"status": "Verifying Checksum", "progressDetail": {}, "id": "aaa"},
+    {"status": "Download complete", "progressDetail": {}, "id": "aaa"},
+    {"status": "Extracting", "progressDetail": {"current": 700, "total": 1000}, "id": "aaa"},
+    {"status": "Pull complete", "progressDetail": {}, "id": "aaa"},
+    {"status": f"Digest: {IMAGE.partition('@')[2]}"},
+    {"status": f"Status: Downloaded newer image for {IMAGE}"},
+]
+
+
+@dataclass
+class Docker:
+    """What the stand-in answers, one script after the other: (status, lines)."""
+
+    root: Path
+    scripts: list[tuple[int, list[dict[str, Any]]]] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    has_image: bool = False
+
+    def pull(self) -> tuple[int, Progress]:
+        process = subprocess.run(
+            [sys.executable, "-c", PROGRAM, JOBS, self.root / "docker.sock", self.root, "555"],
+            capture_output=True,
+            text=True,
+            timeout=patience(),
+        )
+        progress = parse_progress((self.root / "jobs/image@555.json").read_text())
+        assert progress
+        return process.returncode, progress
+
+    def refuse(self) -> str:
+        status, progress = self.pull()
+        assert (status, progress.phase) == (1, "failed")
+        return progress.message
+
+
+@pytest.fixture
+def docker(tmp_path: Path) -> Iterator[Docker]:
+    for folder in ("jobs", "manifests"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "manifests/image@555.json").write_text(json.dumps({"image": IMAGE, "size": 1200}))
+    docker = Docker(tmp_path)
+
+    class Handler(BaseHTTPRequestHandler):
+        def address_string(self) -> str:
+            return "socket"
+
+        def do_POST(self) -> None:
+            docker.requests.append(self.path)
+            status, lines = docker.scripts.pop(0)
+            docker.has_image = status == 200 and not any(
+                {"error", "errorDetail"} & set(line) for line in lines
+            )
+            self.send_response(status)
+            self.end_headers()
+            for line in lines:
+                self.wfile.write(json.dumps(line).encode() + b"\r\n")
+
+        def do_GET(self) -> None:
+            docker.requests.append(self.path)
+            self.send_response(200 if docker.has_image else 404)
+            self.end_headers()
+
+    with listening(tmp_path / "docker.sock", Handler):
+        yield docker
+
+
+def test_pulls_by_digest(docker: Docker) -> None:
+    docker.scripts = [(200, PULL)]
+    assert docker.pull() == (0, Progress("done", 1000, 1000, ""))
+    assert docker.requests == [
+        f"/images/create?fromImage=example.org/vllm&tag=sha256:{'5' * 64}",
+        f"/images/{IMAGE.replace('@', '%40').replace(':', '%3A')}/json",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "meaning"),
+    [
+        (404, "manifest for x not found: manifest unknown", "the registry has no such image"),
+        (404, "pull access denied for x", "the registry asks for a login"),
+        (500, "Head https://x: unauthorized", "the registry asks for a login"),
+        (500, "no matching manifest for linux/arm64/v8", "not made for this machine's processor"),
+        (500, "Get https://x: server gave HTTP response to HTTPS client", "speaks no TLS"),
+    ],
+)
+def test_says_plainly_what_a_person_must_mend(
+    docker: Docker, status: int, said: str, meaning: str
+) -> None:
+    docker.scripts = [(status, [{"message": said}])]
+    message = docker.refuse()
+    assert meaning in message
+    assert message.startswith(IMAGE)
+    assert message.endswith(f"Docker says: {said}")
+
+
+FULL = "write /var/lib/docker/tmp/x: no space left on device"
+
+
+@pytest.mark.parametrize(
+    "told",
+    # Docker 28 deprecates `error`; those before tell both, or of old `error` alone.
+    [
+        {"errorDetail": {"message": FULL}, "error": FULL},
+        {"errorDetail": {"message": FULL}},
+        {"error": FULL},
+    ],
+)
+def test_a_full_disk_shows_in_the_middle(docker: Docker, told: dict[str, object]) -> None:
+    docker.scripts = [(200, [*PULL[:6], told])]
+    assert "the disk is full: free some space" in docker.refuse()
+
+
+def test_tries_again_what_may_pass(docker: Docker) -> None:
+    docker.scripts = [(500, [{"message": "dial tcp: lookup x: no such host"}]), (200, PULL)]
+    assert docker.pull()[0] == 0
+
+
+def test_gives_up_after_some_tries(docker: Docker) -> None:
+    docker.scripts = [(500, [{"message": "connection refused"}])] * 3
+    assert docker.refuse() == f"{IMAGE}: Docker says: connection refused"
+    assert docker.scripts == []
+
+
+def test_no_docker(docker: Docker) -> None:
+    (docker.root / "docker.sock").unlink()
+    assert "Docker does not answer" in docker.refuse()
+
+
+def test_phases(docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(JOBS))
+    from pull_image import Pull
+
+    pull = Pull(1200)
+    seen = []
+    for event in PULL:
+        pull.note(event)
+        seen.append(pull.measure())
+    assert seen[3] == ("downloading", 400, 1200)
+    assert seen[4] == ("extracting", 0, 1000)
+    assert seen[6] == ("extracting", 700, 1000)
+    assert seen[-1] == ("extracting", 1000, 1000)

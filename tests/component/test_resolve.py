@@ -1,0 +1,159 @@
+"""What a checkpoint's name stands for, asked of a hub on this machine's loopback."""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+
+from deploys.plan.errors import PlanError
+from deploys.plan.lock import File
+from deploys.plan.shape import shape_of
+from deploys.resolve import resolve_checkpoint
+from tests.component.servers import free_port, serving
+from tests.lab.hub import TOKENS, add_commit
+from tests.lab.hub.server import Hub
+from tests.unit.test_shape import CONFIG
+
+REPO = "owner/model"
+MEMBER, GUEST = (
+    next(token for token, account in TOKENS.items() if account.member is member)
+    for member in (True, False)
+)
+
+
+@pytest.fixture(autouse=True)
+def only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A hub's folder with one repository of two commits."""
+    root, source = tmp_path / "hub", tmp_path / "source"
+    source.mkdir()
+    (source / "config.json").write_text("{}")
+    add_commit(root, REPO, source)
+    (source / "model.safetensors").write_bytes(b"weights" * 1000)
+    add_commit(root, REPO, source)
+    return root
+
+
+@pytest.fixture
+def hub(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    # A login of whoever runs the tests is theirs: nothing here may send it.
+    monkeypatch.setenv("HF_TOKEN", "hf_of_the_developer")
+    with serving(Hub(root, ("127.0.0.1", 0))) as address:
+        yield f"http://{address}"
+
+
+def test_a_checkpoint_has_a_commit_and_files(hub: str, root: Path, tmp_path: Path) -> None:
+    locked = resolve_checkpoint(REPO, "main", hub)
+    weights = (tmp_path / "source" / "model.safetensors").read_bytes()
+    blob = hashlib.sha1(b"blob 2\0{}").hexdigest()
+    assert locked.files["model.safetensors"] == File(
+        size=len(weights), sha256=hashlib.sha256(weights).hexdigest()
+    )
+    assert locked.files["config.json"] == File(size=2, git=blob)
+    assert resolve_checkpoint(REPO, locked.commit, hub).commit == locked.commit
+    (tmp_path / "source" / "config.json").unlink()
+    moved = add_commit(root, REPO, tmp_path / "source")
+    assert resolve_checkpoint(REPO, "main", hub).commit == moved != locked.commit
+    assert resolve_checkpoint(REPO, locked.commit, hub).files == locked.files
+
+
+def test_the_day_of_the_commit_is_that_of_the_commit_and_not_of_the_newest(
+    hub: str, root: Path
+) -> None:
+    for number, day in ((1, 18), (2, 19)):
+        late = datetime(2026, 4, day, 23, 59, 59, tzinfo=UTC).timestamp()
+        os.utime(root / REPO / f"v{number}", times=(late, late))
+    assert resolve_checkpoint(REPO, "main", hub).date == "2026-04-19"
+    older = resolve_checkpoint(REPO, "v1", hub)
+    assert older.date == "2026-04-18"
+    assert resolve_checkpoint(REPO, older.commit, hub).date == "2026-04-18"
+
+
+class TestShape:
+    def commit(self, root: Path, tmp_path: Path, config: str | None) -> None:
+        path = tmp_path / "source" / "config.json"
+        path.unlink()
+        if config is not None:
+            path.write_text(config)
+        add_commit(root, REPO, tmp_path / "source")
+
+    def test_it_is_read_from_config_json(self, hub: str, root: Path, tmp_path: Path) -> None:
+        assert resolve_checkpoint(REPO, "main", hub).shape is None
+        self.commit(root, tmp_path, json.dumps(CONFIG))
+        locked = resolve_checkpoint(REPO, "main", hub)
+        assert locked.shape == shape_of(CONFIG)
+        assert locked.shape
+        assert locked.shape.full_attention == 6
+        assert resolve_checkpoint(REPO, "v1", hub).shape is None
+
+    @pytest.mark.parametrize("config", [None, "{}", "[]", '"text"'])
+    def test_a_repository_without_one_has_none(
+        self, hub: str, root: Path, tmp_path: Path, config: str | None
+    ) -> None:
+        self.commit(root, tmp_path, config)
+        assert resolve_checkpoint(REPO, "main", hub).shape is None
+
+    @pytest.mark.parametrize("config", ["", "{", "\0\0", "<html>"])
+    def test_junk_is_an_error(self, hub: str, root: Path, tmp_path: Path, config: str) -> None:
+        self.commit(root, tmp_path, config)
+        with pytest.raises(PlanError, match=rf"{REPO}@\w+: config.json: found .*; expected JSON"):
+            resolve_checkpoint(REPO, "main", hub)
+
+
+def test_nothing_of_it_stays_on_this_machine(
+    hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    resolve_checkpoint(REPO, "main", hub)
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert not (tmp_path / "cache").exists()
+    assert "%" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("repo", "revision", "token", "expected"),
+    [
+        ("owner/none", "main", None, "found no such repository; expected another name, or a token"),
+        (
+            "owner/none",
+            "main",
+            GUEST,
+            "found no such repository; expected another name, or a token",
+        ),
+        (REPO, "v9", None, f"{REPO}@v9: found no such revision; expected a branch, tag or commit"),
+        (REPO, "main", "hf_wrong", "found HTTP status 401; expected a valid token"),
+    ],
+)
+def test_a_checkpoint_that_nobody_tells_of(
+    hub: str, repo: str, revision: str, token: str | None, expected: str
+) -> None:
+    with pytest.raises(PlanError) as caught:
+        resolve_checkpoint(repo, revision, hub, token)
+    assert str(caught.value).startswith(f"{hub}: {repo}@{revision}: ")
+    assert expected in str(caught.value)
+
+
+def test_a_gated_checkpoint_needs_a_token_that_has_access(hub: str, root: Path) -> None:
+    (root / REPO / "gated").touch()
+    with pytest.raises(PlanError, match="found a gated repository and no token"):
+        resolve_checkpoint(REPO, "main", hub)
+    with pytest.raises(PlanError, match="found a gated repository and a token that has no access"):
+        resolve_checkpoint(REPO, "main", hub, GUEST)
+    assert resolve_checkpoint(REPO, "main", hub, MEMBER).files
+
+
+def test_no_hub_at_all() -> None:
+    with pytest.raises(PlanError, match=r"found no answer \(.*refused.*\); expected a hub"):
+        resolve_checkpoint(REPO, "main", f"http://127.0.0.1:{free_port()}")

@@ -1,0 +1,267 @@
+"""What an image's name stands for, asked of real registries on this machine's loopback."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import requests
+
+from deploys.plan.errors import PlanError
+from deploys.plan.lock import ImageLock
+from deploys.resolve import resolve_image
+from tests.clock import patience
+from tests.component.servers import free_port, serving, until
+
+OCI = "application/vnd.oci.image.{}.v1+json"
+PLATFORMS = {"arm64": b"small layer", "amd64": b"a somewhat larger layer"}
+
+
+@pytest.fixture(autouse=True)
+def only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def manifests() -> tuple[dict[str, bytes], bytes, bytes, dict[str, bytes]]:
+    """Two images and the index over them: manifests by processor, the index, all blobs."""
+    images: dict[str, bytes] = {}
+    blobs: dict[str, bytes] = {}
+    for architecture, layer in PLATFORMS.items():
+        config = json.dumps({"os": "linux", "architecture": architecture}).encode()
+        blobs |= {digest(config): config, digest(layer): layer}
+        images[architecture] = json.dumps(
+            {
+                "schemaVersion": 2,
+                "mediaType": OCI.format("manifest"),
+                "config": described(OCI.format("config"), config),
+                "layers": [described("application/octet-stream", layer)] * 2,
+            }
+        ).encode()
+    index = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": OCI.format("index"),
+            "manifests": [
+                described(OCI.format("manifest"), manifest)
+                | {"platform": {"os": "linux", "architecture": architecture}}
+                for architecture, manifest in images.items()
+            ],
+        }
+    ).encode()
+    return images, index, images["arm64"], blobs
+
+
+def described(kind: str, content: bytes) -> dict[str, Any]:
+    return {"mediaType": kind, "digest": digest(content), "size": len(content)}
+
+
+IMAGES, INDEX, SINGLE, BLOBS = manifests()
+
+
+def locked(top: bytes, architecture: str) -> ImageLock:
+    """What is known of the image for one processor that `top` is, or holds."""
+    config = json.loads(IMAGES[architecture])["config"]["digest"]
+    size = 2 * len(PLATFORMS[architecture])
+    return ImageLock(digest=digest(top), config=config, size=size)
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Debian's docker-registry with `lab/many:1` (an index) and `lab/one:1` (arm64 alone)."""
+    program = shutil.which("docker-registry")
+    if program is None:
+        pytest.skip("docker-registry is not installed")
+    folder, address = tmp_path_factory.mktemp("registry"), f"127.0.0.1:{free_port()}"
+    config = {
+        "version": 0.1,
+        "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
+        "http": {"addr": address},
+        "log": {"level": "error", "accesslog": {"disabled": True}},
+    }
+    (folder / "config.yml").write_text(json.dumps(config))
+    with subprocess.Popen(
+        [program, "serve", folder / "config.yml"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            until(lambda: answers(f"http://{address}/v2/"))
+            for repository in ("lab/many", "lab/one"):
+                push(address, repository)
+            yield address
+        finally:
+            process.terminate()
+
+
+def answers(url: str) -> bool:
+    try:
+        return requests.get(url, timeout=patience()).ok
+    except requests.RequestException:
+        return False
+
+
+def push(address: str, repository: str) -> None:
+    base = f"http://{address}/v2/{repository}"
+    for name, blob in BLOBS.items():
+        start = requests.post(f"{base}/blobs/uploads/", timeout=patience())
+        place = start.headers["Location"]
+        requests.put(
+            place, params={"digest": name}, data=blob, timeout=patience()
+        ).raise_for_status()
+    contents = {digest(manifest): manifest for manifest in IMAGES.values()}
+    contents["1"] = INDEX if repository == "lab/many" else SINGLE
+    for version, content in contents.items():
+        kind = json.loads(content)["mediaType"]
+        url = f"{base}/manifests/{version}"
+        headers = {"Content-Type": kind}
+        requests.put(url, data=content, headers=headers, timeout=patience()).raise_for_status()
+
+
+@pytest.mark.parametrize(("arch", "name"), [("aarch64", "arm64"), ("x86_64", "amd64")])
+def test_an_index_is_one_digest_and_a_size_for_each_platform(
+    registry: str, arch: str, name: str
+) -> None:
+    expected = locked(INDEX, name)
+    assert resolve_image(f"{registry}/lab/many:1", arch) == expected
+    assert resolve_image(f"{registry}/lab/many@{digest(INDEX)}", arch) == expected
+
+
+def test_an_image_for_one_platform(registry: str) -> None:
+    assert resolve_image(f"{registry}/lab/one:1", "aarch64") == locked(SINGLE, "arm64")
+
+
+@pytest.mark.parametrize(
+    ("image", "arch", "expected"),
+    [
+        ("lab/one:1", "x86_64", "found an image for linux/arm64; expected one for linux/amd64"),
+        (
+            "lab/many:1",
+            "riscv64",
+            "an image for linux/amd64, linux/arm64; expected one for linux/ri",
+        ),
+        ("lab/none:1", "aarch64", "found no such image; expected a name and tag that the registry"),
+        ("lab/one:2", "aarch64", "found no such image"),
+        (f"lab/one@{digest(b'')}", "aarch64", "found no such image"),
+    ],
+)
+def test_an_image_that_cannot_be_used(registry: str, image: str, arch: str, expected: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        resolve_image(f"{registry}/{image}", arch)
+    assert str(caught.value).startswith(f"{registry}/{image}: found ")
+    assert expected in str(caught.value)
+
+
+def test_no_registry_at_all() -> None:
+    with pytest.raises(PlanError, match=r"found no answer \(.*refused.*\); expected a registry"):
+        resolve_image(f"127.0.0.1:{free_port()}/lab/one:1", "aarch64")
+
+
+class Guarded(BaseHTTPRequestHandler):
+    """A registry that asks for a token, as public ones do, and gives it to anyone who asks."""
+
+    protocol_version = "HTTP/1.1"
+    private: ClassVar[bool] = False
+    manifest: ClassVar[bytes] = INDEX
+    told: ClassVar[str | None] = None
+
+    def do_GET(self) -> None:
+        address = self.headers["Host"]
+        url = urlsplit(self.path)
+        if url.path == "/token":
+            self._token(parse_qs(url.query))
+        elif self.headers["Authorization"] != "Bearer for-anyone":
+            scope = "repository:lab/many:pull"
+            realm = f'Bearer realm="http://{address}/token",service="lab",scope="{scope}"'
+            self._send(401, b"{}", {"WWW-Authenticate": realm})
+        elif url.path.startswith("/v2/lab/many/manifests/sha256:"):
+            self._send(200, SINGLE)
+        else:
+            told = self.told or digest(self.manifest)
+            self._send(200, self.manifest, {"Docker-Content-Digest": told})
+
+    def _token(self, query: dict[str, list[str]]) -> None:
+        if self.private or self.headers["Authorization"]:
+            self._send(401, b"{}")
+        elif query == {"service": ["lab"], "scope": ["repository:lab/many:pull"]}:
+            self._send(200, b'{"token": "for-anyone"}')
+        else:
+            self._send(400, b"{}")
+
+    def _send(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in ({"Content-Length": str(len(body))} | (headers or {})).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    # A login for the registry that must not be used: it would be refused, and it is not ours.
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Guarded)) as address:
+        yield f"{address}/lab/many:1"
+
+
+def test_a_token_for_anyone_is_fetched(guarded: str) -> None:
+    assert resolve_image(guarded, "aarch64") == locked(INDEX, "arm64")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"private": True}, "found no access; expected an image that anyone may pull"),
+        ({"told": digest(b"else")}, f"found content of digest {digest(INDEX)}; expected"),
+        ({"manifest": b"<html>"}, "found no answer"),
+        ({"manifest": b"{}"}, "found an answer that is no manifest (KeyError('config'))"),
+        ({"manifest": b"[]"}, "found an answer that is no manifest"),
+        ({"manifest": b'{"manifests": [1]}'}, "found an answer that is no manifest"),
+    ],
+)
+def test_a_registry_that_answers_something_else(
+    guarded: str, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], expected: str
+) -> None:
+    for name, value in changes.items():
+        monkeypatch.setattr(Guarded, name, value)
+    with pytest.raises(PlanError) as caught:
+        resolve_image(guarded, "aarch64")
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("reference", "url"),
+    [
+        ("ubuntu:24.04", "https://registry-1.docker.io/v2/library/ubuntu/manifests/24.04"),
+        ("owner/name:1", "https://registry-1.docker.io/v2/owner/name/manifests/1"),
+        ("docker.io/owner/name:1", "https://registry-1.docker.io/v2/owner/name/manifests/1"),
+        ("ghcr.io/owner/name:1", "https://ghcr.io/v2/owner/name/manifests/1"),
+        ("example.org:5000/name:1", "https://example.org:5000/v2/name/manifests/1"),
+        ("10.213.0.1:5000/a/b:1", "http://10.213.0.1:5000/v2/a/b/manifests/1"),
+        ("localhost:5000/a:1", "http://localhost:5000/v2/a/manifests/1"),
+        (f"a/b@{digest(b'')}", f"https://registry-1.docker.io/v2/a/b/manifests/{digest(b'')}"),
+    ],
+)
+def test_where_a_name_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, reference: str, url: str
+) -> None:
+    def refuse(_: requests.Session, asked: str, **__: object) -> requests.Response:
+        raise requests.ConnectionError(asked)
+
+    monkeypatch.setattr(requests.Session, "get", refuse)
+    with pytest.raises(PlanError) as caught:
+        resolve_image(reference, "aarch64")
+    assert f"({url})" in str(caught.value)

@@ -1,0 +1,90 @@
+"""The program that measures one stream's speed, run for real against an engine of known speed."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from tests.clock import patience
+
+SPEED = Path(__file__).parents[2] / "files/rollout/speed.py"
+# Seconds before the first of some pieces, and between two of them.
+FIRST, NEXT = 0.6, 0.02
+PIECES, TOKENS_PER_PIECE = 16, 8
+
+
+class Engine(BaseHTTPRequestHandler):
+    """Streams as vLLM does: the role, the pieces with the count so far, the count, the end.
+
+    Attributes:
+        speeds: of each answer, in tokens a second, as the engine itself has seen it.
+    """
+
+    speeds: ClassVar[list[float]] = []
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(200 if body["model"] == "qwen" else 404)
+        self.end_headers()
+        if body["model"] != "qwen":
+            return
+        # What comes before the first piece does not count.
+        self._say({"choices": [{"delta": {"role": "assistant"}}]}, 0)
+        time.sleep(FIRST)
+        said = []
+        # The model itself would have said all with the first one.
+        for number in range(1, (PIECES if body.get("ignore_eos") else 1) + 1):
+            self._say({"choices": [{"delta": {"content": "x"}}]}, TOKENS_PER_PIECE * number)
+            said.append(time.monotonic())
+            time.sleep(NEXT)
+        self.speeds.append((PIECES - 1) * TOKENS_PER_PIECE / (said[-1] - said[0]))
+        self._say({"choices": []}, TOKENS_PER_PIECE * PIECES)
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def _say(self, chunk: dict[str, object], tokens: int) -> None:
+        usage = {"usage": {"completion_tokens": tokens}}
+        self.wfile.write(f"data: {json.dumps(chunk | usage)}\n\n".encode())
+        self.wfile.flush()
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Engine)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+def _speed(url: str, model: str) -> str:
+    return subprocess.run(
+        [sys.executable, SPEED, url, model],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=patience(),
+    ).stdout.strip()
+
+
+def test_the_speed_is_that_after_the_first_piece(url: str) -> None:
+    """On a machine that may be busy: with the time before it, it would be a third."""
+    Engine.speeds.clear()
+    found = float(_speed(url, "qwen"))
+    assert 0.4 < found / max(Engine.speeds) < 2.5
+
+
+@pytest.mark.parametrize(("model", "problem"), [("other", "404"), ("", "404"), ("qwen", "refused")])
+def test_why_there_is_no_figure_is_said(url: str, model: str, problem: str) -> None:
+    where = "http://127.0.0.1:1" if problem == "refused" else url
+    said = _speed(where, model)
+    assert said.startswith("no speed could be measured: ")
+    assert problem in said

@@ -1,0 +1,47 @@
+"""What Docker's settings were before our first change, kept by a shell of this machine."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deploys.operations import runtime
+from deploys.operations.runtime import keep_former
+from tests.component.servers import fill, small_disk
+
+
+def keep(root: Path) -> int:
+    command = keep_former(str(root)).get_raw_value()
+    return subprocess.run(["sh", "-c", command], capture_output=True, check=False).returncode
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    file = tmp_path / "daemon.json"
+    monkeypatch.setattr(runtime, "DAEMON_JSON", str(file))
+    return file
+
+
+def test_the_first_change_counts(tmp_path: Path, settings: Path) -> None:
+    settings.write_text("{}")
+    assert keep(tmp_path) == 0
+    settings.write_text('{"ours": 1}')
+    assert keep(tmp_path) == 0
+    assert [file.read_text() for file in (tmp_path / "backups").iterdir()] == ["{}"]
+
+
+def test_no_settings_are_kept_as_none(tmp_path: Path, settings: Path) -> None:
+    assert keep(tmp_path) == 0
+    settings.write_text('{"ours": 1}')
+    assert keep(tmp_path) == 0
+    assert (tmp_path / "backups/daemon.json").read_text() == ""
+
+
+def test_a_full_disk_keeps_no_half(tmp_path: Path, settings: Path) -> None:
+    settings.write_text("{}")
+    disk = tmp_path / "disk"
+    with small_disk(disk):
+        (disk / "backups").mkdir()
+        fill(disk)
+        assert keep(disk) != 0
+        assert not (disk / "backups/daemon.json").exists()

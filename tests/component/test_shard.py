@@ -1,0 +1,144 @@
+"""Shards: what a command does in one stays there, and ends with it."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.clock import patience
+from tests.lab.state import PROJECT, SHARD, wait_for
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="a shard needs root"),
+    pytest.mark.skipif(not shutil.which("slirp4netns"), reason="a shard needs slirp4netns"),
+    pytest.mark.skipif(bool(SHARD), reason="this runs in a shard already"),
+]
+# What this test's processes alone sleep for.
+SLEEP = f"sleep {os.getpid()}000"
+NETWORK = "from tests.lab import network; network.create()"
+
+
+@pytest.fixture
+def name(request):
+    """A name that no other test has."""
+    return f"test-{os.getpid()}-{request.node.name.replace('_', '-')[:20]}"
+
+
+def shard(name, *command):
+    return [sys.executable, "-m", "tests.lab.shard", name, "--", *command]
+
+
+def done(name, *command):
+    """Run a command in a shard to its end."""
+    return subprocess.run(
+        shard(name, *command),
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=patience(120),
+        check=False,
+    )
+
+
+def begun(name, script):
+    """Start a shell in a shard; return once it has printed a line."""
+    process = subprocess.Popen(
+        shard(name, "sh", "-c", script), cwd=PROJECT, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def traces(name):
+    """Return what is left of a shard on the machine."""
+    shown = subprocess.run(
+        ["ps", "-ww", "-eo", "stat=,args="], capture_output=True, text=True, check=True
+    )
+    processes = [line for line in shown.stdout.splitlines() if name in line or SLEEP in line]
+    mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if name in line]
+    groups = list(Path("/sys/fs/cgroup").rglob(f"sparkwright-lab-{name}"))
+    return [*processes, *mounts, *groups]
+
+
+def test_the_commands_status_and_output(name):
+    answer = done(name, "sh", "-c", "echo said; exit 7")
+    assert (answer.returncode, answer.stdout) == (7, "said\n"), answer.stderr
+    assert done(name, "sh", "-c", "kill -9 $$").returncode == 137
+
+
+def test_files_of_the_tree_and_of_run_stay_inside(name):
+    written = "/run/lab-shard inventory/lab-shard.yaml"
+    script = f"head -n 1 pyproject.toml; touch {written}; ls {written}"
+    answer = done(name, "sh", "-c", script)
+    assert answer.stdout.split() == ["[project]", *written.split()]
+    assert not (PROJECT / "inventory/lab-shard.yaml").exists()
+    assert not Path("/run/lab-shard").exists()
+
+
+def test_results_come_out(name):
+    result = PROJECT / "test-results" / name
+    try:
+        assert done(name, "touch", str(result)).returncode == 0
+        assert result.exists()
+    finally:
+        result.unlink(missing_ok=True)
+
+
+def test_two_have_the_same_bridges_at_once(name):
+    # A lab on the machine itself may have its own.
+    before = set(Path("/sys/class/net").glob("swlab-*"))
+    script = f"{sys.executable} -c '{NETWORK}' && echo ready && sleep 1000"
+    processes = [begun(f"{name}-{number}", script) for number in (1, 2)]
+    for process in processes:
+        process.terminate()
+        assert process.wait(patience(60)) == 143
+    assert set(Path("/sys/class/net").glob("swlab-*")) == before
+
+
+def test_a_name_in_use_is_refused(name):
+    process = begun(name, "echo ready; sleep 1000")
+    try:
+        answer = done(name, "true")
+        assert answer.returncode == 1
+        assert f"the shard {name} is in use" in answer.stderr
+    finally:
+        process.terminate()
+        process.wait(patience(60))
+
+
+def test_killed_it_leaves_nothing_that_runs(name):
+    # Its children are in sessions of their own, as a lab's supervisors are.
+    process = begun(name, f"setsid {SLEEP} & echo ready; wait")
+    assert len(traces(name)) > 2
+    process.kill()
+    process.wait()
+    wait_for(lambda: not traces(name), 30, "the shard's processes to end")
+    assert done(name, "true").returncode == 0
+
+
+def test_a_terminated_command_may_tidy_up(name):
+    tidied = PROJECT / "test-results" / name
+    script = f"trap 'touch {tidied}; exit 5' TERM; echo ready; while :; do sleep 0.1; done"
+    process = begun(name, script)
+    process.send_signal(signal.SIGTERM)
+    try:
+        assert process.wait(patience(60)) == 5
+        assert tidied.exists()
+    finally:
+        tidied.unlink(missing_ok=True)
+    assert traces(name) == []
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.3, 0.5, 0.7, 0.9, 1.1])
+def test_terminated_while_it_is_furnished_it_ends_as_well(name, seconds):
+    process = subprocess.Popen(shard(name, "sleep", "1000"), cwd=PROJECT)
+    time.sleep(seconds)
+    process.terminate()
+    assert process.wait(patience(60)) in (-signal.SIGTERM, 128 + signal.SIGTERM)
+    wait_for(lambda: not traces(name), 30, "the shard's processes to end")

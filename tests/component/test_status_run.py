@@ -1,0 +1,161 @@
+"""The status of a fleet, by pyinfra's own command line."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clock import patience
+from tests.component.servers import serving, until
+from tests.unit.test_status import COUNTERS, RELEASE, UNITS
+
+PROJECT = Path(__file__).parents[2]
+
+
+class FakeEngine(BaseHTTPRequestHandler):
+    """Writes 1000 tokens between two looks."""
+
+    looks = count()
+
+    def do_GET(self) -> None:
+        text = COUNTERS[COUNTERS.index("vllm") :].format(
+            read="0.0", written=1000.0 * next(self.looks)
+        )
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f"# HELP vllm:x of no concern\nhttp_requests_total 5.0\n{text}\n".encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+STAND_INS = {
+    "systemctl": f"""\
+case "$*" in
+  *Timestamp*) echo @1795240000;;
+  list-units* | *--quiet*) ;;
+  "show "*) cat <<'END'
+{UNITS}
+END
+  ;;
+  *) echo active;;
+esac""",
+    "nvidia-smi": "echo '2405, 61.42, 67, 96, [N/A], [N/A]'",
+}
+
+# One Spark is this machine; the other has nothing that listens.
+INVENTORY = """
+from pyinfra import state
+
+# As inventory/sparks.py does it for the status.
+state.should_raise_failed_hosts = lambda _: False
+_chat = {"spark": "spark-a", "replica": "chat", "recipe": "lab-tiny", "rank": 0}
+_gone = {"spark": "spark-b", "replica": "batch", "recipe": "lab-tiny", "rank": 0}
+_gone |= {"ssh_hostname": "127.0.0.1", "ssh_port": 1}
+sparks = [("@local", {"root": ROOT, **_chat}), ("spark-b", {"root": ROOT, **_gone})][:SPARKS]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Path]:
+    """A Spark's root folder, an engine that answers, and stand-ins on the PATH."""
+    release = tmp_path / "root" / "releases" / RELEASE
+    release.mkdir(parents=True)
+    (tmp_path / "root" / "current").symlink_to(f"releases/{RELEASE}")
+    (tmp_path / "bin").mkdir()
+    for name, text in STAND_INS.items():
+        program = tmp_path / "bin" / name
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), FakeEngine)) as address:
+        port = int(address.rpartition(":")[2])
+        resolved = {"recipe": "lab-tiny", "port": port}
+        (release / "release.json").write_text(json.dumps(resolved, indent=2) + "\n")
+        yield tmp_path
+
+
+def command(project: Path, *words: str, sparks: int = 2) -> tuple[list[str], dict[str, Any]]:
+    """Return pyinfra's command line and what it is run with: no terminal, and nobody to answer."""
+    inventory = project / "hosts.py"
+    inventory.write_text(f"ROOT = {str(project / 'root')!r}\nSPARKS = {sparks}\n{INVENTORY}")
+    line = [str(Path(sys.executable).with_name("pyinfra")), str(inventory)]
+    environment = os.environ | {"PATH": f"{project / 'bin'}:{os.environ['PATH']}", "TZ": "UTC"}
+    settings = {"cwd": PROJECT, "env": environment, "stdin": subprocess.DEVNULL, "text": True}
+    return [*line, *(words or ("deploys/status.py",))], settings
+
+
+def test_an_unreachable_spark_is_a_row(project: Path) -> None:
+    line, settings = command(project)
+    done = subprocess.run(line, capture_output=True, timeout=patience(), check=False, **settings)
+    assert done.returncode == 1, done.stderr
+    head, a, b, *rest = done.stdout.splitlines()
+    assert head.startswith("spark    replica")
+    assert re.search(r"spark-a +chat +lab-tiny +0a1b2c3d +21 Nov 05:46 +[1-9]\d* +4\+2 ", a)
+    assert re.search(r"spark-b +batch +lab-tiny +- +no answer", b)
+    assert rest == [
+        "spark-a: vllm@lab-tiny-99999999 runs as well",
+        "spark-a: the engine was started again 2 times; deploys/doctor.py tells why",
+        "spark-b: no answer: is it on, and does ssh get to it?",
+    ]
+    assert "Press enter" not in done.stderr
+
+
+def test_one_run_reads_all_and_tells_machines(project: Path) -> None:
+    line, settings = command(project, sparks=1)
+    line += ["-y", "--data", "json=-"]
+    done = subprocess.run(line, capture_output=True, timeout=patience(), check=False, **settings)
+    assert done.returncode == 0, done.stderr
+    (spark,) = json.loads(done.stdout)["sparks"]
+    assert (spark["spark"], spark["door"], spark["requests_waiting"]) == ("spark-a", "active", 2)
+    file = project / "status.json"
+    line[-1] = f"json={file}"
+    done = subprocess.run(line, capture_output=True, timeout=patience(), check=False, **settings)
+    assert done.stdout.startswith("spark ")
+    assert json.loads(file.read_text())["sparks"][0]["release"] == RELEASE
+
+
+def test_it_goes_on_until_somebody_ends_it(project: Path) -> None:
+    line, settings = command(project)
+    line += ["--data", "watch=1"]
+    with subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings
+    ) as watching:
+        assert watching.stdout is not None
+        looks = (line for line in watching.stdout if "Ctrl-C ends it" in line)
+        assert next(looks)
+        # A Spark that is gone costs a try each time, and no more.
+        assert next(looks)
+        # While it prints, pyinfra's own word would meet its.
+        until(lambda: sleeps(watching.pid))
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(timeout=patience()) == 0
+
+
+def sleeps(pid: int) -> bool:
+    """Whether a process waits for something."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("S")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["deploys/status.py", "--data", "watch=no"], "--data watch: found 'no'"),
+        (["deploys/status.py", "--data", "json=5"], "--data json: found 5"),
+        (["deploys/status.py", "deploys/doctor.py"], "expected the status alone"),
+    ],
+)
+def test_what_cannot_be_is_refused(project: Path, words: list[str], said: str) -> None:
+    line, settings = command(project, *words, sparks=1)
+    done = subprocess.run(line, capture_output=True, timeout=patience(), check=False, **settings)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert done.stdout == ""

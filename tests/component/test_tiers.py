@@ -1,0 +1,102 @@
+"""The runner of the tiers: what fails, hangs or takes too long fails the run, and says so."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import tiers
+from tests.tiers import Part, Running
+
+
+@pytest.fixture(autouse=True)
+def results(monkeypatch, tmp_path):
+    """Logs in a folder of the test's own."""
+    monkeypatch.setattr(tiers, "RESULTS", tmp_path)
+    monkeypatch.setattr(tiers, "PROJECT", tmp_path)
+    return tmp_path
+
+
+def part(name, command, minutes=1.0, tier="unit"):
+    return Part(tier, name, minutes, command)
+
+
+def test_all_that_pass(capsys):
+    ended = tiers.run([part("one", "echo first"), part("two", "true")])
+    assert tiers.summary(ended, 65) == 0
+    said = capsys.readouterr().out
+    assert "one: passed in 0:00" in said
+    assert "1:05 minutes in all" in said
+
+
+def test_a_part_that_fails_shows_the_end_of_its_log(capsys):
+    ended = tiers.run([part("good", "true"), part("bad", "echo the reason; exit 3")])
+    assert tiers.summary(ended, 1) == 1
+    assert "=== bad failed; the end of bad.log:\n\nthe reason" in capsys.readouterr().out
+
+
+def test_the_others_run_on_where_one_fails(results):
+    tiers.run([part("bad", "false"), *(part(f"p{n}", "echo ran") for n in range(6))])
+    assert [(results / f"p{n}.log").read_text() for n in range(6)] == ["ran\n"] * 6
+
+
+def test_a_part_that_hangs_is_ended(capsys):
+    (ended,) = tiers.run([part("stuck", "sleep 1000", minutes=0.001)])
+    assert ended.process.returncode
+    assert "it hangs" in ended.log.read_text()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a process namespace needs root")
+def test_what_a_part_leaves_running_ends_with_it():
+    sleep = f"sleep {os.getpid()}000"
+    tiers.run([part("careless", f"setsid {sleep} & true")])
+    shown = subprocess.run(
+        ["ps", "-ww", "-eo", "args="], capture_output=True, text=True, check=True
+    )
+    assert sleep not in shown.stdout.splitlines()
+
+
+def test_parts_with_a_lab_wait_for_the_setup(monkeypatch, results):
+    setup = part("setup", "sleep 0.3; echo done > built")
+    monkeypatch.setattr(tiers, "SETUP", setup)
+    monkeypatch.setattr(tiers.os, "geteuid", lambda: 1000)
+    lab = Part("system", "lab", 1, "cat built", lab=True)
+    tiers.run([setup, lab])
+    assert (results / "lab.log").read_text() == "done\n"
+
+
+def test_a_tier_far_over_its_budget_fails(capsys):
+    process = subprocess.Popen(["true"])
+    process.wait()
+    now = time.monotonic()
+    parts = [part("one", "true"), part("two", "true")]
+    within = [Running(each, process, began=now - 85, ended=now) for each in parts]
+    over = [Running(each, process, began=now - 95, ended=now) for each in parts]
+    assert tiers.excesses(within) == []
+    assert tiers.excesses(over) == ["unit took 3:10; its budget is 2:00"]
+    assert tiers.summary(over, 1) == 1
+
+
+def test_counts_are_those_of_the_report(results):
+    (results / "one.xml").write_text(
+        '<testsuites><testsuite tests="9" failures="2" errors="1" skipped="1"/></testsuites>'
+    )
+    assert tiers.counts(part("one", "")) == (5, 3, 1)
+    assert tiers.counts(part("other", "")) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("tier", ["system", "acceptance"])
+def test_each_module_on_virtual_sparks_is_in_one_part(tier):
+    words = [
+        word for parts in tiers.RUNS.values() for part in parts for word in part.command.split()
+    ]
+    modules = sorted(Path(__file__).parents[1].glob(f"{tier}/test_*.py"))
+    counts = {
+        module.name: words.count(f"tests/{tier}/{module.name}")
+        for module in modules
+        if "pytest.mark.campaign" not in module.read_text()
+    }
+    assert counts
+    assert set(counts.values()) == {1}, counts

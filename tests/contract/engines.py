@@ -1,0 +1,224 @@
+"""Engines as a container runs them, in namespaces of their own, and their clients."""
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from deploys.plan.command import Place, environment, serve_arguments
+from deploys.plan.recipes import load_recipe
+from tests.lab import registry, tiny_model
+from tests.lab.engine_image import ENVIRONMENT, Engine
+from tests.lab.state import wait_for
+
+PORT, MASTER = 18000, "127.0.0.1"
+COMPLETIONS = "/v1/chat/completions"
+JSON = {"Content-Type": "application/json"}
+URL = f"http://127.0.0.1:{PORT}"
+# Seconds within which everything happens that is waited for; a start on a busy machine takes most.
+PATIENCE = 240
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+# The image stays as it is; the network is up, /proc shows the processes of this namespace, and two
+# ranks share no memory, by which vLLM would take them for ones of the same machine.
+_ENTER = """\
+ip link set lo up
+mount --bind "$0" "$0"
+mount -o remount,bind,ro "$0"
+cd "$0"
+for folder in tmp run root mnt; do mount -t tmpfs tmpfs $folder; done
+mount --bind "$1" mnt
+mount -o remount,bind,ro mnt
+mount -t proc proc proc
+mount --rbind /sys sys
+mount --rbind /dev dev
+mount -t tmpfs tmpfs dev/shm
+shift
+exec chroot . "$@"
+"""
+MODEL = "/mnt/model"
+
+
+def line(sparks: int = 1, rank: int = 0, **changes: str) -> list[str]:
+    """Return the command line by which the product starts the recipe lab-tiny.
+
+    Args:
+        changes: what stands in the place of a word.
+    """
+    place = Place(PORT, rank, sparks, MASTER if sparks > 1 else None)
+    words = serve_arguments(load_recipe("lab-tiny").for_sparks(sparks), place)
+    return [changes.get(word, word).replace("/models/tiny", MODEL) for word in words]
+
+
+def until(true: Callable[[], object], what: str) -> None:
+    """Wait until something is true, in any case for a while.
+
+    Args:
+        what: is waited for.
+    """
+    wait_for(lambda: bool(true()), PATIENCE, what)
+
+
+@dataclass
+class Running:
+    """An engine that was started.
+
+    Attributes:
+        process: the program that holds its namespaces.
+        log: what it has printed.
+    """
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.poll() is None
+
+    @property
+    def server(self) -> int:
+        """The process id of `vllm`, the first of its namespace."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        until(lambda: bool(children.read_text()), "the first process")
+        return int(children.read_text())
+
+    def pids(self, name: str) -> list[int]:
+        """Return the processes of this name, as pkill knows it."""
+        own = Path(f"/proc/{self.server}/ns/pid").readlink()
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if (folder / "ns/pid").readlink() == own:
+                    found += [int(folder.name)] * (folder / "comm").read_text().startswith(name)
+            except OSError:
+                continue
+        return found
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to the processes of this name, of which there is one at least."""
+        pids = self.pids(name)
+        assert pids
+        for pid in pids:
+            os.kill(pid, number)
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Be in the engine's network, with this thread alone."""
+        with (
+            Path("/proc/thread-self/ns/net").open() as own,
+            Path(f"/proc/{self.server}/ns/net").open() as other,
+        ):
+            assert _LIBC.setns(other.fileno(), 0) == 0
+            try:
+                yield
+            finally:
+                assert _LIBC.setns(own.fileno(), 0) == 0
+
+    def ask(
+        self, path: str, body: object = None, timeout: float = PATIENCE, stream: bool = False
+    ) -> requests.Response:
+        """Return the answer to a request: POST if it has a body, else GET."""
+        data = body if isinstance(body, str) or body is None else json.dumps(body)
+        with self.inside():
+            return requests.request(
+                "GET" if body is None else "POST",
+                URL + path,
+                data=data,
+                headers=JSON if data else {},
+                timeout=timeout,
+                stream=stream,
+            )
+
+    def wait(self) -> int:
+        """Wait for its end; return the exit status."""
+        return self.process.wait(PATIENCE)
+
+    def stop(self) -> None:
+        """End it, whatever it does."""
+        self.process.kill()
+        self.process.wait()
+
+    def wait_ready(self) -> None:
+        """Wait until it answers; fail if it ends."""
+
+        def ready() -> bool:
+            assert self.alive, self.log.read_text()[-3000:]
+            try:
+                return self.ask("/health", timeout=5).ok
+            except (OSError, ValueError):
+                return False
+
+        until(ready, "/health")
+
+
+def start(
+    engine: Engine,
+    words: Sequence[str],
+    log: Path,
+    *,
+    models: Path | None = None,
+    network: Running | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Running:
+    """Start `vllm WORDS` of an engine's image.
+
+    Args:
+        log: the file that gets its output.
+        models: the folder of the checkpoint `model`; the tiny one's by default.
+        network: whose network it shares; None for one of its own.
+    """
+    root = registry.unpacked(engine)
+    given = {**ENVIRONMENT, **environment(load_recipe("lab-tiny")), **(variables or {})}
+    if network:
+        own = ["nsenter", f"--net=/proc/{network.server}/ns/net", "unshare"]
+    else:
+        own = ["unshare", "--net"]
+    command = [*own, "--mount", "--propagation=slave", "--pid", "--fork", "--kill-child"]
+    command += ["sh", "-ec", _ENTER, str(root), str(models or tiny_model.ensure_models())]
+    command += ["env", "-i", *(f"{name}={value}" for name, value in given.items()), "vllm", *words]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        )
+    return Running(process, log)
+
+
+def chat(text: str = "Say hello.", **options: Any) -> dict[str, Any]:
+    """Return the body of a chat request that is greedy and does not think."""
+    return {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": text}],
+        "max_tokens": 8,
+        "temperature": 0,
+        "chat_template_kwargs": {"enable_thinking": False},
+        **options,
+    }
+
+
+def copy(folder: Path) -> None:
+    """Copy the tiny checkpoints to a folder that does not exist yet."""
+    shutil.copytree(tiny_model.ensure_models(), folder)
+
+
+def choice(serving: Running, **options: Any) -> dict[str, Any]:
+    """Return the answer to a chat request, whose usage it must have."""
+    answer = serving.ask(COMPLETIONS, chat(**options)).json()
+    (found,) = answer["choices"]
+    return {**found, "usage": answer["usage"]}
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    """Return the chunks of a stream that must be whole."""
+    lines = [line.removeprefix("data: ") for line in text.splitlines() if line]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]

@@ -1,0 +1,97 @@
+"""What the stand-in knows of vLLM by heart, in the form in which it keeps it.
+
+    python -m tests.contract.facts
+
+asks the real engine, and writes tests/lab/standin/vllm.json anew.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.contract import engines
+from tests.lab import registry
+from tests.lab.engine_image import ENVIRONMENT, STAND_IN, Engine
+
+FILE = STAND_IN / "vllm.json"
+CAPTURED: dict[str, Any] = json.loads(FILE.read_text())
+INSIDE = Path(__file__).with_name("inside.py")
+
+
+def inside(engine: Engine, *orders: object) -> dict[str, Any]:
+    """Return what inside.py prints in the engine's root."""
+    variables = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
+    mounted = 'mount -t tmpfs tmpfs "$0/tmp"; mount -t proc proc "$0/proc"; exec chroot "$0" "$@"'
+    private = ["unshare", "--mount", "--propagation=slave", "--pid", "--fork", "--kill-child"]
+    command = [*private, "sh", "-ec", mounted, str(registry.unpacked(engine)), "env", "-i"]
+    command += [*variables, "PYTHONDONTWRITEBYTECODE=1", "python3", "-c", INSIDE.read_text()]
+    command += map(json.dumps, orders)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def endpoints(openapi: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the paths of an openapi.json with their methods."""
+    return {path: sorted(methods) for path, methods in openapi["paths"].items()}
+
+
+def metrics(text: str) -> list[dict[str, Any]]:
+    """Return vLLM's families in a /metrics: name, kind, labels of each sample, and buckets."""
+    families: dict[str, dict[str, Any]] = {}
+    for line in text.splitlines():
+        if found := re.match(r"# TYPE (vllm:\w+) (\w+)", line):
+            family = {"name": found[1], "kind": found[2], "labels": [], "buckets": []}
+            families[found[1]] = family
+        elif found := re.match(r"(vllm:\w+)\{(.*)\} ", line):
+            if found[1].endswith("_bucket"):
+                bound = re.search(r'le="(.*?)"', found[2])
+                assert bound
+                family["buckets"].append(bound[1])
+            elif not found[1].endswith("_sum"):
+                family["labels"].append(found[2])
+    # The time of a counter's birth is nothing that anybody reads.
+    return [family for name, family in families.items() if not name.endswith("_created")]
+
+
+def text(facts: dict[str, Any]) -> str:
+    """Return facts as a file, a line each."""
+    parts = []
+    for key, value in facts.items():
+        if isinstance(value, dict):
+            lines = [f"{json.dumps(name)}: {json.dumps(each)}" for name, each in value.items()]
+            opening, closing = "{}"
+        else:
+            lines = [json.dumps(each) for each in value]
+            opening, closing = "[]"
+        wide = all(isinstance(each, str) for each in value) and opening == "["
+        body = ", ".join(lines) if wide else "\n" + ",\n".join(lines) + "\n"
+        parts.append(f"{json.dumps(key)}: {opening}{body}{closing}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def main() -> None:
+    """Write the file."""
+    facts = inside("vllm", "environment")
+    with tempfile.TemporaryDirectory() as folder:
+        running = engines.start("vllm", engines.line(), Path(folder) / "log")
+        try:
+            running.wait_ready()
+            facts["endpoints"] = endpoints(running.ask("/openapi.json").json())
+            facts["metrics"] = metrics(running.ask("/metrics").text)
+        finally:
+            running.stop()
+    FILE.write_text(text(facts))
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser(
+        prog="python -m tests.contract.facts",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    ).parse_args()
+    main()

@@ -1,0 +1,223 @@
+"""How an engine starts, hangs, dies and ends, and what its two ranks have to do with each other."""
+
+import asyncio
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import probe
+import pytest
+import requests
+
+from deploys.plan.ailment import LogAilment
+from deploys.plan.start_ailments import START_AILMENTS
+from tests.contract import engines, facts
+from tests.contract.conftest import Start
+from tests.contract.engines import COMPLETIONS, PATIENCE, URL, Running, chat, until
+from tests.contract.test_metrics import value
+from tests.lab.engine_image import Engine
+
+AILMENTS: dict[str, LogAilment] = {ailment.name: ailment for ailment in START_AILMENTS}
+LONG = chat(max_tokens=2000, ignore_eos=True)
+DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
+CORE, WORKER = "VLLM::EngineCor", "VLLM::Worker"
+
+
+def generated(serving: Running) -> float:
+    """Return how many tokens were written."""
+    return value(serving, "generation_tokens_total")
+
+
+@contextmanager
+def in_flight(serving: Running, body: dict[str, Any]) -> Iterator[list[str]]:
+    """Have a whole and a streamed answer under way; what they were is in the list at the end."""
+    texts: list[str] = []
+    begun = generated(serving)
+
+    def ask(stream: bool) -> None:
+        try:
+            texts.append(serving.ask(COMPLETIONS, {**body, "stream": stream}).text)
+        except requests.RequestException as error:
+            texts.append(repr(error))
+
+    threads = [threading.Thread(target=ask, args=(stream,)) for stream in (False, True)]
+    for thread in threads:
+        thread.start()
+    until(lambda: generated(serving) >= begun + 4, "tokens")
+    try:
+        yield texts
+    finally:
+        for thread in threads:
+            thread.join()
+
+
+def broken_off(texts: list[str]) -> bool:
+    """Whether both answers say that the engine died; the stream then says that it is done."""
+    whole, stream = sorted(texts, key=lambda text: text.startswith("data:"))
+    *_, error, done = [line for line in stream.splitlines() if line]
+    told = [json.loads(text)["error"] for text in (whole, error.removeprefix("data: "))]
+    return [(each["message"], each["code"]) for each in told] == [(DEAD, 500)] * 2 and (
+        done == "data: [DONE]"
+    )
+
+
+def test_the_command_line(engine: Engine) -> None:
+    """Every flag of vLLM's is known, with what it takes; nothing else is."""
+    lines: dict[str, list[str]] = {
+        "the recipe's": engines.line(),
+        "a rank's": engines.line(2, rank=1),
+        "abbreviated": ["serve", "m", "--max-num-seq", "4"],
+        "no": ["serve", "m", "--no-enforce-eager"],
+        "unknown": ["serve", "m", "--no-such-flag", "1"],
+        "a word": ["serve", "m", "--max-num-seqs", "many"],
+        "a choice": ["serve", "m", "--dtype", "int3"],
+        "nothing": ["serve", "m", "--port"],
+    }
+    found = facts.inside(engine, *lines.values())
+    assert found["flags"] == facts.CAPTURED["flags"]
+    words = {
+        name: text for name, (status, text) in zip(lines, found["judged"], strict=True) if status
+    }
+    assert words == {
+        "unknown": "vllm: error: unrecognized arguments: --no-such-flag 1",
+        "a word": "vllm serve: error: argument --max-num-seqs: invalid int value: 'many'",
+        "a choice": "vllm serve: error: argument --dtype: invalid choice: 'int3' (choose from "
+        "'auto', 'bfloat16', 'float', 'float16', 'float32', 'half')",
+        "nothing": "vllm serve: error: argument --port: expected one argument",
+    }
+    assert {status for status, _ in found["judged"]} == {None, 2}
+
+
+def drop(name: str) -> Callable[[Path], None]:
+    """Return what removes a file of a checkpoint."""
+    return lambda model: (model / name).unlink()
+
+
+def cut(model: Path) -> None:
+    """Cut a file of the weights short."""
+    file = next(model.glob("*2-of-*.safetensors"))
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+REFUSED = {
+    "a flag": ({"--seed": "--no-such-flag"}, None, 2, "unknown-flag"),
+    "context": ({"4096": "99999999"}, None, 1, "context-beyond-model"),
+    "parser": ({"lab_scripted": "nope"}, None, 1, "unknown-parser"),
+    "damaged weights": ({}, cut, 1, "broken-weights"),
+    "absent weights": ({}, drop("model-00002-of-00004.safetensors"), 1, "files-absent"),
+    "no configuration": ({}, drop("config.json"), 1, "files-absent"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_start_that_fails(start: Start, damaged: Any, case: str) -> None:
+    """By its exit status, and by words in which the doctor finds the cause."""
+    changes, damage, status, ailment = REFUSED[case]
+    running = start(*engines.line(**changes), models=damaged(damage) if damage else None)
+    assert running.wait() == status
+    log = running.log.read_text()
+    named = [name for name, each in AILMENTS.items() if each.pattern.search(log)]
+    assert named == [ailment], log[-2000:]
+
+
+def test_a_core_that_hangs(serving: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HTTP goes on, counters stand still, and the product's watch notices. It may go on later."""
+    for name, seconds in (("INTERVAL", 0.0), ("TOKEN_DEADLINE", 1.0), ("COUNTERS_DEADLINE", 1.0)):
+        monkeypatch.setattr(probe, name, seconds)
+    engine = probe.Engine(URL, "tiny")
+    for process in (CORE, WORKER):
+        with in_flight(serving, chat(max_tokens=300, ignore_eos=True)) as texts:
+            serving.signal(process, signal.SIGSTOP)
+            assert serving.ask("/health").ok
+            with serving.inside():
+                said = asyncio.run(asyncio.wait_for(probe.watch(engine, 3), PATIENCE))
+            assert "no token" in said
+            assert "3 times in a row" in said
+            assert serving.ask("/health").ok
+            assert not texts
+            serving.signal(process, signal.SIGCONT)
+        assert [text for text in texts if '"error"' in text] == []
+
+
+@pytest.mark.parametrize("process", [CORE, WORKER])
+def test_a_process_that_dies(serving: Running, process: str) -> None:
+    """Clients are told, and the server ends, as if nothing were wrong."""
+    with in_flight(serving, LONG) as texts:
+        serving.signal(process, signal.SIGKILL)
+    assert broken_off(texts)
+    assert serving.wait() == 0
+
+
+def test_a_stop(serving: Running) -> None:
+    """What is in flight is finished, nothing new is begun, and then it ends in order."""
+    with in_flight(serving, chat(max_tokens=300, ignore_eos=True)) as texts:
+        serving.signal("vllm", signal.SIGTERM)
+        # The signal takes a moment to arrive.
+        refused: list[requests.Response] = []
+
+        def draining() -> bool:
+            answer = serving.ask(COMPLETIONS, chat(max_tokens=1))
+            refused.extend([] if answer.ok else [answer])
+            return not answer.ok
+
+        until(draining, "a refusal")
+        (answer,) = refused
+        assert serving.ask("/health").ok
+        assert answer.status_code == 500
+        message = "cannot schedule new futures after shutdown"
+        assert answer.json()["error"]["message"] == message
+    assert [text for text in texts if '"error"' in text] == []
+    assert serving.wait() == 0
+
+
+def test_a_pair(pair: tuple[Running, Running], serving: Running) -> None:
+    """It says what one says; the ranks talk while they write, and only then."""
+    head, worker = pair
+
+    def traffic() -> int:
+        counts = Path(f"/proc/{head.server}/net/dev").read_text().partition(" lo:")[2]
+        return int(counts.split()[0])
+
+    body = chat(max_tokens=16, ignore_eos=True)
+    before = traffic()
+    answers = [one.ask(COMPLETIONS, body).json()["choices"][0] for one in (head, serving)]
+    after = traffic()
+    assert answers[0]["message"]["content"] == answers[1]["message"]["content"]
+    assert after - before > 200_000
+    assert head.ask("/health").ok
+    time.sleep(1)
+    assert traffic() - after < 10_000
+    assert [len(worker.pids(name)) for name in (CORE, WORKER)] == [0, 1]
+    listening = Path(f"/proc/{head.server}/net/tcp6").read_text().split("\n")
+    # All addresses, port 29501, listening.
+    assert any(f"{'0' * 32}:733D" in line and " 0A " in line for line in listening)
+
+
+def test_a_rank_that_hangs_and_dies(pair: tuple[Running, Running]) -> None:
+    """The head notices nothing of a silent rank, and of a dead one when it needs it."""
+    head, worker = pair
+    with in_flight(head, LONG) as texts:
+        worker.signal(WORKER, signal.SIGSTOP)
+        # What was on its way still comes.
+        seen = [-1.0, generated(head)]
+
+        def silent() -> bool:
+            time.sleep(0.5)
+            seen.append(generated(head))
+            return seen[-1] == seen[-2]
+
+        until(silent, "silence")
+        with pytest.raises(requests.Timeout):
+            head.ask(COMPLETIONS, chat(max_tokens=1), timeout=2)
+        assert generated(head) == seen[-1]
+        assert head.ask("/health").ok
+        assert not texts
+        worker.signal(WORKER, signal.SIGKILL)
+    assert worker.wait() == 0
+    assert broken_off(texts)
+    assert head.wait() == 0

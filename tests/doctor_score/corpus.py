@@ -1,0 +1,73 @@
+"""The corpus: public incidents and healthy logs, in two parts that a seed drew."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HERE = Path(__file__).parent
+PROJECT = HERE.parents[1]
+SEED = "sparkwright"
+# The one that entries are written with, and the one that is only scored.
+PARTS = WORKING, SCORED = "working", "scored"
+
+
+@dataclass(frozen=True)
+class Incident:
+    """What somebody reported in public.
+
+    Attributes:
+        name: ours.
+        thread: OWNER/REPOSITORY#NUMBER, a file of a repository, or the address of a page.
+        on_spark: whether it befell a GB10; other incidents have the same words of vLLM or Docker.
+        cause: what the thread found, by the name of the doctor's entry, or by a name that no entry
+            has; None of a healthy log.
+        log: lines of the engine's journal.
+        kernel: lines of the kernel's log.
+        readings: of the host, see `score.checkup`.
+    """
+
+    name: str
+    thread: str
+    on_spark: bool
+    cause: str | None
+    log: tuple[str, ...]
+    kernel: tuple[str, ...]
+    readings: Mapping[str, Any]
+
+    @property
+    def part(self) -> str:
+        """The part that the seed puts it in: all of one thread are together."""
+        thread = re.sub(r" \(.*\)$", "", self.thread)
+        drawn = hashlib.sha256(f"{SEED} {thread}".encode()).digest()[0]
+        return WORKING if drawn < 128 else SCORED
+
+
+def load(part: str) -> list[Incident]:
+    """Return the incidents and healthy logs of a part.
+
+    Args:
+        part: WORKING or SCORED.
+    """
+    found = yaml.safe_load((HERE / f"{part}.yaml").read_text())
+    return [_incident(entry) for entry in found["incidents"] + found["healthy"]]
+
+
+def _incident(entry: Mapping[str, Any]) -> Incident:
+    log = entry.get("log", ())
+    if file := entry.get("file"):
+        # The first line says where it is from.
+        log = (PROJECT / file).read_text().splitlines()[1:]
+    return Incident(
+        name=entry["id"],
+        thread=entry.get("thread") or file,
+        on_spark=entry.get("machine") != "other",
+        cause=entry.get("cause"),
+        log=tuple(log),
+        kernel=tuple(entry.get("dmesg", ())),
+        readings=entry.get("readings", {}),
+    )

@@ -1,0 +1,102 @@
+"""The score: how often the doctor names the cause that a thread found."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from deploys.plan.ailment import Diagnosis
+from deploys.plan.ailments import SHOWN, diagnose
+from deploys.plan.checkup import KERNEL, Checkup
+from deploys.plan.engine import EngineUnit
+from deploys.plan.gpu import Gpu
+from deploys.plan.metrics import Finished
+from tests.doctor_score.corpus import Incident
+
+_GIB, _MIB = 1024**3, 1024**2
+
+
+@dataclass(frozen=True)
+class Score:
+    """What the doctor made of a part of the corpus.
+
+    Attributes:
+        incidents, healthy: how many there are of each.
+        first, shown: of how many incidents the cause came first, and among those shown in full.
+        alarms: names of the healthy logs in which it saw a cause.
+        missed: names of the incidents whose cause did not come first, with what did.
+    """
+
+    incidents: int
+    healthy: int
+    first: int
+    shown: int
+    alarms: tuple[str, ...]
+    missed: tuple[tuple[Incident, tuple[str, ...]], ...]
+
+
+def score(cases: Iterable[Incident]) -> Score:
+    """Return how the doctor does."""
+    incidents = healthy = first = shown = 0
+    alarms, missed = [], []
+    for case in cases:
+        found = tuple(each.name for each in diagnosis(case))
+        if case.cause is None:
+            healthy += 1
+            alarms += [case.name] if found else []
+            continue
+        incidents += 1
+        first += found[:1] == (case.cause,)
+        shown += case.cause in found[:SHOWN]
+        if found[:1] != (case.cause,):
+            missed.append((case, found))
+    return Score(incidents, healthy, first, shown, tuple(alarms), tuple(missed))
+
+
+def diagnosis(case: Incident) -> list[Diagnosis]:
+    """Return what the doctor says of an incident."""
+    return diagnose(checkup(case))
+
+
+def checkup(case: Incident) -> Checkup:
+    """Return a Spark as the doctor would find it: what the thread does not tell is sound.
+
+    Readings: `active` (whether the engine runs), `restarts`, `downs`, `kernel`, `driver`,
+    `listeners`, `runtimes`, `memory` (total, free, available, in GiB), `cma` (named and free, in
+    MiB), `gpu` (MHz, W, per cent busy).
+    """
+    told = dict(case.readings)
+    active = told.pop("active", case.cause is None)
+    memory = told.pop("memory", (121, 20, 25))
+    cma = told.pop("cma", (0, 0))
+    clock, power, busy = told.pop("gpu", (2418, 62, 96))
+    unit = EngineUnit(
+        release="x-0a1b2c3d",
+        active="active" if active else "failed",
+        restarts=told.pop("restarts", 0),
+        enabled=True,
+        needs_reload=False,
+        starting=False,
+        status="serving" if active else "",
+    )
+    found = Checkup(
+        release=unit.release,
+        unit=unit,
+        log=(*case.log, *(line for line in case.kernel if re.search(KERNEL, line))),
+        skew=0.0,
+        kernel=told.pop("kernel", "6.17.0-1032-nvidia"),
+        driver=told.pop("driver", "580.173.02"),
+        memory=(int(memory[0] * _GIB), int(memory[1] * _GIB), int(memory[2] * _GIB)),
+        cma=(int(cma[0] * _MIB), int(cma[1] * _MIB)),
+        swapped=0,
+        free={"/opt/qwen36": 900 * _GIB, "/var/lib/docker": 900 * _GIB},
+        docker="29.6.2",
+        runtimes=tuple(told.pop("runtimes", ("io.containerd.runc.v2", "nvidia", "runc"))),
+        gpu=Gpu(clock, power, 60.0, busy, None, None),
+        gpu_inside=None,
+        downs=told.pop("downs", 0),
+        listeners=tuple(told.pop("listeners", ())),
+        finished=Finished(cut=1, ended=20),
+    )
+    if told:
+        raise ValueError(f"{case.name}: found readings {sorted(told)}; expected those of `checkup`")
+    return found

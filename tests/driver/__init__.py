@@ -1,0 +1,1 @@
+"""How tests run the product on virtual Sparks, ask it, and look at what becomes of them."""

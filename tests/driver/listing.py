@@ -1,0 +1,59 @@
+"""What a Spark is, for a look at what has become of it."""
+
+import shlex
+
+from tests.lab.spark import Handle
+
+_FOLDERS = "etc usr opt home root boot srv"
+# Left out: what changes by itself, and what the lab's Sparks share of one kernel.
+LISTING = {
+    "files": f"cd / && (find {_FOLDERS} -printf '%y %m %u %g %l %p\\n'; "
+    f"find {_FOLDERS} -type f -print0 | xargs -0 sha256sum) | grep -Ev '"
+    "^[^/]* etc/(passwd|group|shadow|gshadow|subuid|subgid)-$|__pycache__|etc/ld.so.cache$|"
+    "etc/[.]pwd.lock$|home/[^/]*/[.]'",
+    "state": "ls -A /var/lib /var/lib/private /var/spool; true",
+    "accounts": "getent passwd; getent group",
+    "packages": "dpkg --get-selections; apt-mark showmanual",
+    "units": "systemctl list-unit-files --no-legend; systemctl --failed --no-legend; "
+    "systemctl list-units --type=service,socket,timer --state=active --plain --no-legend "
+    "| awk '{print $1}' "
+    "| grep -Ev '^(session|user|run-|apt-|dpkg-|man-db|systemd-|NetworkManager-dispatcher)'",
+    "kernel": "sysctl -a 2>/dev/null | grep -E '^(net[.]ipv4[.]conf|net[.]ipv[46][.]ip_forward|"
+    "net[.]core|vm[.]overcommit)'",
+    # Behind an @ of a link's name stands what the lab's end of the cable is called now.
+    "network": "ip -o -4 address | awk '{print $2, $4}'; ip -4 route; ip -o link "
+    "| awk '{sub(/@.*/, \"\", $2); print $2, $4, $5}'",
+    "rules": "iptables-save | grep -E '^[-:*]' | sed 's/ \\[.*//'; ip6tables-save "
+    "| grep -E '^[-:*]' | sed 's/ \\[.*//'; LC_ALL=C ufw status; ufw show added",
+    "docker": "docker image ls; docker ps --all --quiet; docker info --format "
+    "'{{json .Runtimes}} {{.LoggingDriver}}'",
+}
+
+
+def listing(spark: Handle) -> dict[str, set[str]]:
+    """Return what a Spark is, as lines of each kind."""
+    return {
+        what: set(spark.run(f"sudo sh -c {shlex.quote(command)}").stdout.splitlines())
+        for what, command in LISTING.items()
+    }
+
+
+def from_factory(spark: Handle, variant: str) -> dict[str, set[str]]:
+    """Return what a Spark is that has just left the factory as one of its variants."""
+    spark.reset(variant)
+    # A first rule, ours or another's, makes the tables for good.
+    rule = "INPUT -i lo -j ACCEPT"
+    spark.run(f"sudo sh -c 'ip6tables -w -A {rule} && ip6tables -w -D {rule}'")
+    return listing(spark)
+
+
+def changes(before: dict[str, set[str]], after: dict[str, set[str]]) -> dict[str, list[str]]:
+    """Return the lines that came or went, of each kind that changed."""
+    return {
+        what: sorted(
+            [f"+ {line}" for line in after[what] - before[what]]
+            + [f"- {line}" for line in before[what] - after[what]]
+        )
+        for what in before
+        if before[what] != after[what]
+    }

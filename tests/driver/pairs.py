@@ -1,0 +1,72 @@
+"""Two virtual Sparks that serve one model, as tests look at them."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pytest
+
+from tests.clock import patience
+from tests.driver.client import said
+from tests.driver.sparks import current, engines_status, forget
+from tests.lab.spark import Handle
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two Sparks of the lab's only replica."""
+
+    head: Handle
+    worker: Handle
+
+    @property
+    def both(self) -> tuple[Handle, Handle]:
+        """Head and worker."""
+        return self.head, self.worker
+
+    def each(self, do: Callable[[Handle], Result]) -> list[Result]:
+        """Do something to both at once; return what it returned of head and worker."""
+        with ThreadPoolExecutor() as pool:
+            return list(pool.map(do, self.both))
+
+    def unit(self) -> str:
+        """Return the unit of the release that should serve."""
+        return f"vllm@{current(self.head)}.service"
+
+    def ask(self, timeout: float = 60) -> str | None:
+        """Return the answer to a request; None when none comes."""
+        return said(self.head, timeout=timeout)
+
+    def lives(self) -> list[str]:
+        """Return what tells this life of each unit from its next; "" where it is not active."""
+        command = (
+            "unit=vllm@$(basename $(readlink /opt/qwen36/current)); "
+            "systemctl is-active -q $unit && systemctl show -P InvocationID $unit"
+        )
+        return self.each(lambda spark: spark.run(command, check=False).stdout.strip())
+
+    def wait_serving(self, former: list[str] | None = None) -> None:
+        """Wait until both units are active, in other lives than `former`, and one answers."""
+        deadline = time.monotonic() + (timeout := patience(300))
+        while True:
+            lives = self.lives()
+            fresh = all(lives) and not set(lives) & set(former or ())
+            if fresh and self.ask():
+                return
+            if time.monotonic() > deadline:
+                said = "\n".join(f"{spark.name}: {engines_status(spark)}" for spark in self.both)
+                pytest.fail(f"not serving within {timeout} s\n{said}")
+            time.sleep(0.2)
+
+    def forget(self) -> None:
+        """Have both forget their restarts and power cuts."""
+        self.each(forget)
+
+
+def received_bytes(spark: Handle, port: str) -> int:
+    """Return the bytes that a Spark's port has received since it booted."""
+    return int(spark.run(f"cat /sys/class/net/{port}/statistics/rx_bytes").stdout)

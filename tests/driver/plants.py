@@ -1,0 +1,141 @@
+"""Changes by hand on a pair: what a look is to find, and a run is to mend."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.driver.pairs import Pair
+from tests.driver.sparks import current
+
+ROOT = "/opt/qwen36"
+NETPLAN = "/etc/netplan/60-sparkwright-fabric.yaml"
+TWIN = "enp1s0f0np0"
+SMI = "/usr/bin/nvidia-smi"
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A change by hand, or with `true` another difference that the ones above it make.
+
+    Attributes:
+        spark: where.
+        change: what root's shell does; RELEASE stands for the one that serves, WEIGHTS for its
+            checkpoint's folder.
+        what, found: of the line that tells it, the second in part.
+        undo: for what no run of spark.py mends.
+        told_of: the Spark of which it is told; the head compares the two. `spark` by default.
+    """
+
+    spark: str
+    change: str
+    what: str
+    found: str
+    undo: str = ""
+    told_of: str = ""
+
+
+KEYS = (
+    "import json, sys; path = '/etc/docker/daemon.json'; found = json.load(open(path)); "
+    "found.pop('log-opts'); found.pop('runtimes'); json.dump(found, open(path, 'w'))"
+)
+PLANTS = [
+    Plant("spark1", "echo >> /etc/default/earlyoom", "/etc/default/earlyoom", "sha256:"),
+    Plant("spark1", "true", "earlyoom.service", "started before"),
+    Plant("spark1", f"chmod 755 {ROOT}/secrets", f"{ROOT}/secrets", "root:root 755"),
+    Plant(
+        "spark1",
+        "rm /etc/systemd/system/weights@.service",
+        "/etc/systemd/system/weights@.service",
+        "nothing",
+    ),
+    Plant(
+        "spark1",
+        f"echo BY_HAND=1 >> {ROOT}/releases/RELEASE/engine.env",
+        f"{ROOT}/releases/RELEASE/engine.env",
+        "sha256:",
+    ),
+    Plant(
+        "spark1", f"touch {ROOT}/WEIGHTS/config.json", f"{ROOT}/WEIGHTS", "config.json was changed"
+    ),
+    Plant("spark1", f"ln -sfnT releases/by-hand {ROOT}/current", "current release", "by-hand"),
+    Plant("spark1", f"echo >> {ROOT}/door/keys", f"{ROOT}/door/keys", "another"),
+    Plant("spark1", "systemctl stop door.service", "door.service", "not active"),
+    Plant("spark1", f"chmod 644 {NETPLAN}", NETPLAN, "another text, owner or mode"),
+    Plant(
+        "spark1",
+        f"echo hf_by_hand > {ROOT}/secrets/hf-token",
+        f"{ROOT}/secrets/hf-token",
+        "another",
+    ),
+    Plant("spark1", f"rm {ROOT}/hf/.requirements", f"{ROOT}/hf", "none, or another"),
+    Plant(
+        "spark1",
+        "docker run --detach --pull never --name by-hand --label sparkwright.release=by-hand "
+        "--entrypoint sleep $(docker ps --format '{{.Image}}' | head -n 1) 900",
+        "release that runs",
+        "by-hand",
+        "docker rm --force by-hand",
+    ),
+    Plant(
+        "spark1",
+        f"sed -i.away 's/|208|/|611|/; s/|3.64|/|14.21|/; s/\\$1|0|%/$1|97|%/' {SMI}",
+        "GPU clock under load",
+        "611 MHz and 14 W while 97 % busy",
+        f"mv {SMI}.away {SMI}",
+    ),
+    Plant(
+        "spark1",
+        "apt-mark hold docker.io",
+        "package docker.io",
+        "held back",
+        "apt-mark unhold docker.io",
+    ),
+    Plant(
+        "spark2",
+        f"sed -i.away 's/^DRIVER=.*/DRIVER=580.95.05/' {SMI}",
+        "the two Sparks",
+        "580.95.05 on spark2",
+        f"mv {SMI}.away {SMI}",
+        told_of="spark1",
+    ),
+    Plant("spark2", "true", "GPU in a container", "580."),
+    Plant(
+        "spark2",
+        f"sysctl net.ipv4.conf.{TWIN}.arp_ignore=0",
+        f"net.ipv4.conf.{TWIN}.arp_ignore",
+        "0",
+    ),
+    Plant("spark2", "systemctl stop fabric-guard", "fabric-guard.service", "not active"),
+    Plant("spark2", "systemctl disable fabric-guard", "fabric-guard.service", "not enabled"),
+    Plant("spark2", "dpkg --purge earlyoom", "package earlyoom", "not installed"),
+    Plant("spark2", "true", "/etc/default/earlyoom", "nothing"),
+    Plant(
+        "spark2", f"rm {ROOT}/manifests/WEIGHTS.json", f"{ROOT}/manifests/WEIGHTS.json", "nothing"
+    ),
+    Plant("spark2", f"rm {ROOT}/link/peer.crt", f"{ROOT}/link/peer.crt", "nothing"),
+    Plant("spark2", f'python3 -c "{KEYS}"', "/etc/docker/daemon.json", "none of that name"),
+    Plant("spark2", "true", "/etc/docker/daemon.json", "others"),
+    Plant("spark2", "true", "docker.service", "started before"),
+    Plant("spark2", "rmdir /opt/qwen36/exports", f"{ROOT}/exports", "nothing"),
+]
+
+
+def names(pair: Pair) -> Callable[[str], str]:
+    """Return what puts the names of the release that serves, and of its weights, into a text."""
+    release = current(pair.head)
+    weights = pair.head.run(f"cd {ROOT}; ls -d tiny@*").stdout.strip()
+    return lambda text: text.replace("RELEASE", release).replace("WEIGHTS", weights)
+
+
+def plant(pair: Pair) -> None:
+    """Make all changes."""
+    named, sparks = names(pair), {spark.name: spark for spark in pair.both}
+    for each in PLANTS:
+        sparks[each.spark].run("sudo sh -es", stdin=named(each.change))
+
+
+def undo(pair: Pair) -> None:
+    """Undo what no run mends."""
+    sparks = {spark.name: spark for spark in pair.both}
+    for each in PLANTS:
+        if each.undo:
+            sparks[each.spark].run("sudo sh -s", stdin=each.undo)

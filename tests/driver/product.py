@@ -1,0 +1,117 @@
+"""The product's own command line, run on the lab's inventory."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.clock import patience
+
+PROJECT = Path(__file__).parents[2]
+DEPLOY = "deploys/spark.py"
+TOKEN = "hf_lab_reader"
+# The machine that runs pyinfra is in it.
+LAN = "10.213.0.0/24"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of pyinfra."""
+
+    status: int
+    output: str
+    changed: frozenset[str]
+    plan: frozenset[str]
+    failed: frozenset[str]
+
+    def succeeded(self) -> "Run":
+        """Return the run itself; fail with its output if it failed."""
+        assert self.status == 0, self.output
+        return self
+
+
+def pyinfra(*words: str, token: str | None = TOKEN, **environment: str) -> Run:
+    """Run pyinfra on the lab's inventory and read its JSON.
+
+    Args:
+        words: the operation and options after the inventory; without `--dry` the run is real.
+        token: the Hugging Face token of the machine that runs pyinfra; None for none.
+    """
+    real = [] if "--dry" in words else ["-y"]
+    process = subprocess.run(
+        [*command("inventory/lab.py"), *words, *real, "--json"],
+        cwd=PROJECT,
+        env=env(token, **environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience(900),
+    )
+    answer = json.loads(process.stdout) if process.stdout.startswith("{") else {}
+    results = answer.get("results") or {"operations": []}
+    return Run(
+        status=process.returncode,
+        output=process.stderr + process.stdout,
+        changed=frozenset(op["name"] for op in results["operations"] if op["success"]),
+        plan=frozenset(op["name"] for op in answer.get("plan", []) if op["hosts_with_change"]),
+        failed=frozenset(op["name"] for op in results["operations"] if op["error"]),
+    )
+
+
+@contextmanager
+def background(*words: str) -> Iterator["subprocess.Popen[str]"]:
+    """Run pyinfra beside the test; its output can be read, and it is ended at last."""
+    with subprocess.Popen(
+        [*command("inventory/lab.py"), *words, "-y"],
+        cwd=PROJECT,
+        env=env(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as run:
+        try:
+            yield run
+        finally:
+            run.kill()
+
+
+def killed_at(text: str, *words: str) -> None:
+    """Run pyinfra until a line of its output holds `text`, then kill it."""
+    with background(*words) as run:
+        assert run.stdout
+        found = any(text in line for line in run.stdout)
+    assert found, f"the run ended without a word of {text!r}"
+
+
+def verification() -> str:
+    """Run `pytest tests/verify` on the lab; return what it prints, fail if it fails."""
+    verify = subprocess.run(
+        [sys.executable, "-m", "pytest", "tests/verify", "--inventory", "inventory/lab.py"],
+        cwd=PROJECT,
+        env=env(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience(900),
+    )
+    assert verify.returncode == 0, verify.stdout
+    return verify.stdout
+
+
+def command(inventory: str) -> list[str]:
+    """Return the words that run pyinfra on an inventory."""
+    return [str(Path(sys.executable).with_name("pyinfra")), inventory]
+
+
+def env(token: str | None = TOKEN, **environment: str) -> dict[str, str]:
+    """Return an environment with this token, or none, and nobody's login."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+    if token:
+        environment["HF_TOKEN"] = token
+    return {**inherited, "HF_HOME": "/nonexistent", **environment}

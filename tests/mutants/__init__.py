@@ -1,0 +1,1 @@
+"""Mutation testing: small changes of the code that some test must notice."""

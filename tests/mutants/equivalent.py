@@ -1,0 +1,4 @@
+"""Changes that change nothing that anybody could notice, each with the reason."""
+
+# (path, before, after) -> why
+EQUIVALENT: dict[tuple[str, str, str], str] = {}

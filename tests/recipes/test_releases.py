@@ -1,0 +1,54 @@
+"""What the product holds of vLLM's releases, asked of each that a recipe names."""
+
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+
+from deploys.plan.command import Place, environment, serve_arguments
+from deploys.plan.media import from_domains
+from deploys.plan.recipes import load_recipe, recipe_names
+from deploys.plan.vllm_names import number, releases, table
+from tests.recipes.environment import INSIDE, run_script
+
+RELEASES = {load_recipe(name).judge: load_recipe(name) for name in recipe_names()}
+
+
+@cache
+def said(release: str, domains: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Ask a release with the domains and variables of the line that a unit would run."""
+    recipe = from_domains(RELEASES[release], domains)
+    words = serve_arguments(recipe, Place(18000))
+    start = words.index("--allowed-media-domains") + 1
+    end = next(at for at in range(start, len(words)) if words[at].startswith("--"))
+    name = "VLLM_MEDIA_URL_ALLOW_REDIRECTS"
+    request = {"domains": words[start:end], "variables": {name: environment(recipe)[name]}}
+    return dict(json.loads(run_script(release, INSIDE / "media.py", text=json.dumps(request))))
+
+
+@pytest.mark.parametrize("release", sorted(RELEASES))
+def test_no_address_is_asked_for_media(release: str) -> None:
+    told = said(release)
+    assert told["seen"] == []
+    fetched = [url for url, outcome in told["outcomes"].items() if outcome == "image"]
+    assert fetched == ["data"]
+
+
+@pytest.mark.parametrize("release", ["0.17.0", "0.32.0"])
+def test_a_host_that_the_owner_named_is_asked_and_leads_nowhere_else(release: str) -> None:
+    told = said(release, ("127.0.0.1",))
+    outcomes = told["outcomes"]
+    assert (outcomes["data"], outcomes["address"]) == ("image", "image")
+    assert "image" not in (outcomes["name"], outcomes["moved"], outcomes["file"])
+    assert "/moved" in told["seen"]
+    assert "/elsewhere" not in told["seen"]
+
+
+@pytest.mark.parametrize("release", sorted(RELEASES))
+def test_the_table_has_the_names_of_the_release(release: str) -> None:
+    at = number(release)
+    assert at in releases()
+    assert set(said(release)["names"]) == {
+        name for name, known in table().items() if known.first <= at <= known.last
+    }

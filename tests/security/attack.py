@@ -1,0 +1,92 @@
+"""attack.py PORT KIND COUNT SOURCE ...: hostile connections, until standard input ends.
+
+None of them shows a key. From each source, an address of loopback, so many are held as COUNT says;
+what the server ends is made anew. A line comes when each has been tried: how many are held.
+
+silent        says nothing
+head          says the head of a request, a line at a time
+body          asks for /health with a body, and sends that a byte at a time
+page          asks as a browser's page does before its request, with a body
+answers       takes the answer of /health, and stays
+tls           says the beginning of a TLS handshake
+garbage       says what no server understands, and begins again
+"""
+
+import asyncio
+import contextlib
+import resource
+import sys
+from collections.abc import Sequence
+
+# Seconds between two signs of life of a connection; new ones in a second, of all sources together.
+PACE, RENEWED = 1.0, 500
+BODY = b"HTTP/1.1\r\nHost: door\r\nContent-Length: 1000000\r\n"
+FIRST = {
+    "silent": b"",
+    "head": b"GET /v1/models HTTP/1.1\r\n",
+    "body": b"GET /health " + BODY + b"\r\n",
+    "page": b"OPTIONS /v1/models " + BODY + b"Origin: http://page.example\r\n"
+    b"Access-Control-Request-Method: GET\r\n\r\n",
+    "answers": b"GET /health HTTP/1.1\r\nHost: door\r\n\r\n",
+    # The head of a record of 512 bytes, which a ClientHello is to begin with.
+    "tls": b"\x16\x03\x01\x02\x00\x01",
+    "garbage": b"\x00\x01\x02\r\n\r\n",
+}
+MORE = {"head": b"X-More: 1\r\n", "body": b"x", "page": b"x"}
+
+
+class Attack:
+    """Connections that are held, and made anew."""
+
+    def __init__(self, port: int, kind: str, pause: float) -> None:
+        self._port, self._kind, self._pause = port, kind, pause
+        self.held = self.tried = 0
+        self._turn = asyncio.Semaphore(64)
+
+    async def keep(self, source: str) -> None:
+        """Hold a connection, and make another when it ends, for ever."""
+        while True:
+            with contextlib.suppress(OSError):
+                async with self._turn:
+                    try:
+                        streams = await asyncio.open_connection(
+                            "127.0.0.1", self._port, local_addr=(source, 0)
+                        )
+                    finally:
+                        self.tried += 1
+                await self._hold(*streams)
+            await asyncio.sleep(self._pause)
+
+    async def _hold(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.held += 1
+        try:
+            writer.write(FIRST[self._kind])
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(PACE):
+                        if not await reader.read(65536):
+                            return
+                writer.write(MORE.get(self._kind, b""))
+        finally:
+            self.held -= 1
+            writer.close()
+
+
+async def main(port: int, kind: str, count: int, sources: Sequence[str]) -> None:
+    """Attack until standard input ends."""
+    attack = Attack(port, kind, pause=count * len(sources) / RENEWED)
+    kept = [asyncio.create_task(attack.keep(source)) for _ in range(count) for source in sources]
+    while attack.tried < len(kept):
+        await asyncio.sleep(0.05)
+    print("held", attack.held, flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    print("tried", attack.tried, "held", attack.held, flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] in (["-h"], ["--help"]):
+        sys.exit(print(__doc__))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    port, kind, count, *sources = sys.argv[1:]
+    asyncio.run(main(int(port), kind, int(count), sources))

@@ -1,0 +1,73 @@
+"""Attacks on a server of loopback, and how its clients fare meanwhile."""
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tests.lab.state import PROJECT
+
+# Where the hostile connections come from, and where those of a client with a key do.
+HOSTILE, CLIENT = "127.0.0.2", "127.0.0.3"
+CONNECTIONS = 5000
+# Seconds for which an engine reads a short prompt, at the best; and how often it is asked.
+FIRST_TOKEN, TIMES = 0.2, 9
+
+
+@dataclass
+class Attack:
+    """An attack under way; `tried` and `left` are known when it is over.
+
+    Attributes:
+        held: connections that it had, when each had been tried.
+        tried: connections that it made in all.
+        left: those that it had at its end.
+    """
+
+    held: int
+    tried: int = field(default=0)
+    left: int = field(default=0)
+
+
+@contextmanager
+def attack(
+    port: int, kind: str, count: int = CONNECTIONS, sources: tuple[str, ...] = (HOSTILE,)
+) -> Iterator[Attack]:
+    """Attack a port: see attack.py.
+
+    Args:
+        port: TCP port on 127.0.0.1.
+        kind: one of the kinds there.
+        count: how many connections from each source.
+        sources: addresses of loopback.
+    """
+    command = [sys.executable, "-m", "tests.security.attack", str(port), kind, str(count)]
+    with subprocess.Popen(
+        [*command, *sources],
+        cwd=PROJECT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout
+        _, held = process.stdout.readline().split()
+        under_way = Attack(int(held))
+        try:
+            yield under_way
+        finally:
+            said, _ = process.communicate()
+        _, tried, _, left = said.split()
+        under_way.tried, under_way.left = int(tried), int(left)
+
+
+def median(ask: Callable[[], None]) -> float:
+    """Return the seconds until what is asked for has come: the median of several times."""
+    found = []
+    for _ in range(TIMES):
+        began = time.monotonic()
+        ask()
+        found.append(time.monotonic() - began)
+    return statistics.median(found)

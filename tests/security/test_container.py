@@ -1,0 +1,86 @@
+"""The engine's container: what no recipe and no image can make of it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from fabric_env import fabric_environment
+
+from deploys.plan.command import Place, docker_run
+from deploys.plan.container_gpu import CONFINEMENT
+from deploys.plan.recipes import load_recipe
+from tests.clock import patience
+from tests.unit.test_release import recipe, release
+
+RECIPES = sorted(path.stem for path in Path("files/recipes").glob("*.yaml"))
+# What would give a container more than `CONFINEMENT` leaves to it.
+LOOSE = ("--privileged", "--cap-add", "--device", "--security-opt", "--pid", "--userns", "--user")
+
+
+def docker_options(name: str, nodes: int) -> list[str]:
+    """Return the words of `docker run` before the image, for a recipe's first rank."""
+    loaded = load_recipe(name).for_sparks(nodes)
+    words = docker_run(
+        loaded,
+        Place(18000, nodes=nodes, master="192.0.2.1"),
+        image="IMAGE",
+        cache="0123",
+        release="r",
+        root="/opt/x",
+        folders={each: f"{each}@1" for each in loaded.checkpoints},
+    )
+    return words[: words.index("IMAGE")]
+
+
+def volumes(words: list[str]) -> list[str]:
+    """Return what is mounted into a container."""
+    return [words[index + 1] for index, word in enumerate(words) if word == "--volume"]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_is_confined(name: str) -> None:
+    for nodes in load_recipe(name).sparks:
+        words = docker_options(name, nodes)
+        start = words.index("--cap-drop")
+        assert tuple(words[start : start + len(CONFINEMENT)]) == CONFINEMENT
+        rest = words[:start] + words[start + len(CONFINEMENT) :]
+        assert not [word for word in rest if word.split("=")[0] in LOOSE]
+        *weights, cache = volumes(words)
+        assert all(mount.endswith(":ro") for mount in weights)
+        assert cache == "/opt/x/cache/0123:/root/.cache"
+
+
+def test_rdma_gives_one_capability_and_the_devices_in_use(tmp_path: Path) -> None:
+    """The folder of all RDMA devices would be the other port's, and the fabric's manager, too."""
+    for number, netdev in enumerate(("used", "unused")):
+        device = tmp_path / f"roce{number}"
+        (device / "device/net" / netdev).mkdir(parents=True)
+        (device / f"device/infiniband_verbs/uverbs{number}").mkdir(parents=True)
+        (device / "ports/1/gids").mkdir(parents=True)
+        (device / "ports/1/state").write_text("4: ACTIVE\n")
+    environment, _ = fabric_environment({"192.0.2.1": "used"}, tmp_path)
+    assert environment["RDMA_OPTIONS"] == "--cap-add IPC_LOCK --device /dev/infiniband/uverbs0"
+
+
+def test_code_that_one_image_compiles_is_not_loaded_by_another(tmp_path: Path) -> None:
+    """Runs the program of one release, with a Docker that knows another image by then."""
+    docker = tmp_path / "bin/docker"
+    docker.parent.mkdir()
+    docker.write_text(
+        "#!/bin/sh\n"
+        "[ $1 = run ] && printf '%s\\n' \"$@\" > words && exit\n"
+        "[ $1 = image ] && cat id\n"
+    )
+    docker.chmod(0o755)
+    program = tmp_path / "run"
+    program.write_text(release(recipe()).files["run"])
+    seen = []
+    for digit in "ab":
+        (tmp_path / "id").write_text(f"sha256:{digit * 64}\n")
+        path = f"{docker.parent}:{os.environ['PATH']}"
+        subprocess.run(
+            ["sh", program], cwd=tmp_path, env={"PATH": path}, check=True, timeout=patience()
+        )
+        seen.append(volumes((tmp_path / "words").read_text().splitlines())[-1])
+    assert seen == [f"/opt/x/cache/{digit * 64}:/root/.cache" for digit in "ab"]

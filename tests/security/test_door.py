@@ -1,0 +1,233 @@
+"""The door under attack by those who have no key."""
+
+import http.client
+import json
+import re
+import ssl
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deploys.certificate import read_certificate
+from tests.clock import patience
+from tests.component.door.running import FakeServer, Running, haproxy
+from tests.component.servers import serving, until
+from tests.security.attacks import CLIENT, CONNECTIONS, FIRST_TOKEN, HOSTILE, attack, median
+from tests.unit.certificates import certificate, private_key, written
+from tests.unit.door.plans import KEY, plan
+
+KEYED = {"Authorization": f"Bearer {KEY}"}
+# As group_data/all.py has them.
+SETTINGS = {"max_connections": 1000, "stranger_connections": 200}
+# Connections, and requests without a key, that a stranger has a minute: deploys/plan/door.py.
+OFTEN = 600
+Behind = tuple[Running, FakeServer]
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Behind]:
+    """A door with the settings of a fresh installation, and an engine behind it."""
+    engine, running = FakeServer("a"), Running(tmp_path)
+    engine.pause = FIRST_TOKEN
+    running.lay(plan(running.port, **SETTINGS))
+    with serving(engine):
+        try:
+            running.start()
+            running.door.offer("a", engine.server_port)
+            yield running, engine
+        finally:
+            running.stop()
+
+
+@pytest.fixture
+def tls(door: Behind, tmp_path: Path) -> Callable[[], http.client.HTTPSConnection]:
+    """Have the door show a certificate. Returns what makes clients that trust it."""
+    running, _ = door
+    written(tmp_path, certificate(key := private_key(), days=90), key)
+    shown = read_certificate(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
+    running.lay(plan(running.port, certificate=shown, **SETTINGS))
+    running.reload()
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "tls.crt"))
+    return lambda: http.client.HTTPSConnection(
+        "127.0.0.1",
+        running.port,
+        timeout=patience(),
+        context=trusting,
+        source_address=(CLIENT, 0),
+    )
+
+
+def first_token(client: http.client.HTTPConnection) -> None:
+    """Ask for a stream, and wait for its first piece."""
+    client.request("POST", "/v1/stream", json.dumps([2, 0]), KEYED)
+    answer = client.getresponse()
+    assert answer.status == 200
+    assert answer.read1(1) == b"a"
+    answer.close()
+    client.close()
+
+
+def hostile_lines(running: Running) -> list[str]:
+    """What the log says of the addresses that clients do not have."""
+    found = (running.root / "log").read_text().splitlines()
+    return [line for line in found if re.match(r"127\.0\.0\.(?![13]:)", line)]
+
+
+@haproxy
+@pytest.mark.parametrize("kind", ["silent", "head", "body", "page", "answers", "garbage"])
+def test_a_client_with_a_key_gets_its_first_token_as_without_the_attack(
+    door: Behind, kind: str
+) -> None:
+    running, _ = door
+    calm = median(lambda: first_token(running.client(CLIENT)))
+    with attack(running.port, kind) as under_way:
+        assert under_way.held <= SETTINGS["stranger_connections"]
+        attacked = median(lambda: first_token(running.client(CLIENT)))
+        # One that nobody knows yet, too; and whoever asks for its health.
+        first_token(running.client("127.0.0.4"))
+        health = running.client("127.0.0.5")
+        health.request("GET", "/health")
+        assert health.getresponse().status == 200
+        print(f"{kind}: {calm * 1000:.0f} ms, attacked {attacked * 1000:.0f} ms")
+        assert attacked < 1.5 * calm
+    assert under_way.tried >= CONNECTIONS
+
+
+@haproxy
+def test_silent_handshakes_do_not_hold_up_a_client_with_a_key(
+    door: Behind, tls: Callable[[], http.client.HTTPSConnection]
+) -> None:
+    running, _ = door
+    for kind in ("silent", "tls"):
+        calm = median(lambda: first_token(tls()))
+        with attack(running.port, kind) as under_way:
+            assert under_way.held <= SETTINGS["stranger_connections"]
+            attacked = median(lambda: first_token(tls()))
+        print(f"{kind}, TLS: {calm * 1000:.0f} ms, attacked {attacked * 1000:.0f} ms")
+        assert attacked < 1.5 * calm
+
+
+@haproxy
+def test_many_sources_leave_a_quarter_to_those_who_have_shown_a_key(door: Behind) -> None:
+    running, _ = door
+    sources = tuple(f"127.0.0.{number}" for number in range(11, 21))
+    calm = median(lambda: first_token(running.client(CLIENT)))
+    with attack(running.port, "silent", 500, sources) as under_way:
+        assert under_way.held <= SETTINGS["max_connections"] * 3 // 4
+        assert median(lambda: first_token(running.client(CLIENT))) < 1.5 * calm
+
+
+@haproxy
+def test_a_client_with_a_key_has_more_places_than_a_stranger(door: Behind) -> None:
+    """As a gateway has, or Prometheus: what they ask from is not known beforehand."""
+    running, engine = door
+    engine.pause = 0
+    first_token(running.client(CLIENT))
+    held = [running.client(CLIENT) for _ in range(2 * SETTINGS["stranger_connections"])]
+    for client in held:
+        client.request("GET", "/v1/models", headers=KEYED)
+        assert client.getresponse().read()
+    for client in held:
+        client.close()
+
+
+@haproxy
+@pytest.mark.parametrize("kind", ["silent", "garbage", "page"])
+def test_the_log_tells_of_an_attack_and_is_not_flooded(door: Behind, kind: str) -> None:
+    running, _ = door
+    config = running.root / "door" / "door.cfg"
+    config.write_text(
+        config.read_text().replace("timeout http-request 10s", "timeout http-request 1s")
+    )
+    running.reload()
+    with attack(running.port, kind) as under_way:
+        until(lambda: len(hostile_lines(running)) >= SETTINGS["stranger_connections"])
+    assert len(hostile_lines(running)) <= OFTEN
+    metrics = running.ask("GET", "/metrics/door")[1]["text"]
+    (refused,) = re.findall(r'denied_connections_total{proxy="door"} (\d+)', metrics)
+    assert int(refused) >= under_way.tried - OFTEN
+
+
+@haproxy
+def test_requests_without_a_key_are_counted_on_a_kept_connection_too(door: Behind) -> None:
+    running, engine = door
+    stranger = running.client(HOSTILE)
+    found = []
+    for number in range(2 * OFTEN):
+        stranger.request("GET", "/health" if number % 2 else "/v1/models")
+        answer = stranger.getresponse()
+        found.append((answer.status, json.loads(answer.read() or b"{}")))
+    assert {status for status, _ in found[:OFTEN]} == {200, 401}
+    status, said = found[-1]
+    assert (status, said["error"]["code"]) == (429, "too_many_requests")
+    assert len(hostile_lines(running)) <= OFTEN
+    # Who shows a key meanwhile is let in.
+    stranger.request("GET", "/v1/models", headers=KEYED)
+    assert stranger.getresponse().status == 200
+    assert engine.paths["/v1/models"] == 1
+
+
+@haproxy
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
+def test_no_body_but_on_post(door: Behind, method: str) -> None:
+    running, engine = door
+    page = {"Origin": "http://page.example", "Access-Control-Request-Method": "POST"}
+    for path in ("/health", "/v1/models"):
+        if method == "OPTIONS" and path == "/health":
+            continue
+        for key, size in ((KEY, 1), (None, 1000000)):
+            head = {**page, "Content-Length": str(size)}
+            status, said, _ = running.ask(method, path, key, b"", **head)
+            assert status == 413
+            assert method == "HEAD" or said["error"]["message"] == "Only POST takes a body."
+        assert running.status(method, path, KEY, **page, **{"Content-Length": "0"}) == 200
+    assert engine.paths["/v1/models"] == 1
+
+
+@haproxy
+def test_health_is_what_the_door_knows_of_its_engines(door: Behind) -> None:
+    running, engine = door
+    until(lambda: engine.paths["/health"] > 0)
+    assert running.status("GET", "/health", None) == 200
+    assert running.status("HEAD", "/health", None) == 200
+    engine.healthy = False
+    until(lambda: running.status("GET", "/health", None) == 503)
+    engine.healthy = True
+    until(lambda: running.status("GET", "/health", None) == 200)
+    running.door.hold()
+    status, said, head = running.ask("GET", "/health", None)
+    assert (status, said["error"]["code"]) == (503, "engine_unavailable")
+    assert head["Retry-After"] == "10"
+
+
+@haproxy
+def test_tls_offers_what_is_authenticated_and_forgotten(
+    door: Behind, tls: Callable[[], http.client.HTTPSConnection]
+) -> None:
+    """Ciphers with AEAD, keys of each session's own, and no ticket that is worth keeping."""
+    running, _ = door
+
+    def handshake(*options: str) -> str:
+        done = subprocess.run(
+            ["openssl", "s_client", "-connect", f"127.0.0.1:{running.port}", *options],
+            input="",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=patience(),
+        )
+        return done.stdout
+
+    for suite in ("ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"):
+        said = handshake("-tls1_2", "-cipher", suite)
+        assert f"Cipher is {suite}" in said
+        assert "TLS session ticket:" not in said
+    assert "Cipher is TLS_" in handshake("-tls1_3")
+    for options in (
+        ("-tls1_2", "-cipher", "ALL:!ECDHE+AESGCM:!ECDHE+CHACHA20:@SECLEVEL=0"),
+        ("-tls1_1", "-cipher", "ALL:@SECLEVEL=0"),
+        ("-tls1", "-cipher", "ALL:@SECLEVEL=0"),
+    ):
+        assert "Cipher is (NONE)" in handshake(*options)

@@ -1,0 +1,234 @@
+"""A Spark that somebody else has taken over: what it says ends no run of the others.
+
+Hypothesis says what nobody thought of.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyinfra.api import FactBase
+from pyinfra.api.exceptions import FactProcessError
+
+import deploys.facts
+from deploys.facts.host_fact import HostFact
+from deploys.plan.ailments import diagnose, from_log
+from deploys.plan.belongings import Belongings
+from deploys.plan.checkup import Checkup, _log
+from deploys.plan.clean import superfluous
+from deploys.plan.drift import host_differences
+from deploys.plan.engine import EngineState, problem
+from deploys.plan.fabric import NETPLAN
+from deploys.plan.fabric_check import fabric_findings, is_in_force
+from deploys.plan.fabric_state import FabricState, NetplanFile, Reach
+from deploys.plan.firewall import FirewallState, ssh_rules
+from deploys.plan.hardware import HARDWARE
+from deploys.plan.link_check import link_findings
+from deploys.plan.netplan import our_netdevs
+from deploys.plan.phases import phase
+from deploys.plan.preflight import findings
+from deploys.plan.report import report as doctor_report
+from deploys.plan.running import Running, running_differences
+from deploys.plan.status import Reading, Row
+from deploys.plan.status_table import as_json, table
+from deploys.plan.status_warnings import warnings
+from deploys.plan.survey import Survey
+from deploys.plan.terminal import LINE
+from tests.clock import patience
+from tests.component import command_line
+from tests.component.sshd import machines
+from tests.security.hostile import BY_SSH, ESCAPES, SPEAKERS
+from tests.unit.test_fabric import PLAN, PORT_0, spark
+from tests.unit.test_preflight import NOW, WANTED
+
+
+def _facts() -> list[type[HostFact[Any]]]:
+    """Return every fact that the product has."""
+    modules = [
+        importlib.import_module(f"deploys.facts.{each.name}")
+        for each in pkgutil.iter_modules(deploys.facts.__path__)
+    ]
+    found = {
+        each
+        for module in modules
+        for each in vars(module).values()
+        if isinstance(each, type)
+        and issubclass(each, FactBase)
+        and each.__module__ == module.__name__
+    }
+    return sorted(found - {HostFact, FactBase}, key=lambda fact: fact.name)
+
+
+FACTS = _facts()
+
+
+def _sections(fact: type[HostFact[Any]]) -> list[str]:
+    """Return the names of the sections that a fact's script prints."""
+    parameters = list(inspect.signature(fact.command).parameters.values())[1:]
+    values = {"int": 1, "str": "x", "Sequence[str]": ["x"], "Sequence[int]": [1]}
+    arguments = {
+        each.name: values.get(str(each.annotation), {})
+        for each in parameters
+        if each.default is each.empty
+    }
+    return re.findall(r"@@([a-z][a-z .-]*[a-z])", str(fact().command(**arguments)))
+
+
+WORDS = st.sampled_from(
+    [
+        *("0", "1", "-1", "9" * 30, "9" * 5000, "1e999", "nan", "inf", "0x1", "", " ", "x"),
+        *("active", "enabled", "done", "present", "file", "folder", "record", "manifest", "no"),
+        *("[" * 2000, '{"a":' * 2000, "{}", "[]", "null", "[null]", '{"files": {"a": []}}'),
+        '{"phase": "done", "done": 1, "total": 2, "message": {}}',
+        '{"phase": "x", "done": 1e400, "total": NaN, "message": ""}',
+        '{"data": [{"id": 1}], "served_names": [[]], "checkpoints": [], "images": 3}',
+        "-- cursor: x'; id >/tmp/pwned; : '",
+        ESCAPES,
+    ]
+)
+LINES = st.one_of(
+    WORDS,
+    st.lists(WORDS, min_size=2, max_size=6).map("\t".join),
+    st.lists(WORDS, min_size=2, max_size=6).map(" ".join),
+    st.lists(WORDS, min_size=2, max_size=6).map(", ".join),
+    st.tuples(WORDS, WORDS).map("=".join),
+    st.text(st.characters(exclude_characters="\n"), max_size=40),
+)
+
+
+@st.composite
+def _outputs(draw: st.DrawFn, fact: type[HostFact[Any]]) -> list[str]:
+    """Draw what a host could print, with the sections that the fact knows in most cases."""
+    names = _sections(fact) if draw(st.integers(0, 9)) else draw(st.lists(WORDS, max_size=3))
+    lines = [] if names else draw(st.lists(LINES, min_size=1, max_size=8))
+    for name in names:
+        lines += [f"@@{name}", *draw(st.lists(LINES, max_size=3))]
+    return lines
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.__name__)
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_no_fact_of_a_host_ends_the_run_of_the_others(
+    fact: type[HostFact[Any]], data: st.DataObject
+) -> None:
+    """pyinfra takes FactProcessError for the host's failure, all else for the end of the run."""
+    said = ""
+    try:
+        fact().process(data.draw(_outputs(fact)))
+    except FactProcessError as error:
+        said = str(error)
+    assert said.isprintable()
+    assert len(said) < 700
+
+
+def test_every_fact_is_read_in_the_one_way() -> None:
+    assert len(FACTS) > 25
+    assert [fact for fact in FACTS if not issubclass(fact, HostFact)] == []
+    assert [fact for fact in FACTS if "process" in vars(fact)] == []
+
+
+# What a fact can return: anything of its type, within the bounds that are checked.
+st.register_type_strategy(int, st.integers(-(2**63) + 1, 2**63 - 1) | st.integers(0, 3))
+st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
+st.register_type_strategy(
+    str,
+    st.sampled_from(["x", "active", "failed", "", "\u00b2", NETPLAN, *PORT_0, *PLAN.peer_addresses])
+    | st.text(max_size=6),
+)
+NETPLANS = st.sampled_from(
+    [
+        *("", "[" * 2000, "network: [", "x: 2026-99-99", "a: &a [1]\nb: *a", "network: 1"),
+        "network: {ethernets: {enp1s0f0np0: {match: 3}}}",
+        "network: {ethernets: {1: {match: {name: [a]}}}, bonds: {b: {interfaces: [{}]}}}",
+    ]
+)
+FILES = st.builds(
+    NetplanFile, st.sampled_from([NETPLAN, "/etc/netplan/a.yaml"]), st.text(), NETPLANS
+)
+FABRICS = st.from_type(FabricState) | st.builds(
+    lambda files, reach: replace(spark(), netplan=tuple(files), reach=reach),
+    st.lists(FILES, max_size=3),
+    st.from_type(dict[str, Reach]),
+)
+
+
+def _of_fabrics(own: FabricState, peer: FabricState) -> None:
+    fabric_findings(PLAN, HARDWARE["gb10"], own, peer)
+    is_in_force(PLAN, PORT_0, own)
+    our_netdevs(own)
+    link_findings(PLAN, PORT_0, own, peer)
+
+
+def _of_reading(reading: Reading) -> None:
+    row = Row("a", "r", "recipe", 0, reading)
+    table([row])
+    as_json([row], 1.0)
+    list(warnings(row))
+
+
+def _of_checkup(checkup: Checkup) -> None:
+    list(doctor_report(checkup, diagnose(checkup, [], "x"), "recipe"))
+    list(host_differences(checkup))
+
+
+JUDGES: dict[str, tuple[Any, Callable[..., Any]]] = {
+    "status": (st.from_type(Reading), _of_reading),
+    "doctor": (st.from_type(Checkup), _of_checkup),
+    "drift": (st.from_type(Running), lambda found: list(running_differences(found, None, 2000))),
+    "engine": (st.from_type(EngineState), lambda found: problem(found, ["x"])),
+    "preflight": (st.from_type(Survey), lambda found: findings(found, WANTED, NOW, found)),
+    "fabric": (FABRICS, lambda found: _of_fabrics(found, spark(2))),
+    "the peer's fabric": (FABRICS, lambda found: _of_fabrics(spark(), found)),
+    "clean": (st.from_type(Belongings), lambda found: superfluous(found, 1, "x")),
+    "firewall": (st.from_type(FirewallState), ssh_rules),
+}
+
+
+@pytest.mark.parametrize("name", JUDGES)
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_whatever_a_host_says_can_be_judged(name: str, data: st.DataObject) -> None:
+    """What is made of facts runs for all hosts at once: it may not raise for one of them."""
+    strategy, judge = JUDGES[name]
+    judge(data.draw(strategy))
+
+
+def test_a_host_that_never_stops_talking_fails_alone(tmp_path: Path) -> None:
+    """By SSH. What is no UTF-8 is marked: pyinfra leaves out the rest of what was said."""
+    (tmp_path / "deploy.py").write_text(SPEAKERS)
+    (tmp_path / "known_hosts").touch()
+    with machines(tmp_path, "endless", "brief") as sparks:
+        ports = [(name, machine.port) for name, machine in sparks.items()]
+        inventory = BY_SSH.replace("PORTS", repr(ports)).replace("user-key", f"{tmp_path}/user-key")
+        (tmp_path / "inventory.py").write_text(inventory)
+        _, said = command_line.run(tmp_path, "-y", "--fail-percent", "100")
+    assert "Traceback" not in said
+    assert re.search(r"\[endless\] .*could not load fact", said)
+    assert 'brief said ["a\\ufffdb", "last"]' in said
+    assert "it says more than 65,536 bytes: the rest was not read" in said
+
+
+@pytest.mark.parametrize(
+    "word", ["ValueError: ", "NCCL ", "a", "Cuda failure ", "Error: is not a "]
+)
+def test_a_log_takes_a_bounded_time(word: str) -> None:
+    """A container writes what it likes, and a pattern may look at each of its words many times."""
+    text = f"1763683200.1 spark-a vllm[1]: {word * 200_000}"[: 1 << 20]
+    log = _log([text] * 20, (), restarts=0)
+    assert max(map(len, log)) <= LINE
+    began = time.process_time()
+    from_log(log)
+    phase(log)
+    assert time.process_time() - began < patience(10)

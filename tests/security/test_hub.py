@@ -1,0 +1,235 @@
+"""A hub, or a mirror in its place, that lies: what it costs in bytes, in tries and in time."""
+
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.clock import patience
+from tests.component.fetch.conftest import JOBS, SIZE, Spark, fetching
+from tests.component.servers import serving
+from tests.lab import hub
+
+# Further tries that a Spark makes here.
+TRIES = 3
+# What both ends of a connection hold of it unread, at most.
+BUFFERS = 16 * 1024 * 1024
+PART = bytes(64 * 1024)
+
+
+class Liar(BaseHTTPRequestHandler):
+    """Tells a client what the test has it tell, and counts."""
+
+    protocol_version = "HTTP/1.1"
+    lie: Callable[["Liar"], None]
+    sent = 0
+    requests = 0
+
+    def do_GET(self) -> None:
+        """Lie until the client has gone."""
+        self.close_connection = True
+        type(self).requests += 1
+        try:
+            type(self).lie(self)
+        except OSError:
+            return
+
+    def head(self, status: int, **headers: object) -> None:
+        """Send the head of an answer."""
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), str(value))
+        self.send_header("Connection", "close")
+        self.end_headers()
+
+    def give(self, part: bytes) -> None:
+        """Send a part of its body."""
+        self.wfile.write(part)
+        type(self).sent += len(part)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def endless(liar: Liar) -> None:
+    liar.head(200)
+    while True:
+        liar.give(PART)
+
+
+def promises_much(liar: Liar) -> None:
+    liar.head(200, Content_Length=10**15)
+    for _ in range(2 * SIZE // len(PART)):
+        liar.give(PART)
+
+
+def breaks_off_at_the_last_byte(liar: Liar) -> None:
+    """It never resumes: each time all is sent again but the end."""
+    liar.head(200, Content_Length=SIZE)
+    liar.give(bytes(SIZE - 1))
+
+
+def gives_a_byte(liar: Liar) -> None:
+    begun = int(liar.headers.get("Range", "bytes=0-")[len("bytes=") : -1])
+    whole = f"bytes {begun}-{SIZE - 1}/{SIZE}"
+    liar.head(206 if begun else 200, Content_Length=SIZE - begun, Content_Range=whole)
+    liar.give(b"\0")
+
+
+def gives_and_takes_back(liar: Liar) -> None:
+    """Every other answer goes on where the last one ended, the rest begin the file again."""
+    if type(liar).requests % 2:
+        liar.head(200, Content_Length=SIZE)
+        liar.give(bytes(SIZE // 4))
+    else:
+        gives_a_byte(liar)
+        liar.give(bytes(SIZE // 4))
+
+
+def another_part(liar: Liar) -> None:
+    liar.head(206, Content_Range=f"bytes 1-{SIZE}/{SIZE}", Content_Length=SIZE)
+    liar.give(bytes(SIZE))
+
+
+def bomb(liar: Liar) -> None:
+    """Bytes that grow a thousandfold when they are unpacked."""
+    packer = zlib.compressobj(wbits=31)
+    liar.head(200, Content_Encoding="gzip")
+    while True:
+        liar.give(packer.compress(bytes(64 * 1024 * 1024)))
+
+
+def refuses_without_end(liar: Liar) -> None:
+    liar.head(500)
+    while True:
+        liar.give(PART)
+
+
+def turns_away_for_ever(liar: Liar) -> None:
+    liar.head(302, Location=f"{liar.path}x", Content_Length=0)
+
+
+@pytest.fixture
+def spark(tmp_path: Path) -> Iterator[Spark]:
+    """A Spark that is to fetch one file of SIZE bytes."""
+    with fetching(tmp_path) as spark:
+        name = "model.safetensors"
+        locked = spark.locked.model_copy(update={"files": {name: spark.locked.files[name]}})
+        yield replace(spark, locked=locked)
+
+
+def refusal(spark: Spark, lie: Callable[[Liar], None]) -> tuple[str, type[Liar]]:
+    """Fetch from a liar until the Spark gives up; return what a user is told, and the liar."""
+    liar = type("Taught", (Liar,), {"lie": lie})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), liar)
+    server.daemon_threads = True
+    with serving(server) as address:
+        spark.url = f"http://{address}"
+        spark.order()
+        status, told = spark.fetch(TRIES)
+    assert status == 1, told
+    assert "Traceback" not in told
+    assert spark.progress().phase == "failed"
+    assert spark.partial_size() <= SIZE, "more was kept than the lock allows"
+    return spark.progress().message, liar
+
+
+@pytest.mark.parametrize(
+    ("lie", "said", "files"),
+    [
+        (endless, "arrived with a wrong hash 3 times", 3),
+        (promises_much, f"it promises {10**15} bytes instead of {SIZE:,}", 0),
+        (breaks_off_at_the_last_byte, "RemoteProtocolError", TRIES + 2),
+        (gives_a_byte, "RemoteProtocolError", 1),
+        (gives_and_takes_back, "again and again", TRIES + 2),
+        (another_part, "it is another part of the file", 0),
+        (bomb, "it is compressed", 0),
+        (refuses_without_end, "answers with status 500", 0),
+        (turns_away_for_ever, "TooManyRedirects", 0),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_lie_costs_bounded_bytes_and_tries(
+    spark: Spark, lie: Callable[[Liar], None], said: str, files: int
+) -> None:
+    """`files` is how often all bytes of the file may be read before the Spark gives up."""
+    message, liar = refusal(spark, lie)
+    assert said in message
+    tries = liar.requests if lie is not turns_away_for_ever else liar.requests // 21
+    assert tries <= 2 * TRIES + 2
+    assert liar.sent <= files * SIZE + tries * BUFFERS
+
+
+def whose(spark: Spark, lie: Callable[[Liar], None]) -> tuple[str, type[Liar]]:
+    """Ask a liar whose token it is; return what is said, and the liar."""
+    liar = type("Taught", (Liar,), {"lie": lie})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), liar)
+    server.daemon_threads = True
+    token = spark.root / "secrets/hf-token"
+    token.write_text("hf_lab_reader\n")
+    with serving(server) as address:
+        environment = {"HF_ENDPOINT": f"http://{address}", "HF_TOKEN_PATH": str(token)}
+        program = (
+            "import sys, check_token; check_token.DELAYS = (0.05,) * 3; print(check_token.main())"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={
+                **environment,
+                "HF_HUB_DISABLE_TELEMETRY": "1",
+                "PYTHONPATH": str(JOBS),
+                "HF_HOME": str(spark.root),
+            },
+            capture_output=True,
+            text=True,
+            timeout=patience(),
+        )
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr, liar
+
+
+def says(liar: Liar, body: bytes) -> None:
+    liar.head(200, Content_Length=len(body))
+    liar.give(body)
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        (endless, "cannot say whose token it is (status 200)"),
+        (bomb, "cannot say whose token it is (status 200)"),
+        (refuses_without_end, "cannot say whose token it is (status 500)"),
+        (turns_away_for_ever, "cannot be reached from this Spark: TooManyRedirects"),
+        (lambda liar: liar.head(429, Retry_After=10**9), "(status 429)"),
+        (lambda liar: says(liar, b"[" * 60_000), "(status 200)"),
+        (lambda liar: says(liar, b'{"name": "\\u001b[2J"}'), "(status 200)"),
+        (lambda liar: says(liar, b'{"name": "somebody"}'), "somebody"),
+    ],
+)
+def test_a_token_is_proved_in_bounds(spark: Spark, lie: Callable[[Liar], None], said: str) -> None:
+    told, liar = whose(spark, lie)
+    assert said in told
+    assert len(told) < 600
+    assert "\x1b" not in told
+    assert liar.sent <= 4 * BUFFERS
+
+
+def test_what_was_fetched_before_the_lie_is_kept(spark: Spark) -> None:
+    had, honest = spark.fetch_part(), spark.url
+    refusal(spark, promises_much)
+    assert spark.partial_size() == had
+    spark.url = honest
+    hub.clear_faults(spark.url)
+    spark.order()
+    spark.succeed()
+
+
+def test_a_hubs_own_words_are_cut(spark: Spark) -> None:
+    message, liar = refusal(spark, lambda liar: liar.head(403, X_Error_Message="no " * 5000))
+    assert len(message) < 600
+    assert liar.requests == 1

@@ -1,0 +1,248 @@
+"""What listens on a Spark, and whatever it says of itself."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deploys.facts.listeners import Listeners
+from deploys.plan.command import Place, docker_run, environment
+from deploys.plan.guard import ALONE, PAIR, guard_files
+from deploys.plan.listeners import (
+    DISGUISED,
+    Declared,
+    Listening,
+    Socket,
+    astray,
+    judged,
+    listeners_script,
+    others,
+    parse_listeners,
+    unguarded,
+)
+from deploys.plan.recipes import load_recipe
+from deploys.plan.report import listener_ailment
+from tests.clock import patience
+from tests.unit.driven import fake_host
+
+ENGINE = "f2a2905980e2"
+GUARDED, LOOSE = f"/{ALONE}/docker-{ENGINE}.scope", f"/system.slice/docker-{ENGINE}.scope"
+PAIRED = f"/{ALONE}/{PAIR}/docker-{ENGINE}.scope"
+SYSTEM = "/system.slice"
+MAY = Declared(door=8000, fabric=("192.168.100.11", "192.168.101.11"))
+
+
+def one(program: str, address: str, port: int, group: str, protocol: str = "tcp") -> Listening:
+    """Return what a Spark with one socket and one engine has."""
+    programs = (program,) if program else ()
+    return Listening((Socket(protocol, address, port, programs, (group,)),), (ENGINE,))
+
+
+def kind(found: Listening) -> str:
+    """Return how the only socket is judged."""
+    (each,) = judged(found, MAY)
+    return each.kind
+
+
+ON_THE_LIST = [
+    one("haproxy", "*", 8000, f"{SYSTEM}/door.service"),
+    one("vllm", "127.0.0.1", 18299, GUARDED),
+    one("VLLM::EngineCor", "*", 36003, GUARDED),
+    one("VLLM::Worker_TP", "192.168.100.11", 29501, PAIRED),
+    one("prometheus-node", "127.0.0.1", 9100, f"{SYSTEM}/prometheus-node-exporter.service"),
+    one("python3", "192.168.100.11", 29500, f"{SYSTEM}/system-vllm.slice/vllm@a-1.service"),
+    one("systemd", "192.168.100.11", 29502, "/init.scope"),
+    one("python3", "192.168.101.11", 29503, f"{SYSTEM}/fabric-metrics@1.service"),
+    one("haproxy", "*", 4000, f"{SYSTEM}/gateway-door.service"),
+]
+ASTRAY = [
+    # vLLM 0.18 to 0.20 without a guard: any host fills the store of its ranks.
+    one("VLLM::EngineCor", "*", 36003, LOOSE),
+    one("vllm", "0.0.0.0", 18299, LOOSE),
+    one("vllm", "10.0.0.5", 5557, LOOSE),
+    # A process chooses its own name, and not its control group.
+    one("sshd", "*", 22222, LOOSE),
+    one("systemd-resolve", "*", 53, LOOSE, "udp"),
+    one("haproxy", "*", 8001, f"{SYSTEM}/door.service"),
+    one("haproxy", "*", 8000, f"{SYSTEM}/door.service", "udp"),
+    one("prometheus-node", "*", 9100, f"{SYSTEM}/prometheus-node-exporter.service"),
+    one("python3", "*", 29500, f"{SYSTEM}/system-vllm.slice/vllm@a-1.service"),
+    one("systemd", "*", 29502, "/init.scope"),
+    one("systemd", "10.0.0.5", 29503, "/init.scope"),
+    one("python3", "*", 6006, f"{SYSTEM}/system-weights.slice/weights@tiny@1.service"),
+    one("python3", "*", 6006, f"{SYSTEM}/benchmark.service"),
+    one(DISGUISED, "*", 6006, f"{SYSTEM}/mine.service"),
+]
+
+
+@pytest.mark.parametrize("found", ON_THE_LIST)
+def test_what_is_on_the_list(found: Listening) -> None:
+    assert kind(found) == "ours"
+    assert astray(found, MAY) == others(found, MAY) == []
+
+
+@pytest.mark.parametrize("found", ASTRAY)
+def test_what_of_ours_is_not(found: Listening) -> None:
+    assert kind(found) == "astray"
+    assert astray(found, MAY) == [str(found.sockets[0])]
+
+
+@pytest.mark.parametrize(
+    ("program", "address", "port"),
+    [("sshd", "*", 22), ("systemd-resolve", "127.0.0.53%lo", 53), ("avahi-daemon", "*", 5353)],
+)
+def test_what_the_system_listens_with(program: str, address: str, port: int) -> None:
+    found = one(program, address, port, f"{SYSTEM}/{program}.service")
+    assert kind(found) == "system"
+    assert others(found, MAY) == []
+
+
+def test_an_owners_own_service_is_named_and_no_fault() -> None:
+    jupyter = one("jupyter-lab", "*", 8888, "/user.slice/user-1000.slice/session-3.scope")
+    assert (kind(jupyter), astray(jupyter, MAY)) == ("other", [])
+    assert others(jupyter, MAY) == ["jupyter-lab on * port 8888/tcp"]
+    assert others(one("", "*", 2049, ""), MAY) == ["the kernel on * port 2049/tcp"]
+    assert others(one("ollama", "127.0.0.1", 11434, f"{SYSTEM}/ollama.service"), MAY) == []
+    # A port that is not the program's own is worth a word.
+    assert others(one("dnsmasq", "*", 8053, f"{SYSTEM}/dnsmasq.service"), MAY)
+
+
+@pytest.mark.parametrize("address", ["127.0.1.1", "[::1]", "[::ffff:127.0.0.1]", "127.0.0.1%lo"])
+def test_what_is_loopback(address: str) -> None:
+    assert kind(one("vllm", address, 18299, LOOSE)) == "ours"
+
+
+@pytest.mark.parametrize("address", ["*", "10.0.0.5", "[fe80::1]%enP7s7", "[::ffff:10.0.0.5]", "x"])
+def test_what_is_not(address: str) -> None:
+    assert kind(one("vllm", address, 18299, LOOSE)) == "astray"
+
+
+def test_what_the_doctor_and_drift_say() -> None:
+    """Of what the fact reads on a Spark."""
+    sockets = 'tcp LISTEN 0 9 0.0.0.0:36003 0.0.0.0:* users:(("vllm",pid=7,fd=4))'
+    owner = 'tcp LISTEN 0 9 0.0.0.0:8888 0.0.0.0:* users:(("jupyter-lab",pid=8,fd=4))'
+    groups = ("@@groups", f"7 {LOOSE}", "8 /user.slice", "@@engines", ENGINE)
+    spark = fake_host({"ss -Hltnup": ["@@sockets", sockets, owner, *groups]})
+    with spark.current() as host:
+        listening = host.get_fact(Listeners)
+    assert astray(listening, MAY) == ["vllm on * port 36003/tcp"]
+    assert unguarded(listening) == [LOOSE]
+    assert others(listening, MAY) == ["jupyter-lab on * port 8888/tcp"]
+    said = listener_ailment(astray(listening, MAY)[0])
+    assert (said.name, said.evidence) == ("listener", "vllm on * port 36003/tcp")
+
+
+def test_an_engine_without_its_guard() -> None:
+    """As with another cgroup driver than systemd's: on loopback alone, but not kept to it."""
+    assert unguarded(one("vllm", "127.0.0.1", 18299, GUARDED)) == []
+    assert unguarded(one("vllm", "127.0.0.1", 18299, PAIRED)) == []
+    assert unguarded(one("vllm", "127.0.0.1", 18299, LOOSE)) == [LOOSE]
+
+
+# 15 characters, as the kernel keeps them; no line feed here, which ends a line of ss.
+NAMES = st.text(
+    st.characters(min_codepoint=1, max_codepoint=126, exclude_characters="\n"), max_size=15
+)
+
+
+@given(NAMES)
+def test_no_name_of_a_process_hides_an_engine(name: str) -> None:
+    """As ss prints it: the name as it is, between quotes."""
+    lines = [
+        "@@sockets",
+        f'tcp LISTEN 0 4096 0.0.0.0:36003 0.0.0.0:* users:(("{name}",pid=77,fd=4))',
+        *("@@groups", "1 /init.scope", f"77 {LOOSE}", "@@engines", ENGINE),
+    ]
+    found = parse_listeners(lines)
+    assert [each.kind for each in judged(found, MAY)] == ["astray"]
+
+
+@given(st.lists(st.text(max_size=200), max_size=20))
+def test_whatever_ss_says_is_read_or_refused(lines: list[str]) -> None:
+    try:
+        parse_listeners(["@@sockets", *lines, "@@groups", "@@engines"])
+    except ValueError:
+        return
+
+
+_LISTENER = """
+import ctypes, socket, sys
+ctypes.CDLL(None).prctl(15, sys.argv[1].encode(), 0, 0, 0)
+with socket.create_server(("127.0.0.1", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("jupyter lab", "jupyter lab"), ('x",pid=1,fd=3)', DISGUISED), ("a\n@@engines\nb", DISGUISED)],
+)
+def test_a_real_process_by_any_name(name: str, shown: str) -> None:
+    """Runs the very script, with the real ss."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _LISTENER, name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout
+        port = int(process.stdout.readline())
+        said = subprocess.run(
+            ["sh", "-c", listeners_script()],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=patience(),
+        ).stdout
+        process.communicate("")
+    found = parse_listeners(said.splitlines())
+    (own,) = (each for each in found.sockets if each.port == port and each.is_loopback)
+    assert own.programs == (shown,)
+
+
+def test_one_sparks_processes_meet_on_loopback() -> None:
+    """Each recipe's, whatever release of vLLM it names; a pair's addresses are found at a start."""
+    recipe = load_recipe("qwen3.6-35b-nvfp4-dflash")
+    loopback = {
+        "VLLM_HOST_IP": "127.0.0.1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",
+    }
+    assert environment(recipe).items() >= loopback.items()
+    assert not loopback.keys() & environment(recipe.for_sparks(2), 2).keys()
+
+
+@pytest.mark.parametrize(("nodes", "parent"), [(1, ALONE), (2, PAIR)])
+def test_each_engine_starts_within_its_guard(nodes: int, parent: str) -> None:
+    recipe = load_recipe("lab-tiny").for_sparks(nodes)
+    place = Place(18000, nodes=nodes, master="192.0.2.1")
+    where = {"release": "r", "root": "/r", "folders": {"model": "m"}}
+    words = docker_run(recipe, place, image="i", cache="c", **where)
+    assert words[words.index("--cgroup-parent") + 1] == parent
+
+
+def settings(text: str) -> dict[str, list[str]]:
+    """Return what a unit's file sets."""
+    lines = [line.split("=", 1) for line in text.splitlines() if line.startswith("IPAddress")]
+    return {key: value.split() for key, value in lines}
+
+
+def test_what_the_guard_lets_through() -> None:
+    (alone,) = guard_files("/r", (), internet=False)
+    assert settings(alone.text) == {"IPAddressAllow": ["localhost"], "IPAddressDeny": ["any"]}
+    both = guard_files("/r", ("192.168.100.11", "192.168.100.12"), internet=False)
+    assert [settings(file.text) for file in both] == [
+        settings(alone.text),
+        {"IPAddressAllow": ["192.168.100.11", "192.168.100.12"]},
+    ]
+    assert all("/r." in file.text or "/r " in file.text for file in both)
+
+
+def test_media_of_the_internet_open_no_way_to_the_lan() -> None:
+    (alone,) = guard_files("/r", (), internet=True)
+    denied = settings(alone.text)["IPAddressDeny"]
+    assert {"10.0.0.0/8", "192.168.0.0/16", "169.254.0.0/16", "fe80::/10"} <= set(denied)
+    assert "any" not in denied

@@ -1,0 +1,69 @@
+"""What the other Spark of a pair says, and an engine, cannot end a supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import probe
+import pytest
+from link import Link
+
+from tests.clock import patience
+
+
+class _Writer:
+    """The sending half of a connection that nobody reads."""
+
+    def is_closing(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"[" * 5000, "RecursionError"),
+        (b'{"say": []}', "unhashable"),
+        (b'{"say": "end", "reason": {"a": "b\\nSTATUS=owned"}}', "{'a': 'b"),
+        (b'{"say": "end", "reason": "' + b"x " * 1000 + b'"}', "x x x"),
+        (b"\n".join(b'{"say": "%d"}' % each for each in range(100)), "too many words"),
+    ],
+    ids=["deep", "no word", "no text", "long", "words"],
+)
+def test_whatever_a_peer_says_its_end_is_told(line: bytes, why: str) -> None:
+    async def told() -> str:
+        reader = asyncio.StreamReader()
+        reader.feed_data(line + b"\n")
+        link = Link("spark-b", reader, _Writer())  # type: ignore[arg-type]
+        async with asyncio.timeout(patience()):
+            return await link.lost
+
+    reason = asyncio.run(told())
+    assert why in reason
+    assert len(reason) <= 300
+    assert "\n" not in reason
+
+
+def test_an_answer_of_an_engine_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "MOST", 100_000)
+    written = 0
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal written
+        writer.write(b"HTTP/1.0 200 OK\r\n\r\n")
+        with suppress(OSError):
+            while True:
+                writer.write(b"vllm:a 1\n" * 1000)
+                written += 9000
+                await writer.drain()
+
+    async def asked() -> list[str] | None:
+        server = await asyncio.start_server(endless, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            return await probe.Engine(f"http://127.0.0.1:{port}", "m").counters()
+
+    monkeypatch.setattr(probe, "COUNTERS_DEADLINE", patience())
+    assert asyncio.run(asked()) is None
+    # What the two sockets hold comes on top.
+    assert written < 20_000_000

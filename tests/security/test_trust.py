@@ -1,0 +1,67 @@
+"""What of a hub is taken, who gets the token, and which host key counts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from deploys.plan.errors import PlanError
+from deploys.plan.fleet import Spark
+from deploys.plan.lock import CheckpointLock
+from deploys.plan.lost import cause
+from deploys.plan.token import token_for
+from tests.component import command_line
+from tests.component.sshd import machines
+from tests.security.hostile import BY_SSH, SPEAKERS
+
+
+@pytest.mark.parametrize("name", [".sparkwright.json", ".sparkwright-partial/x", ".sparkwright/x"])
+def test_a_listing_with_our_own_names_is_refused(name: str) -> None:
+    listing = {"repo": "a/b", "commit": "0" * 40, "files": {name: {"size": 1, "git": "0" * 40}}}
+    with pytest.raises(ValueError, match="these are Sparkwright's own"):
+        CheckpointLock.model_validate(listing)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "setting", "sent"),
+    [
+        ("https://huggingface.co", "https", True),
+        ("http://127.0.0.1:8090", "https", True),
+        ("http://localhost", "https", True),
+        ("http://[::1]/", "https", True),
+        ("http://192.168.1.5", "http", True),
+        ("https://huggingface.co", "none", False),
+        ("http://192.168.1.5", "none", False),
+    ],
+)
+def test_who_gets_the_token(endpoint: str, setting: str, sent: bool) -> None:
+    assert token_for(endpoint, "hf_x", setting) == ("hf_x" if sent else None)
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["http://192.168.1.5", "http://hub", "ftp://127.0.0.2.example", "HTTP://127.evil", "x"],
+)
+def test_no_token_in_the_clear(endpoint: str) -> None:
+    with pytest.raises(PlanError, match="in the clear; expected https"):
+        token_for(endpoint, "hf_x")
+    assert token_for(endpoint, None) is None
+
+
+def test_a_host_key_that_nobody_knows_gets_nothing(tmp_path: Path) -> None:
+    (tmp_path / "deploy.py").write_text(SPEAKERS)
+    (tmp_path / "known_hosts").touch()
+    with machines(tmp_path, "brief") as sparks:
+        inventory = BY_SSH.replace("PORTS", repr([("brief", sparks["brief"].port)]))
+        strict = Spark(ssh_strict_host_key_checking=True).connection  # type: ignore[arg-type]
+        inventory = inventory.replace("user-key", f"{tmp_path}/user-key")
+        inventory = inventory.replace('"spark": name,', f'"spark": name, **{strict},')
+        (tmp_path / "inventory.py").write_text(inventory)
+        status, said = command_line.run(tmp_path, "-y")
+    assert status == 1
+    assert "brief said" not in said
+    assert (tmp_path / "known_hosts").read_text() == ""
+    (refused,) = re.findall(r"StrictPolicy.*", said)[:1]
+    assert "the inventory takes no other" in cause(refused)

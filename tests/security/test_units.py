@@ -1,0 +1,136 @@
+"""The walls around our units: how exposed systemd finds them, and what each can reach.
+
+What they are worth is seen where systemd runs them: tests/system.
+"""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.component.units import complaints
+
+FILES = Path(__file__).parents[2] / "files"
+UNITS = {path.name: path for path in sorted(FILES.glob("**/*.service"))}
+# systemd's own scale goes from 0 to 10; what is above this it calls MEDIUM or worse.
+BOUND = 4.0
+# Whose work is done by Docker: whoever reaches its socket is root.
+DOCKER = {
+    *("vllm@.service", "switch@.service", "benchmark.service"),
+    *("image@.service", "image-build@.service", "image-copy.service", "image-export@.service"),
+}
+# What each of these folders is there for.
+OWN = {
+    "ROOT/secrets": {"vllm@.service"},
+    "ROOT/door": {"door.service", "switch@.service"},
+}
+VERSION = 252
+SETTINGS = {
+    "MEGAHERTZ": "2000",
+    "BIND": "127.0.0.1",
+    "PORT": "4000",
+    "MIB": "32",
+    "GUARDED": "1 a b",
+}
+
+
+def text(name: str, folder: Path = Path("/opt/qwen36")) -> str:
+    """Return a unit as it lies on a Spark."""
+    found = UNITS[name].read_text().replace("ROOT", str(folder))
+    for word, value in SETTINGS.items():
+        found = re.sub(rf"\b{word}\b", value, found)
+    return found
+
+
+def directives(name: str, key: str) -> list[str]:
+    """Return all values that a unit gives to a directive."""
+    lines = re.findall(rf"^{key}=(.*)$", UNITS[name].read_text(), re.MULTILINE)
+    return [value.lstrip("-") for line in lines for value in line.split()]
+
+
+def rating(name: str, folder: Path) -> float:
+    """Return how exposed systemd finds a unit."""
+    (folder / name).write_text(text(name))
+    analysis = subprocess.run(
+        ["systemd-analyze", "security", "--offline=yes", f"./{name}"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    found = re.search(r"exposure level for \S+: ([0-9.]+)", analysis.stdout)
+    assert found, analysis.stderr
+    return float(found[1])
+
+
+def version() -> int:
+    """Return systemd's version; 0 where there is none."""
+    if not shutil.which("systemd-analyze"):
+        return 0
+    told = subprocess.run(["systemd-analyze", "--version"], capture_output=True, text=True)
+    found = re.search(r"systemd (\d+)", told.stdout)
+    return int(found[1]) if found else 0
+
+
+needs_systemd = pytest.mark.skipif(
+    version() < 250, reason="needs systemd-analyze of systemd 250, which rates files"
+)
+
+
+@needs_systemd
+@pytest.mark.parametrize("name", UNITS)
+def test_a_unit_is_not_exposed(name: str, tmp_path: Path) -> None:
+    assert rating(name, tmp_path) <= BOUND
+
+
+@pytest.mark.skipif(version() != VERSION, reason=f"the table was made by systemd {VERSION}")
+def test_the_table_of_the_docs(tmp_path: Path) -> None:
+    page = (FILES.parent / "docs/architecture.md").read_text()
+    told = dict(re.findall(r"^\| `([a-z@-]+)` \|.*\| ([0-9.]+) \|$", page, re.MULTILINE))
+    found = {name.removesuffix(".service"): f"{rating(name, tmp_path):.1f}" for name in UNITS}
+    assert told == found
+
+
+@needs_systemd
+def test_systemd_understands_every_line(tmp_path: Path) -> None:
+    for name in UNITS:
+        (tmp_path / name).write_text(text(name))
+    for name in ("basic.target", "sysinit.target", "shutdown.target", "sockets.target"):
+        (tmp_path / name).write_text("[Unit]\n")
+    for socket in ("fabric-share.socket", "gateway.socket"):
+        (tmp_path / socket).write_text("[Socket]\nListenStream=29502\nAccept=no\n")
+    (tmp_path / "fabric-metrics.socket").write_text("[Socket]\nListenStream=29503\nAccept=yes\n")
+    units = [name.replace("@.", "@x.") for name in UNITS]
+    said = complaints(tmp_path, *units).splitlines()
+    # Of programs that this machine lacks.
+    assert [line for line in said if "is not executable" not in line] == []
+
+
+@pytest.mark.parametrize("name", sorted(set(UNITS) - DOCKER))
+def test_who_needs_no_docker_does_not_reach_it(name: str) -> None:
+    hidden = directives(name, "InaccessiblePaths")
+    assert directives(name, "DynamicUser") == ["yes"] or {
+        "/run/docker.sock",
+        "/run/containerd",
+    } <= set(hidden)
+
+
+@pytest.mark.parametrize("folder", OWN)
+@pytest.mark.parametrize("name", UNITS)
+def test_secrets_and_the_doors_files_are_hidden(name: str, folder: str) -> None:
+    if name in OWN[folder]:
+        return
+    hidden = directives(name, "InaccessiblePaths")
+    # Folders that only root enters.
+    assert directives(name, "DynamicUser") == ["yes"] or folder in hidden
+
+
+@pytest.mark.parametrize("name", ["weights@.service", "gateway.service"])
+def test_what_talks_to_the_internet_is_nobody(name: str) -> None:
+    assert directives(name, "DynamicUser") == ["yes"]
+    assert directives(name, "CapabilityBoundingSet") == []
+    credentials = directives(name, "LoadCredential")
+    assert len(credentials) == 1
+    # In no argument and no environment, which /proc shows.
+    assert not any("ROOT/secrets" in line for line in directives(name, "Environment"))

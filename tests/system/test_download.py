@@ -1,0 +1,122 @@
+"""Downloads by way of a run and a job on the Spark: ends of either, what is said, and tokens.
+
+What the hub may do to a job: tests/component/fetch.
+"""
+
+import pytest
+
+from tests.driver.product import killed_at, pyinfra
+from tests.lab import hub
+from tests.lab.spark import Handle
+
+WEIGHTS = "deploys.steps.weights.apply"
+AUTH = "deploys.steps.hf_auth.apply"
+REPO = "sparkwright/tiny-qwen3.5-moe"
+SHARDS = f"{REPO}/*.safetensors"
+
+
+def fetched() -> int:
+    """Return the bytes of weights that the hub has sent so far."""
+    return sum(seen["bytes"] for name, seen in hub.stats().items() if name.startswith(REPO))
+
+
+def size(spark: Handle) -> int:
+    """Return the bytes of the checkpoint on the Spark."""
+    return int(spark.run("du -sb --exclude='.*' /opt/qwen36/tiny@* | cut -f1").stdout)
+
+
+@pytest.fixture(scope="module")
+def prepared(spark: Handle) -> Handle:
+    """A Spark that is ready to download."""
+    spark.reset()
+    for step in ("layout", "hf_tools", "hf_auth"):
+        pyinfra(f"deploys.steps.{step}.apply").succeeded()
+    return spark
+
+
+@pytest.fixture
+def empty(prepared: Handle) -> Handle:
+    """The same without any weights."""
+    prepared.run("sudo rm -rf /opt/qwen36/tiny@*")
+    return prepared
+
+
+# Where a process is: is there a Docker that answers, and what is in two folders?
+LOOK = """import os, socket
+try:
+    socket.socket(socket.AF_UNIX).connect("/run/docker.sock")
+    print("docker")
+except OSError as error:
+    print(error.strerror)
+print(os.listdir("/opt/qwen36/secrets"))"""
+
+
+def confined(spark: Handle) -> None:
+    """Check that what fetches weights now is nobody, and that even root would be alone there."""
+    process = spark.run("systemctl show -P MainPID 'weights@tiny@*'").stdout.strip()
+    user = spark.run(f"stat -c %u /proc/{process}").stdout
+    assert int(user) >= 61184, "not a user that systemd makes"
+    assert spark.run("stat -c %u /opt/qwen36/tiny@*").stdout == user
+    inside = spark.run(f"sudo nsenter --target {process} --mount python3 -", stdin=LOOK).stdout
+    assert inside.split("\n")[:2] == ["Connection refused", "[]"]
+    outside = spark.run("sudo python3 -", stdin=LOOK).stdout
+    assert outside.split("\n")[:2] == ["docker", "['hf-token']"]
+
+
+def test_why_a_job_failed_is_said(empty: Handle) -> None:
+    hub.set_fault("403-gated", path=SHARDS)
+    run = pyinfra(WEIGHTS)
+    assert run.status == 1
+    assert "accept its terms" in run.output
+
+
+def test_a_killed_run_is_continued(empty: Handle) -> None:
+    before = fetched()
+    hub.set_fault("rate", path=SHARDS, rate=500_000)
+    killed_at(": downloading", WEIGHTS)
+    state = empty.run("systemctl is-active 'weights@tiny@*'", check=False).stdout.strip()
+    assert state in ("activating", "active")
+    confined(empty)
+    hub.clear_faults()
+    pyinfra(WEIGHTS).succeeded()
+    assert fetched() - before < size(empty) * 1.05
+    owners = empty.run("sudo find /opt/qwen36/tiny@* -printf '%u\\n' | sort -u").stdout
+    assert owners == "root\n"
+    assert pyinfra(WEIGHTS).succeeded().changed == frozenset()
+
+
+def test_a_job_cut_by_a_power_cut_is_continued(empty: Handle) -> None:
+    before = fetched()
+    hub.set_fault("rate", path=SHARDS, rate=500_000)
+    killed_at(": downloading", WEIGHTS)
+    empty.power_off()
+    hub.clear_faults()
+    empty.power_on()
+    empty.wait_ready()
+    pyinfra(WEIGHTS).succeeded()
+    assert fetched() - before < size(empty) * 1.2
+    assert pyinfra(WEIGHTS).succeeded().changed == frozenset()
+
+
+def test_verify_hashes_everything(prepared: Handle) -> None:
+    pyinfra(WEIGHTS).succeeded()
+    # Same size and time: only a hash tells.
+    prepared.run(
+        "sudo sh -c 'cd /opt/qwen36/tiny@*; f=$(ls *.safetensors | head -n 1); t=$(stat -c %y $f); "
+        'printf X | dd of=$f bs=1 seek=100000 conv=notrunc status=none; touch -d "$t" $f\''
+    )
+    assert pyinfra(WEIGHTS).succeeded().changed == frozenset()
+    assert pyinfra(WEIGHTS, "--data", "weights=verify").succeeded().changed
+
+
+class TestToken:
+    def test_an_invalid_token_is_an_error(self, prepared: Handle) -> None:
+        run = pyinfra(AUTH, token="hf_nobody_knows_this_one")
+        assert run.status == 1
+        assert "token" in run.output
+        assert "hf_nobody" not in run.output
+
+    def test_without_a_token_there_is_a_warning(self, prepared: Handle) -> None:
+        prepared.run("sudo rm -f /opt/qwen36/secrets/hf-token")
+        run = pyinfra(AUTH, token=None).succeeded()
+        assert "limited in rate" in run.output

@@ -1,0 +1,133 @@
+"""Drift on two virtual Sparks that serve one model: each planted change is found, and no other.
+
+The tests build on one another, in order.
+"""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploys.plan.lock import lock_path
+from tests.driver.pairs import Pair
+from tests.driver.plants import PLANTS, ROOT, Plant, names, plant, undo
+from tests.driver.product import DEPLOY, PROJECT, command, env, pyinfra
+from tests.lab.state import FLEET
+
+DRIFT = "deploys/drift.py"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a run of drift said, and how long it took."""
+
+    status: int
+    lines: list[str]
+    told: dict[str, Any]
+    seconds: float
+
+
+def drift(tmp_path: Path) -> Look:
+    """Look at both Sparks, without -y and with nobody to answer."""
+    file = tmp_path / "drift.json"
+    began = time.monotonic()
+    run = subprocess.run(
+        [*command("inventory/lab.py"), DRIFT, "--data", f"json={file}"],
+        cwd=PROJECT,
+        env=env(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    print(run.stdout, run.stderr)  # shown where a test fails
+    seconds = time.monotonic() - began
+    return Look(run.returncode, run.stdout.splitlines(), json.loads(file.read_text()), seconds)
+
+
+@pytest.fixture(scope="module")
+def dry_run(serving: Pair) -> float:
+    """Seconds of a dry run that finds nothing to do."""
+    began = time.monotonic()
+    assert pyinfra(DEPLOY, "--dry").succeeded().plan == frozenset()
+    return time.monotonic() - began
+
+
+@pytest.fixture(scope="module")
+def named(serving: Pair) -> Callable[[str], str]:
+    """What puts names into a text of the plants."""
+    return names(serving)
+
+
+@pytest.fixture(scope="module")
+def found(
+    serving: Pair, named: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
+) -> Look:
+    """What a look finds when all was planted; the names are those of before."""
+    plant(serving)
+    return drift(tmp_path_factory.mktemp("drift"))
+
+
+def test_nothing_differs_after_a_deploy(
+    serving: Pair, dry_run: float, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    watched = f"{ROOT} /etc/systemd /etc/docker /etc/netplan /etc/default /etc/sysctl.d"
+    # An engine writes into its cache, and a timer into metrics.
+    spared = f"\\( -path {ROOT}/cache -o -path {ROOT}/metrics \\) -prune"
+    ours = f"{spared} -o -newer /tmp/before -type f -print"
+    lock = lock_path(FLEET).stat().st_mtime_ns
+    for spark in serving.both:
+        spark.run("touch /tmp/before; sleep 0.1")
+    lives = serving.lives()
+    look = drift(tmp_path)
+    assert (look.status, look.lines) == (0, [])
+    assert (look.told["differences"], look.told["not_read"]) == ([], [])
+    assert look.told["sparks"] == ["spark1", "spark2"]
+    measured = f"drift of a pair: {look.seconds:.0f} s; a dry run: {dry_run:.0f} s"
+    record_property("measured", measured)
+    assert look.seconds < 2 * dry_run
+    for spark in serving.both:
+        assert spark.run(f"sudo find {watched} {ours}").stdout == ""
+    assert serving.lives() == lives
+    assert lock_path(FLEET).stat().st_mtime_ns == lock
+
+
+def place(difference: dict[str, str]) -> tuple[str, str]:
+    """Return where a difference is."""
+    return difference["spark"], difference["what"]
+
+
+@pytest.mark.parametrize("each", PLANTS, ids=lambda each: f"{each.spark} {each.what}")
+def test_each_planted_change_is_found(
+    found: Look, named: Callable[[str], str], each: Plant
+) -> None:
+    where = each.told_of or each.spark, named(each.what)
+    told = [line["found"] for line in found.told["differences"] if place(line) == where]
+    assert any(each.found in line for line in told), found.told["differences"]
+
+
+def test_nothing_else_is_found(found: Look, named: Callable[[str], str]) -> None:
+    planted = {(each.told_of or each.spark, named(each.what)) for each in PLANTS}
+    assert {place(each) for each in found.told["differences"]} == planted
+
+
+def test_the_lines_and_the_status(found: Look) -> None:
+    assert found.status == 2
+    assert len(found.lines) == len(found.told["differences"])
+    assert all(": expected " in line and ", found " in line for line in found.lines)
+    # Of secrets there is no word.
+    assert "hf_by_hand" not in "".join(found.lines)
+
+
+def test_a_run_mends_it(serving: Pair, found: Look, tmp_path: Path) -> None:
+    undo(serving)
+    # Docker's log options want a restart, which ends containers: that takes somebody's word.
+    pyinfra(DEPLOY, "--data", "docker=restart").succeeded()
+    serving.wait_serving()
+    look = drift(tmp_path)
+    assert (look.status, look.lines) == (0, [])

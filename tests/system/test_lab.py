@@ -1,0 +1,218 @@
+"""The lab itself: two Sparks, their switches and their LAN, and that nothing stays when it is gone.
+
+The tests build on one another, in order, and leave no lab; test_lab_fabric is about the cables.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.clock import patience
+from tests.driver import fabric
+from tests.lab import state
+from tests.lab.cache import cache_folder
+from tests.lab.lab import Lab
+from tests.lab.spark import Handle
+from tests.lab.state import FLEET, RUN, SHARD, STORAGE, Engine, LabError
+
+pytestmark = pytest.mark.lab
+
+
+def differences(before: dict[str, set[str]], after: dict[str, set[str]]) -> list[str]:
+    """Return the lines of one snapshot only, but for processes and mounts that have ended."""
+    came = {what: lines - before[what] for what, lines in after.items()}
+    went = {what: before[what] - lines for what, lines in after.items()}
+    went |= {"processes": set(), "mounts": set()}
+    return sorted(f"{what}: {line}" for what in after for line in came[what] | went[what])
+
+
+def snapshot() -> dict[str, set[str]]:
+    """Return all that `down` promises to leave as it was, by lines."""
+    group = f"sparkwright-lab-{SHARD}" if SHARD else "sparkwright-lab"
+    commands = {
+        "interfaces": "ip -brief address | sort",
+        "routes": "ip route",
+        "rules": "iptables-save | grep '^-A' || true",
+        # Other programs may build in the cache meanwhile.
+        "mounts": f"grep -v ' {cache_folder()}/' /proc/self/mounts",
+        "loops": "losetup --all",
+        "groups": f"find /sys/fs/cgroup -path '*/{group}' -o -path '*/{group}/*'",
+        "processes": "ps -eo stat=,args= | grep -E '10[.]213[.]0[.]1|tests[.]lab[.]|"
+        "docker-registry serv[e]|sparkwright-la[b]' | grep -v ^Z || true",
+        "kernel": "sysctl net.ipv4.ip_forward vm.swappiness",
+        "folders": f"ls -d {RUN} {STORAGE} {FLEET} || true",
+    }
+    return {
+        what: set(
+            subprocess.run(
+                ["sh", "-c", command],
+                cwd=state.PROJECT,
+                check=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            ).stdout.splitlines()
+        )
+        for what, command in commands.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def before(machine: None) -> dict[str, set[str]]:
+    """The machine without a lab."""
+    Lab().down()
+    return snapshot()
+
+
+@pytest.fixture(scope="module")
+def first_up(before: dict[str, set[str]], engine: Engine) -> float:
+    """Seconds that the first `up` of two Sparks took."""
+    begun = time.monotonic()
+    Lab().up(2, engine=engine)
+    return time.monotonic() - begun
+
+
+@pytest.fixture(scope="module")
+def two(first_up: float) -> list[Handle]:
+    """Two Sparks, addressed on both fabric twins."""
+    sparks = Lab().sparks()
+    fabric.address(*sparks)
+    return sparks
+
+
+def round_trip(spark: Handle) -> float:
+    """Return the least round trip to the machine, in seconds."""
+    shown = spark.run("ping -q -i 0.05 -c 10 10.213.0.1").stdout
+    return float(shown.rpartition("= ")[2].split("/")[0]) / 1000
+
+
+def test_spark_is_as_delivered(two):
+    spark = two[0]
+    assert spark.run("systemctl is-system-running").stdout == "running\n"
+    assert spark.run("id -nG").stdout.split() == ["nvidia", "sudo"]
+    assert spark.run("sudo -n id -un").stdout == "root\n"
+    assert spark.run("docker ps", check=False).returncode, "the user must not be in docker's group"
+    assert int(spark.run("sudo docker version -f '{{.Server.Version}}'").stdout.split(".")[0]) >= 25
+    assert 'DGX_NAME="DGX Spark"' in spark.run("cat /etc/dgx-release").stdout
+    shown = spark.run("nvidia-smi --query-gpu=name,memory.total --format=csv,noheader").stdout
+    assert shown == "NVIDIA GB10, [N/A]\n"
+    assert spark.run("which earlyoom", check=False).returncode
+    assert "passwordauthentication no" in spark.run("sudo sshd -T").stdout
+
+
+def test_sparks_differ(two):
+    for command in ("hostname", "cat /etc/machine-id", "cat /etc/ssh/ssh_host_ed25519_key.pub"):
+        assert two[0].run(command).stdout != two[1].run(command).stdout
+
+
+def test_delay_stays_over_a_reboot(two):
+    spark = two[0]
+    direct = round_trip(spark)
+    spark.netem(delay=0.025)
+    try:
+        assert 0.05 <= round_trip(spark) < direct + 0.1
+        spark.reboot()
+        assert round_trip(spark) >= 0.05
+    finally:
+        spark.netem()
+    # Not even one way is it delayed.
+    assert round_trip(spark) < direct + 0.025
+
+
+def test_loss(two):
+    spark = two[0]
+    spark.netem(loss=0.1)
+    try:
+        # 0.9 each way leaves 162 of 200; 125 and 195 are more than five standard deviations off.
+        assert 125 < fabric.received(spark, "10.213.0.1", count=200) < 195
+    finally:
+        spark.netem()
+    assert fabric.received(spark, "10.213.0.1") == 3
+
+
+def test_reboot_keeps_files_and_forgets_addresses(two):
+    spark = two[0]
+    spark.run("sudo ip address add 192.0.2.7/32 dev enp1s0f0np0; echo kept > kept; sudo sync")
+    spark.reboot()
+    assert spark.run("cat kept").stdout == "kept\n"
+    assert "192.0.2.7" not in spark.run("ip address").stdout
+    assert "192.168.100.10" in spark.run("ip address").stdout
+
+
+def test_poweroff_inside_switches_off(two):
+    spark = two[1]
+    spark.run("sudo systemctl poweroff", check=False)
+    state.wait_for(lambda: not spark.running(), 120, f"{spark.name} to switch off")
+    spark.power_on()
+    spark.wait_ready()
+
+
+def test_power_cut(two):
+    other, spark = two
+    spark.power_off()
+    assert fabric.carriers(other) == "0000"
+    assert not spark.running()
+    with pytest.raises(LabError, match="is off"):
+        spark.wait_ready()
+    spark.power_on()
+    spark.wait_ready()
+    assert spark.run("systemctl is-system-running").stdout == "running\n"
+    fabric.wait(other)
+
+
+def test_reset_is_the_factory_state_and_as_quick_as_a_boot(two):
+    spark = two[1]
+    begun = time.monotonic()
+    spark.reboot()
+    boot = time.monotonic() - begun
+    spark.run("sudo touch /etc/mark /var/lib/docker/mark")
+    spark.cable(False, port=1)
+    spark.mtu(1500)
+    begun = time.monotonic()
+    spark.reset("driver-570")
+    assert time.monotonic() - begun < 3 * boot
+    assert spark.run("sudo ls /etc/mark /var/lib/docker/mark", check=False).stdout == ""
+    version = "nvidia-smi --query-gpu=driver_version --format=csv,noheader"
+    assert spark.run(version).stdout.startswith("570.")
+    spark.reset()
+    assert spark.run(version).stdout.startswith("580.")
+    assert fabric.carriers(spark) == "1100"
+    assert spark.record().cable == state.Cable()
+    assert "192.168" not in spark.run("ip address").stdout
+
+
+def test_up_after_a_crash_cleans_first_and_is_quick(two, first_up, engine):
+    lab = state.require()
+    for process in (*lab.services.values(), lab.sparks["spark1"].supervisor):
+        os.killpg(process.pid, signal.SIGKILL)
+        state.wait_for(lambda gone=process: not gone.alive(), 120, "the crash")
+    begun = time.monotonic()
+    Lab().up(1, engine=engine)
+    assert time.monotonic() - begun < 2 * first_up
+    assert list(state.require().sparks) == ["spark1"]
+    Lab().spark("spark1").run("true")
+
+
+def test_a_second_up_says_so(two, engine):
+    lab = state.require()
+    Lab().up(1, engine=engine)
+    assert state.require() == lab
+    assert fabric.carriers(Lab().spark("spark1")) == "0000"
+    with pytest.raises(LabError, match="first remove it"):
+        Lab().up(2, engine=engine)
+
+
+def test_down_leaves_nothing(two, before):
+    Lab().spark("spark1").run("sudo sysctl -w vm.swappiness=11; sudo docker ps")
+    Lab().down()
+    # Other tests may run beside this one: what they begin, they end.
+    deadline = time.monotonic() + patience()
+    while found := differences(before, snapshot()):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+    assert not Path("/run/sparkwright-lab").exists()
+    Lab().down()

@@ -1,0 +1,97 @@
+"""What befalls two Sparks that serve one model: both ranks restart by themselves, in time."""
+
+import json
+import time
+from collections.abc import Callable
+
+import link
+import probe
+import pytest
+
+from tests.driver.events import EVENTS, plain_start, recovery
+from tests.driver.pairs import Pair
+from tests.driver.sparks import current, until
+
+# Seconds for which the cable is out: longer than TCP's retries are close together, and less than
+# the 20 s that engines have been seen to sit out.
+OUTAGE = 12
+# Whether the link has brought something within the last 10 s.
+HEARD = r"ss -tinH '( sport = :29500 or dport = :29500 )' | grep -qE 'lastrcv:[0-9]{1,4}( |$)'"
+
+# Seconds until two supervisors have found each other, at the worst.
+GREETED = link.GREETING + link.RETRY
+
+
+@pytest.fixture(scope="module")
+def start(serving: Pair) -> float:
+    """Seconds of a plain start of both engines, up to an answer."""
+    return plain_start(serving)
+
+
+@pytest.fixture(scope="module")
+def boot(serving: Pair) -> float:
+    """Seconds of a reboot."""
+    begun = time.monotonic()
+    serving.worker.reboot()
+    seconds = time.monotonic() - begun
+    serving.wait_serving()
+    return seconds
+
+
+@pytest.fixture(scope="module")
+def noticed(serving: Pair) -> dict[str, float]:
+    """Seconds until the product has noticed, by its own timers, and starts again."""
+    unit = f"/opt/qwen36/releases/{current(serving.head)}/unit.json"
+    failures = json.loads(serving.head.run(f"cat {unit}").stdout)["probe_failures"]
+    hang = probe.INTERVAL + failures * (probe.TOKEN_DEADLINE + probe.COUNTERS_DEADLINE)
+    pause = serving.head.run(f"systemctl show -P RestartUSec {serving.unit()}").stdout
+    restart = float(pause.strip().removesuffix("s"))
+    signs = {"end": 0.0, "silence": link.SILENCE, "hang": hang}
+    return {sign: seconds + restart for sign, seconds in signs.items()}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_both_restart_by_themselves(
+    serving: Pair,
+    start: float,
+    boot: float,
+    noticed: dict[str, float],
+    name: str,
+    record_property: Callable[[str, object], None],
+) -> None:
+    event = EVENTS[name]
+    seconds = recovery(serving, event.strike)
+    bound = noticed[event.sign] + event.boots * boot + GREETED + 2 * start
+    measured = f"{seconds:.0f} s of at most {bound:.0f} s; a plain start: {start:.0f} s"
+    record_property("measured", f"{name}: {measured}")
+    assert seconds <= bound
+
+
+@pytest.mark.parametrize("which", ["head", "worker"])
+def test_a_deliberate_stop_stays_until_the_start(serving: Pair, which: str) -> None:
+    serving.forget()
+    unit, stopped = serving.unit(), getattr(serving, which)
+    other = serving.worker if which == "head" else serving.head
+    stopped.run(f"sudo systemctl stop {unit}")
+    waits = f"systemctl show -P StatusText {unit} | grep -q 'waiting for {stopped.name}'"
+    until(other, waits)
+    for spark in serving.both:
+        assert spark.run("sudo docker ps -q").stdout == ""
+    assert stopped.run(f"systemctl is-active {unit}", check=False).stdout.strip() == "inactive"
+    stopped.run(f"sudo systemctl start --no-block {unit}")
+    serving.wait_serving()
+
+
+def test_a_cable_that_is_put_back_ends_no_life(serving: Pair) -> None:
+    """Both supervisors and both engines go on where they were; TCP brings what was under way."""
+    lives = serving.lives()
+    assert all(lives)
+    serving.worker.cable(False)
+    time.sleep(OUTAGE)
+    for spark in serving.both:
+        assert spark.run(HEARD, check=False).returncode
+    serving.worker.cable(True)
+    for spark in serving.both:
+        until(spark, HEARD)
+    assert serving.ask()
+    assert serving.lives() == lives

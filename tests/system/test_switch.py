@@ -1,0 +1,198 @@
+"""A change of what a Spark serves: nothing is lost where both engines fit, and a bad one is undone.
+
+The tests build on one another, in order; clients go on asking meanwhile.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from deploys.plan.lock import lock_path
+from tests.driver.client import ask
+from tests.driver.declared import BROKEN, changed, seed
+from tests.driver.load import CLIENTS, Load, load
+from tests.driver.product import DEPLOY, PROJECT, background, env, killed_at, pyinfra
+from tests.driver.sparks import current, eventually, only, standing, wait_active
+from tests.lab import hub, services
+from tests.lab.spark import Handle
+from tests.lab.state import FLEET
+
+REPO = "sparkwright/tiny-qwen3.5-moe"
+# No switch of these tests comes to its commit before what is to happen has happened.
+LONG_TRIAL = ("--data", "trial_seconds=120")
+QUICKLY = ("start_timeout: 300", "start_timeout: 10")
+
+
+def weights(spark: Handle) -> set[str]:
+    """Return the folders of the model, one for each commit."""
+    return set(spark.run("ls -d /opt/qwen36/tiny@*").stdout.split())
+
+
+def newest(spark: Handle, former: str) -> str:
+    """Wait for an engine beside the former one; return its release."""
+    find = "sudo docker ps --format '{{.Names}}' --filter label=sparkwright.release"
+
+    def other() -> str | None:
+        names = {name.removeprefix("vllm-") for name in spark.run(find).stdout.split()}
+        return next(iter(names - {former}), None)
+
+    return eventually(other, "another engine")
+
+
+def phase(spark: Handle, release: str) -> str:
+    """Return how far the switch to a release is."""
+    report = spark.run(f"cat /opt/qwen36/jobs/switch@{release}.json", check=False).stdout
+    return str(json.loads(report)["phase"]) if report else ""
+
+
+def test_another_commit_of_the_model(spark: Handle, served: str, tmp_path: Path) -> None:
+    """What differs is fetched, into a folder of its own: the way back has what it had."""
+    lock, source = lock_path(FLEET), services.HUB / REPO
+    text = lock.read_text()
+    shutil.copytree(source / "v1", tmp_path / "new")
+    with (tmp_path / "new/generation_config.json").open("a") as file:
+        file.write("\n")
+    hub.add_commit(services.HUB, REPO, tmp_path / "new")
+    words = [
+        "deploys.lock",
+        str(FLEET),
+        "--refresh",
+        "--hf-endpoint",
+        hub.URL,
+        "--hf-token",
+        "http",
+    ]
+    try:
+        subprocess.run([sys.executable, "-m", *words], cwd=PROJECT, env=env(), check=True)
+        before = hub.stats()
+        with load(spark) as seen:
+            run = pyinfra(DEPLOY).succeeded()
+            assert current(spark) != served
+            assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+            pyinfra("deploys/rollback.py").succeeded()
+        fetched = [name for name, sent in hub.stats().items() if sent != before.get(name)]
+    finally:
+        lock.write_text(text)
+    assert seen.failed == [], run.output
+    assert fetched == [f"{REPO}/generation_config.json"]
+    assert standing(spark) == only(served)
+    assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+    assert len(weights(spark)) == 2
+
+
+def test_a_release_that_cannot_start(spark: Handle, served: str) -> None:
+    """It is not tried again; the doctor says why, too, while somebody asks for it."""
+    with load(spark) as seen, changed("broken", BROKEN):
+        run = pyinfra(DEPLOY)
+        examined = pyinfra("deploys/doctor.py").succeeded().output
+    assert run.status == 1
+    assert "Hint: The image's vLLM does not know a flag of the recipe" in run.output
+    assert f"{served} serves" in run.output
+    assert seen.failed == []
+    assert standing(spark) == only(served)
+    assert "[unknown-flag]" in examined
+    assert "unrecognized arguments: --unknown-flag" in examined
+    assert "broken" not in pyinfra("deploys/doctor.py").succeeded().output
+    failed = spark.run("ls -t /opt/qwen36/releases | grep broken | head -n 1").stdout.strip()
+    spark.run(f"sudo systemctl start vllm@{failed}", check=False)
+    shown = spark.run(f"systemctl show -P NRestarts -P SubState vllm@{failed}").stdout.split()
+    assert sorted(shown) == ["0", "failed"]
+
+
+def test_a_release_that_answers_nothing(spark: Handle, served: str) -> None:
+    """Its core stands still as soon as it is there, and no token ever comes."""
+    former = spark.run("pgrep VLLM::EngineCor").stdout.strip()
+    # Where that is too late for the start, the trial is long enough to find it.
+    stop = f"""
+        while :; do
+            for process in $(pgrep VLLM::EngineCor); do
+                [ $process = {former} ] || {{ kill -STOP $process; exit; }}
+            done
+            sleep 0.01
+        done
+    """
+    with load(spark) as seen, changed("mute", seed(2), QUICKLY), ThreadPoolExecutor() as pool:
+        stopped = pool.submit(spark.run, "sudo sh -s", stdin=stop)
+        run = pyinfra(DEPLOY, *LONG_TRIAL)
+        stopped.result()
+    assert run.status == 1
+    assert f"{served} serves" in run.output
+    assert seen.failed == []
+    assert standing(spark) == only(served)
+
+
+def test_a_release_that_dies_on_trial(spark: Handle, served: str) -> None:
+    """Its clients lose what it had in its hands; new requests go to the former one at once."""
+    killed: list[float] = []
+
+    def kill(seen: Load) -> None:
+        name = newest(spark, served)
+        eventually(lambda: phase(spark, name) == "trial", "its trial")
+        before = len(seen.answers)
+        eventually(lambda: len(seen.answers) > before + 2 * CLIENTS, "answers of its own")
+        core = f"docker top vllm-{name} -eo pid,comm | awk '/EngineCor/ {{print $1}}'"
+        killed.append(time.monotonic())
+        spark.run("sudo sh -s", stdin=f"kill -9 $({core})")
+        killed.append(time.monotonic())
+
+    with load(spark, pause=0) as seen, changed("frail", seed(3)), ThreadPoolExecutor() as pool:
+        done = pool.submit(kill, seen)
+        run = pyinfra(DEPLOY, *LONG_TRIAL)
+        ended = time.monotonic()
+        done.result()
+    assert run.status == 1
+    assert f"{served} serves" in run.output
+    # None before the kill, and none that was begun when the run had ended.
+    assert all(answer.ended > killed[0] and answer.began < ended for answer in seen.failed)
+    assert standing(spark) == only(served)
+
+
+def test_a_run_that_is_killed_in_mid_switch(spark: Handle, served: str) -> None:
+    """The switch goes on without it; the next run finds it done, or joins it."""
+    with load(spark) as seen, changed("other", seed(1)):
+        killed_at("engine: ", DEPLOY)
+        pyinfra(DEPLOY).succeeded()
+        assert current(spark).startswith("lab-other-")
+    assert seen.failed == []
+    pyinfra("deploys/rollback.py").succeeded()
+    assert standing(spark) == only(served)
+
+
+def test_a_power_cut_in_mid_switch(spark: Handle, served: str) -> None:
+    """The former release boots, as if nothing had been; the run is finished by running it again."""
+    with changed("other", seed(1)), background(DEPLOY, *LONG_TRIAL) as run:
+        newest(spark, served)
+        spark.power_off()
+        run.kill()
+    spark.power_on()
+    spark.wait_ready()
+    wait_active(spark)
+    assert standing(spark) == only(served)
+    with changed("other", seed(1)):
+        pyinfra(DEPLOY).succeeded()
+        assert current(spark).startswith("lab-other-")
+    pyinfra(DEPLOY).succeeded()
+
+
+def test_clean_keeps_what_may_be_needed(spark: Handle, served: str) -> None:
+    pyinfra(DEPLOY).succeeded()
+    kept = current(spark)
+    before = spark.run("ls /opt/qwen36/releases").stdout.split()
+    dry = pyinfra("deploys/clean.py", "--dry").succeeded()
+    assert any(name in dry.output for name in before if name != kept)
+    assert spark.run("ls /opt/qwen36/releases").stdout.split() == before
+    pyinfra("deploys/clean.py").succeeded()
+    # What has never served is nothing to go back to.
+    other, *tiny = spark.run("ls /opt/qwen36/releases").stdout.split()
+    assert other.startswith("lab-other-")
+    assert kept in tiny
+    assert len(tiny) == len(weights(spark)) == 2
+    assert pyinfra("deploys/clean.py").succeeded().changed == frozenset()
+    pyinfra("deploys/clean.py", "--data", "keep_releases=0").succeeded()
+    assert spark.run("ls /opt/qwen36/releases").stdout.split() == [kept]
+    assert len(weights(spark)) == 1
+    assert ask(spark).ok

@@ -1,0 +1,280 @@
+"""The tests by tier, parts of them side by side: python -m tests.tiers test | rest
+
+`test` is what a change is tried with: lint, unit and component tests, and one virtual Spark, both
+with the stand-in engine and with real vLLM. `rest` is all else but the campaign. What a part prints
+goes to test-results/NAME.log, the journals of Sparks on which a test failed beside it.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.clock import patience
+from tests.lab.shard import RESULTS
+from tests.lab.state import PROJECT
+
+# One more than there are processors: virtual Sparks wait more than they compute.
+_SLOTS = (os.cpu_count() or 1) + 1
+# Seconds between two looks at what runs, and between two lines about it.
+_LOOK, _REPORT = 0.2, 30.0
+# A tier that takes this much longer than its budget fails; a part that takes as many times the
+# part's own budget hangs, and is ended.
+_EXCESS, _HANGS = 1.5, 4.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one process does after the other, beside other parts.
+
+    Attributes:
+        tier: what it counts for.
+        name: of its log.
+        minutes: its budget, on two processors that other parts use as well.
+        command: run by a shell in the project's folder.
+        lab: whether it has a lab, in a shard of its own, and begins when the lab's caches are full.
+    """
+
+    tier: str
+    name: str
+    minutes: float
+    command: str
+    lab: bool = False
+
+
+def _tests(name: str, minutes: float, words: str, *, tier: str = "", lab: bool = False) -> Part:
+    """Describe a part that runs tests; `words` are pytest's."""
+    pytest = f"python -m pytest -v --durations=10 --junitxml={RESULTS}/{name}.xml {words}"
+    return Part(tier or name, name, minutes, pytest, lab)
+
+
+def _system(name: str, minutes: float, *modules: str) -> Part:
+    files = " ".join(f"tests/system/test_{module}.py" for module in modules)
+    return _tests(f"system-{name}", minutes, files, tier="system", lab=True)
+
+
+SETUP = Part("setup", "setup", 15, "python -m tests.lab build")
+RUNS = {
+    "test": [
+        SETUP,
+        Part("lint", "lint", 1, "ruff check . && ruff format --check . && mypy"),
+        _tests("unit", 2, "tests/unit"),
+        _tests("component", 10, "tests/component -n 2 --dist loadfile"),
+        _system("serve", 8, "serve"),
+        _tests("acceptance-one", 11, "tests/acceptance/test_one.py", tier="acceptance", lab=True),
+    ],
+    # The longest first: what is short fills the gaps.
+    "rest": [
+        SETUP,
+        _system("pair", 14, "pair"),
+        _system("recovery", 10, "recovery", "pair_states"),
+        _system("fleet", 10, "fleet"),
+        _tests("acceptance-pair", 11, "tests/acceptance/test_pair.py", tier="acceptance", lab=True),
+        _system("pair-changes", 10, "drift", "build", "benchmark"),
+        _tests("contract", 6, "tests/contract"),
+        _system("changes", 10, "switch", "update"),
+        _system("factory", 5, "factory", "download", "access", "firewall"),
+        _system("lab", 5, "lab", "lab_fabric"),
+        _system("in-use", 5, "machine_in_use"),
+        _system("network", 5, "network_manager"),
+        _system("images", 5, "image_store"),
+        _tests("security", 4, "tests/security -n 2 --dist loadfile"),
+        _tests("recipes", 4, "tests/recipes", tier="contract"),
+    ],
+}
+
+
+@dataclass
+class Running:
+    """A part that was started.
+
+    Attributes:
+        began: seconds of the monotonic clock.
+        ended: likewise; None while it runs.
+    """
+
+    part: Part
+    process: "subprocess.Popen[bytes]"
+    began: float = field(default_factory=time.monotonic)
+    ended: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken so far."""
+        return (self.ended or time.monotonic()) - self.began
+
+    @property
+    def log(self) -> Path:
+        """What it prints."""
+        return _log(self.part)
+
+    def poll(self) -> None:
+        """Notice that it has ended; end it if it hangs."""
+        if self.process.poll() is not None:
+            self.ended = time.monotonic()
+        elif self.seconds > patience(_HANGS * self.part.minutes * 60):
+            with self.log.open("a") as log:
+                log.write(f"\nended after {clock(self.seconds)}: it hangs\n")
+            self.end()
+
+    def end(self) -> None:
+        """Let it tidy up and end; kill it, and all that it started, if it does not."""
+        os.killpg(self.process.pid, signal.SIGTERM)
+        try:
+            self.process.wait(patience(60))
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def start(part: Part) -> Running:
+    """Start a part, in a session of its own: Ctrl-C reaches it by way of this process."""
+    shell = ["sh", "-c", part.command]
+    # Nothing that it starts outlives it. Without root its tests say themselves what they lack.
+    if os.geteuid() == 0 and part.lab:
+        shell = [sys.executable, "-m", "tests.lab.shard", part.name, "--", *shell]
+    elif os.geteuid() == 0:
+        alone = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        shell = ["setpriv", "--pdeathsig", "KILL", *alone, *shell]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    with _log(part).open("w") as log:
+        process = subprocess.Popen(
+            shell,
+            cwd=PROJECT,
+            env=os.environ | {"PATH": path, "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return Running(part, process)
+
+
+def run(parts: Sequence[Part]) -> list[Running]:
+    """Run parts, as many at once as there are slots, and say how they get on; return all."""
+    waiting, begun = list(parts), list[Running]()
+    reported = time.monotonic()
+    try:
+        while waiting or any(each.ended is None for each in begun):
+            for each in begun:
+                if each.ended is None:
+                    each.poll()
+                    if each.ended is not None:
+                        _say_end(each)
+            running = [each for each in begun if each.ended is None]
+            built = not any(part is SETUP for part in [*waiting, *(each.part for each in running)])
+            ready = [part for part in waiting if built or not part.lab]
+            if ready and len(running) < _SLOTS:
+                waiting.remove(ready[0])
+                begun.append(start(ready[0]))
+                continue
+            if time.monotonic() - reported > _REPORT:
+                reported = time.monotonic()
+                for each in running:
+                    print(f"  … {each.part.name}, {clock(each.seconds)}: {_last(each.log)}")
+                sys.stdout.flush()
+            time.sleep(_LOOK)
+    finally:
+        for each in begun:
+            if each.ended is None:
+                each.end()
+    return begun
+
+
+def clock(seconds: float) -> str:
+    """Return a time as minutes and seconds: 3:07."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+def counts(part: Part) -> tuple[int, int, int]:
+    """Return how many of a part's tests have passed, failed and been skipped."""
+    report = RESULTS / f"{part.name}.xml"
+    if not report.exists():
+        return 0, 0, 0
+    suites = list(ElementTree.parse(report).getroot().iter("testsuite"))
+
+    def total(*kinds: str) -> int:
+        return sum(int(suite.get(kind, 0)) for suite in suites for kind in kinds)
+
+    failed, skipped = total("failures", "errors"), total("skipped")
+    return total("tests") - failed - skipped, failed, skipped
+
+
+def excesses(ended: Sequence[Running]) -> list[str]:
+    """Return a line for each tier that took much longer than its budget."""
+    lines = []
+    for tier in dict.fromkeys(each.part.tier for each in ended):
+        took = sum(each.seconds for each in ended if each.part.tier == tier)
+        budget = 60 * sum(each.part.minutes for each in ended if each.part.tier == tier)
+        if took > patience(_EXCESS * budget):
+            lines.append(f"{tier} took {clock(took)}; its budget is {clock(budget)}")
+    return lines
+
+
+def summary(ended: Sequence[Running], seconds: float) -> int:
+    """Print what came of all parts; return the exit status."""
+    failed = [each for each in ended if each.process.returncode]
+    for each in failed:
+        print(f"\n=== {each.part.name} failed; the end of {each.log.relative_to(PROJECT)}:\n")
+        print("\n".join(each.log.read_text(errors="replace").splitlines()[-80:]))
+    print(f"\n{'part':<18}{'minutes':>8}{'budget':>8}{'passed':>8}{'failed':>8}{'skipped':>8}")
+    rows = [(each, counts(each.part)) for each in ended]
+    for each, found in rows:
+        part = each.part
+        print(f"{part.name:<18}{clock(each.seconds):>8}{clock(60 * part.minutes):>8}", end="")
+        print("".join(f"{number:>8}" for number in found) if any(found) else "")
+    late = excesses(ended)
+    for line in late:
+        print(f"too slow: {line}")
+    passed, bad, skipped = (sum(found[index] for _, found in rows) for index in range(3))
+    print(f"\n{clock(seconds)} minutes in all\n{passed} passed, {bad} failed, {skipped} skipped")
+    return 1 if failed or late else 0
+
+
+def _log(part: Part) -> Path:
+    return RESULTS / f"{part.name}.log"
+
+
+def _last(log: Path) -> str:
+    """Return the last line of a log that says something."""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1][-70:] if lines else ""
+
+
+def _say_end(running: Running) -> None:
+    status = "failed" if running.process.returncode else "passed"
+    print(f"{running.part.name}: {status} in {clock(running.seconds)}", flush=True)
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the parts that the command line names; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.tiers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", choices=RUNS)
+    asked = parser.parse_args(words).run
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    RESULTS.mkdir(exist_ok=True)
+    parts = RUNS[asked] if os.geteuid() == 0 else [p for p in RUNS[asked] if p is not SETUP]
+    for part in parts:
+        (RESULTS / f"{part.name}.xml").unlink(missing_ok=True)
+    began = time.monotonic()
+    print(f"{len(parts)} parts, {_SLOTS} at once; their logs: {RESULTS.name}/", flush=True)
+    try:
+        ended = run(parts)
+    except KeyboardInterrupt:
+        print("\ninterrupted; what ran was ended", file=sys.stderr)
+        return 130
+    return summary(ended, time.monotonic() - began)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

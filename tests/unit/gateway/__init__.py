@@ -1,6 +1,0 @@
-"""The gateway for real: LiteLLM's proxy on loopback, and clients before it: openai and curl."""
-
-from pathlib import Path
-
-FILES = Path(__file__).parents[3] / "files" / "gateway"
-KEYS = ["sk-door-and-client", "sk-another-client"]

@@ -1,0 +1,269 @@
+"""A download at its limits: how often and after how long it is tried again, and what it counts."""
+
+import mmap
+import os
+import shutil
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import httpx2
+import hub
+import pytest
+import tries
+from checkpoint import Checkpoint
+from content import ALIGNED, File, Growing
+from progress import Progress, Stop
+from tries import Transient, persist
+
+CONTENT = bytes(range(256)) * 40
+WHOLE = File("model.safetensors", len(CONTENT), sha256(CONTENT).hexdigest())
+MANIFEST = {"model.safetensors": {"size": WHOLE.size, "sha256": WHOLE.digest}}
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds before each further try, which nobody waits for."""
+    seconds: list[float] = []
+    monkeypatch.setattr(tries.time, "sleep", seconds.append)
+    return seconds
+
+
+@pytest.fixture
+def progress(tmp_path: Path) -> Progress:
+    return Progress(tmp_path / "job.json", lambda: ("", 0, 0))
+
+
+class Line:
+    """A line that fails so many times, after a byte or none."""
+
+    def __init__(self, failures: int, brings: int, wait: int = 0) -> None:
+        self.left, self.brings, self.wait, self.size = failures, brings, wait, 0
+
+    def attempt(self) -> None:
+        if self.left:
+            self.left -= 1
+            self.size += self.brings
+            raise Transient("it broke", self.wait)
+
+
+def test_tries_are_spent_by_those_that_bring_nothing(waits: list[float], progress: Progress):
+    line = Line(failures=3, brings=0)
+    with pytest.raises(Stop, match="it broke, again and again: try later"):
+        persist(line.attempt, lambda: line.size, progress, "it", delays=(1, 2))
+    assert waits == [1, 2]
+    assert progress.message == ""
+
+
+def test_tries_begin_anew_where_one_has_brought_something(waits: list[float], progress: Progress):
+    line = Line(failures=50, brings=tries.ENOUGH)
+    persist(line.attempt, lambda: line.size, progress, "it", delays=(1, 2))
+    assert waits == [1] * 50
+
+
+def test_tries_that_bring_enough_together_count_as_one_that_does(
+    waits: list[float], progress: Progress
+):
+    line = Line(failures=4, brings=tries.ENOUGH // 2)
+    persist(line.attempt, lambda: line.size, progress, "it", delays=(1, 2))
+    assert waits == [1, 1, 2, 1]
+
+
+@pytest.mark.parametrize("brings", [0, 1, -1])
+def test_a_byte_a_try_is_nothing(waits: list[float], progress: Progress, brings: int):
+    line = Line(failures=10**9, brings=brings)
+    with pytest.raises(Stop):
+        persist(line.attempt, lambda: line.size, progress, "it", delays=(1, 2))
+    assert waits == [1, 2]
+
+
+def test_bytes_that_are_taken_back_are_counted_once(waits: list[float], progress: Progress):
+    sizes = [0, *[tries.ENOUGH, 0] * 50]
+
+    def attempt() -> None:
+        sizes.pop(0)
+        raise Transient("it broke")
+
+    with pytest.raises(Stop):
+        persist(attempt, lambda: sizes[0], progress, "it", delays=(1, 2))
+    assert waits == [1, 2]
+
+
+def test_a_server_may_ask_for_a_longer_wait(waits: list[float], progress: Progress):
+    line = Line(failures=2, brings=0, wait=2)
+    persist(line.attempt, lambda: 0, progress, "it", delays=(1, 4))
+    assert waits == [2, 4]
+
+
+class Server:
+    """What the library asks: it refuses as often as told, then sends the file."""
+
+    def __init__(self, refusals: list[tuple[int, dict[str, str]]]) -> None:
+        self.refusals = refusals
+
+    def answer(self, request: httpx2.Request) -> httpx2.Response:
+        if self.refusals:
+            status, headers = self.refusals.pop(0)
+            return httpx2.Response(status, headers=headers)
+        return httpx2.Response(200, content=iter([CONTENT]))
+
+    def session(self) -> httpx2.Client:
+        return httpx2.Client(transport=httpx2.MockTransport(self.answer))
+
+
+@pytest.fixture
+def fetched(
+    tmp_path: Path, progress: Progress, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., bytes]:
+    """Fetch from a hub that refuses at first; return what has come."""
+
+    def fetch(*refusals: tuple[int, dict[str, str]]) -> bytes:
+        monkeypatch.setattr(hub, "get_session", Server(list(refusals)).session)
+        partial = tmp_path / "partial"
+        hub.Repository("http://hub.invalid", "lab/tiny", "1" * 40, progress).fetch(WHOLE, partial)
+        return partial.read_bytes()
+
+    return fetch
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_what_may_pass_is_tried_again(
+    fetched: Callable[..., bytes], waits: list[float], status: int
+):
+    assert fetched((status, {})) == CONTENT
+    assert waits == [tries.DELAYS[0]]
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 499])
+def test_what_stays_is_not(fetched: Callable[..., bytes], waits: list[float], status: int):
+    with pytest.raises(Stop, match=rf"\({status}"):
+        fetched((status, {}))
+    assert waits == []
+
+
+@pytest.mark.parametrize(
+    ("said", "wait"),
+    [
+        ("7", 7),
+        ("0", 1),
+        ("600", 600),
+        ("86400", hub.LONGEST_DELAY),
+        ("9" * 5000, 1),
+        ("Sun, 22 Nov", 1),
+        ("", 1),
+    ],
+)
+def test_a_hub_may_ask_for_ten_minutes_and_no_more(
+    fetched: Callable[..., bytes], waits: list[float], said: str, wait: int
+):
+    assert fetched((429, {"Retry-After": said})) == CONTENT
+    assert waits == [wait]
+
+
+def test_the_public_hubs_word_for_a_wait(fetched: Callable[..., bytes], waits: list[float]):
+    """It tells in RateLimit when the window of five minutes ends."""
+    assert fetched((429, {"RateLimit": '"resolvers";r=0;t=55'})) == CONTENT
+    assert waits == [55]
+
+
+def test_a_connection_that_drips_is_given_up(
+    tmp_path: Path, progress: Progress, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+):
+    """A byte a second, until it is asked again: then all the rest at once."""
+    now = [0.0]
+
+    def drips(request: httpx2.Request) -> httpx2.Response:
+        begun = int(request.headers.get("Range", "bytes=0-")[len("bytes=") : -1])
+
+        def parts() -> Iterator[bytes]:
+            for position in range(begun, len(CONTENT)):
+                now[0] += 0 if begun else 1
+                yield CONTENT[position : position + 1]
+
+        where = {"Content-Range": f"bytes {begun}-"}
+        return httpx2.Response(206 if begun else 200, headers=where, content=parts())
+
+    monkeypatch.setattr(hub.time, "monotonic", lambda: now[0])
+    transport = httpx2.MockTransport(drips)
+    monkeypatch.setattr(hub, "get_session", lambda: httpx2.Client(transport=transport))
+    partial = tmp_path / "partial"
+    hub.Repository("http://hub.invalid", "lab/tiny", "1" * 40, progress).fetch(WHOLE, partial)
+    assert partial.read_bytes() == CONTENT
+    assert now[0] == hub.WINDOW + 1
+    assert waits == [tries.DELAYS[0]]
+
+
+def test_a_partial_file_that_is_too_long_begins_again(tmp_path: Path):
+    """Of another commit, say: it is cut, so that what follows can be right."""
+    partial = tmp_path / "partial"
+    partial.write_bytes(bytes(WHOLE.size + ALIGNED))
+    source = memoryview(CONTENT)
+
+    def read(part: memoryview) -> int:
+        nonlocal source
+        count = min(len(part), len(source), 1000)
+        part[:count] = source[:count]
+        source = source[count:]
+        return count
+
+    with Growing(partial, WHOLE) as growing:
+        assert growing.position == 0
+        growing.append(read)
+        assert growing.digest == WHOLE.digest
+    assert partial.read_bytes() == CONTENT
+
+
+def is_in_memory(file: Path) -> bool:
+    """Whether a file can be read without a disk."""
+    with file.open("rb", buffering=0) as content:
+        try:
+            return os.preadv(content.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT) == 1
+        except BlockingIOError:
+            return False
+
+
+def test_what_is_written_leaves_the_memory_to_others(tmp_path: Path):
+    """On a Spark it is the GPU's, and vLLM counts files in it as used."""
+    block = memoryview(mmap.mmap(-1, ALIGNED))
+    probe = os.open(tmp_path / "probe", os.O_WRONLY | os.O_CREAT | os.O_DIRECT)
+    os.write(probe, block)
+    os.close(probe)
+    if is_in_memory(tmp_path / "probe"):
+        pytest.skip("this file system keeps all in memory")
+    content = bytes(16 * ALIGNED)
+    whole = File("model.safetensors", len(content), sha256(content).hexdigest())
+    with Growing(tmp_path / "partial", whole) as growing:
+        growing.append(len)
+        assert growing.complete
+    assert not is_in_memory(tmp_path / "partial")
+
+
+class Sent:
+    """A source that sends what is missing."""
+
+    name, phase, connections = "it", "copying", 1
+
+    def fetch(self, file: File, partial: Path) -> None:
+        with partial.open("ab") as content:
+            content.write(CONTENT[content.tell() :])
+
+
+@pytest.mark.parametrize(("here", "lacks"), [(0, 0), (6000, 0), (0, 1), (6000, 1)])
+def test_only_bytes_that_are_missing_need_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: int, lacks: int
+):
+    checkpoint = Checkpoint(tmp_path, MANIFEST)
+    partial = tmp_path / ".sparkwright-partial" / f"{WHOLE.digest[:16]}-{WHOLE.path}"
+    partial.parent.mkdir()
+    partial.write_bytes(CONTENT[:here])
+    usage = namedtuple("usage", "total used free")(0, 0, WHOLE.size - here - lacks)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    checkpoint.verify()
+    if lacks:
+        with pytest.raises(Stop, match="are still to be fetched"):
+            checkpoint.fetch(Sent())
+        assert partial.stat().st_size == here
+    else:
+        checkpoint.fetch(Sent())
+        assert (tmp_path / WHOLE.path).read_bytes() == CONTENT

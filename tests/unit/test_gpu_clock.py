@@ -1,0 +1,69 @@
+"""A limit of the GPU's clock: as it is declared, laid down, undone and shown."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploys.operations.gpu_clock import gpu_clock
+from deploys.plan.errors import PlanError
+from deploys.plan.footprint_survey import unit_names
+from deploys.plan.gpu import clock_limit
+from deploys.plan.status import parse_status
+from deploys.plan.status_table import as_json, table
+from tests.unit.driven import fake_host
+from tests.unit.test_status import SERVES, output, row
+
+UNIT = (Path(__file__).parents[2] / "files/gpu/gpu-clock.service").read_text()
+FACT = "unit=gpu-clock.service"
+
+
+def commands(limit: int | None, *, known: bool) -> list[str]:
+    state = "loaded" if known else "not-found"
+    answer = [f"known {state}", "active inactive", "enabled disabled", "started 0", "changed 0"]
+    host = fake_host({FACT: answer})
+    host.run(gpu_clock, limit=limit, unit=UNIT.replace("ROOT", "/r"))
+    return [script for script in host.scripts() if FACT not in script and "stat $" not in script]
+
+
+def test_a_limit_is_in_force_now_and_from_each_boot_on() -> None:
+    assert commands(2200, known=False)[-2:] == [
+        "systemctl enable --quiet gpu-clock.service",
+        "systemctl daemon-reload && systemctl restart gpu-clock.service",
+    ]
+
+
+def test_without_a_limit_it_is_undone() -> None:
+    (undo,) = commands(None, known=True)
+    assert "systemctl disable --quiet --now gpu-clock.service" in undo
+    assert commands(None, known=False) == []
+
+
+def test_what_is_stopped_is_reset_and_removed_with_the_rest() -> None:
+    assert "ExecStop=/usr/bin/env nvidia-smi --reset-gpu-clocks" in UNIT
+    assert "gpu-clock.service" in unit_names()
+    # deploys/remove.py knows its own units by the root folder in them.
+    assert "ROOT" in UNIT
+
+
+@pytest.mark.parametrize(
+    ("value", "limit"), [(None, None), ("none", None), (2200, 2200), ("2000", 2000)]
+)
+def test_a_limit_is_read(value: Any, limit: int | None) -> None:
+    assert clock_limit({"gpu_clock_max_mhz": value}) == limit
+
+
+@pytest.mark.parametrize("value", [0, 220, 22000, -1, "fast", True, 2200.5])
+def test_what_no_gpu_could_work_at_is_refused(value: Any) -> None:
+    with pytest.raises(PlanError, match=r"gpu_clock_max_mhz: found .*; expected MHz from 1000"):
+        clock_limit({"gpu_clock_max_mhz": value})
+
+
+def test_status_shows_it() -> None:
+    reading = parse_status(output(**{"clock limit": "2200"}))
+    assert reading.clock_limit == 2200
+    assert "2405/2200" in table([row(reading)])[1]
+    assert '"gpu_clock_max_mhz": 2200' in as_json([row(reading)], 0)
+    assert SERVES.clock_limit is None
+    assert "2405/" not in table([row(replace(reading, clock_limit=None))])[1]

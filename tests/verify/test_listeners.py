@@ -1,0 +1,58 @@
+"""What others reach of a Spark: every socket is on the list, and the engine is behind its guard."""
+
+import pytest
+
+from deploys.plan.guard import ALONE
+from deploys.plan.listeners import (
+    Declared,
+    Listening,
+    judged,
+    listeners_script,
+    others,
+    parse_listeners,
+    unguarded,
+)
+from deploys.plan.served import fabric_of
+
+# A program within the guard asks the network's next host, and itself by its own address there. One
+# that is not let out gets no answer at all; without the guard it is refused, or answered.
+_ASK = """
+import socket, sys
+address = sys.argv[1]
+with socket.create_server(("0.0.0.0", 0)) as server:
+    for host, seconds in (("127.0.0.1", 10), (address, 2)):
+        try:
+            socket.create_connection((host, server.getsockname()[1]), seconds).close()
+            print(host, "reached")
+        except TimeoutError:
+            print(host, "silent")
+"""
+
+
+@pytest.fixture
+def listening(host) -> Listening:
+    """All that listens on the Spark."""
+    return parse_listeners(host.run(listeners_script()).stdout.splitlines())
+
+
+def test_every_listener_is_on_the_list(listening, data, proved):
+    plan = fabric_of(data)
+    door = data["port"] if data["recipe"] and data["rank"] == 0 else None
+    may = Declared(door, plan.addresses if plan else ())
+    kinds = {}
+    for each in judged(listening, may):
+        kinds.setdefault(each.kind, []).append(str(each.socket))
+    assert "astray" not in kinds, kinds["astray"]
+    foreign = ", ".join(others(listening, may)) or "nothing"
+    ours = len(kinds.get("ours", ()))
+    proved(f"{ours} sockets of ours, all on the list; not ours, and open to the LAN: {foreign}")
+
+
+def test_the_engine_is_guarded(host, listening, release, proved):
+    """By a program of our own in the same slice, as the kernel treats it."""
+    assert unguarded(listening) == []
+    address = host.check_output("ip -4 -o addr show scope global | awk '{print $4; exit}'")
+    unit = f"systemd-run --quiet --collect --pipe --wait --slice={ALONE}"
+    said = host.check_output(f"{unit} python3 -c '{_ASK}' {address.partition('/')[0]}")
+    assert said.split() == ["127.0.0.1", "reached", address.partition("/")[0], "silent"]
+    proved("what engines open is closed to the LAN, and they reach nobody there")
