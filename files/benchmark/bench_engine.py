@@ -23,6 +23,11 @@ COUNTERS = {
     "cached_tokens": "vllm:prefix_cache_hits_total",
     "queried_tokens": "vllm:prefix_cache_queries_total",
 }
+# Drafted tokens that were accepted, by their place in the draft: a label, from 0 on.
+_AT = re.compile(
+    r'^vllm:spec_decode_num_accepted_tokens_per_pos_total\{.*position="(\d+)".*\} (\S+)$',
+    re.MULTILINE,
+)
 _SAMPLE = re.compile(r"^(vllm:\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
 # NCCL says so once for each connection; at the start it also names what it does not find.
 _NETWORK = re.compile(r"(?:via NET/|Using network )(IB|Socket)")
@@ -34,6 +39,14 @@ def samples(text: str) -> dict[str, float]:
     for name, value in _SAMPLE.findall(text):
         found[name] = found.get(name, 0.0) + float(value)
     return found
+
+
+def positions(text: str) -> list[int]:
+    """Return how many drafted tokens /metrics says were accepted, by their place in the draft."""
+    found: dict[int, int] = {}
+    for place, value in _AT.findall(text):
+        found[int(place)] = found.get(int(place), 0) + int(float(value))
+    return [found[place] for place in sorted(found)]
 
 
 class Engine:
@@ -50,10 +63,12 @@ class Engine:
         self._model = model
         self._unit = unit
 
-    def counters(self) -> dict[str, int]:
-        """Return `COUNTERS` as they stand; 0 for what the engine does not count."""
-        found = samples(self._ask("/metrics"))
-        return {name: int(found.get(counter, 0)) for name, counter in COUNTERS.items()}
+    def counters(self) -> tuple[dict[str, int], list[int]]:
+        """Return `COUNTERS` as they stand, 0 for what the engine does not count; `positions`."""
+        text = self._ask("/metrics")
+        found = samples(text)
+        counted = {name: int(found.get(counter, 0)) for name, counter in COUNTERS.items()}
+        return counted, positions(text)
 
     def others(self) -> dict[str, int]:
         """Return how many requests of others run and wait.
@@ -96,15 +111,37 @@ class Engine:
 
     def network(self) -> str | None:
         """Return how the engine talks to its other half; None where its journal does not tell."""
-        unit = ["systemctl", "show", "--value", "--property=InvocationID", self._unit]
-        start = subprocess.run(unit, capture_output=True, text=True, check=False).stdout.strip()
-        journal = subprocess.run(
-            ["journalctl", "--quiet", "--output=cat", f"_SYSTEMD_INVOCATION_ID={start}"],
-            capture_output=True,
-            check=False,
-        )
+        journal = subprocess.run(self._journal("cat"), capture_output=True, check=False)
         found = _NETWORK.findall(journal.stdout.decode(errors="replace"))
         return f"NET/{found[-1]}" if found else None
+
+    def start(self, kept: str) -> list[tuple[float, str]]:
+        """Return seconds since the epoch, and line, of the engine's start.
+
+        Args:
+            kept: what a line has that is wanted.
+        """
+        wanted, found = re.compile(kept), []
+        with subprocess.Popen(
+            self._journal("short-unix"), stdout=subprocess.PIPE, text=True, errors="replace"
+        ) as journal:
+            assert journal.stdout
+            # TIME HOST PROGRAM[ID]: MESSAGE
+            for line in journal.stdout:
+                head, _, message = line.rstrip("\n").partition("]: ")
+                if wanted.search(message):
+                    found.append((float(head.split()[0]), message))
+                # An engine that serves logs each request: nothing of its start comes after.
+                if message == "serving":
+                    break
+            journal.terminate()
+        return found
+
+    def _journal(self, form: str) -> list[str]:
+        """Return the command that prints what the engine has logged in this life."""
+        unit = ["systemctl", "show", "--value", "--property=InvocationID", self._unit]
+        life = subprocess.run(unit, capture_output=True, text=True, check=False).stdout.strip()
+        return ["journalctl", "--quiet", f"--output={form}", f"_SYSTEMD_INVOCATION_ID={life}"]
 
     def _ask(self, path: str, body: object = None) -> str:
         request = urllib.request.Request(

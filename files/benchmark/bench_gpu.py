@@ -5,17 +5,24 @@ import time
 from threading import Event, Thread
 from types import TracebackType
 
-QUERY = "clocks.sm,power.draw,temperature.gpu"
+QUERY = "clocks.sm,power.draw,temperature.gpu,memory.total"
 INTERVAL = 1.0
 
 
 def sample(text: str) -> list[float | None]:
-    """Return MHz, W and °C of a line; None where the GPU does not tell."""
-    return [_number(field) for field in text.strip().split(",")]
+    """Return MHz, W and °C of the GPU with the most memory; None where it does not tell.
+
+    Args:
+        text: a line for each GPU. The engine's is taken for the largest, as by the preflight and
+            the status (deploys/plan/gpu.py): another one may be there for a display.
+    """
+    gpus = [[_number(field) for field in line.split(",")] for line in text.strip().splitlines()]
+    *readings, _ = max(gpus, key=lambda gpu: gpu[-1] or 0, default=[None] * 4)
+    return readings
 
 
 class Gpu:
-    """Samples the first GPU as long as it is entered.
+    """Samples the largest GPU as long as it is entered.
 
     Args:
         began: seconds on the monotonic clock from which times are counted.
@@ -44,7 +51,7 @@ class Gpu:
         self._thread.join()
 
     def _run(self) -> None:
-        command = ["nvidia-smi", "-i", "0", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"]
+        command = ["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"]
         while not self._ended.wait(INTERVAL):
             try:
                 done = subprocess.run(

@@ -1,9 +1,12 @@
 """Runs `vllm bench serve` inside of the engine's container, as often as standard input says.
 
-A line of input is {"arguments": […], "requests": [{"prompt", "output_tokens"}, …]}, a line of
-output the tool's own result, or {"error": "why"}. It is Python's -c that brings this program in,
-and prompts and results go through memory: the container's files stay as they are. When the input
-ends this process ends at once, so none is left behind by whoever fed it.
+A line of input is {"arguments": […], "requests": [{"prompt", "output_tokens"}, …], "seconds": N},
+a line of output the tool's own result, or {"error": "why"}. After N seconds, where N is not 0,
+nothing more is asked: the requests that are left have the error "time is up".
+
+It is Python's -c that brings this program in, and prompts and results go through memory: the
+container's files stay as they are. When the input ends this process ends at once, so none is left
+behind by whoever fed it.
 """
 
 import json
@@ -11,7 +14,11 @@ import os
 import queue
 import sys
 import threading
+import time
 import traceback
+
+# The tool's own functions that send a request, by its names for APIs.
+_ASKS = {}
 
 
 def read(orders):
@@ -19,6 +26,41 @@ def read(orders):
     for line in sys.stdin:
         orders.put(json.loads(line))
     os._exit(0)
+
+
+def until(ask, seconds, unasked, clock=time.perf_counter):
+    """Return what asks as `ask` does, and nothing more once so many seconds have passed.
+
+    Args:
+        ask: sends one request.
+        seconds: from the first one on.
+        unasked: returns what stands for one that was not sent, at a time of the clock.
+        clock: the tool's own.
+    """
+    begun = []
+
+    async def asked(*request, **more):
+        begun.append(clock())
+        if begun[-1] - begun[0] < seconds:
+            return await ask(*request, **more)
+        return unasked(begun[-1])
+
+    return asked
+
+
+def stop_after(seconds):
+    """Let the tool ask for so many seconds at the most; it has no option for that."""
+    from vllm.benchmarks import serve
+
+    def unasked(now):
+        output = serve.RequestFuncOutput()
+        output.error, output.start_time = "time is up", now
+        return output
+
+    if not _ASKS:
+        _ASKS.update(serve.ASYNC_REQUEST_FUNCS)
+    for name, ask in _ASKS.items():
+        serve.ASYNC_REQUEST_FUNCS[name] = until(ask, seconds, unasked) if seconds else ask
 
 
 def run(order):
@@ -31,6 +73,7 @@ def run(order):
     CustomDataset.load_data = lambda dataset: setattr(dataset, "data", order["requests"])
     file = os.memfd_create("result")
     try:
+        stop_after(order["seconds"])
         sys.argv = ["vllm", "bench", "serve", *order["arguments"]]
         sys.argv += ["--dataset-name", "custom", "--dataset-path", "prompts.jsonl"]
         sys.argv += ["--save-result", "--save-detailed"]

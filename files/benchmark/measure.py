@@ -20,6 +20,8 @@ from progress import Progress, Stop
 
 TOOL = Path(__file__).with_name("bench_tool.py")
 COLD = "cold"
+# What bench_tool.py says of a request that was not asked any more.
+TIME_IS_UP = "time is up"
 
 
 class Tool:
@@ -40,8 +42,15 @@ class Tool:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def run(self, arguments: Sequence[str], asked: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def run(
+        self, arguments: Sequence[str], asked: Sequence[Mapping[str, Any]], seconds: int = 0
+    ) -> dict[str, Any]:
         """Return the tool's own result.
+
+        Args:
+            arguments: words after `vllm bench serve`.
+            asked: the requests.
+            seconds: after which no further one is asked; 0 = all are.
 
         Raises:
             Stop: it has none.
@@ -50,7 +59,7 @@ class Tool:
         assert self._process.stdout
         line = ""
         try:
-            order = {"arguments": arguments, "requests": asked}
+            order = {"arguments": arguments, "requests": asked, "seconds": seconds}
             print(json.dumps(order), file=self._process.stdin, flush=True)
             line = self._process.stdout.readline()
             answer = json.loads(line or "{}")
@@ -84,7 +93,7 @@ def arguments(orders: Mapping[str, Any], workload: Mapping[str, Any], number: in
     words += ["--num-prompts", str(number), "--max-concurrency", str(workload["concurrency"])]
     words += ["--custom-output-len", "-1", "--temperature", str(workload["temperature"])]
     words += ["--extra-body", json.dumps({"chat_template_kwargs": {"enable_thinking": False}})]
-    if LONG not in workload["prompts"]:
+    if LONG not in workload["prompts"] and not workload["seconds"]:
         # Kernels and connections of a first request; a long prompt must find a cold cache.
         words += ["--num-warmups", "1"]
     return [*words, "--ignore-eos"] if workload["whole"] else words
@@ -98,11 +107,12 @@ def run_of(result: Mapping[str, Any], began: float) -> dict[str, Any]:
         began: seconds on that clock from which times are counted.
     """
     answered, errors = result["output_lens"], result["errors"]
+    asked = [each for each in range(len(answered)) if errors[each] != TIME_IS_UP]
     # Several releases count a stream that breaks off as a success.
-    good = [each for each, tokens in enumerate(answered) if tokens and not errors[each]]
-    failed = sorted(set(range(len(answered))) - set(good))
+    good = [each for each in asked if answered[each] and not errors[each]]
+    failed = sorted(set(asked) - set(good))
     decoding = [sum(gaps) * 1000 for gaps in result["itls"]]
-    started = min(result["start_times"]) - began
+    started = min(result["start_times"][each] for each in asked) - began
     return {
         "started": round(started, 3),
         "ended": round(started + result["duration"], 3),
@@ -145,6 +155,7 @@ class Measurement:
         Raises:
             Stop: nothing could be measured.
         """
+        start = self._engine.start(self._orders["start"])
         before, thinking = self._engine.others(), self._engine.thinks()
         context = self._engine.context()
         tool = Tool(f"vllm-{self._orders['release']}")
@@ -165,6 +176,7 @@ class Measurement:
             **{key: self._orders[key] for key in known},
             "started": self._started,
             "ended": time.time(),
+            "start": start,
             "before": before,
             "workloads": self._done,
             "gpu": gpu.samples,
@@ -182,12 +194,17 @@ class Measurement:
         runs = []
         for label in workload["runs"]:
             now = asked[:1] if label == COLD else asked
-            before = self._engine.counters()
-            result = tool.run(arguments(self._orders, workload, len(now)), now)
-            after = self._engine.counters()
+            before, before_at = self._engine.counters()
+            words = arguments(self._orders, workload, len(now))
+            result = tool.run(words, now, workload["seconds"])
+            after, after_at = self._engine.counters()
             run = {"label": label, "concurrency": workload["concurrency"]}
             run |= run_of(result, self._began)
-            runs.append(run | {key: after[key] - before[key] for key in after})
+            run |= {key: after[key] - before[key] for key in after}
+            # A label comes with its first draft.
+            before_at += [0] * (len(after_at) - len(before_at))
+            accepted = [new - old for old, new in zip(before_at, after_at, strict=True)]
+            runs.append(run | {"accepted_at": accepted})
         return {"name": name, "skipped": None, "runs": runs}
 
 
@@ -207,7 +224,10 @@ def main(root: Path) -> None:
 
 
 if __name__ == "__main__":
+    from command_line import words
+
+    (ROOT,) = words(__doc__, "ROOT")
     try:
-        main(Path(sys.argv[1]))
+        main(Path(ROOT))
     except Stop as stop:
         sys.exit(str(stop))

@@ -6,9 +6,12 @@ hold                 no engine gets a new request (503), until one is preferred 
 busy RELEASE         print how many requests are in flight at it
 forget RELEASE       it is no longer known; what it has in flight goes on
 engines              print what is known, the preferred first: a line each, RELEASE PORT
+names                print whose keys are used: NAME, requests since a reload, those in flight
 
 For the door's unit: `prepare` before its start, `sync` after it, `reload PID` for its reload.
-For a deploy: `sync` writes missing files; `running` prints what the running door was made of.
+For a deploy: `sync` writes missing files; `running` prints what the running door was made of;
+`compare FOLDER` sees whether a key that opens the door is missing there: then the next reload ends
+what is in flight, which that key may have begun.
 
 Each change is in ROOT/door first, where a start of the door finds it, and then in the door that
 runs, without a reload of it: a reload leaves a second process until the last stream has ended.
@@ -19,6 +22,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,6 +58,7 @@ class Door:
         self._map = self._folder / "choice.map"
         self._config = self._folder / "engines.cfg"
         self._link = root / "current"
+        self._revoked = self._folder / "revoked"
 
     def offer(self, release: str, port: int) -> None:
         """Have an engine as second choice; as the first one if there is no other.
@@ -110,8 +115,21 @@ class Door:
             (Engine(*pair) for pair in engines.items()), key=lambda each: each[0] != choice["first"]
         )
 
+    def compare(self, new: Path) -> None:
+        """Note whether a key that opens the door is missing in a folder of new files."""
+        if not (new / "keys").exists():
+            return
+        kept = {line.split()[0] for line in _lines(new / "keys")}
+        for line in _lines(self._folder / "keys"):
+            # DIGEST NAME:END; there was a time when it was DIGEST alone.
+            digest, _, rest = line.partition(" ")
+            end = rest.split(":")[1:2]
+            if digest not in kept and not (end and int(end[0]) <= time.time()):
+                self._revoked.touch()
+
     def prepare(self) -> None:
         """Have the files that the door reads when it starts; a hold ends here."""
+        self._revoked.unlink(missing_ok=True)
         with self._changed() as (_, choice):
             choice["hold"] = "no"
 
@@ -124,8 +142,14 @@ class Door:
         """Return `version` and `mark` of the door that runs; nothing while it does not."""
         return self._haproxy.running()
 
+    def names(self) -> dict[str, tuple[int, int]]:
+        """Return for each name of a key its requests since the last reload, and those in flight."""
+        return self._haproxy.names()
+
     def reload(self, master: int) -> None:
         """Have the door read its files anew, in a new process; the old one ends with its streams.
+
+        It ends at once where a key opens the door no more: see `compare`.
 
         Args:
             master: process ID of the door.
@@ -136,6 +160,9 @@ class Door:
         with self._locked():
             self._haproxy.reload(master)
             self._apply(*self._read())
+            if self._revoked.exists():
+                self._haproxy.end_former()
+                self._revoked.unlink()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -218,6 +245,8 @@ def _write(path: Path, mode: str, text: str) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Do one command. Returns the exit status."""
     match arguments:
+        case ["-h" | "--help"]:
+            print(__doc__)
         case [root, "offer", release, port] if port.isdecimal():
             Door(Path(root)).offer(release, int(port))
         case [root, "busy", release]:
@@ -227,11 +256,16 @@ def main(arguments: Sequence[str]) -> int:
         case [root, "engines"]:
             for engine in Door(Path(root)).engines():
                 print(*engine)
+        case [root, "names"]:
+            for name, (came, now) in Door(Path(root)).names().items():
+                print(name, came, now)
         case [root, "running"]:
             for name, value in Door(Path(root)).running().items():
                 print(name, value)
         case [root, "hold" | "prepare" | "sync" as command]:
             getattr(Door(Path(root)), command)()
+        case [root, "compare", folder]:
+            Door(Path(root)).compare(Path(folder))
         case [root, "reload", master] if master.isdecimal():
             Door(Path(root)).reload(int(master))
         case _:

@@ -75,6 +75,12 @@ class Haproxy:
                 raise DoorError("the door did not take its new files: journalctl -u door")
             time.sleep(LOOK)
 
+    def end_former(self) -> None:
+        """End the processes of before a reload, and all that they have in flight."""
+        for worker in self._workers()[1:]:
+            with suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGTERM)
+
     def apply(self, engines: Mapping[str, int], choices: Path, choice: Mapping[str, str]) -> None:
         """Have every process know these. An old one takes no engine, but a choice.
 
@@ -107,6 +113,20 @@ class Haproxy:
     def in_flight(self, release: str) -> list[tuple[int, int]]:
         """Return what an engine has in flight, and how much more it may get, by each process."""
         return [self._in_flight(worker, release) for worker in self._workers()]
+
+    def names(self) -> dict[str, tuple[int, int]]:
+        """Return for each name of a key how many requests came since the last reload, by it, and
+        how many are in flight, those of before included.
+        """
+        found: dict[str, tuple[int, int]] = {}
+        for number, worker in enumerate(self._workers()):
+            for line in self._ask(f"@!{worker} show table names").splitlines():
+                row = dict(field.split("=", 1) for field in line.split() if "=" in field)
+                if "http_req_cnt" in row:
+                    came, now = found.get(row["key"], (0, 0))
+                    came += int(row["http_req_cnt"]) if number == 0 else 0
+                    found[row["key"]] = came, now + int(row["conn_cur"])
+        return found
 
     def _in_flight(self, worker: int, release: str) -> tuple[int, int]:
         """Return what an engine has in flight by a worker, and how much more it may get by it."""

@@ -7,6 +7,7 @@ Exit status: 0 stopped on purpose; 1 ended; 2 it would end in the same way again
 its command line, or the release is not there; 3 this Spark went down hard twice within an hour.
 """
 
+import argparse
 import asyncio
 import json
 import signal
@@ -175,7 +176,13 @@ class Supervisor:
             await asyncio.Event().wait()
         if self._link:
             self._link.say("serving")
-        raise EndError(await probe.watch(self._engine, self._unit["probe_failures"]))
+        raise EndError(
+            await probe.watch(self._engine, self._unit["probe_failures"], self._fabric_is_silent)
+        )
+
+    def _fabric_is_silent(self) -> bool:
+        """Tell whether ranks may wait for a fabric that comes back: how long, the link decides."""
+        return bool(self._link and self._link.quiet)
 
     async def _ready(self) -> None:
         seconds = self._unit["start_timeout"]
@@ -250,7 +257,13 @@ async def _ping() -> None:
 
 def run() -> NoReturn:
     """The command."""
-    root, release = Path(sys.argv[1]), sys.argv[2]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("root", type=Path)
+    parser.add_argument("release")
+    told = parser.parse_args()
+    root, release = told.root, told.release
     try:
         supervisor = Supervisor(root, release)
     except (OSError, ValueError, KeyError) as error:

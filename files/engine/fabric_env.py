@@ -35,7 +35,7 @@ def fabric_environment(
     names = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES")
     environment = dict.fromkeys(names, first) | {"VLLM_HOST_IP": address, "NCCL_DEBUG": "INFO"}
     devices = {netdev: active_device(netdev, sysfs) for netdev in found.values()}
-    usable = {netdev: device for netdev, device in devices.items() if device}
+    usable = {netdev: device for netdev, device in devices.items() if device and verbs(device)}
     without = ", ".join(netdev for netdev in devices if netdev not in usable)
     if not usable:
         warning = f"no active RDMA device on {without}: NCCL uses TCP, which is much slower"
@@ -45,7 +45,9 @@ def fabric_environment(
         "NCCL_IB_HCA": ",".join(device.parents[1].name for device in usable.values()),
         "NCCL_IB_DISABLE": "0",
         "NCCL_IGNORE_CPU_AFFINITY": "1",
-        "RDMA_OPTIONS": "--device /dev/infiniband --cap-add IPC_LOCK",
+        "RDMA_OPTIONS": " ".join(
+            ["--cap-add IPC_LOCK", *(f"--device {verbs(port)}" for port in usable.values())]
+        ),
     }
     # NCCL takes one index for all devices; where they differ it finds its own.
     if len(indexes) == 1 and (index := indexes.pop()) is not None:
@@ -61,6 +63,15 @@ def active_device(netdev: str, sysfs: Path) -> Path | None:
         if belongs and "ACTIVE" in _text(port / "state").split():
             return port
     return None
+
+
+def verbs(port: Path) -> str | None:
+    """Return the file by which programs use the RDMA device of a port, if it has one.
+
+    NCCL needs no other: how its connections are made, sockets tell.
+    """
+    names = sorted(file.name for file in port.parents[1].glob("device/infiniband_verbs/*"))
+    return f"/dev/infiniband/{names[0]}" if names else None
 
 
 def gid_index(port: Path, address: str) -> int | None:

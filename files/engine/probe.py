@@ -5,6 +5,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 INTERVAL = 10.0
@@ -13,6 +14,8 @@ INTERVAL = 10.0
 TOKEN_DEADLINE = 4.0
 COUNTERS_DEADLINE = 2.0
 FAILURES = 3
+# Bytes of an answer: what vLLM tells at /metrics has some hundred thousand.
+MOST = 8 << 20
 READY_INTERVAL = 0.5
 
 # What moves as soon as the engine makes a step, and by nothing else. While a long prompt is read,
@@ -67,7 +70,7 @@ class Engine:
             raise ValueError(f"status {status}")
         try:
             tokens = json.loads(body)["usage"]["completion_tokens"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             tokens = 0
         if status != 200 or not tokens:
             answer = " ".join(body.split())[:200]
@@ -90,7 +93,7 @@ class Engine:
             if body:
                 head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
             writer.write(f"{head}\r\n{body}".encode())
-            answer = (await reader.read()).decode(errors="replace")
+            answer = (await _whole(reader)).decode(errors="replace")
         finally:
             writer.close()
         first, _, rest = answer.partition("\r\n")
@@ -98,6 +101,21 @@ class Engine:
         if not protocol.startswith("HTTP/") or not status.isdecimal():
             raise ValueError(f"no HTTP answer: {first[:80]!r}")
         return int(status), rest.partition("\r\n\r\n")[2]
+
+
+async def _whole(reader: asyncio.StreamReader) -> bytes:
+    """Return all that comes until the end.
+
+    Raises:
+        ValueError: it is more than any answer of an engine: it would take the memory of the host,
+            and of its supervisor, which is the last that earlyoom ends.
+    """
+    answer = bytearray()
+    while block := await reader.read(1 << 16):
+        answer += block
+        if len(answer) > MOST:
+            raise ValueError(f"an answer of more than {MOST} bytes")
+    return bytes(answer)
 
 
 async def ready(engine: Engine) -> None:
@@ -111,13 +129,17 @@ async def ready(engine: Engine) -> None:
         await asyncio.sleep(READY_INTERVAL)
 
 
-async def watch(engine: Engine, bound: int = FAILURES) -> str:
+async def watch(
+    engine: Engine, bound: int = FAILURES, excused: Callable[[], bool] = lambda: False
+) -> str:
     """Return why an engine that was ready generates no more.
 
     A busy one may be late with a token: while its counters move, it is alive.
 
     Args:
         bound: failures in a row that are too many; each takes 6 s at the least.
+        excused: says whether a missing token may be none of the engine's fault, such as a fabric
+            that is silent: then it does not count. A wrong answer always does.
     """
     failures = 0
     seen: list[str] | None = None
@@ -134,7 +156,8 @@ async def watch(engine: Engine, bound: int = FAILURES) -> str:
             moved = now is not None and seen is not None and now != seen
             # One look without an answer must not hide that they moved since the one before.
             seen = seen if now is None else now
-            failures = 0 if moved and not isinstance(problem, NoTokenError) else failures + 1
+            alive = (moved or excused()) and not isinstance(problem, NoTokenError)
+            failures = 0 if alive else failures + 1
             if failures == bound:
                 return f"{problem}, {bound} times in a row"
             await least

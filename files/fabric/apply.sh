@@ -48,9 +48,17 @@ for folder in etc run usr/lib; do
   mkdir -p "$work/root/$folder" && cp -a "/$folder/netplan" "$work/root/$folder/"
 done
 mkdir -p "$work/root/etc/netplan" && put "$work/root$file"
-netplan generate --root-dir "$work/root" >"$work/log" 2>&1 ||
-  fail "netplan refuses its files: correct them and run again; nothing was changed.
-$(sed "s|$work/root||g" "$work/log")"
+if ! netplan generate --root-dir "$work/root" >"$work/log" 2>&1; then
+  sed -i "s|$work/root||g" "$work/log"
+  mend="correct them and run again; nothing was changed."
+  # Only NetworkManager reads what it writes; it may write what netplan refuses.
+  written=$(grep -o '/etc/netplan/90-NM-[^:]*\.yaml' "$work/log" | sort -u | paste -s -d ' ')
+  [ -z "$written" ] || mend="NetworkManager wrote $written. Move that connection away \
+(\`sudo mv $written /root/ && sudo netplan generate && sudo nmcli connection reload\`) and run \
+again; nothing was changed."
+  fail "netplan refuses its files: $mend
+$(cat "$work/log")"
+fi
 
 install -d -m 700 "$backups" &&
   cp -a /etc/netplan "$backups/netplan-$(date -u +%Y%m%dT%H%M%SZ)" ||

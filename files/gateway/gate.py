@@ -1,7 +1,6 @@
-"""What the gateway lets through to LiteLLM: a few paths, for who has a key."""
+"""What the gateway lets through to LiteLLM: a few paths, and the fields of a request."""
 
 import asyncio
-import hashlib
 import json
 import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -9,6 +8,7 @@ from typing import Any
 
 import httpx
 from doors import ANSWER, Call, Doors
+from fields import Unknown, checked
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
@@ -29,31 +29,21 @@ HEADERS = {
     b"access-control-request-method",
     b"anthropic-beta",
     b"anthropic-version",
-    b"content-length",
-    b"content-type",
     b"host",
     b"origin",
-    b"transfer-encoding",
     b"user-agent",
 }
-
-
-class TooLarge(Exception):
-    """The body of a request is larger than any door takes."""
 
 
 class Gate:
     """Lets requests through to LiteLLM.
 
     Args:
-        keys: SHA-256 of the clients' keys.
         own_key: what LiteLLM wants to be asked with.
-        most: bytes of the largest body.
     """
 
-    def __init__(self, app: App, doors: Doors, keys: set[str], own_key: str, most: int) -> None:
-        self.app, self.doors, self.keys, self.own_key = app, doors, keys, own_key
-        self.most = most
+    def __init__(self, app: App, doors: Doors, own_key: str) -> None:
+        self.app, self.doors, self.own_key = app, doors, own_key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -86,32 +76,32 @@ class Gate:
             await refuse(send, 404, "not_found_error", f"no such path: {path}")
         elif method not in (PATHS[path], "OPTIONS"):
             await refuse(send, 405, "invalid_request_error", f"expected {PATHS[path]}")
-        elif method != "OPTIONS" and not self._has_key(scope):
-            await refuse(send, 401, "authentication_error", "no valid API key was given")
         else:
             await self._forward(scope, receive, send)
 
-    def _has_key(self, scope: Scope) -> bool:
-        headers = dict(scope["headers"])
-        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        key = token.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"")
-        return hashlib.sha256(key).hexdigest() in self.keys
-
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read(receive)
+        if body is None:
+            return
+        if scope["method"] == "POST":
+            try:
+                # What was judged is what LiteLLM gets, in its one meaning.
+                body = json.dumps(checked(json.loads(body)), allow_nan=False).encode()
+            except Unknown as field:
+                why = f"unknown field: {field}. The gateway takes OpenAI's, Anthropic's and vLLM's."
+                await refuse(send, 400, "invalid_request_error", why, param=str(field))
+                return
+            except (ValueError, TypeError, RecursionError):
+                await refuse(send, 400, "invalid_request_error", "the body is no JSON object")
+                return
         name = str(uuid.uuid4())
         headers = [
             *((header, value) for header, value in scope["headers"] if header in HEADERS),
             (b"authorization", f"Bearer {self.own_key}".encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"content-type", b"application/json"),
             (b"x-litellm-call-id", name.encode()),
         ]
-        try:
-            body = await read(receive, self.most)
-        except TooLarge:
-            limit = f"the body is larger than {self.most // 1024**2} MiB"
-            await refuse(send, 413, "invalid_request_error", limit)
-            return
-        if body is None:
-            return
         call = self.doors.begin(name)
         try:
             failed = True
@@ -147,29 +137,24 @@ class Try:
             await self._send(message)
 
 
-async def read(receive: Receive, most: int) -> bytes | None:
-    """Return the body of a request; None if the client leaves before its end.
-
-    Raises:
-        TooLarge: it has more than `most` bytes.
-    """
+async def read(receive: Receive) -> bytes | None:
+    """Return the body of a request, which the door bounds; None if the client leaves meanwhile."""
     parts: list[bytes] = []
-    size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
         parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > most:
-            raise TooLarge
         if not message.get("more_body"):
             return b"".join(parts)
 
 
-async def refuse(send: Send, status: int, kind: str, message: str) -> None:
+async def refuse(
+    send: Send, status: int, kind: str, message: str, param: str | None = None
+) -> None:
     """Answer with an error in OpenAI's form."""
-    await answer(send, status, {"error": {"message": message, "type": kind, "code": status}})
+    error = {"message": message, "type": kind, "param": param, "code": status}
+    await answer(send, status, {"error": error})
 
 
 async def answer(send: Send, status: int, content: dict[str, Any]) -> None:
@@ -179,7 +164,6 @@ async def answer(send: Send, status: int, content: dict[str, Any]) -> None:
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
         (b"access-control-allow-origin", b"*"),
-        *([(b"www-authenticate", b"Bearer")] if status == 401 else []),
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -1,18 +1,18 @@
 """The fleet's gateway: LiteLLM's proxy, with a gate in front and an eye on the doors behind.
 
-    gateway.py CONFIGURATION ADDRESS PORT MIB
+    gateway.py CONFIGURATION
 
-The gate lets a few paths through, to who has a key: LiteLLM's own keys need a database, and its
-other paths are for administrators. A body of more than MIB is refused. Each door is asked every two
-seconds whether it serves. A request goes to the replica with the least in flight, and to another
-one if that fails. Runs in the environment that requirements.txt makes; the keys are in the
-process's environment.
+Clients come by a door of its own (HAProxy), which asks for their key and bounds what they send, to
+the socket that systemd passes. The gate lets a few paths and the fields of a request through:
+LiteLLM's other ones are for administrators. Each door is asked every two seconds whether it serves.
+A request goes to the replica with the least in flight, and to another one if that fails. Runs in
+the environment that requirements.txt makes; the doors' key is systemd's credential `keys`.
 """
 
+import argparse
 import os
 import secrets
 import socket
-import sys
 from pathlib import Path
 
 import litellm
@@ -25,9 +25,8 @@ from notify import notify
 
 # Seconds that requests in flight have when the gateway stops.
 LAST = 30
-# Seconds that an idle connection is kept, longer than clients keep theirs (openai's httpx:
-# 5 s): where both give it up at a time, a request is lost.
-IDLE = 75
+# The first that systemd passes: sd_listen_fds(3).
+SOCKET = 3
 
 
 class Server(uvicorn.Server):
@@ -40,8 +39,14 @@ class Server(uvicorn.Server):
 
 def main() -> None:
     """Serve until told to stop."""
-    configuration, address, port, body_mib = sys.argv[1:]
-    keys = set(os.environ["CLIENT_KEYS"].split(","))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("CONFIGURATION")
+    configuration = parser.parse_args().CONFIGURATION
+    given = Path(os.environ["CREDENTIALS_DIRECTORY"], "keys").read_text().splitlines()
+    # LiteLLM looks for keys in the environment; what is put there now, /proc does not show.
+    os.environ |= dict(line.split("=", 1) for line in given)
     # LiteLLM insists on a key of its own. Nobody else needs to know it.
     own_key = f"sk-{secrets.token_urlsafe(32)}"
     os.environ |= {"LITELLM_MASTER_KEY": own_key, "CONFIG_FILE_PATH": configuration}
@@ -52,11 +57,9 @@ def main() -> None:
     aiohttp_transport.LiteLLMAiohttpTransport = Transport  # type: ignore[misc]
     server = Server(
         uvicorn.Config(
-            Gate(app, doors, keys, own_key, int(body_mib) * 1024**2),
-            host=address,
-            port=int(port),
+            Gate(app, doors, own_key),
+            fd=SOCKET,
             access_log=False,
-            timeout_keep_alive=IDLE,
             timeout_graceful_shutdown=LAST,
         )
     )

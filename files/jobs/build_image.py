@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from command_line import words
 from docker_socket import FULL, Cause, is_here
 from progress import Progress, Stop
 from tries import Transient, say
@@ -75,7 +76,7 @@ class Build:
             if end == "ERROR" and not self.failed:
                 self.failed, self.last = name, lines
             elif end in ("DONE", "CACHED") and name:
-                self._done[stage] = max(step, self._done.get(stage, 0))
+                self._done[stage] = max(step, self._done.get(stage, step))
         elif not self._lines and not self._steps and not line.startswith("#"):
             # Before the first step only what goes wrong has such a line.
             self.last = [*self.last, line]
@@ -155,7 +156,8 @@ def main(root: Path, job: str) -> None:
 
 
 if __name__ == "__main__":
+    ROOT, ID = words(__doc__, "ROOT", "ID")
     try:
-        main(Path(sys.argv[1]), sys.argv[2])
+        main(Path(ROOT), ID)
     except Stop as stop:
         sys.exit(str(stop))

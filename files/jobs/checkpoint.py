@@ -19,6 +19,8 @@ DAMAGES = 3
 RECORD = ".sparkwright.json"
 PARTIAL = ".sparkwright-partial"
 SET_ASIDE = ".sparkwright-set-aside"
+# In the folder, as who fetches may write nowhere else.
+REPORT = ".sparkwright-progress.json"
 
 
 class Source(Protocol):

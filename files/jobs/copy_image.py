@@ -9,18 +9,18 @@ import http.client
 import json
 import os
 import shutil
-import sys
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from checkpoint import Checkpoint
-from docker_socket import FULL, Docker, complaint, is_here, judge
+from command_line import words
+from docker_socket import FULL, Docker, complaint, failure, is_here, judge
 from fabric import Share
 from progress import Progress, Stop
-from saved import image_ids, is_built
+from saved import BLOBS, is_built, listed, read
 from tries import Transient, conclude, persist, say
 
 # A tar archive is made of such blocks, and ends with two empty ones.
@@ -28,34 +28,46 @@ BLOCK = tarfile.BLOCKSIZE
 
 
 class Archive:
-    """A folder as `docker load` wants it: a tar archive, made on its way to Docker."""
+    """A folder as `docker load` wants it: a tar archive, made on its way to Docker.
 
-    def __init__(self, folder: Path, paths: Sequence[str]) -> None:
-        self._members = [(folder / path, _header(folder, path)) for path in sorted(paths)]
-        self.size = 2 * BLOCK + sum(
-            len(header) + _padded(file.stat().st_size) for file, header in self._members
-        )
+    Args:
+        folder: where the image is unpacked.
+        paths: its files.
+        texts: what is sent in the place of the files that tell of it.
+    """
+
+    def __init__(self, folder: Path, paths: Collection[str], texts: Mapping[str, bytes]) -> None:
+        members: dict[str, Path | bytes] = {
+            path: folder / path for path in paths if path.startswith(BLOBS)
+        }
+        self._members = sorted((members | texts).items())
+        self.size = 2 * BLOCK + sum(BLOCK + _padded(_size(it)) for _, it in self._members)
         self.sent = 0
 
     def send(self, docker: Docker) -> None:
         """Write all of it to a connection whose request has been begun."""
-        for file, header in self._members:
-            docker.sock.sendall(header)
-            with file.open("rb", buffering=0) as content:
-                size = os.fstat(content.fileno()).st_size
-                position = 0
-                while position < size:
-                    sent = os.sendfile(docker.sock.fileno(), content.fileno(), position, 1 << 24)
-                    position += sent
-                    self.sent += sent
+        for path, content in self._members:
+            info = tarfile.TarInfo(path)
+            info.size = size = _size(content)
+            docker.sock.sendall(info.tobuf(tarfile.GNU_FORMAT))
+            if isinstance(content, bytes):
+                docker.sock.sendall(content)
+            else:
+                self._send_file(docker, content, size)
             docker.sock.sendall(bytes(_padded(size) - size))
         docker.sock.sendall(bytes(2 * BLOCK))
 
+    def _send_file(self, docker: Docker, file: Path, size: int) -> None:
+        with file.open("rb", buffering=0) as content:
+            position = 0
+            while position < size:
+                sent = os.sendfile(docker.sock.fileno(), content.fileno(), position, 1 << 24)
+                position += sent
+                self.sent += sent
 
-def _header(folder: Path, path: str) -> bytes:
-    info = tarfile.TarInfo(path)
-    info.size = (folder / path).stat().st_size
-    return info.tobuf(tarfile.GNU_FORMAT)
+
+def _size(content: Path | bytes) -> int:
+    return len(content) if isinstance(content, bytes) else content.stat().st_size
 
 
 def _padded(size: int) -> int:
@@ -80,6 +92,8 @@ class Copy:
 
     def __init__(self, manifest: dict[str, Any], folder: Path) -> None:
         self._references: list[str] = manifest["images"]
+        # What a built image is called on the head, which was asked by SSH: it is in no lock.
+        self._ids: list[str] = manifest.get("ids", self._references)
         self._source: str = manifest["source"]
         self._folder = folder
         self._checkpoint: Checkpoint | None = None
@@ -97,7 +111,7 @@ class Copy:
     def fetch(self, progress: Progress) -> None:
         """Have in the folder what the head has exported, and nothing else."""
         share = Share(self._source, progress)
-        self._checkpoint = Checkpoint(self._folder, share.listing())
+        self._checkpoint = Checkpoint(self._folder, listed(share.listing()))
         self._checkpoint.verify()
         self._checkpoint.fetch(share)
 
@@ -105,32 +119,37 @@ class Copy:
         """Give the folder to Docker, which checks every layer by the image's configuration.
 
         A copied image has no name: it gets one, or `docker image prune` would take it for waste.
-        One that was built is in no lock: it is what the head has under its name.
 
         Raises:
-            Stop: Docker does not take it, or it is another image.
+            Stop: Docker does not take it, or it is another image than the head should have.
         """
-        persist(self._load, lambda: 0, progress, self._references[0])
-        built = is_built(self._references[0])
-        expected = image_ids(self._folder) if built else self._references
-        known = next(filter(is_here, expected), None)
-        if known is None:
+        assert self._checkpoint
+        files = self._checkpoint.files
+        saved = read(self._folder, files)
+        reference = self._references[0]
+        if not saved.is_one_of(self._ids):
             meaning = (
-                "run again."
-                if built
-                else "the head has another image than the lock. "
-                "Refresh the lock (python -m deploys.lock --refresh), and run again."
+                "which has built another meanwhile: run again"
+                if is_built(reference)
+                else "which has another image than the lock: "
+                "refresh the lock (python -m deploys.lock --refresh), and run again"
             )
+            raise Stop(f"{reference} is {saved.ids[-1]} by the share of the head, {meaning}.")
+        self._archive = Archive(self._folder, files, saved.texts)
+        persist(self._load, lambda: 0, progress, reference)
+        known = next(filter(is_here, saved.ids), None)
+        if known is None:
             raise Stop(
-                f"Docker has loaded the head's copy of {self._references[0]}, and knows none of "
-                f"{', '.join(expected)}: {meaning}"
+                f"Docker has loaded the head's copy of {reference}, and knows none of "
+                f"{', '.join(saved.ids)}: run again."
             )
-        name(known, self._references[0])
+        name(known, reference)
 
     def _load(self) -> None:
-        assert self._checkpoint
+        assert self._archive
+        archive = self._archive
+        archive.sent = 0
         self._layers.clear()
-        archive = self._archive = Archive(self._folder, list(self._checkpoint.files))
         docker = Docker()
         try:
             docker.putrequest("POST", "/images/load?quiet=0")
@@ -152,8 +171,8 @@ class Copy:
             docker.close()
 
     def _note(self, event: dict[str, Any]) -> None:
-        if "error" in event:
-            judge(self._references[0], event["error"], [FULL])
+        if said := failure(event):
+            judge(self._references[0], said, [FULL])
         detail = event.get("progressDetail") or {}
         if "id" in event and detail.get("total"):
             self._layers[event["id"]] = (detail.get("current", 0), detail["total"])
@@ -172,4 +191,5 @@ def main(root: Path) -> None:
 
 
 if __name__ == "__main__":
-    conclude(lambda: main(Path(sys.argv[1])))
+    (ROOT,) = words(__doc__, "ROOT")
+    conclude(lambda: main(Path(ROOT)))

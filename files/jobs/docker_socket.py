@@ -5,7 +5,7 @@ import json
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 from progress import Stop
@@ -56,6 +56,16 @@ def is_here(image: str) -> bool:
 def complaint(answer: http.client.HTTPResponse) -> str:
     """Return what Docker says in an answer that is no success."""
     said: str = json.loads(answer.read() or b"{}").get("message", f"status {answer.status}")
+    return said
+
+
+def failure(event: dict[str, Any]) -> str | None:
+    """Return the failure that a line of an answer tells, None where it tells none.
+
+    Docker 28 deprecates `error`, which clients used to read, for `errorDetail`, which is as old.
+    """
+    detail = event.get("errorDetail") or {}
+    said: str | None = detail.get("message") or event.get("error")
     return said
 
 

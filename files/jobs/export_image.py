@@ -15,13 +15,13 @@ from typing import IO
 from urllib.parse import quote
 
 from checkpoint import Record
+from command_line import words
 from content import File, Growing
 from docker_socket import FULL, Docker, complaint, judge
 from progress import Progress, Stop
-from saved import image_ids, is_built
+from saved import BLOBS, is_built, read
 from tries import Transient
 
-BLOBS = "blobs/sha256/"
 CAUSES = (
     FULL,
     (("no such image",), "this Spark's Docker has lost it: run again, which pulls it"),
@@ -50,7 +50,8 @@ class Export:
         """
         if not self._folder.exists() or not is_built(self._image):
             return self._folder.exists()
-        return json.loads(self._ask("json").read())["Id"] in image_ids(self._folder)
+        files = [file.relative_to(self._folder).as_posix() for file in self._folder.rglob("*")]
+        return json.loads(self._ask("json").read())["Id"] in read(self._folder, files).ids
 
     def make(self, progress: Progress) -> None:
         """Have Docker save the image, and unpack that.
@@ -129,7 +130,8 @@ def main(root: Path, job: str) -> None:
 
 
 if __name__ == "__main__":
+    ROOT, ID = words(__doc__, "ROOT", "ID")
     try:
-        main(Path(sys.argv[1]), sys.argv[2])
+        main(Path(ROOT), ID)
     except Stop as stop:
         sys.exit(str(stop))

@@ -2,11 +2,9 @@
 
 import errno
 import http.client
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 from content import File, Growing
@@ -17,6 +15,8 @@ from tries import Transient, persist
 PATIENCE = 20
 # Seconds before each further try: a Spark that lost its power is back in less than these.
 DELAYS = (1, 2, *[5] * 35)
+# Bytes of a listing; a longer one is cut, and so is no JSON. An image has some 200 files.
+LONGEST_LISTING = 1024 * 1024
 REMEDY = (
     "look at fabric-share.socket on that Spark, and at the cable; then run again, "
     "which goes on where this ended"
@@ -39,20 +39,20 @@ class Share:
         self._address = urlsplit(url)
         self._progress = progress
 
-    def listing(self) -> dict[str, dict[str, Any]]:
-        """Return the files of an image export: {path: {"size", "sha256"}}.
+    def listing(self) -> bytes:
+        """Return what the files of an image export are, by the other Spark's word: JSON.
 
         Raises:
             Stop: there is none, or nobody answers.
         """
-        files: dict[str, dict[str, Any]] = {}
+        answers: list[bytes] = []
 
         def attempt() -> None:
             with self._request(self._address.path) as answer:
-                files.update(json.loads(answer.read())["files"])
+                answers.append(answer.read(LONGEST_LISTING))
 
         self._persist(attempt, lambda: 0, self.name)
-        return files
+        return answers[0]
 
     def fetch(self, file: File, partial: Path) -> str:
         """Append to a partial file what it lacks; return the hash of the whole.

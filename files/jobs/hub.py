@@ -1,33 +1,43 @@
-"""One repository on the hub at one commit: its files, fetched whatever happens on the way."""
+"""One repository on the hub at one commit: its files, fetched whatever happens on the way.
+
+A hub, or a mirror in its place, may lie: it costs no more bytes than the lock allows, and each
+failed try is counted until one has brought something.
+"""
 
 import errno
+import re
+import time
 from pathlib import Path
 
 from content import File
-from httpx2 import TransportError
-from huggingface_hub import constants, get_token, hf_hub_url
+from httpx2 import HTTPError, InvalidURL, Response
+from huggingface_hub import constants, get_session, get_token, hf_hub_url
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-from huggingface_hub.file_download import http_get
-from huggingface_hub.utils import build_hf_headers
+from huggingface_hub.utils import build_hf_headers, hf_raise_for_status
 from progress import Progress, Stop
-from tries import Transient, persist
+from tries import ENOUGH, Transient, persist
 
 # The longest Retry-After that is obeyed between two tries, in seconds.
 LONGEST_DELAY = 600
-# Bytes that a broken connection loses at most; the library's own figure is 10 MB.
-constants.DOWNLOAD_CHUNK_SIZE = 256 * 1024
+# Seconds in which a connection brings ENOUGH bytes, or counts as broken: 4 kB/s.
+WINDOW = 60
+# Characters of a hub's own words that are passed on.
+WORDS = 300
+# What of a refusal tells its reason. Its body is not read: it may have no end.
+_REASONS = ("X-Error-Code", "X-Error-Message", "Retry-After", "RateLimit")
 
 
 class Repository:
     """A repository at a commit.
 
     `hf_hub_download` is not used: it begins a file again when its process was killed, gives up at
-    a reset connection, and takes a file for right that was damaged after it had been fetched.
+    a reset connection, takes a file for right that was damaged after it had been fetched, keeps
+    whatever a server sends, and resumes without end where a server breaks off again and again.
     """
 
     phase = "downloading"
@@ -48,28 +58,64 @@ class Repository:
         """
 
         def attempt() -> None:
-            if _size(partial) > file.size:
-                partial.unlink()
             try:
-                self._request(file, partial)
-            except (TransportError, HfHubHTTPError, OSError) as error:
+                if _size(partial) > file.size:
+                    partial.unlink()
+                if _size(partial) < file.size or not partial.exists():
+                    self._request(file, partial)
+            except (HTTPError, InvalidURL, OSError) as error:
                 reason = self._explain(error, file.path, partial)
                 raise Transient(reason, _retry_after(error)) from error
 
         persist(attempt, lambda: _size(partial), self._progress, file.path)
 
     def _request(self, file: File, partial: Path) -> None:
-        with partial.open("ab") as content:
-            http_get(
-                hf_hub_url(self.name, file.path, revision=self.commit, endpoint=self.endpoint),
-                content,
-                resume_size=content.tell(),
-                # A compressed answer cannot be resumed in the middle.
-                headers={**build_hf_headers(), "Accept-Encoding": "identity"},
-                expected_size=file.size,
-                # What it would try again at once, without a word, is tried again here.
-                _nb_retries=0,
-            )
+        url = hf_hub_url(self.name, file.path, revision=self.commit, endpoint=self.endpoint)
+        begun = _size(partial)
+        # A compressed answer could not be resumed in the middle.
+        headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
+        if begun:
+            headers["Range"] = f"bytes={begun}-"
+        with (
+            get_session().stream(
+                "GET", url, headers=headers, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT
+            ) as answer,
+            partial.open("ab") as content,
+        ):
+            if answer.is_error:
+                known = {name: text for name in _REASONS if (text := answer.headers.get(name))}
+                hf_raise_for_status(
+                    Response(answer.status_code, headers=known, request=answer.request)
+                )
+            begun = begun if answer.status_code == 206 else 0
+            self._check_promise(answer, begun, file.size)
+            content.truncate(begun)
+            since, mark, have = time.monotonic(), begun, begun
+            for chunk in answer.iter_raw():
+                content.write(chunk[: file.size - have])
+                have += len(chunk)
+                if have > file.size:
+                    return
+                if time.monotonic() - since > WINDOW:
+                    if have - mark < ENOUGH:
+                        raise self._broken(f"less than {ENOUGH:,} bytes in {WINDOW} s")
+                    since, mark = time.monotonic(), have
+            if have < file.size:
+                raise self._broken("it ended early")
+
+    def _check_promise(self, answer: Response, begun: int, size: int) -> None:
+        """Raise Transient where the head of an answer is not that of the bytes that are missing."""
+        length = answer.headers.get("Content-Length", "")
+        if length and length != str(size - begun):
+            raise self._broken(f"it promises {length[:20]} bytes instead of {size - begun:,}")
+        if answer.headers.get("Content-Encoding", "identity") != "identity":
+            raise self._broken("it is compressed")
+        part = answer.headers.get("Content-Range", "")
+        if answer.status_code == 206 and not part.startswith(f"bytes {begun}-"):
+            raise self._broken("it is another part of the file")
+
+    def _broken(self, reason: str) -> Transient:
+        return Transient(f"no whole answer from {self.endpoint} ({reason})")
 
     def _explain(self, error: Exception, path: str, partial: Path) -> str:
         """Return why another try may help; raise Stop where it cannot."""
@@ -84,9 +130,7 @@ class Repository:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             remedy = "free some space" if full else "mend that"
             raise Stop(f"{error.strerror} ({partial}): {remedy}, and run again.") from error
-        # http_get's word for an answer that is shorter or longer than it should be has no errno.
-        reason = "it ended early" if isinstance(error, OSError) else type(error).__name__
-        return f"no whole answer from {self.endpoint} ({reason})"
+        return str(self._broken(type(error).__name__))
 
     def _refusal(self, error: HfHubHTTPError, path: str) -> str:
         status, token = error.response.status_code, get_token()
@@ -114,7 +158,7 @@ class Repository:
                 f"({status}, {self.commit}): refresh the lock (python -m deploys.lock --refresh), "
                 "and run again."
             )
-        said = error.response.headers.get("X-Error-Message", "it gives no reason")
+        said = error.response.headers.get("X-Error-Message", "it gives no reason")[:WORDS]
         return f"{self.endpoint} refuses {path} of {self.name} ({status}): {said}."
 
 
@@ -125,5 +169,8 @@ def _size(partial: Path) -> int:
 def _retry_after(error: Exception) -> int:
     if not isinstance(error, HfHubHTTPError):
         return 0
-    value = error.response.headers.get("Retry-After", "")
-    return min(int(value), LONGEST_DELAY) if value.isdigit() else 0
+    headers = error.response.headers
+    told = re.match(r"(\d{1,9})$", headers.get("Retry-After", ""), re.ASCII) or re.search(
+        r";\s*t=(\d{1,9})", headers.get("RateLimit", ""), re.ASCII
+    )
+    return min(int(told[1]), LONGEST_DELAY) if told else 0

@@ -8,11 +8,11 @@ owner has filled.
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from checkpoint import Checkpoint, Record
+from command_line import words
 from tries import say
 
 
@@ -58,4 +58,5 @@ def main(root: Path, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    ROOT, FOLDER = words(__doc__, "ROOT", "FOLDER")
+    main(Path(ROOT), FOLDER)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from docker_socket import FULL, Docker, complaint, is_here, judge
+from command_line import words
+from docker_socket import FULL, Docker, complaint, failure, is_here, judge
 from progress import Progress, Stop
 from tries import Transient, say
 
@@ -94,8 +95,8 @@ def pull(image: str) -> Iterator[dict[str, Any]]:
     try:
         for line in answer:
             event = json.loads(line)
-            if "error" in event:
-                judge(image, event["error"], CAUSES)
+            if said := failure(event):
+                judge(image, said, CAUSES)
             yield event
     except (OSError, http.client.HTTPException, ValueError):
         raise Transient("Docker ended in the middle of the pull") from None
@@ -126,7 +127,8 @@ def main(root: Path, job: str) -> None:
 
 
 if __name__ == "__main__":
+    ROOT, ID = words(__doc__, "ROOT", "ID")
     try:
-        main(Path(sys.argv[1]), sys.argv[2])
+        main(Path(ROOT), ID)
     except Stop as stop:
         sys.exit(str(stop))

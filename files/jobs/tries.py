@@ -11,6 +11,9 @@ from progress import Progress, Stop
 
 # Seconds before each further try of a server that others use too: three minutes in all.
 DELAYS = (1, 2, 4, 8, 15, 30, 60, 60)
+# Bytes that make a try count as one that brought something: a server that gives one byte a
+# connection, or takes back what it gave, is tried as often as one that gives nothing.
+ENOUGH = 256 * 1024
 
 
 class Transient(Exception):
@@ -38,28 +41,27 @@ def persist(
     remedy: str = "try later",
     delays: Sequence[float] | None = None,
 ) -> None:
-    """Try until it works; give up after some tries in a row that brought nothing.
+    """Try until it works; give up after some tries in a row that brought next to nothing.
 
     Args:
         attempt: raises Transient where another try may help.
-        brought: bytes that have come so far.
+        brought: bytes that have come so far, and were kept.
         what: what the journal calls it.
         remedy: ends the sentence when all tries have failed.
-        delays: seconds before each further try that brought no new byte.
+        delays: seconds before each further try, until the tries have brought ENOUGH new bytes.
 
     Raises:
         Stop: enough tries have failed, or one of them raised it.
     """
     delays = DELAYS if delays is None else delays
-    tries = 0
+    tries, most = 0, brought()
     while True:
-        before = brought()
         try:
             attempt()
             return
         except Transient as error:
-            if brought() > before:
-                tries = 0
+            if brought() >= most + ENOUGH:
+                tries, most = 0, brought()
             if tries == len(delays):
                 raise Stop(f"{error}, again and again: {remedy}.") from error
             delay = max(delays[tries], error.wait)

@@ -33,6 +33,8 @@ METRICS = {
     "spark_engine_active": ("gauge", "Whether the engine's unit has begun to serve."),
     "spark_engine_failed": ("gauge", "Whether the engine's unit has given up."),
     "spark_engine_restarts_total": ("counter", "Starts of the engine by systemd, after its end."),
+    "spark_door_requests_total": ("counter", "Requests to the door, by the name of their key."),
+    "spark_door_requests_in_flight": ("gauge", "Those in its hands, by the name of their key."),
     "spark_peer_answers": ("gauge", "Whether the other Spark of the pair told of itself."),
 }
 _GPU = "clocks.sm,power.draw,temperature.gpu,utilization.gpu,memory.used,memory.total"
@@ -42,11 +44,16 @@ _LINE = re.compile(r'(?P<name>\w+)\{spark="(?P<spark>[\w.-]+)"\} (?P<value>-?[\d
 
 
 class Sample(NamedTuple):
-    """One value of a metric."""
+    """One value of a metric; `key` is the name of a key where it is about one."""
 
     name: str
     spark: str
     value: float
+    key: str = ""
+
+    def __str__(self) -> str:
+        key = f',key="{self.key}"' if self.key else ""
+        return f'{self.name}{{spark="{self.spark}"{key}}} {self.value:.12g}'
 
 
 def own(root: Path) -> Iterator[Sample]:
@@ -54,6 +61,9 @@ def own(root: Path) -> Iterator[Sample]:
     spark, _ = _place(root)
     for name, value in (*_gpu(), *_memory(), *_engine(root)):
         yield Sample(name, spark, value)
+    for key, came, now in _names(root):
+        yield Sample("spark_door_requests_total", spark, came, key)
+        yield Sample("spark_door_requests_in_flight", spark, now, key)
 
 
 def of_peer(root: Path) -> Iterator[Sample]:
@@ -86,11 +96,7 @@ def text_of(samples: Iterable[Sample]) -> str:
     known = list(samples)
     lines = []
     for name, (kind, meaning) in METRICS.items():
-        values = [
-            f'{name}{{spark="{each.spark}"}} {each.value:.12g}'
-            for each in known
-            if each.name == name
-        ]
+        values = [str(each) for each in known if each.name == name]
         if values:
             lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}", *values]
     return "".join(f"{line}\n" for line in lines)
@@ -116,16 +122,25 @@ def _ask(address: str) -> str:
 
 
 def _gpu() -> Iterator[tuple[str, float]]:
-    said = _said("nvidia-smi", "-i", "0", f"--query-gpu={_GPU}", "--format=csv,noheader,nounits")
-    fields = said.strip().split(",")
+    said = _said("nvidia-smi", f"--query-gpu={_GPU}", "--format=csv,noheader,nounits")
     names = [name for name in METRICS if name.startswith("spark_gpu_")]
-    if len(fields) != len(names):
+    gpus = [line.split(",") for line in said.splitlines() if line.count(",") == len(names) - 1]
+    if not gpus:
         return
+    # The one that is judged and shown as well (deploys/plan/gpu.py): that with the most memory.
+    fields = max(gpus, key=_memory_of)
     for name, field, unit in zip(names, fields, _UNITS, strict=True):
         try:
             yield name, float(field) * unit
         except ValueError:
             continue
+
+
+def _memory_of(fields: Sequence[str]) -> float:
+    try:
+        return float(fields[-1])
+    except ValueError:
+        return 0
 
 
 def _memory() -> Iterator[tuple[str, float]]:
@@ -151,6 +166,12 @@ def _engine(root: Path) -> Iterator[tuple[str, float]]:
         yield "spark_engine_restarts_total", float(values["NRestarts"])
 
 
+def _names(root: Path) -> Iterator[tuple[str, float, float]]:
+    for line in _said("python3", "-B", f"{root}/bin/door.py", str(root), "names").splitlines():
+        name, came, now = line.split()
+        yield name, float(came), float(now)
+
+
 def _said(*command: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
@@ -162,6 +183,8 @@ def _said(*command: str) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Do it. Returns the exit status."""
     match arguments:
+        case ["-h" | "--help"]:
+            print(__doc__)
         case [root]:
             sys.stdout.write(text_of(own(Path(root))))
         case [root, file]:

@@ -3,6 +3,7 @@
 The best of a few streams counts: what others ask of the engine meanwhile can only make it slower.
 """
 
+import argparse
 import json
 import sys
 import time
@@ -53,7 +54,11 @@ def speed(url: str, model: str) -> float:
 
 def main() -> int:
     """Print the best of `STREAMS` speeds. Returns the exit status."""
-    url, model = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url")
+    parser.add_argument("model")
+    told = parser.parse_args()
+    url, model = told.url, told.model
     try:
         print(f"{max(speed(url, model) for _ in range(STREAMS)):.1f}")
     except (OSError, ValueError) as error:

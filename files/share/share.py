@@ -205,4 +205,7 @@ def main(root: Path, clients: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    from command_line import words
+
+    ROOT, *CLIENTS = words(__doc__, "ROOT", rest="CLIENT")
+    main(Path(ROOT), CLIENTS)

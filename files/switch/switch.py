@@ -9,9 +9,9 @@ included, leaves the former release as the one that boots; all but a power cut h
 Exit status: 0 it serves, 1 it does not; ROOT/jobs/switch@RELEASE.json says why, and what now does.
 """
 
+import argparse
 import signal
 import sys
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -49,7 +49,7 @@ class Switch:
         self._root = root
         self._new = release
         self._lost = ""
-        self._told = threading.Event()
+        self._told = False
         self._heed = True
         self._record = root / "state" / "switch.json"
         self._report = Report(root / "jobs" / f"switch@{release}.json")
@@ -58,7 +58,7 @@ class Switch:
     def run(self) -> int:
         """Make the switch; return the exit status."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._told.set())
+            signal.signal(number, self._tell)
         self._report.say("checking")
         try:
             with Turn(self._root, self._wait_for_turn):
@@ -67,6 +67,10 @@ class Switch:
             return self._failed(str(error))
         self._report.say("done")
         return 0
+
+    def _tell(self, *_: object) -> None:
+        # An event's lock is no place for a handler: it may interrupt who holds it, and wait for it.
+        self._told = True
 
     def back(self) -> int:
         """Take back what a program that was killed had begun; return the exit status."""
@@ -158,7 +162,10 @@ class Switch:
         self._report.close()
         self._report.say("stopping")
         self._report.note(restored=False)
-        systemctl("stop", f"vllm@{former}.service")
+        name = f"vllm@{former}.service"
+        systemctl("stop", name)
+        # A worker's has ended with its head's: that is no failure for anybody to look into.
+        forgive(name)
 
     def _finish(self) -> None:
         """Leave the new release as the only one that boots, runs, and is behind the door."""
@@ -170,6 +177,9 @@ class Switch:
             if release != self._new:
                 self._report.say("stopping")
                 systemctl("stop", f"vllm@{release}.service")
+        # What others failed at is over; the journal keeps it.
+        forgive("vllm@*.service")
+        forgive("switch@*.service")
         if self._door:
             with suppress(DoorError, OSError):
                 for engine in self._door.engines():
@@ -185,7 +195,7 @@ class Switch:
         deadline = time.monotonic() + seconds
         while (busy := self._busy(release)) and time.monotonic() < deadline:
             self._report.say("draining", message=f"{busy} requests in flight")
-            if self._told.is_set() and not self._heed:
+            if self._told and not self._heed:
                 return
             self._pause()
 
@@ -251,17 +261,23 @@ class Switch:
         self._pause()
 
     def _pause(self) -> None:
-        """Wait a moment; it ends with a word from outside, as long as that is heeded."""
-        if not self._heed:
-            time.sleep(LOOK)
-        elif self._told.wait(LOOK):
+        """Wait a moment; heed a word from outside as long as that is wanted."""
+        time.sleep(LOOK)
+        if self._told and self._heed:
             raise Told("the switch was stopped")
 
 
 def run() -> NoReturn:
     """The command."""
-    switch = Switch(Path(sys.argv[1]), sys.argv[2])
-    sys.exit(switch.back() if sys.argv[3:] == ["back"] else switch.run())
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("root", type=Path)
+    parser.add_argument("release")
+    parser.add_argument("back", nargs="?", choices=["back"])
+    told = parser.parse_args()
+    switch = Switch(told.root, told.release)
+    sys.exit(switch.back() if told.back else switch.run())
 
 
 if __name__ == "__main__":

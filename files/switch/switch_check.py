@@ -10,9 +10,12 @@ from units import Unit, run
 # Bytes without which nothing is begun: an engine that starts writes state, logs and caches, and
 # Docker a container; the former one needs as much to come back.
 DISK = 10**9
+DOCKER, CONTAINERD = Path("/var/lib/docker"), Path("/var/lib/containerd")
 
 # Fails in seconds where the engine would take minutes to find no GPU.
-_PROOF = ["docker", "run", "--rm", "--pull", "never", "--gpus", "all", "--network", "none"]
+_PROOF = ["docker", "run", "--rm", "--pull", "never", "--network", "none"]
+# How a release of before asks for the GPU, which does not say so.
+_GPUS = ["--gpus", "all"]
 
 
 class Refusal(Exception):
@@ -31,9 +34,10 @@ def check(root: Path, release: str) -> dict[str, Any]:
         content = json.loads((folder / "release.json").read_text())
         unit["port"] = content["port"]
         checkpoints = [each["folder"] for each in content["checkpoints"].values()]
+        (folder / "bin/engine.py").stat()
     except (OSError, ValueError, KeyError) as error:
         raise Refusal(f"releases/{release} is not whole ({error!r})") from None
-    for path in (root, Path("/var/lib/docker")):
+    for path in (root, DOCKER, CONTAINERD):
         if path.exists() and (free := shutil.disk_usage(path).free) < DISK:
             raise Refusal(
                 f"{free / 1e9:.1f} GB are free at {path}; expected {DISK / 1e9:.0f}: "
@@ -48,7 +52,8 @@ def check(root: Path, release: str) -> dict[str, Any]:
     if found.returncode:
         raise Refusal(found.stderr.strip())
     if Unit(release).ended:
-        proof = run(*_PROOF, "--entrypoint", "nvidia-smi", found.stdout.strip(), "--list-gpus")
+        image = ["--entrypoint", "nvidia-smi", found.stdout.strip()]
+        proof = run(*_PROOF, *unit.get("gpu", _GPUS), *image, "--list-gpus")
         if proof.returncode:
             raise Refusal(f"a container sees no GPU: {proof.stderr.strip()[-500:]}")
     return unit

@@ -22,9 +22,6 @@ class Report:
         self._closed: float | None = None
         self._said: dict[str, Any] = {
             "phase": "checking",
-            "done": 0,
-            "total": 0,
-            "message": "",
             "former": None,
             "beside": False,
             "restored": None,

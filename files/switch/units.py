@@ -44,7 +44,7 @@ def forgive(unit: str) -> None:
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
     """Run a command; what it says besides goes to the journal."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         log(f"{' '.join(command[:4])}: exit status {done.returncode}: {done.stderr.strip()}")
     return done
