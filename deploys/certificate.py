@@ -1,45 +1,149 @@
-"""Reads the TLS certificate that the group data name, on the machine that runs pyinfra."""
+"""TLS certificates on the machine that runs pyinfra: the owner's, or the site's own authority.
 
-from collections.abc import Iterable
+The authority lies beside the inventory, in a folder that git does not see: `ca.crt` is what clients
+are given, `ca.pem` and the certificates of the servers hold private keys.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from deploys.plan.certificate import Certificate, parse_certificate
+from deploys.plan.authority import is_due, new_authority, signed
+from deploys.plan.certificate import (
+    PRIVATE_KEY,
+    Certificate,
+    Tls,
+    parse_certificate,
+    server_names,
+    tls_settings,
+)
 from deploys.plan.errors import PlanError
+from deploys.plan.fleet import Fleet
+from deploys.plan.local_file import write_file
+
+_KEYS, _SHOWN = "ca.pem", "ca.crt"
 
 
-def read_certificate(certificate: str | None, key: str | None) -> Certificate | None:
-    """Read and check a certificate and its private key; None where there is to be no TLS.
+def authority_folder(fleet: Path) -> Path:
+    """Where the authority of an inventory file is: ``sparks.yaml`` -> ``sparks.tls``."""
+    return fleet.with_suffix(".tls")
+
+
+def authority_file(fleet: Path) -> Path:
+    """Return the file that a client is to trust: `curl --cacert FILE`."""
+    return authority_folder(fleet) / _SHOWN
+
+
+def server_certificate(
+    tls: Tls, fleet: Path, server: str, names: Sequence[str], record: bool = True
+) -> Certificate | None:
+    """Return what a server shows its clients; None where there is to be no TLS.
+
+    The site's own is signed where there is none, where its names are others now, and long before
+    it ends.
+
+    Args:
+        tls: The settings.
+        fleet: The inventory file.
+        server: What the certificate's file is named by: a replica, or the gateway.
+        names: Names and addresses of an own certificate: see `server_names`.
+        record: Write new ones down; in a dry run they stand for those that a run would make.
+
+    Raises:
+        PlanError: A file cannot be read or written, or it is no good: see `parse_certificate`.
+    """
+    if tls.own:
+        return _own(fleet, server, names, record)
+    if not tls.certificate or not tls.key:
+        return None
+    return read_certificate(tls.certificate, tls.key)
+
+
+def read_certificate(certificate: str, key: str) -> Certificate:
+    """Read and check a certificate and its private key.
 
     Args:
         certificate: Path of a PEM file: the server's certificate, and those up to its root.
         key: Path of a PEM file.
 
     Raises:
-        PlanError: Only one is named, a file cannot be read, or they are no good: see
-            `parse_certificate`.
+        PlanError: A file cannot be read, or they are no good: see `parse_certificate`.
     """
-    if not certificate and not key:
-        return None
-    if not certificate or not key:
-        there, missing = ("tls_certificate", "tls_key")[:: 1 if certificate else -1]
-        raise PlanError(f"group_data: {missing}: found nothing; expected it beside {there}")
-    # The command line makes a number of what looks like one.
-    files = _read("tls_certificate", str(certificate)), _read("tls_key", str(key))
+    files = _read("tls_certificate", certificate), _read("tls_key", key)
     return parse_certificate(*files, now=datetime.now(UTC))
 
 
-def chains(named: Iterable[tuple[str | None, str | None]]) -> str:
-    """Return what doors show their clients, for one who is to trust them; no private key is in it.
+def door_certificate(
+    fleet: Fleet, replica: str, setting: Callable[[str, str], Any], record: bool = True
+) -> Certificate | None:
+    """Return what the door of a replica shows its clients; None where there is to be no TLS.
 
     Args:
-        named: For each door what `read_certificate` takes.
+        fleet: The fleet.
+        replica: The replica's name.
+        setting: Gives a replica's group data, by the names of replica and value.
+        record: As `server_certificate` takes it.
 
     Raises:
-        PlanError: As `read_certificate`.
+        PlanError: As `tls_settings` and `server_certificate`.
     """
-    found = [read_certificate(*pair) for pair in dict.fromkeys(named)]
-    return "".join(dict.fromkeys(each.chain for each in found if each))
+    head = fleet.replicas[replica].sparks[0]
+    tls = tls_settings(partial(setting, replica))
+    inventory = (fleet.sparks[head].ssh_hostname, head, replica)
+    names = server_names(tls, inventory, setting(replica, "bind"))
+    return server_certificate(tls, fleet.source, f"door-{replica}", names, record)
+
+
+def chains(certificates: Iterable[Certificate | None]) -> str:
+    """Return what servers show their clients, for one who is to trust them; without private keys.
+
+    Args:
+        certificates: What `server_certificate` returned for each.
+    """
+    return "".join(dict.fromkeys(each.chain for each in certificates if each))
+
+
+def _own(fleet: Path, server: str, names: Sequence[str], record: bool) -> Certificate:
+    folder, now = authority_folder(fleet), datetime.now(UTC)
+    file = folder / f"{server}.pem"
+    try:
+        if not folder.exists() and record:
+            _make(folder, new_authority(fleet.stem, now))
+        there = folder.exists()
+        authority = (folder / _KEYS).read_text() if there else new_authority(fleet.stem, now)
+        text = file.read_text() if file.exists() else ""
+        if is_due(text, authority, names, now):
+            text = signed(authority, names, now)
+            if record:
+                write_file(file, text, 0o600)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise PlanError(
+            f"{folder}: found an authority that cannot be used ({why}); expected {_KEYS} and "
+            f"{_SHOWN}, as a run made them: bring them back from a copy, or remove the folder, and "
+            f"the next run makes another, whose {_SHOWN} all clients need then"
+        ) from None
+    chain, key = text.partition(PRIVATE_KEY)[::2]
+    return parse_certificate(
+        (str(file), chain.encode()), (str(file), (PRIVATE_KEY + key).encode()), now=now
+    )
+
+
+def _make(folder: Path, authority: str) -> None:
+    """Make the folder of an authority in one step: of several runs at a time, one makes it."""
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
+        new = Path(temporary) / folder.name
+        new.mkdir(mode=0o700)
+        write_file(new / _KEYS, authority, 0o600)
+        write_file(new / _SHOWN, authority.partition(PRIVATE_KEY)[0])
+        try:
+            new.rename(folder)
+        except OSError:
+            if not (folder / _KEYS).exists():
+                raise
 
 
 def _read(name: str, path: str) -> tuple[str, bytes]:

@@ -19,6 +19,7 @@ import huggingface_hub
 from deploys.plan.errors import PlanError
 from deploys.plan.fleet_file import load_fleet
 from deploys.plan.hardware import HARDWARE
+from deploys.plan.known import known
 from deploys.plan.lock import (
     Lock,
     checkpoint_key,
@@ -31,7 +32,9 @@ from deploys.plan.lock import (
 )
 from deploys.plan.recipe import Recipe
 from deploys.plan.recipes import load_recipe, recipe_names
+from deploys.plan.release import repository
 from deploys.plan.schema import nearest
+from deploys.plan.token import HTTP, HTTPS, NONE, token_for
 
 # pyinfra runs a deploy for its hosts as greenlets of one process: the first asks, the others wait.
 _turn = threading.Lock()
@@ -39,7 +42,11 @@ _known: dict[Path, Lock] = {}
 
 
 def ensure_lock(
-    inventory: Path, recipes: Collection[Recipe], endpoint: str | None, token: str | None
+    inventory: Path,
+    recipes: Collection[Recipe],
+    endpoint: str | None,
+    token: str | None,
+    record: bool = True,
 ) -> Lock:
     """Read the lock of an inventory; ask for what it lacks for these recipes, and record it.
 
@@ -48,6 +55,7 @@ def ensure_lock(
         recipes: The recipes in use.
         endpoint: URL of the hub; None = ``HF_ENDPOINT`` or the public one.
         token: The hub's token; None = ask as nobody.
+        record: Write it down; a dry run only keeps it in mind.
 
     Raises:
         PlanError: As `resolve`; then nothing is recorded.
@@ -56,7 +64,7 @@ def ensure_lock(
     with _turn:
         old = _known.get(path) or read_lock(path)
         new = resolve(old, recipes, endpoint, token)
-        if new != old:
+        if new != old and record:
             write_lock(path, new)
         _known[path] = new
         return new
@@ -96,7 +104,12 @@ def resolve(
                 # Most runs ask nothing, and the clients take a quarter of a second to import.
                 from deploys.resolve import resolve_image
 
-                images[key] = resolve_image(recipe.base_image, _arch(recipe))
+                published = known().images.get(recipe.base_image)
+                reference = recipe.base_image
+                if published:
+                    reference = f"{repository(reference)}@{published.digest}"
+                found = resolve_image(reference, _arch(recipe))
+                images[key] = found.model_copy(update={"source": published and published.source})
         except PlanError as error:
             problems |= dict.fromkeys(error.problems)
         for checkpoint in recipe.checkpoints.values():
@@ -105,9 +118,11 @@ def resolve(
                 if wanted(key, checkpoints):
                     from deploys.resolve import resolve_checkpoint
 
-                    checkpoints[key] = resolve_checkpoint(
-                        checkpoint.repo, checkpoint.revision, endpoint, token
-                    )
+                    named = known().checkpoints.get(key)
+                    revision = named.commit if named else checkpoint.revision
+                    told = resolve_checkpoint(checkpoint.repo, revision, endpoint, token)
+                    own = {"revision": checkpoint.revision, "source": named and named.source}
+                    checkpoints[key] = told.model_copy(update=own)
             except PlanError as error:
                 problems |= dict.fromkeys(error.problems)
     new = Lock(images=images, checkpoints=checkpoints)
@@ -147,6 +162,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 on a change")
     parser.add_argument("--hf-endpoint", metavar="URL", help="the hub (default: $HF_ENDPOINT)")
+    parser.add_argument(
+        "--hf-token",
+        choices=(HTTPS, HTTP, NONE),
+        default=HTTPS,
+        help="which hub gets this machine's token, as in the group data (default: %(default)s)",
+    )
     options = parser.parse_args(arguments)
     path = lock_path(options.inventory)
     try:
@@ -154,7 +175,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         recipes = _chosen([load_recipe(name) for name in used], options.refresh or ())
         old = read_lock(path)
         refresh = options.refresh is not None
-        new = resolve(old, recipes, options.hf_endpoint, huggingface_hub.get_token(), refresh)
+        endpoint = options.hf_endpoint or huggingface_hub.constants.ENDPOINT
+        token = token_for(endpoint, huggingface_hub.get_token(), options.hf_token)
+        new = resolve(old, recipes, options.hf_endpoint, token, refresh)
     except PlanError as error:
         print(error, file=sys.stderr)
         return 1

@@ -16,12 +16,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from deploys.keys import api_keys
+from deploys.certificate import door_certificate
+from deploys.keys import named_key
 from deploys.plan.dashboard import dashboard
 from deploys.plan.errors import PlanError
 from deploys.plan.fleet import Fleet
 from deploys.plan.fleet_file import load_fleet
-from deploys.plan.local_file import write_file
+from deploys.plan.key import METRICS
+from deploys.plan.local_file import file_in, write_file
 from deploys.plan.monitoring import monitoring_files, targets
 from deploys.plan.recipes import recipe_names
 from inventory.sparks import load
@@ -34,7 +36,7 @@ from pathlib import Path as _Path
 
 from inventory.sparks import load as _load
 
-globals().update(_load(_Path({path!r})))
+globals().update(_load(_Path({path!r}), gateway={gateway}))
 """
 
 
@@ -46,33 +48,47 @@ def settings(fleet: Fleet) -> Callable[[str, str], Any]:
     Raises:
         PlanError: It could not.
     """
+    sparks = {data["spark"]: data for data in _data(fleet)}
+    return lambda replica, name: sparks[fleet.replicas[replica].sparks[0]].get(name)
+
+
+def gateway_settings(fleet: Fleet) -> dict[str, Any]:
+    """Return the group data of the gateway's host.
+
+    Raises:
+        PlanError: pyinfra could not put them together.
+    """
+    (data,) = _data(fleet, gateway=True)
+    return data
+
+
+def _data(fleet: Fleet, gateway: bool = False) -> list[dict[str, Any]]:
     # pyinfra calls a group by its inventory file: group_data/lab.py is for inventory/lab.py.
     stem = {"sparks": "inventory"}.get(fleet.source.stem, fleet.source.stem)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"{stem}.py"
-        file.write_text(_INVENTORY.format(path=str(fleet.source.absolute())))
+        file.write_text(_INVENTORY.format(path=str(fleet.source.absolute()), gateway=gateway))
         pyinfra = Path(sys.executable).with_name("pyinfra")
         command = [str(pyinfra), str(file), "debug-inventory", "--json"]
         done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise PlanError(f"{fleet.source}: pyinfra could not read it: {done.stderr.strip()}")
-    sparks = {host["data"]["spark"]: host["data"] for host in json.loads(done.stdout)}
-    return lambda replica, name: sparks[fleet.replicas[replica].sparks[0]].get(name)
+    return [host["data"] for host in json.loads(done.stdout)]
 
 
-def read_certificate(path: str) -> bytes:
-    """Read a file that the group data name.
+def door_chains(fleet: Fleet, setting: Callable[[str, str], Any]) -> Callable[[str], str | None]:
+    """Return what gives the chain that a replica's door shows its clients, as PEM, by its name.
 
-    Raises:
-        PlanError: It cannot be read.
+    Args:
+        fleet: The fleet.
+        setting: As `settings` returned it.
     """
-    try:
-        return Path(path).expanduser().read_bytes()
-    except OSError as error:
-        raise PlanError(
-            f"group_data: tls_certificate: found {path}, which cannot be read "
-            f"({error.strerror}); expected a PEM file on this machine"
-        ) from None
+
+    def chain(replica: str) -> str | None:
+        found = door_certificate(fleet, replica, setting)
+        return found.chain if found else None
+
+    return chain
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,14 +103,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         load(options.inventory)
         fleet = load_fleet(options.inventory, recipe_names())
-        doors = targets(fleet, settings(fleet), read_certificate)
-        key = api_keys(fleet.source)[0] if any(door.keyed for door in doors) else None
+        setting = settings(fleet)
+        doors = targets(fleet, setting, door_chains(fleet, setting))
+        key = None
+        if any(door.keyed for door in doors):
+            key = named_key(fleet.source, "prometheus", (METRICS,))
     except PlanError as error:
         print(error, file=sys.stderr)
         return 1
     files = monitoring_files(doors, key, _RULES.read_text(), dashboard())
     for name, (text, mode) in files.items():
-        write_file(options.out / name, text, mode)
+        write_file(file_in(options.out, name), text, mode)
     print(f"{options.out}: {', '.join(name for name in files if not name.startswith('.'))}")
     return 0
 

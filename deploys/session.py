@@ -1,15 +1,14 @@
 """What every run of a deploy sets up: a quick connection, and a clear word when a host fails."""
 
-import shlex
 import socket
 import sys
-from typing import Any
 
-from pyinfra import host, logger, state
+from pyinfra import host, state
 from pyinfra.api import Host, State, StringCommand
 from pyinfra.api.exceptions import PyinfraError
-from pyinfra.api.state import BaseStateCallback
 
+from deploys.failures import report_failures, watch_connection
+from deploys.operations.messages import is_dry_run
 from deploys.plan.served import is_pair
 
 # Seconds between signs of life, and without an answer to one until the link counts as dead.
@@ -23,11 +22,14 @@ def start_session() -> None:
         PyinfraError: half of a pair would run, or run alone, or the host's user may not use sudo
             without a password; nothing was changed.
     """
+    report_failures()
+    if is_dry_run():
+        # With -y, pyinfra would plan nothing, and so have nothing to show.
+        state.check_for_changes = True
     _check_pair()
     _tune_connection()
+    watch_connection()
     _check_sudo()
-    if not any(isinstance(handler, FailureReport) for handler in state.callback_handlers):
-        state.add_callback_handler(FailureReport())
 
 
 def _check_pair() -> None:
@@ -42,11 +44,11 @@ def _check_pair() -> None:
             "is served by both: "
             f"--limit {host.data.replica} takes both, --exclude {host.data.replica} neither"
         )
-    # pyinfra tells neither its state nor its hosts of these two.
-    if options := {"--serial", "--no-wait"}.intersection(sys.argv):
+    # pyinfra tells neither its state nor its hosts of it.
+    if "--serial" in sys.argv:
         raise PyinfraError(
-            f"{pair}: found {' and '.join(sorted(options))}; expected neither, as {expected} "
-            "do each step at the same time"
+            f"{pair}: found --serial; expected it left out, as {expected} do each step at the same "
+            "time"
         )
     # With as many hosts at once as there are pairs, each may wait for one that has yet to start.
     pairs = {each.data.replica for each in state.active_hosts if is_pair(each.data.dict())}
@@ -91,35 +93,3 @@ def _check_sudo() -> None:
             "this user. On the Spark: sudo visudo -f /etc/sudoers.d/sparkwright, with the line "
             f"{host.data.get('ssh_user') or 'USER'} ALL=(ALL) NOPASSWD: ALL"
         )
-
-
-class FailureReport(BaseStateCallback):
-    """Says for each failed host what failed, what is left to do, and how to continue."""
-
-    @staticmethod
-    def operation_host_error(
-        state: State, host: Host, op_hash: str, retry_count: int = 0, max_retries: int = 0
-    ) -> None:
-        order = state.get_op_order()
-        left = [_name(state, later) for later in order[order.index(op_hash) + 1 :]]
-        spark = host.data.get("spark") or host.name
-        command = f"pyinfra {' '.join(map(shlex.quote, sys.argv[1:]))}"
-        lines = [
-            f"{spark} failed at: {_name(state, op_hash)}",
-            f"Not done on any Spark: {', '.join(dict.fromkeys(left))}"
-            if left
-            else "Nothing was left to do.",
-            f"What is done stays done. When the cause is gone, continue with: {command}",
-        ]
-        pair = is_pair(host.data.dict())
-        left_out = f"replica {host.data.replica}" if pair else "this Spark"
-        pattern = shlex.quote(host.data.replica if pair else host.name)
-        others = len(state.active_hosts) > len(_together(state, host))
-        if others and "--limit" not in command:
-            lines.append(f"To go on without {left_out}: {command} --exclude {pattern}")
-        for line in lines:
-            host.log_styled(line, fg="yellow", log_func=logger.error)
-
-
-def _name(state: State, op_hash: Any) -> str:
-    return ", ".join(sorted(state.get_op_meta(op_hash).names))

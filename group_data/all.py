@@ -6,7 +6,12 @@ _sudo = True
 root = "/opt/qwen36"
 # The door: what clients reach of a replica, on its port. "127.0.0.1" keeps it from the LAN.
 bind = "0.0.0.0"
-# PEM files on the machine that runs pyinfra, for https; without them the door speaks plain http.
+# "own": https, by certificates that a run makes and renews (docs/door.md). None: plain http, in
+# which keys and prompts can be read on the way.
+tls = None
+# By which names clients ask, beside those of the inventory, such as ("llm.example.org",).
+tls_names = ()
+# A certificate of one's own instead: PEM files on the machine that runs pyinfra.
 tls_certificate = None
 tls_key = None
 # MiB of one request: a million tokens are 4 MiB of text, and images go in base64.
@@ -14,6 +19,12 @@ max_body_mib = 64
 # Clients at the same time, the silent ones too; the others wait until one has left. An engine takes
 # at most some hundred requests at once (--max-num-seqs), and each connection takes 40 KiB here.
 max_connections = 1000
+# Of these, those of one source that has shown no key for an hour (with IPv6, a network of 64 bits):
+# as many as a program opens at once before its first request. Who has shown one may have three
+# quarters of all.
+stranger_connections = 200
+# Requests a minute for each name in the file of keys, at each door; None for as many as it likes.
+key_requests = None
 
 # "auto": where ufw is on, the door and a pair's fabric come through it. "on": ufw is turned on too.
 firewall = "auto"
@@ -29,9 +40,26 @@ drain_seconds = 300
 # Releases that deploys/clean.py leaves for a way back, beside the one that serves.
 keep_releases = 2
 
-hf_endpoint = "https://huggingface.co"
+# What an engine logs into the journal. "WARNING": no line for each request, and its speeds every
+# hour, not every ten seconds; what it says of its start and of errors stays. "DEBUG": all of it. A
+# change is another release: the engine is switched.
+log_level = "INFO"
 
-# What a Spark must have: seed 001 and NVIDIA's playbooks ask for driver 580 and Docker 25.
+# Hosts from which engines may fetch the images, sounds and videos that clients name by URL, such as
+# ("images.example.org",). None: clients send them in their requests, as `data:` URLs. A host that
+# is named here is asked whatever its name resolves to, from the Spark, and never redirects.
+media_domains = ()
+
+hf_endpoint = "https://huggingface.co"
+# Who gets the Hugging Face token of the machine that runs pyinfra. "https": Sparks whose hub is
+# asked by https. "http": those with a mirror by http too, which everybody on the way reads. "none":
+# nobody, and a token that lies on a Spark is removed.
+hf_token = "https"
+
+# Seconds for which a run waits for others who use apt: a new Spark updates itself as it boots.
+apt_patience_seconds = 1800
+
+# What a Spark must have: AEON-7 and NVIDIA's playbooks ask for driver 580 and Docker 25.
 driver_minimum = 580
 docker_minimum = 25
 # GiB that stay free beside weights and image: caches, logs, the next release's files.
@@ -58,6 +86,9 @@ toolkit_repository = {
 # Log files of Docker containers other than the engine, whose log is the journal.
 docker_log_options = {"max-size": "50m", "max-file": "3"}
 journal_max_use = "2G"
+# MHz that the GPU's clock may reach, such as 2200 (2000 to 2200 in field reports); None for what it
+# can. For Sparks that go off hard under load: it takes little of the speed of decoding.
+gpu_clock_max_mhz = None
 # Engines must not be swapped out; the kernel may still swap what is idle.
 swappiness = 10
 # earlyoom ends the engine before a full memory freezes the Spark: at 2 % free (2.4 GiB of 121)

@@ -5,6 +5,8 @@ from pathlib import Path
 _fingerprint = Path("/run/sparkwright-lab/apt-fingerprint")
 
 hf_endpoint = "http://10.213.0.1:8090"
+# Its tokens are made up, and its network is a bridge of this machine.
+hf_token = "http"
 
 toolkit_repository = {
     "url": "http://10.213.0.1:8091/deb/$(ARCH)",

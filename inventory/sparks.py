@@ -10,6 +10,8 @@ from typing import Any
 import click
 from pyinfra import state
 
+from deploys.failures import expect_failures
+from deploys.plan.data_options import OPTIONS, slips
 from deploys.plan.errors import PlanError
 from deploys.plan.fleet import Fleet
 from deploys.plan.fleet_check import unsupported
@@ -17,6 +19,7 @@ from deploys.plan.fleet_file import load_fleet
 from deploys.plan.gateway import clashes, needed
 from deploys.plan.recipes import load_recipe, recipe_names
 from deploys.plan.schema import nearest
+from deploys.screen import keep_screen_plain
 
 ROOT = Path(__file__).parents[1]
 # What pyinfra may be told to run for the gateway.
@@ -28,9 +31,7 @@ LOOKS = (
     "deploys/drift.py",
     "deploys.steps.drift.apply",
 )
-
-# What `--data` may say to the deploys, beside the settings of group_data/all.py.
-OPTIONS = ("fabric", "force", "json", "minimum_speed", "soak", "watch", "weights", "workloads")
+REMOVAL = ("deploys/remove.py", "deploys.steps.remove.apply")
 
 Host = tuple[str, dict[str, Any]]
 
@@ -86,9 +87,13 @@ def for_pyinfra(path: Path) -> dict[str, list[Host]]:
         if Path.cwd() != ROOT:
             raise PlanError(f"found the folder {Path.cwd()}; expected the project root: cd {ROOT}")
         groups = load(path, gateway=_runs(GATEWAY))
+        keep_screen_plain()
         if _runs(LOOKS):
             state.should_raise_failed_hosts = lambda _: False
-        _check_data()
+        else:
+            expect_failures(state)
+        _check_order()
+        _check_data(groups)
         _check_limit(groups, file_group={"sparks.yaml": "inventory"}.get(path.name, path.stem))
     except PlanError as error:
         raise SystemExit(f"\n{error}") from None
@@ -132,20 +137,39 @@ def _runs(deploys: tuple[str, ...]) -> bool:
     return any(operation.endswith(deploys) for operation in operations or ())
 
 
-def _check_data() -> None:
-    """Refuse ``--data`` of a name that nothing reads: a slip would go unnoticed."""
+def _check_order() -> None:
+    """Refuse ``--no-wait``: what fails would stop no other Spark, and the exit status be 0."""
     context = click.get_current_context(silent=True)
-    given = context.params.get("data") if context else None
-    if not given:
+    if context and context.params.get("no_wait"):
+        raise PlanError(
+            "found --no-wait; expected it left out: where a step fails on one Spark, the others "
+            "would go on, and the exit status be 0. --serial takes one Spark after the other"
+        )
+
+
+def _check_data(groups: dict[str, list[Host]]) -> None:
+    """Refuse ``--data`` of a name that nothing reads, and values that nothing takes.
+
+    A slip would go unnoticed, or end the run on Sparks that it has begun to look at.
+    """
+    context = click.get_current_context(silent=True)
+    said = [pair.partition("=") for pair in (context.params.get("data") or () if context else ())]
+    if not said:
         return
+    # Where pyinfra does not run already, its import would patch the standard library.
+    from pyinfra_cli.util import parse_cli_arg
+
     settings = (ROOT / "group_data/all.py").read_text()
     known = {*OPTIONS, *re.findall(r"^(\w+) =", settings, re.MULTILINE)}
     problems = [
         f"--data {name}: found a name that nothing reads; expected {nearest(name, known)}"
-        for name in (pair.partition("=")[0] for pair in given)
+        for name, _, _ in said
         # pyinfra's own begin so.
         if name not in known and not name.startswith(("ssh_", "_"))
     ]
+    given = {name: parse_cli_arg(value) for name, _, value in said}
+    replicas = {str(data["replica"]) for _, data in groups.get("sparks", ()) if data.get("replica")}
+    problems += slips(given, replicas, removal=_runs(REMOVAL))
     if problems:
         raise PlanError(*problems)
 

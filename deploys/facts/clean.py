@@ -1,21 +1,14 @@
 """What is on a Spark of releases, images and weights."""
 
-from collections.abc import Iterable
-
-from pyinfra.api import FactBase
-from pyinfra.api.exceptions import FactProcessError
-
+from deploys.facts.host_fact import HostFact
 from deploys.plan.belongings import Belongings, belongings_script, parse_belongings
 
 
-class OnSpark(FactBase[Belongings]):
+class OnSpark(HostFact[Belongings]):
     """Everything that a cleaning judges, in one command."""
 
     def command(self, root: str) -> str:
         return belongings_script(root)
 
-    def process(self, output: Iterable[str]) -> Belongings:
-        try:
-            return parse_belongings(output)
-        except (KeyError, ValueError, TypeError) as error:
-            raise FactProcessError(f"what is there is unreadable: {error!r}") from error
+    def parse(self, output: list[str]) -> Belongings:
+        return parse_belongings(output)

@@ -1,14 +1,12 @@
 """What runs on a Spark, where no operation looks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from pyinfra.api import FactBase
-from pyinfra.api.exceptions import FactProcessError
-
+from deploys.facts.host_fact import HostFact
 from deploys.plan.running import Running, parse_running, running_script
 
 
-class WhatRuns(FactBase[Running]):
+class WhatRuns(HostFact[Running]):
     """Containers of engines, their images, what holds the GPU's clock, held packages.
 
     Args:
@@ -18,8 +16,5 @@ class WhatRuns(FactBase[Running]):
     def command(self, images: Sequence[str]) -> str:
         return running_script(images)
 
-    def process(self, output: Iterable[str]) -> Running:
-        try:
-            return parse_running(output)
-        except ValueError as error:
-            raise FactProcessError(str(error)) from error
+    def parse(self, output: list[str]) -> Running:
+        return parse_running(output)

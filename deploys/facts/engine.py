@@ -1,19 +1,20 @@
 """What serves on a Spark, how a start goes on, and what memory is left."""
 
-import json
+import re
 import shlex
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from pyinfra.api import FactBase
-from pyinfra.api.exceptions import FactProcessError
-
+from deploys.facts.host_fact import HostFact
 from deploys.plan.engine import EngineState, engine_script, parse_engines, state_script
-from deploys.plan.switch import MEMORY_SCRIPT, Memory, parse_memory
+from deploys.plan.host_json import read_json
+from deploys.plan.switch import MEMORY_SCRIPT, Memory, SwitchReport, parse_memory
+from deploys.plan.terminal import LINE
+
+# What journalctl --show-cursor prints last.
+_CURSOR = re.compile(r"-- cursor: ([A-Za-z0-9_=;]{1,500})")
 
 
-class Engines(FactBase[EngineState]):
+class Engines(HostFact[EngineState]):
     """All engines of a Spark in one command, and what the one at `url` answers."""
 
     def command(self, root: str, release: str = "", url: str = "", model: str = "") -> str:
@@ -21,40 +22,32 @@ class Engines(FactBase[EngineState]):
             return state_script(root, release)
         return engine_script(root=root, release=release, url=url, model=model)
 
-    def process(self, output: Iterable[str]) -> EngineState:
-        try:
-            return parse_engines(output)
-        except (KeyError, ValueError) as error:
-            raise FactProcessError(f"the state of the engines is unreadable: {error!r}") from error
+    def parse(self, output: list[str]) -> EngineState:
+        return parse_engines(output)
 
 
-class FreeMemory(FactBase[Memory]):
+class FreeMemory(HostFact[Memory]):
     """A Spark's memory as it is now."""
 
     def command(self) -> str:
         return MEMORY_SCRIPT
 
-    def process(self, output: Iterable[str]) -> Memory:
-        try:
-            return parse_memory(output)
-        except (KeyError, ValueError) as error:
-            raise FactProcessError(f"the memory is unreadable: {error!r}") from error
+    def parse(self, output: list[str]) -> Memory:
+        return parse_memory(output)
 
 
-class Orders(FactBase[dict[str, Any]]):
-    """What a file of orders says; nothing where there is none."""
-
-    default = dict
+class EngineSize(HostFact[int | None]):
+    """Bytes of an engine, as the orders of a switch have them; None where they do not tell."""
 
     def command(self, path: str) -> str:
         return f"cat {shlex.quote(path)} 2>/dev/null; true"
 
-    def process(self, output: Iterable[str]) -> dict[str, Any]:
+    def parse(self, output: list[str]) -> int | None:
         try:
-            found: dict[str, Any] = json.loads("\n".join(output) or "{}")
-        except ValueError:
-            return {}
-        return found
+            size = read_json("\n".join(output))["engine"]
+        except (ValueError, KeyError, TypeError):
+            return None
+        return size if isinstance(size, int) and size > 0 else None
 
 
 @dataclass(frozen=True)
@@ -63,18 +56,18 @@ class SwitchState:
 
     Attributes:
         ended: its unit does not run.
-        report: what its program wrote last; empty before the first word.
+        report: what its program wrote last; None before the first word.
         cursor: where the journal was read to.
         lines: what the new engine has logged since.
     """
 
     ended: bool
-    report: dict[str, Any]
+    report: SwitchReport | None
     cursor: str | None
     lines: tuple[str, ...]
 
 
-class Switching(FactBase[SwitchState]):
+class Switching(HostFact[SwitchState]):
     """How a switch goes on.
 
     Args:
@@ -85,25 +78,26 @@ class Switching(FactBase[SwitchState]):
     """
 
     def command(self, root: str, release: str, since: str = "", cursor: str | None = None) -> str:
-        start = f"--after-cursor='{cursor}'" if cursor else f"--since='{since}'"
+        start = f"--after-cursor={cursor}" if cursor else f"--since={since}"
         journal = (
-            f"journalctl --quiet --output=cat --show-cursor --unit=vllm@{release}.service {start}"
+            "journalctl --quiet --output=cat --show-cursor "
+            f"{shlex.join([f'--unit=vllm@{release}.service', start])}"
         )
         report = shlex.quote(f"{root}/jobs/switch@{release}.json")
         return (
-            f"systemctl show --value --property=ActiveState switch@{release}.service; "
+            "systemctl show --value --property=ActiveState "
+            f"{shlex.quote(f'switch@{release}.service')}; "
             f"cat {report} 2>/dev/null || echo; "
             f"{f'{journal} 2>/dev/null; ' if since else ''}true"
         )
 
-    def process(self, output: Iterable[str]) -> SwitchState:
+    def parse(self, output: list[str]) -> SwitchState:
         active, report, *rest = output
-        lines = [line for line in rest if line]
+        lines = [line[:LINE] for line in rest if line]
         cursor = None
-        if lines and lines[-1].startswith("-- cursor: "):
-            cursor = lines.pop().removeprefix("-- cursor: ")
-        try:
-            told = json.loads(report or "{}")
-        except ValueError as error:
-            raise FactProcessError(f"the switch's report is unreadable: {report!r}") from error
+        # The engine writes what it likes, also a line that looks like journalctl's own.
+        if lines and (last := _CURSOR.fullmatch(lines[-1])):
+            cursor = last[1]
+            lines.pop()
+        told = SwitchReport.model_validate_json(report) if report else None
         return SwitchState(active in ("inactive", "failed"), told, cursor, tuple(lines))

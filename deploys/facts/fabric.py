@@ -1,16 +1,14 @@
 """What a Spark's fabric is, and how fast its RDMA is."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from pyinfra.api import FactBase
-from pyinfra.api.exceptions import FactProcessError
-
+from deploys.facts.host_fact import HostFact
 from deploys.plan.bandwidth import client_script, gbits
 from deploys.plan.fabric_state import FabricState, Probe
 from deploys.plan.fabric_survey import fabric_script, parse_fabric
 
 
-class Fabric(FactBase[FabricState]):
+class Fabric(HostFact[FabricState]):
     """Everything that is judged of the fabric, read in one command.
 
     Args:
@@ -22,14 +20,11 @@ class Fabric(FactBase[FabricState]):
     def command(self, netdevs: Sequence[str], root: str, probes: Sequence[Probe] = ()) -> str:
         return fabric_script(netdevs=netdevs, root=root, probes=probes)
 
-    def process(self, output: Iterable[str]) -> FabricState:
-        try:
-            return parse_fabric(output)
-        except ValueError as error:
-            raise FactProcessError(str(error)) from error
+    def parse(self, output: list[str]) -> FabricState:
+        return parse_fabric(output)
 
 
-class WriteBandwidth(FactBase[float | None]):
+class WriteBandwidth(HostFact[float | None]):
     """Gb/s that RDMA writes to the peer reach by one twin; None when the test did not run.
 
     Args:
@@ -41,5 +36,5 @@ class WriteBandwidth(FactBase[float | None]):
     def command(self, device: str, gid: int, port: int, address: str) -> str:
         return client_script(device, gid, port, address)
 
-    def process(self, output: Iterable[str]) -> float | None:
+    def parse(self, output: list[str]) -> float | None:
         return gbits(output)

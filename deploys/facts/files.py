@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import get_args
 
-from pyinfra.api import FactBase, QuoteString, StringCommand
+from pyinfra.api import QuoteString, StringCommand
 from pyinfra.api.exceptions import FactProcessError
 
+from deploys.facts.host_fact import HostFact
 from deploys.plan.files import FileState, Kind
 
 # Prints one line a path: kind, user, group, mode, detail, path, parted by tabs.
@@ -27,7 +28,7 @@ printf '%s\t%s\t%s\t%s\n' "$kind" "$owner" "${detail%  -}" "$p"
 done"""
 
 
-class FileStates(FactBase[dict[str, FileState]]):
+class FileStates(HostFact[dict[str, FileState]]):
     """The state of every path: absent and unreadable differ.
 
     Args:
@@ -45,7 +46,7 @@ class FileStates(FactBase[dict[str, FileState]]):
                 loops += [f"follow={follow}; for p in", *map(QuoteString, group), _SCRIPT, ";"]
         return StringCommand(*loops, "true")
 
-    def process(self, output: list[str]) -> dict[str, FileState]:
+    def parse(self, output: list[str]) -> dict[str, FileState]:
         """Return the states by path."""
         states = {}
         for line in output:

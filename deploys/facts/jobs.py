@@ -4,14 +4,12 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyinfra.api import FactBase
-from pyinfra.api.exceptions import FactProcessError
-
+from deploys.facts.host_fact import HostFact
 from deploys.plan.progress import Progress, parse_progress
 from deploys.plan.weights import Folder, parse_folders
 
 
-class EnvironmentStamp(FactBase[str | None]):
+class EnvironmentStamp(HostFact[str | None]):
     """sha256 of the requirements that a virtual environment was made of; None if it is unfit.
 
     An upgrade of the system's Python leaves an environment that starts but lacks its packages.
@@ -25,7 +23,7 @@ class EnvironmentStamp(FactBase[str | None]):
             "sha256sum .requirements 2>/dev/null; true"
         )
 
-    def process(self, output: list[str]) -> str | None:
+    def parse(self, output: list[str]) -> str | None:
         """Return the digest."""
         return output[0].split()[0]
 
@@ -38,30 +36,35 @@ class JobState:
     progress: Progress | None
 
 
-class JobStates(FactBase[dict[str, JobState]]):
+class JobStates(HostFact[dict[str, JobState]]):
     """The states of jobs by unit name without its suffix, such as "weights@qwen36-nvfp4"."""
 
     default = dict
 
     def command(self, root: str, jobs: Sequence[str]) -> str:
-        """Return one command for all jobs."""
-        folder = shlex.quote(f"{root}/jobs")
-        return (
-            f"for job in {shlex.join(jobs)}; do "
-            'printf "%s\\t%s\\t%s\\n" "$job" "$(systemctl show -P ActiveState "$job.service")" '
-            f'"$(cat {folder}/"$job.json" 2>/dev/null)"; done'
-        )
+        """Return one command for all jobs.
 
-    def process(self, output: list[str]) -> dict[str, JobState]:
+        What fetches weights is a user of its own, which may write in their folder alone: what
+        stands there is no file to be followed elsewhere.
+        """
+        return f"""
+cd {shlex.quote(root)} 2>/dev/null
+for job in {shlex.join(jobs)}; do
+  case "$job" in
+    weights@*) report="${{job#weights@}}/.sparkwright-progress.json" ;;
+    *) report="jobs/$job.json" ;;
+  esac
+  said=; [ -L "$report" ] || [ ! -f "$report" ] || said=$(head -c 65536 "$report" | tr -d '\\n')
+  printf '%s\\t%s\\t%s\\n' "$job" "$(systemctl show -P ActiveState "$job.service")" "$said"
+done"""
+
+    def parse(self, output: list[str]) -> dict[str, JobState]:
         """Return the states by job."""
-        try:
-            lines = [line.split("\t", 2) for line in output]
-            return {job: JobState(active, parse_progress(text)) for job, active, text in lines}
-        except (ValueError, KeyError) as error:
-            raise FactProcessError(f"unexpected lines from the host: {output}") from error
+        lines = [line.split("\t", 2) for line in output]
+        return {job: JobState(active, parse_progress(text)) for job, active, text in lines}
 
 
-class WeightFolders(FactBase[dict[str, Folder]]):
+class WeightFolders(HostFact[dict[str, Folder]]):
     """What stands in checkpoint folders, without reading any weights."""
 
     default = dict
@@ -77,27 +80,26 @@ for folder in {shlex.join(folders)}; do
   fi
   [ -d "$folder" ] || continue
   cd "$folder" || exit 1
-  if [ -e .sparkwright.json ]; then printf 'record\\t%s\\n' "$(cat .sparkwright.json)"; fi
+  if [ -f .sparkwright.json ] && [ ! -L .sparkwright.json ]; then
+    printf 'record\\t%s\\n' "$(cat .sparkwright.json)"
+  fi
   find . \\( -path ./.cache -o -path './.sparkwright*' \\) -prune -o \\
     -type f -printf 'file\\t%s\\t%T@\\t%i\\t%P\\n' || exit 1
 done"""
 
-    def process(self, output: list[str]) -> dict[str, Folder]:
+    def parse(self, output: list[str]) -> dict[str, Folder]:
         """Return the folders by name."""
-        try:
-            return parse_folders(output)
-        except ValueError as error:
-            raise FactProcessError(f"unexpected line from the host: {error}") from error
+        return parse_folders(output)
 
 
-class ImageState(FactBase[str]):
+class ImageState(HostFact[str]):
     """What Docker says of an image: "present", "absent", or why it cannot tell."""
 
     def command(self, references: Sequence[str]) -> str:
         """Return a command that exits 0 whatever Docker says; any of the names will do."""
         return f"docker image inspect --format present {shlex.join(references)} 2>&1 || true"
 
-    def process(self, output: list[str]) -> str:
+    def parse(self, output: list[str]) -> str:
         """Tell Docker's "no" from no answer."""
         said = " ".join(filter(None, map(str.strip, output)))
         if "present" in output:
@@ -105,18 +107,41 @@ class ImageState(FactBase[str]):
         return "absent" if "no such image" in said.lower() else said
 
 
-class ImageContent(FactBase[str]):
-    """What an image's file system is made of, whatever Docker's store calls the image."""
+class ImageId(HostFact[str]):
+    """What Docker's store calls an image; "" if it has none of that name."""
 
     default = str
 
     def command(self, image: str) -> str:
-        """Return a command that prints the digests of its layers, nothing if there is none."""
-        return (
-            "docker image inspect --format '{{json .RootFS.Layers}}' "
-            f"{shlex.quote(image)} 2>/dev/null || true"
-        )
+        """Return a command that prints the digest."""
+        return _inspect(image, "{{.Id}}")
 
-    def process(self, output: list[str]) -> str:
+    def parse(self, output: list[str]) -> str:
+        """Return it as it is."""
+        return "".join(output).strip()
+
+
+class ImageContent(HostFact[str]):
+    """What an image's file system is made of and what it runs, whatever Docker's store calls it."""
+
+    default = str
+
+    def command(self, image: str) -> str:
+        """Return a command that prints the digests of its layers and what of its configuration
+        a container takes over, nothing if there is no such image.
+        """
+        parts = ("Entrypoint", "Cmd", "Env", "User", "WorkingDir")
+        config = " ".join(f"{{{{json .Config.{part}}}}}" for part in parts)
+        return _inspect(image, f"{{{{json .RootFS.Layers}}}} {config}")
+
+    def parse(self, output: list[str]) -> str:
         """Return them as they are."""
         return "".join(output).strip()
+
+
+def _inspect(image: str, template: str) -> str:
+    """Return a command that prints what Docker knows of an image, nothing if there is none."""
+    return (
+        f"docker image inspect --format {shlex.quote(template)} {shlex.quote(image)} 2>/dev/null "
+        "|| true"
+    )

@@ -1,14 +1,12 @@
 """What a Spark tells Prometheus of its host."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from pyinfra.api import FactBase
-from pyinfra.api.exceptions import FactProcessError
-
+from deploys.facts.host_fact import HostFact
 from deploys.plan.node_exporter import ExporterState, exporter_script, parse_exporter
 
 
-class Exporter(FactBase[ExporterState]):
+class Exporter(HostFact[ExporterState]):
     """The node exporter and our units beside it, in one command.
 
     Args:
@@ -19,8 +17,5 @@ class Exporter(FactBase[ExporterState]):
     def command(self, root: str, files: Mapping[str, Sequence[str]]) -> str:
         return exporter_script(root, files)
 
-    def process(self, output: Iterable[str]) -> ExporterState:
-        try:
-            return parse_exporter(output)
-        except ValueError as error:
-            raise FactProcessError(str(error)) from error
+    def parse(self, output: list[str]) -> ExporterState:
+        return parse_exporter(output)

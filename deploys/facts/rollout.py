@@ -1,28 +1,22 @@
 """What a rollout looks at."""
 
 import shlex
-from collections.abc import Iterable
 
-from pyinfra.api import FactBase
-from pyinfra.api.exceptions import FactProcessError
-
+from deploys.facts.host_fact import HostFact
 from deploys.plan.standing import Standing, parse_standing, standing_script
 
 
-class ServingRelease(FactBase[Standing | None]):
+class ServingRelease(HostFact[Standing | None]):
     """What a Spark serves; None where it does not say."""
 
     def command(self, root: str) -> str:
         return standing_script(root)
 
-    def process(self, output: Iterable[str]) -> Standing:
-        try:
-            return parse_standing(output)
-        except (KeyError, ValueError) as error:
-            raise FactProcessError(f"what serves is unreadable: {error!r}") from error
+    def parse(self, output: list[str]) -> Standing:
+        return parse_standing(output)
 
 
-class Speed(FactBase[str]):
+class Speed(HostFact[str]):
     """Tokens a second of one stream, or why there is no such figure."""
 
     default = str
@@ -32,5 +26,5 @@ class Speed(FactBase[str]):
             f"python3 {shlex.quote(f'{root}/bin/speed.py')} {shlex.join([url, model])} 2>&1; true"
         )
 
-    def process(self, output: Iterable[str]) -> str:
+    def parse(self, output: list[str]) -> str:
         return "\n".join(output).strip()

@@ -1,11 +1,12 @@
-"""The container runtime of a Spark."""
+"""The container runtime of a Spark, and whether it gives containers the GPU."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pyinfra.api import FactBase
+from deploys.facts.host_fact import HostFact
+from deploys.plan.container_gpu import Proof, parse_proof, proof_script
 
 DAEMON_JSON = "/etc/docker/daemon.json"
+_RUNTIMES = "{{range $name, $_ := .Runtimes}}{{$name}} {{end}}"
 
 
 @dataclass(frozen=True)
@@ -15,29 +16,47 @@ class RuntimeState:
     Attributes:
         toolkit: version of `nvidia-ctk`; None without it.
         repository: a package source for the toolkit is already there, ours or the vendor's.
+        runtimes: those that Docker knows at present; none where it does not run.
+        containers: names of those that run.
         daemon_json: text of Docker's configuration; "" without one.
     """
 
     toolkit: str | None
     repository: bool
+    runtimes: tuple[str, ...]
+    containers: tuple[str, ...]
     daemon_json: str
 
 
-class ContainerRuntime(FactBase[RuntimeState]):
-    """Toolkit, its package source, and Docker's configuration, in one command."""
+class ContainerRuntime(HostFact[RuntimeState]):
+    """Toolkit, its package source, and Docker: configuration, runtimes, containers."""
 
     def command(self, repository: str) -> str:
         return f"""
 echo "toolkit $(nvidia-ctk --version 2>/dev/null | head -n 1)"
 cd /etc/apt
 echo "repository $(grep -rlF '{repository}' sources.list sources.list.d 2>/dev/null | head -n 1)"
+echo "runtimes $(docker info --format '{_RUNTIMES}' 2>/dev/null)"
+echo "containers $(docker ps --format '{{{{.Names}}}}' 2>/dev/null | tr '\\n' ' ')"
 echo daemon.json
 test ! -e {DAEMON_JSON} || cat {DAEMON_JSON}"""
 
-    def process(self, output: Iterable[str]) -> RuntimeState:
-        toolkit, repository, _, *config = output
+    def parse(self, output: list[str]) -> RuntimeState:
+        toolkit, repository, runtimes, containers, _, *config = output
         return RuntimeState(
             toolkit=toolkit.removeprefix("toolkit").strip() or None,
             repository=bool(repository.removeprefix("repository").strip()),
+            runtimes=tuple(runtimes.split()[1:]),
+            containers=tuple(containers.split()[1:]),
             daemon_json="\n".join(config),
         )
+
+
+class GpuProof(HostFact[Proof]):
+    """With what it was proved that a container gets the GPU, and what there is now."""
+
+    def command(self, root: str) -> str:
+        return proof_script(root)
+
+    def parse(self, output: list[str]) -> Proof:
+        return parse_proof(output)

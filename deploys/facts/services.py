@@ -1,10 +1,10 @@
 """The state of a unit, and whether it knows its present configuration."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyinfra.api import FactBase
+from deploys.facts.host_fact import HostFact
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class ServiceState:
     outdated: bool
 
 
-class Service(FactBase[ServiceState]):
+class Service(HostFact[ServiceState]):
     """The state of a unit in relation to the files that configure it."""
 
     def command(self, unit: str, files: Sequence[str]) -> str:
@@ -38,7 +38,7 @@ echo "enabled $(systemctl is-enabled "$unit" 2>/dev/null)"
 echo "started $(date --date="${{started:-@0}}" +%s)"
 echo "changed ${{changed:-0}}\""""
 
-    def process(self, output: Iterable[str]) -> ServiceState:
+    def parse(self, output: list[str]) -> ServiceState:
         values = {key: value for key, _, value in (line.partition(" ") for line in output)}
         return ServiceState(
             known=values["known"] == "loaded",
@@ -48,7 +48,28 @@ echo "changed ${{changed:-0}}\""""
         )
 
 
-class Sysctls(FactBase[dict[str, str]]):
+class Unread(HostFact[list[str]]):
+    """The units of which systemd has read another file than is there, or none.
+
+    Args:
+        units: their names; each has a file.
+    """
+
+    default = list
+
+    def command(self, units: Sequence[str]) -> str:
+        names = " ".join(map(shlex.quote, units))
+        return (
+            f"for unit in {names}; do "
+            'systemctl show --property=NeedDaemonReload,FragmentPath "$unit" | '
+            'grep -qx -e NeedDaemonReload=yes -e FragmentPath= && echo "$unit"; done; true'
+        )
+
+    def parse(self, output: list[str]) -> list[str]:
+        return output
+
+
+class Sysctls(HostFact[dict[str, str]]):
     """The values of kernel parameters; one that the kernel does not have is missing."""
 
     default = dict
@@ -56,12 +77,12 @@ class Sysctls(FactBase[dict[str, str]]):
     def command(self, keys: Sequence[str]) -> str:
         return f"sysctl {' '.join(map(shlex.quote, keys))} 2>/dev/null || true"
 
-    def process(self, output: Iterable[str]) -> dict[str, str]:
+    def parse(self, output: list[str]) -> dict[str, str]:
         pairs = (line.partition("=") for line in output)
         return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-class ClockSync(FactBase[bool]):
+class ClockSync(HostFact[bool]):
     """Whether the clock is kept by NTP, or is another's, as in a container."""
 
     def command(self) -> str:
@@ -70,7 +91,7 @@ class ClockSync(FactBase[bool]):
             "timedatectl show --property=NTP --property=CanNTP 2>/dev/null || true"
         )
 
-    def process(self, output: Iterable[str]) -> bool:
+    def parse(self, output: list[str]) -> bool:
         values = dict(line.split("=", 1) for line in output)
         kept = values.get("CanNTP") != "yes" or values.get("NTP") == "yes"
         return kept or "Container" in values

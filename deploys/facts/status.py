@@ -1,14 +1,10 @@
 """What a Spark does right now."""
 
-from collections.abc import Iterable
-
-from pyinfra.api import FactBase
-from pyinfra.api.exceptions import FactProcessError
-
+from deploys.facts.host_fact import HostFact
 from deploys.plan.status import Reading, parse_status, status_script
 
 
-class SparkStatus(FactBase[Reading | None]):
+class SparkStatus(HostFact[Reading | None]):
     """Engine, door, GPU, memory and disk in one command; None where there was no answer.
 
     Args:
@@ -22,8 +18,5 @@ class SparkStatus(FactBase[Reading | None]):
     def command(self, root: str) -> str:
         return status_script(root)
 
-    def process(self, output: Iterable[str]) -> Reading:
-        try:
-            return parse_status(output)
-        except ValueError as error:
-            raise FactProcessError(str(error)) from error
+    def parse(self, output: list[str]) -> Reading:
+        return parse_status(output)

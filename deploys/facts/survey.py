@@ -1,14 +1,12 @@
 """What a Spark is, before anything is changed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from pyinfra.api import FactBase
-from pyinfra.api.exceptions import FactProcessError
-
+from deploys.facts.host_fact import HostFact
 from deploys.plan.survey import Survey, parse_survey, survey_script
 
 
-class HostSurvey(FactBase[Survey]):
+class HostSurvey(HostFact[Survey]):
     """Everything that the preflight judges, read in one command."""
 
     def command(
@@ -16,8 +14,5 @@ class HostSurvey(FactBase[Survey]):
     ) -> str:
         return survey_script(root=root, ports=ports, images=images, folders=folders)
 
-    def process(self, output: Iterable[str]) -> Survey:
-        try:
-            return parse_survey(output)
-        except ValueError as error:
-            raise FactProcessError(str(error)) from error
+    def parse(self, output: list[str]) -> Survey:
+        return parse_survey(output)

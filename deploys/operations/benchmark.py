@@ -4,7 +4,6 @@ import json
 from collections.abc import Generator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, operation
@@ -16,9 +15,12 @@ from deploys.facts.jobs import JobState
 from deploys.operations.jobs import follow, put_manifest, reason, start
 from deploys.operations.messages import failing
 from deploys.plan.engine import EngineState, problem
-from deploys.plan.local_file import write_file
+from deploys.plan.figures import Result
+from deploys.plan.local_file import file_in, write_file
+from deploys.plan.measured import check_answer, result_of
 from deploys.plan.page import report
 from deploys.plan.release import Release
+from deploys.plan.startup import KEPT
 from deploys.plan.workloads import Workload, order, passages
 
 JOB = "benchmark"
@@ -62,16 +64,22 @@ def benchmark(
         "url": release.url,
         "tokenizer": f"/models/{folder}",
         "passages": passages(),
+        "start": KEPT,
         "workloads": [order(workload) for workload in workloads],
     }
     last: dict[str, JobState] = {}
     yield from put_manifest(release.root, JOB, JOB, json.dumps(orders) + "\n")
     yield start(JOB)
     yield follow(release.root, [JOB], last)
-    result = host.get_fact(BenchmarkResult, root=release.root)
-    if result:
-        yield FunctionCommand(_keep, (result, release.recipe.expected), {})
-    if not result or result["given_up"]:
+    answer = host.get_fact(BenchmarkResult, root=release.root)
+    names = [workload.name for workload in workloads]
+    if answer and (stranger := check_answer(answer, orders, names)):
+        yield failing(f"{release.root}/benchmarks/latest.json is no answer to this run: {stranger}")
+        return
+    if answer:
+        kept = (replica, result_of(answer), release.recipe.expected)
+        yield FunctionCommand(_keep, kept, {})
+    if not answer or answer.given_up:
         yield failing(reason(JOB, last[JOB]))
 
 
@@ -86,14 +94,17 @@ def _not_serving(state: EngineState, release: Release) -> str | None:
 
 
 def _keep(
-    state: State, host: Host, result: dict[str, Any], expected: Mapping[str, Mapping[str, float]]
+    state: State,
+    host: Host,
+    replica: str,
+    result: Result,
+    expected: Mapping[str, Mapping[str, float]],
 ) -> None:
     """Write a result and its page, and show its table."""
-    when = datetime.fromtimestamp(result["started"], UTC).strftime("%Y%m%d-%H%M%S")
-    file = RESULTS / f"{result['replica']}-{when}.json"
+    stem = f"{replica}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    page = file_in(RESULTS, f"{stem}.html")
     found = report(result, expected)
-    write_file(file, json.dumps(result) + "\n")
-    page = file.with_suffix(".html")
+    write_file(file_in(RESULTS, f"{stem}.json"), json.dumps(result) + "\n")
     write_file(page, found.page)
     for line in found.table:
         host.log(line)

@@ -35,7 +35,7 @@ def clean(
     gone = superfluous(found, keep, wanted, folders, images)
     for line in gone.lines():
         notice(line)
-    if not (gone.releases or gone.images or gone.weights):
+    if not (gone.releases or gone.images or gone.weights or gone.caches):
         host.noop("nothing is there that nobody needs")
     for release in gone.releases:
         unit = QuoteString(f"vllm@{release}.service")
@@ -50,6 +50,8 @@ def clean(
         # It may be a link to another disk.
         yield StringCommand("find -H", path, "-mindepth 1 -delete && rm -d", path)
         yield _remove(root, f"manifests/{folder}.json", f"jobs/weights@{folder}.json")
+    for cache in gone.caches:
+        yield _remove(root, f"cache/{cache.name}")
 
 
 def _job_files(job: str) -> tuple[str, str]:

@@ -6,15 +6,19 @@ from pyinfra import host
 from pyinfra.api import Host, StringCommand, operation
 
 from deploys.facts.doctor import HostCheckup
+from deploys.facts.listeners import Listeners
 from deploys.operations.fabric import read_fabric
 from deploys.operations.messages import notice
+from deploys.plan import served
+from deploys.plan.advisories import warning
 from deploys.plan.ailment import Diagnosis
-from deploys.plan.ailments import from_host, from_log, from_switch
+from deploys.plan.ailments import diagnose
 from deploys.plan.fabric import FabricPlan
 from deploys.plan.fabric_check import is_in_force
 from deploys.plan.hardware import Hardware
 from deploys.plan.link_check import link_findings, probes
-from deploys.plan.report import fabric_ailment, report
+from deploys.plan.listeners import Declared, astray, others
+from deploys.plan.report import fabric_ailment, listener_ailment, report
 
 
 @operation()
@@ -24,6 +28,8 @@ def doctor(
     hardware: Hardware,
     plan: FabricPlan | None = None,
     peer: Host | None = None,
+    wanted: str | None = None,
+    may_listen: Declared | None = None,
 ) -> Generator[StringCommand, None, None]:
     """Name the cause, the evidence and the remedy of what is wrong.
 
@@ -32,13 +38,20 @@ def doctor(
         recipe: what it is to serve; None for an idle one.
         hardware: its class.
         plan, peer: of a pair, its part of the fabric and the other Spark.
+        wanted: the release that the inventory asks for, empty for an idle Spark; None where the
+            lock does not tell.
+        may_listen: what of ours may listen beyond loopback.
     """
+    if recipe and (faults := warning(served.recipe(recipe))):
+        notice(faults, "yellow")
     checkup = host.get_fact(HostCheckup, root=root)
-    found = from_log(checkup.log) + from_switch(checkup.failed)
-    if plan and peer:
-        found += _link(plan, hardware, peer, root)
-    for line, colour in report(checkup, found + from_host(checkup), recipe):
+    link = _link(plan, hardware, peer, root) if plan and peer else []
+    listening, may = host.get_fact(Listeners), may_listen or Declared()
+    opened = [listener_ailment(socket) for socket in astray(listening, may)]
+    for line, colour in report(checkup, diagnose(checkup, [*link, *opened], wanted), recipe):
         notice(line, colour)
+    if foreign := others(listening, may):
+        notice(f"not ours, and open to the LAN: {', '.join(foreign)}")
     host.noop("looked at, and left as it is")
     yield from ()
 

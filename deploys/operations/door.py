@@ -13,7 +13,7 @@ from deploys.facts.door import Door
 from deploys.operations.differences import differs, unit_differs
 from deploys.operations.files import managed_files
 from deploys.operations.messages import failing, notice
-from deploys.operations.services import install
+from deploys.operations.packages import install
 from deploys.plan.door import UNIT, DoorPlan, DoorState, mark
 from deploys.plan.files import Directory, ManagedFile
 
@@ -37,10 +37,7 @@ def door(
         programs: the texts of the Python files there, by name, in the order of their writing.
     """
     state = host.get_fact(Door, root=root, bind=plan.bind, port=plan.port)
-    if plan.keys is None:
-        notice(f"Port {plan.port} is open to all who reach it, as `api_key: none` says.")
-    if plan.certificate and (soon := plan.certificate.notice(datetime.now(UTC))):
-        notice(soon)
+    warn(plan)
     if state.elsewhere:
         yield failing(
             f"found bind {plan.bind}, which is no address of this Spark; expected one of its own, "
@@ -82,6 +79,19 @@ def door(
         yield StringCommand(f"systemctl start {UNIT}")
     elif (state.mark, state.version) != (mark(files), state.installed):
         yield StringCommand(f"systemctl reload {UNIT}")
+
+
+def warn(plan: DoorPlan) -> None:
+    """Tell who else may read what goes through a door, and that its certificate ends soon."""
+    if plan.keys is None:
+        notice(f"Port {plan.port} is open to all who reach it, as `api_key: none` says.")
+    elif plan.in_the_clear:
+        notice(
+            f"Keys and prompts go to port {plan.port} in the clear, and the network can read them: "
+            '`tls = "own"` in the group data ends that (docs/door.md).'
+        )
+    if plan.certificate and (soon := plan.certificate.notice(datetime.now(UTC))):
+        notice(soon)
 
 
 @operation()
@@ -151,7 +161,8 @@ def _proved(root: str, files: Mapping[str, str | None]) -> Generator[StringComma
     yield StringCommand(
         *("python3 -B", *program, "sync && { said=$(haproxy -c -C", QuoteString(new)),
         *("-f door.cfg -f", QuoteString(f"{folder}/engines.cfg")),
-        "2>&1) || { printf '%s\\n' \"$said\" >&2; exit 1; }; }",
+        "2>&1) || { printf '%s\\n' \"$said\" >&2; exit 1; }; } &&",
+        *("python3 -B", *program, "compare", QuoteString(new)),
         *moves,
         *("&& rmdir", QuoteString(new)),
     )

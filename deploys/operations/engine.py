@@ -4,21 +4,25 @@ import time
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 
+from gevent import GreenletExit
 from pyinfra import host, logger
 from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.exceptions import PyinfraError
 
-from deploys.facts.engine import Engines, FreeMemory, Orders, Switching
+from deploys.facts.engine import Engines, EngineSize, FreeMemory, Switching
 from deploys.operations.differences import differs
 from deploys.operations.jobs import LOST, put_manifest, start
 from deploys.operations.messages import failing
+from deploys.operations.shell import run_now
 from deploys.plan.ailments import hint
 from deploys.plan.drift import engine_differences
 from deploys.plan.engine import SHARE, EngineState, problem
 from deploys.plan.phases import phase
 from deploys.plan.release import Release
+from deploys.plan.startup import start_line
 from deploys.plan.switch import JOB, Outcome, Settings, failure, orders, progress_line
+from deploys.plan.terminal import plain
 
 # A start takes minutes: this often is soon enough to see, and seldom enough to cost nothing.
 POLL_SECONDS = 2
@@ -86,6 +90,8 @@ def attempt(
         yield from _job(release.root, release.id, settings, engines.switches, peer, outcome)
         if not outcome.served:
             return
+        if phases := start_line(outcome.log, release.recipe.expected):
+            host.log(f"engine: its start took: {phases}")
         engines = _engines(release)
     trouble = problem(engines, release.recipe.served_names) if release.ranks.rank == 0 else None
     outcome.served, outcome.silent, outcome.reason = not trouble, bool(trouble), trouble or ""
@@ -175,6 +181,9 @@ def _settle(engines: EngineState, release: Release, settings: Settings) -> Gener
     if any(engine.needs_reload for engine in engines.units.values()):
         yield StringCommand("systemctl daemon-reload")
     yield from _stop(engines, keep=release.id)
+    if engines.failed:
+        # What they failed at is over; the journal keeps it.
+        yield StringCommand("systemctl reset-failed", *map(QuoteString, engines.failed))
     if engines.current != release.id:
         link = QuoteString(f"{release.root}/current")
         yield StringCommand("ln -sfnT", QuoteString(f"releases/{release.id}"), link)
@@ -192,7 +201,11 @@ def _stop(engines: EngineState, keep: str | None) -> Generator[StringCommand]:
     for engine in engines.units.values():
         if engine.release != keep and not engine.stopped:
             unit = QuoteString(f"vllm@{engine.release}.service")
-            yield StringCommand("systemctl disable --quiet --now", unit)
+            # A worker's has ended with its head's: that is no failure for anybody to look into.
+            yield StringCommand(
+                *("systemctl disable --quiet --now", unit),
+                *("&& { systemctl reset-failed", unit, "2>/dev/null || true; }"),
+            )
 
 
 def _job(
@@ -207,17 +220,22 @@ def _job(
     job = JOB.format(release)
     outcome.attempted = True
     _last[host.name, release] = outcome
-    if release not in under_way:
-        for other in under_way:
-            # It takes back what it did; the new one waits for that.
-            yield StringCommand(
-                "systemctl stop --no-block", QuoteString(f"{JOB.format(other)}.service")
-            )
-        before = host.get_fact(Orders, path=f"{root}/manifests/{job}.json")
-        told = orders(settings, host.get_fact(FreeMemory), before.get("engine"))
-        yield from put_manifest(root, job, job, told)
-        yield start(job)
-    yield FunctionCommand(_follow, (root, release, peer, outcome), {})
+    try:
+        if release not in under_way:
+            for other in under_way:
+                # It takes back what it did; the new one waits for that.
+                yield StringCommand(
+                    "systemctl stop --no-block", QuoteString(f"{JOB.format(other)}.service")
+                )
+            size = host.get_fact(EngineSize, path=f"{root}/manifests/{job}.json")
+            told = orders(settings, host.get_fact(FreeMemory), size)
+            yield from put_manifest(root, job, job, told)
+            yield start(job)
+        yield FunctionCommand(_follow, (root, release, peer, outcome), {})
+    finally:
+        # Also where a command failed: the other Spark of a pair then need not wait for this one.
+        outcome.ended = True
+        outcome.reason = outcome.reason or ("" if outcome.served else "it began no switch")
 
 
 def _follow(
@@ -236,16 +254,20 @@ def _follow(
             host.log(LOST, logger.error)
             outcome.reason = LOST
             break
+        except GreenletExit:
+            # The connection is gone (deploys/failures.py): the other Spark of a pair hears of it.
+            outcome.reason = LOST
+            raise
         cursor = now.cursor or cursor
         outcome.log += now.lines
         if now.report:
-            since = f"@{now.report['began']}"
+            since = f"@{now.report.began}"
             outcome.take(now.report)
             words = [("switch", progress_line(now.report)), ("engine", phase(now.lines) or "")]
             for what, line in words:
                 if line and f"{what}{line}" not in shown:
                     shown.add(f"{what}{line}")
-                    host.log(f"{what}: {line} ({time.monotonic() - outcome.began:.0f} s)")
+                    host.log(f"{what}: {plain(line)} ({time.monotonic() - outcome.began:.0f} s)")
         if now.ended:
             outcome.served = outcome.served and bool(now.report)
             outcome.reason = outcome.reason or ("" if outcome.served else _unknown(release))
@@ -253,17 +275,12 @@ def _follow(
         theirs = _last.get((peer.name, release)) if peer else None
         if theirs and peer and _failed_now(theirs, outcome) and not told:
             told = True
-            host.log(f"switch: {peer.data.spark} has failed: {theirs.reason}")
-            host.run_shell_command(
-                StringCommand(
-                    "systemctl stop --no-block", QuoteString(f"{JOB.format(release)}.service")
-                ),
-                _sudo=bool(host.data.get("_sudo", False)),
-            )
+            host.log(plain(f"switch: {peer.data.spark} has failed: {theirs.reason}"))
+            unit = QuoteString(f"{JOB.format(release)}.service")
+            run_now(host, StringCommand("systemctl stop --no-block", unit))
         time.sleep(POLL_SECONDS)
     if told and peer and not outcome.served:
         outcome.reason = f"{peer.data.spark}: {_last[peer.name, release].reason}"
-    outcome.ended = True
     return True
 
 

@@ -30,7 +30,6 @@ from deploys.plan.fabric_state import FabricState, Probe
 from deploys.plan.files import Directory, Entry, ManagedFile
 from deploys.plan.hardware import Hardware
 from deploys.plan.netplan import our_netdevs
-from deploys.plan.preflight import Finding
 
 _FILES = Path(__file__).parents[2] / "files" / "fabric"
 _SYSCTL = "/etc/sysctl.d/60-sparkwright-fabric.conf"
@@ -68,7 +67,9 @@ def fabric(
             return
 
     found = fabric_findings(plan, hardware, own, other)
-    show(found)
+    for finding in found:
+        if not finding.error:
+            notice(str(finding))
     errors = [str(finding) for finding in found if finding.error]
     theirs = fabric_findings(plan.of_peer, hardware, other, own)
     port = common_port(hardware, own, other)
@@ -80,15 +81,16 @@ def fabric(
 
     for difference in fabric_differences(plan, port, own):
         differs(*difference)
-    guard = list(_guard(plan, port, own, root))
+    guard = list(_guard(plan, port, own, other, root))
+    in_force = is_in_force(plan, port, own)
+    if not in_force and (reached := _reached_by(port, own)):
+        yield failing(
+            f"error: {plan.spark} is reached at {reached}, by the very cable that is to be set "
+            "up. Write its address on the LAN into the inventory, as ssh_hostname."
+        )
+        return
     yield from sysctl._inner(path=_SYSCTL, values=arp_settings(port))
-    if not is_in_force(plan, port, own):
-        if reached := _reached_by(port, own):
-            yield failing(
-                f"error: {plan.spark} is reached at {reached}, by the very cable that is to be set "
-                "up. Write its address on the LAN into the inventory, as ssh_hostname."
-            )
-            return
+    if not in_force:
         yield _apply(plan, port, own, root)
     yield from guard
 
@@ -127,15 +129,6 @@ def _settled(hardware: Hardware, peer: Host, root: str) -> tuple[FabricState, Fa
         time.sleep(1)
 
 
-def show(found: Sequence[Finding]) -> None:
-    """Show warnings, and in a dry run also the errors that would end the real one."""
-    for finding in found:
-        if finding.error and planning():
-            notice(str(finding), "red")
-        elif not finding.error:
-            notice(str(finding))
-
-
 def _apply(plan: FabricPlan, port: Port, own: FabricState, root: str) -> StringCommand:
     """Return the command that changes the network; it goes on should the connection drop."""
     pairs = zip(port, plan.interfaces, strict=True)
@@ -156,9 +149,10 @@ def _apply(plan: FabricPlan, port: Port, own: FabricState, root: str) -> StringC
 
 
 def _guard(
-    plan: FabricPlan, port: Port, own: FabricState, root: str
+    plan: FabricPlan, port: Port, own: FabricState, other: FabricState, root: str
 ) -> Generator[PyinfraCommand, None, None]:
-    a, b = zip(port, map(str, plan.networks), plan.peer_addresses, strict=True)
+    macs = [other.netdevs[netdev].mac for netdev in port]
+    a, b = zip(port, map(str, plan.networks), plan.peer_addresses, macs, strict=True)
     guarded = " ".join([f"{LINK_PORT}:{SHARE_PORT}", *a, *b])
     unit = (_FILES / GUARD).read_text().replace("ROOT", root).replace("GUARDED", guarded)
     entries: list[Entry] = [

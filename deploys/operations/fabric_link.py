@@ -9,7 +9,7 @@ from pyinfra.api.command import PyinfraCommand
 
 from deploys.facts.fabric import WriteBandwidth
 from deploys.operations.differences import differs
-from deploys.operations.fabric import read_fabric, show
+from deploys.operations.fabric import read_fabric
 from deploys.operations.messages import failing, planning
 from deploys.plan.bandwidth import PORTS, bandwidth_findings, is_measured, record, server_script
 from deploys.plan.cabling import Port
@@ -22,15 +22,15 @@ from deploys.plan.link_check import gid_index, link_findings, probes
 
 @operation()
 def link(
-    plan: FabricPlan, hardware: Hardware, peer: Host, root: str
+    plan: FabricPlan, hardware: Hardware, peer: Host, root: str, measured: bool
 ) -> Generator[PyinfraCommand, None, None]:
     """Prove that this Spark reaches its peer by both twins, with packets of full size.
 
-    Where both Sparks have RDMA, its speed is measured once for each link, and always with
-    `--data fabric=verify`: that disturbs a replica which serves.
+    Where both Sparks have RDMA, its speed is measured once for each link.
 
     Args:
         plan, hardware, peer, root: as for `fabric`.
+        measured: measure it anew; that disturbs a replica which serves.
     """
     other = read_fabric(peer, hardware, root)
     ports = hardware.fabric_ports
@@ -48,9 +48,8 @@ def link(
     found = link_findings(plan, port, own, other)
     errors = "\n".join(map(str, found))
     if errors:
-        show(found)
         yield failing(errors)
-    elif _must_measure(plan, own, other, port):
+    elif _must_measure(plan, own, other, port, anew=measured):
         differs(f"speed of the link to {plan.peer}", "measured", "never measured as it is")
         yield from _measure(plan, own, other, port, root)
     else:
@@ -62,10 +61,12 @@ def _is_client(plan: FabricPlan) -> bool:
     return plan.spark < plan.peer
 
 
-def _must_measure(plan: FabricPlan, own: FabricState, other: FabricState, port: Port) -> bool:
+def _must_measure(
+    plan: FabricPlan, own: FabricState, other: FabricState, port: Port, *, anew: bool
+) -> bool:
     if not all(state.tool and set(port) <= set(state.rdma) for state in (own, other)):
         return False
-    if host.data.get("fabric") == "verify":
+    if anew:
         return True
     if _is_client(plan):
         return not is_measured(own, record(plan, own, other, port))

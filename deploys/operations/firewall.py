@@ -10,8 +10,9 @@ from pyinfra.api.exceptions import ConnectError
 from deploys.facts.firewall import Firewall
 from deploys.operations.differences import differs
 from deploys.operations.messages import failing, notice
-from deploys.operations.services import install
+from deploys.operations.packages import install
 from deploys.plan.firewall import FirewallState, Rule, differences, ssh_rules
+from deploys.plan.terminal import plain_lines
 
 _CONF = "/etc/ufw/ufw.conf"
 _UNDO = "sparkwright-firewall"
@@ -87,7 +88,7 @@ def firewall(
 
 def delete_rule(rule: Rule) -> StringCommand:
     """Return the command that takes a rule away, and closes its port for IPv6 as well."""
-    return StringCommand("ufw --force delete", rule.text)
+    return StringCommand("ufw --force delete", *map(QuoteString, rule.text.split()))
 
 
 def _tell(state: FirewallState, mode: str, rules: Sequence[Rule]) -> None:
@@ -128,7 +129,7 @@ def _prove(state: State, host: Host, proved: list[bool]) -> None:
         if answered:
             proved.append(True)
     except ConnectError as error:
-        host.log_styled(str(error), fg="red", log_func=logger.error)
+        host.log_styled(plain_lines(str(error)), fg="red", log_func=logger.error)
     if client := getattr(connector, "client", None):
         client.close()
 

@@ -7,7 +7,7 @@ from pyinfra import host
 from pyinfra.api import Host, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
-from deploys.facts.jobs import ImageContent, ImageState, JobState
+from deploys.facts.jobs import ImageContent, ImageId, ImageState, JobState
 from deploys.operations.differences import differs
 from deploys.operations.jobs import follow, put_manifest, reason, start
 from deploys.operations.messages import failing
@@ -110,6 +110,9 @@ def _have(
         yield failing(f"Docker does not answer: {found}. Start it: sudo systemctl start docker")
         return
     last: dict[str, JobState] = {}
+    if head and "@" not in references[0]:
+        # It is in no lock; SSH is trusted where the share's word is not.
+        orders = {**orders, "ids": [head.get_fact(ImageId, image=references[0])]}
     differs(f"image {references[0]}", "known to Docker", "absent")
     yield from before
     yield from _run(root, job, orders, last)

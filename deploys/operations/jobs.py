@@ -14,18 +14,20 @@ from pyinfra.operations import files
 
 from deploys.facts.jobs import EnvironmentStamp, JobState, JobStates
 from deploys.operations.differences import differs
-from deploys.operations.services import install
+from deploys.operations.packages import install
 from deploys.plan.progress import Meter
 
 # Seconds between two looks at a job.
 POLL = 2
+# What a run that was killed has begun goes on: nothing is put into an environment beside it.
+_ALONE = "flock /run/lock/sparkwright-environment"
 LOST = "No more word from the Spark. What runs there needs no connection: run again to follow it."
 # Seconds between two lines of a job: a terminal is watched, a log is kept.
 TERMINAL_LINES, LOG_LINES = 2, 10
 
 
 @operation()
-def virtual_environment(path: str, requirements: str, text: str) -> Generator[StringCommand]:
+def virtual_environment(path: str, requirements: str, text: str) -> Generator[PyinfraCommand]:
     """Have a virtual environment with exactly these packages.
 
     Args:
@@ -40,11 +42,10 @@ def virtual_environment(path: str, requirements: str, text: str) -> Generator[St
         return
     differs(path, f"an environment with the packages of {requirements}", "none, or another")
     python = QuoteString(f"{path}/bin/python")
+    yield install("python3-venv", unless="python3 -c 'import ensurepip' 2>/dev/null")
+    yield StringCommand(_ALONE, "python3 -m venv --clear", QuoteString(path))
     yield StringCommand(
-        "python3 -c 'import ensurepip' 2>/dev/null || {", install("python3-venv"), "; }"
-    )
-    yield StringCommand("python3 -m venv --clear", QuoteString(path))
-    yield StringCommand(
+        _ALONE,
         python,
         "-m pip install --quiet --disable-pip-version-check --require-hashes",
         "--only-binary :all: --requirement",

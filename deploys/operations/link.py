@@ -45,9 +45,12 @@ def pinned(root: str, peer: Host) -> Generator[PyinfraCommand]:
     """
     theirs = peer.get_fact(LinkIdentity, root=root)
     if theirs.certificate is None:
-        # Before the first run, this is what a dry run sees of a change that will be made.
         problem = theirs.detail or f"its key is {theirs.state}"
-        yield failing(f"{peer.data.spark} shows no certificate: {problem}. Run both Sparks again.")
+        yield failing(
+            f"{peer.data.spark} shows no certificate: {problem}. Run both Sparks again.",
+            # Before the first run, this is what a plan sees of a change that will be made.
+            mended=theirs.state != "unreadable",
+        )
         return
     entry = ManagedFile(f"{root}/link/peer.crt", theirs.certificate)
     yield from managed_files._inner(entries=[entry])

@@ -10,7 +10,7 @@ from deploys.facts.node_exporter import Exporter
 from deploys.operations.differences import differs, unit_differs
 from deploys.operations.files import managed_files
 from deploys.operations.messages import notice
-from deploys.operations.services import install
+from deploys.operations.packages import install
 from deploys.plan.files import Directory, Entry, ManagedFile
 from deploys.plan.node_exporter import (
     DEFAULTS,
@@ -24,11 +24,6 @@ from deploys.plan.node_exporter import (
 )
 
 _SYSTEMD = "/etc/systemd/system"
-# The package recommends collectors for disks and updates, which bring mail-sending daemons along.
-_PLAIN_APT = (
-    "conf=$(mktemp) && trap 'rm -f \"$conf\"' EXIT && "
-    'echo \'APT::Install-Recommends "false";\' > "$conf" && export APT_CONFIG="$conf" &&'
-)
 
 
 @operation()
@@ -97,10 +92,13 @@ def _is_written(commands: Sequence[PyinfraCommand], path: str) -> bool:
     return any(getattr(command, "dest", None) == path for command in commands)
 
 
-def _exporter(state: ExporterState, changed: bool) -> Generator[StringCommand]:
-    """Have the exporter run with its settings."""
+def _exporter(state: ExporterState, changed: bool) -> Generator[PyinfraCommand]:
+    """Have the exporter run with its settings.
+
+    Without what the package recommends: collectors, and daemons that send mail.
+    """
     if not state.installed:
-        yield StringCommand(_PLAIN_APT, install(PACKAGE))
+        yield install(PACKAGE)
     yield from _in_force(EXPORTER, state.units[EXPORTER], changed or not state.installed)
 
 

@@ -3,16 +3,20 @@
 import time
 from collections.abc import Generator, Sequence
 
-from pyinfra import host
-from pyinfra.api import Host, StringCommand, operation
+from pyinfra import host, state
+from pyinfra.api import Host, State, StringCommand, operation
+from pyinfra.api.exceptions import PyinfraError
 
 from deploys.facts.survey import HostSurvey
-from deploys.operations.differences import differs
-from deploys.operations.messages import failing, notice, planning
+from deploys.operations.differences import differs, is_looking
+from deploys.operations.messages import failing, is_dry_run, notice, planning
 from deploys.plan.memory import Load
 from deploys.plan.memory_check import memory_findings
 from deploys.plan.pair import differences
 from deploys.plan.preflight import Finding, Requirements, findings
+
+# Of a run: each Spark that was judged, and whether it is unfit.
+_judged: dict[State, dict[str, bool]] = {}
 
 
 @operation()
@@ -58,11 +62,31 @@ def preflight(
     found += apart
     errors = [finding for finding in found if finding.error]
     for finding in found:
-        if finding.error and planning():
-            notice(str(finding), "red")
-        elif not finding.error:
+        if not finding.error:
             notice(str(finding))
-    if errors:
-        yield failing("\n".join(str(error) for error in errors))
+    refusal = failing("\n".join(map(str, errors))) if errors else None
+    if is_dry_run() and planning() and not is_looking():
+        _end_unfit(bool(errors))
+    if refusal:
+        yield refusal
     else:
         host.noop("the Spark is fit for what it is to serve")
+
+
+def _end_unfit(is_unfit: bool) -> None:
+    """End a dry run where the real one would: when all have been judged, and one is unfit.
+
+    Raises:
+        PyinfraError: it ends.
+    """
+    judged = _judged.setdefault(host.state, {})
+    judged[host.data.spark] = is_unfit
+    # With fewer at a time than there are Sparks, some are not judged yet, nor will be meanwhile.
+    hosts = len(state.active_hosts)
+    while len(judged) < hosts <= state.config.PARALLEL:
+        time.sleep(0.05)
+    if unfit := sorted(spark for spark, bad in judged.items() if bad):
+        raise PyinfraError(
+            f"not fit to serve: {' and '.join(unfit)}. A run would end here, as this dry run does; "
+            "nothing was changed."
+        )

@@ -11,6 +11,7 @@ from deploys.facts.remove import OurFootprint
 from deploys.facts.runtime import DAEMON_JSON
 from deploys.operations.firewall import delete_rule
 from deploys.operations.messages import notice
+from deploys.operations.packages import purge
 from deploys.operations.runtime import put_daemon_json
 from deploys.plan.footprint import JOURNALD, SET_ASIDE, Footprint
 from deploys.plan.remove import report
@@ -148,7 +149,7 @@ def images_removed(root: str) -> Generator[StringCommand, None, None]:
 
 
 @operation()
-def packages_removed(root: str) -> Generator[StringCommand, None, None]:
+def packages_removed(root: str) -> Generator[PyinfraCommand, None, None]:
     """Purge the packages that our runs brought, unless others have come to need them.
 
     Debian's packages leave their accounts behind: those go as well.
@@ -160,11 +161,7 @@ def packages_removed(root: str) -> Generator[StringCommand, None, None]:
     if not (found.removable_packages or found.removable_accounts):
         host.noop("no package of ours is installed")
     if found.removable_packages:
-        yield StringCommand(
-            "DEBIAN_FRONTEND=noninteractive apt-get purge --quiet --yes "
-            "--option APT::Get::AutomaticRemove=false",
-            *map(QuoteString, found.removable_packages),
-        )
+        yield purge(found.removable_packages)
         if "haproxy" in found.removable_packages:
             yield StringCommand(_CHROOT_REMOVED)
     for account in found.removable_accounts:

@@ -21,11 +21,12 @@ from deploys.operations.messages import failing, notice, planning
 from deploys.plan import switch
 from deploys.plan.ailments import hint
 from deploys.plan.engine import problem
-from deploys.plan.local_file import write_file
+from deploys.plan.local_file import file_in, write_file
 from deploys.plan.release import Release
 from deploys.plan.rollout_record import Report, Task
 from deploys.plan.rollout_report import plan_lines, report, table
 from deploys.plan.rollout_settings import Settings
+from deploys.plan.terminal import plain
 from deploys.plan.waves import Rollout
 
 REPORTS = Path(__file__).parents[2] / "rollouts"
@@ -56,12 +57,12 @@ class _Book:
         over = all(self.rollout.task(each) is Task.END for each in self._sparks())
         ended = _now() if over else None
         content = report(self.rollout, self.asked, self.started, ended)
-        file = REPORTS / f"{self.started.replace(':', '').replace('-', '')}.json"
+        file = file_in(REPORTS, f"{self.started.replace(':', '').replace('-', '')}.json")
         write_file(file, json.dumps(content, indent=2) + "\n")
         if over and not self.told:
             self.told = True
             for line in [*table(self.rollout), f"The report: {file.relative_to(REPORTS.parent)}"]:
-                host.log(line)
+                host.log(plain(line))
 
     def _sparks(self) -> list[str]:
         return [spark for each in self.rollout.records.values() for spark in each.sparks]
@@ -92,7 +93,11 @@ def waves(
     first = _first_look(release, settings)
     if planning():
         rollout.report(spark, first)
-        for line in plan_lines(rollout) if rollout.planned else ():
+        lines = plan_lines(rollout) if rollout.planned else []
+        if rollout.planned and rollout.stopped:
+            yield failing("\n".join(lines))
+            return
+        for line in lines:
             notice(line)
         if first.standing.release == release.id:
             host.noop(f"it serves {release.id}")
@@ -154,7 +159,7 @@ def _take(book: _Book, spark: str, done: Report) -> None:
     book.rollout.report(spark, done)
     if book.rollout.planned and not known:
         for line in plan_lines(book.rollout):
-            host.log(line)
+            host.log(plain(line))
     book.keep()
 
 

@@ -12,28 +12,38 @@ from pyinfra.operations import files
 from deploys.facts.runtime import DAEMON_JSON, ContainerRuntime
 from deploys.facts.services import Service
 from deploys.operations.differences import differs, unit_differs
-from deploys.operations.messages import failing
-from deploys.operations.services import install
-from deploys.plan.daemon_json import has_nvidia_runtime, merged
+from deploys.operations.messages import failing, notice
+from deploys.operations.packages import install
+from deploys.plan.daemon_json import has_nvidia_runtime, merged, step, waits
 
 _KEYRING = "/etc/apt/keyrings/nvidia-container-toolkit.asc"
 _SOURCES = "/etc/apt/sources.list.d/nvidia-container-toolkit.sources"
+_REGISTER = "nvidia-ctk runtime configure --runtime=docker"
+# systemd does not wait for Docker's end of a reload.
+_RELOADED = """
+for _ in $(seq 30); do
+  case $(docker info --format '{{json .Runtimes}}') in *'"nvidia"'*) exit 0 ;; esac
+  sleep 1
+done
+echo "Docker has not taken up the runtime nvidia: see journalctl -u docker" >&2
+exit 1"""
 
 
 @operation()
 def docker(
-    repository: Mapping[str, str], log_options: Mapping[str, str]
+    repository: Mapping[str, str], log_options: Mapping[str, str], restart: bool = False
 ) -> Generator[PyinfraCommand, None, None]:
     """Run Docker with NVIDIA's runtime and bounded logs; every other setting stays as it is.
 
-    The container toolkit is installed where it is missing; what DGX OS ships is kept. Docker
-    restarts, which ends containers, only for a new toolkit, whose hook it looks for at its start,
-    and when its configuration is newer than its start.
+    The container toolkit is installed where it is missing; what DGX OS ships is kept. The runtime
+    comes into force by a reload. Log options take a start of Docker, and wait for its next one
+    where containers run: engines keep no log there.
 
     Args:
         repository: `url` of the toolkit's apt repository (flat, `$(ARCH)` allowed), `key_url` of
             its signing key, and the key's `fingerprint`, which decides whether it is trusted.
         log_options: Docker's `log-opts` for containers that set none.
+        restart: containers may end for it.
     """
     address = repository["url"].split("/$(ARCH)")[0]
     state = host.get_fact(ContainerRuntime, repository=address)
@@ -41,6 +51,8 @@ def docker(
     service = host.get_fact(Service, unit="docker.service", files=[DAEMON_JSON])
     try:
         wanted, registered = merged(found, dict(log_options)), has_nvidia_runtime(found)
+        # A runtime by an option of dockerd's own would contradict one in the file.
+        registered = registered or ("nvidia" in state.runtimes and not service.outdated)
     except ValueError as error:
         yield failing(f"{DAEMON_JSON} is not what Docker can read: {error}. Mend it by hand.")
         return
@@ -56,21 +68,33 @@ def docker(
         enabled=service.enabled,
         outdated=service.outdated,
     )
+    late = wanted != found or service.outdated
+    if service.active and late and state.containers and not restart:
+        notice(waits(state.containers))
+    changes = [
+        *(() if wanted == found and registered else [keep_former(host.data.root)]),
+        *(() if wanted == found else put_daemon_json(wanted)),
+        *(() if registered else [StringCommand(_REGISTER)]),
+        *(() if service.enabled else [StringCommand("systemctl enable --quiet docker.service")]),
+    ]
     if not state.toolkit:
         yield from _install_toolkit(repository, known=state.repository)
-    if not (wanted == found and registered):
-        yield keep_former(host.data.root)
-    if wanted != found:
-        yield from put_daemon_json(wanted)
-    if not registered:
-        yield StringCommand("nvidia-ctk runtime configure --runtime=docker")
-    if not service.enabled:
-        yield StringCommand("systemctl enable --quiet docker.service")
-    if not (state.toolkit and registered and wanted == found) or service.outdated:
+    yield from changes
+    if changes or not state.toolkit:
+        # That took its time: whoever started a container meanwhile is not to lose it.
+        state = host.get_fact(ContainerRuntime, repository=address)
+    how = step(
+        active=service.active,
+        log_options=late,
+        runtime="nvidia" not in state.runtimes,
+        containers=state.containers,
+        wanted=restart,
+    )
+    if how:
         yield StringCommand("dockerd --validate --config-file", DAEMON_JSON)
-        yield StringCommand("systemctl restart docker.service")
-    elif not service.active:
-        yield StringCommand("systemctl start docker.service")
+        yield StringCommand(f"systemctl {how} docker.service")
+    if how == "reload":
+        yield StringCommand(_RELOADED)
 
 
 def put_daemon_json(text: str) -> Generator[PyinfraCommand, None, None]:
@@ -109,7 +133,7 @@ def _install_toolkit(repository: Mapping[str, str], *, known: bool) -> Generator
             mode="644",
             create_remote_dir=False,
         )
-    yield install("nvidia-container-toolkit")
+    yield install("nvidia-container-toolkit", new_source=not known)
 
 
 def _trust_key(url: str, fingerprint: str) -> str:

@@ -53,19 +53,27 @@ def secret_file(
 
 
 @operation()
-def hub_token(root: str, endpoint: str, token: HiddenValue | None) -> Generator[StringCommand]:
+def hub_token(
+    root: str, endpoint: str, token: HiddenValue | None, keep: bool = True
+) -> Generator[StringCommand]:
     """Have the Hugging Face token on the host, proved by the hub's whoami from there.
 
     Args:
         endpoint: URL of the hub.
-        token: None means anonymous, unless the host has a token already: that stays.
+        token: None means anonymous, unless the host has a token already.
+        keep: that one stays; else it is removed.
 
     A token that the hub refuses fails the host, and what was there before stays.
     """
     path = f"{root}/secrets/hf-token"
     if token is None:
-        if host.get_fact(FileStates, paths=[path]).get(path, FileState("absent")).kind == "absent":
+        found = host.get_fact(FileStates, paths=[path]).get(path, FileState("absent"))
+        if found.kind == "absent" or not keep:
             notice("No Hugging Face token: downloads are anonymous, and limited in rate.")
+        if found.kind != "absent" and not keep:
+            differs(path, "no token", "one")
+            yield StringCommand("rm -f", QuoteString(path), QuoteString(f"{path}.new"))
+            return
         host.noop(f"no new token for {path}")
         return
     text = token.unmask().strip()
@@ -73,8 +81,8 @@ def hub_token(root: str, endpoint: str, token: HiddenValue | None) -> Generator[
         yield failing(problem)
         return
     proof = StringCommand(
-        # A token of the host's own would win over the file.
-        "env -u HF_TOKEN -u HUGGING_FACE_HUB_TOKEN",
+        # A token of the host's own would win over the file. A hub may answer without end.
+        "timeout 120 env -u HF_TOKEN -u HUGGING_FACE_HUB_TOKEN",
         StringCommand("HF_ENDPOINT=", QuoteString(endpoint), _separator=""),
         StringCommand("HF_TOKEN_PATH=", QuoteString(f"{path}.new"), _separator=""),
         "HF_HUB_DISABLE_TELEMETRY=1 HF_HUB_DISABLE_UPDATE_CHECK=1",

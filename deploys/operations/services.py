@@ -9,6 +9,7 @@ from pyinfra.api.command import PyinfraCommand
 from deploys.facts.services import ClockSync, Service, Sysctls
 from deploys.operations.differences import differs, unit_differs
 from deploys.operations.files import managed_files
+from deploys.operations.packages import install
 from deploys.plan.files import Directory, Entry, ManagedFile
 
 
@@ -41,37 +42,6 @@ def service(
         yield StringCommand("systemctl daemon-reload && systemctl restart", QuoteString(unit))
     elif not state.active:
         yield StringCommand("systemctl start", QuoteString(unit))
-
-
-def install(package: str) -> StringCommand:
-    """Return the command that installs a package, from lists that are up to date.
-
-    What comes with it, packages and accounts, is written down: deploys/remove.py takes just that
-    away. Packages are so before they come: an installation may be cut off.
-    """
-    return StringCommand(
-        "package=",
-        QuoteString(package),
-        " state=",
-        QuoteString(f"{host.data.root}/state"),
-        _INSTALL,
-        _separator="",
-    )
-
-
-_INSTALL = r"""
-accounts() { cut -d: -f1 /etc/passwd /etc/group | sort -u; }
-apt-get update --quiet && mkdir -p "$state" || exit
-# "Inst NAME (..." is new, "Inst NAME [VERSION] (..." an upgrade.
-apt-get install --simulate --no-install-recommends "$package" |
-  sed -n 's/^Inst \([^ ]*\) (.*/\1/p' >>"$state/installed"
-before=$(accounts)
-# Configuration files that are ours stay.
-DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends \
-  --option Dpkg::Options::=--force-confold "$package"
-status=$?
-accounts | grep -Fxv "$before" >>"$state/accounts"
-[ "$status" = 0 ]"""
 
 
 @operation()

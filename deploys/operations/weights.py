@@ -96,14 +96,18 @@ def _begin(root: str, name: str, verify: bool) -> Generator[PyinfraCommand]:
     if verify:
         yield StringCommand("systemctl stop", QuoteString(f"{_job(name)}.service"))
         yield StringCommand("rm -f", QuoteString(f"{folder}/{RECORD}"))
-    # The unit may write in this folder only, so it can neither make it nor link to another.
+    # The unit sees this folder as a mount of its own: it can neither make it nor link from another.
     yield StringCommand("install -d -m 755", QuoteString(folder))
+    # A job that goes on since another run has the folder. One that was cut off has left it to its
+    # user, whose links root must not follow.
     yield StringCommand(
-        QuoteString(f"{root}/hf/bin/python"),
-        "-B",
-        QuoteString(f"{root}/bin/link_weights.py"),
-        QuoteString(root),
-        QuoteString(name),
+        "case $(systemctl show --value --property=ActiveState",
+        QuoteString(f"{_job(name)}.service"),
+        ") in inactive | failed) python3 -B",
+        *map(QuoteString, (f"{root}/bin/hand_over.py", folder, "/")),
+        "&& python3 -B",
+        *map(QuoteString, (f"{root}/bin/link_weights.py", root, name)),
+        ";; esac",
     )
     yield start(_job(name))
 

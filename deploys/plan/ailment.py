@@ -30,9 +30,12 @@ class LogAilment(Ailment):
 
     Attributes:
         pattern: found in that line.
+        sign: what of the host shows it as well, in words, whatever the log says; None where
+            nothing does.
     """
 
     pattern: re.Pattern[str]
+    sign: Callable[[Checkup], str | None] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,12 @@
 """How fast RDMA between the two Sparks is: `ib_write_bw`, and what it says."""
 
-import json
 import shlex
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 from deploys.plan.fabric import FabricPlan
 from deploys.plan.fabric_state import FabricState
+from deploys.plan.host_json import read_json
 from deploys.plan.preflight import Finding
 
 # One TCP port a twin, as in NVIDIA's guide.
@@ -54,7 +54,7 @@ def record(
 def is_measured(state: FabricState, link: dict[str, str]) -> bool:
     """Whether this link was measured, and fast enough."""
     try:
-        found = json.loads(state.record)
+        found = read_json(state.record)
     except ValueError:
         return False
     return isinstance(found, dict) and found.get("link") == link["link"]

@@ -1,12 +1,12 @@
 """What is on a Spark of releases, images and weights: the script that reads it, and its parser."""
 
-import json
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from deploys.plan.engine import EngineState, parse_engines, state_script
+from deploys.plan.host_json import read_json
 from deploys.plan.sections import MARK, sections
 from deploys.plan.weights import Folder, parse_folders
 
@@ -53,6 +53,21 @@ class Brought:
 
 
 @dataclass(frozen=True)
+class Cache:
+    """A folder of compiled code.
+
+    Attributes:
+        size: bytes.
+        name: of the folder.
+        sharers: releases from before each image had its own, which name the folder.
+    """
+
+    size: int
+    name: str
+    sharers: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Belongings:
     """What is on a Spark.
 
@@ -68,6 +83,7 @@ class Belongings:
         listed: of each of those, the files that its manifest names.
         aside: those in which other people's files were moved out of the way.
         jobs: units at work that bring weights or images.
+        caches: folders of compiled code, each of one image, by the hexadecimal digits of its id.
     """
 
     engines: EngineState
@@ -81,6 +97,7 @@ class Belongings:
     listed: Mapping[str, frozenset[str]]
     aside: frozenset[str]
     jobs: tuple[str, ...]
+    caches: tuple[Cache, ...]
 
 
 def belongings_script(root: str) -> str:
@@ -101,6 +118,12 @@ if cd {shlex.quote(root)} 2>/dev/null; then
     )
     release=$(tr -d '\\n' < "$folder/release.json" 2>/dev/null)
     printf '%s\\t%s\\t%s\\n' "$(basename "$folder")" "$image" "$release"
+  done
+  echo {MARK}caches
+  for folder in cache/*/; do
+    [ -d "$folder" ] || continue
+    sharers=$(grep -lF "/${{folder%/}}:" releases/*/run 2>/dev/null | cut -d/ -f2 | tr '\n' ' ')
+    printf '%s\t%s\t%s\n' "$(du -sb "$folder" | cut -f1)" "$(basename "$folder")" "$sharers"
   done
   echo {MARK}brought
   for file in manifests/image@*.json manifests/image-build@*.json manifests/image-copy.json; do
@@ -160,12 +183,13 @@ def parse_belongings(output: Iterable[str]) -> Belongings:
         listed={name: frozenset(_json(text).get("files", ())) for name, text in listed},
         aside=frozenset(found.get("aside", ())),
         jobs=tuple(found["jobs"]),
+        caches=tuple(map(_cache, found.get("caches", ()))),
     )
 
 
 def _checkpoints(text: str) -> frozenset[str] | None:
     try:
-        return frozenset(each["folder"] for each in json.loads(text)["checkpoints"].values())
+        return frozenset(each["folder"] for each in read_json(text)["checkpoints"].values())
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -175,8 +199,13 @@ def _image(line: str) -> Image:
     return Image(id, int(size), _names(tags), _names(digests))
 
 
+def _cache(line: str) -> Cache:
+    size, name, sharers = line.split("\t")
+    return Cache(int(size), name, frozenset(sharers.split()))
+
+
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(json.loads(text) or ())
+    return tuple(read_json(text) or ())
 
 
 def _brought(file: str, told: Mapping[str, Any]) -> Brought:
@@ -187,7 +216,7 @@ def _brought(file: str, told: Mapping[str, Any]) -> Brought:
 def _json(text: str) -> dict[str, Any]:
     """Return what a file of ours says; nothing of one that is damaged."""
     try:
-        found = json.loads(text)
+        found = read_json(text)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

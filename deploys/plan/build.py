@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from deploys.plan.errors import PlanError
-from deploys.plan.recipe_values import Build, is_secret
+from deploys.plan.recipe_values import Build
 from deploys.plan.schema import nearest
+from deploys.plan.vllm_names import is_secret
 
 FOLDERS = Path(__file__).parents[2] / "files" / "images"
 

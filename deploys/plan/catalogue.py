@@ -7,11 +7,13 @@ prints them in Markdown. docs/recipes.md holds the same.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterable, Iterator
 
 from deploys.plan.errors import PlanError
 from deploys.plan.hardware import HARDWARE
+from deploys.plan.options import AUTO
 from deploys.plan.recipe import Figures, Recipe
 from deploys.plan.recipes import load_recipe, recipe_names
 
@@ -21,7 +23,7 @@ HEAD = ("recipe", "serves", "on", "weights", "context", "tokens/s", "proven")
 _SPARK, _BUILT, _CARD = "On Sparks", "On Sparks, with an image to be built", "On graphics cards"
 
 _NOT_TOLD = "?"
-_CONTEXTS = {"auto": "what fits", None: "the model's"}
+_CONTEXTS = {AUTO: "what fits", None: "the model's"}
 
 
 def catalogue(recipes: Iterable[Recipe]) -> str:
@@ -54,14 +56,14 @@ def table(recipes: Iterable[Recipe]) -> str:
 
 
 def _row(recipe: Recipe) -> tuple[str, ...]:
-    context = recipe.args.get("max-model-len")
+    context = recipe.options.max_model_len
     weights = recipe.memory.weights_gib
     return (
         f"`{recipe.name}`",
         _line(recipe.description),
         f"{', '.join(recipe.hardware)}: {' or '.join(map(str, recipe.sparks))}",
         f"{weights:.0f} GiB" if weights else _NOT_TOLD,
-        f"{context:,}" if isinstance(context, int) else _CONTEXTS.get(context, str(context)),
+        _CONTEXTS.get(context) or f"{context:,}",
         "; ".join(_speeds(recipe)) or _NOT_TOLD,
         _line(recipe.proven),
     )
@@ -104,7 +106,7 @@ def _speed(expected: Figures) -> str:
 
 
 def _many(workload: str) -> bool:
-    return workload.startswith(("concurrent-", "mix-"))
+    return workload.startswith(("concurrent-", "mix-", "rag-"))
 
 
 def main() -> int:
@@ -118,4 +120,9 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        prog="python -m deploys.plan.catalogue",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    ).parse_args()
     sys.exit(main())

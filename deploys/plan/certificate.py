@@ -1,7 +1,10 @@
-"""The owner's TLS certificate: whether a door can show it, and for how long."""
+"""The TLS certificate of a door: the owner's or the site's own, and whether it can be shown."""
 
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -21,6 +24,84 @@ NOTICE = timedelta(days=30)
 # Bits of an RSA key below which OpenSSL, as Ubuntu and Debian set it, shows no certificate
 # (security level 2: openssl's SSL_CTX_set_security_level(3)).
 SHORTEST_RSA = 2048
+# How a private key begins in the PEM that is made here: behind all that others may see.
+PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----"
+# A host name, as certificates and URLs write it: letters, digits and hyphens between dots.
+_HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
+
+
+@dataclass(frozen=True)
+class Tls:
+    """What the group data say of TLS.
+
+    Attributes:
+        own: The site's own authority signs the certificates of doors and gateway.
+        certificate, key: Paths of the owner's PEM files; None without them.
+        names: Names by which clients ask for a server, beside those of the inventory.
+    """
+
+    own: bool
+    certificate: str | None
+    key: str | None
+    names: tuple[str, ...] = ()
+
+    @property
+    def on(self) -> bool:
+        """Whether servers speak https."""
+        return self.own or bool(self.certificate)
+
+
+def tls_settings(setting: Callable[[str], object]) -> Tls:
+    """Check what the group data say of TLS.
+
+    Args:
+        setting: Gives a value of the group data by its name.
+
+    Raises:
+        PlanError: A value cannot be, or two contradict each other.
+    """
+    word, names = setting("tls"), setting("tls_names") or ()
+    # The command line makes a number of what looks like one.
+    certificate, key = (
+        str(path) if (path := setting(name)) else None for name in ("tls_certificate", "tls_key")
+    )
+    if word not in (None, "own"):
+        raise _refused("tls", repr(word), '"own", for certificates of the site\'s own, or None')
+    if not isinstance(names, list | tuple) or not all(
+        isinstance(each, str) and (_is_address(each) or _HOST.fullmatch(each)) for each in names
+    ):
+        raise _refused("tls_names", repr(names), 'host names and addresses, as in ("llm.lan",)')
+    if word and (certificate or key):
+        raise _refused("tls", 'tls = "own" beside tls_certificate or tls_key', "one of the two")
+    if bool(certificate) != bool(key):
+        there, missing = ("tls_certificate", "tls_key")[:: 1 if certificate else -1]
+        raise _refused(missing, "nothing", f"it beside {there}")
+    return Tls(word == "own", certificate, key, tuple(names))
+
+
+def server_names(tls: Tls, names: Iterable[str | None], bind: object = None) -> tuple[str, ...]:
+    """Return the names and addresses that the own certificate of a server is to have.
+
+    Args:
+        tls: The settings.
+        names: Those of the inventory, the first of which names the certificate.
+        bind: The address on which the server listens.
+
+    Returns:
+        Also the name of the machine in multicast DNS, by which DGX OS announces itself.
+    """
+    plain = [each for each in names if each and (_is_address(each) or _HOST.fullmatch(each))]
+    multicast = [f"{each}.local" for each in plain if not _is_address(each) and "." not in each]
+    own = [str(bind)] if _is_address(str(bind)) and str(bind) not in ("0.0.0.0", "::") else []
+    return tuple(dict.fromkeys([*plain, *multicast, *tls.names, *own, "localhost", "127.0.0.1"]))
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -40,7 +121,7 @@ class Certificate:
     @property
     def chain(self) -> str:
         """What all may know of it: without the private key."""
-        return self.pem.partition("-----BEGIN PRIVATE KEY-----")[0]
+        return self.pem.partition(PRIVATE_KEY)[0]
 
     def notice(self, now: datetime) -> str | None:
         """Say that it expires soon; None while there is time.

@@ -3,9 +3,17 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from deploys.plan.belongings import Belongings, Image
+from deploys.plan.belongings import Belongings, Cache, Image
 from deploys.plan.progress import size_text
 from deploys.plan.weights import Folder
+
+# What frees a disk. `docker image prune` and `system prune` take what has neither tag nor container
+# (moby, daemon/images/image_prune.go), such as an image for the way back: it came by digest.
+SPACE_REMEDY = (
+    "Free space: `pyinfra inventory.py deploys/clean.py` shows and removes what nobody goes back "
+    "to; `docker builder prune` what builds keep; images of yours go one by one (`docker image ls "
+    "--digests`, `docker image rm`), as `docker image prune` takes ours as well"
+)
 
 
 @dataclass(frozen=True)
@@ -16,6 +24,7 @@ class Cleaning:
         releases: ids.
         images: and the orders by which they came.
         weights: folders, and the bytes that each frees.
+        caches: of images that are gone, or go.
         left: sentences.
     """
 
@@ -23,6 +32,7 @@ class Cleaning:
     images: tuple[tuple[Image, tuple[str, ...]], ...] = ()
     weights: Mapping[str, int] = field(default_factory=dict)
     left: tuple[str, ...] = ()
+    caches: tuple[Cache, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """Say what goes, a line each."""
@@ -33,6 +43,8 @@ class Cleaning:
             yield f"removes image {name}, {size_text(image.size)} less what others share with it"
         for folder, size in self.weights.items():
             yield f"removes weights {folder}, {size_text(size)}"
+        for cache in self.caches:
+            yield f"removes compiled code cache/{cache.name}, {size_text(cache.size)}"
         yield from self.left
 
 
@@ -69,6 +81,7 @@ def superfluous(
         images=unused,
         weights=_sizes(found.weights, [name for name in spare if name not in trouble]),
         left=(*left, *_orphans(found, gone, [image.id for image, _ in unused])),
+        caches=tuple(_caches(found, kept, [image.id for image, _ in unused])),
     )
 
 
@@ -118,9 +131,18 @@ def _images(
             yield image, tuple(each.file for each in found.brought if image.is_any(each.names))
 
 
+def _caches(found: Belongings, kept: Collection[str], going: Collection[str]) -> Iterator[Cache]:
+    """Yield what no image of Docker's can have compiled, and no release uses that stays."""
+    stay = {image.id for image in found.docker if image.id not in going}
+    for cache in found.caches:
+        # Without any image, Docker may just not have answered.
+        if found.docker and f"sha256:{cache.name}" not in stay and cache.sharers.isdisjoint(kept):
+            yield cache
+
+
 def _orphans(found: Belongings, gone: Collection[str], images: Collection[str]) -> Iterator[str]:
     """Say which images of removed releases stay, as nothing shows that we have brought them."""
-    ids = {found.images[release] for release in gone} - {None, *images}
+    ids = {found.images.get(release) for release in gone} - {None, *images}
     stay = {found.images.get(release) for release in found.images.keys() - gone}
     for image in found.docker:
         if image.id in ids - stay - found.used:

@@ -13,26 +13,44 @@ import shlex
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import PurePosixPath
 
+from deploys.plan.advisories import warning
+from deploys.plan.container_gpu import CONTAINER_OPTIONS
 from deploys.plan.errors import PlanError
 from deploys.plan.fabric import MASTER_PORT
+from deploys.plan.guard import slice_of
+from deploys.plan.media import DOMAINS, NO_REDIRECTS, NOWHERE
 from deploys.plan.recipe import Recipe
 from deploys.plan.recipe_values import FABRIC_ENVIRONMENT, REFERENCE
 from deploys.plan.recipes import load_recipe
+from deploys.plan.trust import needs
 
 LOOPBACK = "127.0.0.1"
 
 # Where the engine finds things inside its container.
 _MODELS = "/models"
-_CACHES = {
-    "vllm": "/root/.cache/vllm",
-    "flashinfer": "/root/.cache/flashinfer",
-    "triton": "/root/.triton",
-}
+# Its home, and the only folder of it that outlasts an engine: compiled code, by any tool that
+# writes into a home (vLLM, FlashInfer, Triton, TileLang, modules of trust-remote-code), or into
+# /root/.cache by its full name. What an image has installed for root as a user is still found.
+_HOME = "/root/.cache"
+_AT_HOME = ("--env", f"HOME={_HOME}", "--env", "PYTHONUSERBASE=/root/.local")
 
 # Weights are on the host and checked before a start: an engine asks no hub. Nor does it report use.
-_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"} | NO_REDIRECTS
+# With one Spark its processes meet on loopback: before 0.28 vLLM asks which address leads to the
+# internet (UniProcExecutor), and Gloo what /etc/hosts says of the Spark's name. A pair's are found
+# at a start (files/engine/fabric_env.py).
+_ALONE = {"VLLM_HOST_IP": LOOPBACK, "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+
+# Seconds that a head waits for a step of its worker, whose loss vLLM learns of in no other way; 300
+# is vLLM's own (envs.py). It stands behind the supervisor's probe, which ends a hung engine after
+# 10 + 6 s for each probe, and which needs none of vLLM's help. A sound step never takes so long:
+# twice the longest is waited for, and at least 180, since kernels that are compiled at a first
+# request count as well (115 s for a whole start with empty caches). On two H100 with the worker
+# killed, stopped or cut off, 60 ended the head at 60.9 s, and 300 left it hanging for 200 and on.
+_STEP_TIMEOUT, _LEAST_STEP_TIMEOUT = "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", 180
 
 
 @dataclass(frozen=True)
@@ -69,7 +87,14 @@ def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
     Raises:
         PlanError: More than one Spark, and no fabric address.
     """
-    words = ["serve", _container_path(recipe, "model"), "--served-model-name", *recipe.served_names]
+    words = ["serve", _container_path(recipe, "model")]
+    args = dict(recipe.args)
+    domains = args.pop(DOMAINS, [NOWHERE])
+    for option, value in args.items():
+        words += _option(option, _resolve(recipe, value))
+    # Ours come last: of what is said twice vLLM takes the last.
+    words += _option(DOMAINS, domains)
+    words += ["--served-model-name", *recipe.served_names]
     words += ["--tensor-parallel-size", str(place.nodes)]
     if place.nodes > 1:
         if place.master is None:
@@ -77,15 +102,21 @@ def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
         words += ["--nnodes", str(place.nodes), "--node-rank", str(place.rank)]
         words += ["--master-addr", place.master, "--master-port", str(MASTER_PORT)]
     api = ["--host", LOOPBACK, "--port", str(place.port)]
-    words += api if place.rank == 0 else ["--headless"]
-    for option, value in recipe.args.items():
-        words += _option(option, _resolve(recipe, value))
-    return words
+    return words + (api if place.rank == 0 else ["--headless"])
 
 
-def environment(recipe: Recipe) -> dict[str, str]:
-    """Environment of the engine, which the recipe's own and ours make up."""
-    return {key: _substitute(recipe, value) for key, value in recipe.env.items()} | _ENVIRONMENT
+def environment(recipe: Recipe, nodes: int = 1) -> dict[str, str]:
+    """Environment of the engine, which the recipe's own and ours make up.
+
+    Args:
+        recipe: What is served.
+        nodes: Number of Sparks that serve it together.
+    """
+    own = {key: _substitute(recipe, value) for key, value in recipe.env.items()}
+    if nodes > 1:
+        own = {_STEP_TIMEOUT: str(max(_LEAST_STEP_TIMEOUT, ceil(2 * recipe.longest_step)))} | own
+        return own | _ENVIRONMENT
+    return own | _ENVIRONMENT | _ALONE
 
 
 def docker_run(
@@ -93,6 +124,7 @@ def docker_run(
     place: Place,
     *,
     image: str,
+    cache: str,
     release: str,
     root: str,
     folders: Mapping[str, str],
@@ -103,6 +135,8 @@ def docker_run(
         recipe: What is served.
         place: The rank.
         image: The image: a name, or what the shell expands to one.
+        cache: The image's own folder below ``cache``: a name, or what the shell expands to one.
+            Code that one image has compiled is never loaded by another.
         release: Id of the release: name of the container and of the folder with ``engine.env``.
         root: Folder of everything on the Spark (``/opt/qwen36``).
         folders: Where each checkpoint is, below that.
@@ -118,7 +152,11 @@ def docker_run(
     words += ["--label", f"sparkwright.release={release}"]
     # The image is on the host before a start; one that would download 10 GB is an error.
     words += ["--pull", "never"]
-    words += ["--gpus", "all", "--ipc", "host", "--network", "host", "--cgroupns", "host"]
+    # Of the recipes' sources, --ipc host and --privileged (docai.hu) are left out: /dev/shm is the
+    # container's own, and a pair gets the devices that it needs by $RDMA_OPTIONS. Without the
+    # host's control groups a container can lose the GPU when systemd reads its units anew.
+    words += [*CONTAINER_OPTIONS, "--network", "host", "--cgroupns", "host"]
+    words += ["--cgroup-parent", slice_of(place.nodes)]
     words += ["--ulimit", "memlock=-1", "--ulimit", "stack=67108864", "--log-driver", "none"]
     words += ["--env-file", f"{base / 'releases' / release / 'engine.env'}"]
     if place.nodes > 1:
@@ -127,8 +165,7 @@ def docker_run(
         words.append(Expansion("$RDMA_OPTIONS"))
     for name in recipe.checkpoints:
         words += ["--volume", f"{base / folders[name]}:{_container_path(recipe, name)}:ro"]
-    for cache, inside in _CACHES.items():
-        words += ["--volume", f"{base / 'cache' / cache}:{inside}"]
+    words += [*_AT_HOME, "--volume", type(cache)(f"{base / 'cache' / cache}:{_HOME}")]
     words += ["--entrypoint", "vllm", image]
     return words + serve_arguments(recipe, place)
 
@@ -206,18 +243,29 @@ def _report(recipe: Recipe, nodes: int) -> Iterator[str]:
     yield f"# {recipe.name}: {' '.join(recipe.description.split())}"
     yield f"# vLLM {recipe.vllm}; hardware {', '.join(recipe.hardware)}; {nodes} Spark(s)."
     yield "# A Spark runs the image by the digest in the lock, and RELEASE is 8 hexadecimal digits;"
-    yield "# COMMIT is the beginning of the one in the lock."
+    yield "# COMMIT is the beginning of the one in the lock, and IMAGE is Docker's id of the image."
+    if faults := warning(recipe):
+        yield f"# {faults}"
+    if asked := dict.fromkeys(need.name for need in needs(recipe)):
+        yield "# Only a replica that says so in the inventory may serve it:"
+        yield f"#   trusts: [{', '.join(asked)}]"
     if nodes > 1:
         yield "# HEAD-FABRIC-ADDRESS is of `fabric_subnets`; what `--env` names, each Spark finds."
     yield f"\n# {release}/engine.env"
-    yield from (f"{key}={value}" for key, value in environment(recipe).items())
+    yield from (f"{key}={value}" for key, value in environment(recipe, nodes).items())
     image = f"sparkwright/{recipe.build.build}:BUILD" if recipe.build else recipe.base_image
     folders = {name: f"{each.folder}@COMMIT" for name, each in recipe.checkpoints.items()}
     for rank in range(nodes):
         role = "head" if rank == 0 else "worker"
         place = Place(18000, rank, nodes, "HEAD-FABRIC-ADDRESS")
         docker = docker_run(
-            recipe, place, image=image, release=release, root="/opt/qwen36", folders=folders
+            recipe,
+            place,
+            image=image,
+            cache="IMAGE",
+            release=release,
+            root="/opt/qwen36",
+            folders=folders,
         )
         start = docker.index(image)
         yield f"\n# rank {rank} ({role}): docker run\n{shell_lines(docker, breaks=[start])}"

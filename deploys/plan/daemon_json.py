@@ -1,8 +1,10 @@
-"""Docker's daemon.json: ours merged into what is there."""
+"""Docker's daemon.json: ours merged into what is there, and how it comes into force."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from deploys.plan.host_json import read_json
 
 
 def merged(text: str, log_options: dict[str, str]) -> str:
@@ -25,6 +27,39 @@ def merged(text: str, log_options: dict[str, str]) -> str:
 def has_nvidia_runtime(text: str) -> bool:
     """Whether daemon.json registers NVIDIA's container runtime."""
     return "nvidia" in _object(text).get("runtimes", {})
+
+
+def step(
+    *, active: bool, log_options: bool, runtime: bool, containers: Sequence[str], wanted: bool
+) -> Literal["start", "restart", "reload", ""]:
+    """Return how Docker takes up its settings; "" where it has, or where the rest waits.
+
+    A restart ends containers. Runtimes come into force by a reload, log options by a start alone.
+
+    Args:
+        active: Docker runs.
+        log_options: the file has changed since its start, beyond what a reload takes up.
+        runtime: it does not know the runtime nvidia yet.
+        containers: names of those that run.
+        wanted: their end is wanted.
+    """
+    if not active:
+        return "start"
+    if log_options and (wanted or not containers):
+        return "restart"
+    return "reload" if runtime else ""
+
+
+def waits(containers: Sequence[str]) -> str:
+    """Return the notice that a restart is left out.
+
+    Args:
+        containers: names of those that it would end.
+    """
+    return (
+        f"Docker is not restarted, which would end {', '.join(containers)}. The bounds for logs of "
+        "new containers come into force with its next start, or now by --data docker=restart"
+    )
 
 
 def without_ours(text: str, former: str, log_options: Mapping[str, str]) -> str:
@@ -55,7 +90,10 @@ def without_ours(text: str, former: str, log_options: Mapping[str, str]) -> str:
 
 
 def _object(text: str) -> dict[str, Any]:
-    found: Any = json.loads(text) if text.strip() else {}
+    found: Any = read_json(text) if text.strip() else {}
     if not isinstance(found, dict):
         raise ValueError(f"expected a JSON object, found {type(found).__name__}")
+    for section in ("log-opts", "runtimes"):
+        if not isinstance(found.get(section, {}), dict):
+            raise ValueError(f"{section}: expected a JSON object")
     return found

@@ -10,17 +10,31 @@ from ipaddress import ip_address
 
 from deploys.plan.certificate import Certificate
 from deploys.plan.errors import PlanError
+from deploys.plan.key import Key
 from deploys.plan.sections import MARK, sections
 
 UNIT = "door.service"
 # haproxy takes 16 KiB of memory for each; a line of the kernel's file table holds a million.
 _CONNECTIONS = range(10, 100_001)
+_STRANGER = range(1, _CONNECTIONS[-1] + 1)
 _BODY_MIB = range(1, 1025)
 
 _KNOWN = """\
-    acl known http_auth_bearer,sha2(256),hex -m str -f keys
-    acl known req.fhdr(x-api-key),sha2(256),hex -m str -f keys"""
-_OPEN = "    acl known always_true"
+    http-request set-var(txn.key) http_auth_bearer,sha2(256),hex,map_str(keys)
+    http-request set-var(txn.key) req.fhdr(x-api-key),sha2(256),hex,map_str(keys) unless { var(txn.key) -m found }
+    http-request set-var(txn.end) var(txn.key),field(2,:)
+    http-request set-var(txn.name) var(txn.key),field(1,:) if { var(txn.key) -m found } { date,sub(txn.end) lt 0 }
+    acl known var(txn.name) -m found
+    acl watches var(txn.key),field(3,:) -m str metrics
+    http-request track-sc1 src table clients if known
+    http-request track-sc2 var(txn.name) table names if known"""  # noqa: E501
+_OPEN = "    acl known always_true\n    acl watches always_false"
+# What scanners of networks expect: each session with keys of its own, that nothing else can be read
+# by, and ciphers that authenticate.
+_TLS = "ssl-min-ver TLSv1.2 ciphers ECDHE+AESGCM:ECDHE+CHACHA20 no-tls-tickets alpn http/1.1"
+# Requests and connections a minute that a source without a key has at least: someone who asks ten
+# times a second for /health.
+_OFTEN = 600
 # The secrets that haproxy reads beside its configuration, by their names in its folder.
 _KEYS, _CERTIFICATE, _CONFIG = "keys", "certificate.pem", "door.cfg"
 
@@ -31,10 +45,13 @@ class DoorPlan:
 
     Attributes:
         bind: Address on which it listens.
-        keys: SHA-256 of each key that opens it; None where it is open to all.
+        keys: What it knows of those that open it (`Key.line`); None where it is open to all.
         certificate: What it shows its clients; None without TLS.
         max_body_mib: MiB of the largest request.
         max_connections: How many clients at the same time.
+        stranger_connections: How many of them from one source that has shown no key.
+        key_requests: How many requests each name has a minute; None for as many as it likes.
+        behind: haproxy's name of what its requests go to; of `engines` it knows whether they serve.
     """
 
     bind: str
@@ -43,6 +60,14 @@ class DoorPlan:
     certificate: Certificate | None
     max_body_mib: int
     max_connections: int
+    stranger_connections: int
+    key_requests: int | None
+    behind: str = "engines"
+
+    @property
+    def in_the_clear(self) -> bool:
+        """Whether what clients send to it can be read on the way."""
+        return self.certificate is None and not ip_address(self.bind).is_loopback
 
     def files(self, template: str, root: str) -> dict[str, str | None]:
         """Return the files of haproxy's folder by name, in the order in which they take effect.
@@ -58,15 +83,21 @@ class DoorPlan:
         certificate = self.certificate.pem if self.certificate else None
         bind = f"{self.bind}:{self.port}"
         if certificate:
-            bind += f" ssl crt {_CERTIFICATE} ssl-min-ver TLSv1.2 alpn http/1.1"
+            bind += f" ssl crt {_CERTIFICATE} {_TLS}"
         values = {
             "ROOT": root,
             "BIND": bind,
+            "BEHIND": self.behind,
             "SCHEME": "https" if certificate else "http",
             "CONNECTIONS": str(self.max_connections),
+            # Where there is no key, there is nobody to keep places for.
+            "MOST": str(self.max_connections * (4 if keys is None else 3) // 4),
+            "STRANGER": str(self.stranger_connections),
+            "OFTEN": str(max(_OFTEN, 2 * self.stranger_connections)),
             "BODY": str(self.max_body_mib),
             "BYTES": str(self.max_body_mib * 1024**2),
             "KNOWN": _OPEN if keys is None else _KNOWN,
+            "RATE": f"gt {self.key_requests}" if self.key_requests else "lt 0",
         }
         text = re.sub(rf"\b({'|'.join(values)})\b", lambda found: values[found[1]], template)
         mark = sha256(json.dumps([text, keys, certificate]).encode()).hexdigest()
@@ -78,20 +109,28 @@ def door_plan(
     *,
     bind: object,
     port: int,
-    keys: Sequence[str] | None,
+    place: str,
+    keys: Sequence[Key] | None,
     certificate: Certificate | None,
     max_body_mib: object,
     max_connections: object,
+    stranger_connections: object,
+    key_requests: object,
+    behind: str = "engines",
 ) -> DoorPlan:
     """Check the settings of a door.
 
     Args:
         bind: Address on which it listens.
         port: TCP port.
-        keys: The keys that open it; None where it is open to all.
+        place: What it is the door of: a replica, or `gateway`.
+        keys: The keys of the fleet; None where it is open to all.
         certificate: For TLS.
         max_body_mib: MiB of the largest request.
         max_connections: How many clients at the same time.
+        stranger_connections: How many of them from one source that has shown no key.
+        key_requests: How many requests each name has a minute; None for as many as it likes.
+        behind: haproxy's name of what its requests go to.
 
     Raises:
         PlanError: A setting of the group data cannot be.
@@ -101,8 +140,16 @@ def door_plan(
         ip_address(str(bind))
     except ValueError:
         problems.append(f"group_data: bind: found {bind!r}; expected an address, such as 0.0.0.0")
-    numbers = {"max_body_mib": _BODY_MIB, "max_connections": _CONNECTIONS}
-    found = {"max_body_mib": max_body_mib, "max_connections": max_connections}
+    numbers = {
+        "max_body_mib": _BODY_MIB,
+        "max_connections": _CONNECTIONS,
+        "stranger_connections": _STRANGER,
+    }
+    found = {
+        "max_body_mib": max_body_mib,
+        "max_connections": max_connections,
+        "stranger_connections": stranger_connections,
+    }
     counts = {name: _number(value) for name, value in found.items()}
     problems += [
         f"group_data: {name}: found {found[name]!r}; "
@@ -110,13 +157,20 @@ def door_plan(
         for name, allowed in numbers.items()
         if counts[name] not in allowed
     ]
+    limit = None if key_requests is None else _number(key_requests)
+    if limit is not None and limit < 1:
+        problems.append(
+            f"group_data: key_requests: found {key_requests!r}; expected a number from 1, or None"
+        )
     if problems:
         raise PlanError(*problems)
     return DoorPlan(
         bind=str(bind),
         port=port,
-        keys=None if keys is None else tuple(sha256(k.encode()).hexdigest().upper() for k in keys),
+        keys=None if keys is None else tuple(key.line(place) for key in keys if key.opens(place)),
         certificate=certificate,
+        key_requests=limit,
+        behind=behind,
         **counts,
     )
 
@@ -167,16 +221,19 @@ def door_script(root: str, bind: str, port: int) -> str:
     return re.sub(r"\b(ROOT|BIND|PORT)\b", lambda found: values[found[1]], _STATE)
 
 
-# A package's service is stray if we installed it and its configuration is as it came.
-_STATE = f"""
-echo {MARK}installed
-if command -v haproxy >/dev/null; then haproxy -v | sed -n 's/.*version \\([^ ]*\\).*/\\1/p'; fi
-echo {MARK}stray
+# Says "enabled" or "active" of the package's own service, where we installed it and its settings
+# are as they came.
+STRAY = """\
 if grep -qsx haproxy ROOT/state/installed &&
    ! dpkg --verify haproxy 2>/dev/null | grep -q /etc/haproxy/haproxy.cfg; then
   systemctl is-enabled haproxy.service 2>/dev/null
   systemctl is-active haproxy.service
-fi
+fi"""
+_STATE = f"""
+echo {MARK}installed
+if command -v haproxy >/dev/null; then haproxy -v | sed -n 's/.*version \\([^ ]*\\).*/\\1/p'; fi
+echo {MARK}stray
+{STRAY}
 echo {MARK}elsewhere
 case BIND in 0.0.0.0 | ::) ;; *) [ -n "$(ip -oneline address show to BIND)" ] || echo BIND ;; esac
 echo {MARK}taken

@@ -46,6 +46,9 @@ def engine_differences(
             yield Difference(f"vllm@{name}.service", "off", f"{unit.active}{boots}")
         if unit.needs_reload:
             yield Difference(f"vllm@{name}.service", "as its file has it", "an older text of it")
+    for name in state.failed:
+        if name != f"vllm@{release}.service":
+            yield Difference(name, "not failed", "failed")
     for name in state.switches:
         yield Difference("switch", "none under way", f"one to {name}")
     if door and state.preferred != release:

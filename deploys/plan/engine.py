@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from deploys.plan.host_json import read_json
 from deploys.plan.sections import MARK, sections
 
 _PROPERTIES = "Id,ActiveState,NRestarts,NeedDaemonReload,Job,StatusText"
@@ -54,6 +55,7 @@ class EngineState:
         units: every instance that is loaded or enabled, by release.
         shares: the Spark offers its weights to a worker.
         switches: the releases to which a switch is under way.
+        failed: the units of engines and switches that have failed.
         preferred: the release that the door sends requests to; None where it holds them back,
             knows none, or was not looked at.
         models, completion: what the engine said when it was asked; None when it was not.
@@ -63,6 +65,7 @@ class EngineState:
     units: dict[str, EngineUnit]
     shares: bool
     switches: tuple[str, ...]
+    failed: tuple[str, ...]
     preferred: str | None
     models: tuple[str, ...] | None
     completion: str | None
@@ -84,6 +87,8 @@ echo {MARK}enabled; echo "$enabled"
 echo {MARK}share; systemctl is-enabled {SHARE} 2>/dev/null
 echo {MARK}switches
 systemctl list-units --plain --no-legend --state={_AT_WORK} 'switch@*' | cut -d' ' -f1
+echo {MARK}failed
+systemctl list-units --plain --no-legend --state=failed 'switch@*' 'vllm@*' | cut -d' ' -f1
 echo {MARK}door; cat {shlex.quote(root)}/door/choice.map 2>/dev/null
 echo {MARK}units
 systemctl show --property={_PROPERTIES} {named} $enabled 'vllm@*.service'
@@ -131,6 +136,7 @@ def parse_engines(output: Iterable[str]) -> EngineState:
         units=units,
         shares=found["share"] == ["enabled"],
         switches=tuple(map(_switch, filter(None, found.get("switches", ())))),
+        failed=tuple(filter(None, found.get("failed", ()))),
         preferred=_preferred(found.get("door", ())),
         models=_models("\n".join(found["models"])) if "models" in found else None,
         completion="\n".join(found["completion"]).strip() if "completion" in found else None,
@@ -146,7 +152,7 @@ def problem(state: EngineState, served_names: Sequence[str]) -> str | None:
     if missing:
         return f"/v1/models does not list {', '.join(missing)} (it lists {state.models})"
     try:
-        tokens = json.loads(state.completion or "")["usage"]["completion_tokens"]
+        tokens = int(read_json(state.completion or "")["usage"]["completion_tokens"])
     except (ValueError, KeyError, TypeError):
         return f"a completion of one token gave: {(state.completion or 'no answer')[:300]}"
     return None if tokens >= 1 else "a completion of one token came back without a token"
@@ -176,6 +182,6 @@ def _preferred(lines: Iterable[str]) -> str | None:
 
 def _models(text: str) -> tuple[str, ...]:
     try:
-        return tuple(entry["id"] for entry in json.loads(text)["data"])
+        return tuple(entry["id"] for entry in read_json(text)["data"])
     except (ValueError, KeyError, TypeError):
         return ()

@@ -1,6 +1,5 @@
 """A Spark's fabric, as one shell script reads it and one parser understands it."""
 
-import json
 import shlex
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ from deploys.plan.fabric_state import (
     Reach,
     Route,
 )
+from deploys.plan.host_json import read_json
 from deploys.plan.sections import sections, sections_script
 
 
@@ -145,7 +145,7 @@ def _netdev(line: str) -> tuple[str, Netdev]:
 
 
 def _addresses(lines: list[str]) -> Iterator[tuple[str, IPv4Interface]]:
-    for interface in json.loads(lines[0]):
+    for interface in read_json(lines[0]):
         for address in interface.get("addr_info", ()):
             yield (
                 interface["ifname"],
@@ -154,7 +154,7 @@ def _addresses(lines: list[str]) -> Iterator[tuple[str, IPv4Interface]]:
 
 
 def _routes(lines: list[str]) -> Iterator[Route]:
-    for route in (route for line in lines for route in json.loads(line)):
+    for route in (route for line in lines for route in read_json(line)):
         if "dev" in route:
             target = route["dst"]
             yield Route(route["dev"], None if target == "default" else IPv4Network(target))

@@ -1,9 +1,12 @@
 """From what a benchmark recorded to figures: one number for each workload and metric."""
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from math import floor
 from statistics import median
 from typing import Any
+
+from deploys.plan.startup import start_figures
 
 Result = Mapping[str, Any]
 Figures = Mapping[str, Mapping[str, float]]
@@ -14,18 +17,27 @@ COLD = "cold"
 def figures(result: Result) -> dict[str, dict[str, float]]:
     """Return workload -> metric -> figure of a benchmark's result.
 
-    Runs that are labelled cold count for ``ttft_cold_ms``, ``prefill_tok_s`` and ``errors`` alone
-    where there are others. A workload that was skipped, and a metric that nothing tells of, are
-    left out.
+    The start of the engine stands among them. Runs that are labelled cold count for
+    ``ttft_cold_ms``, ``prefill_tok_s`` and ``errors`` alone where there are others. A workload that
+    was skipped, and a metric that nothing tells of, are left out.
 
     Args:
         result: what the benchmark wrote, as parsed JSON.
     """
-    return {
+    return start_figures(result.get("start") or ()) | {
         workload["name"]: _of_runs(workload["runs"])
         for workload in result["workloads"]
         if not workload.get("skipped") and workload["runs"]
     }
+
+
+def accepted_by_place(result: Result) -> list[float]:
+    """Return the accepted share of the first, second, … token of all drafts; empty without drafts.
+
+    Args:
+        result: as for `figures`.
+    """
+    return _by_place([run for workload in result["workloads"] for run in workload["runs"]])
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -53,8 +65,19 @@ def _of_runs(runs: Sequence[Result]) -> dict[str, float]:
     if speeds := _prefill(cold or usual):
         found["prefill_tok_s"] = median(speeds)
     if drafted := sum(run["drafted"] for run in usual):
-        found["acceptance"] = sum(run["accepted"] for run in usual) / drafted
+        accepted = sum(run["accepted"] for run in usual)
+        found["acceptance"] = accepted / drafted
+        if drafts := sum(run["drafts"] for run in usual):
+            found["accepted_length"] = 1 + accepted / drafts
+    if shares := _by_place(usual):
+        found["acceptance_first"] = shares[0]
     return found
+
+
+def _by_place(runs: Sequence[Result]) -> list[float]:
+    drafts = sum(run["drafts"] for run in runs)
+    accepted = zip_longest(*(run.get("accepted_at") or () for run in runs), fillvalue=0)
+    return [sum(counts) / drafts for counts in accepted] if drafts else []
 
 
 def _decode(runs: Sequence[Result]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from deploys.plan.schema import Model, Text
 
@@ -34,6 +34,13 @@ class Reached(Model):
     )
     ssh_known_hosts_file: Text | None = Field(
         default=None, min_length=1, description="the path of a known_hosts file"
+    )
+    # YAML takes a bare `yes` for true.
+    ssh_strict_host_key_checking: Annotated[
+        Literal["yes", "accept-new"], BeforeValidator(lambda word: "yes" if word is True else word)
+    ] = Field(
+        default="accept-new",
+        description="yes, for host keys that are in the known_hosts file only, or accept-new",
     )
 
     @property
@@ -71,6 +78,10 @@ class Replica(Model):
     port: _Port = Field(default=8000, description="a TCP port from 1 to 65535")
     api_key: Literal["none"] | None = Field(
         default=None, description="none, for a door that is open to all, or no such key"
+    )
+    trusts: list[Text] = Field(
+        default_factory=list,
+        description="a list of what its recipe may use, such as [trust-remote-code]",
     )
 
 

@@ -13,7 +13,8 @@ from deploys.plan.node_exporter import EXPORTER_PORT
 from deploys.plan.recipe import Recipe
 from deploys.plan.recipes import is_path
 from deploys.plan.release import ENGINE_PORTS
-from deploys.plan.schema import nearest
+from deploys.plan.schema import nearest, shown
+from deploys.plan.trust import needs
 
 # Names that are groups of pyinfra's or of this project's own: group_data of that name would apply.
 _RESERVED = ("all", "gateway", "inventory", "lab", "sparks")
@@ -62,7 +63,22 @@ def unsupported(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
             for spark in replica.sparks
             if fleet.sparks[spark].hardware not in recipe.hardware
         ]
+        found += [f"{where}.trusts: {problem}" for problem in _untrusted(replica, recipe)]
     return found
+
+
+def _untrusted(replica: Replica, recipe: Recipe) -> Iterator[str]:
+    """Say what a recipe asks for that the replica does not grant; the word stands there only."""
+    asked = list(needs(recipe.for_sparks(len(replica.sparks))))
+    for key, danger in {
+        need.key: need.danger for need in asked if need.name not in replica.trusts
+    }.items():
+        names = sorted({need.name for need in asked} | {*replica.trusts})
+        yield (
+            f"found {shown(replica.trusts)}; expected another recipe than {recipe.name}, whose "
+            f"{key} {danger}, or, if you trust it and its image with that, "
+            f"trusts: [{', '.join(names)}]"
+        )
 
 
 def _spark_problems(fleet: Fleet) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from deploys.plan.fabric import NETPLAN
 from deploys.plan.firewall import firewall_script, parse_firewall
 from deploys.plan.footprint import EARLYOOM, PROOF, SET_ASIDE, SETTINGS, Entry, Footprint, Image
+from deploys.plan.host_json import read_json
 from deploys.plan.sections import sections, sections_script
 
 _FILES = Path(__file__).parents[2] / "files"
@@ -34,7 +35,7 @@ fi"""
 
 def unit_names() -> list[str]:
     """Return the names of all unit files that a deploy may put on a Spark."""
-    kinds = ("service", "socket", "timer", "path")
+    kinds = ("service", "socket", "timer", "path", "slice")
     return sorted({path.name for kind in kinds for path in _FILES.rglob(f"*.{kind}")})
 
 
@@ -159,9 +160,9 @@ def _images(
     brought = {name for order in orders for name in _names(order)}
     for line in lines:
         identity, size, rest = line.split(" ", 2)
-        own_id = json.loads(identity)
+        own_id = read_json(identity)
         tags, end = json.JSONDecoder().raw_decode(rest)
-        names = [*(tags or ()), *(json.loads(rest[end:]) or ())]
+        names = [*(tags or ()), *(read_json(rest[end:]) or ())]
         if brought.intersection([own_id, *names]) or (own_id in released and not names):
             users = tuple(
                 name.lstrip("/")
@@ -173,7 +174,7 @@ def _images(
 
 def _names(order: str) -> list[str]:
     """Return the names of the image that a job's orders are about; an export brings none."""
-    told: dict[str, Any] = json.loads(order) if order.strip() else {}
+    told: dict[str, Any] = read_json(order) if order.strip() else {}
     if "source" in told:  # a copy
         return list(told["images"])
     return [told["image"]] if "image" in told and "images" not in told else []

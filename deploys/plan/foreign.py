@@ -11,11 +11,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from deploys.plan.engine_log import LEVEL
 from deploys.plan.errors import PlanError
-from deploys.plan.recipe_values import OWN_ENVIRONMENT, is_secret
+from deploys.plan.recipe_values import OWN_ENVIRONMENT
 from deploys.plan.rules import STALE
 from deploys.plan.schema import shown
 from deploys.plan.serve_line import ServeLine, fill, parse_line
+from deploys.plan.vllm_names import is_secret
 
 # Seconds. They name no time. The slowest start that we know of took 14 minutes: 122 billion
 # parameters on one Spark (docai.hu/en/blog/qwen35-122b-spark); twice that, rounded up.
@@ -236,9 +238,9 @@ def _arguments(
 
 
 def _environment(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Variables as text, without those that each Spark finds out for itself."""
+    """Variables as text, without those that each Spark finds out, or its owner says, for itself."""
     for key, value in (data.get("env") or {}).items():
-        if key not in OWN_ENVIRONMENT:
+        if key not in (*OWN_ENVIRONMENT, LEVEL):
             yield str(key), str(value)
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from deploys.plan.certificate import tls_settings
 from deploys.plan.errors import PlanError
 from deploys.plan.fleet import Fleet, Gateway
+from deploys.plan.options import AUTO
 from deploys.plan.recipe import Recipe
 
 # Models that have both modes, switched by `enable_thinking`.
@@ -78,13 +81,13 @@ def upstreams(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[Upstream]:
     found = []
     for name, replica in fleet.replicas.items():
         recipe = recipes[replica.recipe].for_sparks(len(replica.sparks))
-        length = recipe.args.get("max-model-len")
+        length = recipe.options.max_model_len
         found.append(
             Upstream(
                 replica=name,
                 names=tuple(recipe.served_names),
                 checkpoint=recipe.checkpoints["model"].repo,
-                context=length if isinstance(length, int) else None,
+                context=None if length == AUTO else length,
                 keyed=replica.api_key != "none",
             )
         )
@@ -124,19 +127,20 @@ def _door(fleet: Fleet, name: str, setting: Callable[[str, str], Any]) -> str:
             f"{where}: found bind {bind}, where only {head} itself reaches the door; "
             f"expected gateway: {{spark: {head}}}, or another bind in the group data"
         )
-    secured = setting(name, "tls_certificate") is not None
-    if spark.local and (secured or not beside):
-        why = "and a certificate, whose name" if secured else "whose address"
+    tls = tls_settings(partial(setting, name))
+    # The site's own has the address of this machine; which names an owner's has, nobody knows.
+    if spark.local and (tls.certificate or not beside):
+        why = "and a certificate, whose name" if tls.on else "whose address"
         raise PlanError(
             f"{where}: found {head} with local: true, {why} the gateway cannot know; "
             "expected ssh_hostname"
         )
     address = spark.ssh_hostname or head
-    if not secured and bind not in _EVERYWHERE:
+    if not tls.certificate and bind not in _EVERYWHERE:
         address = bind
-    elif not secured and beside:
+    elif not tls.certificate and beside:
         address = "127.0.0.1"
-    return f"{'https' if secured else 'http'}://{bracketed(address)}:{replica.port}"
+    return f"{'https' if tls.on else 'http'}://{bracketed(address)}:{replica.port}"
 
 
 def bracketed(address: str) -> str:
@@ -158,11 +162,12 @@ def needed(fleet: Fleet) -> Gateway:
     return fleet.gateway
 
 
-def client_url(fleet: Fleet) -> str:
+def client_url(fleet: Fleet, secured: bool = False) -> str:
     """Return the gateway's URL as clients write it, without a path.
 
     Args:
         fleet: The fleet.
+        secured: Its door shows a certificate.
 
     Raises:
         PlanError: It has no gateway.
@@ -170,4 +175,4 @@ def client_url(fleet: Fleet) -> str:
     gateway = needed(fleet)
     place = fleet.sparks[gateway.spark] if gateway.spark else gateway
     address = "127.0.0.1" if place.local else place.ssh_hostname or str(gateway.spark)
-    return f"http://{bracketed(address)}:{gateway.port}"
+    return f"{'https' if secured else 'http'}://{bracketed(address)}:{gateway.port}"

@@ -1,8 +1,8 @@
-"""The gateway's files: LiteLLM's configuration, the keys, the unit."""
+"""The gateway's files: LiteLLM's configuration, its key, its units, and what its door knows."""
 
 from __future__ import annotations
 
-import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +13,19 @@ from deploys.plan.gateway_names import served
 
 # Of what a profile sets, that which OpenAI's API has as well.
 _OPENAI = ("temperature", "top_p", "presence_penalty")
+# The backend to which the gateway's door sends requests.
+BEHIND = "gateway"
+# Beside its haproxy's configuration. By its checks that knows whether a replica serves; requests go
+# to the gateway in any case, which says why none does.
+DOOR_FILES = {
+    "choice.map": "hold no\n",
+    "engines.cfg": f"""\
+backend engines
+    server gateway unix@/gateway.sock check inter 2s downinter 500ms fall 3 rise 1
+backend {BEHIND}
+    server gateway unix@/gateway.sock
+""",
+}
 # Seconds. Longer than any answer: 82,000 tokens at 25 a second.
 _REQUEST_TIMEOUT = 3600
 
@@ -72,29 +85,21 @@ def configuration(replicas: Sequence[Upstream], urls: Mapping[str, str]) -> str:
 
 
 def environment(keys: Sequence[str]) -> str:
-    """Return the file of the gateway's secrets, as systemd's EnvironmentFile reads it.
+    """Return the file of the gateway's secrets: names and values, a line each.
 
     Args:
         keys: The fleet's API keys, the first for our own requests.
     """
-    digests = ",".join(hashlib.sha256(key.encode()).hexdigest() for key in keys)
-    return f"DOOR_KEY={keys[0]}\nCLIENT_KEYS={digests}\n"
+    return f"DOOR_KEY={keys[0]}\n"
 
 
-def unit(text: str, root: str, bind: str, port: int, body_mib: int, trusted: bool) -> str:
-    """Return the gateway's unit.
+def unit(text: str, root: str, trusted: bool = False) -> str:
+    """Return a unit of the gateway's.
 
     Args:
-        text: The unit with ROOT, BIND, PORT, MIB in place of what they are.
+        text: The unit with ROOT in place of what it is.
         root: Folder of everything on the host.
-        bind: Address on which it listens.
-        port: TCP port.
-        body_mib: MiB of the largest request.
         trusted: A door's certificate lies in the gateway's folder.
     """
-    values = {"ROOT": root, "BIND": bind, "PORT": str(port), "MIB": str(body_mib)}
-    for word, value in values.items():
-        text = text.replace(word, value)
-    return "".join(
-        line for line in text.splitlines(keepends=True) if trusted or "doors.pem" not in line
-    )
+    lines = re.sub(r"\bROOT\b", root, text).splitlines(keepends=True)
+    return "".join(line for line in lines if trusted or "doors.pem" not in line)

@@ -1,7 +1,11 @@
 """The GPU of a Spark, as nvidia-smi tells of it right now."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from deploys.plan.errors import PlanError
 
 _QUERY = "clocks.sm,power.draw,temperature.gpu,utilization.gpu,memory.used,memory.total"
 # The shell command whose output `parse_gpu` takes.
@@ -10,6 +14,8 @@ GPU_COMMAND = f"nvidia-smi --query-gpu={_QUERY} --format=csv,noheader,nounits"
 # Field reports: under load a Spark with the power-delivery fault stays at 500 to 850 MHz and 30 W;
 # a sound one draws more than that as soon as it is busy.
 _SLOW_MHZ, _SLOW_WATTS, _BUSY = 850, 35, 80
+# MHz: above the clock of that fault, up to more than any GPU here has.
+_LIMITS = range(1000, 3501)
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,26 @@ class Gpu:
         return f"{clock:.0f} MHz and {power:.0f} W while {busy:.0f} % busy" if slow else None
 
 
+def clock_limit(data: Mapping[str, Any]) -> int | None:
+    """Return the limit of the GPU's clock in MHz, by `gpu_clock_max_mhz`; None for none.
+
+    Args:
+        data: inventory and group data of a Spark; from the command line it comes as text.
+
+    Raises:
+        PlanError: it is no clock that a GPU could work at.
+    """
+    found = data["gpu_clock_max_mhz"]
+    if found is None or found == "none":
+        return None
+    if not isinstance(found, bool) and str(found).isdecimal() and int(found) in _LIMITS:
+        return int(found)
+    raise PlanError(
+        f"group data: gpu_clock_max_mhz: found {found!r}; expected MHz from {_LIMITS[0]} to "
+        f"{_LIMITS[-1]}, or None"
+    )
+
+
 def parse_gpu(lines: Sequence[str]) -> Gpu | None:
     """Return the GPU with the most memory: CUDA takes the fastest by itself.
 
@@ -58,9 +84,10 @@ def parse_gpu(lines: Sequence[str]) -> Gpu | None:
 
 def _number(field: str) -> float | None:
     try:
-        return float(field)
+        number = float(field)
     except ValueError:
         return None
+    return number if isfinite(number) else None
 
 
 def _bytes(mib: float | None) -> int | None:

@@ -62,7 +62,7 @@ _ALL = (
     # launch speak of about 8 GB kept, so that 52 leaves room for being wrong.
     Hardware("gb10-64gb", "aarch64", "NVIDIA GB10", unified=True, memory_gib=52, total_gib=57.7),
     # 96 GB. nvidia-smi shows 97,887 MiB = 95.6 GiB on workstation, Max-Q and server editions,
-    # PyTorch 94.97 GiB, by logs that their owners published. Seed 002 filled 53,240 MiB of one.
+    # PyTorch 94.97 GiB, by logs that their owners published. ig1 filled 53,240 MiB of one.
     # The 6000D, of 84 GB, has another name.
     _card("rtx-pro-6000", "NVIDIA RTX PRO 6000 Blackwell", memory_gib=94, total_gib=94.97),
     # 32 GB. nvidia-smi shows 32,607 MiB = 31.8 GiB, PyTorch 31.34 to 31.39 GiB, by published logs.

@@ -2,6 +2,7 @@
 
 from deploys.plan.ailment import HostAilment
 from deploys.plan.checkup import Checkup
+from deploys.plan.clean import SPACE_REMEDY
 
 _GIB = 1024**3
 
@@ -11,9 +12,21 @@ _THRASH = 20 * 1024**2
 DISK = 2 * _GIB
 # Seconds: what group_data allows the clocks to differ.
 _SKEW = 60
-# Where vLLM finds less than this share of the memory free while twice as much is available, it is
-# files in memory that make the difference (vllm-project/vllm#35313 and #48140).
-_SHARE, _REFUSED = 0.5, "less than desired GPU memory utilization"
+
+
+# A kernel that waits for ever counts as busy: 13 to 22 W at 96 % were reported of such engines, and
+# 45 W and more of those that work.
+_SPINNING_BUSY, _SPINNING_WATTS = 90, 30
+
+
+def _spins(checkup: Checkup) -> str | None:
+    gpu, unit = checkup.gpu, checkup.unit
+    if not gpu or gpu.busy is None or gpu.power is None or gpu.held_back:
+        return None
+    serves = unit is not None and unit.active == "active"
+    if not serves or gpu.busy < _SPINNING_BUSY or gpu.power > _SPINNING_WATTS:
+        return None
+    return f"{gpu.power:.0f} W while {gpu.busy:.0f} % busy"
 
 
 def _throttled(checkup: Checkup) -> str | None:
@@ -46,18 +59,6 @@ def _disk_full(checkup: Checkup) -> str | None:
 def _thrash(checkup: Checkup) -> str | None:
     mib = checkup.swapped / 1024**2
     return f"{mib:.0f} MiB swapped within a second" if checkup.swapped > _THRASH else None
-
-
-def _page_cache(checkup: Checkup) -> str | None:
-    total, free, available = checkup.memory
-    refused = any(_REFUSED in line for line in checkup.log)
-    if not refused or free > _SHARE * total or available < 2 * free:
-        return None
-    return f"{free / _GIB:.1f} GiB free, {available / _GIB:.1f} GiB available"
-
-
-def _port_taken(checkup: Checkup) -> str | None:
-    return f"listening: {', '.join(checkup.listeners)}" if checkup.listeners else None
 
 
 def _clock(checkup: Checkup) -> str | None:
@@ -105,18 +106,21 @@ HOST_AILMENTS = (
         sign=_no_runtime,
     ),
     HostAilment(
-        name="port-listener",
-        cause="Another process has the engine's port, while the engine does not run",
-        remedy="Stop it, or give the replica another `port:` in the inventory",
-        source="EADDRINUSE",
-        sign=_port_taken,
-    ),
-    HostAilment(
         name="disk-space",
         cause="A disk is full",
-        remedy="`docker image prune -a`; weights that no recipe names",
+        remedy=SPACE_REMEDY,
         source="ENOSPC",
         sign=_disk_full,
+    ),
+    HostAilment(
+        name="gpu-spins",
+        cause="The GPU is busy and computes nothing: a kernel waits for ever, while /health says "
+        "that all is well",
+        remedy="`sudo systemctl restart 'vllm@*'`, which our supervisor does by itself; if it "
+        'recurs, VLLM_USE_FLASHINFER_SAMPLER: "0" in the recipe\'s `env`, then enforce-eager, or '
+        "an image of 0.28 or newer",
+        source="vllm-project/vllm#49203; eugr/spark-vllm-docker#260",
+        sign=_spins,
     ),
     HostAilment(
         name="power-fault",
@@ -128,23 +132,16 @@ HOST_AILMENTS = (
     HostAilment(
         name="swapping",
         cause="Memory goes to the disk and back: nothing is fast while it does",
-        remedy="Lower the recipe's gpu-memory-utilization (seed 000: from 0.80 to 0.75)",
-        source="seed 000",
+        remedy="Lower the recipe's gpu-memory-utilization (AI-Guru: from 0.80 to 0.75)",
+        source="AI-Guru",
         sign=_thrash,
-    ),
-    HostAilment(
-        name="page-cache",
-        cause="Files in memory take what vLLM looks for: it counts them as used",
-        remedy="Nothing where our unit starts the engine, as it drops them first; by hand: "
-        "`sudo sh -c 'sync; echo 3 > /proc/sys/vm/drop_caches'`",
-        source="vllm-project/vllm#35313, #48140",
-        sign=_page_cache,
     ),
     HostAilment(
         name="hard-downs",
         cause="The Spark lost its power or froze while its engine ran",
-        remedy="Lower the recipe's gpu-memory-utilization; two within an hour keep it from "
-        "starting at boot",
+        remedy="Lower the recipe's gpu-memory-utilization; where memory is not the cause, limit "
+        "the GPU's clock (gpu_clock_max_mhz = 2200 in the group data); two within an hour keep it "
+        "from starting at boot",
         source="files/engine/boots.py",
         sign=_downs,
     ),
@@ -161,7 +158,7 @@ HOST_AILMENTS = (
         "reasoning, and `content` is null with finish_reason length",
         remedy="Ask with max_tokens of 2048 or more, or with chat_template_kwargs "
         '{"enable_thinking": false}',
-        source="seed 001; NVIDIA's playbook vllm",
+        source="AEON-7; NVIDIA's playbook vllm",
         sign=_cut,
     ),
     HostAilment(

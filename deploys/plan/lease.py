@@ -1,88 +1,69 @@
-"""A lease on a Spark: one run at a time changes it, and a dead run does not hold it for ever."""
+"""The lock by which one run at a time changes a Spark, and the record of what runs changed."""
 
 import shlex
-from collections.abc import Iterable
-from dataclasses import dataclass
 
-# Seconds after which a lease that nobody renews has run out, and between two renewals. A link
-# counts as dead after 60 s (deploys/session.py): a run that lives misses no lease before that.
-SECONDS, RENEWAL = 90, 20
+# Seconds between two signs of life of the run that holds a lock, and without any until the Spark
+# gives the lock up. A link counts as dead after 60 s (deploys/session.py): a run that lives is
+# heard of before that.
+BEAT, SILENCE = 20, 90
+# Seconds that a run waits for the lock: one that was just killed holds it for a moment.
+WAIT = 3
 
-# In memory: a Spark that boots has no run. The folder itself is what flock locks.
+# In memory: a Spark that boots has no run.
 FOLDER = "/run/sparkwright"
 
-
-@dataclass(frozen=True)
-class Holder:
-    """A run of pyinfra.
-
-    Attributes:
-        machine: the machine that it runs on, by an id of its own.
-        process: its process there.
-        name: who and what, for people: one line.
-    """
-
-    machine: str
-    process: int
-    name: str
+_HELD, _TAKEN = "held", "taken by "
 
 
-@dataclass(frozen=True)
-class Lease:
-    """What stands on a Spark.
-
-    Attributes:
-        holder: whose lease it is; None where nobody has one.
-        seconds: until it runs out.
-    """
-
-    holder: Holder | None
-    seconds: int
-
-
-def take_script(holder: Holder, over: Holder | None = None) -> str:
-    """Return the POSIX shell script that takes or renews a lease, and prints what then stands.
+def record_file(root: str) -> str:
+    """Return the file on a Spark that has a line for each step of a run that changed it.
 
     Args:
-        holder: who wants it.
-        over: whose lease it may take over, because that run is dead.
+        root: the folder of everything on the Spark.
     """
-    mine = shlex.quote(_key(holder))
-    free = f'[ "$key" = {shlex.quote(_key(over))} ] || ' if over else ""
-    return f"""
-mkdir -p {FOLDER} && exec 9<{FOLDER} && flock 9 || exit 1
-now=$(cut -d. -f1 /proc/uptime)
-key= until=0 name=
-[ -e {FOLDER}/lease ] && read -r key until name < {FOLDER}/lease
-if [ -z "$key" ] || [ "$key" = {mine} ] || {free}[ "$until" -le "$now" ]; then
-  key={mine} until=$((now + {SECONDS})) name={shlex.quote(holder.name)}
-  printf '%s %s %s\\n' "$key" "$until" "$name" > {FOLDER}/lease.new || exit 1
-  mv {FOLDER}/lease.new {FOLDER}/lease || exit 1
+    return f"{root}/state/changes.log"
+
+
+def hold_script(owner: str, root: str) -> str:
+    """Return the POSIX shell script that holds a Spark's lock, and says so or who holds it.
+
+    It holds the lock for as long as a line comes on its standard input every `SILENCE` seconds:
+    with the connection of the run, or its machine, the lock ends as well. A line with words in it
+    goes into the record, behind the time and the owner; until a first run has made its folder, and
+    after a removal has taken it, there is none.
+
+    Args:
+        owner: who and what, for people: one line.
+        root: the folder of everything on the Spark.
+    """
+    record = shlex.quote(record_file(root))
+    return f"""record={record}
+mkdir -p {FOLDER} && exec 9>>{FOLDER}/lock || exit 1
+if ! flock -w {WAIT} 9; then
+  printf '%s\n' "{_TAKEN}$(head -n 1 {FOLDER}/owner)"
+  exit
 fi
-printf '%s %s %s\\n' "$key" $((until - now)) "$name\""""
+printf '%s\\n' {shlex.quote(owner)} > {FOLDER}/owner || exit 1
+echo {_HELD}
+waiting=
+while line=$(timeout {SILENCE} sh -c 'read -r line && printf "%s\\n" "$line"'); do
+  [ -z "$line" ] || waiting="$waiting$(date -u +%Y-%m-%dT%H:%M:%SZ) $(cat {FOLDER}/owner): $line
+"
+  if [ -n "$waiting" ] && [ -d "${{record%/*}}" ]; then
+    printf '%s' "$waiting" >> "$record" && waiting=
+  fi
+done"""
 
 
-def give_back_script(holder: Holder) -> str:
-    """Return the POSIX shell script that ends a lease; another's stays."""
-    return f"""
-exec 9<{FOLDER} && flock 9 || exit 0
-read -r key rest < {FOLDER}/lease && [ "$key" = {shlex.quote(_key(holder))} ] && rm {FOLDER}/lease
-true"""
-
-
-def parse_lease(output: Iterable[str]) -> Lease:
-    """Return what `take_script` printed.
+def holder(said: str) -> str | None:
+    """Return who else holds a lock, by the first line of `hold_script`; None if it is ours.
 
     Raises:
-        ValueError: this is not it.
+        ValueError: this is not what it says.
     """
-    lines = list(output)
-    if len(lines) != 1:
-        raise ValueError(f"found {lines}; expected one line")
-    key, seconds, name = lines[0].split(" ", 2)
-    machine, _, process = key.rpartition(":")
-    return Lease(Holder(machine, int(process), name), int(seconds))
-
-
-def _key(holder: Holder) -> str:
-    return f"{holder.machine}:{holder.process}"
+    line = said.rstrip("\n")
+    if line == _HELD:
+        return None
+    if line.startswith(_TAKEN):
+        return line.removeprefix(_TAKEN) or "nobody knows whose"
+    raise ValueError(f"found {line!r}; expected the lock, or whose it is")

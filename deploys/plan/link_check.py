@@ -8,6 +8,13 @@ from deploys.plan.fabric import FabricPlan
 from deploys.plan.fabric_state import FabricState, Probe, Rdma, Reach
 from deploys.plan.preflight import Finding
 
+# Both were asked; only a Spark that does not say what its own commands print leaves it out.
+_UNTOLD = Finding(
+    True,
+    "the link could not be judged: one of the two Sparks does not tell of it",
+    "Look at both with `ip address`: the twins named above must be there",
+)
+
 
 def probes(plan: FabricPlan, port: Port) -> list[Probe]:
     """Return what to send to prove the link of each twin."""
@@ -36,8 +43,11 @@ def link_findings(
         return [Finding(True, "there is no ping", "Install it (`sudo apt install iputils-ping`)")]
     found: list[Finding] = []
     for netdev, address, own_address in zip(port, plan.peer_addresses, plan.addresses, strict=True):
-        reach = own.reach[address]
-        found += _reach(plan, netdev, address, reach, peer.netdevs[netdev].mac)
+        reach, theirs = own.reach.get(address), peer.netdevs.get(netdev)
+        if reach is None or theirs is None:
+            found.append(_UNTOLD)
+            continue
+        found += _reach(plan, netdev, address, reach, theirs.mac)
         if netdev in own.rdma:
             found += _rdma(netdev, own_address, own.rdma[netdev])
     return found

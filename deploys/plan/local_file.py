@@ -33,3 +33,18 @@ def write_file(path: Path, text: str, mode: int = 0o644) -> None:
     except BaseException:
         new.unlink(missing_ok=True)
         raise
+
+
+def file_in(folder: Path, name: str) -> Path:
+    """Return the path of a file in a folder, and nowhere else.
+
+    Args:
+        folder: where a run leaves its files.
+        name: made of what the inventory says and of times, never of what a host says.
+
+    Raises:
+        ValueError: the name would lead elsewhere.
+    """
+    if name in ("", ".", "..") or "/" in name or not name.isprintable():
+        raise ValueError(f"found {name!r}; expected the name of a file in {folder}")
+    return folder / name

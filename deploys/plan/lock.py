@@ -18,12 +18,13 @@ from deploys.plan import yaml
 from deploys.plan.hardware import HARDWARE
 from deploys.plan.local_file import write_file
 from deploys.plan.recipe import Checkpoint, Recipe
-from deploys.plan.schema import Model, matching, parse
+from deploys.plan.schema import Model, Text, matching, parse
 from deploys.plan.shape import Shape
 
 _HEADER = """\
 # What names stood for when they were first used. Written by a run and by `python -m deploys.lock`,
-# which also refreshes it (--refresh). Not meant to be edited.
+# which also refreshes it (--refresh). Not meant to be edited. `source` says who publishes it;
+# without one it is what the registry or the hub said on that day, and nobody else was asked.
 """
 
 
@@ -32,11 +33,17 @@ def _hexadecimal(length: int, prefix: str = "") -> AfterValidator:
     return matching(pattern, f"{prefix}{length} hexadecimal digits")
 
 
+# What begins like this in a checkpoint's folder is a record, or a file on its way.
+_OURS = ".sparkwright"
+
+
 def _inside(path: str) -> str:
     """Accept a file path that cannot leave its folder: it comes from a server and is written to."""
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or ".." in parts or not path.isprintable():
         raise ValueError("a relative path without '..'")
+    if parts[0].startswith(_OURS):
+        raise ValueError(f"a path that does not begin with {_OURS}: these are Sparkwright's own")
     return path
 
 
@@ -58,7 +65,7 @@ def _of_this_version(shape: object) -> object:
     return shape
 
 
-_Digest = Annotated[str, _hexadecimal(64, "sha256:")]
+Digest = Annotated[str, _hexadecimal(64, "sha256:")]
 Sha256 = Annotated[str, _hexadecimal(64)]
 Sha1 = Annotated[str, _hexadecimal(40)]
 
@@ -76,6 +83,7 @@ class CheckpointLock(Model):
 
     Attributes:
         date: The day of the commit, in UTC; None in a lock of before.
+        source: Who publishes that the name stands for this; None: the hub alone said so.
         shape: What of ``config.json`` decides memory; None in a lock of before or of a version with
             other fields, and where there is no such file or it says nothing of that.
     """
@@ -84,6 +92,7 @@ class CheckpointLock(Model):
     revision: str
     commit: Sha1 = Field(description="a commit of 40 hexadecimal digits")
     date: Annotated[str, AfterValidator(_day)] | None = Field(default=None, description=_DAY)
+    source: Text | None = Field(default=None, description="where it is published")
     shape: Annotated[Shape | None, BeforeValidator(_of_this_version)] = None
     files: dict[Annotated[str, AfterValidator(_inside)], File] = Field(min_length=1)
 
@@ -101,11 +110,13 @@ class ImageLock(Model):
         config: Digest of its configuration, which names the content of every layer: what is left
             to know an image by that was copied from another Docker, and not pulled.
         size: Compressed bytes of its layers.
+        source: Who publishes that the name stands for this; None: the registry alone said so.
     """
 
-    digest: _Digest
-    config: _Digest
+    digest: Digest
+    config: Digest
     size: int = Field(ge=0, description="bytes")
+    source: Text | None = Field(default=None, description="where it is published")
 
 
 class Lock(Model):

@@ -20,18 +20,18 @@ from deploys.plan.shape import Shape
 
 MIB = 1024**2
 
-# What vLLM takes beside weights and KV cache, fitted to the seeds. With what is next, 2.5 makes
-# seed 004's 76.02 of weights and 30.33 GiB of KV cache 0.90 of its 121.7.
+# What vLLM takes beside weights and KV cache, fitted to published figures. With what is next, 2.5
+# makes docai.hu's 76.02 of weights and 30.33 GiB of KV cache 0.90 of its 121.7.
 FIXED = int(2.5 * GIB)
-# Numbers of two bytes for each token of a step and each of the hidden size: seed 002 saves about
+# Numbers of two bytes for each token of a step and each of the hidden size: ig1 saves about
 # 350 MiB with 2,048 tokens instead of 8,192.
 ACTIVATIONS = 14.6
 # Two copies of the logits in FP32 for each request that may run at once (sampler). Not measured.
 LOGITS = 2 * 4
-# CUDA graphs: 0.27 GiB with 24 tokens in seed 004; with the logits, 5.65 MiB for each token up to
-# 256 in seed 002.
+# CUDA graphs: 0.27 GiB with 24 tokens in docai.hu; with the logits, 5.65 MiB for each token up to
+# 256 in ig1.
 GRAPHS, GRAPH = int(0.18 * GIB), 3.75 * MIB
-# What the host uses itself once it serves. One Spark: seed 004 has 117 GiB in use, 109.5 of them
+# What the host uses itself once it serves. One Spark: docai.hu has 117 GiB in use, 109.5 of them
 # vLLM's share. Two: 6 GiB idle at 0.80, 20 at 0.70 (gorlak/sparky-cluster, docs/adr/0028).
 HOST = {1: int(6.9 * GIB), 2: int(17.4 * GIB)}
 # What the CUDA driver takes of a graphics card beside. A common figure, not measured here.
@@ -79,6 +79,7 @@ class MemoryPlan:
 
     Attributes:
         total: The memory that the engine may use a share of.
+        kept: What of it the kernel keeps from all.
         unified: Whether it is the host's.
         sparks: How many serve the model together.
         flags: What decided the plan.
@@ -102,6 +103,7 @@ class MemoryPlan:
     kv_bytes: int
     cache: KvCache
     limit: int
+    kept: int = 0
 
     @property
     def beside(self) -> int:
@@ -118,7 +120,7 @@ class MemoryPlan:
     @property
     def host(self) -> int:
         """What is used beside the engine."""
-        return HOST[self.sparks] if self.unified else CONTEXT
+        return HOST[self.sparks] + self.kept if self.unified else CONTEXT
 
     @property
     def head_room(self) -> int:
@@ -149,7 +151,7 @@ class MemoryPlan:
         return self.blocks // self.cache.groups * self.cache.block
 
 
-def plan_memory(load: Load, total: int, unified: bool) -> MemoryPlan:
+def plan_memory(load: Load, total: int, unified: bool, kept: int = 0) -> MemoryPlan:
     """Plan the memory of one of the Sparks that serve a recipe.
 
     Args:
@@ -157,9 +159,7 @@ def plan_memory(load: Load, total: int, unified: bool) -> MemoryPlan:
         total: Bytes of the memory that the engine may use a share of: all of the host's where it
             is unified, else the GPU's as CUDA counts it.
         unified: Whether the memory is the host's.
-
-    Raises:
-        ValueError: An option of the recipe is no number where there must be one.
+        kept: Bytes of it that the kernel keeps, though they count in it.
     """
     model = load.checkpoints["model"]
     assert model.shape is not None
@@ -185,6 +185,7 @@ def plan_memory(load: Load, total: int, unified: bool) -> MemoryPlan:
         kv_bytes=settings.kv_bytes or 0,
         cache=kv_cache(model.shape, use, drafter.shape if drafter else None),
         limit=settings.context or model.shape.positions,
+        kept=kept,
     )
     if settings.kv_bytes is not None:
         return plan

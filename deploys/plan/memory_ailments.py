@@ -22,7 +22,9 @@ MEMORY_AILMENTS = (
         cause="The weights leave no memory for the KV cache",
         remedy="Raise gpu-memory-utilization if the Spark has more, else take a smaller model",
         source="vLLM's check of the KV cache",
-        pattern=re.compile(r"No available memory for the cache blocks"),
+        pattern=re.compile(
+            r"No available memory for the cache blocks|Available KV cache memory: -\d"
+        ),
     ),
     LogAilment(
         name="kv-cache-too-small",
@@ -30,7 +32,29 @@ MEMORY_AILMENTS = (
         remedy="Lower max-model-len to what the message says, or raise gpu-memory-utilization or "
         "kv-cache-memory-bytes",
         source="vLLM's check of the KV cache",
-        pattern=re.compile(r"larger than the available KV cache memory"),
+        pattern=re.compile(
+            r"larger than the (available KV cache memory|maximum number of tokens that can be)|"
+            r"Cannot auto-fit max_model_len|"
+            r"estimated maximum model length is"
+        ),
+    ),
+    LogAilment(
+        name="mamba-blocks",
+        cause="The KV cache has fewer blocks than max-num-seqs: each request of a hybrid model "
+        "takes one of its own",
+        remedy="Lower max-num-seqs to what the message says, or raise gpu-memory-utilization",
+        source="vllm-project/vllm#49064",
+        pattern=re.compile(r"exceeds available Mamba cache blocks"),
+    ),
+    LogAilment(
+        name="batched-tokens",
+        cause="max-num-batched-tokens is less than vLLM needs for this model",
+        remedy="Raise max-num-batched-tokens above what the message names",
+        source="vLLM's check of the scheduler's configuration; jethac/dgx-spark-hijinks",
+        pattern=re.compile(
+            r"larger than max_num_batched_tokens|"
+            r"max_num_batched_tokens \(\d+\) (is smaller|must be)"
+        ),
     ),
     LogAilment(
         name="earlyoom",
@@ -41,29 +65,56 @@ MEMORY_AILMENTS = (
     ),
     LogAilment(
         name="kernel-oom",
-        cause="The kernel ended the engine, as the memory of the Spark was full",
+        cause="The kernel ended a process, as the memory of the Spark was full",
         remedy=_LOWER,
         source="Linux' own OOM killer; LMCache/LMCache#4759 shows one on a GB10",
-        pattern=re.compile(r"Out of memory: Killed process \d+ \(.*(?i:vllm|python)"),
+        pattern=re.compile(
+            r"(?i:out of memory): Killed process \d+|invoked oom-killer|oom-kill:constraint|"
+            r"killed by the OOM killer|Failed with result 'oom-kill'|"
+            r"systemd-oomd\S* Killed \S+ due to memory"
+        ),
+    ),
+    LogAilment(
+        name="ray-memory",
+        cause="Ray ended a rank as 95 % of the Spark's memory was taken, which loading weights "
+        "does with the files that Linux keeps",
+        remedy="Take distributed-executor-backend: ray out of the recipe, two Sparks need none; "
+        'else RAY_memory_monitor_refresh_ms: "0" in its `env`, as earlyoom watches memory here',
+        source="MiaAI-Lab/GLM-5.3-Flash-NVFP4-Dual-DGX-Spark#2; vllm-project/vllm#1160, #2669",
+        pattern=re.compile(
+            r"ray\.exceptions\.OutOfMemoryError|killed due to memory pressure \(OOM\)|"
+            r"Ray killed this worker"
+        ),
     ),
     LogAilment(
         name="cuda-out-of-memory",
         cause="The GPU ran out of memory",
         remedy=_LOWER,
         source="NVIDIA's playbook nemotron: 0.8, then 0.70",
-        pattern=re.compile(r"CUDA out of memory|torch\.OutOfMemoryError|cudaErrorMemoryAllocation"),
+        pattern=re.compile(
+            r"CUDA out of memory|torch\.OutOfMemoryError|cudaErrorMemoryAllocation|"
+            r"CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|"
+            r"Triton Error \[CUDA\]: out of memory|CUDA driver error: out of memory|"
+            r"Cuda failure (2 )?'out of memory'|CUBLAS_STATUS_ALLOC_FAILED|"
+            r"ASSERT FAILED at \S*CUDACachingAllocator|OSError: \[Errno 12\]|"
+            r"DefaultCPUAllocator: can't allocate memory"
+        ),
     ),
 )
 
 LIFE_AILMENTS = (
     LogAilment(
-        name="illegal-address",
-        cause="The GPU met an address that is not: with DFlash a drafter of before 2026-04-19 "
-        "(beyond 16,000 tokens), or its CUDA graphs with many requests at once",
-        remedy="Take the drafter's present commit (`python -m deploys.lock --refresh`); if it "
-        "recurs, lower max-num-seqs or set enforce-eager, and report it",
-        source="seed 001; z-lab/dflash#146",
-        pattern=re.compile(r"cudaErrorIllegalAddress|an illegal memory access was encountered"),
+        name="peer-closed",
+        cause="The other rank's process ended: its connections closed under this one, minutes "
+        "before vLLM gives up",
+        remedy="Look at the other Spark first: the cause is there",
+        source="NVIDIA/nccl#1235; seen on two H100 with a rank that was killed; "
+        "eugr/spark-vllm-docker#255",
+        pattern=re.compile(
+            r"socketProgress: Connection closed by remote peer|"
+            r"Did the remote server shutdown or crash|"
+            r"remote process exited or there was a network error"
+        ),
     ),
     LogAilment(
         name="step-timeout",
@@ -71,8 +122,10 @@ LIFE_AILMENTS = (
         "for each other",
         remedy="Lower gpu-memory-utilization (0.70 to 0.75 on two Sparks); if it recurs on two, "
         "set enforce-eager or take another image: some hang hybrid models with CUDA graphs",
-        source="eugr/spark-vllm-docker#321; luisefigueroa/pulsar-gb10-vllm-stack",
-        pattern=re.compile(r"RPC call to \w+ timed out"),
+        source="eugr/spark-vllm-docker#321, #348; luisefigueroa/pulsar-gb10-vllm-stack",
+        pattern=re.compile(
+            r"RPC call to \w+ timed out|shm_broadcast\.py\W.*\b(acquire_read|timeout_ms)\b"
+        ),
     ),
     LogAilment(
         name="hard-down",
@@ -96,8 +149,11 @@ LIFE_AILMENTS = (
         name="start-too-long",
         cause="The engine did not answer within the recipe's start_timeout",
         remedy="Raise start_timeout: the first start compiles, and large weights take minutes",
-        source="files/engine/engine.py; seed 004 saw 14 minutes",
-        pattern=re.compile(r"engine ended: the engine did not answer within \d+ s"),
+        source="files/engine/engine.py; docai.hu saw 14 minutes",
+        pattern=re.compile(
+            r"engine ended: the engine did not answer within \d+ s|"
+            r"Timed out waiting for (new )?engine core processes"
+        ),
     ),
     LogAilment(
         name="rank-lost",
@@ -115,11 +171,39 @@ LIFE_AILMENTS = (
         pattern=re.compile(r"Start request repeated too quickly|start-limit-hit"),
     ),
     LogAilment(
+        name="vllm-defect",
+        cause="The engine ended by an error in its own program, which no entry here knows",
+        remedy="Search vLLM's issues for the line; meanwhile take out of the recipe what is least "
+        "usual in it: drafts first, then set enforce-eager, or take another image",
+        source="Python's names of such errors; eugr/spark-vllm-docker#400",
+        pattern=re.compile(
+            # The API server outlives what a request of a client's makes it stumble over.
+            r"^(\((?!APIServer)[^)]*\) )?(ERROR \S+ \S+ \[(?!serving|api_server)\S+\] )?"
+            r"(Assertion|Index|Attribute|Type|Name|UnboundLocal|ZeroDivision|NotImplemented)Error\b"
+        ),
+    ),
+    LogAilment(
         name="nccl-on-sockets",
         cause="The two ranks talk by TCP, not by RDMA: slower, and without an error",
         remedy="Look whether /sys/class/infiniband has the fabric's devices, and reboot where not; "
         "`pyinfra inventory.py deploys.steps.fabric.apply` says what is wrong with the link",
         source="luisefigueroa/pulsar-gb10-vllm-stack; NCCL falls back without an error",
-        pattern=re.compile(r"NET/IB : No device found|NET/Socket : Using|Using network Socket"),
+        pattern=re.compile(r"NET/IB : No device found|NET/Socket|Using network Socket"),
+    ),
+    LogAilment(
+        name="message-role",
+        cause="A client sends messages in the role `developer`, which the model's chat template "
+        "does not know: those requests fail",
+        remedy="Have the client send `system` (OpenClaw: supportsDeveloperRole: false), or give "
+        "the recipe a chat-template that takes `developer`",
+        source="AI-Guru, commit 8aa8ee5; 0xku/kon#5",
+        pattern=re.compile(r"Unexpected message role"),
+    ),
+    LogAilment(
+        name="chat-template",
+        cause="The checkpoint has no chat template, so that every chat is refused",
+        remedy="Give the recipe a chat-template, or take a checkpoint that was trained to chat",
+        source="vllm-project/vllm#39279",
+        pattern=re.compile(r"default chat template is no longer allowed"),
     ),
 )

@@ -13,16 +13,20 @@ from deploys.plan.preflight import Finding, error, warning
 from deploys.plan.survey import Survey
 
 # GiB that must stay free where the memory is the host's, and that should, by number of Sparks.
-# One: the 0.90 of seed 004, which leaves 5 by this plan, served for 90 minutes; sparkrun's earlyoom
-# ends the engine at 2 %. With 0.85, which leaves 9, seed 001 served for hours.
+# One: the 0.90 of docai.hu, which leaves 5 by this plan, served for 90 minutes; sparkrun's earlyoom
+# ends the engine at 2 %. With 0.85, which leaves 9, AEON-7 served for hours.
 # Two: with 6 idle a soak took both down; 10 to 12 is the rule of those who measured it
 # (gorlak/sparky-cluster, docs/adr/0028).
 LEAST = {1: 4, 2: 8}
 WANTED = {1: 9, 2: 10}
 
-# CUDA graphs of whole steps take a block for each request; vLLM refuses to start without
-# (config/compilation.py, in 0.20.2 and later).
+# CUDA graphs of whole steps take a block for each request: "max_num_seqs (1024) exceeds available
+# Mamba cache blocks (793)" ends the start (config/compilation.py, in 0.20.2 and later; seen on an
+# H100 with 0.26.0, whose 793 blocks are the plan's).
 _BLOCK_A_REQUEST = (0, 20, 0)
+# Where the share sizes the KV cache, real ones were up to 8.3 % larger than planned (an H100; 8 % a
+# Spark: docs/memory.md). So near, only vLLM knows.
+_NEAR = 1.1
 
 
 def memory_findings(load: Load, hardware: Hardware, survey: Survey) -> list[Finding]:
@@ -40,10 +44,7 @@ def memory_findings(load: Load, hardware: Hardware, survey: Survey) -> list[Find
         return [_unknown(load)]
     # A card's nominal memory is less than nvidia-smi shows, as CUDA counts it.
     total = survey.memory if hardware.unified else int(hardware.total_gib * GIB)
-    try:
-        return list(judge(plan_memory(load, total, hardware.unified)))
-    except ValueError as problem:
-        return [error(f"an option of recipe {load.recipe.name} is wrong: {problem}", "Correct it")]
+    return list(judge(plan_memory(load, total, hardware.unified, survey.kernel.handover)))
 
 
 def judge(plan: MemoryPlan) -> Iterator[Finding]:
@@ -54,21 +55,17 @@ def judge(plan: MemoryPlan) -> Iterator[Finding]:
     if plan.kv_bytes < plan.cache.size(1):
         yield _weights(plan)
         return
-    if plan.kv_bytes < plan.cache.size(plan.context):
-        yield _context(plan)
-    if _too_many(plan):
-        yield warning(
-            f"max-num-seqs {plan.flags.sequences} is more than the {plan.blocks} blocks of the KV "
-            "cache, of which CUDA graphs take one a request",
-            f"Set max-num-seqs to at most {plan.blocks}",
-        )
+    found = [*_context(plan), *_head_room(plan)]
+    yield from found
+    # The remedy of another error names how many requests it leaves room for.
+    if _too_many(plan) and not (_is_refused(plan) and any(each.error for each in found)):
+        yield _requests(plan)
     if _auto_is_longer(plan):
         yield warning(
             f"max-model-len auto stays at {plan.limit} with this vLLM, though the KV cache holds "
             f"{plan.context} tokens: a longer request never ends",
             f"Set max-model-len to at most {_round(plan.context)}",
         )
-    yield from _head_room(plan)
 
 
 def _unknown(load: Load) -> Finding:
@@ -87,24 +84,64 @@ def _weights(plan: MemoryPlan) -> Finding:
     else:
         parts = f"weights of {_gib(plan.weights + plan.drafter)} and what they run with"
         found = f"{parts} leave nothing of {_share(plan)} for the KV cache"
-    larger = _enlarge(plan)
+    larger = _enlarge(plan, plan.cache.size(min(plan.context or plan.limit, plan.limit)))
     return error(found, f"Set {larger}" if larger else _lower(plan))
 
 
-def _context(plan: MemoryPlan) -> Finding:
-    asked = f"max-model-len {plan.context} needs {_gib(plan.cache.size(plan.context))} of KV cache"
+def _context(plan: MemoryPlan) -> Iterator[Finding]:
+    size = plan.cache.size(plan.context)
+    if plan.kv_bytes >= size:
+        return
+    asked = f"max-model-len {plan.context} needs {_gib(size)} of KV cache"
     found = f"{asked}, {_gib(plan.kv_bytes)} remain"
     if plan.head_room < _least(plan):
-        return error(found, _lower(plan))
-    remedy = f"Set {_shorter(plan, plan.kv_bytes)}"
-    if larger := _enlarge(plan):
+        yield error(found, _lower(plan))
+        return
+    remedy = f"Set {_shorter(plan, plan.kv_bytes)}{_fewer(plan, plan.kv_bytes)}"
+    if larger := _enlarge(plan, size):
         remedy += f", or {larger}"
-    return error(found, remedy)
+    yield error(found, remedy)
 
 
 def _too_many(plan: MemoryPlan) -> bool:
-    graphs = plan.flags.captured and plan.flags.release >= _BLOCK_A_REQUEST
-    return bool(graphs and plan.cache.state and plan.flags.sequences > plan.blocks)
+    """Whether there are more requests at once than blocks of the KV cache, and vLLM looks.
+
+    A request has a block with its state in each linear-attention layer of a group.
+    """
+    looks = plan.flags.whole_steps and plan.flags.release >= _BLOCK_A_REQUEST
+    return bool(looks and plan.cache.state and plan.flags.sequences > plan.blocks)
+
+
+def _is_refused(plan: MemoryPlan) -> bool:
+    """Whether vLLM certainly refuses more requests than blocks.
+
+    With drafts, an attention backend such as FlashInfer makes graphs hold pieces of steps after
+    all, and vLLM does not look.
+    """
+    exact = plan.flags.kv_bytes is not None or plan.flags.sequences > _NEAR * plan.blocks
+    return exact and not plan.flags.drafted
+
+
+def _requests(plan: MemoryPlan) -> Finding:
+    finding = error if _is_refused(plan) else warning
+    may = "refuses" if _is_refused(plan) else "may refuse"
+    remedy = f"Set max-num-seqs to at most {plan.blocks}"
+    if larger := _enlarge(plan, plan.flags.sequences * plan.cache.pool):
+        remedy += f", or {larger}"
+    return finding(
+        f"max-num-seqs {plan.flags.sequences} is more than the {plan.blocks} blocks of the KV "
+        f"cache, of which CUDA graphs take one a request: vLLM {may} to start",
+        remedy,
+    )
+
+
+def _fewer(plan: MemoryPlan, size: int) -> str:
+    """Name how many requests a KV cache of so many bytes has blocks for, if they are too few."""
+    blocks = plan.cache.blocks(size)
+    changed = replace(plan, kv_bytes=size)
+    if not (_too_many(changed) and _is_refused(changed)):
+        return ""
+    return f", and max-num-seqs to at most {blocks}"
 
 
 def _auto_is_longer(plan: MemoryPlan) -> bool:
@@ -117,9 +154,10 @@ def _head_room(plan: MemoryPlan) -> Iterator[Finding]:
         return
     free, left = max(0, plan.head_room), plan.total - plan.engine
     if plan.unified and left > 0:
+        kept = f" ({plan.kept / GIB:.1f} kept by its kernel)" if plan.kept else ""
         found = (
-            f"{_set(plan)} leaves {_gib(left)} to the host, {_gib(free)} of them free when it "
-            f"serves; expected {_gib(_wanted(plan))}"
+            f"{_set(plan)} leaves {_gib(left)} to the host{kept}, {_gib(free)} of them free when "
+            f"it serves; expected {_gib(_wanted(plan))}"
         )
     else:
         found = f"{_set(plan)} takes {_gib(plan.engine + plan.host)} of {_gib(plan.total)}"
@@ -135,9 +173,8 @@ def _wanted(plan: MemoryPlan) -> int:
     return WANTED[plan.sparks] * GIB if plan.unified else 0
 
 
-def _enlarge(plan: MemoryPlan) -> str | None:
-    """Name what holds a whole context; None where it would take what must stay free."""
-    size = plan.cache.size(min(plan.context or plan.limit, plan.limit))
+def _enlarge(plan: MemoryPlan, size: int) -> str | None:
+    """Name what makes a KV cache of so many bytes; None where it would take what must stay free."""
     if plan.flags.kv_bytes is not None:
         size, value = _up(size, MIB) * MIB, _mib(size)
     else:
@@ -145,7 +182,7 @@ def _enlarge(plan: MemoryPlan) -> str | None:
         size = int(share * plan.total) - plan.beside
         value = f"{share:.2f}"
     fits = replace(plan, kv_bytes=size).head_room >= _least(plan)
-    return f"{_option(plan)} to at least {value}" if fits else None
+    return f"{_option(plan)} to at least {value}{_fewer(plan, size)}" if fits else None
 
 
 def _lower(plan: MemoryPlan) -> str:
@@ -154,10 +191,11 @@ def _lower(plan: MemoryPlan) -> str:
     needed = plan.cache.size(plan.flags.context or 1)
     for value, size in tries:
         if size >= needed:
-            return f"Set {_option(plan)} to {'at most ' if size < plan.kv_bytes else ''}{value}"
+            bound = "at most " if size < plan.kv_bytes else ""
+            return f"Set {_option(plan)} to {bound}{value}{_fewer(plan, size)}"
     for value, size in tries:
         if size >= plan.cache.size(1):
-            return f"Set {_option(plan)} to {value}, and {_shorter(plan, size)}"
+            return f"Set {_option(plan)} to {value}, and {_shorter(plan, size)}{_fewer(plan, size)}"
     more = ", or serve it with two Sparks" if _fits_two(plan) else ""
     return f"It does not fit into {_gib(plan.total)}: choose a smaller checkpoint{more}"
 
@@ -182,7 +220,8 @@ def _fits_two(plan: MemoryPlan) -> bool:
     if plan.sparks > 1 or not plan.unified:
         return False
     engine = plan.engine - max(0, plan.kv_bytes) - (plan.weights + plan.drafter) // 2
-    return engine + plan.cache.size(1) + HOST[2] + LEAST[2] * GIB <= plan.total
+    host = HOST[2] + plan.kept
+    return engine + plan.cache.size(1) + host + LEAST[2] * GIB <= plan.total
 
 
 def _option(plan: MemoryPlan) -> str:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import Any
 
+from deploys.plan.options import AUTO
 from deploys.plan.recipe import Recipe
 from deploys.plan.recipe_values import REFERENCE
 from deploys.plan.shape import Shape
 
 GIB = 1024**3
-_MULTIPLES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_MULTIPLES |= {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 # The releases of which each is the first, read in their source. Between 0.19.1 and 0.20.2: the
 # share (config/cache.py: 0.9, then 0.92); graphs taken from it (envs.py: 0, then 1, though later
@@ -24,6 +21,8 @@ _PREFIX_CACHING = (0, 28, 0)
 # Before, `max-model-len: auto` counts only the first group of layers (_max_memory_usage_bytes_from_
 # groups of v1/core/kv_cache_utils.py, 0.18.0 and 0.19.0): a hybrid's is of linear attention.
 AUTO_COUNTS_ALL = (0, 19, 0)
+# What an image that names no release is taken for.
+_NEWEST = (0, 33, 0)
 _ESTIMATE = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
 
 
@@ -43,6 +42,7 @@ class Flags:
         mtp: Whether the model's own MTP head drafts them.
         drafter: Name of the checkpoint that does, if it is another one.
         captured: Tokens of the largest CUDA graph; 0 = none are made.
+        whole_steps: Whether graphs hold whole steps, as the options have it.
         graphs_in_share: Whether vLLM leaves room for the graphs within its share.
         prefix_caching: Whether prompts that begin alike share blocks.
         vision: Whether the vision encoder is loaded.
@@ -60,6 +60,7 @@ class Flags:
     mtp: bool
     drafter: str | None
     captured: int
+    whole_steps: bool
     graphs_in_share: bool
     prefix_caching: bool
     vision: bool
@@ -73,63 +74,38 @@ def flags(recipe: Recipe, shape: Shape, total: int) -> Flags:
         recipe: As it is for the number of Sparks that serve it.
         shape: The model's.
         total: Bytes of the memory that the engine may use a share of: vLLM's defaults go by it.
-
-    Raises:
-        ValueError: A value is no number where there must be one.
     """
-    args = recipe.args
-    release = tuple(int(part) for part in recipe.judge.split("."))
+    asked = recipe.options
+    release = recipe.release or _NEWEST
     # EngineArgs.get_batch_defaults of 0.18.0 and 0.32.0. 0.33.0 gave 256 and 2,048 for a GB10.
     large = total >= 70 * GIB and release < (0, 33, 0)
-    sequences = int(args.get("max-num-seqs", 1024 if large else 256))
-    batched = number(args.get("max-num-batched-tokens", 8192 if large else 2048))
-    draft = args.get("speculative-config") or {}
-    if isinstance(draft, str):
-        draft = json.loads(draft)
-    drafter = REFERENCE.fullmatch(str(draft.get("model", "")))
-    drafted = int(draft.get("num_speculative_tokens", 0))
-    context = number(args.get("max-model-len", shape.positions))
-    captured = min(512, batched, 2 * sequences * (1 + drafted))
-    kv_bytes = args.get("kv-cache-memory-bytes")
+    sequences = asked.max_num_seqs or (1024 if large else 256)
+    batched = asked.max_num_batched_tokens or (8192 if large else 2048)
+    drafter = REFERENCE.fullmatch(str(asked.draft.get("model", "")))
+    context = shape.positions if asked.max_model_len is None else asked.max_model_len
+    captured = asked.max_cudagraph_capture_size
+    if captured is None:
+        captured = min(512, batched, 2 * sequences * (1 + asked.drafted))
+    caching = asked.enable_prefix_caching
     return Flags(
         release=release,
-        utilization=float(
-            args.get("gpu-memory-utilization", 0.92 if release >= _UTILIZATION_092 else 0.9)
-        ),
-        kv_bytes=None if kv_bytes is None else number(kv_bytes),
-        number_bytes=_number_bytes(str(args.get("kv-cache-dtype", "auto")), shape),
-        context=None if context < 0 else context,
+        utilization=asked.gpu_memory_utilization or (0.92 if release >= _UTILIZATION_092 else 0.9),
+        kv_bytes=asked.kv_cache_memory_bytes,
+        number_bytes=_number_bytes(asked.kv_cache_dtype, shape),
+        context=None if context == AUTO else context,
         sequences=sequences,
         batched=batched,
-        drafted=drafted,
-        mtp=str(draft.get("method", "")).endswith("mtp"),
+        drafted=asked.drafted,
+        mtp=asked.mtp,
         drafter=drafter[1] if drafter else None,
-        captured=0
-        if args.get("enforce-eager") is True
-        else int(args.get("max-cudagraph-capture-size", captured)),
+        captured=0 if asked.graphs == "none" else captured,
+        whole_steps=asked.graphs == "steps",
         graphs_in_share=recipe.env.get(_ESTIMATE, "1" if release >= _GRAPHS_IN_SHARE else "0")
         == "1",
-        prefix_caching=args.get("enable-prefix-caching", release >= _PREFIX_CACHING) is True,
-        vision=args.get("language-model-only") is not True,
-        halved=args.get("quantization") in ("fp8", "fp8_per_tensor") and not shape.quantized,
+        prefix_caching=release >= _PREFIX_CACHING if caching is None else caching,
+        vision=not asked.language_model_only,
+        halved=asked.quantization in ("fp8", "fp8_per_tensor") and not shape.quantized,
     )
-
-
-def number(value: Any) -> int:
-    """Read a number as vLLM does: ``1k`` is 1,000 and ``1K`` 1,024; ``auto`` is -1.
-
-    Raises:
-        ValueError: It is none.
-    """
-    text = str(value)
-    if text == "auto":
-        return -1
-    try:
-        if text[-1:] in _MULTIPLES:
-            return int(float(text[:-1]) * _MULTIPLES[text[-1]])
-        return int(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is no number") from None
 
 
 def _number_bytes(dtype: str, shape: Shape) -> int:

@@ -15,7 +15,7 @@ LOAD = (
 )
 FINISHED = ("request_success_total", "request_generation_tokens_bucket")
 
-_SAMPLE = re.compile(r"^vllm:(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)$")
+_SAMPLE = re.compile(r"^vllm:(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\d[\d.e+-]*)$")
 _REASON = re.compile(r'finished_reason="(\w+)"')
 
 
@@ -32,17 +32,17 @@ class Load:
     Attributes:
         tokens: generated in a second, by all requests together.
         prompt_tokens: read in a second, those from the prefix cache too.
-        running, waiting: requests.
-        kv_usage: share of the KV cache that is in use, 0 to 1.
+        running, waiting: requests; None where this vLLM does not tell.
+        kv_usage: share of the KV cache that is in use, 0 to 1; None where this vLLM does not tell.
         acceptance: share of the drafted tokens that were taken, since the engine's start; None
             without drafts.
     """
 
     tokens: float
     prompt_tokens: float
-    running: int
-    waiting: int
-    kv_usage: float
+    running: int | None
+    waiting: int | None
+    kv_usage: float | None
     acceptance: float | None
 
 
@@ -86,14 +86,17 @@ def load(first: Sequence[str], second: Sequence[str]) -> Load | None:
         # An engine that was started in between counts from nothing.
         return max(0.0, after.get(name, 0.0) - before.get(name, 0.0)) / seconds
 
+    def count(name: str) -> int | None:
+        return round(after[name]) if name in after else None
+
     drafted = after.get("spec_decode_num_draft_tokens_total")
     accepted = after.get("spec_decode_num_accepted_tokens_total", 0.0)
     return Load(
         tokens=rate("generation_tokens_total"),
         prompt_tokens=rate("prompt_tokens_total"),
-        running=round(after["num_requests_running"]),
-        waiting=round(after["num_requests_waiting"]),
-        kv_usage=after["kv_cache_usage_perc"],
+        running=count("num_requests_running"),
+        waiting=count("num_requests_waiting"),
+        kv_usage=after.get("kv_cache_usage_perc"),
         acceptance=accepted / drafted if drafted else None,
     )
 

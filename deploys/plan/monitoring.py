@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
 
 from deploys.plan.errors import PlanError
 from deploys.plan.fleet import Fleet
@@ -28,7 +28,7 @@ class Target:
     """The door of a replica, as Prometheus reaches it.
 
     Attributes:
-        spark: The head.
+        sparks: Those that serve it, the head first.
         address: HOST:PORT.
         keyed: It asks for a key.
         certificates: Its own certificate and those that came with it, as PEM; None without TLS.
@@ -36,11 +36,19 @@ class Target:
     """
 
     replica: str
-    spark: str
+    sparks: tuple[str, ...]
     address: str
     keyed: bool
     certificates: str | None = None
     server_name: str | None = None
+
+    @property
+    def url(self) -> str:
+        """Where a client asks, without a path: by the name that the certificate has."""
+        if self.certificates is None:
+            return f"http://{self.address}"
+        host, _, port = self.address.rpartition(":")
+        return f"https://{self.server_name or host}:{port}"
 
     @property
     def certificate_file(self) -> str:
@@ -49,18 +57,18 @@ class Target:
 
 
 def targets(
-    fleet: Fleet, setting: Callable[[str, str], Any], read: Callable[[str], bytes]
+    fleet: Fleet, setting: Callable[[str, str], Any], chain: Callable[[str], str | None]
 ) -> list[Target]:
     """Return the doors of a fleet.
 
     Args:
         fleet: The fleet.
         setting: Gives a replica's group data, by the names of replica and value.
-        read: Reads a certificate of this machine.
+        chain: Gives what a replica's door shows its clients, as PEM; None without TLS.
 
     Raises:
-        PlanError: The doors that only their own Spark reaches, certificates that are none, or
-            there is no replica at all.
+        PlanError: The doors that only their own Spark reaches, those whose certificate is not to
+            be had, or there is no replica at all.
     """
     if not fleet.replicas:
         raise PlanError(f"{fleet.source}: replicas: found none; expected at least one to ask")
@@ -75,17 +83,14 @@ def targets(
             )
             continue
         host = "127.0.0.1" if spark.local else spark.ssh_hostname or head
-        certificate = setting(name, "tls_certificate")
-        pem, server_name = None, None
-        if certificate:
-            try:
-                pem, known = _certificates(read(certificate))
-            except ValueError:
-                problems.append(
-                    f"group_data: tls_certificate: found {certificate}, which is no certificate; "
-                    "expected a PEM file"
-                )
-                continue
+        try:
+            pem = chain(name)
+        except PlanError as error:
+            problems += error.problems
+            continue
+        server_name = None
+        if pem:
+            known = _names(pem)
             # A wildcard is no name to ask for.
             plain = [each for each in known if not each.startswith("*")]
             if host not in known and plain:
@@ -95,7 +100,7 @@ def targets(
         found.append(
             Target(
                 replica=name,
-                spark=head,
+                sparks=tuple(replica.sparks),
                 address=f"{bracketed(host)}:{replica.port}",
                 keyed=replica.api_key != "none",
                 certificates=pem,
@@ -107,16 +112,15 @@ def targets(
     return found
 
 
-def _certificates(content: bytes) -> tuple[str, list[str]]:
-    """Return the certificates of a PEM file, without any key, and the names of the first."""
-    chain = x509.load_pem_x509_certificates(content)
-    pem = "".join(each.public_bytes(Encoding.PEM).decode() for each in chain)
+def _names(chain: str) -> list[str]:
+    """Return the names and addresses of a chain's first certificate."""
+    first = x509.load_pem_x509_certificate(chain.encode())
     try:
-        names = chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = first.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
-        return pem, []
+        return []
     addresses = map(str, names.get_values_for_type(x509.IPAddress))
-    return pem, [*names.get_values_for_type(x509.DNSName), *addresses]
+    return [*names.get_values_for_type(x509.DNSName), *addresses]
 
 
 def prometheus_config(doors: Sequence[Target]) -> str:
@@ -137,9 +141,9 @@ def prometheus_config(doors: Sequence[Target]) -> str:
 def _job(door: Target, kind: str) -> dict[str, Any]:
     labels = {
         "job": kind,
-        "instance": door.spark,
+        "instance": door.sparks[0],
         "replica": door.replica,
-        "spark": door.spark,
+        "spark": door.sparks[0],
     }
     job: dict[str, Any] = {
         "job_name": f"{door.replica}-{kind}",
@@ -147,8 +151,13 @@ def _job(door: Target, kind: str) -> dict[str, Any]:
         "static_configs": [{"targets": [door.address], "labels": labels}],
     }
     if kind == "host":
-        # What a head tells of the worker beside it has the worker's name.
-        job["honor_labels"] = True
+        # What a head tells of the worker beside it has the worker's name, and no other's: a head
+        # does not speak for the Sparks of other replicas.
+        own = "|".join(map(re.escape, door.sparks))
+        job["metric_relabel_configs"] = [
+            {"source_labels": ["exported_spark"], "regex": f"({own})", "target_label": "spark"},
+            {"regex": f"exported_({'|'.join(labels)})", "action": "labeldrop"},
+        ]
     if door.keyed:
         job["authorization"] = {"credentials_file": KEY_FILE}
     if door.certificates:

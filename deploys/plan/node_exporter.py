@@ -12,6 +12,8 @@ EXPORTER = f"{PACKAGE}.service"
 DEFAULTS = f"/etc/default/{PACKAGE}"
 # Where the door asks it: files/door/door.cfg.
 EXPORTER_PORT = 9100
+# Scrapes at once. Each that hangs keeps its place for ever: more of them get a 503 at once.
+_SCRAPES = 4
 # A head writes for its exporter; a worker answers its head, on the fabric.
 TIMER, SOCKET = "spark-metrics.timer", "fabric-metrics.socket"
 
@@ -56,13 +58,20 @@ class ExporterState:
 def exporter_defaults(root: str) -> str:
     """Return the settings of the exporter's package.
 
+    On a GB10 a read of cpufreq may never return (prometheus/node_exporter#3791).
+
     Args:
         root: the folder of everything on the Spark.
     """
+    options = (
+        f"--web.listen-address=127.0.0.1:{EXPORTER_PORT}",
+        f"--web.max-requests={_SCRAPES}",
+        "--no-collector.cpufreq",
+        f"--collector.textfile.directory={root}/metrics",
+    )
     return (
         "# Of deploys/operations/node_exporter.py. The door of the replica lets Prometheus in.\n"
-        f'ARGS="--web.listen-address=127.0.0.1:{EXPORTER_PORT} '
-        f'--collector.textfile.directory={root}/metrics"\n'
+        f'ARGS="{" ".join(options)}"\n'
     )
 
 

@@ -26,7 +26,7 @@ _35B = Shape(
     vision=27 * (4 * 1152**2 + 2 * 1152 * 4304),
     mtp_parameters=3 * 2048 * 512 * 257,
 )
-# From public descriptions; the MTP head comes to the 5 GB of seed 004.
+# From public descriptions; the MTP head comes to the 5 GB of docai.hu.
 _122B = _35B.model_copy(
     update={
         "full_attention": 12,
@@ -49,24 +49,24 @@ _DFLASH = Shape(
 
 NOMINAL = {
     # 72 GB by the model card of a quantization (xega-ai). Without the MTP head these are the 65.53
-    # GiB that vLLM logs, and seed 000's "~70 GB".
+    # GiB that vLLM logs, and AI-Guru's "~70 GB".
     "Qwen/Qwen3.5-35B-A3B": (72 * GB, _35B),
-    # Seed 000.
+    # AI-Guru.
     "Qwen/Qwen3.5-35B-A3B-FP8": (35 * GB, _35B.model_copy(update=_QUANTIZED)),
     "Qwen/Qwen3.6-35B-A3B-FP8": (35 * GB, _35B.model_copy(update=_QUANTIZED)),
-    # Seed 001.
+    # AEON-7.
     "AEON-7/Qwen3.6-35B-A3B-heretic-NVFP4": (22 * GB, _35B.model_copy(update=_QUANTIZED)),
     "z-lab/Qwen3.6-35B-A3B-DFlash": (905 * 10**6, _DFLASH),
-    # Not told by seed 002: fitted to its own table of the RTX 5090.
+    # Not told by ig1: fitted to its own table of the RTX 5090.
     "ig1/Qwen3.5-35B-A3B-NVFP4": (25.6 * GB, _35B.model_copy(update=_QUANTIZED)),
     # "~25 GB" of NVIDIA's NVFP4 (dgx-spark-playbooks, nvfp4-quantization). It has an FP8 KV cache.
     "nvidia/Qwen3.6-35B-A3B-NVFP4": (
         25 * GB,
         _35B.model_copy(update=_QUANTIZED | {"fp8_kv_cache": True}),
     ),
-    # Seed 004.
+    # docai.hu.
     "Sehyo/Qwen3.5-122B-A10B-NVFP4": (81.5 * GB, _122B.model_copy(update=_QUANTIZED)),
-    # Not told: 75.6 GB of another one by the same tool (seed 004), and the 5 GB of the MTP head.
+    # Not told: 75.6 GB of another one by the same tool (docai.hu), and the 5 GB of the MTP head.
     "nvidia/Qwen3.5-122B-A10B-NVFP4": (
         80.6 * GB,
         _122B.model_copy(update=_QUANTIZED | {"fp8_kv_cache": True}),

@@ -14,8 +14,8 @@ from markupsafe import Markup
 
 from deploys.plan import plots
 from deploys.plan.causes import Cause, causes
-from deploys.plan.figures import Figures, Result, figures
-from deploys.plan.verdict import BELOW, NOTHING, Verdict, overall, verdicts
+from deploys.plan.figures import Figures, Result, accepted_by_place, figures
+from deploys.plan.verdict import BELOW, MISSING, NOTHING, Verdict, overall, verdicts
 
 _FOLDER = Path(__file__).parents[2] / "files" / "benchmark"
 
@@ -31,9 +31,57 @@ _METRICS = {
     "ttft_cold_ms": ("… nothing cached", "ms"),
     "prefill_tok_s": ("Reading the prompt", "tok/s"),
     "acceptance": ("Drafts accepted", "%"),
+    "acceptance_first": ("… of first tokens", "%"),
+    "accepted_length": ("Tokens a step", ""),
     "errors": ("Errors", ""),
+    "init_seconds": ("Until the model loads", "s"),
+    "weights_seconds": ("Loading weights", "s"),
+    "drafter_seconds": ("Loading the drafter", "s"),
+    "compile_seconds": ("torch.compile", "s"),
+    "autotune_seconds": ("Trying kernels", "s"),
+    "graphs_seconds": ("Capturing CUDA graphs", "s"),
+    "ready_seconds": ("Start to first answer", "s"),
 }
-_CONCURRENT = re.compile(r"concurrent-([1-9][0-9]*)", re.ASCII)
+_SHARES = ("acceptance", "acceptance_first")
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A plot of one metric over workloads that differ in a number.
+
+    Attributes:
+        names: Their names, with the number as a group.
+        x: What the number is.
+    """
+
+    title: str
+    metric: str
+    unit: str
+    names: re.Pattern[str]
+    x: str
+
+
+def _numbered(name: str, suffix: str = "") -> re.Pattern[str]:
+    return re.compile(rf"{name}-([1-9][0-9]*){suffix}", re.ASCII)
+
+
+_AT_ONCE = "requests at once"
+_LINES = (
+    _Line(
+        "Throughput against concurrency", "total_tok_s", "tok/s", _numbered("concurrent"), _AT_ONCE
+    ),
+    _Line("First token against concurrency", "ttft_ms", "ms", _numbered("concurrent"), _AT_ONCE),
+    _Line("First token of short prompts", "ttft_ms", "ms", _numbered("ttft-at"), _AT_ONCE),
+    _Line("Reading 1,000 tokens at once", "total_tok_s", "tok/s", _numbered("rag"), _AT_ONCE),
+    _Line("Speed against length", "tok_s", "tok/s", _numbered("decode"), "tokens of the answer"),
+    _Line(
+        "Reading against length",
+        "prefill_tok_s",
+        "tok/s",
+        _numbered("prefill", "k"),
+        "thousand tokens of the prompt",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -89,7 +137,7 @@ def _rows(measured: Figures, judged: Sequence[Verdict]) -> list[Row]:
 
 
 def _figure(metric: str, value: float | None) -> str:
-    return plots.number(value * 100 if value is not None and metric == "acceptance" else value)
+    return plots.number(value * 100 if value is not None and metric in _SHARES else value)
 
 
 def _table(rows: Sequence[Row], verdict: str, found: Sequence[Cause]) -> list[str]:
@@ -97,6 +145,9 @@ def _table(rows: Sequence[Row], verdict: str, found: Sequence[Cause]) -> list[st
     lines = [f"{'workload':<16}{'':<28}{'measured':>8}{'expected':>9}  verdict"]
     for row in rows:
         if row.verdict is None and row.label != _METRICS["tok_s"][0]:
+            continue
+        if row.verdict and row.verdict.standing == MISSING:
+            # Of a workload that nobody asked for, for the most part: the page has them all.
             continue
         word = row.verdict.word if row.verdict else ""
         name = f"{row.label}, {row.unit}".rstrip(", ")
@@ -138,7 +189,7 @@ def _page(
         compared=bool(expected),
         causes=found,
         skipped=[each for each in result["workloads"] if each.get("skipped")],
-        plots=_plots(measured, expected),
+        plots=[*_plots(measured, expected), *_drafts(result)],
         gpu=_gpu(result),
     )
 
@@ -155,19 +206,24 @@ def _plots(measured: Figures, expected: Figures) -> list[tuple[str, str, Markup]
         rows = [
             (name, _times(own.get(metric), factor), _times(_wanted(expected, name, metric), factor))
             for name, own in measured.items()
-            if metric in own and not (metric == "total_tok_s" and _CONCURRENT.fullmatch(name))
+            if metric in own and not _is_in_a_line(name, metric)
         ]
         if rows and (metric != "total_tok_s" or any(row[2] for row in rows)):
             found.append((title, unit, plots.bars(f"{title}, {unit}, by workload", rows, unit)))
-    for metric, title, unit in (
-        ("total_tok_s", "Throughput against concurrency", "tok/s"),
-        ("ttft_ms", "First token against concurrency", "ms"),
-    ):
-        own, wanted = _over_concurrency(measured, metric), _over_concurrency(expected, metric)
+    for line in _LINES:
+        own, wanted = _points(line, measured), _points(line, expected)
         if own:
             series = ({"expected": wanted} if wanted else {}) | {"measured": own}
-            found.append((title, unit, plots.lines(title, series, "requests at once", unit)))
+            plot = plots.lines(line.title, series, line.x, line.unit)
+            found.append((line.title, line.unit, plot))
     return found
+
+
+def _is_in_a_line(name: str, metric: str) -> bool:
+    """Whether a plot over numbers shows it, or its answers are too short to show a speed."""
+    if name.startswith("concurrent-"):
+        return metric == "total_tok_s"
+    return name.startswith("ttft-") or any(line.names.fullmatch(name) for line in _LINES)
 
 
 def _times(value: float | None, factor: int) -> float | None:
@@ -178,12 +234,22 @@ def _wanted(expected: Figures, workload: str, metric: str) -> float | None:
     return expected.get(workload, {}).get(metric)
 
 
-def _over_concurrency(known: Figures, metric: str) -> list[tuple[float, float]]:
+def _points(line: _Line, known: Figures) -> list[tuple[float, float]]:
     return sorted(
-        (float(found[1]), own[metric])
+        (float(found[1]), own[line.metric])
         for name, own in known.items()
-        if (found := _CONCURRENT.fullmatch(name)) and metric in own
+        if (found := line.names.fullmatch(name)) and line.metric in own
     )
+
+
+def _drafts(result: Result) -> list[tuple[str, str, Markup]]:
+    """Return the plot of how many drafts hold how far, where there are drafts."""
+    shares = accepted_by_place(result)
+    if not shares:
+        return []
+    title = "Drafts accepted, by place"
+    rows = [(f"token {place}", 100 * share, None) for place, share in enumerate(shares, 1)]
+    return [(title, "%", plots.bars(f"{title}, %", rows, "%"))]
 
 
 def _gpu(result: Result) -> list[tuple[str, str, Markup]]:

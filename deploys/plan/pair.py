@@ -41,8 +41,12 @@ def _versions(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Findin
     if a.docker and b.docker and a.docker != b.docker and "failed" not in (a.docker, b.docker):
         major = _numbers(a.docker)[:1] != _numbers(b.docker)[:1]
         yield (error if major else warning)(*differing("Docker", a.docker, b.docker))
-    if a.kernel != b.kernel:
-        yield warning(*differing("kernel", a.kernel, b.kernel))
+    if a.kernel.release != b.kernel.release:
+        found, remedy = differing("kernel", a.kernel.release, b.kernel.release)
+        if a.kernel.handover or b.kernel.handover:
+            # The newer one is what hurts.
+            remedy = "Boot one kernel on both that keeps no memory for kexec handover"
+        yield warning(found, remedy)
 
 
 def _machines(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Finding]:
@@ -65,7 +69,9 @@ def _images(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Finding]
         yield error(
             f"Docker stores images by {a.docker_driver} on {name_a}, "
             f"by {b.docker_driver} on {name_b}",
-            "Give both the same `storage-driver` and `features` in /etc/docker/daemon.json",
+            "Give both the same `storage-driver` and `features` in /etc/docker/daemon.json: "
+            '`"features": {"containerd-snapshotter": true}` gives overlayfs, which Docker 29 has '
+            "where it is new. What Docker holds by the other one is then hidden, and fetched again",
         )
     elif a.image and b.image and a.image != b.image:
         yield error(

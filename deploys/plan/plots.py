@@ -112,8 +112,6 @@ def _y(value: float, top: float, height: int = _HEIGHT, bottom: int = _BOTTOM) -
 
 def _ceiling(value: float) -> float:
     """Return the next round number: 1, 2, 2.5, 4, 5 or 10 times a power of ten."""
-    if value <= 0:
-        return 1.0
     power: float = 10 ** int(f"{value:e}".split("e")[1])
     return next(step * power for step in (1, 2, 2.5, 4, 5, 10) if step * power >= value)
 

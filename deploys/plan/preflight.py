@@ -1,9 +1,13 @@
 """What stands between a Spark and a served model, judged before anything is changed."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from deploys.plan.clean import SPACE_REMEDY
+from deploys.plan.gpu_obstacles import obstacle
 from deploys.plan.hardware import HARDWARE, Hardware
+from deploys.plan.kernel import HANDOVER_REMEDY, POOLS_REMEDY
 from deploys.plan.release import ENGINE_PORTS
 from deploys.plan.survey import Survey
 
@@ -66,6 +70,7 @@ def findings(
     checks = [
         *_hardware(survey, wanted),
         *_software(survey, wanted, now),
+        *_kernel(survey, wanted),
         *_disk(survey, wanted, worker or survey),
         *_ports(survey),
     ]
@@ -78,7 +83,7 @@ def _hardware(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
     if hardware.arch and survey.arch != hardware.arch:
         yield error(f"the processor is {survey.arch}, {hardware.name} is {hardware.arch}", remedy)
     if survey.gpu is None or survey.driver is None:
-        yield error("nvidia-smi shows no GPU", f"{hardware.update}, and reboot")
+        yield _no_gpu(survey, hardware)
         return
     memory = _memory(survey, hardware)
     if not survey.gpu.startswith(hardware.gpu):
@@ -95,6 +100,15 @@ def _hardware(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
             f"NVIDIA driver {survey.driver}, at least {wanted.driver_minimum} is needed",
             f"{hardware.update}, and reboot; driver and CUDA come as one set",
         )
+
+
+def _no_gpu(survey: Survey, hardware: Hardware) -> Finding:
+    """The finding that nvidia-smi shows none, by what it says: an update may be the cause."""
+    known = obstacle(survey.gpu_said)
+    if known:
+        return error(f"nvidia-smi shows no GPU ({survey.gpu_said}). {known.cause}", known.remedy)
+    said = f": {survey.gpu_said}" if survey.gpu_said else ""
+    return error(f"nvidia-smi shows no GPU{said}", f"{hardware.update}, and reboot")
 
 
 def _remedy(survey: Survey) -> str:
@@ -153,6 +167,24 @@ def _software(survey: Survey, wanted: Requirements, now: float) -> Iterator[Find
         )
 
 
+def _kernel(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
+    kernel = survey.kernel
+    if not wanted.hardware.unified:
+        return
+    if kernel.handover:
+        lost = f"kernel {kernel.release} keeps {kernel.handover / GIB:.1f} GiB for kexec handover"
+        if wanted.pair:
+            yield error(f"{lost}: NCCL cannot register its memory for RDMA", HANDOVER_REMEDY)
+        else:
+            yield warning(f"{lost}, which no engine gets", HANDOVER_REMEDY)
+    if kernel.pools:
+        yield warning(
+            f"driver {survey.driver} keeps memory that was freed: an engine may find too little "
+            "when it starts again",
+            POOLS_REMEDY,
+        )
+
+
 def _disk(survey: Survey, wanted: Requirements, worker: Survey) -> list[Finding]:
     weights = max(0, wanted.weights - survey.weights)
     image = 0 if survey.image else int(wanted.image * IMAGE_DISK_FACTOR) + wanted.build
@@ -169,8 +201,7 @@ def _disk(survey: Survey, wanted: Requirements, worker: Survey) -> list[Finding]
         error(
             f"{free / GIB:.1f} GiB free on {device}, expected {need / GIB:.1f} for weights and "
             f"image and {wanted.disk_headroom / GIB:.1f} to spare",
-            "Free space: `docker image prune -a`, `docker builder prune` (what builds keep), "
-            "weights that no recipe names",
+            SPACE_REMEDY,
         )
         for device, (free, need) in needs.items()
         if need and free < need + wanted.disk_headroom
@@ -198,5 +229,5 @@ def warning(found: str, remedy: str) -> Finding:
 
 
 def _major(version: str) -> int:
-    number = version.split(".")[0]
-    return int(number) if number.isdigit() else 0
+    number = re.match(r"[0-9]{1,9}(?![0-9])", version)
+    return int(number[0]) if number else 0

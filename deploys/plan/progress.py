@@ -1,9 +1,12 @@
 """How far a job on a Spark is, in words."""
 
-import json
 from collections import deque
 from dataclasses import dataclass
+from datetime import datetime, tzinfo
 from typing import Literal
+
+from deploys.plan.host_json import read_json
+from deploys.plan.terminal import plain
 
 Phase = Literal[
     "verifying",
@@ -39,7 +42,7 @@ def parse_progress(text: str) -> Progress | None:
     """Return what a progress file says; None for one that is not there yet."""
     if not text.strip():
         return None
-    data = json.loads(text)
+    data = read_json(text)
     return Progress(data["phase"], data["done"], data["total"], data["message"])
 
 
@@ -59,7 +62,7 @@ class Meter:
         if unit := _STEPS.get(progress.phase):
             # Steps are of all lengths: they have no rate.
             words = f"{progress.phase}, {progress.done} of {progress.total} {unit} done"
-            return " · ".join(filter(None, (words, progress.message)))
+            return plain(" · ".join(filter(None, (words, progress.message))))
         if progress.phase != self._phase:
             self._phase = progress.phase
             self._samples.clear()
@@ -75,7 +78,7 @@ class Meter:
                 parts.append(f"{duration_text((progress.total - progress.done) / rate)} left")
         if progress.message:
             parts.append(progress.message)
-        return " · ".join(parts)
+        return plain(" · ".join(parts))
 
 
 def size_text(size: float) -> str:
@@ -83,6 +86,20 @@ def size_text(size: float) -> str:
     scale, unit = _unit(size)
     value = size / scale
     return f"{value:.0f} {unit}" if value >= 99.95 or unit == "kB" else f"{value:.1f} {unit}"
+
+
+def time_text(seconds: float, form: str, zone: tzinfo | None = None) -> str:
+    """Return a time for people; "no time" for what a host may say, and no calendar has.
+
+    Args:
+        seconds: since the epoch.
+        form: as `strftime` takes it.
+        zone: None for this machine's.
+    """
+    try:
+        return datetime.fromtimestamp(seconds, zone).strftime(form)
+    except (OverflowError, OSError, ValueError):
+        return "no time"
 
 
 def duration_text(seconds: float) -> str:

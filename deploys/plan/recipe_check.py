@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from deploys.plan import engine_log, options, vllm_names
 from deploys.plan.build import build_problems
 from deploys.plan.hardware import HARDWARE
 from deploys.plan.recipe import Recipe, Settings
-from deploys.plan.recipe_values import OWN_ARGUMENTS, OWN_ENVIRONMENT, REFERENCE, is_secret
-from deploys.plan.schema import NAME, NAME_RULE, nearest, shown
-from deploys.plan.workloads import METRICS, WORKLOADS
-
-# Seconds; with what a stop takes beside it, less than TimeoutStopSec of files/engine/vllm@.service.
-LONGEST_DRAIN = 400
+from deploys.plan.recipe_values import OWN_ARGUMENTS, OWN_ENVIRONMENT, REFERENCE
+from deploys.plan.schema import NAME, NAME_RULE, nearest
+from deploys.plan.vllm_names import is_secret, normal
+from deploys.plan.workloads import EXPECTED, METRICS
 
 
 def problems(recipe: Recipe) -> Iterator[str]:
@@ -47,43 +46,55 @@ def problems(recipe: Recipe) -> Iterator[str]:
             yield f"served_names: found {name}; expected each name once, none that starts with '-'"
     if recipe.build:
         yield from build_problems(recipe.build)
-    yield from _setting_problems("", recipe, recipe.checkpoints)
+    known = vllm_names.options(recipe.release)
+    yield from _setting_problems("", recipe, recipe.checkpoints, known)
     yield from _figure_problems("", recipe.expected)
     counts = [str(count) for count in recipe.sparks]
     for count, difference in recipe.by_sparks.items():
         if count not in counts:
             expected = " or ".join(counts)
             yield f"by_sparks.{count}: found {count}; expected {expected}, which `sparks` lists"
-        yield from _setting_problems(f"by_sparks.{count}.", difference, recipe.checkpoints)
+        yield from _setting_problems(f"by_sparks.{count}.", difference, recipe.checkpoints, known)
         yield from _figure_problems(f"by_sparks.{count}.", difference.expected or {})
 
 
 def _setting_problems(
-    where: str, settings: Settings, checkpoints: Collection[str]
+    where: str, settings: Settings, checkpoints: Collection[str], known: Collection[str]
 ) -> Iterator[str]:
+    for option in settings.args:
+        if whole := _whole(option, known):
+            yield (
+                f"{where}args.{option}: found a part of an option's name, which vLLM would take "
+                f"for the whole; expected {nearest(option, whole)}"
+            )
     kinds = (("args", settings.args, OWN_ARGUMENTS), ("env", settings.env, OWN_ENVIRONMENT))
     for kind, values, own in kinds:
         for key, value in values.items():
             at = f"{where}{kind}.{key}"
-            if key in own:
+            if key in own or (kind == "env" and key.upper() in own):
                 yield f"{at}: found it set; expected it left out: Sparkwright sets it"
             elif is_secret(key):
                 yield f"{at}: found a secret's name; expected no secret in a recipe"
             for reference in _references(value):
                 if reference not in checkpoints:
-                    known = nearest(reference, checkpoints)
-                    yield f"{at}: found ${{{reference}}}; expected a checkpoint: {known}"
-    drain = settings.args.get("shutdown-timeout", 0)
-    if isinstance(drain, bool) or not isinstance(drain, int) or not 0 <= drain <= LONGEST_DRAIN:
-        found = shown(drain)
-        expected = f"whole seconds, 0 to {LONGEST_DRAIN}"
-        yield f"{where}args.shutdown-timeout: found {found}; expected {expected}"
+                    there = nearest(reference, checkpoints)
+                    yield f"{at}: found ${{{reference}}}; expected a checkpoint: {there}"
+    wrong = [f"args.{problem}" for problem in options.problems(settings.args)]
+    for problem in wrong or engine_log.problems(settings):
+        yield f"{where}{problem}"
+
+
+def _whole(option: str, known: Collection[str]) -> list[str]:
+    """Options that a name is the beginning of; none if it is one itself. argparse takes either."""
+    name = normal(option)
+    names = {*known, *OWN_ARGUMENTS}
+    return [] if name in names else [each for each in names if each.startswith(name)]
 
 
 def _figure_problems(where: str, figures: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
     for workload, values in figures.items():
-        if workload not in WORKLOADS:
-            known = nearest(workload, WORKLOADS)
+        if workload not in EXPECTED:
+            known = nearest(workload, EXPECTED)
             yield f"{where}expected.{workload}: found an unknown workload; expected {known}"
         for metric in values:
             if metric not in METRICS:

@@ -29,13 +29,14 @@ FABRIC_ENVIRONMENT = (
 # Options and variables that follow from the inventory, the lock or the way the engine is run.
 OWN_ARGUMENTS = (
     *("model", "served-model-name", "tensor-parallel-size", "config"),
-    *("disable-log-stats", "ssl-certfile", "ssl-keyfile"),
+    *("disable-log-stats", "ssl-certfile", "ssl-keyfile", "ssl-ca-certs", "ssl-cert-reqs"),
+    *("ssl-ciphers", "enable-ssl-refresh", "allowed-media-domains"),
     *("host", "port", "uds", "nnodes", "node-rank", "master-addr", "master-port", "headless"),
 )
-OWN_ENVIRONMENT = ("HF_HUB_OFFLINE", "VLLM_NO_USAGE_STATS", *FABRIC_ENVIRONMENT)
-
-# A word that is a secret's name; recipes are public, a key or token in one would be as well.
-_SECRET = re.compile(r"(^|[_-])(token|key|secret|password)$", re.IGNORECASE)
+OWN_ENVIRONMENT = (
+    *("HF_HUB_OFFLINE", "VLLM_NO_USAGE_STATS", "VLLM_MEDIA_URL_ALLOW_REDIRECTS"),
+    *FABRIC_ENVIRONMENT,
+)
 
 # A checkpoint's name where its folder is meant.
 REFERENCE = re.compile(r"\$\{([^}]*)\}")
@@ -51,11 +52,6 @@ _OPTION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 _BUILD = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-
-
-def is_secret(key: str) -> bool:
-    """Tell whether a key is a secret's name, such as HF_TOKEN or api-key."""
-    return bool(_SECRET.search(key))
 
 
 def _folder(value: str) -> str:

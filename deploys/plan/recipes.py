@@ -48,7 +48,8 @@ def load_recipe(name: str, folder: Path = RECIPES) -> Recipe:
     if "extends" in data:
         data = _extended(path, data, data["extends"], folder)
     recipe = parse(Recipe, {"name": path.stem, **data}, str(path))
-    problems = [*recipe_check.problems(recipe), *rules.problems(recipe)]
+    # The rules ask what the options mean: that has to be clear first.
+    problems = [*recipe_check.problems(recipe)] or [*rules.problems(recipe)]
     if problems:
         raise PlanError(*(f"{path}: {problem}" for problem in problems))
     return recipe

@@ -20,6 +20,7 @@ from deploys.plan.command import (
     serve_arguments,
     shell_lines,
 )
+from deploys.plan.container_gpu import CONTAINER_OPTIONS
 from deploys.plan.errors import PlanError
 from deploys.plan.hardware import HARDWARE
 from deploys.plan.lock import Lock, checkpoint_key, image_key
@@ -30,7 +31,11 @@ _ROOT = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
 # Two releases can run side by side: each has a port of its own, below those that Linux gives away.
 ENGINE_PORTS = range(18000, 19000)
 _IMAGE = Expansion('"$image"')
+_CACHE = Expansion("${image#sha256:}")
 _SUPERVISOR = Path(__file__).parents[2] / "files" / "engine"
+# Those of the supervisor's programs that were in ROOT/bin, one set for all releases, before each
+# release had its own; of these the switch still needs `probe` there.
+_SHARED = ("boots", "container", "engine", "fabric_env", "link", "notify", "probe")
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,8 @@ class Release:
         root: Folder of everything on the Spark.
         folders: Where each checkpoint is, below that: `Lock.folder`.
         ranks: The Sparks of the replica, and which of them this is.
-        files: The files of the release folder, name -> text.
+        files: The files of the release folder, name -> text; among them, in ``bin``, the programs
+            that run the engine, so that a later Sparkwright changes nothing of this release.
     """
 
     id: str
@@ -119,11 +125,51 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks) -> Rele
         for rank in range(nodes)
     ]
     # What runs the engine is a part of it: a new one comes into force like a new image.
-    content += [{path.name: path.read_text()} for path in sorted(_SUPERVISOR.glob("*.*"))]
+    supervisor = {path.name: path.read_text() for path in sorted(_SUPERVISOR.glob("*.*"))}
+    content += [{name: text} for name, text in supervisor.items()]
+    programs = {f"bin/{name}": text for name, text in supervisor.items() if name.endswith(".py")}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     release = f"{recipe.name}-{digest[:8]}"
     made = replace(draft, id=release, port=ENGINE_PORTS[int(digest, 16) % len(ENGINE_PORTS)])
-    return replace(made, files=_files(made, lock, release, ranks))
+    return replace(made, files=programs | _files(made, lock, release, ranks))
+
+
+def adoption_script(root: str) -> str:
+    """Return the POSIX shell script that gives each release without programs its own.
+
+    Such a release was made when all of them ran the programs in ``ROOT/bin``, and gets a copy of
+    these: it must be in place before a unit file that expects it.
+
+    Args:
+        root: Folder of everything on the Spark.
+    """
+    programs = " ".join(f"../bin/{name}.py" for name in _SHARED)
+    return f"""\
+cd {shlex.quote(root)}/releases 2>/dev/null && [ -e ../bin/engine.py ] || exit 0
+for release in */; do
+  [ -e "$release/unit.json" ] && [ ! -e "$release/bin" ] || continue
+  rm -rf "$release/bin.new" && mkdir "$release/bin.new" || exit
+  for program in {programs}; do
+    [ ! -e $program ] || cp -p $program "$release/bin.new/" || exit
+  done
+  sync "$release/bin.new"/* && mv -T "$release/bin.new" "$release/bin" && sync "$release" || exit
+done"""
+
+
+def retirement_script(root: str) -> str:
+    """Return the POSIX shell script that removes the programs that no release runs any more.
+
+    systemd reads the new unit file first: an engine that ends meanwhile is started by what that
+    one says.
+
+    Args:
+        root: Folder of everything on the Spark.
+    """
+    names = " ".join(f"{name}.py" for name in _SHARED if name != "probe")
+    return (
+        f"cd {shlex.quote(root)}/bin && [ -e engine.py ] || exit 0; "
+        f"systemctl daemon-reload && rm -f {names}"
+    )
 
 
 def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, str]:
@@ -146,7 +192,7 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
         "port": draft.port,
         "fabric": ranks.fabric,
         "arguments": serve_arguments(recipe, head),
-        "environment": environment(recipe),
+        "environment": environment(recipe, nodes),
     }
     unit = {
         "url": draft.url,
@@ -154,18 +200,26 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
         "start_timeout": recipe.start_timeout,
         "stop_timeout": recipe.stop_timeout,
         "probe_failures": _probe_failures(recipe),
+        "gpu": CONTAINER_OPTIONS,
         "unified": any(HARDWARE[name].unified for name in recipe.hardware),
         "rank": ranks.rank,
         "sparks": ranks.sparks,
         "fabric": ranks.fabric,
     }
     place = replace(head, rank=ranks.rank)
+    variables = environment(recipe, nodes).items()
     command = docker_run(
-        recipe, place, image=_IMAGE, release=release, root=draft.root, folders=draft.folders
+        recipe,
+        place,
+        image=_IMAGE,
+        cache=_CACHE,
+        release=release,
+        root=draft.root,
+        folders=draft.folders,
     )
     return {
         "release.json": json.dumps(resolved, indent=2, sort_keys=True) + "\n",
-        "engine.env": "".join(f"{key}={value}\n" for key, value in environment(recipe).items()),
+        "engine.env": "".join(f"{key}={value}\n" for key, value in variables),
         "unit.json": json.dumps(unit, indent=2, sort_keys=True) + "\n",
         "run": (
             "#!/bin/sh\n"
@@ -177,13 +231,8 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
 
 
 def _probe_failures(recipe: Recipe) -> int:
-    """Return how many probes in a row may fail: no step of a sound engine may take longer.
-
-    A step reads up to max-num-batched-tokens; others measured 1,800 to 12,000 tokens a second on
-    Sparks, 1,500 is taken here. A probe that fails takes 6 s.
-    """
-    tokens = recipe.args.get("max-num-batched-tokens")
-    return max(3, 1 + tokens // (1500 * 6)) if isinstance(tokens, int) else 3
+    """Return how many probes in a row may fail, each of which takes 6 s: more than a step may."""
+    return max(3, 1 + int(recipe.longest_step / 6))
 
 
 def current_engine(root: str) -> str:

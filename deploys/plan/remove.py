@@ -2,21 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from deploys.plan.errors import PlanError
 from deploys.plan.fabric import NETPLAN
 from deploys.plan.footprint import EARLYOOM, SET_ASIDE, Footprint
 from deploys.plan.progress import size_text
-
-
-def checked_weights(found: object) -> bool:
-    """Return whether the weights go as well, by `--data weights=…`; they stay by default.
-
-    Raises:
-        PlanError: it says something else than "remove".
-    """
-    if found not in (None, "remove"):
-        raise PlanError(f"--data weights: found {found!r}; expected remove, or nothing of the kind")
-    return found == "remove"
 
 
 def report(

@@ -56,6 +56,17 @@ def fabric_ailment(plan: FabricPlan, own: FabricState, other: FabricState) -> Di
     )
 
 
+def listener_ailment(socket: str) -> Diagnosis:
+    """Return what to say of a socket of ours that is not on the list."""
+    return Diagnosis(
+        "listener",
+        "Something of ours listens where the LAN may reach it, and should not",
+        socket,
+        "`pyinfra inventory.py deploys/spark.py` brings the guard of the engine and the door into "
+        "force; where it does not, Docker has another cgroup driver than systemd: docs/firewall.md",
+    )
+
+
 def _fails(checkup: Checkup) -> bool:
     unit = checkup.unit
     return checkup.release is not None and (unit is None or unit.ended or unit.restarts > 0)

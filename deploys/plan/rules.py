@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
 
 from deploys.plan.recipe import Recipe
 from deploys.plan.schema import shown
@@ -20,18 +19,16 @@ class Rule:
     """An option that must not stand as it does.
 
     Attributes:
-        option: The vLLM option, without dashes.
-        bad: Tells whether a value of it is meant.
+        options: The vLLM option, without dashes; others that say the same follow it.
+        bad: Tells whether a recipe, as it is for one number of Sparks, has it as it must not be.
         expected: What should stand there, and why, with the source.
         model: Part of the names of the repositories that it is about; empty = any.
-        when: Tells whether the rest of a recipe makes it bad.
     """
 
-    option: str
-    bad: Callable[[Any], bool]
+    options: tuple[str, ...]
+    bad: Callable[[Recipe], bool]
     expected: str
     model: str = ""
-    when: Callable[[Recipe], bool] = lambda recipe: True
 
 
 @dataclass(frozen=True)
@@ -49,27 +46,20 @@ class Stale:
     reason: str
 
 
-def _fp8(value: Any) -> bool:
-    return str(value).startswith("fp8")
-
-
-def _method(recipe: Recipe) -> str | None:
-    speculative = recipe.args.get("speculative-config")
-    return speculative.get("method") if isinstance(speculative, dict) else None
+def _fp8(recipe: Recipe) -> bool:
+    return recipe.options.kv_cache_dtype.startswith("fp8")
 
 
 def _before(recipe: Recipe, minor: int) -> bool:
     """Tell whether the vLLM is known to be older than 0.MINOR."""
-    numbers = recipe.judge.split(".")
-    known = len(numbers) == 3 and all(number.isdecimal() for number in numbers)
-    return known and (int(numbers[0]), int(numbers[1])) < (0, minor)
+    return recipe.release is not None and recipe.release < (0, minor)
 
 
 def _races(recipe: Recipe) -> bool:
     """Tell whether the prefix cache is filled while a step is under way, both by default."""
     return (
-        recipe.args.get("enable-prefix-caching", True) is not False
-        and recipe.args.get("async-scheduling", True) is not False
+        recipe.options.enable_prefix_caching is not False
+        and recipe.options.async_scheduling is not False
         and recipe.env.get("VLLM_USE_V2_MODEL_RUNNER") != "1"
         and _before(recipe, 29)
     )
@@ -79,26 +69,26 @@ RULES = (
     # Measured with fp8 only, and for speed, where kernels are injected (the NVIDIA forum's guide
     # that qwen3.5-35b-sm121 names); so it passes there.
     Rule(
-        "kv-cache-dtype",
-        _fp8,
+        ("kv-cache-dtype",),
+        lambda recipe: (
+            _fp8(recipe) and (recipe.build is None or recipe.build.build != "sm121-inject")
+        ),
         "it left out: with it this model fails to start (vllm-project/vllm, 26646) or talks "
         "gibberish (huggingface.co/ig1/Qwen3.5-35B-A3B-NVFP4)",
         model="qwen3.5-35b-a3b",
-        when=lambda recipe: recipe.build is None or recipe.build.build != "sm121-inject",
     ),
     # GB10 has FlashAttention 2, which takes no fp8; the engine ends minutes after it started.
     Rule(
-        "kv-cache-dtype",
-        _fp8,
+        ("kv-cache-dtype",),
+        lambda recipe: _fp8(recipe) and recipe.options.attention == "flash_attn",
         "it left out: attention-backend flash_attn, which DFlash needs, does not take it "
         "(github.com/AEON-7/Qwen3.6-NVFP4-DFlash, docs/troubleshooting.md)",
-        when=lambda recipe: str(recipe.args.get("attention-backend")).lower() == "flash_attn",
     ),
     # vLLM 0.33.0, run: the model keeps its own rope_parameters.
     Rule(
-        "hf-overrides",
-        lambda value: (
-            isinstance(value, dict) and bool({"rope_parameters", "rope_scaling"} & {*value})
+        ("hf-overrides",),
+        lambda recipe: bool(
+            {"rope_parameters", "rope_scaling"} & {*(recipe.options.hf_overrides or ())}
         ),
         "rope_parameters inside text_config: at the top level they change nothing, and a longer "
         "context than the model's is nonsense",
@@ -107,13 +97,12 @@ RULES = (
     # Found on 0.28.0 and before; nothing is known of later ones. The V2 model runner has no such
     # race: its counts stay on the GPU (vllm-project/vllm, 51599).
     Rule(
-        "speculative-config",
-        lambda value: True,
+        ("speculative-config", "spec-method"),
+        lambda recipe: recipe.options.mtp and _races(recipe),
         "enable-prefix-caching: false or async-scheduling: false beside MTP: else answers, tool "
         "calls first, are wrong now and then (vllm-project/vllm, 53912 and 53919; "
         "NVIDIA/dgx-spark-playbooks, 89)",
         model="qwen3.",
-        when=lambda recipe: "mtp" in str(_method(recipe)) and _races(recipe),
     ),
 )
 
@@ -150,7 +139,8 @@ def _broken(recipe: Recipe, count: str) -> Iterator[str]:
     repo = recipe.checkpoints["model"].repo.lower() if "model" in recipe.checkpoints else ""
     own = recipe.by_sparks[count].args if count in recipe.by_sparks else {}
     for rule in RULES:
-        value = merged.args.get(rule.option)
-        if value is not None and rule.model in repo and rule.bad(value) and rule.when(merged):
-            where = f"by_sparks.{count}." if rule.option in own else ""
-            yield f"{where}args.{rule.option}: found {shown(value)}; expected {rule.expected}"
+        if rule.model in repo and rule.bad(merged):
+            option = next((each for each in rule.options if each in merged.args), rule.options[0])
+            where = f"by_sparks.{count}." if option in own else ""
+            found = shown(merged.args.get(option))
+            yield f"{where}args.{option}: found {found}; expected {rule.expected}"

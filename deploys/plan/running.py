@@ -1,12 +1,13 @@
 """What runs on a Spark where no operation looks, and how it differs from what is declared."""
 
-import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deploys.plan.command import Place, environment, image_id, serve_arguments
 from deploys.plan.difference import Difference
+from deploys.plan.host_json import read_json
+from deploys.plan.kernel import GIB, KERNEL_COMMAND, Kernel, parse_kernel
 from deploys.plan.release import Release
 from deploys.plan.sections import sections, sections_script
 
@@ -48,7 +49,7 @@ class Container:
 
     image: str
     arguments: Sequence[str]
-    environment: Collection[str]
+    environment: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,16 @@ class Running:
         image: id of the declared release's image; None where Docker has none.
         holds: what nvidia-smi says of why the GPU's clock is low; None where it does not.
         held: packages that are held back.
+        kernel: that runs, and what it keeps of the memory.
+        clock: of the GPU, in MHz; None where nvidia-smi does not tell.
     """
 
     containers: Mapping[str, Container]
     image: str | None
     holds: int | None
     held: tuple[str, ...]
+    kernel: Kernel
+    clock: int | None
 
 
 def running_script(images: Sequence[str]) -> str:
@@ -78,8 +83,11 @@ def running_script(images: Sequence[str]) -> str:
         "containers": f"docker ps --quiet --filter label={_LABEL} | "
         f"xargs --no-run-if-empty docker inspect --format '{_CONTAINER}'",
         "image": image_id(images) if images else "true",
-        "holds": "nvidia-smi --query-gpu=clocks_event_reasons.active --format=csv,noheader",
+        "holds": "nvidia-smi --query-gpu=clocks_event_reasons.active,memory.total "
+        "--format=csv,noheader,nounits",
         "held": "apt-mark showhold",
+        "kernel": KERNEL_COMMAND,
+        "clock": "nvidia-smi --query-gpu=clocks.sm,memory.total --format=csv,noheader,nounits",
     }
     return sections_script(parts)
 
@@ -92,27 +100,39 @@ def parse_running(output: Iterable[str]) -> Running:
     """
     found = sections(output)
     try:
-        bits = "".join(found["holds"]).strip()
+        bits = _of_largest(found["holds"])
         return Running(
             containers=dict(map(_container, filter(None, found["containers"]))),
             image=next(iter(found["image"]), None),
             holds=int(bits, 16) if re.fullmatch(r"0x[0-9a-fA-F]+", bits) else None,
             held=tuple(line.strip() for line in found["held"] if line.strip()),
+            kernel=parse_kernel(found["kernel"]),
+            clock=int(clock) if (clock := _of_largest(found["clock"])).isdigit() else None,
         )
     except (KeyError, ValueError) as error:
         raise ValueError(f"what runs is unreadable: {error!r} in {found}") from error
 
 
+def _of_largest(lines: Iterable[str]) -> str:
+    """Return what is said of the GPU that is judged as well (deploys/plan/gpu.py): the largest."""
+    gpus = [line.split(", ") for line in lines if line.count(", ") == 1]
+    largest = max(gpus, key=lambda gpu: int(gpu[1]) if gpu[1].isdigit() else 0, default=[""])
+    return largest[0].strip()
+
+
 def _container(line: str) -> tuple[str, Container]:
     release, image, arguments, variables = line.split("\t")
-    return release, Container(image, json.loads(arguments) or (), json.loads(variables) or ())
+    return release, Container(image, read_json(arguments) or (), read_json(variables) or ())
 
 
-def running_differences(running: Running, release: Release | None) -> Iterator[Difference]:
+def running_differences(
+    running: Running, release: Release | None, clock_limit: int | None = None
+) -> Iterator[Difference]:
     """Yield what runs otherwise than declared.
 
     Args:
         release: the one that is declared; None on an idle Spark.
+        clock_limit: of the GPU, in MHz; None for none.
     """
     wanted = release.id if release else None
     for found in sorted(running.containers.keys() - {wanted}):
@@ -122,9 +142,23 @@ def running_differences(running: Running, release: Release | None) -> Iterator[D
     for bit, reason in _HOLDS.items():
         if (running.holds or 0) & bit:
             yield Difference("GPU clock", "not held back", f"held back by {reason}")
+    if clock_limit and (running.clock or 0) > clock_limit:
+        yield Difference("GPU clock", f"at most {clock_limit} MHz", f"{running.clock} MHz")
     for package in running.held:
         if re.match(_PACKAGES, package):
             yield Difference(f"package {package}", "updated with the system", "held back")
+    yield from _kernel_differences(running.kernel)
+
+
+def _kernel_differences(kernel: Kernel) -> Iterator[Difference]:
+    if kernel.handover:
+        yield Difference(
+            f"kernel {kernel.release}, booted with `{kernel.command_line}`",
+            "no memory kept for kexec handover (kho=off)",
+            f"{kernel.handover / GIB:.1f} GiB kept",
+        )
+    if kernel.pools:
+        yield Difference("NVIDIA driver", "EnableSystemMemoryPools 0", "pools that keep memory")
 
 
 def _container_differences(running: Running, release: Release) -> Iterator[Difference]:
@@ -139,6 +173,6 @@ def _container_differences(running: Running, release: Release) -> Iterator[Diffe
         # A word that is only missing shows by none.
         others = [word for word in container.arguments if word not in wanted]
         yield Difference(f"{name}: arguments", "its release's", " ".join(others) or "fewer")
-    for key, value in environment(release.recipe).items():
+    for key, value in environment(release.recipe, len(release.ranks.sparks)).items():
         if f"{key}={value}" not in container.environment:
             yield Difference(f"{name}: {key}", "its release's value", "another")

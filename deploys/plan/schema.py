@@ -32,6 +32,8 @@ NAME_RULE = (
     "a name of a-z, 0-9, '.' and '-', at most 63 long, that starts and ends with a letter or digit"
 )
 
+_BRANCH = re.compile("<[a-z]+>")
+
 
 def _printable(value: str) -> str:
     if not value.isprintable():
@@ -104,7 +106,8 @@ def shown(value: object) -> str:
 
 def _sentence(model: type[Model], detail: ErrorDetails, source: str) -> str:
     # A part in angle brackets is a branch of a union, and no key.
-    location = tuple(part for part in detail["loc"] if not str(part).startswith("<"))
+    location = tuple(part for part in detail["loc"] if not _BRANCH.fullmatch(str(part)))
+    location = location or detail["loc"]
     where = f"{source}: {_dotted(location)}" if location else source
     owner, expected = _lookup(model, location)
     kind = detail["type"]

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from deploys.plan.engine_log import at_level
 from deploys.plan.fabric import FabricPlan, fabric_plan
 from deploys.plan.lock import Lock
+from deploys.plan.media import from_domains
 from deploys.plan.recipe import Recipe
 from deploys.plan.recipes import load_recipe
 from deploys.plan.release import Ranks, Release, make_release
@@ -62,8 +64,9 @@ def release_of(data: Mapping[str, Any], lock: Lock) -> Release:
     """
     fabric = fabric_of(data)
     pair = (fabric.addresses, fabric.peer_addresses) if fabric else ()
+    served = at_level(recipe(data["recipe"]), data["log_level"])
     return make_release(
-        recipe(data["recipe"]),
+        from_domains(served, data["media_domains"]),
         lock,
         root=data["root"],
         ranks=Ranks(

@@ -1,10 +1,10 @@
 """What one Spark serves, as a rollout looks at it: once before each step, so in little time."""
 
-import json
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from deploys.plan.host_json import read_json
 from deploys.plan.sections import MARK, sections
 
 
@@ -53,7 +53,7 @@ def parse_standing(output: Iterable[str]) -> Standing:
     engines = {}
     for line in found["engines"]:
         release, life, text = line.split("\t", 2)
-        names = json.loads(text).get("served_names", ()) if text else ()
+        names = read_json(text).get("served_names", ()) if text else ()
         engines[release] = Standing(release, life, frozenset(names))
     current = found["current"][0].rsplit("/", 1)[-1] if found["current"] else ""
     # Two run while one takes over from the other: until then it is the former that serves.

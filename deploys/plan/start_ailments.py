@@ -1,44 +1,26 @@
-"""Causes of a failed start that its log names: image, command line, model files, network."""
+"""Causes of a failed start that its log names: image, command line, model files, port."""
 
 import re
 
 from deploys.plan.ailment import LogAilment
+from deploys.plan.checkup import Checkup
+from deploys.plan.clean import SPACE_REMEDY
+
+
+def _port_taken(checkup: Checkup) -> str | None:
+    return f"listening: {', '.join(checkup.listeners)}" if checkup.listeners else None
+
 
 START_AILMENTS = (
-    LogAilment(
-        name="gpu-kernels",
-        cause="The image has no kernels for this GPU, or its ptxas does not know it",
-        remedy="Use the image that the recipe names: GB10 is sm_121 and takes CUDA 13; where a "
-        "recipe is your own, TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas may do",
-        source="triton-lang/triton#8539, #9181; seed 003; NVIDIA's playbook trt-llm",
-        pattern=re.compile(r"no kernel image is available|ptxas fatal|Value 'sm_\d+\w*' is not"),
-    ),
-    LogAilment(
-        name="driver-too-old",
-        cause="The image wants a newer NVIDIA driver than this Spark has",
-        remedy="Update DGX OS and reboot (driver and CUDA come as one set), or take an image for "
-        "the CUDA that `nvidia-smi` shows",
-        source="ggml-org/llama.cpp#9665 shows the container toolkit's words; CUDA's error 35",
-        pattern=re.compile(
-            r"unsatisfied condition: cuda>=|CUDA driver version is insufficient|"
-            r"NVIDIA driver on your system is too old"
-        ),
-    ),
     LogAilment(
         name="image-for-other-processor",
         cause="The image is for another processor: a Spark's is arm64",
         remedy="Take an image that has linux/arm64; `docker manifest inspect IMAGE` lists them",
-        source="Linux' ENOEXEC as runc words it",
-        pattern=re.compile(r"exec format error"),
-    ),
-    LogAilment(
-        name="docker-without-nvidia",
-        cause="Docker cannot give the GPU to a container: the NVIDIA runtime is missing",
-        remedy="Run pyinfra again, which sets it up; by hand: `sudo nvidia-ctk runtime configure "
-        "--runtime=docker && sudo systemctl restart docker`",
-        source="docker/cli#2425; NVIDIA's playbook openshell",
+        source="Linux' ENOEXEC as runc words it; Docker's words",
         pattern=re.compile(
-            r"could not select device driver|[Uu]nknown or invalid runtime name: nvidia"
+            r"exec format error|no matching manifest for linux/arm64|"
+            r"platform \(linux/amd64\) does not match",
+            re.I,
         ),
     ),
     LogAilment(
@@ -56,20 +38,35 @@ START_AILMENTS = (
         pattern=re.compile(r"releases/\S+/unit\.json: .*run pyinfra again"),
     ),
     LogAilment(
-        name="gpu-lost",
-        cause="The container lost its GPU, as `systemctl daemon-reload` may make one do",
-        remedy="Restart the engine: `sudo systemctl restart 'vllm@*'`; if it recurs, something "
-        "runs the container without --cgroupns host",
-        source="NVIDIA/nvidia-container-toolkit#1227; gorlak/sparky-cluster",
-        pattern=re.compile(r"Failed to initialize NVML: Unknown Error|GPU is lost"),
+        name="image-parts",
+        cause="Parts of the image do not fit each other: torch, CUDA and vLLM of different builds, "
+        "or a module is missing",
+        remedy="Use the image that the recipe names, by its digest (`python -m deploys.lock "
+        "--refresh` takes today's); in an image of your own build all of it anew, and install "
+        "nothing with pip into a finished one",
+        source="spark-arena/sparkrun#127, #280; eugr/spark-vllm-docker#135, #141, #238, #263",
+        pattern=re.compile(
+            r"(ImportError|OSError): .*(cannot open shared object file|undefined symbol)|"
+            r"^(?!.*(WARNING|INFO|DEBUG)).*(undefined symbol: _Z|ModuleNotFoundError: |"
+            r"ImportError: cannot import name|"
+            r"version `\w+_[\d.]+' not found|operator \S+ does not exist|"
+            r"'_OpNamespace' '\w+' object has no attribute|"
+            r"module '(torch|triton|flashinfer|vllm)[\w.]*' has no attribute|"
+            r"TypeError: \w+\.__init__\(\) got an unexpected keyword)|"
+            r"flashinfer-cubin \S+ does not match|"
+            r"FileNotFoundError: .*(dist|site)-packages/(flashinfer|vllm|torch|triton)/"
+        ),
     ),
     LogAilment(
         name="unknown-flag",
         cause="The image's vLLM does not know a flag of the recipe, or not this value",
         remedy="Compare with the recipe's `vllm` version: flags come and go; `make check-recipes` "
         "tells which",
-        source="vLLM exits 2 on its command line",
-        pattern=re.compile(r"vllm.*: error: (unrecognized arguments|argument|ambiguous option)"),
+        source="vLLM exits 2 on its command line; pydantic's words for what is within JSON",
+        pattern=re.compile(
+            r"\S: error: (unrecognized arguments|argument|ambiguous option)|"
+            r"\[type=(unexpected_keyword_argument|extra_forbidden|literal_error)\b"
+        ),
     ),
     LogAilment(
         name="unknown-variable",
@@ -101,27 +98,53 @@ START_AILMENTS = (
         name="model-too-new",
         cause="The image is too old for the model: its transformers does not know the architecture",
         remedy="Use the image that the recipe names: qwen3_5_moe needs vLLM 0.17 or newer",
-        source="vllm-project/vllm#36217; seed 003, whose rebuilt image lost it",
+        source="vllm-project/vllm#36217; the SM121 guide, whose rebuilt image lost it",
         pattern=re.compile(
-            r"does not recognize this architecture|Model architectures .* are not supported"
+            r"does not recognize this architecture|Model architectures .* are not supported|"
+            r"Tokenizer class \S+ does not exist|Unrecognized (model in|configuration class)|"
+            r"KeyError: '(qwen|glm|deepseek|gemma|nemotron|llama|mistral|minimax|kimi|gpt_oss)\w*'$"
         ),
     ),
     LogAilment(
-        name="fp8-kv-cache",
-        cause="This model cannot use an FP8 KV cache here",
-        remedy="Take kv-cache-dtype out of the recipe",
-        source="seed 000; vllm-project/vllm#26646",
-        pattern=re.compile(r"fp8e4nv"),
+        name="quantization",
+        cause="The recipe's `quantization` is not the checkpoint's, or vLLM does not know that",
+        remedy="Take quantization out of the recipe: vLLM reads it in the checkpoint; where it "
+        "does not know it, take the release that the model's card names",
+        source="vLLM's check of the model's configuration; vllm-project/vllm#19050",
+        pattern=re.compile(
+            r"Quantization method specified in the model config|Unknown quantization method"
+        ),
+    ),
+    LogAilment(
+        name="custom-code",
+        cause="The checkpoint has Python code of its own, which the recipe does not let run",
+        remedy="Read that code; where you trust its author, set trust-remote-code: true",
+        source="transformers' words",
+        pattern=re.compile(r"contains custom code which must be executed"),
+    ),
+    LogAilment(
+        name="speculation",
+        cause="The drafter, or the number of tokens that it drafts, does not fit this model in "
+        "this vLLM",
+        remedy="Set speculative-config to what the drafter's card says, at least its block size of "
+        "tokens, or take it out",
+        source="vllm-project/vllm#50012; vLLM's checks of speculative-config",
+        pattern=re.compile(
+            r"[Vv]alue ?[Ee]rror\b.{0,500}\b"
+            r"(num_speculative_tokens|[Ss]peculative|[Dd]raft|DFlash|DSpark|EAGLE|MTP)"
+        ),
     ),
     LogAilment(
         name="stale-weights-layout",
         cause="The checkpoint names its weights otherwise than this vLLM expects them, as the "
-        "first version of seed 001's does, without `language_model.`",
+        "first version of AEON-7's does, without `language_model.`",
         remedy="Take the present commit: `python -m deploys.lock --refresh`, then run pyinfra",
-        source="seed 001, version 2",
+        source="AEON-7, version 2",
         pattern=re.compile(
-            r"There is no module or parameter named|weights were not initialized from checkpoint|"
-            r"KeyError: '(model\.|language_model\.)?layers\.\d+\."
+            r"no module or parameter named|weights were not initialized from checkpoint|"
+            r"Attempted to load nested weight|"
+            r"KeyError: '(\w+\.)*(layers\.\d+\.|\w+\.\w*(weight|bias|scale))|"
+            r"has no parameter '"
         ),
     ),
     LogAilment(
@@ -130,7 +153,9 @@ START_AILMENTS = (
         remedy="Hash them all and fetch what is wrong: `pyinfra inventory.py deploys/spark.py "
         "--data weights=verify`",
         source="MiaAI-Lab/Qwen3.8-Flash-Next-Dual-DGX-Sparks#30",
-        pattern=re.compile(r"SafetensorError|MetadataIncompleteBuffer|HeaderTooLarge"),
+        pattern=re.compile(
+            r"SafetensorError|MetadataIncompleteBuffer|HeaderTooLarge|UnpicklingError: "
+        ),
     ),
     LogAilment(
         name="files-absent",
@@ -139,9 +164,14 @@ START_AILMENTS = (
         "licence on the web first, and log in with `hf auth login`",
         source="HF_HUB_OFFLINE=1, which every release sets",
         pattern=re.compile(
-            r"(OfflineModeIsEnabled|LocalEntryNotFoundError|GatedRepoError): |"
+            r"(OfflineModeIsEnabled|(LocalEntry|Entry|Repository|Revision)NotFoundError|"
+            r"GatedRepoError): |access a gated repo|is not a valid model identifier|"
+            r"Invalid repository ID or local directory|"
+            r"No such file or directory: '\S*(safetensors|config|tokenizer)[\w.]*\.json'|"
             r"Repo id must be in the form|does not appear to have a file named|"
-            r"Can't load the configuration of|couldn't connect to"
+            r"Can't load the configuration of|couldn't connect to|"
+            r"Cannot find any model weights with|"
+            r"Weight files referenced in index but missing"
         ),
     ),
     LogAilment(
@@ -149,31 +179,40 @@ START_AILMENTS = (
         cause="Another process took the port",
         remedy="`sudo ss -ltnp` names it: stop it, or give the replica another `port:`",
         source="EADDRINUSE",
-        pattern=re.compile(r"[Aa]ddress already in use"),
+        pattern=re.compile(r"[Aa]ddress already in use|EADDRINUSE|port is already allocated"),
+        sign=_port_taken,
+    ),
+    LogAilment(
+        name="shm-full",
+        cause="/dev/shm is full: what the processes of an engine tell each other goes through it",
+        remedy="It is the container's own, of 16 GiB, and empty at each start: restart the engine; "
+        "of a release from before, which used the Spark's, `ls -l /dev/shm` shows what it has left",
+        source="the words of NCCL, PyTorch and Python; --shm-size bounds ours",
+        pattern=re.compile(
+            r"creating shared memory segment|No space left on device: '/(psm_|dev/shm)|"
+            r"out of shared memory\b"
+        ),
+    ),
+    LogAilment(
+        name="read-only-root",
+        cause="The image writes where an engine may not: its container's root is read-only",
+        remedy="Send what it writes into /root/.cache, which outlasts the engine, or into /tmp, by "
+        "a variable of the recipe's `env`; /dev/shm is open as well",
+        source="EROFS; `docker run --read-only`, which every release has",
+        pattern=re.compile(r"OSError: \[Errno 30\]|filesystem error: .*Read-only file system"),
+    ),
+    LogAilment(
+        name="weights-unreadable",
+        cause="The engine, root without the powers of root, may not read a file of the weights",
+        remedy="Let all read what is in the checkpoint's folder: `sudo chmod -R a+rX FOLDER`",
+        source="EACCES; `docker run --cap-drop ALL`, which every release has",
+        pattern=re.compile(r"Permission denied: '/models/"),
     ),
     LogAilment(
         name="disk-full",
         cause="The disk is full",
-        remedy="`df -h` and `docker system df` show what fills it; `docker image prune -a` frees",
-        source="ENOSPC",
-        pattern=re.compile(r"No space left on device"),
-    ),
-    LogAilment(
-        name="nccl-wrong-interface",
-        cause="NCCL takes another interface than the fabric's",
-        remedy="Take NCCL_SOCKET_IFNAME and NCCL_IB_HCA out of the recipe's `env`: the engine "
-        "finds them at each start",
-        source="NVIDIA's playbook speculative-decoding",
-        pattern=re.compile(
-            r"Socket operation on non-socket|no socket interface found|No interface found", re.I
-        ),
-    ),
-    LogAilment(
-        name="nccl-hang",
-        cause="The two ranks stopped hearing of each other inside NCCL",
-        remedy="Update the image: NCCL 2.30.5 hangs two Sparks, 2.30.7 does not; with an image "
-        'that must stay, NCCL_NVLS_ENABLE: "0" in the recipe\'s `env`',
-        source="gorlak/sparky-cluster; NVIDIA/nccl#2167",
-        pattern=re.compile(r"Watchdog caught collective operation timeout|NCCL.*unhandled system"),
+        remedy=f"`df -h` and `docker system df` show what fills it. {SPACE_REMEDY}",
+        source="ENOSPC, EDQUOT",
+        pattern=re.compile(r"(?i:no space left on device)|Disk quota exceeded"),
     ),
 )

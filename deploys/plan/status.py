@@ -1,6 +1,5 @@
 """What a Spark does right now: one reading of it, as one shell script makes it."""
 
-import json
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from deploys.plan.door import UNIT as DOOR
 from deploys.plan.engine import EngineUnit, parse_engines, state_script
 from deploys.plan.gpu import GPU_COMMAND, Gpu, parse_gpu
+from deploys.plan.host_json import read_json
 from deploys.plan.metrics import LOAD, Load, load, metrics_command
 from deploys.plan.release import current_engine
 from deploys.plan.sections import sections, sections_script
@@ -24,6 +24,7 @@ class Reading:
         switches: releases to which a switch is under way.
         since: when the engine began to serve, in seconds since the epoch; None while it does not.
         load: None where no engine answers, as on the worker of a pair.
+        clock_limit: MHz that the GPU's clock may reach; None where we have set no limit.
         memory_total, memory_available: of the host, in bytes.
         disk_free: bytes free for root where the root folder is.
         door: the state of its unit, as systemd names it.
@@ -37,6 +38,7 @@ class Reading:
     since: int | None
     load: Load | None
     gpu: Gpu | None
+    clock_limit: int | None
     memory_total: int
     memory_available: int
     disk_free: int
@@ -71,6 +73,7 @@ def status_script(root: str) -> str:
         "since": "systemctl show --value --timestamp=unix --property=ActiveEnterTimestamp $unit",
         "first": "metrics",
         "gpu": GPU_COMMAND,
+        "clock limit": f"cat {folder}/state/gpu-clock",
         "second": '[ -n "$port" ] && systemctl is-active --quiet $unit && sleep 1 && metrics',
         "memory": "awk '/^(MemTotal|MemAvailable):/ {print $2}' /proc/meminfo",
         "disk": f"folder={folder}; while [ ! -e $folder ]; do folder=$(dirname $folder); done; "
@@ -116,6 +119,7 @@ def parse_status(output: Iterable[str]) -> Reading:
             since=int(since) if active and since.isdigit() else None,
             load=load(found["first"], found["second"]),
             gpu=parse_gpu(found["gpu"]),
+            clock_limit=int(limit) if (limit := "".join(found["clock limit"])).isdigit() else None,
             memory_total=total,
             memory_available=available,
             disk_free=int(found["disk"][0]),
@@ -127,6 +131,6 @@ def parse_status(output: Iterable[str]) -> Reading:
 
 def _recipe(text: str) -> str | None:
     try:
-        return str(json.loads(text)["recipe"])
+        return str(read_json(text)["recipe"])
     except (ValueError, KeyError, TypeError):
         return None

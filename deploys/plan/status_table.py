@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
+from deploys.plan.progress import time_text
 from deploys.plan.status import Reading, Row
 from deploys.plan.status_warnings import warnings
 
@@ -37,7 +37,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         return *served, "-", "no answer", *("-" for _ in _NUMBERS)
     load, gpu, unit = reading.load, reading.gpu, reading.unit
     requests = "-"
-    if load:
+    if load and load.running is not None:
         requests = f"{load.running}+{load.waiting}" if load.waiting else f"{load.running}"
     return (
         *served,
@@ -48,7 +48,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         _percent(load.kv_usage if load else None),
         _percent(load.acceptance if load else None),
         _memory(reading),
-        _rounded(gpu.clock if gpu else None),
+        _clock(reading),
         _rounded(gpu.power if gpu else None),
         _rounded(gpu.temperature if gpu else None),
         str(unit.restarts) if unit else "-",
@@ -64,7 +64,7 @@ def _short(release: str | None, recipe: str | None, wanted: str) -> str:
 
 def _since(row: Row, reading: Reading) -> str:
     if reading.since is not None:
-        return datetime.fromtimestamp(reading.since).strftime("%d %b %H:%M")
+        return time_text(reading.since, "%d %b %H:%M")
     if row.recipe is None:
         return "idle"
     words = {"activating": "starting", "inactive": "stopped", "deactivating": "stopping"}
@@ -75,6 +75,11 @@ def _since(row: Row, reading: Reading) -> str:
 def _memory(reading: Reading) -> str:
     used, total = _used(reading)
     return f"{used / _GIB:.0f}/{total / _GIB:.0f}"
+
+
+def _clock(reading: Reading) -> str:
+    clock = _rounded(reading.gpu.clock if reading.gpu else None)
+    return clock if reading.clock_limit is None else f"{clock}/{reading.clock_limit}"
 
 
 def _used(reading: Reading) -> tuple[int, int]:
@@ -133,6 +138,7 @@ def _entry(row: Row) -> Mapping[str, Any]:
         "memory_total_bytes": total,
         "disk_free_bytes": reading.disk_free,
         "gpu_clock_mhz": gpu and gpu.clock,
+        "gpu_clock_max_mhz": reading.clock_limit,
         "gpu_power_w": gpu and gpu.power,
         "gpu_temperature_c": gpu and gpu.temperature,
         "gpu_busy_percent": gpu and gpu.busy,

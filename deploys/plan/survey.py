@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from deploys.plan.command import image_id
+from deploys.plan.kernel import KERNEL_COMMAND, Kernel, parse_kernel
 from deploys.plan.sections import sections, sections_script
 
 
@@ -24,7 +25,7 @@ def survey_script(
     paths = " ".join(shlex.quote(f"{root}/{folder}") for folder in folders)
     parts = {
         "arch": "uname -m",
-        "kernel": "uname -r",
+        "kernel": KERNEL_COMMAND,
         "os": ". /etc/os-release && echo $ID $VERSION_ID && echo $PRETTY_NAME",
         "gpu": "nvidia-smi --query-gpu=name,driver_version,memory.total "
         "--format=csv,noheader,nounits",
@@ -44,17 +45,23 @@ def survey_script(
     return "\n".join([_DOCKER, sections_script(parts)])
 
 
-# Asked once: each call of the client costs about 30 ms.
-_DOCKER = """
+# Asked once: each call of the client costs about 30 ms. Images lie in Docker's folder or, with
+# containerd's image store (the default since Docker 29 where that is new), in containerd's.
+_DOCKER = r"""
 format='{{.ServerVersion}} {{.Driver}} {{.DockerRootDir}}'
+format="$format{{range .DriverStatus}}|{{index . 1}}{{end}}"
 info=$(docker info --format "$format" 2>/dev/null) || info=
 docker_version=${info%% *}; info=${info#* }
-docker_driver=${info%% *}; docker_root=${info#* }"""
+docker_driver=${info%% *}; info=${info#* }; docker_images=${info%%|*}
+case $info in *'|io.containerd.snapshotter.'*)
+  docker_images=$(sed -n "s/^root *= *[\"']\(.*\)[\"'].*/\1/p" /etc/containerd/config.toml)
+  docker_images=${docker_images:-/var/lib/containerd} ;;
+esac"""
 
 
 # df wants a path that exists: the nearest existing parent stands for a folder yet to be made.
 _DISK = """
-for path in ROOT "${docker_root:-/var/lib/docker}"; do
+for path in ROOT "${docker_images:-/var/lib/docker}"; do
   while [ ! -e "$path" ]; do path=$(dirname "$path"); done
   df --block-size=1 --output=source,avail "$path" | tail -n 1
 done"""
@@ -87,21 +94,22 @@ class Survey:
     """One Spark, as found. None always means "not there", after the script itself ran.
 
     Attributes:
-        kernel: its release.
+        kernel: that runs, and what it keeps of the memory.
         gpu, driver: name and driver version of the GPU that CUDA takes by default.
         gpu_memory: bytes of its own memory; None on a GB10, whose memory is the host's.
+        gpu_said: what nvidia-smi said in the place of a GPU; "" where it showed one, or is absent.
         memory: MemTotal in bytes.
         clock: seconds since the epoch on the Spark.
         root_device, docker_device: the file system that holds each of the two.
         root_free, docker_free: bytes free for root on them.
         docker: version of the Docker daemon; "failed" when none answers.
-        docker_driver: how it stores images.
+        docker_driver: how it stores images: overlay2, or overlayfs in containerd's store.
         image: Docker's id of the engine's image.
         weights: bytes of the checkpoint folders that are already on the Spark.
     """
 
     arch: str
-    kernel: str
+    kernel: Kernel
     os: str
     os_name: str
     gpu: str | None
@@ -120,6 +128,7 @@ class Survey:
     image: str | None
     weights: int
     listeners: tuple[Listener, ...] = field(default=())
+    gpu_said: str = ""
 
 
 def parse_survey(output: Iterable[str]) -> Survey:
@@ -138,7 +147,7 @@ def parse_survey(output: Iterable[str]) -> Survey:
         os_id, os_name = found["os"]
         return Survey(
             arch=found["arch"][0],
-            kernel=found["kernel"][0],
+            kernel=parse_kernel(found["kernel"]),
             os=os_id,
             os_name=os_name,
             gpu=gpu,
@@ -157,6 +166,7 @@ def parse_survey(output: Iterable[str]) -> Survey:
             image=_line(found["image"], 0),
             weights=int(found["weights"][0]) if found["weights"] else 0,
             listeners=tuple(_listener(line) for line in found["ports"]),
+            gpu_said="" if gpu else " ".join(found["gpu"]),
         )
     except (KeyError, IndexError, ValueError) as error:
         raise ValueError(f"the survey of the host is incomplete: {error!r} in {found}") from error

@@ -6,10 +6,14 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from deploys.plan.errors import PlanError
 from deploys.plan.hardware import Hardware
+from deploys.plan.host_json import Told
+from deploys.plan.kernel import HANDOVER, handover
 from deploys.plan.memory import CONTEXT, Load, plan_memory
 from deploys.plan.memory_check import LEAST
 from deploys.plan.memory_flags import GIB
@@ -26,8 +30,9 @@ _LAB_CACHE, _LAB_CACHE_DEFAULT = "VLLM_CPU_KVCACHE_SPACE", 4
 JOB = "switch@{}"
 
 MEMORY_SCRIPT = f"""
-echo {MARK}host; awk '/^(MemTotal|MemAvailable):/ {{print $2}}' /proc/meminfo
-echo {MARK}gpu; nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits 2>/dev/null
+echo {MARK}host; awk '/^(MemTotal|MemAvailable):/ {{print $2}}' /proc/meminfo; {HANDOVER}
+echo {MARK}gpu
+nvidia-smi --query-gpu=memory.free,memory.total --format=csv,noheader,nounits 2>/dev/null
 true"""
 
 
@@ -36,7 +41,8 @@ class Memory:
     """A Spark's memory now, in bytes.
 
     Attributes:
-        total, available: MemTotal and MemAvailable.
+        total: MemTotal.
+        available: MemAvailable, but for what the kernel keeps.
         gpu_free: what is free of the GPU's own; None where it has none.
     """
 
@@ -62,6 +68,27 @@ class Settings:
     door: bool
     hardware: Hardware
     load: Load | None
+
+
+class SwitchReport(Told):
+    """What the program of a switch writes of it: files/switch/switch_report.py.
+
+    Attributes:
+        former: the release that served before; None where none did.
+        restored: whether that one serves, still or again; None where it was not looked at.
+        began: seconds since the epoch.
+        seconds, gap: as of `Outcome`.
+    """
+
+    phase: str
+    total: float
+    message: str
+    former: Annotated[str, Field(pattern=r"^[\w.-]{1,200}$")] | None
+    restored: bool | None
+    beside: bool
+    began: int
+    seconds: float
+    gap: float
 
 
 @dataclass
@@ -98,14 +125,14 @@ class Outcome:
     ended: bool = False
     began: float = field(default_factory=time.monotonic)
 
-    def take(self, report: Mapping[str, Any]) -> None:
+    def take(self, report: SwitchReport) -> None:
         """Take over what the program of the switch has written last."""
-        self.served = report["phase"] == "done"
-        self.former = report["former"]
-        self.restored = None if self.served or not self.former else bool(report["restored"])
-        self.beside = bool(report["beside"])
-        self.reason = "" if self.served else report["message"]
-        self.seconds, self.gap = report["seconds"], report["gap"]
+        self.served = report.phase == "done"
+        self.former = report.former
+        self.restored = None if self.served or not self.former else bool(report.restored)
+        self.beside = bool(report.beside)
+        self.reason = "" if self.served else report.message
+        self.seconds, self.gap = report.seconds, report.gap
 
 
 def whole_seconds(data: Mapping[str, Any], key: str) -> int:
@@ -136,10 +163,20 @@ def parse_memory(output: Iterable[str]) -> Memory:
         ValueError: the host's own is missing.
     """
     found = sections(output)
-    total, available = (int(kib) * 1024 for kib in found["host"])
+    total, available, kept = found["host"]
     # A GB10, and a host without a driver, say no number.
-    free = [int(mib) for line in found["gpu"] if (mib := line.strip()).isdigit()]
-    return Memory(total, available, max(free) * 1024**2 if free else None)
+    gpus = [line.split(", ") for line in found["gpu"]]
+    # The GPU that the preflight judges: the largest.
+    free = [
+        int(gpu[0])
+        for gpu in sorted(gpus, key=lambda gpu: int(gpu[-1]) if gpu[-1].isdigit() else 0)
+        if len(gpu) == 2 and gpu[0].isdigit()
+    ]
+    return Memory(
+        int(total) * 1024,
+        int(available) * 1024 - handover(kept),
+        free[-1] * 1024**2 if free else None,
+    )
 
 
 def engine_size(settings: Settings, memory: Memory) -> int | None:
@@ -150,10 +187,7 @@ def engine_size(settings: Settings, memory: Memory) -> int | None:
     if load is None or load.shapeless:
         return None
     total = memory.total if hardware.unified else int(hardware.total_gib * GIB)
-    try:
-        engine = plan_memory(load, total, hardware.unified).engine
-    except ValueError:
-        return None
+    engine = plan_memory(load, total, hardware.unified).engine
     return engine if hardware.unified else engine + CONTEXT
 
 
@@ -192,20 +226,20 @@ def orders(settings: Settings, memory: Memory, size: int | None = None) -> str:
     return json.dumps(told) + "\n"
 
 
-def progress_line(report: Mapping[str, Any]) -> str:
+def progress_line(report: SwitchReport) -> str:
     """Return what a person is told of a phase; "" for one that tells itself otherwise."""
-    former = report["former"]
-    match report["phase"]:
+    former = report.former
+    match report.phase:
         case "waiting":
-            return f"waiting {report['message']}"
+            return f"waiting {report.message}"
         case "draining":
-            return f"{former} gets no new requests; {report['message'] or 'none is in flight'}"
-        case "starting" if former and report["beside"]:
+            return f"{former} gets no new requests; {report.message or 'none is in flight'}"
+        case "starting" if former and report.beside:
             return f"it starts beside {former}, which serves meanwhile"
         case "starting" if former:
             return f"it starts in the place of {former}: requests get 503 until it serves"
         case "trial":
-            return f"it serves, and is on trial for {report['total']} s"
+            return f"it serves, and is on trial for {report.total:.0f} s"
         case "stopping":
             return f"{former or 'another release'} is stopped"
         case "returning":

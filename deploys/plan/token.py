@@ -1,6 +1,39 @@
-"""What a Hugging Face token may look like."""
+"""The Hugging Face token: what it may look like, and which hub gets it."""
 
 import re
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from deploys.plan.errors import PlanError
+
+# What the setting `hf_token` may say: group_data/all.py tells what each means.
+HTTPS, HTTP, NONE = "https", "http", "none"
+
+
+def token_for(endpoint: str, token: str | None, setting: object = HTTPS) -> str | None:
+    """Return the token that a hub is asked with; None for an anonymous question.
+
+    Args:
+        endpoint: URL of the hub.
+        token: that of the machine that runs pyinfra; None without one.
+        setting: `hf_token` of the group data.
+
+    Raises:
+        PlanError: the hub would get the token in the clear, or the setting cannot be.
+    """
+    if setting not in (HTTPS, HTTP, NONE):
+        raise PlanError(
+            f"group data: hf_token: found {setting!r}; expected {HTTPS!r}, {HTTP!r} or {NONE!r}"
+        )
+    if setting == NONE or not token:
+        return None
+    if setting == HTTPS and not _is_private(endpoint):
+        raise PlanError(
+            f"hf_endpoint: found {endpoint}, which gets the Hugging Face token in the clear; "
+            f"expected https. hf_token = {NONE!r} in the group data (or --hf-token) asks without "
+            f"it, and {HTTP!r} is for a mirror in a network that nobody else reaches"
+        )
+    return token
 
 
 def token_problem(token: str) -> str | None:
@@ -14,3 +47,14 @@ def token_problem(token: str) -> str | None:
             "control characters in it: copy it again from the hub's settings."
         )
     return None
+
+
+def _is_private(endpoint: str) -> bool:
+    """Whether nobody on the way reads what is sent: by TLS, or as it leaves no machine."""
+    url = urlsplit(endpoint)
+    if url.scheme == "https" or url.hostname == "localhost":
+        return True
+    try:
+        return ip_address(url.hostname or "").is_loopback
+    except ValueError:
+        return False

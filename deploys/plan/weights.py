@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
+from deploys.plan.host_json import read_json
 from deploys.plan.lock import CheckpointLock, File
 
 # Where fetch-weights keeps its record, in the folder itself.
@@ -74,7 +75,7 @@ def parse_record(text: str) -> dict[str, Verdict]:
             path: Verdict(
                 Stamp(entry["size"], entry["mtime_ns"], entry["inode"]), str(entry["hash"])
             )
-            for path, entry in json.loads(text)["files"].items()
+            for path, entry in read_json(text)["files"].items()
         }
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}

@@ -10,12 +10,15 @@ from pyinfra.api import Host
 from pyinfra.api.exceptions import PyinfraError
 
 from deploys.lock import ensure_lock
+from deploys.operations.messages import is_dry_run
 from deploys.plan.errors import PlanError
 from deploys.plan.fabric import FabricPlan
 from deploys.plan.hardware import HARDWARE, Hardware
+from deploys.plan.listeners import Declared
 from deploys.plan.lock import Lock
 from deploys.plan.release import Release
 from deploys.plan.served import fabric_of, recipe, release_of
+from deploys.plan.token import token_for
 
 
 def hardware() -> Hardware:
@@ -26,14 +29,31 @@ def hardware() -> Hardware:
 def lock() -> Lock:
     """Return what the names in the current Spark's recipe stand for.
 
-    Names that are not in the lock yet are looked up and recorded: the first use needs the network.
+    Names that are not in the lock yet are looked up, and recorded but by a dry run: the first use
+    needs the network.
 
     Raises:
         PyinfraError: a name stands for nothing, or nobody tells; no host has been changed.
     """
     with bad_input():
         recipes = [recipe(host.data.recipe)]
-        return ensure_lock(Path(host.data.fleet), recipes, host.data.hf_endpoint, get_token())
+        return ensure_lock(
+            Path(host.data.fleet),
+            recipes,
+            host.data.hf_endpoint,
+            hub_token(),
+            record=not is_dry_run(),
+        )
+
+
+def hub_token() -> str | None:
+    """Return the Hugging Face token of this machine; None where the hub is asked without one.
+
+    Raises:
+        PyinfraError: the hub would get it in the clear.
+    """
+    with bad_input():
+        return token_for(host.data.hf_endpoint, get_token(), host.data.hf_token)
 
 
 def release() -> Release | None:
@@ -65,6 +85,17 @@ def fabric_plan() -> FabricPlan | None:
     """
     with bad_input():
         return fabric_of(host.data.dict())
+
+
+def may_listen() -> Declared:
+    """Return what of ours may listen beyond loopback on the current Spark.
+
+    Raises:
+        PyinfraError: as `fabric_plan`.
+    """
+    plan = fabric_plan()
+    heads = bool(host.data.recipe) and host.data.rank == 0
+    return Declared(host.data.port if heads else None, plan.addresses if plan else ())
 
 
 @contextmanager

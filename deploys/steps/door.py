@@ -5,10 +5,13 @@ from pathlib import Path
 from pyinfra import host
 from pyinfra.api import deploy
 
-from deploys.certificate import read_certificate
-from deploys.keys import api_keys
+from deploys.certificate import door_certificate
+from deploys.keys import fleet_keys
 from deploys.operations.door import door, no_door
+from deploys.operations.messages import is_dry_run
 from deploys.plan.door import UNIT, DoorPlan, door_plan
+from deploys.plan.fleet_file import load_fleet
+from deploys.plan.recipes import recipe_names
 from deploys.steps.context import bad_input
 
 _FILES = Path(__file__).parents[2] / "files" / "door"
@@ -38,13 +41,21 @@ def _plan() -> DoorPlan:
     Raises:
         PyinfraError: a setting, a key or the certificate is no good; no host has been changed.
     """
-    data = host.data
+    data, record = host.data, not is_dry_run()
     with bad_input():
+        fleet = load_fleet(Path(data.fleet), recipe_names())
         return door_plan(
             bind=data.bind,
             port=data.port,
-            keys=None if data.api_key == "none" else api_keys(Path(data.fleet)),
-            certificate=read_certificate(data.tls_certificate, data.tls_key),
+            place=data.replica,
+            keys=None
+            if data.api_key == "none"
+            else fleet_keys(fleet.source, record, fleet.replicas),
+            certificate=door_certificate(
+                fleet, data.replica, lambda _, name: data.get(name), record
+            ),
             max_body_mib=data.max_body_mib,
             max_connections=data.max_connections,
+            stranger_connections=data.stranger_connections,
+            key_requests=data.key_requests,
         )

@@ -11,16 +11,21 @@ from pyinfra.api.exceptions import PyinfraError
 
 from deploys.facts.doctor import HostCheckup
 from deploys.facts.drift import WhatRuns
+from deploys.facts.listeners import Listeners
 from deploys.keys import keys_path
 from deploys.operations.differences import differs, look
+from deploys.plan.data_options import json_target
 from deploys.plan.difference import Difference, as_json, exit_status, line
 from deploys.plan.drift import host_differences, unresolved
 from deploys.plan.errors import PlanError
+from deploys.plan.gpu import clock_limit
+from deploys.plan.guard import ALONE
+from deploys.plan.listeners import astray, others, unguarded
 from deploys.plan.lock import lock_path, read_lock
-from deploys.plan.look_options import json_target
 from deploys.plan.running import running_differences
 from deploys.plan.served import recipe
-from deploys.steps.context import bad_input, release
+from deploys.plan.terminal import plain
+from deploys.steps.context import bad_input, may_listen, release
 from deploys.steps.looks import check_alone, tell_machines
 
 # What converges a Spark also tells how it differs.
@@ -29,10 +34,14 @@ _CONVERGES = "deploys/spark.py"
 
 @dataclass
 class _Book:
-    """What was found of all Sparks of the run; `unread` says why one was not looked at."""
+    """What was found of all Sparks of the run; `unread` says why one was not looked at.
+
+    `others` is what listens there and is not ours.
+    """
 
     found: dict[str, list[Difference]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
+    others: dict[str, list[str]] = field(default_factory=dict)
 
 
 _book = _Book()
@@ -88,10 +97,17 @@ def _steps() -> None:
     served = release()
     running = host.get_fact(WhatRuns, images=served.images if served else ())
     for difference in (
-        *running_differences(running, served),
+        *running_differences(running, served, clock_limit(host.data.dict())),
         *host_differences(host.get_fact(HostCheckup, root=host.data.root)),
     ):
         differs(*difference)
+    listening, may = host.get_fact(Listeners), may_listen()
+    for socket in astray(listening, may):
+        differs("listeners", "only those on the list", socket)
+    for group in unguarded(listening):
+        differs("guard of the engine", f"its container in {ALONE}", f"in {group}")
+    if foreign := others(listening, may):
+        _book.others[host.data.spark] = foreign
 
 
 def _reason(error: PyinfraError) -> str:
@@ -108,7 +124,9 @@ def _tell(target: str | None) -> None:
     if tell_machines(target, as_json(found, unread, time.time())):
         for spark in sorted(found):
             for difference in found[spark]:
-                click.echo(line(spark, difference))
+                click.echo(plain(line(spark, difference)))
+    for spark, sockets in sorted(_book.others.items()):
+        click.echo(plain(f"{spark}: not ours, and open to the LAN: {', '.join(sockets)}"), err=True)
     for spark in sorted(unread):
-        click.secho(f"{spark}: not looked at: {unread[spark]}", fg="red", err=True)
+        click.secho(plain(f"{spark}: not looked at: {unread[spark]}"), fg="red", err=True)
     sys.exit(exit_status(found, unread))

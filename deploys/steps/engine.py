@@ -6,16 +6,19 @@ from pyinfra import host
 from pyinfra.api import deploy
 
 from deploys.operations.engine import idle, serving
-from deploys.operations.files import managed_files
+from deploys.operations.guard import guarded
+from deploys.operations.release import programs_and_release
 from deploys.plan.files import Directory, Entry, ManagedFile
+from deploys.plan.guard import guard_files
 from deploys.plan.memory import load_of
 from deploys.plan.release import Release
 from deploys.plan.switch import Settings, whole_seconds
-from deploys.steps.context import bad_input, hardware, lock, peer, release
+from deploys.steps.context import bad_input, fabric_plan, hardware, lock, peer, release
 
 _FILES = Path(__file__).parents[2] / "files"
+# What all releases share. The supervisor of an engine is none of it: it is a part of its release.
 _PROGRAMS = [
-    *sorted((_FILES / "engine").glob("*.py")),
+    _FILES / "engine" / "probe.py",
     *sorted((_FILES / "switch").glob("*.py")),
     _FILES / "door" / "haproxy.py",
     _FILES / "door" / "door.py",
@@ -65,7 +68,7 @@ def settings(served: Release | None) -> Settings:
 
 
 def programs(root: str) -> list[Entry]:
-    """Return what runs an engine and what switches from one to another, as files of a Spark.
+    """Return the unit of an engine and what switches from one to another, as files of a Spark.
 
     Args:
         root: the folder of everything on the Spark.
@@ -81,10 +84,16 @@ def programs(root: str) -> list[Entry]:
 
 def _lay_down(served: Release) -> None:
     folder = f"{served.root}/releases/{served.id}"
-    managed_files(
+    plan = fabric_plan()
+    fabric = (*plan.addresses, *plan.peer_addresses) if plan else ()
+    internet = bool(host.data.get("media_domains"))
+    guarded(name="Guard of the engine", entries=guard_files(served.root, fabric, internet=internet))
+    programs_and_release(
         name="Release and unit",
+        root=served.root,
         entries=[
             Directory(folder),
+            Directory(f"{folder}/bin"),
             *(
                 ManagedFile(f"{folder}/{name}", text, mode="755" if name == "run" else "644")
                 for name, text in served.files.items()

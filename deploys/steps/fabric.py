@@ -5,7 +5,8 @@ from pyinfra.api import deploy
 
 from deploys.operations.fabric import fabric
 from deploys.operations.fabric_link import link
-from deploys.steps.context import fabric_plan, hardware, peer
+from deploys.plan.data_options import chosen
+from deploys.steps.context import bad_input, fabric_plan, hardware, peer
 
 
 @deploy("Fabric")
@@ -17,6 +18,15 @@ def apply() -> None:
     plan, other = fabric_plan(), peer()
     if plan is None or other is None:
         return
+    with bad_input():
+        measured = chosen("fabric", host.data.get("fabric"))
     root = host.data.root
     fabric(name="Fabric", plan=plan, hardware=hardware(), peer=other, root=root)
-    link(name="Link over the fabric", plan=plan, hardware=hardware(), peer=other, root=root)
+    link(
+        name="Link over the fabric",
+        plan=plan,
+        hardware=hardware(),
+        peer=other,
+        root=root,
+        measured=measured,
+    )

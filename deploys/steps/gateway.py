@@ -6,17 +6,21 @@ from typing import Any
 from pyinfra import host, inventory
 from pyinfra.api import HiddenValue, deploy
 
-from deploys.certificate import chains
-from deploys.keys import api_keys
+from deploys.certificate import chains, door_certificate, server_certificate
+from deploys.facts.gateway import UNITS
+from deploys.keys import api_keys, fleet_keys
 from deploys.operations.firewall import firewall
 from deploys.operations.gateway import gateway
+from deploys.operations.messages import is_dry_run
+from deploys.plan.certificate import server_names, tls_settings
 from deploys.plan.door import door_plan
 from deploys.plan.files import Directory, Entry, ManagedFile
 from deploys.plan.firewall import checked_mode, networks, port_rules
 from deploys.plan.fleet_file import load_fleet
 from deploys.plan.gateway import client_url, doors, needed, upstreams
-from deploys.plan.gateway_files import configuration, environment, unit
+from deploys.plan.gateway_files import BEHIND, DOOR_FILES, configuration, environment, unit
 from deploys.plan.gateway_names import listing, served
+from deploys.plan.key import GATEWAY
 from deploys.plan.recipes import recipe_names
 from deploys.plan.served import recipe
 from deploys.steps.context import bad_input
@@ -29,44 +33,49 @@ _PROGRAMS = [*sorted(_FILES.glob("*.py")), _FILES.parent / "engine" / "notify.py
 def apply() -> None:
     """Have all replicas behind one address, on the host that the inventory names."""
     root, folder = host.data.root, f"{host.data.root}/gateway"
+    record = not is_dry_run()
     with bad_input():
         fleet = load_fleet(Path(host.data.fleet), recipe_names())
         recipes = {name: recipe(name) for name in fleet.recipes}
         replicas, urls = upstreams(fleet, recipes), doors(fleet, _setting)
-        keys = api_keys(fleet.source)
+        keys = fleet_keys(fleet.source, record, fleet.replicas)
+        tls = tls_settings(host.data.get)
+        asked_by = (host.data.get("ssh_hostname"), host.data.spark, "gateway")
+        own_names = server_names(tls, asked_by, host.data.bind)
         # A door's certificate may be signed by itself alone.
-        trusted = chains(
-            (_setting(name, "tls_certificate"), _setting(name, "tls_key")) for name in urls
-        )
-        # It listens and bounds as a door does.
-        as_door = door_plan(
+        trusted = chains(door_certificate(fleet, name, _setting, record) for name in urls)
+        door = door_plan(
             bind=host.data.bind,
             port=needed(fleet).port,
+            place=GATEWAY,
             keys=keys,
-            certificate=None,
+            certificate=server_certificate(tls, fleet.source, "gateway", own_names, record),
             max_body_mib=host.data.max_body_mib,
             max_connections=host.data.max_connections,
+            stranger_connections=host.data.stranger_connections,
+            key_requests=host.data.key_requests,
+            behind=BEHIND,
         )
         mode, sources = checked_mode(host.data.firewall), networks(host.data.firewall_from)
-    port = as_door.port
     requirements = (_FILES / "requirements.txt").read_text()
-    service = unit(
-        (_FILES / "gateway.service").read_text(),
-        root,
-        as_door.bind,
-        port,
-        as_door.max_body_mib,
-        bool(trusted),
-    )
+    door_files = door.files((_FILES.parent / "door" / "door.cfg").read_text(), folder)
     entries: list[Entry] = [
         Directory(root),
         Directory(f"{root}/secrets", mode="700"),
         Directory(f"{root}/state"),
         Directory(folder),
+        Directory(f"{folder}/door", mode="700"),
         ManagedFile(f"{folder}/requirements.txt", requirements),
         *(ManagedFile(f"{folder}/{path.name}", path.read_text()) for path in _PROGRAMS),
         ManagedFile(f"{folder}/config.yaml", configuration(replicas, urls)),
-        ManagedFile("/etc/systemd/system/gateway.service", service),
+        *(ManagedFile(f"{folder}/door/{name}", text) for name, text in DOOR_FILES.items()),
+        *(
+            ManagedFile(
+                f"/etc/systemd/system/{name}",
+                unit((_FILES / name).read_text(), root, trusted=bool(trusted)),
+            )
+            for name in UNITS
+        ),
     ]
     if trusted:
         entries.append(ManagedFile(f"{folder}/doors.pem", trusted))
@@ -75,9 +84,16 @@ def apply() -> None:
         root=root,
         entries=entries,
         requirements=requirements,
-        secrets=HiddenValue(environment(keys)),
-        port=port,
-        url=client_url(fleet),
+        secrets={
+            f"{root}/secrets/gateway.env": HiddenValue(environment(api_keys(fleet.source, record))),
+            **{
+                f"{folder}/door/{name}": HiddenValue(text)
+                for name, text in door_files.items()
+                if text is not None
+            },
+        },
+        door=door,
+        url=client_url(fleet, secured=door.certificate is not None),
         names=listing(served(replicas)),
     )
     firewall(
@@ -85,7 +101,7 @@ def apply() -> None:
         root=root,
         mode=mode,
         purposes=("gateway",),
-        rules=port_rules(port, "gateway", sources),
+        rules=port_rules(door.port, "gateway", sources),
     )
 
 

@@ -14,7 +14,11 @@ _FILES = Path(__file__).parents[2] / "files" / "jobs"
 
 @deploy("Hugging Face tools")
 def apply() -> None:
-    """Put the programs and their units in place, and what they import into an environment."""
+    """Put the programs and their units in place, and what they import into an environment.
+
+    AEON-7 sets HF_HUB_ENABLE_HF_TRANSFER: huggingface_hub 1.0 has dropped that package for
+    hf-xet, which is in the environment.
+    """
     root = host.data.root
     requirements = (_FILES / "requirements.txt").read_text()
     entries: list[Entry] = [

@@ -1,17 +1,25 @@
-"""What a host needs to serve for months: bounded logs, a memory guard, a clock that is right."""
+"""What a host needs to serve for months: bounded logs, a memory guard, clocks that are right."""
+
+from pathlib import Path
 
 from pyinfra import host
 from pyinfra.api import deploy
 
+from deploys.operations.gpu_clock import gpu_clock
 from deploys.operations.services import clock, service, sysctl
 from deploys.plan.files import Directory, ManagedFile
+from deploys.plan.gpu import clock_limit
+from deploys.steps.context import bad_input
 
+_GPU_CLOCK = Path(__file__).parents[2] / "files" / "gpu" / "gpu-clock.service"
 _JOURNALD = "/etc/systemd/journald.conf.d"
 
 
 @deploy("Host")
 def apply() -> None:
-    """Bound the journal, guard the memory, keep the engine out of swap, set the clock."""
+    """Bound the journal, guard the memory, keep the engine out of swap, set the clocks."""
+    with bad_input():
+        limit = clock_limit(host.data.dict())
     service(
         name="Journal of bounded size",
         unit="systemd-journald.service",
@@ -39,3 +47,8 @@ def apply() -> None:
         values={"vm.swappiness": str(host.data.swappiness)},
     )
     clock(name="Time synchronisation")
+    gpu_clock(
+        name="GPU clock",
+        limit=limit,
+        unit=_GPU_CLOCK.read_text().replace("ROOT", host.data.root),
+    )

@@ -9,7 +9,11 @@ from deploys.plan.files import Directory
 
 @deploy("Layout")
 def apply() -> None:
-    """Make the root folder and what stands in it beside weights."""
+    """Make the root folder and what stands in it beside weights.
+
+    All of it is root's. AEON-7 gives it to the user who downloads; here units do that, and what
+    an engine runs as root must not be another's to change.
+    """
     root = host.data.root
     managed_files(
         name="Folders",
@@ -17,10 +21,7 @@ def apply() -> None:
             Directory(root),
             Directory(f"{root}/backups", mode="700"),
             Directory(f"{root}/bin"),
-            Directory(f"{root}/cache"),
-            Directory(f"{root}/cache/vllm"),
-            Directory(f"{root}/cache/flashinfer"),
-            Directory(f"{root}/cache/triton"),
+            Directory(f"{root}/cache", mode="700"),
             Directory(f"{root}/exports"),
             Directory(f"{root}/jobs"),
             Directory(f"{root}/link"),

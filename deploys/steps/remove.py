@@ -13,7 +13,7 @@ from deploys.operations.remove import (
     settings_restored,
     stopped,
 )
-from deploys.plan.remove import checked_weights
+from deploys.plan.data_options import REMOVE, chosen
 from deploys.steps.context import bad_input
 
 
@@ -22,7 +22,7 @@ def apply() -> None:
     """Show it, then take it away; checkpoints stay unless `--data weights=remove` is given."""
     data = host.data
     with bad_input():
-        weights = checked_weights(data.get("weights"))
+        weights = chosen("weights", data.get("weights"), REMOVE)
     root, log_options = data.root, data.docker_log_options
     announced(
         name="What goes, and what stays",

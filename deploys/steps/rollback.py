@@ -3,7 +3,7 @@
 from pyinfra import host
 from pyinfra.api import deploy
 
-from deploys.operations.files import managed_files
+from deploys.operations.release import programs_and_release
 from deploys.operations.rollback import rollback
 from deploys.steps.context import peer
 from deploys.steps.engine import programs, settings
@@ -15,7 +15,7 @@ def apply() -> None:
     data = host.data
     if not data.recipe:
         return
-    managed_files(name="Programs of the switch", entries=programs(data.root))
+    programs_and_release(name="Programs of the switch", root=data.root, entries=programs(data.root))
     rollback(
         name="Serve the release before",
         root=data.root,

@@ -46,11 +46,11 @@ def apply() -> None:
 
 def _check_run() -> None:
     """Refuse a run whose hosts are not all at work at once: they wait for one another."""
-    # pyinfra tells neither its state nor its hosts of these two.
-    if options := {"--serial", "--no-wait"}.intersection(sys.argv):
+    # pyinfra tells neither its state nor its hosts of it.
+    if "--serial" in sys.argv:
         raise PyinfraError(
-            f"rollout: found {' and '.join(sorted(options))}; expected neither: it is the rollout "
-            "that has replicas switch one after the other"
+            "rollout: found --serial; expected it left out: it is the rollout that has replicas "
+            "switch one after the other"
         )
     hosts = len(state.active_hosts)
     if hosts > state.config.PARALLEL:

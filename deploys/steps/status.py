@@ -9,11 +9,12 @@ from pyinfra.api import Host
 from pyinfra.api.exceptions import ConnectError
 
 from deploys.facts.status import SparkStatus
-from deploys.plan.look_options import json_target, watch_seconds
+from deploys.plan.data_options import json_target, watch_seconds
 from deploys.plan.served import recipe
 from deploys.plan.status import Reading, Row
 from deploys.plan.status_table import as_json, table
 from deploys.plan.status_warnings import warnings
+from deploys.plan.terminal import plain
 from deploys.steps.context import bad_input
 from deploys.steps.looks import check_alone, tell_machines
 
@@ -80,9 +81,9 @@ def _show(rows: list[Row], target: str | None, again: bool) -> None:
         return
     if again and sys.stdout.isatty():
         click.clear()
-    click.echo("\n".join(table(rows)))
+    click.echo("\n".join(map(plain, table(rows))))
     for row in rows:
         for warning in warnings(row):
-            click.secho(f"{row.spark}: {warning}", fg="yellow" if row.reading else "red")
+            click.secho(plain(f"{row.spark}: {warning}"), fg="yellow" if row.reading else "red")
     if again:
         click.echo(f"{time.strftime('%H:%M:%S')} · Ctrl-C ends it\n")

@@ -7,11 +7,12 @@ from pyinfra.api import deploy
 
 from deploys.operations.services import service
 from deploys.operations.weights import copied_weights, weights
+from deploys.plan.data_options import chosen
 from deploys.plan.fabric import FabricPlan
 from deploys.plan.files import ManagedFile
 from deploys.plan.lock import checkpoint_key
 from deploys.plan.share import share_texts, share_url
-from deploys.steps.context import fabric_plan, lock, release
+from deploys.steps.context import bad_input, fabric_plan, lock, release
 
 _FILES = Path(__file__).parents[2] / "files" / "share"
 
@@ -22,6 +23,8 @@ def apply() -> None:
 
     The head of a pair fetches them from the hub, and lends them to its worker over the fabric.
     """
+    with bad_input():
+        verify = chosen("weights", host.data.get("weights"))
     served = release()
     if served is None:
         return
@@ -30,7 +33,6 @@ def apply() -> None:
         served.folders[name]: lock().checkpoints[checkpoint_key(checkpoint)]
         for name, checkpoint in served.recipe.checkpoints.items()
     }
-    verify = host.data.get("weights") == "verify"
     if head:
         weights(
             name="Checkpoints",

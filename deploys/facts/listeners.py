@@ -1,0 +1,14 @@
+"""What listens on a Spark."""
+
+from deploys.facts.host_fact import HostFact
+from deploys.plan.listeners import Listening, listeners_script, parse_listeners
+
+
+class Listeners(HostFact[Listening]):
+    """All sockets that others can send to, and whose they are, in one command."""
+
+    def command(self) -> str:
+        return listeners_script()
+
+    def parse(self, output: list[str]) -> Listening:
+        return parse_listeners(output)

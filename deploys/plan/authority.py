@@ -1,0 +1,145 @@
+"""The site's own certificate authority, and what it signs for doors and gateway."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from ipaddress import ip_address
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+# Apple's systems take none that lives longer, also from an authority that their user has added:
+# support.apple.com/en-us/103769.
+LIFE = timedelta(days=825)
+# With so little left a run signs a new one: who deploys once a year is never late.
+RENEWAL = timedelta(days=400)
+AUTHORITY_LIFE = timedelta(days=20 * 365)
+# A machine whose clock is behind takes a certificate that was made a moment ago, too.
+_EARLIER = timedelta(days=1)
+
+
+def new_authority(site: str, now: datetime) -> str:
+    """Make an authority: its certificate, then its private key, as PEM.
+
+    Args:
+        site: The name by which people find it among those that they trust.
+        now: The time, with its zone.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _name(f"Sparkwright: {site}")
+    builder = _builder(name, name, key, now, now + AUTHORITY_LIFE)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    builder = builder.add_extension(_usage(signs=True), critical=True)
+    return _pem(builder.sign(key, hashes.SHA256())) + _private(key)
+
+
+def signed(authority: str, names: Sequence[str], now: datetime) -> str:
+    """Make a certificate for a server: itself, its authority's, then its private key, as PEM.
+
+    Args:
+        authority: What `new_authority` returned.
+        names: The host names and addresses by which clients ask for the server.
+        now: The time, with its zone.
+
+    Raises:
+        ValueError: The authority is not to be read.
+    """
+    above, secret = _read(authority)
+    key = ec.generate_private_key(ec.SECP256R1())
+    ends = min(now + LIFE, above.not_valid_after_utc)
+    builder = _builder(_name(names[0]), above.subject, key, now, ends)
+    builder = builder.add_extension(_names(names), critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
+    builder = builder.add_extension(_usage(signs=False), critical=True)
+    purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    builder = builder.add_extension(purpose, critical=False)
+    return _pem(builder.sign(secret, hashes.SHA256())) + _pem(above) + _private(key)
+
+
+def is_due(server: str, authority: str, names: Sequence[str], now: datetime) -> bool:
+    """Tell whether a server needs another certificate than the one that it has.
+
+    Args:
+        server: What `signed` returned for it.
+        authority, names, now: As `signed` takes them.
+
+    Raises:
+        ValueError: The authority is not to be read.
+    """
+    above, _ = _read(authority)
+    try:
+        own, of = x509.load_pem_x509_certificates(server.encode())
+        load_pem_private_key(server.encode(), None)
+        found = own.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, TypeError, x509.ExtensionNotFound):
+        return True
+    longer = min(now + LIFE, above.not_valid_after_utc) - own.not_valid_after_utc
+    late = own.not_valid_after_utc - now < RENEWAL and longer > _EARLIER
+    return late or of != above or found != _names(names)
+
+
+def _read(authority: str) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    above = x509.load_pem_x509_certificate(authority.encode())
+    secret = load_pem_private_key(authority.encode(), None)
+    if not isinstance(secret, ec.EllipticCurvePrivateKey):
+        raise ValueError("the authority's key is of another kind")
+    if secret.public_key() != above.public_key():
+        raise ValueError("the authority's certificate and key are of two pairs")
+    return above, secret
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    now: datetime,
+    ends: datetime,
+) -> x509.CertificateBuilder:
+    builder = x509.CertificateBuilder(
+        issuer, subject, key.public_key(), x509.random_serial_number()
+    )
+    return builder.not_valid_before(now - _EARLIER).not_valid_after(ends)
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
+
+
+def _names(names: Sequence[str]) -> x509.SubjectAlternativeName:
+    return x509.SubjectAlternativeName([_general(each) for each in dict.fromkeys(names)])
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _usage(signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(Encoding.PEM).decode()
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> str:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()

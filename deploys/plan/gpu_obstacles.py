@@ -1,0 +1,43 @@
+"""Why a container, or the host itself, does not get the GPU: by what is said then."""
+
+import re
+
+from deploys.plan.ailment import LogAilment
+from deploys.plan.platform_ailments import PLATFORM_AILMENTS
+
+# What the proof of files/runtime/gpu_proof.py says, and no engine.
+_OWN = (
+    LogAilment(
+        name="runtime-brings-nothing",
+        cause="The runtime nvidia ran, and brought nothing of the driver",
+        remedy="See `sudo nvidia-ctk config` and `docker info` (Runtimes): the runtime must be "
+        "NVIDIA's, and must not be told to give nothing",
+        source="files/runtime/gpu_proof.py",
+        pattern=re.compile(r"CUDA is not in the container|lists no GPU|/usr/bin/nvidia-smi"),
+    ),
+    LogAilment(
+        name="driver-hangs",
+        cause="The driver hangs",
+        remedy="Reboot; `journalctl -k | grep -i -e nvrm -e xid` shows what it said",
+        source="files/runtime/gpu_proof.py",
+        pattern=re.compile(r"no answer within"),
+    ),
+)
+
+
+def obstacle(said: str) -> LogAilment | None:
+    """Return what is behind words of nvidia-smi, Docker or CUDA; None where that is not known."""
+    return next((each for each in (*PLATFORM_AILMENTS, *_OWN) if each.pattern.search(said)), None)
+
+
+def refusal(said: str) -> str:
+    """Return the error that a container gets no GPU.
+
+    Args:
+        said: by Docker, CUDA or nvidia-smi.
+    """
+    words = " ".join(said.split())
+    known = obstacle(said)
+    if known is None:
+        return f"no container gets the GPU: {words}. `nvidia-smi` and `docker info` may tell more"
+    return f"no container gets the GPU. {known.cause}. {known.remedy}. It was said: {words}"

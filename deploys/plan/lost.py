@@ -1,0 +1,89 @@
+"""What a run says when it has no connection to a Spark, or has lost it."""
+
+import re
+
+# What SSH says, and what it means to a person. The first that matches counts.
+_CAUSES = (
+    (
+        # paramiko's, where the inventory asks for keys that are known.
+        r"StrictPolicy",
+        "its host key is not known, and the inventory takes no other "
+        "(ssh_strict_host_key_checking): compare `ssh-keyscan ADDRESS | ssh-keygen -lf -` with "
+        "`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the Spark itself, and put the "
+        "line into the known_hosts file",
+    ),
+    (
+        r"host key|not found in known_hosts",
+        "it shows another host key than before. If you have reinstalled it: ssh-keygen -R ADDRESS; "
+        "if not, another machine has its address",
+    ),
+    (
+        r"uthentication|private key|publickey|password",
+        "it does not take this key: `ssh ADDRESS` has to get in without a password",
+    ),
+    (r"resolve|Name or service", "nobody knows its name: see its address in the inventory"),
+    (
+        # paramiko says the second of a port that is closed, and of a host that is not there.
+        r"refused|Unable to connect",
+        "it takes no connection: is it on, has it booted, is it the address of the inventory?",
+    ),
+    (r"timed out|Timeout|No route|unreachable|Host is down", "no answer: no power or no network"),
+    (
+        r"reset|EOF|closed|not active|Broken pipe|banner|existing session|disconnect",
+        "the connection broke: no power, no network, or a reboot",
+    ),
+)
+
+
+def cause(error: str) -> str:
+    """Return why there is no connection, for a person.
+
+    Args:
+        error: what SSH, or the system, says; "" where the connection ended without a word.
+    """
+    known = [text for pattern, text in _CAUSES if re.search(pattern, error)]
+    if not error:
+        return "the connection ended: no power, no network, or a reboot"
+    return f"{known[0]} ({error})" if known else error
+
+
+def unreachable_lines(spark: str, error: str, command: str, without: str) -> list[str]:
+    """Return what is said of a Spark that a run does not get to at its start.
+
+    Args:
+        spark: its name.
+        error: as for `cause`.
+        command: the command line of the run.
+        without: the command line that leaves the Spark out; "" where no other would be left.
+    """
+    return [
+        f"{spark}: no connection: {cause(error)}",
+        "Nothing was changed on any Spark.",
+        *_ways_on(spark, command, without),
+    ]
+
+
+def lost_lines(
+    spark: str, step: str, error: str, left: str, command: str, without: str
+) -> list[str]:
+    """Return what is said of a Spark that drops out of a run.
+
+    Args:
+        spark: its name.
+        step: the operation in which that happened.
+        error: as for `cause`.
+        left: the operations after that; "" where none was left.
+        command, without: as for `unreachable_lines`.
+    """
+    return [
+        f"{spark}: lost at: {step}: {cause(error)}",
+        "What is done stays done, and what works on the Spark by itself (a download, a switch) "
+        "goes on there if it has power.",
+        *([f"Not done on any Spark: {left}"] if left else []),
+        *_ways_on(spark, command, without),
+    ]
+
+
+def _ways_on(spark: str, command: str, without: str) -> list[str]:
+    lines = [f"When {spark} can be reached again, continue with: {command}"]
+    return [*lines, f"To go on without it: {without}"] if without else lines

@@ -1,0 +1,113 @@
+"""How long the phases of a start took, by what vLLM itself logs of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+COLD_START, WARM_START = "start-cold", "start-warm"
+
+# Metric -> what it is.
+PHASES: Mapping[str, str] = {
+    "init_seconds": "seconds from the start of the engine until it loads the model",
+    "weights_seconds": "seconds that the weights took to load",
+    "drafter_seconds": "seconds that the drafter's weights took to load, the MTP head's too",
+    "compile_seconds": "seconds of torch.compile, the drafter's too",
+    "autotune_seconds": "seconds in which FlashInfer tried its kernels",
+    "graphs_seconds": "seconds in which CUDA graphs were captured",
+    "ready_seconds": "seconds from the start of the engine to its first answer",
+}
+
+# vLLM 0.17 to 0.33; FlashInfer writes lines of its own, with the time.
+_SECONDS = r"([0-9]{1,7}(?:\.[0-9]+)?)"
+_WEIGHTS = re.compile(rf"Loading weights took {_SECONDS} seconds")
+_COMPILED = re.compile(rf"torch\.compile (?:takes|took) {_SECONDS} s in total")
+_COMPILES = re.compile(r"Compiling a graph for")
+_GRAPHS = re.compile(rf"Graph capturing finished in {_SECONDS} secs")
+_TUNING = re.compile(
+    r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) .*\[Autotuner\]:? Autotuning process (starts|ends)"
+)
+# Our supervisor's first and last words of a start, and vLLM's of the model.
+_BEGUN, _SERVES = re.compile(r"^starting the engine$"), re.compile(r"^serving$")
+# The second, of vLLM's V2 model runner.
+_LOADS = re.compile(r"Starting to load model|Loading model from scratch")
+
+# What of a journal a benchmark keeps: the same, in one pattern for the program on the Spark.
+_ALL = (_BEGUN, _LOADS, _WEIGHTS, _COMPILED, _COMPILES, _GRAPHS, _TUNING, _SERVES)
+KEPT = "|".join(each.pattern for each in _ALL)
+
+
+def timings(lines: Iterable[str]) -> dict[str, float]:
+    """Return metric -> seconds, of the phases that the lines tell of.
+
+    Args:
+        lines: the engine's log, of one start.
+    """
+    found: dict[str, float] = {}
+    tuning = None
+    for line in lines:
+        # The model's come first.
+        weights = "drafter_seconds" if "weights_seconds" in found else "weights_seconds"
+        for metric, pattern in (
+            (weights, _WEIGHTS),
+            ("compile_seconds", _COMPILED),
+            ("graphs_seconds", _GRAPHS),
+        ):
+            if match := pattern.search(line):
+                found[metric] = found.get(metric, 0.0) + float(match[1])
+        if match := _TUNING.search(line):
+            try:
+                at = datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S,%f")
+            except ValueError:
+                # A log holds what others write: this is no time.
+                continue
+            if match[2] == "starts":
+                tuning = at
+            elif tuning:
+                spent = (at - tuning).total_seconds()
+                found["autotune_seconds"] = found.get("autotune_seconds", 0.0) + spent
+    return found
+
+
+def start_figures(kept: Sequence[Sequence[Any]]) -> dict[str, dict[str, float]]:
+    """Return the figures of a start, as those of a workload: a cold one, or one with warm caches.
+
+    Args:
+        kept: seconds on any clock, and line, of what a benchmark kept of the journal.
+    """
+    lines = [str(line) for _, line in kept]
+    found = timings(lines)
+    begun = _when(kept, _BEGUN)
+    for metric, pattern in (("init_seconds", _LOADS), ("ready_seconds", _SERVES)):
+        ended = _when(kept, pattern)
+        if begun is not None and ended is not None:
+            found[metric] = ended - begun
+    if not found:
+        return {}
+    compiled = any(_COMPILES.search(line) for line in lines)
+    return {COLD_START if compiled else WARM_START: found}
+
+
+def start_line(lines: Sequence[str], expected: Mapping[str, Mapping[str, float]]) -> str:
+    """Return what a person is told of a start, such as "weights 501 s (557), compile 43 s (10)".
+
+    Args:
+        lines: the engine's log, of one start.
+        expected: the recipe's figures; those of the start stand in brackets.
+    """
+    found = start_figures([(0, line) for line in lines])
+    parts = []
+    for name, phases in found.items():
+        for metric, seconds in phases.items():
+            if metric in ("init_seconds", "ready_seconds"):
+                continue
+            wanted = expected.get(name, {}).get(metric)
+            beside = "" if wanted is None else f" ({wanted:.0f})"
+            parts.append(f"{metric.removesuffix('_seconds')} {seconds:.0f} s{beside}")
+    return ", ".join(parts)
+
+
+def _when(kept: Sequence[Sequence[Any]], pattern: re.Pattern[str]) -> float | None:
+    return next((float(at) for at, line in kept if pattern.search(str(line))), None)
