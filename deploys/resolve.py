@@ -5,14 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from ipaddress import ip_address
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.request import parse_http_list, parse_keqv_list
 
-import requests
-from httpx2 import HTTPError
-from huggingface_hub import HfApi, constants
+from httpx2 import Client, HTTPError, InvalidURL, Response, Timeout
+from huggingface_hub import HfApi, constants, get_session, hf_hub_url
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
@@ -20,9 +17,9 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 from huggingface_hub.hf_api import RepoSibling
-from huggingface_hub.utils.tqdm import disable_progress_bars
-from requests.auth import AuthBase
+from huggingface_hub.utils import build_hf_headers, hf_raise_for_status
 
+from deploys.answers import LONGEST, MOST, Budget, TooMuch, in_time
 from deploys.plan.errors import PlanError
 from deploys.plan.lock import CheckpointLock, ImageLock
 from deploys.plan.release import repository
@@ -31,11 +28,12 @@ from deploys.plan.shape import Shape, shape_of
 
 # With telemetry the client asks the public hub, whatever the endpoint, how to describe its caller.
 constants.HF_HUB_DISABLE_TELEMETRY = True
-disable_progress_bars()
 _CONFIG = "config.json"
 
 # Seconds to connect, and between two packets; what is slower than this will not be downloaded.
-_TIMEOUT = (10, 30)
+_TIMEOUT = Timeout(30, connect=10)
+# What an answer that is none raises where it is read.
+_JUNK = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 # What a registry calls the processors that `uname -m` names.
 _ARCHITECTURES = {"aarch64": "arm64", "x86_64": "amd64"}
@@ -60,22 +58,19 @@ def resolve_checkpoint(
         token: Who asks; None = nobody, whatever login this machine has.
 
     Raises:
-        PlanError: No such repository or revision, no access, no answer, or a config.json of junk.
+        PlanError: No such repository or revision, no access, no answer, one of junk, or one that
+            goes beyond the bounds of `deploys.answers`.
 
     Example:
         >>> resolve_checkpoint("z-lab/Qwen3.6-35B-A3B-DFlash", "main").commit  # doctest: +SKIP
     """
     api = HfApi(endpoint=endpoint, token=token or False)
     where = f"{api.endpoint}: {repo}@{revision}"
+    session = get_session()
+    session.headers["Accept-Encoding"] = "identity"
+    session.event_hooks = {**session.event_hooks, "response": [Budget().bound]}
     try:
-        info = api.model_info(repo, revision=revision, files_metadata=True, timeout=_TIMEOUT[1])
-        if info.gated:
-            # Metadata of a gated repository is public; its files are not.
-            api.auth_check(repo)
-        commit = str(info.sha)
-        files = {sibling.rfilename: _file(sibling) for sibling in info.siblings or ()}
-        date = _day(api, repo, commit)
-        shape = _shape(api, repo, commit) if _CONFIG in files else None
+        told = in_time(lambda: _told(api, repo, revision))
     except GatedRepoError:
         remedy = "a token of an account that was granted access"
         found = "a token that has no access" if token else "no token"
@@ -92,10 +87,36 @@ def resolve_checkpoint(
         status = error.response.status_code
         remedy = "a valid token" if status == 401 else "an answer; try again later"
         raise PlanError(f"{where}: found HTTP status {status}; expected {remedy}") from None
+    except TooMuch as error:
+        raise _too_much(where, error, "another hub (hf_endpoint)") from None
     except (HTTPError, OSError) as error:
         raise PlanError(f"{where}: found no answer ({error}); expected a hub") from None
-    told = {"commit": commit, "date": date, "shape": shape, "files": files}
+    except _JUNK as error:
+        problem = f"found an answer that is no hub's ({error!r})"
+        raise PlanError(f"{where}: {problem}; expected a hub") from None
     return parse(CheckpointLock, {"repo": repo, "revision": revision, **told}, where)
+
+
+def _told(api: HfApi, repo: str, revision: str) -> dict[str, Any]:
+    info = api.model_info(repo, revision=revision, files_metadata=True, timeout=_TIMEOUT.read)
+    if info.gated:
+        # Metadata of a gated repository is public; its files are not.
+        api.auth_check(repo)
+    commit = str(info.sha)
+    files = {sibling.rfilename: _file(sibling) for sibling in info.siblings or ()}
+    return {
+        "commit": commit,
+        "date": _day(api, repo, commit),
+        "shape": _shape(api, repo, commit) if _CONFIG in files else None,
+        "files": files,
+    }
+
+
+def _too_much(where: str, error: TooMuch, remedy: str) -> PlanError:
+    bounds = f"at most {MOST:,} bytes within {LONGEST} s"
+    return PlanError(
+        f"{where}: found {error}; expected {bounds}: try again later, or take {remedy}"
+    )
 
 
 def _day(api: HfApi, repo: str, commit: str) -> str | None:
@@ -106,12 +127,12 @@ def _day(api: HfApi, repo: str, commit: str) -> str | None:
 
 
 def _shape(api: HfApi, repo: str, commit: str) -> Shape | None:
-    with TemporaryDirectory() as folder:
-        path = api.hf_hub_download(repo, _CONFIG, revision=commit, local_dir=folder)
-        content = Path(path).read_bytes()
+    url = hf_hub_url(repo, _CONFIG, revision=commit, endpoint=api.endpoint)
+    answer = get_session().get(url, headers=build_hf_headers(token=api.token), timeout=_TIMEOUT)
+    hf_raise_for_status(answer)
     try:
-        config = json.loads(content)
-    except ValueError as error:
+        config = json.loads(answer.content)
+    except (ValueError, RecursionError) as error:
         raise PlanError(f"{repo}@{commit}: {_CONFIG}: found {error}; expected JSON") from None
     return shape_of(config) if isinstance(config, dict) else None
 
@@ -132,39 +153,36 @@ def resolve_image(reference: str, arch: str) -> ImageLock:
         arch: Processor as ``uname -m`` prints it.
 
     Raises:
-        PlanError: No such image, none for the platform, no access, or no answer.
+        PlanError: No such image, none for the platform, no access, no answer, one of junk, or one
+            that goes beyond the bounds of `deploys.answers`.
 
     Example:
         >>> resolve_image("ghcr.io/aeon-7/vllm-spark-omni-q36:v1.2", "aarch64")  # doctest: +SKIP
     """
+    hooks = {"response": [Budget().bound]}
+    plain = {"Accept-Encoding": "identity"}
     try:
-        with requests.Session() as session:
-            return _Image(reference, session).lock(_ARCHITECTURES.get(arch, arch))
-    except (KeyError, TypeError, AttributeError) as error:
+        with Client(
+            event_hooks=hooks, follow_redirects=True, headers=plain, timeout=_TIMEOUT
+        ) as client:
+            image = _Image(reference, client)
+            return in_time(lambda: image.lock(_ARCHITECTURES.get(arch, arch)))
+    except TooMuch as error:
+        raise _too_much(reference, error, "the image from another registry") from None
+    except (HTTPError, InvalidURL, OSError) as error:
+        raise PlanError(f"{reference}: found no answer ({error}); expected a registry") from None
+    except _JUNK as error:
         problem = f"found an answer that is no manifest ({error!r})"
         raise PlanError(f"{reference}: {problem}; expected a registry") from None
-    except requests.RequestException as error:
-        raise PlanError(f"{reference}: found no answer ({error}); expected a registry") from None
-
-
-class _Bearer(AuthBase):
-    """Sends a registry's token; with an auth object, requests looks for no login in ~/.netrc."""
-
-    token: str | None = None
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        if self.token:
-            request.headers["Authorization"] = f"Bearer {self.token}"
-        return request
 
 
 class _Image:
     """One image on its registry, asked by the HTTP API v2, anonymously."""
 
-    def __init__(self, reference: str, session: requests.Session) -> None:
+    def __init__(self, reference: str, client: Client) -> None:
         self.reference = reference
-        self.session = session
-        self.auth = _Bearer()
+        self.client = client
+        self.token: dict[str, str] = {}
         name = repository(reference)
         self.version = reference[len(name) + 1 :]
         first, _, rest = name.partition("/")
@@ -204,11 +222,11 @@ class _Image:
             names = ", ".join(sorted("/".join(platform) for platform in offered))
             raise self._error(f"an image for {names}", f"one for linux/{architecture}")
 
-    def _get(self, kind: str, version: str) -> requests.Response:
+    def _get(self, kind: str, version: str) -> Response:
         response = self._request(kind, version)
         challenge = response.headers.get("WWW-Authenticate", "")
         if response.status_code == 401 and challenge.lower().startswith("bearer "):
-            self.auth.token = self._token(challenge)
+            self.token = {"Authorization": f"Bearer {self._token(challenge)}"}
             response = self._request(kind, version)
         match response.status_code:
             case 200:
@@ -220,17 +238,15 @@ class _Image:
             case status:
                 raise self._error(f"HTTP status {status}", "an answer; try again later")
 
-    def _request(self, kind: str, version: str) -> requests.Response:
+    def _request(self, kind: str, version: str) -> Response:
         headers = {"Accept": ", ".join(_MANIFESTS)} if kind == "manifests" else {}
-        url = f"{self.url}/{kind}/{version}"
-        return self.session.get(url, headers=headers, auth=self.auth, timeout=_TIMEOUT)
+        return self.client.get(f"{self.url}/{kind}/{version}", headers=headers | self.token)
 
     def _token(self, challenge: str) -> str:
         """Fetch the token that a registry gives to anyone who asks for it."""
         fields = parse_keqv_list(parse_http_list(challenge.partition(" ")[2]))
-        asked = {key: fields[key] for key in ("service", "scope") if key in fields}
-        realm = fields["realm"]
-        answer = self.session.get(realm, params=asked, auth=_Bearer(), timeout=_TIMEOUT)
+        asked = {key: value for key, value in fields.items() if key in ("service", "scope")}
+        answer = self.client.get(fields["realm"], params=asked)
         if answer.status_code != 200:
             raise self._error("no access", "an image that anyone may pull")
         content = answer.json()

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
+from httpx2 import Client, ConnectError
 
 from deploys.plan.errors import PlanError
 from deploys.plan.lock import ImageLock
@@ -226,7 +227,7 @@ def test_a_token_for_anyone_is_fetched(guarded: str) -> None:
     [
         ({"private": True}, "found no access; expected an image that anyone may pull"),
         ({"told": digest(b"else")}, f"found content of digest {digest(INDEX)}; expected"),
-        ({"manifest": b"<html>"}, "found no answer"),
+        ({"manifest": b"<html>"}, "found an answer that is no manifest (JSONDecodeError("),
         ({"manifest": b"{}"}, "found an answer that is no manifest (KeyError('config'))"),
         ({"manifest": b"[]"}, "found an answer that is no manifest"),
         ({"manifest": b'{"manifests": [1]}'}, "found an answer that is no manifest"),
@@ -258,10 +259,10 @@ def test_a_registry_that_answers_something_else(
 def test_where_a_name_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, reference: str, url: str
 ) -> None:
-    def refuse(_: requests.Session, asked: str, **__: object) -> requests.Response:
-        raise requests.ConnectionError(asked)
+    def refuse(_: Client, asked: str, **__: object) -> None:
+        raise ConnectError(asked)
 
-    monkeypatch.setattr(requests.Session, "get", refuse)
+    monkeypatch.setattr(Client, "get", refuse)
     with pytest.raises(PlanError) as caught:
         resolve_image(reference, "aarch64")
     assert f"({url})" in str(caught.value)
