@@ -21,6 +21,8 @@ from deploys.plan.lost import cause
 
 # Seconds until a Spark has said whether it gives the lock, or that it has it back.
 ANSWER = 60
+# Bytes of what it says then, which is a name of somebody's.
+_WORDS = 4096
 
 
 def hold_lease() -> None:
@@ -230,8 +232,14 @@ class _Remote:
         self._channel.exec_command(command)
 
     def line(self) -> str:
-        with self._channel.makefile("r") as said:
-            return str(said.readline())
+        said, ends = b"", time.monotonic() + ANSWER
+        while b"\n" not in said and len(said) < _WORDS:
+            self._channel.settimeout(max(0.0, ends - time.monotonic()))
+            if not (part := self._channel.recv(_WORDS)):
+                break
+            said += part
+        self._channel.settimeout(ANSWER)
+        return said.partition(b"\n")[0].decode(errors="replace")
 
     def say(self, line: str = "") -> None:
         self._channel.sendall(f"{line}\n".encode())

@@ -13,6 +13,8 @@ from progress import Stop
 
 # A long prompt is counted in less than a second; the first answer after a start may take a minute.
 PATIENCE = 300
+# Bytes of an answer: its metrics, by far the longest, have some hundred thousand.
+_MOST = 16 << 20
 
 # Name in the result -> counter of /metrics.
 COUNTERS = {
@@ -151,8 +153,10 @@ class Engine:
         )
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-                text: str = answer.read().decode()
-                return text
+                text: bytes = answer.read(_MOST + 1)
+            if len(text) > _MOST:
+                raise Stop(f"The engine answers {path} with more than {_MOST:,} bytes.")
+            return text.decode()
         except (OSError, http.client.HTTPException) as error:
             said = error.read()[:300].decode() if isinstance(error, urllib.error.HTTPError) else ""
             raise Stop(

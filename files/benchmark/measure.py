@@ -21,6 +21,8 @@ from progress import Progress, Stop
 TOOL = Path(__file__).with_name("bench_tool.py")
 COLD = "cold"
 # What bench_tool.py says of a request that was not asked any more.
+# Characters of a result: its longest part is a number of some twenty for each token.
+_MOST = 256 << 20
 TIME_IS_UP = "time is up"
 
 
@@ -61,7 +63,7 @@ class Tool:
         try:
             order = {"arguments": arguments, "requests": asked, "seconds": seconds}
             print(json.dumps(order), file=self._process.stdin, flush=True)
-            line = self._process.stdout.readline()
+            line = self._process.stdout.readline(_MOST)
             answer = json.loads(line or "{}")
         except OSError as error:
             answer = {"error": str(error)}

@@ -94,7 +94,12 @@ class Doors(CustomLogger):
     async def _state(self, client: httpx.AsyncClient, door: str) -> str:
         headers = {"authorization": f"Bearer {self.keys[door]}"}
         try:
-            answer = await client.get(f"{door}/models", headers=headers)
+            # The body is not read: it may have no end.
+            async with (
+                asyncio.timeout(ANSWER),
+                client.stream("GET", f"{door}/models", headers=headers) as answer,
+            ):
+                pass
         except (httpx.HTTPError, OSError) as error:
             return f"no answer from {door}: {error or type(error).__name__}"
         if answer.status_code == 401:

@@ -8,11 +8,14 @@ import json
 import sys
 import time
 import urllib.request
+from itertools import islice
 
 STREAMS = 3
 # Long enough that a token more or less at either end is lost in it: 5 s at 40 tokens a second.
 TOKENS = 200
 PATIENCE = 120
+# An answer's lines, and the bytes of one: each token has two of some hundred bytes.
+LINES, LINE = 10 * TOKENS, 1 << 16
 QUESTION = "Write a long essay on the history of bridges."
 
 
@@ -39,7 +42,7 @@ def speed(url: str, model: str) -> float:
     )
     seen: list[tuple[float, int]] = []
     with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-        for line in answer:
+        for line in islice(iter(lambda: answer.readline(LINE), b""), LINES):
             text = line.decode().removeprefix("data:").strip()
             if not text or text == "[DONE]":
                 continue

@@ -11,8 +11,9 @@ import pytest
 from tests.clock import patience
 from tests.component.door.running import haproxy
 from tests.component.gateway import KEYS
-from tests.component.gateway.clients import ask, requests
+from tests.component.gateway.clients import ask, requests, said
 from tests.component.gateway.replicas import Door
+from tests.component.servers import until
 from tests.security.attacks import CLIENT, CONNECTIONS, FIRST_TOKEN, attack, median
 
 pytestmark = [
@@ -67,6 +68,15 @@ def test_a_client_with_a_key_gets_its_first_token_as_without_the_attack(
     print(f"{kind}: {calm * 1000:.0f} ms, attacked {attacked * 1000:.0f} ms")
     assert under_way.tried >= CONNECTIONS
     assert attacked < 1.5 * calm
+
+
+def test_a_door_whose_answer_has_no_end_is_looked_at_like_others(
+    url: str, started: tuple[str, Path], doors: list[Door]
+) -> None:
+    doors[0].state = "endless"
+    for state, found in (("starts", "chat-a; chat-b does not"), ("serves", "chat-a, chat-b")):
+        doors[1].state = state
+        until(lambda found=found: said(started[1]).startswith(f"in service: {found}"))
 
 
 @pytest.mark.parametrize("name", ORDERS.split())

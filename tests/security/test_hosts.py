@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
 import pkgutil
 import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from pyinfra.api import FactBase
 from pyinfra.api.exceptions import FactProcessError
 
 import deploys.facts
+from deploys import lease
 from deploys.facts.host_fact import HostFact
 from deploys.plan.ailments import diagnose, from_log
 from deploys.plan.belongings import Belongings
@@ -131,6 +134,35 @@ def test_no_fact_of_a_host_ends_the_run_of_the_others(
         said = str(error)
     assert said.isprintable()
     assert len(said) < 700
+
+
+class _Channel:
+    """A channel on which a Spark says one byte after the other."""
+
+    def __init__(self, said: bytes, left: int = 100_000) -> None:
+        self.said, self.left = said, left
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: self
+
+    def recv(self, size: int) -> bytes:
+        self.left -= 1
+        assert self.left
+        return self.said
+
+
+@pytest.mark.parametrize(("said", "found"), [(b"x", "x" * 4096), (b"\xff\nrest", "\ufffd")])
+def test_what_a_spark_says_of_its_lock_is_one_short_line(said: bytes, found: str) -> None:
+    assert lease._Remote(_Channel(said), "").line() == found  # type: ignore[arg-type]
+
+
+def test_a_spark_has_so_long_to_speak_of_its_lock_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=itertools.count().__next__))
+    channel = _Channel(b"x")
+    channel.settimeout = waits.append
+    lease._Remote(channel, "").line()  # type: ignore[arg-type]
+    assert waits[:4] == [lease.ANSWER, lease.ANSWER - 1, lease.ANSWER - 2, lease.ANSWER - 3]
 
 
 def test_every_fact_is_read_in_the_one_way() -> None:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import suppress
+from http.server import ThreadingHTTPServer
+from pathlib import Path
 
 import probe
 import pytest
 from link import Link
 
 from tests.clock import patience
+from tests.component.servers import serving
+from tests.security.test_hub import BUFFERS, Liar, endless
+
+FILES = Path(__file__).parents[2] / "files"
+sys.path[:0] = [str(FILES / "benchmark"), str(FILES / "rollout")]
+
+import bench_engine  # noqa: E402
+import speed  # noqa: E402
 
 
 class _Writer:
@@ -67,3 +78,45 @@ def test_an_answer_of_an_engine_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert asyncio.run(asked()) is None
     # What the two sockets hold comes on top.
     assert written < 20_000_000
+
+
+class _Engine(Liar):
+    lie = endless
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+
+def endless_line(liar: Liar) -> None:
+    liar.head(200)
+    liar.give(b"data: ")
+    while True:
+        liar.give(b"1" * 65536)
+
+
+def endless_stream(liar: Liar) -> None:
+    liar.head(200)
+    while True:
+        liar.give(b'data: {"usage": {"completion_tokens": 1}}\n\n' * 1000)
+
+
+def test_an_answer_to_a_benchmark_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Engine, "sent", 0)
+    monkeypatch.setattr(bench_engine, "_MOST", 1 << 20)
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Engine)) as address:
+        engine = bench_engine.Engine(f"http://{address}", "m", "vllm@x")
+        with pytest.raises(bench_engine.Stop, match="answers /metrics with more than 1,048,576"):
+            engine.counters()
+    assert _Engine.sent < (1 << 20) + BUFFERS
+
+
+@pytest.mark.parametrize("lie", [endless_line, endless_stream])
+def test_an_answer_to_a_rollout_is_bounded(monkeypatch: pytest.MonkeyPatch, lie: object) -> None:
+    monkeypatch.setattr(_Engine, "sent", 0)
+    monkeypatch.setattr(_Engine, "lie", lie)
+    with (
+        serving(ThreadingHTTPServer(("127.0.0.1", 0), _Engine)) as address,
+        pytest.raises(ValueError, match=r"Exceeds|in one piece"),
+    ):
+        speed.speed(f"http://{address}", "m")
+    assert _Engine.sent < BUFFERS

@@ -6,6 +6,7 @@ import json
 import ssl
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ class Door(ThreadingHTTPServer):
     """A replica behind its door.
 
     Attributes:
-        state: "serves"; "starts" answers 503; "gone" answers nothing; "silent" ends a stream
+        state: "serves"; "starts" answers 503; "gone" answers nothing; "endless" does not end its
+            answer to a look; "silent" ends a stream
             before its first token; "late" waits for `go` after its second word, "cut" ends there
             when the client has it.
         heard: A file that the client makes when it has the second word.
@@ -56,7 +58,9 @@ class Replica(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        if self._allowed(self.server.state if self.server.seen else "serves"):
+        if self.server.state == "endless":
+            self._go_on()
+        elif self._allowed(self.server.state if self.server.seen else "serves"):
             self._json(200, {"object": "list", "data": [{"id": "tiny", "object": "model"}]})
 
     def do_POST(self) -> None:
@@ -102,6 +106,14 @@ class Replica(BaseHTTPRequestHandler):
             self.send_header("retry-after", "5")
         self.end_headers()
         self.wfile.write(body)
+
+    def _go_on(self) -> None:
+        self.close_connection = True
+        self.send_response(200)
+        self.end_headers()
+        with suppress(OSError):
+            while True:
+                self.wfile.write(bytes(65536))
 
     def _stream(self, body: dict[str, Any]) -> None:
         self.send_response(200)
