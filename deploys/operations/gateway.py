@@ -23,7 +23,7 @@ def gateway(
     root: str,
     entries: Sequence[Entry],
     requirements: str,
-    secrets: Mapping[str, HiddenValue],
+    secrets: Mapping[str, HiddenValue | None],
     door: DoorPlan,
     url: str,
     names: str,
@@ -34,7 +34,8 @@ def gateway(
         root: folder of everything on the host.
         entries: its files and their folders, that of the requirements among them.
         requirements: the packages that it runs with, each with its hashes.
-        secrets: the files with its keys and with what its door shows and knows, by their paths.
+        secrets: the files with its keys and with what its door shows and knows, by their paths;
+            None for one that must not be there.
         door: its door; a port that another program has fails the host before any change.
         url: where clients reach it.
         names: what they may ask for, in one line.

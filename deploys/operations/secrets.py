@@ -16,28 +16,32 @@ from deploys.plan.token import token_problem
 
 @operation()
 def secret_file(
-    path: str, content: HiddenValue, proof: StringCommand | None = None
+    path: str, content: HiddenValue | None, proof: StringCommand | None = None
 ) -> Generator[StringCommand]:
-    """Have a file of mode 0600 that root owns, with this content.
+    """Have a file of mode 0600 that root owns, with this content, or no file.
 
     Args:
         path: in a folder that only root can enter.
         content: ends with a newline, which pyinfra would add. Hidden, as pyinfra prints the
-            arguments of an operation without a name.
+            arguments of an operation without a name. None: there is to be no such file.
         proof: a command that fails where the content is no good, run on the host before the
             content comes into its place; it finds it at `path`.new.
     """
     found = host.get_fact(FileStates, paths=[path]).get(path, FileState("absent"))
-    text = content.unmask()
+    text = content.unmask() if content else ""
     wanted = FileState("file", "root", "root", "600", sha256(text.encode()).hexdigest())
-    if found == wanted:
+    if found == wanted if content else found.kind == "absent":
         host.noop(f"{path} is current")
         return
     if found.kind not in ("file", "absent"):
         yield failing(f"{path} is no file ({found.kind}) {found.detail}: move it away.")
         return
-    differs(*secret_difference(path, found))
     new = QuoteString(f"{path}.new")
+    if not content:
+        differs(path, "nothing", "something")
+        yield StringCommand("rm -f", QuoteString(path), new)
+        return
+    differs(*secret_difference(path, found))
     yield StringCommand(
         # An old .new would keep its own mode.
         "umask 077 && rm -f",
@@ -71,8 +75,7 @@ def hub_token(
         if found.kind == "absent" or not keep:
             notice("No Hugging Face token: downloads are anonymous, and limited in rate.")
         if found.kind != "absent" and not keep:
-            differs(path, "no token", "one")
-            yield StringCommand("rm -f", QuoteString(path), QuoteString(f"{path}.new"))
+            yield from secret_file._inner(path=path, content=None)
             return
         host.noop(f"no new token for {path}")
         return

@@ -87,9 +87,8 @@ def apply() -> None:
         secrets={
             f"{root}/secrets/gateway.env": HiddenValue(environment(api_keys(fleet.source, record))),
             **{
-                f"{folder}/door/{name}": HiddenValue(text)
+                f"{folder}/door/{name}": text if text is None else HiddenValue(text)
                 for name, text in door_files.items()
-                if text is not None
             },
         },
         door=door,

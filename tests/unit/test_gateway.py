@@ -319,6 +319,17 @@ def test_a_first_run_ends_with_a_started_gateway() -> None:
     assert start.index("haproxy -c") < start.index("systemctl stop gateway-door.service")
 
 
+def test_without_tls_no_certificate_and_key_stay() -> None:
+    path = "/r/gateway/door/certificate.pem"
+    found = f"file\troot\troot\t600\tx\t{path}"
+    spark = fake_host({"ss --no-header": ABSENT, f"for p in {path}": found}, root="/r")
+    secrets = {**ARGUMENTS["secrets"], path: None}
+    spark.run(gateway, **{**ARGUMENTS, "secrets": secrets})
+    scripts = spark.scripts()
+    (start,) = (index for index, each in enumerate(scripts) if "systemctl start" in each)
+    assert scripts.index(f"rm -f {path} {path}.new") < start
+
+
 def test_a_taken_port_is_told_before_anything_changes() -> None:
     taken = f'{ABSENT}\nsocket LISTEN 0 9 *:4000 *:* users:(("nginx",pid=7,fd=6))\n'
     spark = fake_host({"ss --no-header": taken}, root="/r")

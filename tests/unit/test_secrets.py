@@ -31,6 +31,18 @@ def test_writes_a_file_that_only_root_reads_once(tmp_path: Path) -> None:
 
 
 @needs_root
+def test_what_is_not_to_be_is_removed_once(tmp_path: Path) -> None:
+    path = tmp_path / "a key"
+    path.write_text("s3cret\n")
+    (tmp_path / "a key.new").write_text("s3cret\n")
+    assert this_machine().run(secret_file, path=str(path), content=None).did_change()
+    assert list(tmp_path.iterdir()) == []
+    assert not this_machine().run(secret_file, path=str(path), content=None).did_change()
+    path.mkdir()
+    assert this_machine().run(secret_file, path=str(path), content=None).did_error()
+
+
+@needs_root
 def test_what_fails_its_proof_leaves_the_former_one(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("former\n")
