@@ -10,19 +10,21 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deploys.plan.door import DoorPlan
 from deploys.plan.gateway import Upstream
 from deploys.plan.gateway_files import BEHIND, DOOR_FILES, configuration, environment
 from tests.clock import patience
 from tests.component.gateway import FILES, KEYS
 from tests.component.gateway.clients import CLIENT, CONNECT, Client, ask, said
 from tests.component.gateway.replicas import Door
-from tests.component.servers import free_port, serving, until
+from tests.component.servers import free_port, listens, serving, until
 from tests.lab import cache
 from tests.unit.certificates import certificate, private_key, written
 from tests.unit.door.plans import files, plan
@@ -98,14 +100,8 @@ def started(
     urls["dead"] = f"http://127.0.0.1:{dead.getsockname()[1]}"
     (folder / "config.yaml").write_text(configuration(replicas, urls))
     port = free_port()
-    door = plan(port, keys=KEYS, behind=BEHIND)
-    (folder / "door").mkdir()
     # What haproxy's chroot is on a host.
     folder.chmod(0o755)
-    for name, text in {**files(door, str(folder)), **DOOR_FILES}.items():
-        if text is not None:
-            text = text.replace("/var/lib/haproxy", str(folder))
-            (folder / "door" / name).write_text(text)
     lines = [
         line.removeprefix("Environment=").split()
         for line in (FILES / "gateway.service").read_text().splitlines()
@@ -134,9 +130,6 @@ def started(
             stdout=file,
             stderr=subprocess.STDOUT,
         )
-    with (folder / "door.log").open("w") as file:
-        command = ["haproxy", "-W", "-C", folder / "door", "-f", "door.cfg", "-f", "engines.cfg"]
-        haproxy = subprocess.Popen(command, stdout=file, stderr=file)
     url = f"http://127.0.0.1:{port}"
     try:
         # It imports for some 9 s of a free processor.
@@ -144,16 +137,35 @@ def started(
         assert process.poll() is None, log.read_text()
         shown = Path(f"/proc/{process.pid}/environ").read_text()
         assert not any(key in shown for key in KEYS)
-        until(lambda: ask(url, "/health", key=None)[0] == 200)
-        yield url, log
+        with opened(folder, folder, plan(port, keys=KEYS, behind=BEHIND)):
+            until(lambda: ask(url, "/health", key=None)[0] == 200)
+            yield url, log
     finally:
-        haproxy.send_signal(signal.SIGTERM)
-        haproxy.wait(timeout=patience())
         process.send_signal(signal.SIGTERM)
         # uvicorn ends, in good order, by the signal itself.
         assert process.wait(timeout=patience()) == -signal.SIGTERM, log.read_text()
         for key in KEYS:
             assert key not in log.read_text()
+
+
+@contextmanager
+def opened(folder: Path, root: Path, plan: DoorPlan) -> Iterator[None]:
+    """Run a door before the gateway that runs in a folder, with its own files below a root."""
+    own = root / "door"
+    own.mkdir(parents=True)
+    for name, text in {**files(plan, str(root)), **DOOR_FILES}.items():
+        if text is not None:
+            (own / name).write_text(text.replace("/var/lib/haproxy", str(folder)))
+    with (own / "log").open("w") as log:
+        command = ["haproxy", "-W", "-C", own, "-f", "door.cfg", "-f", "engines.cfg"]
+        haproxy = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        until(lambda: listens(plan.port) or haproxy.poll() is not None)
+        assert haproxy.poll() is None, (own / "log").read_text()
+        yield
+    finally:
+        haproxy.send_signal(signal.SIGTERM)
+        haproxy.wait(timeout=patience())
 
 
 @pytest.fixture
