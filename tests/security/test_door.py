@@ -5,7 +5,11 @@ import json
 import re
 import ssl
 import subprocess
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -117,6 +121,53 @@ def test_many_sources_leave_a_quarter_to_those_who_have_shown_a_key(door: Behind
     with attack(running.port, "silent", 500, sources) as under_way:
         assert under_way.held <= SETTINGS["max_connections"] * 3 // 4
         assert median(lambda: first_token(running.client(CLIENT))) < 1.5 * calm
+
+
+# Addresses of two IPv6 networks of 64 bits, and two of IPv4.
+NETWORKS = (("fd00:1::1", "fd00:1::ffff:2"), ("fd00:1:0:1::1",), ("127.0.0.2",), ("127.0.0.3",))
+# Makes some connections from each of these, holds all of them, and says which are answered.
+HOLD = """
+import itertools, socket, sys
+port, count, *networks = sys.argv[1:]
+kept = []
+for network in networks:
+    for source, _ in zip(itertools.cycle(network.split()), range(int(count))):
+        to = "::1" if ":" in source else "127.0.0.1"
+        kept.append(socket.create_connection((to, int(port)), source_address=(source, 0)))
+        try:
+            kept[-1].sendall(b"GET /health HTTP/1.1\\r\\nHost: door\\r\\n\\r\\n")
+            if answer := kept[-1].recv(12):
+                print(network, answer.decode(), sep=": ")
+        except OSError:
+            pass
+"""
+
+
+@haproxy
+def test_an_ipv6_network_is_one_stranger(tmp_path: Path) -> None:
+    """In a network of its own, which ends with its door."""
+    running, own = Running(tmp_path), 4
+    running.lay(replace(plan(running.port, stranger_connections=own), bind="::"))
+    addresses = [each for each in chain(*NETWORKS) if ":" in each]
+    commands = ["ip link set lo up"]
+    commands += [f"ip address add {each}/128 dev lo nodad" for each in addresses]
+    apart = f'{" && ".join(commands)} && exec "$0" "$@"'
+    running.start("unshare", "--net", "sh", "-c", apart)
+    try:
+        inside = ["nsenter", f"--net=/proc/{running.master}/ns/net", sys.executable, "-c", HOLD]
+        networks = [" ".join(each) for each in NETWORKS]
+        done = subprocess.run(
+            [*inside, str(running.port), str(3 * own), *networks],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=patience(),
+        )
+        assert done.returncode == 0, done.stderr
+        answered = Counter(done.stdout.splitlines())
+        assert answered == {f"{network}: HTTP/1.1 503": own for network in networks}
+    finally:
+        running.stop()
 
 
 @haproxy

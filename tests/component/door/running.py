@@ -130,7 +130,8 @@ class Running:
                 text = text.replace("127.0.0.1:9100", f"127.0.0.1:{self.exporter}")
                 (self.root / "door" / name).write_text(text)
 
-    def start(self) -> None:
+    def start(self, *within: str) -> None:
+        """Start it, by a command that starts others where there is one."""
         self.door.prepare()
         (self.root / "run").mkdir(exist_ok=True)
         unit = (FILES / "door.service").read_text()
@@ -139,7 +140,7 @@ class Running:
         command = line.replace(" -Ws ", " -W ").replace("ROOT", str(self.root))
         command = command.replace("/run/door/", f"{self.root}/run/")
         with (self.root / "log").open("ab") as log:
-            self._process = subprocess.Popen(command.split(), stdout=log, stderr=log)
+            self._process = subprocess.Popen([*within, *command.split()], stdout=log, stderr=log)
         until(lambda: bool(self.door.running()))
         self.door.sync()
 
