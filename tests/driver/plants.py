@@ -40,6 +40,12 @@ KEYS = (
 PLANTS = [
     Plant("spark1", "echo >> /etc/default/earlyoom", "/etc/default/earlyoom", "sha256:"),
     Plant("spark1", "true", "earlyoom.service", "started before"),
+    Plant(
+        "spark1",
+        "echo IPAddressAllow=any >> /etc/systemd/system/sparkwright.slice",
+        "/etc/systemd/system/sparkwright.slice",
+        "sha256:",
+    ),
     Plant("spark1", f"chmod 755 {ROOT}/secrets", f"{ROOT}/secrets", "root:root 755"),
     Plant(
         "spark1",

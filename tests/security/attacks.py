@@ -1,4 +1,4 @@
-"""Attacks on a server of loopback, and how its clients fare meanwhile."""
+"""Attacks on a server, and how its clients fare meanwhile."""
 
 import statistics
 import subprocess
@@ -34,17 +34,25 @@ class Attack:
 
 @contextmanager
 def attack(
-    port: int, kind: str, count: int = CONNECTIONS, sources: tuple[str, ...] = (HOSTILE,)
+    port: int,
+    kind: str,
+    count: int = CONNECTIONS,
+    sources: tuple[str, ...] = (HOSTILE,),
+    target: str = "127.0.0.1",
+    within: tuple[str, ...] = (),
 ) -> Iterator[Attack]:
     """Attack a port: see attack.py.
 
     Args:
-        port: TCP port on 127.0.0.1.
+        port: TCP port.
         kind: one of the kinds there.
         count: how many connections from each source.
-        sources: addresses of loopback.
+        sources: addresses of this machine.
+        target: address of the server.
+        within: a command that starts others.
     """
-    command = [sys.executable, "-m", "tests.security.attack", str(port), kind, str(count)]
+    command = [*within, sys.executable, "-m", "tests.security.attack"]
+    command += [target, str(port), kind, str(count)]
     with subprocess.Popen(
         [*command, *sources],
         cwd=PROJECT,

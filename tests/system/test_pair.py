@@ -11,6 +11,7 @@ import probe
 import pytest
 
 from deploys.plan.fabric import MASTER_PORT
+from deploys.plan.guard import ALONE, PAIR
 from tests.driver.client import PORT
 from tests.driver.declared import BROKEN, changed, replica, seed
 from tests.driver.events import recovery
@@ -216,6 +217,8 @@ def announced(serving: Pair) -> Run:
 def test_a_dry_run_shows_what_goes_and_what_stays(serving: Pair, announced: Run) -> None:
     assert announced.plan
     assert "goes: units: " in announced.output
+    for name in (ALONE, PAIR):
+        assert f", /etc/systemd/system/{name}" in announced.output
     assert "stays: weights: /opt/qwen36/tiny@" in announced.output
     assert "stays: /opt/qwen36/mine" in announced.output
     assert serving.ask()
@@ -230,6 +233,9 @@ def test_a_slip_removes_no_weights(serving: Pair) -> None:
 
 def test_weights_stay_and_the_rest_goes(serving: Pair, delivered: Listings, announced: Run) -> None:
     assert pyinfra(REMOVE).succeeded().changed == announced.plan
+    for spark in serving.both:
+        known = "systemctl list-units --all --plain --no-legend 'sparkwright*'"
+        assert spark.run(known).stdout == ""
     for before, after in zip(delivered, serving.each(listing), strict=True):
         left = changes(before, after)
         weights = left.pop("files")

@@ -6,7 +6,11 @@ The tests build on one another, in order.
 import json
 import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import pytest
 import requests
 
 from deploys.certificate import authority_file
@@ -15,12 +19,26 @@ from tests.clock import patience
 from tests.driver.client import CHAT, PORT, ask, authorization
 from tests.driver.declared import changed, edited
 from tests.driver.product import DEPLOY, PROJECT, killed_at, pyinfra
-from tests.driver.sparks import current, engines, forget, only, standing, unit, until, wait_active
+from tests.driver.sparks import (
+    current,
+    engines,
+    eventually,
+    forget,
+    only,
+    standing,
+    unit,
+    until,
+    wait_active,
+)
 from tests.lab import hub
+from tests.lab.network import LAN
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
+from tests.security.attacks import CONNECTIONS, attack, median
 
 BEGUN = "systemctl show -P ExecMainStartTimestampMonotonic 'vllm@*'"
+# A stranger on the Spark's LAN; and tokens of an answer that takes the engine some 0.2 s.
+HOSTILE, TOKENS = "10.213.0.66", 24
 # What a failing start waits for before the next one is none of these tests' matters.
 AT_ONCE = """
 folder=/run/systemd/system/vllm@.service.d
@@ -44,14 +62,24 @@ def test_stop_really_stops(spark: Handle, served: str) -> None:
 
 
 def test_a_stopped_engine_is_started_by_a_run(spark: Handle, served: str) -> None:
+    began = spark.run("date +%s").stdout.strip()
     assert pyinfra(DEPLOY).succeeded().changed == {"Engine | Serve the release"}
     assert engines(spark) == {f"vllm@{served}.service"}
+    # As docs/security.md says.
+    log = f"sudo sh -c 'journalctl --output=cat --since=@{began} _COMM=sudo'"
+    by_sudo = set(re.findall(r"COMMAND=\S*/(\S+)", spark.run(log).stdout))
+    assert by_sudo == {"sh", "true"}
 
 
 def test_a_sound_spark(spark: Handle, served: str) -> None:
     """Nobody has asked this life of the engine for answers too long, or for any."""
+    foreign = "systemd-run --quiet --collect --unit foreign python3 -m http.server 9321"
+    spark.run(f"sudo {foreign}")
+    until(spark, "ss -Hltn 'sport = :9321' | grep -q .")
     said = examined()
+    spark.run("sudo systemctl stop foreign")
     assert "looked at" in said
+    assert "not ours, and open to the LAN: python3 on * port 9321/tcp" in said
     assert f"no trouble found: vllm@{served} is active (serving)" in said
 
 
@@ -61,6 +89,55 @@ def test_answers_that_were_cut(spark: Handle, served: str) -> None:
     said = examined()
     assert "[content-null]" in said
     assert re.search(r"seen: .*\b(\d+) of \1 requests were cut by max_tokens", said)
+
+
+@contextmanager
+def hostile_neighbour() -> Iterator[tuple[str, ...]]:
+    """A machine on the LAN that is not the clients'; the command that starts others on it."""
+    with subprocess.Popen(["unshare", "--net", "sleep", "infinity"]) as machine:
+        try:
+            own = f"/proc/{machine.pid}/ns/net"
+            eventually(lambda: not Path(own).samefile("/proc/self/ns/net"), "a network of its own")
+            inside = ("nsenter", f"--net={own}")
+            for command in (
+                f"ip link add swlab-hostile type veth peer name eth0 netns {machine.pid}",
+                f"ip link set swlab-hostile master {LAN} up",
+                f"{' '.join(inside)} ip address add {HOSTILE}/24 dev eth0",
+                f"{' '.join(inside)} ip link set eth0 up",
+            ):
+                subprocess.run(command.split(), check=True)
+            yield inside
+        finally:
+            machine.kill()
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("kind", ["silent", "head", "body", "garbage"])
+def test_an_attack_from_the_lan_does_not_slow_clients(
+    spark: Handle, served: str, kind: str
+) -> None:
+    """Through the door's unit, with its limits; of its time alone, some 20 s, it is in no tier."""
+    body = {**CHAT, "max_tokens": TOKENS, "ignore_eos": True}
+
+    def whole() -> None:
+        assert ask(spark, body).ok
+
+    def first() -> None:
+        with ask(spark, {**body, "stream": True}, stream=True) as answer:
+            assert next(answer.iter_lines())
+
+    calm = median(whole), median(first)
+    with (
+        hostile_neighbour() as within,
+        attack(
+            PORT, kind, CONNECTIONS, sources=(HOSTILE,), target=spark.address, within=within
+        ) as under_way,
+    ):
+        assert under_way.held <= 200
+        attacked = median(whole), median(first)
+    print(f"{kind}, whole and first token, ms:", *(f"{1000 * s:.0f}" for s in (*calm, *attacked)))
+    assert under_way.tried >= CONNECTIONS
+    assert attacked[0] < 1.5 * calm[0]
 
 
 def test_reboot_serves_again(spark: Handle, served: str) -> None:
