@@ -1,4 +1,4 @@
-"""What a run prints: no word of a host moves the cursor, retitles the window or hides text."""
+"""The output of a run: no word of a host moves the cursor, retitles the window or hides text."""
 
 import logging
 from typing import Any

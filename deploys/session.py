@@ -1,4 +1,4 @@
-"""What every run of a deploy sets up: a quick connection, and a clear word when a host fails."""
+"""The session of every deploy: a quick connection, and a clear word when a host fails."""
 
 import socket
 import sys

@@ -1,4 +1,4 @@
-"""What a benchmark on a Spark has measured."""
+"""The results of a benchmark on a Spark."""
 
 import shlex
 

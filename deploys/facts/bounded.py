@@ -1,4 +1,4 @@
-"""How much a host may say in answer to one command."""
+"""The bounds of a host's answer to one command."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

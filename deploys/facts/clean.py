@@ -1,4 +1,4 @@
-"""What is on a Spark of releases, images and weights."""
+"""The releases, images and weights on a Spark."""
 
 from deploys.facts.host_fact import HostFact
 from deploys.plan.belongings import Belongings, belongings_script, parse_belongings

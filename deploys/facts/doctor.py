@@ -1,4 +1,4 @@
-"""What a Spark shows of what ails it."""
+"""The symptoms of a Spark, for the doctor."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What runs on a Spark, where no operation looks."""
+"""The state of a Spark where no operation looks."""
 
 from collections.abc import Sequence
 

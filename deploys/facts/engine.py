@@ -1,4 +1,4 @@
-"""What serves on a Spark, how a start goes on, and what memory is left."""
+"""The engine of a Spark: what serves, the course of a start, and the memory that is left."""
 
 import re
 import shlex
@@ -68,7 +68,7 @@ class SwitchState:
 
 
 class Switching(HostFact[SwitchState]):
-    """How a switch goes on.
+    """The course of a switch.
 
     Args:
         root: the folder of everything on the Spark.

@@ -1,4 +1,4 @@
-"""What a Spark's fabric is, and how fast its RDMA is."""
+"""The fabric of a Spark, and the speed of its RDMA."""
 
 from collections.abc import Sequence
 

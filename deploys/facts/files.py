@@ -1,4 +1,4 @@
-"""What stands at many paths, in one command."""
+"""The states of many paths, in one command."""
 
 from collections.abc import Sequence
 from typing import get_args

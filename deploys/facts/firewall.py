@@ -1,4 +1,4 @@
-"""What the firewall of a Spark lets through."""
+"""The rules of a Spark's firewall."""
 
 from deploys.facts.host_fact import HostFact
 from deploys.plan.firewall import FirewallState, firewall_script, parse_firewall

@@ -1,4 +1,4 @@
-"""What every fact keeps to: whatever a host says fails that host alone, or is what it should be."""
+"""The base of every fact: a host's answer is typed and bounded, or fails that host alone."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ done"""
 
 
 class WeightFolders(HostFact[dict[str, Folder]]):
-    """What stands in checkpoint folders, without reading any weights."""
+    """The contents of checkpoint folders, without reading any weights."""
 
     default = dict
 
@@ -93,7 +93,7 @@ done"""
 
 
 class ImageState(HostFact[str]):
-    """What Docker says of an image: "present", "absent", or why it cannot tell."""
+    """An image in Docker: "present", "absent", or why Docker cannot tell."""
 
     def command(self, references: Sequence[str]) -> str:
         """Return a command that exits 0 whatever Docker says; any of the names will do."""
@@ -108,7 +108,7 @@ class ImageState(HostFact[str]):
 
 
 class ImageId(HostFact[str]):
-    """What Docker's store calls an image; "" if it has none of that name."""
+    """The id of an image in Docker's store; "" if it has none of that name."""
 
     default = str
 
@@ -122,7 +122,7 @@ class ImageId(HostFact[str]):
 
 
 class ImageContent(HostFact[str]):
-    """What an image's file system is made of and what it runs, whatever Docker's store calls it."""
+    """The layers and command of an image, whatever Docker's store calls it."""
 
     default = str
 

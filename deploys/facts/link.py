@@ -1,4 +1,4 @@
-"""What the two Sparks of a pair know each other by."""
+"""The certificates by which the two Sparks of a pair know each other."""
 
 from deploys.facts.host_fact import HostFact
 from deploys.plan.identity import Identity, identity_script, parse_identity

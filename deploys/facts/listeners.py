@@ -1,4 +1,4 @@
-"""What listens on a Spark."""
+"""The listeners of a Spark."""
 
 from deploys.facts.host_fact import HostFact
 from deploys.plan.listeners import Listening, listeners_script, parse_listeners

@@ -1,4 +1,4 @@
-"""What a Spark tells Prometheus of its host."""
+"""The node exporter of a Spark, and what its units give Prometheus of the host."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What of a Spark is ours."""
+"""The parts of a Spark that are ours."""
 
 from deploys.facts.host_fact import HostFact
 from deploys.plan.footprint import Footprint

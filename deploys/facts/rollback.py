@@ -1,4 +1,4 @@
-"""What has served on a Spark."""
+"""The releases that have served on a Spark."""
 
 from deploys.facts.host_fact import HostFact
 from deploys.plan.rollback import History, history_script, parse_history

@@ -1,4 +1,4 @@
-"""What a rollout looks at."""
+"""The facts that a rollout reads."""
 
 import shlex
 
@@ -7,7 +7,7 @@ from deploys.plan.standing import Standing, parse_standing, standing_script
 
 
 class ServingRelease(HostFact[Standing | None]):
-    """What a Spark serves; None where it does not say."""
+    """The release and engine that a Spark serves; None where it does not say."""
 
     def command(self, root: str) -> str:
         return standing_script(root)

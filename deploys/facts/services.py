@@ -83,7 +83,7 @@ class Sysctls(HostFact[dict[str, str]]):
 
 
 class ClockSync(HostFact[bool]):
-    """Whether the clock is kept by NTP, or is another's, as in a container."""
+    """Tell whether the clock is kept by NTP, or is another's, as in a container."""
 
     def command(self) -> str:
         return (

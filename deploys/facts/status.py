@@ -1,4 +1,4 @@
-"""What a Spark does right now."""
+"""The present status of a Spark."""
 
 from deploys.facts.host_fact import HostFact
 from deploys.plan.status import Reading, parse_status, status_script

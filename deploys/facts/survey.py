@@ -1,4 +1,4 @@
-"""What a Spark is, before anything is changed."""
+"""The survey of a Spark, before anything is changed."""
 
 from collections.abc import Sequence
 

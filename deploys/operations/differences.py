@@ -1,4 +1,4 @@
-"""What differs from what is declared: operations tell it where somebody only looks."""
+"""The differences from what is declared: operations tell them where somebody only looks."""
 
 from collections.abc import Callable
 
@@ -45,7 +45,7 @@ def unit_differs(unit: str, *, active: bool, enabled: bool, outdated: bool = Fal
 
 
 def is_looking() -> bool:
-    """Whether somebody looks for differences of the current host."""
+    """Tell whether somebody looks for differences of the current host."""
     return host.name in _noted
 
 
@@ -53,7 +53,7 @@ def look(steps: Callable[[], None]) -> list[Difference]:
     """Have operations say what differs on the current host; none of their commands runs.
 
     pyinfra asks each operation for its first command, as it does to predict a change. One that
-    would act and has told no difference is told of by that command.
+    would act, and has told no difference, is named with that command.
 
     Args:
         steps: calls the operations.

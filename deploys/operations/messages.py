@@ -1,4 +1,4 @@
-"""What an operation says to the person who runs it."""
+"""The messages of an operation to the person who runs it."""
 
 import sys
 
@@ -48,11 +48,11 @@ def notice(message: str, colour: str = "yellow") -> None:
 
 
 def planning() -> bool:
-    """Whether pyinfra only asks what an operation would do."""
+    """Tell whether pyinfra only asks what an operation would do."""
     return bool(state.current_stage == StateStage.Prepare)
 
 
 def is_dry_run() -> bool:
-    """Whether the run only plans, and leaves no file behind, not even on this machine."""
+    """Tell whether the run only plans, and leaves no file behind, not even on this machine."""
     # pyinfra tells its deploys nothing of this. Its JSON without -y is a plan as well.
     return "--dry" in sys.argv or ("--json" in sys.argv and not {"-y", "--yes"} & {*sys.argv})

@@ -1,4 +1,4 @@
-"""What a Spark tells Prometheus of its host: on a head, on a worker, and on neither."""
+"""The host metrics of a Spark: on a head, on a worker, and on neither."""
 
 from collections.abc import Generator, Mapping, Sequence
 

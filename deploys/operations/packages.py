@@ -31,13 +31,13 @@ _updated: set[str] = set()
 def install(package: str, *, unless: str = "", new_source: bool = False) -> FunctionCommand:
     """Return the command that installs a package, however long others use apt.
 
-    Lists are fetched once a run. A source that fails is told of; whether that matters, the
+    Lists are fetched once a run. A source that fails is named; whether that matters, the
     installation shows.
 
     Args:
         package: its name.
         unless: a shell command by whose success it is not needed.
-        new_source: the lists of before this command do not know it.
+        new_source: the lists from before this command do not know it.
     """
     return FunctionCommand(_install, (package, unless, new_source), {})
 

@@ -81,5 +81,5 @@ def clock() -> Generator[StringCommand, None, None]:
     if host.get_fact(ClockSync):
         host.noop("the clock is kept by NTP, or is not the host's own")
     else:
-        differs("clock", "kept by NTP", "kept by nobody")
+        differs("clock", "kept by NTP", "not kept")
         yield StringCommand("timedatectl set-ntp true")

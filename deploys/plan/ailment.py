@@ -1,4 +1,4 @@
-"""What an ailment is: a cause of failure, how it shows, and what to do about it."""
+"""The form of an ailment: a cause of failure, how it shows, and what to do about it."""
 
 import re
 from collections.abc import Callable

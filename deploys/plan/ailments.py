@@ -1,4 +1,4 @@
-"""What ails an engine: all known causes, held against its log and its host."""
+"""The known ailments of an engine, held against its log and its host."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How fast RDMA between the two Sparks is: `ib_write_bw`, and what it says."""
+"""The speed of RDMA between the two Sparks: `ib_write_bw`, and what it says."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -52,7 +52,7 @@ def record(
 
 
 def is_measured(state: FabricState, link: dict[str, str]) -> bool:
-    """Whether this link was measured, and fast enough."""
+    """Tell whether this link was measured, and fast enough."""
     try:
         found = read_json(state.record)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is on a Spark of releases, images and weights: the script that reads it, and its parser."""
+"""The releases, images and weights on a Spark: the script that reads them, and its parser."""
 
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ class Image:
     digests: tuple[str, ...]
 
     def is_any(self, names: Collection[str]) -> bool:
-        """Whether one of these is a name of it."""
+        """Tell whether one of these is a name of it."""
         return not {self.id, *self.tags, *self.digests}.isdisjoint(names)
 
 
@@ -69,7 +69,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Belongings:
-    """What is on a Spark.
+    """The releases, images and weights on a Spark.
 
     Attributes:
         engines: its engines.

@@ -31,7 +31,7 @@ def cabled(hardware: Hardware, state: FabricState) -> list[Port]:
 
 
 def has_default(state: FabricState, port: Port) -> bool:
-    """Whether a default route leaves by a twin of the port."""
+    """Tell whether a default route leaves by a twin of the port."""
     return any(route.network is None and route.netdev in port for route in state.routes)
 
 

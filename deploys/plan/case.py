@@ -1,4 +1,4 @@
-"""What a cause of slowness is held against: a benchmark's result and the verdicts on it."""
+"""The case of a slow Spark: a benchmark's result and the verdicts on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deploys.plan.verdict import BELOW, Verdict, overall
 
 @dataclass(frozen=True)
 class Case:
-    """What a cause is held against."""
+    """The case that a cause is held against."""
 
     result: Result
     verdicts: Sequence[Verdict]
@@ -24,7 +24,7 @@ class Case:
 
     @property
     def slow(self) -> bool:
-        """Whether a deciding figure is below."""
+        """Tell whether a deciding figure is below."""
         return overall(self.verdicts) == BELOW
 
     def below(self, *metrics: str) -> list[Verdict]:

@@ -1,4 +1,4 @@
-"""Why a Spark delivers less than it should: known causes, held against what was recorded."""
+"""The known causes of a Spark's slowness, held against what was recorded."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ _ELSE = Known(
 def causes(result: Result, found: Sequence[Verdict]) -> list[Cause]:
     """Return the likely causes of what is below, most likely first; none known: an empty list.
 
-    What is wrong in itself (a GPU held back, errors, others at work) is told whatever the verdict.
+    A fault of its own (a GPU held back, errors, others at work) is told whatever the verdict.
 
     Args:
         result: what the benchmark wrote, as parsed JSON.

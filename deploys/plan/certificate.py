@@ -32,7 +32,7 @@ _HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!
 
 @dataclass(frozen=True)
 class Tls:
-    """What the group data say of TLS.
+    """The settings of TLS in the group data.
 
     Attributes:
         own: The site's own authority signs the certificates of doors and gateway.
@@ -47,7 +47,7 @@ class Tls:
 
     @property
     def on(self) -> bool:
-        """Whether servers speak https."""
+        """Tell whether servers speak https."""
         return self.own or bool(self.certificate)
 
 
@@ -106,7 +106,7 @@ def _is_address(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a door shows its clients.
+    """The certificate of a door, with its private key.
 
     Attributes:
         source: The file that it came from.
@@ -120,7 +120,7 @@ class Certificate:
 
     @property
     def chain(self) -> str:
-        """What all may know of it: without the private key."""
+        """The certificates alone, which all may know."""
         return self.pem.partition(PRIVATE_KEY)[0]
 
     def notice(self, now: datetime) -> str | None:

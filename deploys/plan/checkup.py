@@ -1,4 +1,4 @@
-"""What a Spark shows of itself and its engine, as one shell script reads it."""
+"""The checkup of a Spark and its engine, as one shell script reads it."""
 
 import re
 import shlex

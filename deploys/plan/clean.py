@@ -1,4 +1,4 @@
-"""What a Spark may lose: releases that nobody goes back to, and what only they used."""
+"""The parts of a Spark that can go: releases that nobody goes back to, and what only they used."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ SPACE_REMEDY = (
 
 @dataclass(frozen=True)
 class Cleaning:
-    """What is to be removed, and what is left though no release names it.
+    """The parts that are to be removed, and those that are left though no release names them.
 
     Attributes:
         releases: ids.

@@ -238,7 +238,7 @@ def _scalar(value: object) -> str:
 
 
 def _report(recipe: Recipe, nodes: int) -> Iterator[str]:
-    """What `python -m deploys.plan.command` prints, line by line."""
+    """Yield the lines that `python -m deploys.plan.command` prints."""
     release = f"{recipe.name}-RELEASE"
     yield f"# {recipe.name}: {' '.join(recipe.description.split())}"
     yield f"# vLLM {recipe.vllm}; hardware {', '.join(recipe.hardware)}; {nodes} Spark(s)."

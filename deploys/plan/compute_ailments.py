@@ -100,7 +100,7 @@ COMPUTE_AILMENTS = (
     ),
     LogAilment(
         name="illegal-address",
-        cause="The GPU met an address that is not: with DFlash a drafter of before 2026-04-19 "
+        cause="The GPU met an address that is not: with DFlash a drafter older than 2026-04-19 "
         "(beyond 16,000 tokens), or its CUDA graphs with many requests at once",
         remedy="Take the drafter's present commit (`python -m deploys.lock --refresh`); if it "
         "recurs, lower max-num-seqs or set enforce-eager, and report it",

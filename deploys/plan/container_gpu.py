@@ -41,7 +41,7 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing has changed since."""
+        """Tell whether nothing has changed since."""
         return self.now == self.proved
 
 

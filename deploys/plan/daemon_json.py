@@ -25,7 +25,7 @@ def merged(text: str, log_options: dict[str, str]) -> str:
 
 
 def has_nvidia_runtime(text: str) -> bool:
-    """Whether daemon.json registers NVIDIA's container runtime."""
+    """Tell whether daemon.json registers NVIDIA's container runtime."""
     return "nvidia" in _object(text).get("runtimes", {})
 
 

@@ -1,4 +1,4 @@
-"""What `--data` may say to the deploys, beside the settings of group_data/all.py."""
+"""The options that `--data` gives the deploys, beside the settings of group_data/all.py."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""How what is on a Spark differs from what is declared."""
+"""The differences between what is on a Spark and what is declared."""
 
 from collections.abc import Collection, Iterator, Mapping
 from hashlib import sha256

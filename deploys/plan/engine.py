@@ -1,4 +1,4 @@
-"""What runs on a Spark, as one shell script reads it, and what is to be done about it."""
+"""The engines of a Spark, as one shell script reads them, and what is to be done about them."""
 
 import json
 import shlex
@@ -37,12 +37,12 @@ class EngineUnit:
 
     @property
     def ended(self) -> bool:
-        """Whether it neither runs nor will: not by a start under way, nor by systemd's next try."""
+        """Tell whether it neither runs nor will: by a start under way, or by systemd's next try."""
         return self.active in ("inactive", "failed") and not self.starting
 
     @property
     def stopped(self) -> bool:
-        """Whether it has ended and does not boot."""
+        """Tell whether it has ended and does not boot."""
         return self.ended and not self.enabled
 
 

@@ -1,4 +1,4 @@
-"""How much an engine logs: less than vLLM does, without what a start and its failures say."""
+"""The log level of an engine: less than vLLM's own, without what a start and its failures say."""
 
 from __future__ import annotations
 

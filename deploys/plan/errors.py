@@ -7,7 +7,7 @@ _PROBLEM = 20_000
 
 
 class PlanError(Exception):
-    """What a user wrote cannot be done.
+    """An error in what a user wrote, which cannot be done.
 
     Args:
         problems: Full sentences, one a problem, each naming the file and the key that it is about:

@@ -1,4 +1,4 @@
-"""What stands between a Spark and its fabric, judged before the network is changed."""
+"""The obstacles between a Spark and its fabric, judged before the network is changed."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ def fabric_findings(
 
 
 def is_in_force(plan: FabricPlan, port: Port, state: FabricState) -> bool:
-    """Whether both twins are what the plan says, now and after a boot."""
+    """Tell whether both twins are what the plan says, now and after a boot."""
     here = set(port) <= set(state.netdevs)
     return (
         here
@@ -42,7 +42,7 @@ def is_in_force(plan: FabricPlan, port: Port, state: FabricState) -> bool:
 
 
 def is_written(plan: FabricPlan, port: Port, state: FabricState) -> bool:
-    """Whether our netplan file is what it should be."""
+    """Tell whether our netplan file is what it should be."""
     wanted = (NETPLAN, "root:600", netplan_text(plan, port))
     return wanted in {(file.path, file.mode, file.text) for file in state.netplan}
 

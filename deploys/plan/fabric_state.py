@@ -1,4 +1,4 @@
-"""What a Spark's fabric is, as found."""
+"""The fabric of a Spark, as found."""
 
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv4Network
@@ -73,7 +73,7 @@ class Rdma:
 
 @dataclass(frozen=True)
 class Reach:
-    """What came of a `Probe`: by which interface the route leaves, and whose MAC answered."""
+    """The result of a `Probe`: the interface of the route, and the MAC address that answered."""
 
     route: str
     full: bool

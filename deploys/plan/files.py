@@ -45,7 +45,7 @@ Entry = ManagedFile | Directory | Symlink
 
 @dataclass(frozen=True)
 class FileState:
-    """What is at a path.
+    """The state of a path.
 
     Attributes:
         mode: octal digits without a leading zero; "" when absent or unreadable.
@@ -60,7 +60,7 @@ class FileState:
 
 
 def is_current(entry: Entry, state: FileState) -> bool:
-    """Whether the path already is what `entry` says."""
+    """Tell whether the path already is what `entry` says."""
     if isinstance(entry, Symlink):
         return (state.kind, state.detail) == ("link", entry.target)
     if (state.user, state.group, state.mode) != (entry.user, entry.group, entry.mode):

@@ -31,7 +31,7 @@ class Rule:
 
     @property
     def comment(self) -> str:
-        """What we write beside it."""
+        """The comment that we write beside it."""
         return f"{_COMMENT} {self.purpose}"
 
 
@@ -63,7 +63,7 @@ class FirewallState:
 
     @property
     def used(self) -> bool:
-        """Whether its rules hold now, or will after a boot."""
+        """Tell whether its rules hold now, or will after a boot."""
         return bool(self.active) or self.at_boot
 
 

@@ -15,7 +15,7 @@ _Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class Reached(Model):
-    """How pyinfra reaches a host."""
+    """The keys by which pyinfra reaches a host."""
 
     local: bool = Field(
         default=False, description="true for the machine that runs pyinfra, or false"
@@ -45,7 +45,7 @@ class Reached(Model):
 
     @property
     def connection(self) -> dict[str, str | int]:
-        """What was set of the ``ssh_*`` keys, by pyinfra's names for them."""
+        """The ``ssh_*`` keys that were set, by pyinfra's names for them."""
         data = self.model_dump(exclude_unset=True, exclude_none=True)
         return {key: value for key, value in data.items() if key.startswith("ssh_")}
 
@@ -87,7 +87,7 @@ class Replica(Model):
 
 @dataclass(frozen=True)
 class Assignment:
-    """What one Spark serves: its replica, and its part in it.
+    """The part of one Spark in the replica that it serves.
 
     Attributes:
         ranks: All Sparks of the replica, the head first.
@@ -119,7 +119,7 @@ class Fleet:
         return sorted({replica.recipe for replica in self.replicas.values()})
 
     def assignment(self, spark: str) -> Assignment | None:
-        """What a Spark serves, or None: it is prepared, and idle.
+        """Return the part of a Spark in a replica, or None: it is prepared, and idle.
 
         Args:
             spark: The Spark's name.

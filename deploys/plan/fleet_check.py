@@ -1,4 +1,4 @@
-"""What is wrong with an inventory that can be read."""
+"""The faults of an inventory that can be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a Spark is ours, and what of that can go."""
+"""The footprint on a Spark: what is ours, and what of that can go."""
 
 import re
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ SET_ASIDE = ".sparkwright-set-aside"
 
 @dataclass(frozen=True)
 class Entry:
-    """What stands directly in the root folder.
+    """A file or folder directly in the root folder.
 
     Attributes:
         size: bytes.
@@ -76,7 +76,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Footprint:
-    """What of a Spark is ours.
+    """The parts of a Spark that are ours.
 
     Attributes:
         units: instances and units of ours that systemd has loaded or enabled.
@@ -125,13 +125,13 @@ class Footprint:
 
     @property
     def folders(self) -> tuple[Entry, ...]:
-        """What is ours in the root folder beside checkpoints; the proof of it comes last."""
+        """Our entries of the root folder beside checkpoints; the proof of it comes last."""
         found = [e for e in self.entries if self.is_ours and e.name in OWN and not e.weights]
         return tuple(sorted(found, key=lambda entry: entry.name in PROOF))
 
     @property
     def strange(self) -> tuple[Entry, ...]:
-        """What is not ours in the root folder."""
+        """The entries of the root folder that are not ours."""
         known = {*self.folders, *self.weights}
         return tuple(entry for entry in self.entries if entry not in known)
 

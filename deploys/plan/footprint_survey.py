@@ -1,4 +1,4 @@
-"""What of a Spark is ours: one shell script that reads it, and the parser of its output."""
+"""The survey of what is ours: one shell script that reads it, and the parser of its output."""
 
 import json
 import shlex

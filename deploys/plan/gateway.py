@@ -39,7 +39,7 @@ class Upstream:
 
     @property
     def both_modes(self) -> bool:
-        """Whether the model thinks only when told so."""
+        """Tell whether the model thinks only when told so."""
         return bool(_BOTH_MODES.search(self.checkpoint))
 
 

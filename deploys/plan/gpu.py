@@ -20,7 +20,7 @@ _LIMITS = range(1000, 3501)
 
 @dataclass(frozen=True)
 class Gpu:
-    """What nvidia-smi tells: MHz, W, °C, per cent, bytes; None for what it does not."""
+    """The readings of nvidia-smi: MHz, W, °C, per cent, bytes; None for what it does not tell."""
 
     clock: float | None
     power: float | None

@@ -1,4 +1,4 @@
-"""Why a container, or the host itself, does not get the GPU: by what is said then."""
+"""The reasons why a container, or the host, does not get the GPU, by what is said then."""
 
 import re
 

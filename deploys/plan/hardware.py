@@ -11,7 +11,7 @@ _UBUNTU = "Update driver and Docker (NVIDIA's and Docker's packages for Ubuntu)"
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a host of this class must be.
+    """The requirements of a hardware class.
 
     Attributes:
         name: The name that inventory and recipes use.

@@ -12,7 +12,7 @@ State = Literal["absent", "unreadable", "unfit", "fit"]
 
 @dataclass(frozen=True)
 class Identity:
-    """What a Spark shows of itself.
+    """The key and certificate of a Spark, as found.
 
     Attributes:
         state: "unfit" means that key and certificate do not belong together, or that others than

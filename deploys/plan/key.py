@@ -41,7 +41,7 @@ class Key:
 
     @property
     def digest(self) -> str:
-        """What a Spark knows of it."""
+        """Its hash, by which a Spark knows it."""
         return sha256(self.secret.encode()).hexdigest().upper()
 
     @property
@@ -111,7 +111,7 @@ def checked_name(name: str) -> str:
 def _key(words: Sequence[str], replicas: Collection[str] | None) -> Key:
     if len(words) == 1:
         _check(words[0])
-        # A line of before keys had names.
+        # A line from the time when keys had no names.
         key = Key("", words[0])
         return Key(f"key-{key.digest[:6].lower()}", key.secret)
     name, secret, *rest = words

@@ -1,4 +1,4 @@
-"""What tags and branches in our recipes stand for, where a public source says it."""
+"""The tags and branches of our recipes, and what they stand for where a public source says it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _PADDED = 1.5
 
 @dataclass(frozen=True)
 class Use:
-    """How a model is run, as far as its KV cache minds.
+    """The settings of a model's run that its KV cache depends on.
 
     Attributes:
         number_bytes: Bytes of a number in the cache.
@@ -81,7 +81,7 @@ class KvCache:
     _use: Use
 
     def blocks(self, size: int) -> int:
-        """How many blocks a cache of so many bytes has."""
+        """Return the number of blocks of a cache of so many bytes."""
         return max(0, size // self.pool)
 
     def needed(self, context: int) -> int:

@@ -1,4 +1,4 @@
-"""Whether the two Sparks reach each other over the fabric as they should."""
+"""The checks of the link between two Sparks."""
 
 from collections.abc import Iterator
 from ipaddress import IPv4Address

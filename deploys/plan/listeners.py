@@ -1,4 +1,4 @@
-"""What listens on a Spark: what of it is ours, where it may, and whose the rest is."""
+"""The listeners of a Spark: which are ours, where they may listen, and whose the rest is."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -69,7 +69,7 @@ class Socket:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Tell whether only this machine reaches it."""
         address = re.sub(r"%.*|[\[\]]", "", self.address)
         if self.address.endswith("%lo"):
             return True
@@ -96,7 +96,7 @@ class Listening:
 
 @dataclass(frozen=True)
 class Declared:
-    """What of ours may listen beyond loopback.
+    """The listeners of ours that are allowed beyond loopback.
 
     Attributes:
         door: TCP port of the door; None on a worker or an idle Spark.

@@ -82,10 +82,10 @@ class CheckpointLock(Model):
     """A repository at one commit.
 
     Attributes:
-        date: The day of the commit, in UTC; None in a lock of before.
+        date: The day of the commit, in UTC; None in an older lock.
         source: Who publishes that the name stands for this; None: the hub alone said so.
-        shape: What of ``config.json`` decides memory; None in a lock of before or of a version with
-            other fields, and where there is no such file or it says nothing of that.
+        shape: The part of ``config.json`` that decides memory; None in an older lock, in one of a
+            version with other fields, and where there is no such file or it says nothing of that.
     """
 
     repo: str
@@ -126,11 +126,11 @@ class Lock(Model):
     checkpoints: dict[str, CheckpointLock] = Field(default_factory=dict)
 
     def image(self, recipe: Recipe) -> ImageLock | None:
-        """What a recipe's image stood for, or None: it is not locked yet."""
+        """Return the locked image of a recipe, or None: it is not locked yet."""
         return self.images.get(image_key(recipe))
 
     def checkpoint(self, checkpoint: Checkpoint) -> CheckpointLock | None:
-        """What a recipe's checkpoint stood for, or None: it is not locked yet."""
+        """Return the locked checkpoint of a recipe's, or None: it is not locked yet."""
         return self.checkpoints.get(checkpoint_key(checkpoint))
 
     def folder(self, checkpoint: Checkpoint) -> str:

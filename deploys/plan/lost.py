@@ -1,4 +1,4 @@
-"""What a run says when it has no connection to a Spark, or has lost it."""
+"""The words of a run that has no connection to a Spark, or has lost it."""
 
 import re
 

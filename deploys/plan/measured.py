@@ -1,4 +1,4 @@
-"""What a Spark answers to a benchmark: checked before anything is made of it.
+"""The answer of a Spark to a benchmark: checked before anything is made of it.
 
 A Spark that somebody else has taken over writes what it likes. So sizes are bounded, numbers
 finite, and what the benchmark was about is taken from its orders.
@@ -85,7 +85,7 @@ class Others(Told):
 
 
 class Log(Told):
-    """What the engine's log and a trial answer tell."""
+    """The figures of the engine's log and a trial answer."""
 
     network: _Word | None = None
     thinking: bool = False

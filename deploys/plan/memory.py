@@ -55,7 +55,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Load:
-    """What is to be served.
+    """The load that is to be served.
 
     Attributes:
         recipe: As it is for this number of Sparks.
@@ -107,7 +107,7 @@ class MemoryPlan:
 
     @property
     def beside(self) -> int:
-        """What vLLM takes from its share beside the KV cache."""
+        """The bytes that vLLM takes from its share beside the KV cache."""
         graphs = self.graphs if self.flags.graphs_in_share else 0
         return self.weights + self.drafter + self.activations + graphs
 
@@ -119,12 +119,12 @@ class MemoryPlan:
 
     @property
     def host(self) -> int:
-        """What is used beside the engine."""
+        """The bytes that are used beside the engine."""
         return HOST[self.sparks] + self.kept if self.unified else CONTEXT
 
     @property
     def head_room(self) -> int:
-        """What stays free."""
+        """The bytes that stay free."""
         return self.total - self.engine - self.host
 
     @property

@@ -1,4 +1,4 @@
-"""What cannot fit into a Spark's memory, or hardly, and which option to change to what."""
+"""The problems of a Spark's memory: what cannot fit, or hardly, and which option to change."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _context(plan: MemoryPlan) -> Iterator[Finding]:
 
 
 def _too_many(plan: MemoryPlan) -> bool:
-    """Whether there are more requests at once than blocks of the KV cache, and vLLM looks.
+    """Tell whether there are more requests at once than blocks of the KV cache, and vLLM looks.
 
     A request has a block with its state in each linear-attention layer of a group.
     """
@@ -113,7 +113,7 @@ def _too_many(plan: MemoryPlan) -> bool:
 
 
 def _is_refused(plan: MemoryPlan) -> bool:
-    """Whether vLLM certainly refuses more requests than blocks.
+    """Tell whether vLLM certainly refuses more requests than blocks.
 
     With drafts, an attention backend such as FlashInfer makes graphs hold pieces of steps after
     all, and vLLM does not look.
@@ -216,7 +216,7 @@ def _shorter(plan: MemoryPlan, size: int) -> str:
 
 
 def _fits_two(plan: MemoryPlan) -> bool:
-    """Whether half of the weights fits into each of two Sparks."""
+    """Tell whether half of the weights fits into each of two Sparks."""
     if plan.sparks > 1 or not plan.unified:
         return False
     engine = plan.engine - max(0, plan.kv_bytes) - (plan.weights + plan.drafter) // 2

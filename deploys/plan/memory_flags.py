@@ -1,4 +1,4 @@
-"""What a recipe's options and environment say of memory, with vLLM's defaults for the rest."""
+"""The memory settings of a recipe's options and environment, with vLLM's defaults for the rest."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def _hardware(name: str) -> Hardware:
 
 
 def _load(recipe: Recipe, inventory: Path | None, sparks: int) -> Load:
-    """What is served, by a lock or by nominal sizes."""
+    """Return the load that is served, by a lock or by nominal sizes."""
     if inventory is None:
         load, source = nominal_load(recipe, sparks), "no known size"
     else:

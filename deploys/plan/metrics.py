@@ -1,4 +1,4 @@
-"""What vLLM's /metrics tells of an engine: its load, and how its requests ended."""
+"""The metrics of an engine by vLLM's /metrics: its load, and how its requests ended."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ class _Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Load:
-    """What an engine does, by two readings of its counters.
+    """The work of an engine, by two readings of its counters.
 
     Attributes:
         tokens: generated in a second, by all requests together.

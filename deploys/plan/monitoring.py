@@ -1,4 +1,4 @@
-"""What Prometheus is to ask: each replica's door, for its engine, itself and its host."""
+"""The targets of Prometheus: each replica's door, for its engine, itself and its host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other tools have set for the interfaces of the fabric."""
+"""The settings of other tools for the interfaces of the fabric."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ def _moved_away(away: Mapping[str, Sequence[str]]) -> Finding:
 
 
 def _by_networkmanager(path: str) -> bool:
-    """Whether a file is a connection of NetworkManager's, in its own words or in netplan's.
+    """Tell whether a file is a connection of NetworkManager's, in its own words or in netplan's.
 
     On Ubuntu it keeps them as /etc/netplan/90-NM-UUID.yaml, changes to what netplan made included.
     """
@@ -136,7 +136,7 @@ def _match(name: str, definition: Mapping[str, Any], macs: Mapping[str, str]) ->
 
 
 def _gives_way(definition: Mapping[str, Any]) -> bool:
-    """Whether NetworkManager takes any other connection of the interface before this one.
+    """Tell whether NetworkManager takes any other connection of the interface before this one.
 
     It makes one for each port that nobody has set, DHCP with the priority -999, and may keep it.
     """

@@ -1,4 +1,4 @@
-"""What a Spark tells Prometheus of its host: which units, and how one shell script reads them."""
+"""The host metrics of a Spark: their units, and the shell script that reads them."""
 
 import shlex
 from collections.abc import Iterable, Mapping

@@ -23,7 +23,7 @@ _DEFAULT = {"id": "main", "default": True}
 
 @dataclass(frozen=True)
 class Endpoint:
-    """What OpenClaw asks for models.
+    """The server that OpenClaw asks for models.
 
     Attributes:
         provider: The name under which OpenClaw has its models.
@@ -178,7 +178,7 @@ def _unexpected(where: str, found: object) -> str:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a provider, or a model of one, has a name that only we give."""
+    """Tell whether a provider, or a model of one, has a name that only we give."""
     return re.match(rf"{PROVIDER}(-|/|$)", name) is not None
 
 
@@ -220,7 +220,7 @@ def _model(served: Served) -> dict[str, Any]:
 
 
 def _params(served: Served) -> dict[str, Any]:
-    """What is set where nobody else does; OpenClaw 2026.9.6 sends no top_p or top_k of its own."""
+    """Return the defaults that only we set: OpenClaw 2026.9.6 sends no top_p or top_k."""
     rest = dict(served.sampling)
     return {"temperature": rest.pop("temperature"), "extra_body": rest}
 

@@ -142,7 +142,7 @@ Mapped = Annotated[dict[str, Any], BeforeValidator(_mapping)]
 
 
 class Options(BaseModel):
-    """What a recipe's ``args`` say; None where they leave it to vLLM.
+    """The values in a recipe's ``args``; None where they leave one to vLLM.
 
     Attributes:
         max_model_len: Tokens of the longest request; `AUTO` = as many as fit.
@@ -197,7 +197,7 @@ class Options(BaseModel):
 
     @property
     def mtp(self) -> bool:
-        """Whether the model's own MTP head drafts them."""
+        """Tell whether the model's own MTP head drafts them."""
         return str(self.draft.get("method", "")).endswith("mtp")
 
     @property
@@ -208,7 +208,7 @@ class Options(BaseModel):
 
     @property
     def graphs(self) -> Literal["none", "pieces", "steps"]:
-        """What CUDA graphs hold: nothing, pieces of steps, or whole steps, as is vLLM's default."""
+        """The scope of CUDA graphs: none, pieces of steps, or whole steps (vLLM's default)."""
         level = 2 if self.optimization_level is None else self.optimization_level
         by_level = {0: "NONE", 1: "PIECEWISE"}.get(level, "FULL_AND_PIECEWISE")
         mode = str((self.compilation_config or {}).get("cudagraph_mode", by_level)).upper()

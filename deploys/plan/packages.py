@@ -104,7 +104,7 @@ _REMEDIES = (
 
 @dataclass(frozen=True)
 class Attempt:
-    """What became of one attempt.
+    """The result of one attempt.
 
     Attributes:
         done: the packages are there, or gone.

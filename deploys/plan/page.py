@@ -1,4 +1,4 @@
-"""What a benchmark says: lines for the terminal, and one HTML file that needs nothing else."""
+"""The report of a benchmark: lines for the terminal, and one HTML file that needs nothing else."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """What a benchmark says: the verdict, lines for the terminal, and the page."""
+    """The report of a benchmark: the verdict, lines for the terminal, and the page."""
 
     verdict: str
     table: list[str]
@@ -220,7 +220,7 @@ def _plots(measured: Figures, expected: Figures) -> list[tuple[str, str, Markup]
 
 
 def _is_in_a_line(name: str, metric: str) -> bool:
-    """Whether a plot over numbers shows it, or its answers are too short to show a speed."""
+    """Tell whether a plot over numbers shows it, or its answers are too short to show a speed."""
     if name.startswith("concurrent-"):
         return metric == "total_tok_s"
     return name.startswith("ttft-") or any(line.names.fullmatch(name) for line in _LINES)

@@ -1,4 +1,4 @@
-"""What the dashboard shows of a fleet: its graphs, each with its PromQL."""
+"""The panels of the dashboard: a fleet's graphs, each with its PromQL."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What vLLM's log says of its start: the phase it is in."""
+"""The phases of a start, by vLLM's log."""
 
 import re
 from collections.abc import Iterable

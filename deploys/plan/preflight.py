@@ -1,4 +1,4 @@
-"""What stands between a Spark and a served model, judged before anything is changed."""
+"""The obstacles between a Spark and a served model, judged before anything is changed."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ IMAGE_DISK_FACTOR = 1 + UNPACKED
 
 @dataclass(frozen=True)
 class Requirements:
-    """What this Spark must be for what it is to serve.
+    """The requirements that a Spark has to meet for what it is to serve.
 
     Attributes:
         driver_minimum, docker_minimum: first number of the version.

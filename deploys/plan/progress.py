@@ -1,4 +1,4 @@
-"""How far a job on a Spark is, in words."""
+"""The progress of a job on a Spark, in words."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ RATE_WINDOW = 20
 
 @dataclass(frozen=True)
 class Progress:
-    """What a job wrote last; `done` and `total` are bytes of the phase, or its steps."""
+    """The last report of a job; `done` and `total` are bytes of the phase, or its steps."""
 
     phase: Phase
     done: int

@@ -46,7 +46,7 @@ Figures = Annotated[
 
 
 class Memory(Model):
-    """What the source says of the memory that it saw, to hold the memory plan against."""
+    """The memory figures that a recipe's source saw, to hold the memory plan against."""
 
     weights_gib: float | None = Field(default=None, gt=0, description="GiB of weights")
     kv_cache_gib: float | None = Field(default=None, gt=0, description="GiB of KV cache")
@@ -58,7 +58,7 @@ class Memory(Model):
 
 
 class Settings(Model):
-    """What vLLM is started with."""
+    """The command line and environment of vLLM."""
 
     args: dict[Option, Argument] = Field(
         default_factory=dict, description="a mapping of vLLM's options, without dashes"
@@ -69,12 +69,12 @@ class Settings(Model):
 
     @property
     def options(self) -> Options:
-        """What ``args`` say, as vLLM reads it."""
+        """The options in ``args``, as vLLM reads them."""
         return options(self.args)
 
 
 class Difference(Settings):
-    """What is another with one number of Sparks; each value replaces the recipe's own."""
+    """The values that differ with one number of Sparks; each replaces the recipe's own."""
 
     start_timeout: int | None = Field(
         default=None, ge=1, description="seconds until it must answer, a whole number above 0"
@@ -125,12 +125,12 @@ class Recipe(Settings):
 
     @property
     def build(self) -> Build | None:
-        """How the image is made; None: it is pulled as it is."""
+        """The way in which the image is made; None: it is pulled as it is."""
         return self.image if isinstance(self.image, Build) else None
 
     @property
     def base_image(self) -> str:
-        """What a registry is asked for: the image, or what it is built on."""
+        """The name for which a registry is asked: the image, or what it is built on."""
         return self.image.base if isinstance(self.image, Build) else self.image
 
     @property

@@ -1,4 +1,4 @@
-"""What is wrong with a recipe beyond the form of its single values."""
+"""The faults of a recipe beyond the form of its single values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What single keys and values of a recipe may be."""
+"""The allowed values of single keys of a recipe."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Ranks:
 
 @dataclass(frozen=True)
 class Release:
-    """What one replica's engine is, on the disk of one of its Sparks.
+    """The files of one replica's engine on the disk of one of its Sparks.
 
     Attributes:
         id: ``<recipe>-<8 hex>``, made of everything that the engine would notice on any rank.

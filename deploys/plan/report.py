@@ -1,4 +1,4 @@
-"""What the doctor says."""
+"""The words of the doctor."""
 
 from collections.abc import Iterator, Sequence
 

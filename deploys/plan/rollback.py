@@ -9,7 +9,7 @@ from deploys.plan.sections import MARK, sections
 
 @dataclass(frozen=True)
 class History:
-    """What has served on a Spark.
+    """The releases that have served on a Spark.
 
     Attributes:
         served: the releases in the order in which they came to serve; some more than once.

@@ -1,4 +1,4 @@
-"""What a Spark does in a rollout, what it reports of that, and what happened to its replica."""
+"""The tasks of a rollout on a Spark, their reports, and what happened to its replica."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ NOTHING = Standing()
 
 
 class Task(Enum):
-    """What a Spark does next."""
+    """The next task of a Spark."""
 
     WAIT = "wait"
     LOOK = "look"
@@ -21,7 +21,7 @@ class Task(Enum):
 
 
 class Result(StrEnum):
-    """What happened to a replica, in the words of the report."""
+    """The outcome for a replica, in the words of the report."""
 
     WAITING = "not reached"
     ALREADY = "serves it already"
@@ -41,7 +41,7 @@ FAILURES = (Result.FAILED, Result.DOWN, Result.STUCK, Result.REFUSED, Result.LOS
 
 @dataclass(frozen=True)
 class Report:
-    """What came of a task on one Spark, or on all Sparks of a replica.
+    """The result of a task on one Spark, or on all Sparks of a replica.
 
     Attributes:
         problem: why it failed; "" when it did not.
@@ -67,7 +67,7 @@ class Report:
 
 @dataclass
 class Record:
-    """What a rollout has done to one replica.
+    """The effect of a rollout on one replica.
 
     Attributes:
         sparks: of the replica, the head first.

@@ -1,4 +1,4 @@
-"""What a rollout tells when it is over, and while it goes on: a file for machines, a table."""
+"""The report of a rollout, while it goes on and at its end: a file for machines, a table."""
 
 from __future__ import annotations
 

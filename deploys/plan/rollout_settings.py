@@ -1,4 +1,4 @@
-"""What a person asks of a rollout."""
+"""The settings of a rollout."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ SOAK_SECONDS = 300
 
 @dataclass(frozen=True)
 class Settings:
-    """What a person asks of a rollout.
+    """The settings of a rollout, as a person gives them.
 
     Attributes:
         soak: seconds that each wave must hold.

@@ -134,7 +134,7 @@ def problems(recipe: Recipe) -> Iterator[str]:
 
 
 def _broken(recipe: Recipe, count: str) -> Iterator[str]:
-    """What the rules say of a recipe with one number of Sparks."""
+    """Yield the objections of the rules to a recipe with one number of Sparks."""
     merged = recipe.for_sparks(int(count))
     repo = recipe.checkpoints["model"].repo.lower() if "model" in recipe.checkpoints else ""
     own = recipe.by_sparks[count].args if count in recipe.by_sparks else {}

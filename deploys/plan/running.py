@@ -1,4 +1,4 @@
-"""What runs on a Spark where no operation looks, and how it differs from what is declared."""
+"""The state of a Spark where no operation looks, and how it differs from what is declared."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Running:
-    """What runs on a Spark, beside what operations look at.
+    """The state of a Spark beside what operations look at.
 
     Attributes:
         containers: by release.

@@ -19,7 +19,7 @@ from deploys.plan.errors import PlanError
 
 
 class Model(BaseModel):
-    """What every model of this project is: immutable, without unknown keys, without conversions."""
+    """The base of all models of this project: immutable, without unknown keys or conversions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
 

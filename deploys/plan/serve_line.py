@@ -35,7 +35,7 @@ _OPERATORS = "();<>|&\n"
 
 @dataclass(frozen=True)
 class ServeLine:
-    """What a line asks of vLLM.
+    """The options and environment that a line gives vLLM.
 
     Attributes:
         model: What it serves, as it is written there.
@@ -172,7 +172,7 @@ _BOOLEANS = ("True", "False")
 
 
 def _value(option: str, word: str) -> Any:
-    """What a word means, if it reads the same when it is written again."""
+    """Return the value that a word stands for, if it reads the same when it is written again."""
     if word.startswith("{"):
         try:
             return json.loads(word)

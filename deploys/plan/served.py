@@ -1,4 +1,4 @@
-"""What a Spark is to serve, by what inventory and group data say of it."""
+"""The model that a Spark is to serve, by its inventory and group data."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -90,7 +90,7 @@ def _shape(config: Mapping[str, Any], text: Mapping[str, Any]) -> Shape:
 
 
 def _layers(text: Mapping[str, Any]) -> list[str]:
-    """What kind each layer is; every one full attention where nothing is said."""
+    """Return the kind of each layer; every one is full attention where nothing is said."""
     if kinds := text.get("layer_types"):
         unknown = set(kinds) - {"full_attention", "sliding_attention", "linear_attention"}
         if unknown:
@@ -117,7 +117,7 @@ def _dtype(config: Mapping[str, Any]) -> str:
 
 
 def _fp8_kv_cache(quantization: Mapping[str, Any]) -> bool:
-    """Whether a checkpoint brings scales for a KV cache of FP8, which vLLM then takes by itself.
+    """Tell whether a checkpoint has scales for a KV cache of FP8, which vLLM then takes by itself.
 
     Model Optimizer writes the name of the algorithm, or as llm-compressor does a scheme.
     """

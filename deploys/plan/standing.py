@@ -1,4 +1,4 @@
-"""What one Spark serves, as a rollout looks at it: once before each step, so in little time."""
+"""The release of a Spark as a rollout looks at it: once before each step, so in little time."""
 
 import shlex
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from deploys.plan.sections import MARK, sections
 
 @dataclass(frozen=True)
 class Standing:
-    """What one Spark serves.
+    """The release that one Spark serves.
 
     Attributes:
         release: the release whose engine is active; None when none is. An active engine has given

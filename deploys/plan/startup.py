@@ -1,4 +1,4 @@
-"""How long the phases of a start took, by what vLLM itself logs of them."""
+"""The durations of a start's phases, by what vLLM itself logs of them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def start_figures(kept: Sequence[Sequence[Any]]) -> dict[str, dict[str, float]]:
 
 
 def start_line(lines: Sequence[str], expected: Mapping[str, Mapping[str, float]]) -> str:
-    """Return what a person is told of a start, such as "weights 501 s (557), compile 43 s (10)".
+    """Return the summary of a start, such as "weights 501 s (557), compile 43 s (10)".
 
     Args:
         lines: the engine's log, of one start.

@@ -1,4 +1,4 @@
-"""What a Spark does right now: one reading of it, as one shell script makes it."""
+"""The present status of a Spark: one reading of it, as one shell script makes it."""
 
 import shlex
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What somebody should look at, by the status of a Spark."""
+"""The warnings in the status of a Spark."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What a Spark is, as one shell script reads it and one parser understands it."""
+"""The survey of a Spark, as one shell script reads it and one parser understands it."""
 
 import shlex
 from collections.abc import Iterable, Sequence

@@ -53,7 +53,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a switch is made.
+    """The settings of a switch.
 
     Attributes:
         trial: seconds for which the new engine must hold before the former one is given up.
@@ -71,7 +71,7 @@ class Settings:
 
 
 class SwitchReport(Told):
-    """What the program of a switch writes of it: files/switch/switch_report.py.
+    """The report of a switch by its program: files/switch/switch_report.py.
 
     Attributes:
         former: the release that served before; None where none did.
@@ -93,7 +93,7 @@ class SwitchReport(Told):
 
 @dataclass
 class Outcome:
-    """What became of a switch; it is filled while the switch goes on.
+    """The result of a switch; it is filled while the switch goes on.
 
     Attributes:
         served: the release serves, and is what boots.
@@ -227,7 +227,7 @@ def orders(settings: Settings, memory: Memory, size: int | None = None) -> str:
 
 
 def progress_line(report: SwitchReport) -> str:
-    """Return what a person is told of a phase; "" for one that tells itself otherwise."""
+    """Return the sentence about a phase; "" for one that tells itself otherwise."""
     former = report.former
     match report.phase:
         case "waiting":
@@ -248,7 +248,7 @@ def progress_line(report: SwitchReport) -> str:
 
 
 def failure(release: str, outcome: Outcome) -> str:
-    """Return what a person is told of a switch that failed: sentences, without the log."""
+    """Return the sentences about a switch that failed, without the log."""
     unit = f"vllm@{release}"
     words = [f"{release} does not serve: {outcome.reason.rstrip('.')}."]
     if outcome.former and outcome.restored:

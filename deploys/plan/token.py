@@ -50,7 +50,7 @@ def token_problem(token: str) -> str | None:
 
 
 def _is_private(endpoint: str) -> bool:
-    """Whether nobody on the way reads what is sent: by TLS, or as it leaves no machine."""
+    """Tell whether nobody on the way reads what is sent: by TLS, or as it leaves no machine."""
     url = urlsplit(endpoint)
     if url.scheme == "https" or url.hostname == "localhost":
         return True

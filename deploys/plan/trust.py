@@ -1,4 +1,4 @@
-"""What a recipe asks of its owner's trust: options and variables that reach beyond serving a model.
+"""The trust that a recipe asks for: options and variables that reach beyond serving a model.
 
 A recipe of a stranger is data only as long as its options cannot run code, open ports or pass on
 what clients ask. Those that can are allowed by the inventory (`trusts` of a replica), never by the

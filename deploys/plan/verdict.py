@@ -1,4 +1,4 @@
-"""Whether a Spark delivers: measured figures beside the expected ones of its recipe."""
+"""The verdict on a Spark: measured figures beside the expected ones of its recipe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DECIDING = ("tok_s", "total_tok_s", "errors")
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far a figure may be off before it is called below or above.
+    """The distance by which a figure may be off before it is called below or above.
 
     Attributes:
         share: of the expected figure.
@@ -94,7 +94,7 @@ class Verdict:
 
     @property
     def decides(self) -> bool:
-        """Whether the overall verdict hangs on it."""
+        """Tell whether the overall verdict hangs on it."""
         known = WORKLOADS.get(self.workload)
         few = known is not None and not known.decides
         return self.metric in DECIDING and (self.metric == "errors" or not few)

@@ -31,7 +31,7 @@ Release = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Known:
-    """What the table says of a name.
+    """The table's entry for a name.
 
     Attributes:
         first, last: The releases between which vLLM has it, of those in the table.

@@ -1,4 +1,4 @@
-"""What a checkpoint's folder must hold, and what it lacks."""
+"""The required content of a checkpoint's folder, and what it lacks."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ RECORD = ".sparkwright.json"
 
 @dataclass(frozen=True)
 class Stamp:
-    """What tells a file that nobody touched: bytes, time of last change (ns), and inode."""
+    """The marks of a file that nobody touched: bytes, time of last change (ns), and inode."""
 
     size: int
     mtime_ns: int
@@ -64,7 +64,7 @@ def copy_manifest_text(locked: CheckpointLock, source: str) -> str:
 
 
 def has_manifest(folder: Folder, text: str) -> bool:
-    """Whether the folder's manifest on the Spark is this text."""
+    """Tell whether the folder's manifest on the Spark is this text."""
     return folder.manifest == sha256(text.encode()).hexdigest()
 
 

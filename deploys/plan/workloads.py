@@ -1,4 +1,4 @@
-"""What the benchmark measures, by the tables of its sources."""
+"""The workloads of the benchmark, by the tables of its sources."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -281,7 +281,7 @@ def choose(names: object) -> list[Workload]:
 
 
 def order(workload: Workload) -> dict[str, object]:
-    """Return what files/benchmark/measure.py is told of a workload, as JSON takes it."""
+    """Return the workload as JSON takes it, for files/benchmark/measure.py."""
     texts = {kind: _lines(f"prompts/{kind}.txt") for kind in workload.prompts if kind != LONG}
     return {**asdict(workload), "context": workload.context, "texts": texts}
 

@@ -1,4 +1,4 @@
-"""What the current host is to become: the plan of its inventory, its recipe and its lock."""
+"""The plan of the current host, by its inventory, its recipe and its lock."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Why does it not start? Looks at a Spark, and changes nothing."""
+"""The deploy that says why a Spark does not start, and changes nothing."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What differs from what is declared: looks at all Sparks, and changes nothing."""
+"""The deploy that tells what differs from what is declared, and changes nothing."""
 
 import sys
 import time
@@ -34,7 +34,7 @@ _CONVERGES = "deploys/spark.py"
 
 @dataclass
 class _Book:
-    """What was found of all Sparks of the run; `unread` says why one was not looked at.
+    """The differences of all Sparks of the run; `unread` says why one was not looked at.
 
     `others` is what listens there and is not ours.
     """

@@ -1,4 +1,4 @@
-"""Who a Spark is at the hub: the token of the machine that runs pyinfra."""
+"""The account of a Spark at the hub: the token of the machine that runs pyinfra."""
 
 from pyinfra import host
 from pyinfra.api import HiddenValue, deploy

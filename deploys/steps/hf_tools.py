@@ -1,4 +1,4 @@
-"""What fetches weights and images on a Spark: programs, their units, huggingface_hub."""
+"""The tools that fetch weights and images on a Spark: programs, their units, huggingface_hub."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a host needs to serve for months: bounded logs, a memory guard, clocks that are right."""
+"""The host's settings for months of serving: bounded logs, a memory guard, right clocks."""
 
 from pathlib import Path
 

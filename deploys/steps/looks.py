@@ -1,4 +1,4 @@
-"""What deploys have in common that look at all Sparks, tell, and end the run."""
+"""The common parts of deploys that look at all Sparks, tell, and end the run."""
 
 import sys
 from pathlib import Path

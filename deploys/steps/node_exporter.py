@@ -1,4 +1,4 @@
-"""What Prometheus may know of a Spark's host: GPU, engine, memory, disks."""
+"""The metrics of a Spark's host for Prometheus: GPU, engine, memory, disks."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the fleet does right now: reads all Sparks, shows one table, and changes nothing."""
+"""The deploy that reads all Sparks, shows one table of their status, and changes nothing."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""What a benchmark asks the engine itself."""
+"""The questions of a benchmark to the engine itself."""
 
 import http.client
 import json
@@ -97,7 +97,7 @@ class Engine:
         return int(json.loads(self._ask("/tokenize", body))["count"])
 
     def thinks(self) -> bool:
-        """Whether an answer holds reasoning although the request asks for none."""
+        """Tell whether an answer holds reasoning although the request asks for none."""
         question = {
             "model": self._model,
             "messages": [{"role": "user", "content": "Is 91 a prime number?"}],

@@ -1,4 +1,4 @@
-"""What nvidia-smi says once a second."""
+"""The readings of nvidia-smi, once a second."""
 
 import subprocess
 import time

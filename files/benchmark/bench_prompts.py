@@ -19,7 +19,7 @@ def requests(
     Args:
         workload: as the manifest has it.
         passages: what long prompts are made of.
-        nonce: a word that no benchmark of before has used: no cache holds what begins with it.
+        nonce: a word that no earlier benchmark has used: no cache holds what begins with it.
         count: returns the tokens of a text.
     """
     kinds, texts, asked = workload["prompts"], dict(workload["texts"]), []

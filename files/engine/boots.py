@@ -1,4 +1,4 @@
-"""Whether this Spark went down hard while its engine ran, and how often of late."""
+"""The hard ends of this Spark while its engine ran, and how often they came of late."""
 
 import json
 import os

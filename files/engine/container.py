@@ -28,12 +28,12 @@ class Container:
 
     @property
     def begun(self) -> bool:
-        """Whether there may be a container of our making."""
+        """Tell whether there may be a container of our making."""
         return self._begun
 
     @property
     def running(self) -> bool:
-        """Whether the client runs."""
+        """Tell whether the client runs."""
         return self._client is not None and self._client.returncode is None
 
     async def start(self, environment: dict[str, str]) -> None:

@@ -41,7 +41,7 @@ _DROP_CACHES = "timeout 20 sync; echo 3 > /proc/sys/vm/drop_caches"
 
 
 class EndError(Exception):
-    """Why a life ends, and with which exit status."""
+    """The end of a life: its reason and exit status."""
 
     def __init__(self, reason: str, status: int = 1) -> None:
         super().__init__(reason)
@@ -149,7 +149,7 @@ class Supervisor:
 
     async def _serve(self, environment: dict[str, str]) -> None:
         show("starting the engine")
-        # A release of before says nothing: it is a Spark's.
+        # An older release does not say: it is a Spark's.
         if self._unit.get("unified", True):
             await _run("sh", "-c", _DROP_CACHES)
         if self._link and not self._is_worker:

@@ -43,7 +43,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Pair:
-    """Who this Spark is, and who the other must be.
+    """The identity of this Spark, and that of the other one.
 
     Attributes:
         sparks, addresses: name and fabric address of both, in rank order.
@@ -62,7 +62,7 @@ class Pair:
 
     @property
     def hello(self) -> dict[str, Any]:
-        """What this side says first."""
+        """The first words of this side."""
         return {"release": self.release, "spark": self.sparks[self.rank], "rank": self.rank}
 
     def objection(self, hello: dict[str, Any]) -> str | None:
@@ -124,7 +124,7 @@ class Link:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing has come from the other side for a while."""
+        """Tell whether nothing has come from the other side for a while."""
         return time.monotonic() - self._last > QUIET
 
     async def close(self) -> None:
@@ -160,7 +160,7 @@ class Link:
             # It had words of ours yet to read when it died.
             reason = "its supervisor is gone"
         except Exception as error:
-            # Whatever the peer says: the end of this task is the end of the link, and is told.
+            # Whatever the peer says: the end of this task is the end of the link.
             reason = f"the link broke ({error!r:.200})"
         # It becomes a line of the journal and of the unit's status.
         reason = " ".join(str(reason).split())[:300]
@@ -172,7 +172,7 @@ async def join(pair: Pair, show: Callable[[str], None]) -> Link:
     """Return a session with the other Spark, however long it takes to come.
 
     Args:
-        show: is told what is waited for, and why.
+        show: takes what is waited for, and why.
     """
 
     def waiting(reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Whether an engine really generates: one token, in time.
+"""The proof that an engine really generates: one token, in time.
 
 /health proves little: it stays 200 while the other rank is gone (vLLM 0.20 to 0.33).
 """
@@ -48,7 +48,7 @@ class Engine:
         self._model = model
 
     async def healthy(self) -> bool:
-        """Whether /health says 200."""
+        """Tell whether /health says 200."""
         try:
             async with asyncio.timeout(COUNTERS_DEADLINE):
                 return (await self._request("GET", "/health"))[0] == 200

@@ -1,4 +1,4 @@
-"""What the gateway lets through to LiteLLM: a few paths, and the fields of a request."""
+"""The gate before LiteLLM: a few paths, and the fields of a request."""
 
 import asyncio
 import json

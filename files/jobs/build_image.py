@@ -41,7 +41,7 @@ SAID = re.compile(r"#(\d+) (?:[\d.]+ (.*)|(DONE|CACHED|CANCELED|ERROR)\b(?:: (.*
 
 
 class Build:
-    """How far a build is, by the lines of `docker buildx build --progress=plain`.
+    """The progress of a build, by the lines of `docker buildx build --progress=plain`.
 
     Attributes:
         failed: the step that failed; "" if none did, or none had begun.

@@ -149,7 +149,7 @@ class Checkpoint:
         say(f"{path} is not part of the checkpoint: moved to {aside}")
 
     def _is_unsure(self, file: File) -> bool:
-        """Whether only its hash can tell if a file is right; remove it where its size can."""
+        """Tell whether only its hash can tell if a file is right; remove it where its size can."""
         place = self.folder / file.path
         if place.is_dir() and not place.is_symlink():
             raise Stop(f"{place} is a folder where the checkpoint has a file: move it away.")

@@ -1,4 +1,4 @@
-"""What a program's command line says, and what it says of itself where somebody asks."""
+"""The command line of a program, and its words about itself where somebody asks."""
 
 import argparse
 

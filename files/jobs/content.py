@@ -1,4 +1,4 @@
-"""What a file must be, and a file that grows on the disk while its hash is computed."""
+"""The size and hash of a file, and a file that grows on the disk while its hash is computed."""
 
 import errno
 import fcntl
@@ -86,7 +86,7 @@ class Growing:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing."""
+        """Tell whether nothing is missing."""
         return self.position == self._size
 
     def append(self, read: Callable[[memoryview], int]) -> None:

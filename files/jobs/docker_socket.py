@@ -45,7 +45,7 @@ class Docker(http.client.HTTPConnection):
 
 
 def is_here(image: str) -> bool:
-    """Whether Docker has an image."""
+    """Tell whether Docker has an image."""
     docker = Docker()
     try:
         return docker.ask("GET", f"/images/{quote(image)}/json").status == http.client.OK

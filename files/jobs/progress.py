@@ -1,4 +1,4 @@
-"""How far a job is: a small JSON file, written twice a second for whoever follows the job."""
+"""The progress of a job: a small JSON file, written twice a second for whoever follows the job."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from types import TracebackType
 
 
 class Stop(Exception):
-    """What no further try can mend: a sentence, with the remedy."""
+    """A failure that no further try can mend: a sentence, with the remedy."""
 
 
 class Progress:

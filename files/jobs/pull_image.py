@@ -42,7 +42,7 @@ CAUSES = (
 
 
 class Pull:
-    """How far each layer is, by what Docker says of it."""
+    """The progress of each layer, by what Docker says of it."""
 
     def __init__(self, total: int) -> None:
         self._total = total

@@ -11,7 +11,7 @@ from progress import Stop
 
 BLOBS = "blobs/sha256/"
 MANIFEST, INDEX, LAYOUT = "manifest.json", "index.json", "oci-layout"
-# `repositories` holds names, as Docker has them for clients of before 2015.
+# `repositories` holds names, as Docker has them for clients older than 2015.
 _TEXTS = (MANIFEST, INDEX, LAYOUT, "repositories")
 _BLOB = re.compile(BLOBS + "([0-9a-f]{64})")
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
@@ -38,13 +38,13 @@ class Saved:
     texts: Mapping[str, bytes]
 
     def is_one_of(self, wanted: Collection[str]) -> bool:
-        """Whether these names of images vouch for all of it: each is the hash of what it names."""
+        """Tell whether these names of images vouch for all of it: each is a hash of content."""
         config, *entry = self.ids
         return any(digest in wanted for digest in entry) or (self.plain and config in wanted)
 
 
 def is_built(name: str) -> bool:
-    """Whether an image was built on a Spark: one of a registry is named by its digest."""
+    """Tell whether an image was built on a Spark: one of a registry is named by its digest."""
     return "@" not in name
 
 

@@ -17,7 +17,7 @@ ENOUGH = 256 * 1024
 
 
 class Transient(Exception):
-    """Why a try failed that another may mend: a sentence without its full stop.
+    """A failed try that another may mend: a sentence without its full stop.
 
     Args:
         wait: seconds to wait at least.

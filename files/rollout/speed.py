@@ -1,4 +1,4 @@
-"""How fast an engine answers one request: python3 speed.py URL MODEL prints tokens a second.
+"""The speed of one answer of an engine: python3 speed.py URL MODEL prints tokens a second.
 
 The best of a few streams counts: what others ask of the engine meanwhile can only make it slower.
 """

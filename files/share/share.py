@@ -34,7 +34,7 @@ _RANGE = re.compile(r"bytes=(\d+)-")
 
 
 class Refusal(Exception):
-    """What is not lent, with the reason that the other Spark shows."""
+    """A refusal to lend something, with the reason that the other Spark shows."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -141,7 +141,7 @@ class Share(ThreadingHTTPServer):
                 self._asked = time.time()
 
     def idle(self) -> bool:
-        """Whether nobody has needed this program for a while."""
+        """Tell whether nobody has needed this program for a while."""
         return not self._active and time.time() - IDLE > max(self._asked, self.library.exporting())
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -1,4 +1,4 @@
-"""What is decided of the release that serves now: which one it is, and when it stops."""
+"""The decisions about the release that serves now: which one it is, and when it stops."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,7 +36,7 @@ def find_former(
 
 
 def fits_beside(unit: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
-    """Whether both can run at once: ports and fabric of a pair are one pair's at a time.
+    """Tell whether both can run at once: ports and fabric of a pair are one pair's at a time.
 
     Args:
         unit, theirs: what is laid down of the new release, and of the former one.
@@ -46,5 +46,5 @@ def fits_beside(unit: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
 
 
 def has_head(theirs: Mapping[str, Any]) -> bool:
-    """Whether a release is the worker's part of a pair, whose life ends with the head's."""
+    """Tell whether a release is the worker's part of a pair, whose life ends with the head's."""
     return bool(theirs.get("fabric")) and theirs.get("rank") == 1

@@ -25,7 +25,7 @@ class Newcomer:
     Args:
         release: its id.
         unit: what is laid down of it.
-        report: is told how far it is.
+        report: takes how far it is.
         pause: waits a moment; may end all by an exception.
     """
 

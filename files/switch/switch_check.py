@@ -1,4 +1,4 @@
-"""What must be there of a release before what serves is touched."""
+"""The requirements of a release, checked before what serves is touched."""
 
 import json
 import shutil
@@ -14,12 +14,12 @@ DOCKER, CONTAINERD = Path("/var/lib/docker"), Path("/var/lib/containerd")
 
 # Fails in seconds where the engine would take minutes to find no GPU.
 _PROOF = ["docker", "run", "--rm", "--pull", "never", "--network", "none"]
-# How a release of before asks for the GPU, which does not say so.
+# The way in which an older release asks for the GPU, which does not say so.
 _GPUS = ["--gpus", "all"]
 
 
 class Refusal(Exception):
-    """Why the new release cannot serve, as a sentence."""
+    """The reason why the new release cannot serve, as a sentence."""
 
 
 def check(root: Path, release: str) -> dict[str, Any]:

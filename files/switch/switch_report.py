@@ -1,4 +1,4 @@
-"""What a switch says of itself: a file that a run follows, and the journal."""
+"""The report of a switch: a file that a run follows, and the journal."""
 
 import json
 import time
@@ -10,7 +10,7 @@ from switch_state import load
 
 
 class Report:
-    """How far a switch is, and what came of it.
+    """The progress of a switch, and its result.
 
     Args:
         path: of the file.

@@ -1,4 +1,4 @@
-"""What a switch reads of ROOT, and how it writes there; whose turn it is."""
+"""The state of a switch in ROOT: what it reads and writes there, and whose turn it is."""
 
 import fcntl
 import json
