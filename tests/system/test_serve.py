@@ -62,11 +62,12 @@ def test_stop_really_stops(spark: Handle, served: str) -> None:
 
 
 def test_a_stopped_engine_is_started_by_a_run(spark: Handle, served: str) -> None:
-    began = spark.run("date +%s").stdout.strip()
+    now = spark.run("sudo sh -c 'journalctl --quiet --lines=0 --show-cursor'").stdout
+    cursor = now.removeprefix("-- cursor: ").strip()
     assert pyinfra(DEPLOY).succeeded().changed == {"Engine | Serve the release"}
     assert engines(spark) == {f"vllm@{served}.service"}
     # As docs/security.md says.
-    log = f"sudo sh -c 'journalctl --output=cat --since=@{began} _COMM=sudo'"
+    log = f"sudo sh -c 'journalctl --output=cat --after-cursor=\"{cursor}\" _COMM=sudo'"
     by_sudo = set(re.findall(r"COMMAND=\S*/(\S+)", spark.run(log).stdout))
     assert by_sudo == {"sh", "true"}
 
