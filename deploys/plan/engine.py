@@ -10,7 +10,7 @@ from deploys.plan.sections import MARK, sections
 
 _PROPERTIES = "Id,ActiveState,NRestarts,NeedDaemonReload,Job,StatusText"
 _AT_WORK = "active,activating,deactivating"
-# What a head has beside its engine: files/jobs/fabric-share.socket.
+# What a head has beside its engine: files/share/fabric-share.socket.
 SHARE = "fabric-share.socket"
 
 # A loaded engine answers one token in well under a second; under full load it queues.

@@ -1,0 +1,72 @@
+"""Whatever the product imports of others is declared where it is installed from."""
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Sequence
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+FILES = PROJECT / "files"
+HERE = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["dependencies"]
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _pinned(lines: Iterable[str]) -> dict[str, str]:
+    """Return the version of each distribution that these lines pin."""
+    pins = (re.match(r"([A-Za-z0-9._-]+)==([^ ;\\]+)", line) for line in lines)
+    return {_normal(pin[1]): pin[2] for pin in pins if pin}
+
+
+def _imported(paths: list[Path]) -> set[str]:
+    """Return the modules of others that these programs name in an import."""
+    names = set()
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module)
+    # The programs of a Spark lie beside one another there, too.
+    own = {path.stem for path in FILES.rglob("*.py")} | {"deploys", "inventory"}
+    return {name.partition(".")[0] for name in names} - own - sys.stdlib_module_names
+
+
+def _programs(*folders: Path) -> list[Path]:
+    return [path for folder in folders for path in folder.rglob("*.py")]
+
+
+# These have packages of their own: an environment, or an image's.
+_OWN = ("benchmark", "gateway", "images", "jobs")
+
+
+@pytest.mark.parametrize(
+    ("paths", "declared"),
+    [
+        ([*_programs(PROJECT / "deploys", PROJECT / "inventory"), *PROJECT.glob("*.py")], HERE),
+        *(
+            (_programs(FILES / name), (FILES / name / "requirements.txt").read_text().split())
+            for name in ("jobs", "gateway")
+        ),
+        (_programs(FILES / "benchmark"), ["vllm==the image's"]),
+        (_programs(*(each for each in FILES.iterdir() if each.name not in _OWN)), []),
+    ],
+    ids=["here", "jobs", "gateway", "benchmark", "python alone"],
+)
+def test_every_import_is_declared(paths: list[Path], declared: Sequence[str]) -> None:
+    assert paths
+    names = packages_distributions()
+    wanted = {_normal(each): name for name in _imported(paths) for each in names.get(name, [name])}
+    assert wanted.keys() - _pinned(declared).keys() == set()
+
+
+def test_the_lock_has_what_is_declared() -> None:
+    locked = _pinned((PROJECT / "requirements.lock").read_text().splitlines())
+    assert _pinned(HERE).items() <= locked.items()
