@@ -7,6 +7,7 @@ import pytest
 
 from deploys.plan.footprint import OWN
 from deploys.plan.footprint_survey import parse_footprint, unit_names
+from deploys.plan.guard import ALONE, PAIR
 from deploys.plan.remove import report
 from tests.unit.sections import reworded
 
@@ -182,8 +183,25 @@ def test_every_folder_that_a_deploy_makes_is_known():
     assert {name: path for name, path in named.items() if name not in OWN} == {}
 
 
+def test_every_unit_that_a_deploy_installs_is_known():
+    """All are made of files below `files`, and those that code names are among them."""
+    known = set(unit_names())
+    assert known == {
+        path.name
+        for path in (PROJECT / "files").rglob("*")
+        if path.is_file() and "\n[Unit]\n" in path.read_text()
+    }
+    code = "".join(path.read_text() for path in (PROJECT / "deploys").rglob("*.py"))
+    assert "[Unit]" not in code
+    named = set(re.findall(r'"([\w@-]+\.(?:service|socket|timer|path|slice|target|mount))"', code))
+    others = ("docker", "earlyoom", "haproxy", "systemd-journald")
+    assert named - {f"{name}.service" for name in others} <= known
+    assert {"vllm@.service", "fabric-share.socket", "spark-metrics.timer", ALONE, PAIR} <= known
+
+
 def test_every_unit_file_proves_itself_ours():
-    assert {"vllm@.service", "fabric-share.socket"} <= set(unit_names())
-    for kind in ("service", "socket", "timer", "path"):
-        for path in (PROJECT / "files").rglob(f"*.{kind}"):
-            assert "ROOT/" in path.read_text(), path
+    """By what it sets: a comment is reworded without a thought of who reads it."""
+    for name in unit_names():
+        (path,) = (PROJECT / "files").rglob(name)
+        settings = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+        assert any("ROOT" in line for line in settings), path
