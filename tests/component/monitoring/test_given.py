@@ -134,6 +134,9 @@ haproxy_frontend_denied_connections_total{replica="chat", spark="a", proxy="door
 spark_gpu_clock_hertz{spark="a"}: 2400e6x60 611e6x400
 spark_gpu_power_watts{spark="a"}: 60x60 30x400
 spark_gpu_busy_ratio{spark="a"}: 0.9x460
+spark_gpu_clock_hertz{spark="b"}: 2418e6x460
+spark_gpu_power_watts{spark="b"}: 60x60 17x400
+spark_gpu_busy_ratio{spark="b"}: 0.96x460
 spark_memory_available_bytes{spark="a"}: 50x60 3x400
 spark_memory_total_bytes{spark="a"}: 100x460
 node_filesystem_avail_bytes{spark="a", fstype="ext4", mountpoint="/"}: 50x60 3x400
