@@ -30,6 +30,8 @@ from deploys.plan.recipe import Recipe
 _ROOT = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
 # Two releases can run side by side: each has a port of its own, below those that Linux gives away.
 ENGINE_PORTS = range(18000, 19000)
+# NVIDIA Sync and OpenClaw listen there, which many Sparks have.
+_OTHERS = (18765, 18789)
 _IMAGE = Expansion('"$image"')
 _CACHE = Expansion("${image#sha256:}")
 _SUPERVISOR = Path(__file__).parents[2] / "files" / "engine"
@@ -130,8 +132,18 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks) -> Rele
     programs = {f"bin/{name}": text for name, text in supervisor.items() if name.endswith(".py")}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     release = f"{recipe.name}-{digest[:8]}"
-    made = replace(draft, id=release, port=ENGINE_PORTS[int(digest, 16) % len(ENGINE_PORTS)])
+    made = replace(draft, id=release, port=engine_port(digest))
     return replace(made, files=programs | _files(made, lock, release, ranks))
+
+
+def engine_port(digest: str) -> int:
+    """Return where the engine of a release listens.
+
+    Args:
+        digest: of the release's content, in hexadecimal digits.
+    """
+    port = ENGINE_PORTS[int(digest, 16) % len(ENGINE_PORTS)]
+    return port + 1 if port in _OTHERS else port
 
 
 def adoption_script(root: str) -> str:

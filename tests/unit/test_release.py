@@ -13,7 +13,14 @@ from deploys.plan.command import Place, docker_run
 from deploys.plan.errors import PlanError
 from deploys.plan.lock import CheckpointLock, File, ImageLock, Lock, image_key
 from deploys.plan.recipe import Recipe
-from deploys.plan.release import ENGINE_PORTS, Ranks, Release, make_release, repository
+from deploys.plan.release import (
+    ENGINE_PORTS,
+    Ranks,
+    Release,
+    engine_port,
+    make_release,
+    repository,
+)
 from tests.clock import patience
 from tests.unit.test_command import NASTY
 from tests.unit.test_recipe import good
@@ -193,6 +200,11 @@ def test_run_becomes_docker_with_exactly_its_words(tmp_path: Path) -> None:
     assert (tmp_path / "words").read_text().split("\0")[:-1] == expected[1:]
     assert int((tmp_path / "pid").read_text()) == process.pid, "signals must reach docker itself"
     assert {path.name for path in tmp_path.iterdir()} == {"bin", "run", "words", "pid"}
+
+
+def test_no_engine_has_a_port_that_is_anothers_on_many_sparks() -> None:
+    ports = {engine_port(f"{digest:x}") for digest in range(len(ENGINE_PORTS))}
+    assert set(ENGINE_PORTS) - ports == {18765, 18789}
 
 
 def test_engines_of_two_releases_can_stand_side_by_side() -> None:
