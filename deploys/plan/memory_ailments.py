@@ -8,6 +8,15 @@ _LOWER = "Lower the recipe's gpu-memory-utilization (0.8, then 0.7), then its ma
 
 MEMORY_AILMENTS = (
     LogAilment(
+        name="negative-graph-estimate",
+        cause="vLLM took the CUDA graphs for less than nothing, and made the KV cache larger by "
+        "it: on a Spark other programs give memory back while it measures, and MTP makes it worse",
+        remedy='VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS: "0" in the recipe\'s `env`, or the size '
+        "itself by kv-cache-memory-bytes",
+        source="vllm-project/vllm#44740, #46932",
+        pattern=re.compile(r"Estimated CUDA graph memory: -[1-9]"),
+    ),
+    LogAilment(
         name="free-memory-at-start",
         cause="Less memory is free than gpu-memory-utilization asks for; on a Spark vLLM also "
         "counts files that Linux keeps in memory as used",
