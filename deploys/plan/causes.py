@@ -17,8 +17,7 @@ _WARM, _FALLEN = 80, 0.8
 # The SM121 guide: 13.3 tok/s where it should be 48.6, so 0.27 of it, with kernels for other GPUs.
 _STOCK = (0.18, 0.40)
 # The SM121 guide's milder power fault left 36.6 of 52.9 tok/s, 0.69; a quarter less is beyond what
-# prompts
-# and images make.
+# prompts and images make.
 _MILD = 0.75
 # A working prefix cache takes nearly all of a repeated prompt (docai.hu).
 _HITS = 0.5

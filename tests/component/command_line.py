@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from tests.clock import patience
@@ -18,10 +17,10 @@ def run(folder: Path, *options: str) -> tuple[int, str]:
     return process.returncode, said
 
 
-def start(folder: Path, *options: str, by: Sequence[str] = ()) -> "subprocess.Popen[str]":
-    """Start pyinfra with inventory.py and deploy.py of a folder, as an argument of `by`."""
+def start(folder: Path, *options: str) -> "subprocess.Popen[str]":
+    """Start pyinfra with inventory.py and deploy.py of a folder."""
     return subprocess.Popen(
-        [*by, Path(sys.executable).with_name("pyinfra"), *options, "inventory.py", "deploy.py"],
+        [Path(sys.executable).with_name("pyinfra"), *options, "inventory.py", "deploy.py"],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
         stdin=subprocess.DEVNULL,

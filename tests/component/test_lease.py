@@ -165,8 +165,8 @@ class Deploy:
         (folder / "inventory.py").write_text(INVENTORY)
         (folder / "deploy.py").write_text(DEPLOY.replace("OTHER", other))
 
-    def start(self, *options: str, by: Sequence[str] = ()) -> "subprocess.Popen[str]":
-        return command_line.start(self.folder, *options, by=by)
+    def start(self, *options: str) -> "subprocess.Popen[str]":
+        return command_line.start(self.folder, *options)
 
     def wait_for(self, word: str) -> None:
         """Wait until a run has made a file: it has begun, ..."""
