@@ -1,24 +1,41 @@
 """The benchmark, run on a virtual Spark, and what a short one shows."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from deploys.plan.figures import figures
-from tests.driver.product import PROJECT, pyinfra
+from tests.clock import patience
+from tests.driver.product import PROJECT, background
+from tests.lab.spark import Handle
 
 BENCHMARK = "deploys/benchmark.py"
+# A run says so as soon as the Spark is at work, and from then on.
+MEASURING = "measuring, "
 _RESULTS = PROJECT / "benchmarks"
 
 
-def measured(workloads: str) -> dict[str, Any]:
-    """Run the benchmark; return its result, of which no file is left."""
+def measured(workloads: str, meanwhile: Callable[[], object] = int) -> dict[str, Any]:
+    """Run the benchmark; return its result, of which no file is left.
+
+    Args:
+        workloads: what it measures.
+        meanwhile: is called when the run says that the Spark measures.
+    """
     before = set(_RESULTS.glob("lab1-*"))
-    run = pyinfra(BENCHMARK, "--data", f"workloads={workloads}").succeeded()
+    said = []
+    with background(BENCHMARK, "--data", f"workloads={workloads}") as run:
+        assert run.stdout
+        for line in run.stdout:
+            said.append(line)
+            if MEASURING in line:
+                meanwhile()
+        assert run.wait(patience()) == 0, "".join(said)
     new = sorted(set(_RESULTS.glob("lab1-*")) - before)
     texts = [path.read_text() for path in new]
     for path in new:
         path.unlink()
-    assert [path.suffix for path in new] == [".html", ".json"], run.output
+    assert [path.suffix for path in new] == [".html", ".json"], "".join(said)
     page, text = texts
     assert "<html" in page
     result: dict[str, Any] = json.loads(text)
@@ -37,3 +54,24 @@ def check_short(result: dict[str, Any]) -> dict[str, dict[str, float]]:
         assert found[name]["tok_s"] > 0
         assert found[name]["ttft_ms"] > 0
     return found
+
+
+def added(spark: Handle) -> set[str]:
+    """Return the files that the engine's container has beyond its image's.
+
+    The engine itself writes bytecode of what it imports late.
+    """
+    changes = spark.run(f"sudo docker diff {_container(spark)}").stdout.splitlines()
+    return {line for line in changes if line.startswith("A ") and "pycache" not in line}
+
+
+def tools(spark: Handle) -> int:
+    """Return how many of the benchmark's programs run in the engine's container."""
+    processes = spark.run(f"sudo docker top {_container(spark)} -eo pid,args").stdout
+    assert "vllm serve" in processes, processes
+    return processes.count("memfd_create")
+
+
+def _container(spark: Handle) -> str:
+    (name,) = spark.run("sudo docker ps --format '{{.Names}}' -f name=vllm-").stdout.split()
+    return name

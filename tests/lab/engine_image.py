@@ -116,6 +116,7 @@ def build_root(engine: Engine, root: Path) -> None:
         package.mkdir()
         for file in _stand_in():
             shutil.copy(file, package)
+        (package / "vllm.py").rename(root / PACKAGES / "vllm.py")
         _name_distribution(root / PACKAGES)
         _install_command(root, (STAND_IN / "vllm").read_text())
 

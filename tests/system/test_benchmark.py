@@ -1,12 +1,15 @@
-"""What the benchmark refuses on two Sparks that serve one model; tests/acceptance has what it does.
+"""The benchmark on two Sparks that serve one model; tests/acceptance has vLLM's own tool.
 
 The tests build on one another, in order.
 """
 
+from tests.driver.benchmark import BENCHMARK, MEASURING, added, check_short, measured, tools
 from tests.driver.pairs import Pair
-from tests.driver.product import pyinfra
+from tests.driver.product import killed_at, pyinfra
+from tests.driver.sparks import eventually
 
-BENCHMARK = "deploys/benchmark.py"
+# As many starts of the unit as the journal knows.
+STARTS = "sudo journalctl --no-pager -o cat -u benchmark | grep -c '^Started '"
 
 
 def test_an_unknown_workload(serving: Pair) -> None:
@@ -15,6 +18,41 @@ def test_an_unknown_workload(serving: Pair) -> None:
     assert "--data workloads: found 'shrot'; expected one of" in run.output
     assert "did you mean 'short'?" in run.output
     assert run.changed == frozenset()
+
+
+def test_a_killed_run_is_joined_again(serving: Pair) -> None:
+    """The Spark goes on measuring, the next run brings the figures; the container is as it was."""
+
+    def signal(name: str) -> None:
+        serving.head.run(f"sudo systemctl kill --signal={name} benchmark")
+
+    before = added(serving.head)
+    workloads = "short,concurrent-4,mix-long"
+    killed_at(MEASURING, BENCHMARK, "--data", f"workloads={workloads}")
+    eventually(lambda: tools(serving.head) == 1, "the benchmark's program in the container")
+    starts = serving.head.run(STARTS).stdout
+    # It cannot be done before the next run is there.
+    signal("STOP")
+    result = measured(workloads, meanwhile=lambda: signal("CONT"))
+    assert serving.head.run(STARTS).stdout == starts
+    check_short(result)
+    _, four, long = result["workloads"]
+    assert long["skipped"].endswith("max-model-len is 4,096")
+    begun, ended = four["runs"][0]["started"], four["runs"][-1]["ended"]
+    assert any(begun < when < ended for when, *_ in result["gpu"])
+    # What the virtual Spark's nvidia-smi says.
+    assert result["gpu"][0][1:] == [208, 3.64, 45]
+    assert added(serving.head) == before
+    assert tools(serving.head) == 0
+
+
+def test_an_interrupted_one_leaves_nothing(serving: Pair) -> None:
+    before = added(serving.head)
+    killed_at(MEASURING, BENCHMARK, "--data", "workloads=concurrent-1")
+    eventually(lambda: tools(serving.head) == 1, "the benchmark's program in the container")
+    serving.head.run("sudo systemctl stop benchmark")
+    eventually(lambda: tools(serving.head) == 0, "the benchmark's program to end")
+    assert added(serving.head) == before
 
 
 def test_nothing_serves(serving: Pair) -> None:
