@@ -39,10 +39,12 @@ _START = """\
 import gc
 import multiprocessing.context
 import sys
+import time
 
 # What is imported stays: to look at it again and again takes a quarter of a start.
 gc.disable()
 import vllm.v1.worker.cpu_worker  # for the processes to come
+from vllm.distributed.device_communicators import shm_broadcast
 from vllm.entrypoints.cli.main import main
 from vllm.model_executor.models import registry
 
@@ -54,6 +56,9 @@ contexts = multiprocessing.context._concrete_contexts
 contexts["spawn"] = contexts["fork"]
 # vLLM looks at a model's class in a process of its own, which would read all libraries once more.
 registry._run_in_subprocess = lambda function: function()
+# A process that waits for another looks again and again, for a second after each message. Half of
+# a core would go there: the other processes need it.
+shm_broadcast.sched_yield = lambda: time.sleep(0.0005)
 sys.exit(main())
 """
 # /proc afresh: the machine's own would show other processes under the numbers of this namespace.
