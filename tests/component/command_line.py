@@ -2,9 +2,9 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
+from tests import forked
 from tests.clock import patience
 
 PROJECT = Path(__file__).parents[2]
@@ -19,8 +19,8 @@ def run(folder: Path, *options: str) -> tuple[int, str]:
 
 def start(folder: Path, *options: str) -> "subprocess.Popen[str]":
     """Start pyinfra with inventory.py and deploy.py of a folder."""
-    return subprocess.Popen(
-        [Path(sys.executable).with_name("pyinfra"), *options, "inventory.py", "deploy.py"],
+    return forked.Pyinfra(
+        [*options, "inventory.py", "deploy.py"],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
         stdin=subprocess.DEVNULL,

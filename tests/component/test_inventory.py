@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,9 @@ import pytest
 from deploys.plan.data_options import OPTIONS
 from deploys.plan.errors import PlanError
 from inventory.sparks import load
-from tests.clock import patience
+from tests import forked
 
 PROJECT = Path(__file__).parents[2]
-PYINFRA = Path(sys.executable).with_name("pyinfra")
 
 # @local and a deploy that runs nothing: no host is needed to see who would be touched.
 DEPLOY = """\
@@ -50,15 +48,7 @@ def project(tmp_path: Path) -> Path:
 def pyinfra(
     project: Path, *arguments: str, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [PYINFRA, *arguments],
-        cwd=cwd or project,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=patience(),
-        check=False,
-    )
+    return forked.run(arguments, cwd=cwd or project)
 
 
 def touched(project: Path) -> list[str]:

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from deploys.operations.secrets import secret_file
 from deploys.operations.services import sysctl
 from deploys.plan.difference import line
 from deploys.plan.files import ManagedFile
-from tests.clock import patience
+from tests import forked
 from tests.unit.driven import fake_host, this_machine
 
 PROJECT = Path(__file__).parents[2]
@@ -118,16 +117,10 @@ def run(
     # What asks whether sudo may be used.
     (folder / "bin/sudo").write_text("#!/bin/sh\nexit 0\n")
     (folder / "bin/sudo").chmod(0o755)
-    command = [Path(sys.executable).with_name("pyinfra"), folder / "hosts.py", "deploys/drift.py"]
-    return subprocess.run(
-        [*map(str, command), *words],
+    return forked.run(
+        [folder / "hosts.py", "deploys/drift.py", *words],
         cwd=PROJECT,
         env=os.environ | {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patience(),
     )
 
 

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import forked
 from tests.clock import patience
 from tests.component.servers import serving, until
 from tests.unit.test_status import COUNTERS, RELEASE, UNITS
@@ -84,18 +84,17 @@ def project(tmp_path: Path) -> Iterator[Path]:
 
 
 def command(project: Path, *words: str, sparks: int = 2) -> tuple[list[str], dict[str, Any]]:
-    """Return pyinfra's command line and what it is run with: no terminal, and nobody to answer."""
+    """Return the words of a run of pyinfra, and what it is run with."""
     inventory = project / "hosts.py"
     inventory.write_text(f"ROOT = {str(project / 'root')!r}\nSPARKS = {sparks}\n{INVENTORY}")
-    line = [str(Path(sys.executable).with_name("pyinfra")), str(inventory)]
     environment = os.environ | {"PATH": f"{project / 'bin'}:{os.environ['PATH']}", "TZ": "UTC"}
-    settings = {"cwd": PROJECT, "env": environment, "stdin": subprocess.DEVNULL, "text": True}
-    return [*line, *(words or ("deploys/status.py",))], settings
+    settings = {"cwd": PROJECT, "env": environment}
+    return [str(inventory), *(words or ("deploys/status.py",))], settings
 
 
 def test_an_unreachable_spark_is_a_row(project: Path) -> None:
     line, settings = command(project)
-    done = subprocess.run(line, capture_output=True, timeout=patience(), check=False, **settings)
+    done = forked.run(line, **settings)
     assert done.returncode == 1, done.stderr
     head, a, b, *rest = done.stdout.splitlines()
     assert head.startswith("spark    replica")
@@ -112,13 +111,13 @@ def test_an_unreachable_spark_is_a_row(project: Path) -> None:
 def test_one_run_reads_all_and_tells_machines(project: Path) -> None:
     line, settings = command(project, sparks=1)
     line += ["-y", "--data", "json=-"]
-    done = subprocess.run(line, capture_output=True, timeout=patience(), check=False, **settings)
+    done = forked.run(line, **settings)
     assert done.returncode == 0, done.stderr
     (spark,) = json.loads(done.stdout)["sparks"]
     assert (spark["spark"], spark["door"], spark["requests_waiting"]) == ("spark-a", "active", 2)
     file = project / "status.json"
     line[-1] = f"json={file}"
-    done = subprocess.run(line, capture_output=True, timeout=patience(), check=False, **settings)
+    done = forked.run(line, **settings)
     assert done.stdout.startswith("spark ")
     assert json.loads(file.read_text())["sparks"][0]["release"] == RELEASE
 
@@ -126,8 +125,10 @@ def test_one_run_reads_all_and_tells_machines(project: Path) -> None:
 def test_it_goes_on_until_somebody_ends_it(project: Path) -> None:
     line, settings = command(project)
     line += ["--data", "watch=1"]
+    # Nobody is there to answer.
+    given, pipe = subprocess.DEVNULL, subprocess.PIPE
     with subprocess.Popen(
-        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings
+        [forked.PYINFRA, *line], stdin=given, stdout=pipe, stderr=pipe, text=True, **settings
     ) as watching:
         assert watching.stdout is not None
         looks = (line for line in watching.stdout if "Ctrl-C ends it" in line)
@@ -155,7 +156,7 @@ def sleeps(pid: int) -> bool:
 )
 def test_what_cannot_be_is_refused(project: Path, words: list[str], said: str) -> None:
     line, settings = command(project, *words, sparks=1)
-    done = subprocess.run(line, capture_output=True, timeout=patience(), check=False, **settings)
+    done = forked.run(line, **settings)
     assert done.returncode == 1
     assert said in done.stderr
     assert done.stdout == ""
