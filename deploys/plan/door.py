@@ -18,6 +18,7 @@ UNIT = "door.service"
 _CONNECTIONS = range(10, 100_001)
 _STRANGER = range(1, _CONNECTIONS[-1] + 1)
 _BODY_MIB = range(1, 1025)
+_HOLD = range(86_401)
 
 _KNOWN = """\
     http-request set-var(txn.key) http_auth_bearer,sha2(256),hex,map_str(keys)
@@ -27,8 +28,12 @@ _KNOWN = """\
     acl known var(txn.name) -m found
     acl watches var(txn.key),field(3,:) -m str metrics
     http-request track-sc1 src table clients if known
-    http-request track-sc2 var(txn.name) table names if known"""  # noqa: E501
-_OPEN = "    acl known always_true\n    acl watches always_false"
+    http-request track-sc2 var(txn.name) table names if known
+    acl greedy sc2_conn_cur gt EACH"""  # noqa: E501
+_OPEN = """\
+    acl known always_true
+    acl watches always_false
+    acl greedy sc0_conn_cur gt EACH"""
 # What scanners of networks expect: each session with keys of its own, that nothing else can be read
 # by, and ciphers that authenticate.
 _TLS = "ssl-min-ver TLSv1.2 ciphers ECDHE+AESGCM:ECDHE+CHACHA20 no-tls-tickets alpn http/1.1"
@@ -51,6 +56,7 @@ class DoorPlan:
         max_connections: How many clients at the same time.
         stranger_connections: How many of them from one source that has shown no key.
         key_requests: How many requests each name has a minute; None for as many as it likes.
+        hold_seconds: How long a request waits for an engine while none serves.
         behind: haproxy's name of what its requests go to; of `engines` it knows whether they serve.
     """
 
@@ -62,6 +68,7 @@ class DoorPlan:
     max_connections: int
     stranger_connections: int
     key_requests: int | None
+    hold_seconds: int
     behind: str = "engines"
 
     @property
@@ -96,10 +103,16 @@ class DoorPlan:
             "OFTEN": str(max(_OFTEN, 2 * self.stranger_connections)),
             "BODY": str(self.max_body_mib),
             "BYTES": str(self.max_body_mib * 1024**2),
+            "HOLD": str(self.hold_seconds),
+            # Those that wait leave half of the places to others, and one client half of theirs.
+            "HELD": str(self.max_connections // 2),
+            "EACH": str(self.max_connections // 4),
             "KNOWN": _OPEN if keys is None else _KNOWN,
             "RATE": f"gt {self.key_requests}" if self.key_requests else "lt 0",
         }
-        text = re.sub(rf"\b({'|'.join(values)})\b", lambda found: values[found[1]], template)
+        # What stands for KNOWN has such words of its own.
+        text = template.replace("KNOWN", values.pop("KNOWN"))
+        text = re.sub(rf"\b({'|'.join(values)})\b", lambda found: values[found[1]], text)
         mark = sha256(json.dumps([text, keys, certificate]).encode()).hexdigest()
         text = text.replace("MARK", mark)
         return {_KEYS: keys, _CERTIFICATE: certificate, _CONFIG: text}
@@ -116,6 +129,7 @@ def door_plan(
     max_connections: object,
     stranger_connections: object,
     key_requests: object,
+    hold_seconds: object,
     behind: str = "engines",
 ) -> DoorPlan:
     """Check the settings of a door.
@@ -130,6 +144,7 @@ def door_plan(
         max_connections: How many clients at the same time.
         stranger_connections: How many of them from one source that has shown no key.
         key_requests: How many requests each name has a minute; None for as many as it likes.
+        hold_seconds: How long a request waits for an engine while none serves; 0 for not at all.
         behind: haproxy's name of what its requests go to.
 
     Raises:
@@ -144,11 +159,13 @@ def door_plan(
         "max_body_mib": _BODY_MIB,
         "max_connections": _CONNECTIONS,
         "stranger_connections": _STRANGER,
+        "hold_seconds": _HOLD,
     }
     found = {
         "max_body_mib": max_body_mib,
         "max_connections": max_connections,
         "stranger_connections": stranger_connections,
+        "hold_seconds": hold_seconds,
     }
     counts = {name: _number(value) for name, value in found.items()}
     problems += [

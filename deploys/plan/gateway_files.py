@@ -20,9 +20,11 @@ BEHIND = "gateway"
 DOOR_FILES = {
     "choice.map": "hold no\n",
     "engines.cfg": f"""\
-backend engines
+backend engines from door
     server gateway unix@/gateway.sock check inter 2s downinter 500ms fall 3 rise 1
-backend {BEHIND}
+# Nothing waits here.
+backend patient from door
+backend {BEHIND} from door
     server gateway unix@/gateway.sock
 """,
 }

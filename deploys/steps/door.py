@@ -58,4 +58,5 @@ def _plan() -> DoorPlan:
             max_connections=data.max_connections,
             stranger_connections=data.stranger_connections,
             key_requests=data.key_requests,
+            hold_seconds=data.hold_seconds,
         )

@@ -54,6 +54,8 @@ def apply() -> None:
             max_connections=host.data.max_connections,
             stranger_connections=host.data.stranger_connections,
             key_requests=host.data.key_requests,
+            # What is to wait waits at the door of its replica.
+            hold_seconds=0,
             behind=BEHIND,
         )
         mode, sources = checked_mode(host.data.firewall), networks(host.data.firewall_from)

@@ -2,11 +2,14 @@
 
 offer RELEASE PORT   the engine joins as second choice: it gets requests while no other is up
 prefer RELEASE       new requests go to this one, as long as it is up
-hold                 no engine gets a new request (503), until one is preferred or the door restarts
+hold                 no engine gets a new request, until one is preferred or the door restarts:
+                     those that may wait do, the others get 503
 busy RELEASE         print how many requests are in flight at it
 forget RELEASE       it is no longer known; what it has in flight goes on
 engines              print what is known, the preferred first: a line each, RELEASE PORT
-names                print whose keys are used: NAME, requests since a reload, those in flight
+names                print whose keys are used: NAME, requests since a reload, those in flight,
+                     those that were held
+held                 print how many requests wait for an engine; and were given up since a reload
 
 For the door's unit: `prepare` before its start, `sync` after it, `reload PID` for its reload.
 For a deploy: `sync` writes missing files; `running` prints what the running door was made of;
@@ -28,13 +31,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from haproxy import BACKEND, DoorError, Haproxy, server
+from haproxy import BACKENDS, NOBODY, NOBODY_PORT, PATIENT, DoorError, Haproxy, server
 
 RUN = Path("/run/door")
-NOBODY = "-"
+NO_RELEASE = "-"
 
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_SERVER = re.compile(rf"    server ({_RELEASE.pattern}) 127\.0\.0\.1:(\d+) ")
+_SERVER = re.compile(rf"    server ({_RELEASE.pattern}) 127\.0\.0\.1:(\d+) check ")
 
 
 class Engine(NamedTuple):
@@ -95,7 +98,7 @@ class Door:
         with self._changed() as (engines, choice):
             engines.pop(release, None)
             if choice["first"] == release:
-                choice["first"] = next(iter(engines), NOBODY)
+                choice["first"] = next(iter(engines), NO_RELEASE)
 
     def busy(self, release: str) -> int:
         """Return how many requests are in flight at an engine; 0 while the door does not run.
@@ -142,9 +145,15 @@ class Door:
         """Return `version` and `mark` of the door that runs; nothing while it does not."""
         return self._haproxy.running()
 
-    def names(self) -> dict[str, tuple[int, int]]:
-        """Return for each name of a key its requests since the last reload, and those in flight."""
+    def names(self) -> dict[str, tuple[int, int, int]]:
+        """Return for each name of a key its requests since the last reload, those in flight, and
+        those that were held.
+        """
         return self._haproxy.names()
+
+    def held(self) -> tuple[int, int]:
+        """Return how many requests wait for an engine, and were given up since the last reload."""
+        return self._haproxy.held()
 
     def reload(self, master: int) -> None:
         """Have the door read its files anew, in a new process; the old one ends with its streams.
@@ -158,8 +167,13 @@ class Door:
             DoorError: it did not take them, and goes on as it was.
         """
         with self._locked():
-            self._haproxy.reload(master)
-            self._apply(*self._read())
+            engines, choice = self._read()
+            if choice["hold"] == "no" and choice["first"] in engines:
+                self._haproxy.leave_to(engines[choice["first"]])
+            try:
+                self._haproxy.reload(master)
+            finally:
+                self._apply(engines, choice)
             if self._revoked.exists():
                 self._haproxy.end_former()
                 self._revoked.unlink()
@@ -180,11 +194,11 @@ class Door:
             self._apply(engines, choice)
 
     def _read(self) -> tuple[dict[str, int], dict[str, str]]:
-        choice = {"first": NOBODY, "hold": "no"}
+        choice = {"first": NO_RELEASE, "hold": "no"}
         choice |= dict(line.split() for line in _lines(self._map) if line.count(" ") == 1)
         if not self._config.exists():
             engines = self._current()
-            return engines, {**choice, "first": next(iter(engines), NOBODY)}
+            return engines, {**choice, "first": next(iter(engines), NO_RELEASE)}
         servers = map(_SERVER.match, _lines(self._config))
         return {server[1]: int(server[2]) for server in servers if server}, choice
 
@@ -197,14 +211,16 @@ class Door:
             return {}
 
     def _write(self, engines: Mapping[str, int], choice: Mapping[str, str]) -> None:
-        lines = [f"    server {server(*engine)}\n" for engine in engines.items()]
-        rule = f"str(first),map({self._map})"
-        _replace(
-            self._config,
-            "# The engines behind the door. Written by door.py, and read by it.\n"
-            f"backend {BACKEND}\n"
-            f"    use-server %[{rule}] if {{ {rule} -m found }}\n" + "".join(lines),
-        )
+        rule, hold = f"str(first),map({self._map})", choice["hold"]
+        text = "# The engines behind the door. Written by door.py, and read by it.\n"
+        for backend in BACKENDS:
+            text += f"backend {backend} from {'patient' if backend == PATIENT else 'door'}\n"
+            text += f"    use-server %[{rule}] if {{ {rule} -m found }} "
+            text += f"!{{ str(hold),map({self._map}) yes }}\n"
+            for engine in engines.items():
+                text += f"    server {server(backend, *engine, hold)}\n"
+        nobody = f"    server {NOBODY} 127.0.0.1:{NOBODY_PORT} weight 1\n"
+        _replace(self._config, text + nobody)
         _replace(self._map, "".join(f"{key} {value}\n" for key, value in choice.items()))
 
     def _apply(self, engines: Mapping[str, int], choice: Mapping[str, str]) -> None:
@@ -257,8 +273,10 @@ def main(arguments: Sequence[str]) -> int:
             for engine in Door(Path(root)).engines():
                 print(*engine)
         case [root, "names"]:
-            for name, (came, now) in Door(Path(root)).names().items():
-                print(name, came, now)
+            for name, counts in Door(Path(root)).names().items():
+                print(name, *counts)
+        case [root, "held"]:
+            print(*Door(Path(root)).held())
         case [root, "running"]:
             for name, value in Door(Path(root)).running().items():
                 print(name, value)

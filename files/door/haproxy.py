@@ -12,14 +12,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-BACKEND = "engines"
+# The second one is for requests that may wait. What no engine takes goes to NOBODY there, who
+# refuses it: so haproxy tries it again a second later, until its time is over.
+BACKENDS = ("engines", "patient")
+ENGINES, PATIENT = BACKENDS
+NOBODY = "nobody"
+# Nothing listens on its port, and nothing without rights can.
+NOBODY_PORT = 1
 
 # How an engine is watched. It goes down by three checks in a row, since one that reads a long
 # prompt may be slow to answer; what it refuses goes to another engine at once, and asks earlier.
-CHECK = (
-    "check inter 2s fastinter 500ms downinter 500ms fall 3 rise 1 "
-    "observe layer4 error-limit 1 on-error fastinter"
-)
+CHECK = "check inter 2s fastinter 500ms downinter 500ms fall 3 rise 1 observe layer4 error-limit 1"
+# One that refuses a request which may wait gets no other until a check finds it up.
+_ON_ERROR = {ENGINES: "on-error fastinter", PATIENT: "on-error mark-down"}
+# Weights of an engine: LB's largest, so that nobody is chosen last; and in a hold.
+_WEIGHTS = {"no": 256, "yes": 0}
 
 # Seconds for an answer of the door, which has it in a millisecond; for a reload, which reads a few
 # small files; and between two looks at it.
@@ -30,14 +37,16 @@ class DoorError(Exception):
     """What cannot be done, as a sentence."""
 
 
-def server(release: str, port: int) -> str:
+def server(backend: str, release: str, port: int, hold: str) -> str:
     """Return an engine in haproxy's words, as its files and `add server` take it.
 
     Args:
+        backend: one of BACKENDS.
         release: its release, by which haproxy knows it.
         port: TCP port on 127.0.0.1.
+        hold: "yes" while it is to get nothing.
     """
-    return f"{release} 127.0.0.1:{port} {CHECK}"
+    return f"{release} 127.0.0.1:{port} {CHECK} {_ON_ERROR[backend]} weight {_WEIGHTS[hold]}"
 
 
 class Haproxy:
@@ -75,6 +84,16 @@ class Haproxy:
                 raise DoorError("the door did not take its new files: journalctl -u door")
             time.sleep(LOOK)
 
+    def leave_to(self, port: int) -> None:
+        """Have what waits in the present process try a port: after a reload that knows of no check,
+        and takes no engine.
+
+        Args:
+            port: of an engine, on 127.0.0.1.
+        """
+        for worker in self._workers()[:1]:
+            self._tell(worker, f"set server {PATIENT}/{NOBODY} addr 127.0.0.1 port {port}")
+
     def end_former(self) -> None:
         """End the processes of before a reload, and all that they have in flight."""
         for worker in self._workers()[1:]:
@@ -90,55 +109,78 @@ class Haproxy:
             choice: what is to be in the map.
         """
         for worker in self._workers():
-            found = {
-                row["srv_name"]: row
-                for row in _table(self._ask(f"@!{worker} show servers state {BACKEND}"), " ")
-            }
-            for release, port in engines.items():
-                name = f"{BACKEND}/{release}"
-                if release not in found:
-                    self._tell(worker, f"add server {BACKEND}/{server(release, port)}")
-                    self._tell(worker, f"enable health {name}")
-                elif found[release]["srv_port"] != str(port):
-                    self._tell(worker, f"set server {name} addr 127.0.0.1 port {port}")
-                if found.get(release, {}).get("srv_admin_state") != "0":
-                    self._tell(worker, f"set server {name} state ready")
             for key, value in choice.items():
                 self._tell(worker, f"set map {choices} {key} {value}")
-            for release in found.keys() - engines.keys():
-                self._tell(worker, f"set server {BACKEND}/{release} state maint")
-                # Refused while it has requests in flight; the next change tries it again.
-                self._tell(worker, f"del server {BACKEND}/{release}")
+            for backend in BACKENDS:
+                self._apply(worker, backend, engines, choice["hold"])
+        self.leave_to(NOBODY_PORT)
+
+    def _apply(self, worker: int, backend: str, engines: Mapping[str, int], hold: str) -> None:
+        state = self._ask(f"@!{worker} show servers state {backend}")
+        found = {row["srv_name"]: row for row in _table(state, " ") if row["srv_name"] != NOBODY}
+        for release, port in engines.items():
+            name = f"{backend}/{release}"
+            if release not in found:
+                self._tell(worker, f"add server {backend}/{server(backend, release, port, hold)}")
+                self._tell(worker, f"enable health {name}")
+            elif found[release]["srv_port"] != str(port):
+                self._tell(worker, f"set server {name} addr 127.0.0.1 port {port}")
+            if found.get(release, {}).get("srv_admin_state") != "0":
+                self._tell(worker, f"set server {name} state ready")
+            self._tell(worker, f"set server {name} weight {_WEIGHTS[hold]}")
+        for release in found.keys() - engines.keys():
+            self._tell(worker, f"set server {backend}/{release} state maint")
+            # Refused while it has requests in flight; the next change tries it again.
+            self._tell(worker, f"del server {backend}/{release}")
 
     def in_flight(self, release: str) -> list[tuple[int, int]]:
         """Return what an engine has in flight, and how much more it may get, by each process."""
         return [self._in_flight(worker, release) for worker in self._workers()]
 
-    def names(self) -> dict[str, tuple[int, int]]:
-        """Return for each name of a key how many requests came since the last reload, by it, and
-        how many are in flight, those of before included.
+    def held(self) -> tuple[int, int]:
+        """Return how many requests wait for an engine, and how many were given up since the last
+        reload; those of before it that wait are included.
         """
-        found: dict[str, tuple[int, int]] = {}
+        now = gave_up = 0
+        for number, worker in enumerate(self._workers()):
+            rows = {svname: row for (name, svname), row in self._stat(worker) if name == PATIENT}
+            for svname, row in rows.items():
+                now += int(row["scur"]) * (1 if svname == "BACKEND" else -1)
+            if number == 0 and rows:
+                gave_up = int(rows["BACKEND"]["econ"])
+        return max(now, 0), gave_up
+
+    def names(self) -> dict[str, tuple[int, int, int]]:
+        """Return for each name of a key how many requests came since the last reload, by it, how
+        many are in flight, those of before included, and how many came while no engine served,
+        and were held.
+        """
+        found: dict[str, tuple[int, int, int]] = {}
         for number, worker in enumerate(self._workers()):
             for line in self._ask(f"@!{worker} show table names").splitlines():
                 row = dict(field.split("=", 1) for field in line.split() if "=" in field)
                 if "http_req_cnt" in row:
-                    came, now = found.get(row["key"], (0, 0))
-                    came += int(row["http_req_cnt"]) if number == 0 else 0
-                    found[row["key"]] = came, now + int(row["conn_cur"])
+                    came, now, held = found.get(row["key"], (0, 0, 0))
+                    if number == 0:
+                        came, held = int(row["http_req_cnt"]), int(row.get("gpc0", 0))
+                    found[row["key"]] = came, now + int(row["conn_cur"]), held
         return found
 
     def _in_flight(self, worker: int, release: str) -> tuple[int, int]:
         """Return what an engine has in flight by a worker, and how much more it may get by it."""
-        rows = {
-            (row["pxname"], row["svname"]): row
-            for row in _table(self._ask(f"@!{worker} show stat"), ",")
-        }
-        engine, door = rows.get((BACKEND, release)), rows.get(("door", "FRONTEND"))
-        if engine is None:
+        rows = dict(self._stat(worker))
+        if (ENGINES, release) not in rows:
             return 0, 0
+        door = rows.get(("door", "FRONTEND"))
         ends = door is not None and door["status"] == "STOP"
-        return int(engine["scur"]), int(door["scur"]) if door and ends else 0
+        # What has waited through a reload goes to an engine by the name of nobody.
+        asked = [(ENGINES, release), (PATIENT, release), (PATIENT, NOBODY)]
+        now = sum(int(rows[each]["scur"]) for each in asked if each in rows)
+        return now, int(door["scur"]) if door and ends else 0
+
+    def _stat(self, worker: int) -> Iterator[tuple[tuple[str, str], dict[str, str]]]:
+        for row in _table(self._ask(f"@!{worker} show stat"), ","):
+            yield (row["pxname"], row["svname"]), row
 
     def _tell(self, worker: int, command: str) -> None:
         self._ask(f"@!{worker} {command}")

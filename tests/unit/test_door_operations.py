@@ -26,7 +26,12 @@ CLEAN = "@@installed\n@@stray\n@@elsewhere\n@@taken\n@@there\n@@files\n@@unit\ni
 
 def plan(**changes: Any) -> DoorPlan:
     values = {"certificate": None, "max_body_mib": 64, "max_connections": 1000, "keys": [KEY]}
-    values |= {"stranger_connections": 200, "key_requests": None, "place": "chat"}
+    values |= {
+        "stranger_connections": 200,
+        "key_requests": None,
+        "place": "chat",
+        "hold_seconds": 480,
+    }
     values |= changes
     values["keys"] = named(values["keys"])
     return door_plan(bind="0.0.0.0", port=8000, **values)

@@ -260,13 +260,13 @@ def test_what_is_in_flight_is_known_by_the_names_of_keys(
 ) -> None:
     running, engine = behind
     with stream(running, pieces=1) as answer:
-        assert running.door.names() == {"client1": (1, 1)}
+        assert running.door.names() == {"client1": (1, 1, 0)}
         running.reload()
         assert running.status("GET", "/v1/models") == 200
-        until(lambda: running.door.names() == {"client1": (1, 1)})
+        until(lambda: running.door.names() == {"client1": (1, 1, 0)})
         engine.turns.release()
         assert answer.read() == b"a"
-    until(lambda: running.door.names() == {"client1": (1, 0)})
+    until(lambda: running.door.names() == {"client1": (1, 0, 0)})
 
 
 @haproxy
@@ -296,7 +296,7 @@ def test_a_key_has_a_name_and_an_end_and_may_be_for_metrics_alone(
     found = [running.status("GET", "/v1/models", ann) for _ in range(10)]
     assert found == [200] * 8 + [429] * 2
     assert running.status("GET", "/metrics/door", prometheus) == 200
-    until(lambda: running.door.names() == {"ann": (12, 0), "prometheus": (4, 0)})
+    until(lambda: running.door.names() == {"ann": (12, 0, 0), "prometheus": (4, 0, 0)})
     log = running.root / "log"
     until(lambda: log.read_text().count(' ann "GET /v1/models') == 12)
     assert log.read_text().count(' - "GET /v1/models') == 2

@@ -15,6 +15,7 @@ SETTINGS: dict[str, Any] = {
     "max_connections": 200,
     "stranger_connections": 40,
     "key_requests": None,
+    "hold_seconds": 0,
     "place": "chat",
 }
 
