@@ -16,6 +16,8 @@ from notify import show
 EVERY, ANSWER = 2, 2
 # Seconds until a door must have taken a connection: a Spark without power never does.
 CONNECT = 5
+# By which a door answers at once, where it would hold a request until an engine serves.
+NOW = {"Prefer": "wait=0"}
 
 
 @dataclass
@@ -72,7 +74,12 @@ class Doors(CustomLogger):
         call.others = len(new) > 1
         if call.counts:
             self.in_flight[choice] += 1
-        return [doors[choice]]
+        found = doors[choice]
+        if call.others:
+            # Another one may serve. Where none does, the request waits at the last.
+            params = {**found["litellm_params"], "extra_headers": NOW}
+            found = {**found, "litellm_params": params}
+        return [found]
 
     def begin(self, name: str) -> Call:
         """Know of a request; its name is what LiteLLM calls it by."""

@@ -178,6 +178,7 @@ def url(started: tuple[str, Path], doors: list[Door]) -> str:
     until(lambda: said(started[1]) == "in service: chat-a, chat-b")
     for door in doors:
         door.asked.clear()
+        door.wishes.clear()
     return started[0]
 
 

@@ -30,6 +30,7 @@ class Door(ThreadingHTTPServer):
         seen: It answers the gateway's looks by its state; else as if it served.
         pause: Seconds until it begins an answer.
         asked: The bodies of its requests, with their paths.
+        wishes: What they prefer: `wait=0`, or None.
     """
 
     daemon_threads = True
@@ -45,6 +46,7 @@ class Door(ThreadingHTTPServer):
         self.pause = 0.0
         self.key = f"Bearer {KEYS[0]}"
         self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.wishes: list[str | None] = []
         self.go = threading.Event()
         self.heard = Path("/nowhere")
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.server_port}"
@@ -66,6 +68,7 @@ class Replica(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.asked.append((self.path, body))
+        self.server.wishes.append(self.headers["prefer"])
         if not self._allowed(self.server.state):
             return
         time.sleep(self.server.pause)

@@ -134,6 +134,15 @@ def test_no_replica_left(url: str, started: tuple[str, Path], doors: list[Door])
     until(lambda: ask(url, "/health", key=None)[0] == 503)
 
 
+@pytest.mark.parametrize("path", requests(stream=False))
+def test_a_request_waits_at_the_last_door_alone(url: str, doors: list[Door], path: str) -> None:
+    """At one before it would wait while another replica could answer."""
+    for door in doors:
+        door.state, door.seen = "starts", False
+    assert ask(url, path, **requests(stream=False)[path])[0] == 503
+    assert {tuple(door.wishes) for door in doors} == {("wait=0",), (None,)}
+
+
 def test_a_door_that_refuses_the_key(
     url: str, started: tuple[str, Path], doors: list[Door]
 ) -> None:
