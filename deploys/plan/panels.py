@@ -135,6 +135,11 @@ SECTIONS: dict[str, tuple[Panel, ...]] = {
             (("{{replica}}", f"haproxy_frontend_current_sessions{_DOOR}"),),
         ),
         Panel(
+            "Requests that wait for an engine",
+            "short",
+            (("{{replica}}", f"sum by (replica) (spark_door_requests_waiting{_WHERE})"),),
+        ),
+        Panel(
             "Engines that are up",
             "short",
             (

@@ -28,6 +28,7 @@ class Reading:
         memory_total, memory_available: of the host, in bytes.
         disk_free: bytes free for root where the root folder is.
         door: the state of its unit, as systemd names it.
+        held: requests that wait there for an engine, within the last 15 s; None where nobody told.
     """
 
     release: str | None
@@ -43,6 +44,7 @@ class Reading:
     memory_available: int
     disk_free: int
     door: str
+    held: int | None
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,9 @@ def status_script(root: str) -> str:
         "disk": f"folder={folder}; while [ ! -e $folder ]; do folder=$(dirname $folder); done; "
         "df --block-size=1 --output=avail $folder | tail -n 1",
         "door unit": f"systemctl is-active {DOOR}",
+        # The door itself tells root alone.
+        "held": f"find {folder}/metrics/spark.prom -mmin -1 "
+        r"-exec sed -n 's/^spark_door_requests_waiting{.*} //p' {} +",
     }
     prelude = f"""\
 {current_engine(root)}
@@ -124,6 +129,7 @@ def parse_status(output: Iterable[str]) -> Reading:
             memory_available=available,
             disk_free=int(found["disk"][0]),
             door="".join(found["door unit"]) or "unknown",
+            held=int(held) if (held := "".join(found["held"])).isdigit() else None,
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"the reading of the host is incomplete: {error!r}") from error

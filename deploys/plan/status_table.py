@@ -132,6 +132,7 @@ def _entry(row: Row) -> Mapping[str, Any]:
         "prompt_tokens_per_second": load and round(load.prompt_tokens, 1),
         "requests_running": load and load.running,
         "requests_waiting": load and load.waiting,
+        "requests_held": reading.held,
         "kv_cache_usage": load and load.kv_usage,
         "draft_acceptance": load and load.acceptance,
         "memory_used_bytes": used,

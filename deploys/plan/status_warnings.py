@@ -62,5 +62,7 @@ def _of_engine(row: Row, reading: Reading) -> Iterator[str]:
         yield f"the engine was started again {unit.restarts} times; deploys/doctor.py tells why"
     if row.rank == 0 and reading.door != "active":
         yield f"the door is {reading.door}: clients get no answer; systemctl status door"
+    if reading.held:
+        yield f"the door holds {reading.held} requests until an engine serves"
     if load and load.kv_usage and load.kv_usage > _KV_FULL and load.waiting:
         yield f"the KV cache is full, and {load.waiting} requests wait"

@@ -35,6 +35,9 @@ METRICS = {
     "spark_engine_restarts_total": ("counter", "Starts of the engine by systemd, after its end."),
     "spark_door_requests_total": ("counter", "Requests to the door, by the name of their key."),
     "spark_door_requests_in_flight": ("gauge", "Those in its hands, by the name of their key."),
+    "spark_door_requests_held_total": ("counter", "Those that came while no engine served."),
+    "spark_door_requests_waiting": ("gauge", "Requests that the door holds for an engine."),
+    "spark_door_requests_given_up_total": ("counter", "Those that it held in vain."),
     "spark_peer_answers": ("gauge", "Whether the other Spark of the pair told of itself."),
 }
 _GPU = "clocks.sm,power.draw,temperature.gpu,utilization.gpu,memory.used,memory.total"
@@ -61,9 +64,13 @@ def own(root: Path) -> Iterator[Sample]:
     spark, _ = _place(root)
     for name, value in (*_gpu(), *_memory(), *_engine(root)):
         yield Sample(name, spark, value)
-    for key, came, now in _names(root):
-        yield Sample("spark_door_requests_total", spark, came, key)
-        yield Sample("spark_door_requests_in_flight", spark, now, key)
+    for key, came, now, held in _door(root, "names"):
+        yield Sample("spark_door_requests_total", spark, float(came), key)
+        yield Sample("spark_door_requests_in_flight", spark, float(now), key)
+        yield Sample("spark_door_requests_held_total", spark, float(held), key)
+    for now, gave_up in _door(root, "held"):
+        yield Sample("spark_door_requests_waiting", spark, float(now))
+        yield Sample("spark_door_requests_given_up_total", spark, float(gave_up))
 
 
 def of_peer(root: Path) -> Iterator[Sample]:
@@ -166,10 +173,9 @@ def _engine(root: Path) -> Iterator[tuple[str, float]]:
         yield "spark_engine_restarts_total", float(values["NRestarts"])
 
 
-def _names(root: Path) -> Iterator[tuple[str, float, float]]:
-    for line in _said("python3", "-B", f"{root}/bin/door.py", str(root), "names").splitlines():
-        name, came, now = line.split()
-        yield name, float(came), float(now)
+def _door(root: Path, command: str) -> Iterator[list[str]]:
+    for line in _said("python3", "-B", f"{root}/bin/door.py", str(root), command).splitlines():
+        yield line.split()
 
 
 def _said(*command: str) -> str:

@@ -73,6 +73,7 @@ def output(**changes: str) -> list[str]:
         "memory": "127601452\n54525952",
         "disk": "1000000000000",
         "door unit": "active",
+        "held": "0",
         **changes,
     }
     return [line for name, text in parts.items() for line in [f"@@{name}", *text.splitlines()]]
@@ -93,7 +94,8 @@ def test_a_reading() -> None:
     )
     assert found.gpu == Gpu(2405.0, 61.42, 67.0, 96.0, None, None)
     assert (found.memory_total, found.memory_available) == (127601452 * 1024, 54525952 * 1024)
-    assert (found.disk_free, found.door) == (10**12, "active")
+    assert (found.disk_free, found.door, found.held) == (10**12, "active", 0)
+    assert parse_status(output(held="")).held is None
 
 
 def test_what_is_not_there_is_not_known() -> None:
@@ -215,6 +217,7 @@ BUSY = replace(SERVES.load, kv_usage=0.99) if SERVES.load else None
         (replace(SERVES, load=None), {}, "does not answer /metrics"),
         (parse_status(output(units=UNITS.split("\n\n")[0])), {}, "started again 2 times"),
         (replace(SERVES, door="failed"), {}, "the door is failed"),
+        (replace(SERVES, held=12), {}, "the door holds 12 requests"),
         (replace(SERVES, load=BUSY), {}, "the KV cache is full, and 2 requests wait"),
         (replace(SERVES, gpu=Gpu(611, 30, 50, 97, None, None)), {}, "held back: 611 MHz and 30 W"),
         (replace(SERVES, memory_available=4 * GIB), {}, "4.0 GiB of memory are left"),

@@ -169,6 +169,9 @@ def test_prometheus_finds_all_that_the_dashboard_shows(
 ) -> None:
     door_of_head.door.offer("tiny-1", engine)
     (root / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho '2405, 61.42, 67, 96, 900, 1000'\n")
+    (root / "bin" / "door.py").write_text(
+        "import sys\nprint('0 0' if sys.argv[2] == 'held' else 'ann 1 0 0')"
+    )
     with worker(b'spark_memory_total_bytes{spark="spark-b"} 5\n'):
         spark_metrics.main([str(root), str(root / "metrics" / "spark.prom")])
     labels = 'spark="spark-c",replica="other",job="engine",instance="spark-c"'

@@ -47,12 +47,18 @@ def test_of_several_gpus_the_largest_is_watched(root: Path) -> None:
 
 
 def test_a_head_tells_whose_keys_are_used(root: Path) -> None:
-    (root / "bin/door.py").write_text("print('ann 12 1\\nprometheus 4 0')")
+    (root / "bin/door.py").write_text(
+        "import sys\n"
+        "print({'names': 'ann 12 1 3\\nprometheus 4 0 0', 'held': '2 5'}[sys.argv[2]])"
+    )
     program = [sys.executable, str(FILES / "spark_metrics.py"), str(root)]
     found = values(subprocess.run(program, capture_output=True, text=True, check=True).stdout)
     assert found['spark_door_requests_total{spark="spark-a",key="ann"}'] == 12
     assert found['spark_door_requests_in_flight{spark="spark-a",key="ann"}'] == 1
     assert found['spark_door_requests_total{spark="spark-a",key="prometheus"}'] == 4
+    assert found['spark_door_requests_held_total{spark="spark-a",key="ann"}'] == 3
+    assert found['spark_door_requests_waiting{spark="spark-a"}'] == 2
+    assert found['spark_door_requests_given_up_total{spark="spark-a"}'] == 5
 
 
 def test_a_spark_tells_of_its_gpu_and_its_engine(root: Path) -> None:
