@@ -27,7 +27,7 @@ stranger_connections = 200
 key_requests = None
 # Seconds for which the door holds a request while no engine serves; then, and with 0 at once, it
 # answers 503. An engine of 35B is back 3 to 5 minutes after its end (AEON-7's figures), and within
-# 30 s more where it hung. The clients of OpenAI and Anthropic wait 10: that leaves 2 for the answer.
+# 30 s more if it hung. The clients of OpenAI and Anthropic wait 10: that leaves 2 for the answer.
 hold_seconds = 480
 
 # "auto": where ufw is on, the door and a pair's fabric come through it. "on": ufw is turned on too.

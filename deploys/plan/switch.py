@@ -237,7 +237,7 @@ def progress_line(report: SwitchReport) -> str:
         case "starting" if former and report.beside:
             return f"it starts beside {former}, which serves meanwhile"
         case "starting" if former:
-            return f"it starts in the place of {former}: requests get 503 until it serves"
+            return f"it starts in the place of {former}: requests wait at the door until it serves"
         case "trial":
             return f"it serves, and is on trial for {report.total:.0f} s"
         case "stopping":

@@ -230,7 +230,7 @@ class Switch:
         seconds = laid_down(self._root, former).get("start_timeout", 3600) + MARGIN
         deadline = time.monotonic() + seconds
         self._report.close()
-        # Until it is up, clients hear that it starts.
+        # Until it is up, clients wait for it.
         self._welcome(former)
         forgive(name)
         systemctl("start", "--no-block", name)

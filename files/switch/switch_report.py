@@ -55,7 +55,7 @@ class Report:
         log(reason)
 
     def close(self) -> None:
-        """From now on requests are refused."""
+        """From now on no engine gets a new request."""
         if self._closed is None:
             self._closed = time.monotonic()
 

@@ -62,10 +62,11 @@ def cable(pair: Pair) -> None:
 
 
 ENGINE_KILLED = Event(on("head", f"pkill -9 {ENGINE}"))
+DEAD_RANK = "the worker's engine is killed"
 RANK_HANGS = Event(on("worker", f"pkill -STOP {RANK}"), "hang")
 EVENTS = {
     "the head's engine is killed": ENGINE_KILLED,
-    "the worker's engine is killed": Event(on("worker", f"pkill -9 {RANK}")),
+    DEAD_RANK: Event(on("worker", f"pkill -9 {RANK}")),
     "the head's container is removed": Event(on("head", "docker rm --force {container}")),
     "the worker's container is removed": Event(on("worker", "docker rm --force {container}")),
     "systemctl restart on the head": Event(on("head", "systemctl restart --no-block {unit}")),

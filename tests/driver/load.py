@@ -41,19 +41,16 @@ class Load:
         return [answer for answer in self.answers if answer.problem]
 
     @property
-    def gap(self) -> float:
-        """Seconds from the first request that got no answer to the first one after it that did.
+    def longest_wait(self) -> float:
+        """Seconds that the longest whole answer took beyond the shortest one."""
+        took = [each.ended - each.began for each in self.answers if not each.problem]
+        return max(took) - min(took)
 
-        One that broke off was being answered when it began.
-        """
-        refused = [each for each in self.failed if not str(each.problem).startswith(BROKE_OFF)]
-        began = min((answer.began for answer in refused), default=0.0)
-        return self.next_after(began) - began if began else 0.0
-
-    def next_after(self, moment: float) -> float:
-        """Return when the first request began after a moment that got a whole answer."""
-        after = [each.began for each in self.answers if not each.problem and each.began > moment]
-        return min(after, default=float("inf"))
+    @property
+    def unread(self) -> list[Answer]:
+        """The failed requests that no engine had begun to read: an end breaks off what it has."""
+        ended = (BROKE_OFF, "500", "502", "ChunkedEncodingError")
+        return [each for each in self.failed if not str(each.problem).startswith(ended)]
 
     def served(self) -> set[int]:
         """Return the clients that have had a whole answer."""
@@ -108,7 +105,12 @@ def _ask(session: requests.Session, url: str, headers: dict[str, str]) -> str | 
     """Return why an answer was not whole; None for a whole one."""
     try:
         with session.post(
-            url, json=BODY, headers=headers, stream=True, timeout=patience(120)
+            # Longer than a door holds it.
+            url,
+            json=BODY,
+            headers=headers,
+            stream=True,
+            timeout=patience(600),
         ) as answer:
             if not answer.ok:
                 return f"{answer.status_code} {answer.text[:200]}"

@@ -23,8 +23,9 @@ from tests.driver.product import DEPLOY, Run, pyinfra
 from tests.driver.sparks import current, engines_status, until
 from tests.lab import hub, services
 
-# Seconds that a start may lose between two looks: for the peer, for a first token, by a client.
-LOOKS = 2 * link.RETRY + probe.READY_INTERVAL + 0.5
+# Seconds that a start may lose between two looks: for the peer, for a first token, by the door,
+# which checks twice a second, and tries again each second.
+LOOKS = 2 * link.RETRY + probe.READY_INTERVAL + 1.5
 REMOVE = "deploys/remove.py"
 NETPLAN = "/etc/netplan/40-cx7.yaml"
 Listings = list[dict[str, set[str]]]
@@ -117,7 +118,7 @@ def test_half_of_a_pair_is_no_run(serving: Pair) -> None:
 def test_a_switch_of_both_has_the_gap_of_a_restart(
     serving: Pair, record_property: Callable[[str, object], None]
 ) -> None:
-    """A pair never runs two engines: clients wait as long as for a bare restart of theirs.
+    """A pair never runs two engines: clients wait at the door, as long as for a bare restart.
 
     Two such restarts differ by more than a tenth on a busy machine: the slower of two counts. What
     supervisors and clients wait between two looks counts as well: an engine may start in a second.
@@ -131,12 +132,13 @@ def test_a_switch_of_both_has_the_gap_of_a_restart(
     with load(serving.head) as seen, changed("other", seed(1)):
         run = pyinfra(DEPLOY).succeeded()
         assert pyinfra(DEPLOY).succeeded().changed == frozenset()
-    assert {str(answer.problem)[:3] for answer in seen.failed} == {"503"}
+    assert seen.failed == []
     assert current(serving.head).startswith("lab-other-")
     after = recovery(serving, restart)
-    measured = f"a gap of {seen.gap:.1f} s; bare restarts: {before:.1f} and {after:.1f} s"
+    waited = seen.longest_wait
+    measured = f"the longest wait: {waited:.1f} s; bare restarts: {before:.1f} and {after:.1f} s"
     record_property("measured", measured)
-    assert seen.gap <= 1.1 * max(before, after) + LOOKS, run.output
+    assert waited <= 1.1 * max(before, after) + LOOKS, run.output
 
 
 def test_a_release_that_cannot_start_leaves_the_former_one_to_both(serving: Pair) -> None:

@@ -3,12 +3,14 @@
 import json
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import link
 import probe
 import pytest
 
-from tests.driver.events import EVENTS, plain_start, recovery
+from tests.driver.events import DEAD_RANK, EVENTS, plain_start, recovery
+from tests.driver.load import Load, load
 from tests.driver.pairs import Pair
 from tests.driver.sparks import current, until
 
@@ -60,10 +62,13 @@ def test_both_restart_by_themselves(
     record_property: Callable[[str, object], None],
 ) -> None:
     event = EVENTS[name]
-    seconds = recovery(serving, event.strike)
+    with load(serving.head) if name == DEAD_RANK else nullcontext(Load()) as seen:
+        seconds = recovery(serving, event.strike)
+    # What comes meanwhile waits at the door.
+    assert seen.unread == []
     bound = noticed[event.sign] + event.boots * boot + GREETED + 2 * start
     measured = f"{seconds:.0f} s of at most {bound:.0f} s; a plain start: {start:.0f} s"
-    record_property("measured", f"{name}: {measured}")
+    record_property("measured", f"{name}: {measured}; {len(seen.failed)} answers broke off")
     assert seconds <= bound
 
 

@@ -48,8 +48,7 @@ def test_of_several_gpus_the_largest_is_watched(root: Path) -> None:
 
 def test_a_head_tells_whose_keys_are_used(root: Path) -> None:
     (root / "bin/door.py").write_text(
-        "import sys\n"
-        "print({'names': 'ann 12 1 3\\nprometheus 4 0 0', 'held': '2 5'}[sys.argv[2]])"
+        "import sys\nprint({'names': 'ann 12 1 3\\nprometheus 4 0 0', 'held': '2 5'}[sys.argv[2]])"
     )
     program = [sys.executable, str(FILES / "spark_metrics.py"), str(root)]
     found = values(subprocess.run(program, capture_output=True, text=True, check=True).stdout)

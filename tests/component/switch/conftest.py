@@ -208,7 +208,8 @@ class Spark:
     @property
     def door(self) -> list[str]:
         """The engines behind the door, the preferred one first; "held" where none gets any."""
-        servers = (self.root / "door/engines.cfg").read_text().split("    server ")[1:]
+        text = (self.root / "door/engines.cfg").read_text()
+        servers = text.partition("backend patient")[0].split("    server ")[1:]
         choice = dict(
             line.split() for line in (self.root / "door/choice.map").read_text().splitlines()
         )
