@@ -215,7 +215,9 @@ def test_what_a_gateway_is_refused_does_not_wait(patient: Running) -> None:
 
 @haproxy
 def test_neither_all_clients_nor_one_take_more_places_than_there_are(running: Running) -> None:
-    running.lay(plan(running.port, keys=[KEY, OTHER], hold_seconds=HOLD, max_connections=12))
+    third = f"{KEY}-third"
+    keys = [KEY, OTHER, third]
+    running.lay(plan(running.port, keys=keys, hold_seconds=HOLD, max_connections=12))
     running.reload()
     asked = Asked(running)
     try:
@@ -226,7 +228,7 @@ def test_neither_all_clients_nor_one_take_more_places_than_there_are(running: Ru
         asked.post(3, OTHER)
         waiting(running, 6)
         # Half of them is for those that wait.
-        assert running.status("POST", PATH, OTHER) == 503
+        assert running.status("POST", PATH, third) == 503
         assert running.status("GET", "/health", None) == 503
         assert asked.answers == []
     finally:
