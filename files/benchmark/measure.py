@@ -21,9 +21,9 @@ from progress import Progress, Stop
 TOOL = Path(__file__).with_name("bench_tool.py")
 COLD = "cold"
 # What bench_tool.py says of a request that was not asked any more.
+TIME_IS_UP = "time is up"
 # Characters of a result: its longest part is a number of some twenty for each token.
 _MOST = 256 << 20
-TIME_IS_UP = "time is up"
 
 
 class Tool:
