@@ -15,6 +15,8 @@ from tests.lab.spark import Handle
 
 # Engines share the processors with what starts beside them: more clients only make that longer.
 CLIENTS, PAUSE = 2, 1.0
+# Seconds that an answer may take to begin: longer than a door holds a request.
+LONGEST = 600
 BROKE_OFF = "broke off"
 BODY = {**CHAT, "max_tokens": 48, "stream": True, "ignore_eos": True}
 
@@ -105,12 +107,7 @@ def _ask(session: requests.Session, url: str, headers: dict[str, str]) -> str | 
     """Return why an answer was not whole; None for a whole one."""
     try:
         with session.post(
-            # Longer than a door holds it.
-            url,
-            json=BODY,
-            headers=headers,
-            stream=True,
-            timeout=patience(600),
+            url, json=BODY, headers=headers, stream=True, timeout=patience(LONGEST)
         ) as answer:
             if not answer.ok:
                 return f"{answer.status_code} {answer.text[:200]}"
