@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from deploys.plan.lock import lock_path
+from tests.clock import patience
 from tests.driver.client import ask
 from tests.driver.declared import BROKEN, changed, seed
 from tests.driver.load import CLIENTS, Load, load
@@ -127,27 +128,30 @@ def test_a_release_that_answers_nothing(spark: Handle, served: str) -> None:
 
 def test_a_release_that_dies_on_trial(spark: Handle, served: str) -> None:
     """Its clients lose what it had in its hands; new requests go to the former one at once."""
-    killed: list[float] = []
+    moments: list[float] = []
 
     def kill(seen: Load) -> None:
         name = newest(spark, served)
         eventually(lambda: phase(spark, name) == "trial", "its trial")
         before = len(seen.answers)
         eventually(lambda: len(seen.answers) > before + 2 * CLIENTS, "answers of its own")
-        core = f"docker top vllm-{name} -eo pid,comm | awk '/EngineCor/ {{print $1}}'"
-        killed.append(time.monotonic())
+        running = "sudo docker ps --quiet --filter name=vllm-"
+        container = spark.run(f"{running}{name}").stdout.strip()
+        core = f"docker top {container} -eo pid,comm | awk '/EngineCor/ {{print $1}}'"
+        moments.append(time.monotonic())
         spark.run("sudo sh -s", stdin=f"kill -9 $({core})")
-        killed.append(time.monotonic())
+        eventually(lambda: container not in spark.run(running).stdout, "the end of its container")
+        moments.append(time.monotonic())
 
     with load(spark, pause=0) as seen, changed("frail", seed(3)), ThreadPoolExecutor() as pool:
         done = pool.submit(kill, seen)
         run = pyinfra(DEPLOY, *LONG_TRIAL)
-        ended = time.monotonic()
         done.result()
     assert run.status == 1
     assert f"{served} serves" in run.output
-    # None before the kill, and none that was begun when the run had ended.
-    assert all(answer.ended > killed[0] and answer.began < ended for answer in seen.failed)
+    # Its server outlives the core by a moment. None before, and none once its container is gone.
+    killed, gone = moments
+    assert all(answer.ended > killed and answer.began < gone for answer in seen.failed)
     assert standing(spark) == only(served)
 
 
@@ -163,12 +167,16 @@ def test_a_run_that_is_killed_in_mid_switch(spark: Handle, served: str) -> None:
 
 
 def test_a_power_cut_in_mid_switch(spark: Handle, served: str) -> None:
-    """The former release boots, as if nothing had been; the run is finished by running it again."""
+    """The former release boots, as if nothing had been; the run says how it is finished."""
     with changed("other", seed(1)), background(DEPLOY, *LONG_TRIAL) as run:
         newest(spark, served)
         spark.power_off()
-        run.kill()
-    spark.power_on()
+        spark.power_on()
+        said, _ = run.communicate(timeout=patience())
+    assert run.returncode == 1, said
+    assert "spark1: lost at: Engine | Serve the release: " in said
+    assert "When spark1 can be reached again, continue with: " in said
+    assert "Traceback" not in said
     spark.wait_ready()
     wait_active(spark)
     assert standing(spark) == only(served)
