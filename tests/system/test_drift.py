@@ -116,6 +116,14 @@ def test_nothing_else_is_found(found: Look, named: Callable[[str], str]) -> None
     assert {place(each) for each in found.told["differences"]} == planted
 
 
+def test_a_look_that_finds_much_waits_for_nothing(
+    found: Look, dry_run: float, record_property: Callable[[str, object], None]
+) -> None:
+    """A door that is closed, or a container without its GPU, costs no time out."""
+    record_property("measured", f"{found.seconds:.0f} s; a dry run: {dry_run:.0f} s")
+    assert found.seconds < 4 * dry_run
+
+
 def test_the_lines_and_the_status(found: Look) -> None:
     assert found.status == 2
     assert len(found.lines) == len(found.told["differences"])
