@@ -1,7 +1,7 @@
 """The door of a Spark."""
 
 from deploys.facts.host_fact import HostFact
-from deploys.plan.door import DoorState, door_script, parse_door
+from deploys.plan.door_state import DoorState, door_script, parse_door
 
 
 class Door(HostFact[DoorState]):

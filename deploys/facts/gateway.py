@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deploys.facts.host_fact import HostFact
-from deploys.plan.door import STRAY
+from deploys.plan.door_state import STRAY
 
 UNIT, DOOR = "gateway.service", "gateway-door.service"
 # In the order of their start.

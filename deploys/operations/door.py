@@ -14,7 +14,8 @@ from deploys.operations.differences import differs, unit_differs
 from deploys.operations.files import managed_files
 from deploys.operations.messages import failing, notice
 from deploys.operations.packages import install
-from deploys.plan.door import UNIT, DoorPlan, DoorState, mark
+from deploys.plan.door import UNIT, DoorPlan, mark
+from deploys.plan.door_state import DoorState
 from deploys.plan.files import Directory, ManagedFile
 
 _PACKAGE = "haproxy"

@@ -1,9 +1,8 @@
-"""The door: what the LAN reaches of a replica, and what its files say."""
+"""The door: what the LAN reaches of a replica, and what its files say; `door_state` reads it."""
 
 import json
 import re
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import ip_address
@@ -11,7 +10,6 @@ from ipaddress import ip_address
 from deploys.plan.certificate import Certificate
 from deploys.plan.errors import PlanError
 from deploys.plan.key import Key
-from deploys.plan.sections import MARK, sections
 
 UNIT = "door.service"
 # haproxy takes 16 KiB of memory for each; a line of the kernel's file table holds a million.
@@ -41,7 +39,7 @@ _TLS = "ssl-min-ver TLSv1.2 ciphers ECDHE+AESGCM:ECDHE+CHACHA20 no-tls-tickets a
 # times a second for /health.
 _OFTEN = 600
 # The secrets that haproxy reads beside its configuration, by their names in its folder.
-_KEYS, _CERTIFICATE, _CONFIG = "keys", "certificate.pem", "door.cfg"
+KEYS, CERTIFICATE, CONFIG = "keys", "certificate.pem", "door.cfg"
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class DoorPlan:
         certificate = self.certificate.pem if self.certificate else None
         bind = f"{self.bind}:{self.port}"
         if certificate:
-            bind += f" ssl crt {_CERTIFICATE} {_TLS}"
+            bind += f" ssl crt {CERTIFICATE} {_TLS}"
         values = {
             "ROOT": root,
             "BIND": bind,
@@ -115,7 +113,7 @@ class DoorPlan:
         text = re.sub(rf"\b({'|'.join(values)})\b", lambda found: values[found[1]], text)
         mark = sha256(json.dumps([text, keys, certificate]).encode()).hexdigest()
         text = text.replace("MARK", mark)
-        return {_KEYS: keys, _CERTIFICATE: certificate, _CONFIG: text}
+        return {KEYS: keys, CERTIFICATE: certificate, CONFIG: text}
 
 
 def door_plan(
@@ -197,118 +195,11 @@ def _number(value: object) -> int:
     return int(str(value)) if re.fullmatch(r"\d{1,9}", str(value)) else -1
 
 
-@dataclass(frozen=True)
-class DoorState:
-    """The door of a Spark as it is.
-
-    Attributes:
-        installed: Version of haproxy; None where it is missing.
-        stray: haproxy's own service came with our package, and is on without doing anything.
-        elsewhere: The address on which it is to listen is none of this Spark's.
-        taken: Programs of others that listen on the door's port, as in "nginx (pid 7)".
-        there: Something of a door is on this Spark.
-        active, enabled: Of its unit.
-        outdated: The unit changed after the door had started.
-        version: Of haproxy as it runs.
-        mark: What the door that runs was made of; "" while it does not run.
-        files: Mode and SHA-256 of the files in haproxy's folder and of the unit, by name.
-    """
-
-    installed: str | None
-    stray: bool
-    elsewhere: bool
-    taken: tuple[str, ...]
-    there: bool
-    active: bool
-    enabled: bool
-    outdated: bool
-    version: str
-    mark: str
-    files: Mapping[str, tuple[str, str]]
-
-
-def door_script(root: str, bind: str, port: int) -> str:
-    """Return the POSIX shell script that reads the state of the door.
-
-    Args:
-        root: Folder of everything on the Spark.
-        bind, port: Where it is to listen.
-    """
-    values = {"ROOT": shlex.quote(root), "BIND": shlex.quote(bind), "PORT": str(port)}
-    return re.sub(r"\b(ROOT|BIND|PORT)\b", lambda found: values[found[1]], _STATE)
-
-
-# Says "enabled" or "active" of the package's own service, where we installed it and its settings
-# are as they came.
-STRAY = """\
-if grep -qsx haproxy ROOT/state/installed &&
-   ! dpkg --verify haproxy 2>/dev/null | grep -q /etc/haproxy/haproxy.cfg; then
-  systemctl is-enabled haproxy.service 2>/dev/null
-  systemctl is-active haproxy.service
-fi"""
-_STATE = f"""
-echo {MARK}installed
-if command -v haproxy >/dev/null; then haproxy -v | sed -n 's/.*version \\([^ ]*\\).*/\\1/p'; fi
-echo {MARK}stray
-{STRAY}
-echo {MARK}elsewhere
-case BIND in 0.0.0.0 | ::) ;; *) [ -n "$(ip -oneline address show to BIND)" ] || echo BIND ;; esac
-echo {MARK}taken
-for pid in $(ss -Hltnp 'sport = :PORT' | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u); do
-  grep -qs '/{UNIT}$' "/proc/$pid/cgroup" || echo "$(cat "/proc/$pid/comm") (pid $pid)"
-done
-echo {MARK}there
-ls -d ROOT/door /etc/systemd/system/{UNIT} 2>/dev/null
-echo {MARK}files
-for file in {_KEYS} {_CERTIFICATE} {_CONFIG} /etc/systemd/system/{UNIT}; do
-  cd ROOT/door 2>/dev/null
-  [ ! -f "$file" ] || sha256sum "$file" | sed "s/ .*/ $(stat --format=%a "$file") ${{file##*/}}/"
-done
-echo {MARK}unit
-systemctl is-active {UNIT}
-systemctl is-enabled {UNIT} 2>/dev/null
-started=$(systemctl show --value --property=ActiveEnterTimestamp {UNIT})
-changed=$(stat --format=%Y /etc/systemd/system/{UNIT} 2>/dev/null)
-[ "${{changed:-0}}" -le "$(date --date="${{started:-@0}}" +%s)" ] || echo outdated
-echo {MARK}running
-[ -e ROOT/bin/door.py ] && python3 -B ROOT/bin/door.py ROOT running
-true"""
-
-
-def parse_door(output: Iterable[str]) -> DoorState:
-    """Return the state that the script's output lines describe.
-
-    Raises:
-        ValueError: A section is missing.
-    """
-    found: Mapping[str, list[str]] = sections(output)
-    try:
-        running = dict(line.split(" ", 1) for line in found["running"] if " " in line)
-        return DoorState(
-            installed=next(iter(found["installed"]), None),
-            stray=bool({"enabled", "active"} & set(found["stray"])),
-            elsewhere=bool(found["elsewhere"]),
-            taken=tuple(found["taken"]),
-            there=bool(found["there"]),
-            active="active" in found["unit"],
-            enabled="enabled" in found["unit"],
-            outdated="outdated" in found["unit"],
-            version=running.get("version", ""),
-            mark=running.get("mark", ""),
-            files={
-                name: (mode, content)
-                for content, mode, name in (line.split(" ") for line in found["files"])
-            },
-        )
-    except KeyError as error:
-        raise ValueError(f"found no section {error}") from error
-
-
 def mark(files: Mapping[str, str | None]) -> str:
     """Return what a door that runs with these files says of itself.
 
     Args:
         files: As `DoorPlan.files`.
     """
-    found = re.search(r"^ *description (\w+)$", files[_CONFIG] or "", re.M)
+    found = re.search(r"^ *description (\w+)$", files[CONFIG] or "", re.M)
     return found[1] if found else ""

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.clock import patience
 from tests.component.door.running import FakeServer, Running
+from tests.component.door.waiting import HOLD, Asked
 from tests.component.servers import serving
+from tests.unit.door.plans import KEY, OTHER, plan
 
 
 @pytest.fixture
@@ -39,3 +42,21 @@ def behind(running: Running, engines: Callable[[str], FakeServer]) -> tuple[Runn
     engine = engines("a")
     running.door.offer("a", engine.server_port)
     return running, engine
+
+
+@pytest.fixture
+def patient(running: Running) -> Running:
+    """A door that holds requests."""
+    running.lay(plan(running.port, keys=[KEY, OTHER], hold_seconds=HOLD))
+    running.reload()
+    return running
+
+
+@pytest.fixture
+def asked(patient: Running) -> Iterator[Asked]:
+    each = Asked(patient)
+    yield each
+    # Else they wait for as long as the door lets them.
+    patient.stop()
+    for thread in each.threads:
+        thread.join(timeout=patience())

@@ -1,85 +1,18 @@
 """Requests that wait at the door while no engine serves."""
 
-import http.client
 import re
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Any
-
-import pytest
+from collections.abc import Callable
+from contextlib import ExitStack
 
 from tests.clock import patience
 from tests.component.door.running import FakeServer, Running, haproxy, stream
-from tests.component.servers import serving, until
-from tests.unit.door.plans import KEY, OTHER, plan
+from tests.component.door.waiting import PATH, Asked, engine, waiting
+from tests.component.servers import until
+from tests.unit.door.plans import KEY
 
-PATH = "/v1/chat/completions"
-HOLD = 300
 Engines = Callable[[str], FakeServer]
-
-
-@dataclass
-class Asked:
-    """Requests on their way, each in a thread of its own; their answers as they come."""
-
-    door: Running
-    threads: list[threading.Thread] = field(default_factory=list)
-    answers: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
-
-    def post(self, count: int = 1, key: str | None = KEY, body: bytes = b"{}") -> None:
-        """Send so many requests."""
-        for _ in range(count):
-            thread = threading.Thread(target=self._ask, args=(key, body))
-            self.threads.append(thread)
-            thread.start()
-
-    def all(self) -> list[str]:
-        """Wait for all answers; return the engines that gave them, or their statuses."""
-        for thread in self.threads:
-            thread.join(timeout=patience())
-            assert not thread.is_alive()
-        return [str(said.get("engine", status)) for status, said in self.answers]
-
-    def _ask(self, key: str | None, body: bytes) -> None:
-        # The end of a test may come first.
-        with suppress(http.client.HTTPException, OSError):
-            status, said, _ = self.door.ask("POST", PATH, key, body)
-            self.answers.append((status, said))
-
-
-@pytest.fixture
-def patient(running: Running) -> Running:
-    """A door that holds requests."""
-    running.lay(plan(running.port, keys=[KEY, OTHER], hold_seconds=HOLD))
-    running.reload()
-    return running
-
-
-@pytest.fixture
-def asked(patient: Running, request: pytest.FixtureRequest) -> Iterator[Asked]:
-    each = Asked(patient)
-    yield each
-    # Else they wait for as long as the door lets them.
-    patient.stop()
-    for thread in each.threads:
-        thread.join(timeout=patience())
-
-
-def waiting(door: Running, count: int) -> None:
-    """Return when so many requests wait."""
-    until(lambda: door.door.held()[0] == count)
-
-
-@contextmanager
-def engine(name: str, port: int) -> Iterator[FakeServer]:
-    """An engine that comes (again) on a port, and goes."""
-    server = FakeServer(name, port)
-    with serving(server):
-        yield server
 
 
 @haproxy
@@ -167,106 +100,6 @@ def test_a_switch_without_room_for_two_is_waited_through(
     waiting(patient, 1)
     patient.door.prefer("b")
     asked.all()
-
-
-@haproxy
-def test_what_waits_too_long_is_given_up_and_told(running: Running) -> None:
-    running.lay(plan(running.port, hold_seconds=2))
-    running.reload()
-    began = time.monotonic()
-    status, said, head = running.ask("POST", PATH)
-    took = time.monotonic() - began
-    assert (status, said["error"]["code"]) == (503, "engine_unavailable")
-    assert head["Retry-After"] == "10"
-    (seconds,) = re.findall(r"held the request for (\d+) s", said["error"]["message"])
-    assert 2 <= int(seconds) <= took + 1
-    assert running.door.held() == (0, 1)
-
-
-@haproxy
-@pytest.mark.parametrize("hold", [0, HOLD])
-def test_who_does_not_want_to_wait_or_may_not_hears_so_at_once(
-    running: Running, hold: int, engines: Engines
-) -> None:
-    running.lay(plan(running.port, hold_seconds=hold))
-    running.reload()
-    for wish in ("wait=0", "respond-async, wait=0", "Wait=0"):
-        status, said, _ = running.ask("POST", PATH, Prefer=wish)
-        assert (status, "held" in said["error"]["message"]) == (503, False)
-    if not hold:
-        assert running.status("POST", PATH) == 503
-    assert running.status("POST", PATH, "sk-wrong") == 401
-    assert running.door.held() == (0, 0)
-    running.door.offer("a", engines("a").server_port)
-    until(lambda: running.serves() == "a")
-    _, said, _ = running.ask("GET", "/v1/models", Prefer="wait=0")
-    assert "prefer" not in {name.lower() for name in said["head"]}
-
-
-@haproxy
-def test_what_a_gateway_is_refused_does_not_wait(patient: Running) -> None:
-    """Before the checks have noticed, too: another replica could serve it."""
-    with engine("a", 0) as first:
-        patient.door.offer("a", first.server_port)
-        until(lambda: patient.status("POST", PATH) == 200)
-    status, said, _ = patient.ask("POST", PATH, Prefer="wait=0")
-    assert (status, "held" in said["error"]["message"]) == (503, False)
-
-
-@haproxy
-def test_neither_all_clients_nor_one_take_more_places_than_there_are(running: Running) -> None:
-    third = f"{KEY}-third"
-    keys = [KEY, OTHER, third]
-    running.lay(plan(running.port, keys=keys, hold_seconds=HOLD, max_connections=12))
-    running.reload()
-    asked = Asked(running)
-    try:
-        # A quarter of all places is one name's.
-        asked.post(3)
-        waiting(running, 3)
-        assert running.status("POST", PATH) == 503
-        asked.post(3, OTHER)
-        waiting(running, 6)
-        # Half of them is for those that wait.
-        assert running.status("POST", PATH, third) == 503
-        assert running.status("GET", "/health", None) == 503
-        assert asked.answers == []
-    finally:
-        running.stop()
-        asked.all()
-
-
-@haproxy
-def test_without_keys_a_source_has_its_part(running: Running, engines: Engines) -> None:
-    running.lay(plan(running.port, keys=None, hold_seconds=HOLD, max_connections=12))
-    running.reload()
-    asked = Asked(running)
-    asked.post(3, None)
-    waiting(running, 3)
-    assert running.status("POST", PATH, None) == 503
-    other = running.client("127.0.0.2")
-    other.request("POST", PATH, b"{}")
-    waiting(running, 4)
-    running.door.offer("a", engines("a").server_port)
-    assert other.getresponse().status == 200
-    assert asked.all() == ["a"] * 3
-
-
-@haproxy
-@pytest.mark.parametrize("size", [2, 1024**2])
-def test_a_client_that_leaves_is_forgotten(patient: Running, size: int, engines: Engines) -> None:
-    head = f"POST {PATH} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\n"
-    client = socket.create_connection(("127.0.0.1", patient.port), timeout=patience())
-    client.setblocking(False)
-    sent = client.send(f"{head}Content-Length: {size}\r\n\r\n".encode() + b"x" * size)
-    assert sent > len(head)
-    waiting(patient, 1)
-    client.close()
-    waiting(patient, 0)
-    server = engines("a")
-    patient.door.offer("a", server.server_port)
-    until(lambda: patient.status("POST", PATH) == 200)
-    assert server.paths[PATH] == 1
 
 
 @haproxy

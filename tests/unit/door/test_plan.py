@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from deploys.certificate import read_certificate
-from deploys.plan.door import DoorState, door_plan, mark, parse_door
+from deploys.plan.door import door_plan, mark
+from deploys.plan.door_state import DoorState, parse_door
 from deploys.plan.errors import PlanError
 from tests.unit.certificates import certificate, private_key, written
 from tests.unit.door.plans import KEY, OTHER, SETTINGS, files, named, plan
@@ -26,6 +27,8 @@ def test_settings_are_checked_by_name() -> None:
         ("max_connections", -5),
         ("stranger_connections", 0),
         ("key_requests", 0),
+        ("hold_seconds", -1),
+        ("hold_seconds", None),
     ):
         values = {"bind": "127.0.0.1", **SETTINGS, setting: bad}
         with pytest.raises(PlanError, match=f"group_data: {setting}: found") as raised:

@@ -1,0 +1,58 @@
+"""Requests on their way to a door, and engines that come and go behind it."""
+
+import http.client
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.clock import patience
+from tests.component.door.running import FakeServer, Running
+from tests.component.servers import serving, until
+from tests.unit.door.plans import KEY
+
+PATH = "/v1/chat/completions"
+HOLD = 300
+
+
+@dataclass
+class Asked:
+    """Requests on their way, each in a thread of its own; their answers as they come."""
+
+    door: Running
+    threads: list[threading.Thread] = field(default_factory=list)
+    answers: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+
+    def post(self, count: int = 1, key: str | None = KEY, body: bytes = b"{}") -> None:
+        """Send so many requests."""
+        for _ in range(count):
+            thread = threading.Thread(target=self._ask, args=(key, body))
+            self.threads.append(thread)
+            thread.start()
+
+    def all(self) -> list[str]:
+        """Wait for all answers; return the engines that gave them, or their statuses."""
+        for thread in self.threads:
+            thread.join(timeout=patience())
+            assert not thread.is_alive()
+        return [str(said.get("engine", status)) for status, said in self.answers]
+
+    def _ask(self, key: str | None, body: bytes) -> None:
+        # The end of a test may come first.
+        with suppress(http.client.HTTPException, OSError):
+            status, said, _ = self.door.ask("POST", PATH, key, body)
+            self.answers.append((status, said))
+
+
+def waiting(door: Running, count: int) -> None:
+    """Return when so many requests wait."""
+    until(lambda: door.door.held()[0] == count)
+
+
+@contextmanager
+def engine(name: str, port: int) -> Iterator[FakeServer]:
+    """An engine that comes (again) on a port, and goes."""
+    server = FakeServer(name, port)
+    with serving(server):
+        yield server
