@@ -28,9 +28,9 @@ _ON_ERROR = {ENGINES: "on-error fastinter", PATIENT: "on-error mark-down"}
 # Weights of an engine: LB's largest, so that nobody is chosen last; and in a hold.
 _WEIGHTS = {"no": 256, "yes": 0}
 
-# Seconds for an answer of the door, which has it in a millisecond; for a reload, which reads a few
-# small files; and between two looks at it.
-ANSWER, RELOAD, LOOK = 10.0, 30.0, 0.05
+# Seconds for an answer of the door, which has it in a millisecond, and for one try to have it; for
+# a reload, which reads a few small files; and between two looks at it.
+ANSWER, TRY, RELOAD, LOOK = 10.0, 2.0, 30.0, 0.05
 
 
 class DoorError(Exception):
@@ -211,13 +211,14 @@ class Haproxy:
         deadline = time.monotonic() + ANSWER
         while time.monotonic() < deadline:
             with socket.socket(socket.AF_UNIX) as client:
-                client.settimeout(ANSWER)
+                client.settimeout(TRY)
                 try:
                     client.connect(str(self._path))
                 except (FileNotFoundError, ConnectionRefusedError):
                     return ""
-                # A reload drops the connections that it finds.
-                with suppress(ConnectionError):
+                # A reload drops the connections that it finds, and haproxy 3.0.0 has been seen to
+                # leave one without an answer. What is asked may be asked twice.
+                with suppress(ConnectionError, TimeoutError):
                     client.sendall(command.encode() + b"\n")
                     # Else it waits for another command.
                     client.shutdown(socket.SHUT_WR)
