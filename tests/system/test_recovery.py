@@ -22,6 +22,9 @@ HEARD = r"ss -tinH '( sport = :29500 or dport = :29500 )' | grep -qE 'lastrcv:[0
 
 # Seconds until two supervisors have found each other, at the worst.
 GREETED = link.GREETING + link.RETRY
+# How much longer a start or a boot may take than when it was measured, as others use the machine
+# as well. What notices an event too late takes tens of seconds more.
+BUSY_START, BUSY_BOOT = 4, 2
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +69,8 @@ def test_both_restart_by_themselves(
         seconds = recovery(serving, event.strike)
     # What comes meanwhile waits at the door.
     assert seen.unread == []
-    bound = noticed[event.sign] + event.boots * boot + GREETED + 2 * start
+    booted = BUSY_BOOT * boot if event.boots else 0
+    bound = noticed[event.sign] + booted + GREETED + BUSY_START * start
     measured = f"{seconds:.0f} s of at most {bound:.0f} s; a plain start: {start:.0f} s"
     record_property("measured", f"{name}: {measured}; {len(seen.failed)} answers broke off")
     assert seconds <= bound
