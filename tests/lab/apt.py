@@ -78,21 +78,31 @@ def write_repository(root: Path, deb: Path, home: Path) -> None:
         folder = root / "deb" / architecture
         folder.mkdir(parents=True)
         shutil.copy(deb, folder)
-        (folder / "Packages").write_text(_run(["apt-ftparchive", "packages", "."], folder))
-        release = _run(
-            [
-                "apt-ftparchive",
-                *("-o", "APT::FTPArchive::Release::Origin=sparkwright-lab"),
-                *("-o", f"APT::FTPArchive::Release::Architectures={architecture}"),
-                *("release", "."),
-            ],
-            folder,
-        )
-        (folder / "Release").write_text(release)
-        signed = str(folder / "Release")
-        _gpg(home, "--clear-sign", "--output", str(folder / "InRelease"), signed)
-        _gpg(home, "--armor", "--detach-sign", "--output", f"{signed}.gpg", signed)
-    (root / "gpgkey").write_text(_gpg(home, "--armor", "--export"))
+        write_index(folder, home, architecture)
+    write_key(root / "gpgkey", home)
+
+
+def write_index(folder: Path, home: Path, architecture: str) -> None:
+    """Make a folder of packages a flat repository of one architecture, signed by a key."""
+    (folder / "Packages").write_text(_run(["apt-ftparchive", "packages", "."], folder))
+    release = _run(
+        [
+            "apt-ftparchive",
+            *("-o", "APT::FTPArchive::Release::Origin=sparkwright-lab"),
+            *("-o", f"APT::FTPArchive::Release::Architectures={architecture}"),
+            *("release", "."),
+        ],
+        folder,
+    )
+    (folder / "Release").write_text(release)
+    signed = str(folder / "Release")
+    _gpg(home, "--clear-sign", "--output", str(folder / "InRelease"), signed)
+    _gpg(home, "--armor", "--detach-sign", "--output", f"{signed}.gpg", signed)
+
+
+def write_key(file: Path, home: Path) -> None:
+    """Write the public half of a signing key, armored."""
+    file.write_text(_gpg(home, "--armor", "--export"))
 
 
 def _build_deb(folder: Path) -> None:

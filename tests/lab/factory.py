@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.lab import apt, network, rootfs
+from tests.lab import apt, archive, network, rootfs
 
 USER = "nvidia"
 
@@ -57,21 +57,24 @@ def furnish(root: Path) -> None:
     inside(root, "/usr/lib/systemd/systemd-update-done")
 
 
-def install(root: Path, packages: Sequence[str]) -> None:
-    """Install packages of Debian's into a furnished root."""
+def install(root: Path, packages: Sequence[str], *, download: bool = False) -> None:
+    """Install packages of Debian's into a furnished root, or only have apt fetch them."""
     resolver = root / "etc/resolv.conf"
     shutil.copy("/etc/resolv.conf", resolver)
     inside(root, "apt-get", "update")
-    options = ("--yes", "--quiet", "--no-install-recommends")
+    options: tuple[str, ...] = ("--yes", "--quiet", "--no-install-recommends")
+    if download:
+        options += ("--download-only",)
     inside(root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", *options, *packages)
-    inside(root, "apt-get", "clean")
+    if not download:
+        inside(root, "apt-get", "clean")
     for file in (root / "var/lib/apt/lists").glob("*_*"):
         file.unlink()
     resolver.unlink()
 
 
 def personalize(root: Path, name: str) -> None:
-    """Write what differs from Spark to Spark: names, address and host key."""
+    """Write what the lab and each Spark have of their own: names, address, keys, apt's source."""
     (root / "etc/hostname").write_text(f"{name}\n")
     (root / "etc/hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {name}\n")
     identity = hashlib.md5(f"sparkwright {name}".encode(), usedforsecurity=False).hexdigest()
@@ -84,6 +87,10 @@ def personalize(root: Path, name: str) -> None:
             rootfs.keys() / f"{name}{suffix}", root / f"etc/ssh/ssh_host_ed25519_key{suffix}"
         )
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
+    key = "/usr/share/keyrings/lab-archive.asc"
+    shutil.copy(archive.ensure() / archive.KEY, f"{root}{key}")
+    source = f"deb [signed-by={key}] http://{network.HOST}:{archive.PORT}/ ./\n"
+    (root / "etc/apt/sources.list").write_text(source)
 
 
 def cuda(root: Path, status: int) -> None:
@@ -132,13 +139,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.lab.factory", description=main.__doc__)
     parser.add_argument("stack", help="the folders below, topmost first, with colons between them")
     parser.add_argument("folder", type=Path, help="gets the layer, in `upper`")
+    parser.add_argument("--download", action="store_true", help="only fetch the packages")
     parser.add_argument("packages", nargs="*", help="of Debian's; none: a DGX Spark")
     asked = parser.parse_args()
     os.umask(0o022)
     root = mount_root(list(map(Path, asked.stack.split(":"))), asked.folder)
     subprocess.run(["mount", "-t", "proc", "proc", str(root / "proc")], check=True)
     if asked.packages:
-        install(root, asked.packages)
+        install(root, asked.packages, download=asked.download)
     else:
         furnish(root)
 

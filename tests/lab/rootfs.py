@@ -43,6 +43,23 @@ def build() -> None:
         layers(variant)
 
 
+def download(stack: Sequence[Path], packages: Sequence[str], folder: Path) -> list[Path]:
+    """Fetch packages of Debian's that a stack lacks, and what they need; return their files.
+
+    Args:
+        stack: the folders of a root, topmost first.
+        packages: their names.
+        folder: where the files are to lie, somewhere in `upper`.
+    """
+    _fill(folder, stack, *packages, "--download")
+    return list((folder / "upper/var/cache/apt/archives").glob("*.deb"))
+
+
+def architecture() -> str:
+    """Return Debian's name of this machine's architecture, which is that of the Sparks."""
+    return _run(["dpkg", "--print-architecture"]).strip()
+
+
 def keys() -> Path:
     """Return the folder of SSH keys: `id_ed25519` of the user, and each Spark's own by its name."""
 
@@ -90,19 +107,20 @@ def _packages(stack: Sequence[Path], packages: Sequence[str]) -> Path:
     return cache.entry(packages[0], [*names, *packages], build)
 
 
-def _fill(folder: Path, stack: Sequence[Path], *packages: str) -> None:
-    """Have the factory fill the layer `folder`/upper over a stack."""
+def _fill(folder: Path, stack: Sequence[Path], *words: str) -> None:
+    """Have the factory fill the layer `folder`/upper over a stack, as its command line says."""
     # In a mount namespace of its own: whatever happens to it, no mount is left behind.
     private = ["unshare", "--mount", "--propagation", "private"]
     lower = ":".join(map(str, stack))
-    _run([*private, sys.executable, "-m", "tests.lab.factory", lower, str(folder), *packages])
+    _run([*private, sys.executable, "-m", "tests.lab.factory", lower, str(folder), *words])
     (folder / "root").rmdir()
     shutil.rmtree(folder / "work")
 
 
-def _run(command: Sequence[str]) -> None:
+def _run(command: Sequence[str]) -> str:
     done = subprocess.run(
         command, cwd=PROJECT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise LabError(f"{' '.join(command)[:200]}: {(done.stderr or done.stdout)[-2000:]}")
+    return done.stdout

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.lab import apt, hub, registry, state
+from tests.lab import apt, archive, hub, registry, state
 from tests.lab.network import HOST
 from tests.lab.state import RUN, LabError, Process
 
@@ -37,10 +37,15 @@ def _apt() -> list[str]:
     return apt.serve_command(apt.ensure_repository())
 
 
+def _archive() -> list[str]:
+    return apt.serve_command(archive.ensure(), f"{HOST}:{archive.PORT}")
+
+
 SERVICES = (
     Service("registry", 5000, _registry),
     Service("hub", 8090, _hub),
     Service("apt", 8091, _apt),
+    Service("archive", archive.PORT, _archive),
 )
 
 

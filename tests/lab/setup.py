@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
 
-from tests.lab import apt, hub, registry, rootfs
+from tests.lab import apt, archive, hub, registry, rootfs
 from tests.lab.state import Engine, LabError
 
 # Debian packages that the machine needs, with the program that proves each.
@@ -45,8 +45,9 @@ def build() -> None:
     check_machine()
     with step("root file system"):
         rootfs.build()
-    with step("apt repository"):
+    with step("apt repositories"):
         apt.ensure_repository()
+        archive.ensure()
     with step("models"):
         hub.ensure_repositories()
     for engine in get_args(Engine):
