@@ -19,6 +19,12 @@ USER = "nvidia"
 
 # The lab asks a Spark that boots whether port 22 answers, more often than sshd likes.
 _SSHD = "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPerSourcePenalties no\n"
+# What makes no unit of a Spark's, and costs as much as the others whenever systemd reads its units:
+# once for each of them that a deploy enables.
+_IDLE_GENERATORS = (
+    *("debug", "getty", "gpt-auto", "hibernate-resume", "rc-local", "run", "ssh"),
+    *("system-update", "tpm2"),
+)
 _LAN_NETPLAN = """\
 network:
   version: 2
@@ -50,6 +56,10 @@ def furnish(root: Path) -> None:
     inside(root, "dpkg", "--install", f"/{Path(deb).name}")
     Path(deb).unlink()
     inside(root, "systemctl", "enable", "lab-cgroups.service", "lab-kernel.service")
+    generators = root / "etc/systemd/system-generators"
+    generators.mkdir()
+    for name in _IDLE_GENERATORS:
+        (generators / f"systemd-{name}-generator").symlink_to("/dev/null")
     cuda(root, 0)
     # Done here once, or each Spark's first boot would do it.
     inside(root, "ldconfig")
