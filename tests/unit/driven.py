@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from pyinfra.api import Config, Host, Inventory, State
@@ -93,3 +94,9 @@ def fake_host(responses: Mapping[Any, Any] | None = None, **data: Any) -> Driven
         "apt_patience_seconds": 0,
     }
     return Driven("@fake/spark", settings | data)
+
+
+def said_of_file(path: str, text: str, mode: str = "644") -> list[str]:
+    """Return what the fact of files prints of a file that root owns."""
+    digest = sha256(text.encode()).hexdigest()
+    return [f"stat\tregular file\troot\troot\t{mode}\t{path}", f"{digest}  {path}"]

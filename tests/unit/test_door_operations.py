@@ -11,7 +11,7 @@ from deploys.operations.door import door, no_door
 from deploys.plan.door import DoorPlan, door_plan, mark
 from tests.unit.certificates import certificate, private_key, written
 from tests.unit.door.plans import named
-from tests.unit.driven import Driven, fake_host
+from tests.unit.driven import Driven, fake_host, said_of_file
 
 FILES = Path(__file__).parents[2] / "files" / "door"
 UNIT_TEXT = (FILES / "door.service").read_text()
@@ -39,16 +39,11 @@ def plan(**changes: Any) -> DoorPlan:
 
 def spark(state: str) -> Driven:
     """A Spark whose door is like this, and which has the program and the unit."""
-    kinds = [("directory", "755", "", "/r/bin"), ("directory", "700", "", "/r/door")]
-    unit = "/etc/systemd/system/door.service"
-    kinds += [
-        ("file", "644", digest(text), path)
-        for path, text in (
-            *((f"/r/bin/{name}", text) for name, text in PROGRAMS.items()),
-            (unit, UNIT),
-        )
-    ]
-    lines = [f"{kind}\troot\troot\t{mode}\t{sha}\t{path}" for kind, mode, sha, path in kinds]
+    texts = {f"/r/bin/{name}": text for name, text in PROGRAMS.items()}
+    texts["/etc/systemd/system/door.service"] = UNIT
+    folders = {"/r/bin": "755", "/r/door": "700"}
+    lines = [f"stat\tdirectory\troot\troot\t{mode}\t{path}" for path, mode in folders.items()]
+    lines += [line for path, text in texts.items() for line in said_of_file(path, text)]
     there = "\n".join(lines) if state != CLEAN else ""
     return fake_host({"@@installed": state, "follow=-L": there}, root=ROOT)
 

@@ -92,3 +92,19 @@ def test_absent_and_unreadable_differ(tmp_path: Path) -> None:
     entry = ManagedFile(f"{tmp_path}/plain/below", "text")
     assert obstacle(entry, below) == f"{entry.path} cannot be read: Not a directory."
     assert obstacle(entry, FileState("absent")) is None
+
+
+def test_a_file_whose_content_is_not_told_is_unreadable() -> None:
+    (state,) = FileStates().parse(["stat\tregular file\troot\troot\t600\t/r/key"]).values()
+    assert (state.kind, state.detail) == ("unreadable", "permission denied")
+    assert obstacle(ManagedFile("/r/key", "text"), state)
+
+
+def test_a_link_to_nothing_is_one_and_leads_to_nothing(tmp_path: Path) -> None:
+    link, other = f"{tmp_path}/link", f"{tmp_path}/other"
+    for path in (link, other):
+        Path(path).symlink_to("none")
+    with this_machine().current() as host:
+        states = host.get_fact(FileStates, paths=[other], links=[link])
+    assert (states[link].kind, states[link].detail) == ("link", "none")
+    assert states[other].kind == "absent"

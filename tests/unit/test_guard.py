@@ -1,23 +1,19 @@
 """The slices of engines: laid down, known to systemd, and known as ours."""
 
-from hashlib import sha256
-
 from deploys.operations.guard import guarded
 from deploys.plan.footprint_survey import unit_names
 from deploys.plan.guard import ALONE, PAIR, guard_files
-from tests.unit.driven import fake_host
+from tests.unit.driven import fake_host, said_of_file
 
 FILES = guard_files("/r", ("192.168.100.11",), internet=False)
-# As the fact of files says it: kind, owner, mode, and the content's hash.
-THERE = [
-    f"file\troot\troot\t644\t{sha256(file.text.encode()).hexdigest()}\t{file.path}"
-    for file in FILES
-]
+THERE = [said_of_file(file.path, file.text) for file in FILES]
 
 
-def commands(there: list[str], unread: list[str]) -> list[str]:
+def commands(there: list[list[str]], unread: list[str]) -> list[str]:
     """Return what is done on a Spark with such files, of which systemd has not read some."""
-    spark = fake_host({"NeedDaemonReload": unread, "stat ": there})
+    spark = fake_host(
+        {"NeedDaemonReload": unread, "stat ": [line for each in there for line in each]}
+    )
     assert spark.run(guarded, entries=FILES).did_succeed()
     facts = ("NeedDaemonReload", "stat ")
     return [line for line in spark.scripts() if not any(fact in line for fact in facts)]
@@ -32,7 +28,7 @@ def test_a_run_that_died_after_the_file_is_finished_by_the_next() -> None:
 
 
 def test_a_change_is_read_by_systemd() -> None:
-    done = commands([THERE[0], f"absent\t\t\t\t\t{FILES[1].path}"], [])
+    done = commands([THERE[0], [f"none\tNo such file or directory\t{FILES[1].path}"]], [])
     assert any(PAIR in line for line in done[:-1])
     assert done[-1] == "systemctl daemon-reload"
 

@@ -2,14 +2,13 @@
 
 import getpass
 import logging
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from pyinfra.api import HiddenValue, StringCommand
 
 from deploys.operations.secrets import hub_token, secret_file
-from tests.unit.driven import fake_host, this_machine
+from tests.unit.driven import fake_host, said_of_file, this_machine
 
 TOKEN = "hf_" + "s3cret" * 5
 ROOT = "/r"
@@ -77,9 +76,8 @@ def test_the_token_is_in_stdin_and_nowhere_else(caplog: pytest.LogCaptureFixture
 
 
 def test_a_token_in_place_is_not_proved_again() -> None:
-    digest = sha256(f"{TOKEN}\n".encode()).hexdigest()
-    line = f"file\troot\troot\t600\t{digest}\t/r/secrets/hf-token"
-    spark = fake_host({"sha256sum": line})
+    there = said_of_file("/r/secrets/hf-token", f"{TOKEN}\n", "600")
+    spark = fake_host({"sha256sum": there})
     arguments = {"root": ROOT, "endpoint": "http://hub.invalid", "token": HiddenValue(TOKEN)}
     assert not spark.run(hub_token, **arguments).did_change()
     assert len(spark.commands) == 1
@@ -99,12 +97,12 @@ def test_a_text_that_is_no_token_never_leaves(token: str) -> None:
 
 def test_without_a_token_downloads_are_anonymous(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    spark = fake_host({"sha256sum": "absent\t\t\t\t\t/r/secrets/hf-token"})
+    spark = fake_host({"sha256sum": "none\tNo such file or directory\t/r/secrets/hf-token"})
     arguments = {"root": ROOT, "endpoint": "http://hub.invalid", "token": None}
     assert not spark.run(hub_token, **arguments).did_change()
     assert "downloads are anonymous, and limited in rate" in caplog.text
     caplog.clear()
-    spark = fake_host({"sha256sum": "file\troot\troot\t600\tx\t/r/secrets/hf-token"})
+    spark = fake_host({"sha256sum": said_of_file("/r/secrets/hf-token", "x", "600")})
     assert not spark.run(hub_token, **arguments).did_change()
     assert "anonymous" not in caplog.text
     # By `hf_token = "none"`.

@@ -1,7 +1,6 @@
 """The units, and the node exporter."""
 
 import subprocess
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from deploys.plan.node_exporter import (
     parse_exporter,
     unit_texts,
 )
-from tests.unit.driven import fake_host
+from tests.unit.driven import fake_host, said_of_file
 
 FILES = Path(__file__).parents[3] / "files" / "monitoring"
 ROOT = "/opt/qwen36"
@@ -82,13 +81,9 @@ def metrics_run(unit: str | None, output: list[str], current: bool = False) -> l
 def file_lines(texts: dict[str, str]) -> list[str]:
     files = {f"/etc/systemd/system/{name}": text for name, text in texts.items()}
     files |= {f"{ROOT}/bin/spark_metrics.py": "p", DEFAULTS: exporter_defaults(ROOT)}
-    lines = [
-        f"file\troot\troot\t644\t{sha256(text.encode()).hexdigest()}\t{path}"
-        for path, text in files.items()
-    ]
     return [
-        *lines,
-        *(f"directory\troot\troot\t755\t\t{ROOT}/{name}" for name in ("bin", "metrics")),
+        *(line for path, text in files.items() for line in said_of_file(path, text)),
+        *(f"stat\tdirectory\troot\troot\t755\t{ROOT}/{name}" for name in ("bin", "metrics")),
     ]
 
 
