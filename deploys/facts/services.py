@@ -30,21 +30,20 @@ class Service(HostFact[ServiceState]):
         paths = " ".join(map(shlex.quote, files))
         return f"""
 unit={shlex.quote(unit)}
-started=$(systemctl show --value --property=ActiveEnterTimestamp "$unit")
-changed=$(stat --format=%Y -- {paths} 2>/dev/null | sort -n | tail -n 1)
-echo "known $(systemctl show --value --property=LoadState "$unit")"
-echo "active $(systemctl is-active "$unit")"
-echo "enabled $(systemctl is-enabled "$unit" 2>/dev/null)"
-echo "started $(date --date="${{started:-@0}}" +%s)"
-echo "changed ${{changed:-0}}\""""
+systemctl show --property=LoadState,ActiveState,UnitFileState,ActiveEnterTimestamp \\
+  --timestamp=unix "$unit"
+echo "Changed=$(stat --format=%Y -- {paths} 2>/dev/null | sort -n | tail -n 1)\""""
 
     def parse(self, output: list[str]) -> ServiceState:
-        values = {key: value for key, _, value in (line.partition(" ") for line in output)}
+        values = dict(line.split("=", 1) for line in output)
+        # Without systemd there is no unit.
+        state = values.get
+        started = state("ActiveEnterTimestamp", "").removeprefix("@")
         return ServiceState(
-            known=values["known"] == "loaded",
-            active=values["active"] == "active",
-            enabled=values["enabled"] in ("enabled", "static", "alias", "indirect"),
-            outdated=int(values["changed"]) > int(values["started"]),
+            known=state("LoadState") == "loaded",
+            active=state("ActiveState") == "active",
+            enabled=state("UnitFileState") in ("enabled", "static", "alias", "indirect"),
+            outdated=int(values["Changed"] or 0) > int(started or 0),
         )
 
 

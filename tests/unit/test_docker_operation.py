@@ -28,8 +28,8 @@ def spark(
 ) -> Driven:
     runtime = [f"toolkit {toolkit}", "repository x", f"runtimes {runtimes}"]
     runtime += [f"containers {containers}", "daemon.json", *daemon_json.splitlines()]
-    service = ["known loaded", f"active {active}", "enabled enabled"]
-    service += [f"started {started}", f"changed {changed}"]
+    service = ["LoadState=loaded", f"ActiveState={active}", "UnitFileState=enabled"]
+    service += [f"ActiveEnterTimestamp=@{started}", f"Changed={changed}"]
     answers: dict[Any, Any] = {"nvidia-ctk --version": runtime, "unit=docker.service": service}
     return fake_host(answers, root="/r")
 

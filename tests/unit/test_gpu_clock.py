@@ -21,7 +21,8 @@ FACT = "unit=gpu-clock.service"
 
 def commands(limit: int | None, *, known: bool) -> list[str]:
     state = "loaded" if known else "not-found"
-    answer = [f"known {state}", "active inactive", "enabled disabled", "started 0", "changed 0"]
+    answer = [f"LoadState={state}", "ActiveState=inactive", "UnitFileState=disabled"]
+    answer += ["ActiveEnterTimestamp=", "Changed="]
     host = fake_host({FACT: answer})
     host.run(gpu_clock, limit=limit, unit=UNIT.replace("ROOT", "/r"))
     return [script for script in host.scripts() if FACT not in script and "stat $" not in script]
