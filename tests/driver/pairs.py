@@ -10,7 +10,7 @@ import pytest
 
 from tests.clock import patience
 from tests.driver.client import said
-from tests.driver.sparks import current, engines_status, forget
+from tests.driver.sparks import POLL, current, engines_status, forget
 from tests.lab.spark import Handle
 
 Result = TypeVar("Result")
@@ -45,9 +45,14 @@ class Pair:
         """Return what tells this life of each unit from its next; "" where it is not active."""
         command = (
             "unit=vllm@$(basename $(readlink /opt/qwen36/current)); "
-            "systemctl is-active -q $unit && systemctl show -P InvocationID $unit"
+            "systemctl show -P ActiveState -P InvocationID $unit"
         )
-        return self.each(lambda spark: spark.run(command, check=False).stdout.strip())
+
+        def life(spark: Handle) -> str:
+            said = set(spark.run(command, check=False).stdout.split())
+            return "".join(said - {"active"}) if "active" in said else ""
+
+        return self.each(life)
 
     def wait_serving(self, former: list[str] | None = None) -> None:
         """Wait until both units are active, in other lives than `former`, and one answers."""
@@ -60,7 +65,7 @@ class Pair:
             if time.monotonic() > deadline:
                 said = "\n".join(f"{spark.name}: {engines_status(spark)}" for spark in self.both)
                 pytest.fail(f"not serving within {timeout} s\n{said}")
-            time.sleep(0.2)
+            time.sleep(POLL)
 
     def forget(self) -> None:
         """Have both forget their restarts and power cuts."""

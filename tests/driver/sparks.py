@@ -11,6 +11,8 @@ from tests.driver.client import said
 from tests.lab.spark import Handle
 
 T = TypeVar("T")
+# Seconds between two looks by SSH, of which each takes some hundredths from what is looked at.
+POLL = 0.5
 
 
 def current(spark: Handle) -> str:
@@ -77,7 +79,7 @@ def until(spark: Handle, command: str, timeout: float = 120) -> None:
         if time.monotonic() > deadline:
             said = f"{answer.stdout}{answer.stderr}\n{engines_status(spark)}"
             pytest.fail(f"not within {patience(timeout):.0f} s on {spark.name}: {command}\n{said}")
-        time.sleep(0.2)
+        time.sleep(POLL)
 
 
 def wait_active(spark: Handle) -> None:

@@ -10,6 +10,9 @@ from tests.lab.state import KNOWN_HOSTS, RUN, TWINS, LabError, Spark, State, Twi
 
 # Seconds; a Spark boots in about 5.
 _BOOT = 60
+# Seconds between two questions by SSH: a connection costs 0.1 s of a processor, and what boots
+# needs all of them.
+_INTERVAL = 0.3
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ class Handle:
             booted = self.run("systemctl is-active multi-user.target", check=False)
             return booted.stdout.strip() == "active"
 
-        state.wait_for(ready, timeout, f"{self.name} to boot")
+        state.wait_for(ready, timeout, f"{self.name} to boot", interval=_INTERVAL)
 
     def boot_id(self) -> str:
         """Return what changes with each boot."""
@@ -119,7 +122,7 @@ class Handle:
             except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
                 return False
 
-        state.wait_for(rebooted, _BOOT, f"{self.name} to reboot")
+        state.wait_for(rebooted, _BOOT, f"{self.name} to reboot", interval=_INTERVAL)
         self.wait_ready()
 
     def start(self) -> None:

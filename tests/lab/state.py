@@ -172,13 +172,16 @@ def module(name: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", f"tests.lab.{name}", *arguments]
 
 
-def wait_for(done: Callable[[], bool], timeout: float, what: str) -> None:
+def wait_for(
+    done: Callable[[], bool], timeout: float, what: str, *, interval: float = 0.02
+) -> None:
     """Poll until `done()`.
 
     Args:
-        done: asked every 20 ms.
+        done: what is asked.
         timeout: seconds on a machine of ordinary speed.
         what: completes the sentence "waited N s for …".
+        interval: seconds between two questions.
 
     Raises:
         LabError: it did not come to pass in time.
@@ -188,7 +191,7 @@ def wait_for(done: Callable[[], bool], timeout: float, what: str) -> None:
     while not done():
         if time.monotonic() > deadline:
             raise LabError(f"waited {timeout:.0f} s for {what}; logs are in {RUN}")
-        time.sleep(0.02)
+        time.sleep(interval)
 
 
 # Kept so that a long-lived parent (pytest) reaps them and Python does not warn of them.
