@@ -53,7 +53,9 @@ def managed_files(entries: Sequence[Entry]) -> Generator[PyinfraCommand]:
     if not stale:
         host.noop(f"all {len(entries)} paths are current")
     # Listed before the first is yielded: a dry run stops there, and --diff prints on the way.
-    yield from [command for entry in stale for command in _put(entry)]
+    commands = [command for entry in stale for command in _put(entry)]
+    yield from commands
+    yield from _owned([entry for entry in stale if isinstance(entry, ManagedFile)])
 
 
 def _put(entry: Entry) -> Generator[PyinfraCommand]:
@@ -61,9 +63,6 @@ def _put(entry: Entry) -> Generator[PyinfraCommand]:
         yield from files.put._inner(
             src=StringIO(entry.text),
             dest=entry.path,
-            user=entry.user,
-            group=entry.group,
-            mode=entry.mode,
             create_remote_dir=False,
         )
     elif isinstance(entry, Directory):
@@ -73,3 +72,13 @@ def _put(entry: Entry) -> Generator[PyinfraCommand]:
         new = QuoteString(f"{entry.path}.new")
         yield StringCommand("ln -sfnT", QuoteString(entry.target), new)
         yield StringCommand("mv -fT", new, QuoteString(entry.path))
+
+
+def _owned(entries: Sequence[ManagedFile]) -> Generator[StringCommand]:
+    """Yield what gives files their owners and modes: a command for all that have the same."""
+    alike: dict[tuple[str, str], list[QuoteString]] = {}
+    for entry in entries:
+        key = f"{entry.user}:{entry.group}", entry.mode
+        alike.setdefault(key, []).append(QuoteString(entry.path))
+    for (owner, mode), paths in alike.items():
+        yield StringCommand("chown", QuoteString(owner), *paths, "&& chmod", mode, *paths)
