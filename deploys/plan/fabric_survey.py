@@ -58,7 +58,7 @@ iptables -w -C INPUT -j SPARKWRIGHT || exit
 echo yes"""
 
 # A carrier cannot be read while the interface is switched off.
-_READ = 'value() { found=$(cat "$1" 2>/dev/null); printf "%s " "${found:--}"; }'
+_READ = 'value() { found=; { read -r found < "$1"; } 2>/dev/null; printf "%s " "${found:--}"; }'
 _NETDEV = """
 folder=$tree/sys/class/net/$name; [ -e "$folder" ] || continue
 printf '%s ' "$name"
