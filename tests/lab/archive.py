@@ -16,7 +16,8 @@ KEY = "key.asc"
 
 def ensure() -> Path:
     """Return the folder of the signed repository, its public key in it, built first if need be."""
-    stack = rootfs.layers()
+    # What Debian's own packages need, whatever the factory makes of them.
+    stack = rootfs.layers()[-1:]
 
     def build(folder: Path) -> None:
         for package in rootfs.download(stack, PACKAGES, folder):
