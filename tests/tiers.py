@@ -72,11 +72,11 @@ RUNS = {
     # The longest first: what is short fills the gaps.
     "rest": [
         SETUP,
+        # One first deploy of a pair for all of them.
+        _system("recovery", 18, "recovery", "pair_states", "drift", "build", "benchmark"),
         _system("pair", 14, "pair"),
-        _system("recovery", 10, "recovery", "pair_states"),
         _system("fleet", 10, "fleet"),
         _tests("acceptance-pair", 11, "tests/acceptance/test_pair.py", tier="acceptance", lab=True),
-        _system("pair-changes", 10, "drift", "build", "benchmark"),
         _tests("contract", 6, "tests/contract"),
         _system("changes", 10, "switch", "update"),
         _system("factory", 5, "factory", "download", "access", "firewall"),
