@@ -72,7 +72,7 @@ CASES = {
 # whose files (v1/core/kv_cache_utils.py, v1/kv_cache_interface.py) differ only in hashes of images
 # and in how `max-model-len: auto` is found, and for 0.19.1, whose files are the same.
 @pytest.mark.parametrize("version", ["0.19.0", "0.20.2", "0.28.0", "0.32.0"])
-def test_vllm_lays_out_the_same(version: str, tmp_path: Path):
+def test_vllm_lays_out_the_same(version: str):
     names = [name for name in CASES if "DFlash" not in name or releases.number(version) >= (0, 20)]
     cases = [
         {
@@ -82,7 +82,7 @@ def test_vllm_lays_out_the_same(version: str, tmp_path: Path):
         }
         for repo, args, memory, _ in (CASES[name] for name in names)
     ]
-    found = json.loads(run_script(version, SCRIPT, text=json.dumps(cases), models=tmp_path))
+    found = json.loads(run_script(version, SCRIPT, text=json.dumps(cases)))
     for name, layout in zip(names, found, strict=True):
         assert {name: _planned(name)} == {name: layout}
 
