@@ -144,37 +144,6 @@ def test_a_core_that_hangs(serving: Running, monkeypatch: pytest.MonkeyPatch) ->
         assert [text for text in texts if '"error"' in text] == []
 
 
-@pytest.mark.parametrize("process", [CORE, WORKER])
-def test_a_process_that_dies(serving: Running, process: str) -> None:
-    """Clients are told, and the server ends, as if nothing were wrong."""
-    with in_flight(serving, LONG) as texts:
-        serving.signal(process, signal.SIGKILL)
-    assert broken_off(texts)
-    assert serving.wait() == 0
-
-
-def test_a_stop(serving: Running) -> None:
-    """What is in flight is finished, nothing new is begun, and then it ends in order."""
-    with in_flight(serving, chat(max_tokens=300, ignore_eos=True)) as texts:
-        serving.signal("vllm", signal.SIGTERM)
-        # The signal takes a moment to arrive.
-        refused: list[requests.Response] = []
-
-        def draining() -> bool:
-            answer = serving.ask(COMPLETIONS, chat(max_tokens=1))
-            refused.extend([] if answer.ok else [answer])
-            return not answer.ok
-
-        until(draining, "a refusal")
-        (answer,) = refused
-        assert serving.ask("/health").ok
-        assert answer.status_code == 500
-        message = "cannot schedule new futures after shutdown"
-        assert answer.json()["error"]["message"] == message
-    assert [text for text in texts if '"error"' in text] == []
-    assert serving.wait() == 0
-
-
 def test_a_pair(pair: tuple[Running, Running], serving: Running) -> None:
     """It says what one says; the ranks talk while they write, and only then."""
     head, worker = pair
@@ -221,3 +190,34 @@ def test_a_rank_that_hangs_and_dies(pair: tuple[Running, Running]) -> None:
     assert worker.wait() == 0
     assert broken_off(texts)
     assert head.wait() == 0
+
+
+@pytest.mark.parametrize("process", [CORE, WORKER])
+def test_a_process_that_dies(serving: Running, process: str) -> None:
+    """Clients are told, and the server ends, as if nothing were wrong."""
+    with in_flight(serving, LONG) as texts:
+        serving.signal(process, signal.SIGKILL)
+    assert broken_off(texts)
+    assert serving.wait() == 0
+
+
+def test_a_stop(serving: Running) -> None:
+    """What is in flight is finished, nothing new is begun, and then it ends in order."""
+    with in_flight(serving, chat(max_tokens=300, ignore_eos=True)) as texts:
+        serving.signal("vllm", signal.SIGTERM)
+        # The signal takes a moment to arrive.
+        refused: list[requests.Response] = []
+
+        def draining() -> bool:
+            answer = serving.ask(COMPLETIONS, chat(max_tokens=1))
+            refused.extend([] if answer.ok else [answer])
+            return not answer.ok
+
+        until(draining, "a refusal")
+        (answer,) = refused
+        assert serving.ask("/health").ok
+        assert answer.status_code == 500
+        message = "cannot schedule new futures after shutdown"
+        assert answer.json()["error"]["message"] == message
+    assert [text for text in texts if '"error"' in text] == []
+    assert serving.wait() == 0
