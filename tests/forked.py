@@ -91,7 +91,7 @@ def _server() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, __file__], stdin=theirs, stdout=subprocess.DEVNULL
+            [sys.executable, __file__], stdin=theirs.fileno(), stdout=subprocess.DEVNULL
         )
     atexit.register(process.wait)
     atexit.register(ours.close)
