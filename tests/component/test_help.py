@@ -16,7 +16,7 @@ PROJECT = Path(__file__).parents[2]
 # Python's -c, or plays a part in one test.
 PARTS = (
     *("files/images/", "files/benchmark/bench_tool.py", "tests/lab/engine/", "tests/lab/standin/"),
-    *("tests/recipes/inside/", "tests/recipes/kv_layout.py"),
+    *("tests/recipes/inside/", "tests/recipes/kv_layout.py", "tests/forked.py"),
     *("tests/contract/inside.py", "tests/component/engine/", "tests/component/gateway/"),
     # It needs an environment of its own, as its tests have it.
     "files/gateway/",
