@@ -20,7 +20,7 @@ from deploys.plan.gateway_names import served
 from deploys.plan.recipes import load_recipe, recipe_names
 from inventory.sparks import load
 from tests.unit.door.plans import plan
-from tests.unit.driven import fake_host
+from tests.unit.driven import fake_host, said_of_file
 
 FILES = Path(__file__).parents[2] / "files" / "gateway"
 SPARKS = """\
@@ -321,8 +321,8 @@ def test_a_first_run_ends_with_a_started_gateway() -> None:
 
 def test_without_tls_no_certificate_and_key_stay() -> None:
     path = "/r/gateway/door/certificate.pem"
-    found = f"file\troot\troot\t600\tx\t{path}"
-    spark = fake_host({"ss --no-header": ABSENT, f"for p in {path}": found}, root="/r")
+    there = said_of_file(path, "a key", "600")
+    spark = fake_host({"ss --no-header": ABSENT, f"set -- {path}": there}, root="/r")
     secrets = {**ARGUMENTS["secrets"], path: None}
     spark.run(gateway, **{**ARGUMENTS, "secrets": secrets})
     scripts = spark.scripts()
