@@ -279,9 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m deploys.plan.command", description="Print the lines that serve a recipe."
     )
     parser.add_argument("recipe", help="name of a recipe (files/recipes), or path of its file")
-    parser.add_argument(
-        "--sparks", type=int, metavar="N", help="of the replica (default: the least)"
-    )
+    parser.add_argument("--sparks", type=int, metavar="N", help="how many (default: the least)")
     options = parser.parse_args(arguments)
     try:
         recipe = load_recipe(options.recipe)
