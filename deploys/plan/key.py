@@ -82,9 +82,8 @@ def parse_keys(text: str, source: str, replicas: Collection[str] | None = None) 
             keys.append(_key(words, replicas))
         except ValueError as problem:
             problems.append(f"{source}: line {number}: {problem}")
-    secrets = [key.secret for key in keys]
-    for key in {key.secret: key for key in keys if secrets.count(key.secret) > 1}.values():
-        names = sorted({each.name for each in keys if each.secret == key.secret})
+    for secret in dict.fromkeys(key.secret for key in keys):
+        names = sorted({each.name for each in keys if each.secret == secret})
         if len(names) > 1:
             problems.append(
                 f"{source}: found one key for {' and '.join(names)}; expected one for each"

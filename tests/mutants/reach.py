@@ -16,7 +16,7 @@ from tests.mutants.changes import marked
 from tests.mutants.plugin import RESULT
 from tests.mutants.trees import MARKS, ROOT, copies, pytest, tracked
 
-_TIERS = ("unit", "component")
+_TIERS = ("unit", "component", "security")
 _DEFINITION = """
 import os as _os_
 def _mark_(block):

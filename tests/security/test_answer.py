@@ -58,6 +58,7 @@ def test_an_answer_to_the_orders_is_taken() -> None:
     answer = Answer.model_validate_json(json.dumps(result))
     assert check_answer(answer, _orders(result), _names(result)) == ""
     assert report(result_of(answer), {}).table == report(result, {}).table
+    assert result_of(answer)["format"] == 1
 
 
 @pytest.mark.parametrize("key", IDENTITY)

@@ -104,6 +104,11 @@ def test_a_listing_that_is_a_bomb(text: bytes) -> None:
         listed(text)
 
 
+def test_a_listing_of_one_file_is_taken() -> None:
+    files = {LAYOUT: {"size": 30, "sha256": "1" * 64}}
+    assert listed(json.dumps({"files": files}).encode()) == files
+
+
 def unpacked(folder: Path, files: Files) -> Saved:
     """Have files in a folder, as a copy has them, and read them."""
     for path, content in files.items():
@@ -144,6 +149,12 @@ def image(**changes: object) -> dict[str, object]:
 def test_what_is_not_one_image(tmp_path: Path, files: Files) -> None:
     with pytest.raises(Stop, match="is not one image as Docker saves it"):
         unpacked(tmp_path, files)
+
+
+def test_a_manifest_is_bounded(tmp_path: Path) -> None:
+    long = blob(json.dumps({"config": {"digest": ID}}).encode() + b" " * LARGEST_TEXT)
+    with pytest.raises(Stop, match="a manifest of"):
+        unpacked(tmp_path, indexed({**IMAGE, **dict([long])}, entry(long[0])))
 
 
 def two_meanings() -> Iterator[tuple[str, bytes]]:

@@ -91,7 +91,14 @@ def test_what_of_ours_is_not(found: Listening) -> None:
 
 @pytest.mark.parametrize(
     ("program", "address", "port"),
-    [("sshd", "*", 22), ("systemd-resolve", "127.0.0.53%lo", 53), ("avahi-daemon", "*", 5353)],
+    [
+        ("sshd", "*", 22),
+        ("systemd-resolve", "127.0.0.53%lo", 53),
+        ("systemd-resolve", "*", 53),
+        ("systemd-network", "*", 68),
+        ("systemd-network", "*", 546),
+        ("avahi-daemon", "*", 5353),
+    ],
 )
 def test_what_the_system_listens_with(program: str, address: str, port: int) -> None:
     found = one(program, address, port, f"{SYSTEM}/{program}.service")
@@ -106,7 +113,8 @@ def test_an_owners_own_service_is_named_and_no_fault() -> None:
     assert others(one("", "*", 2049, ""), MAY) == ["the kernel on * port 2049/tcp"]
     assert others(one("ollama", "127.0.0.1", 11434, f"{SYSTEM}/ollama.service"), MAY) == []
     # A port that is not the program's own is worth a word.
-    assert others(one("dnsmasq", "*", 8053, f"{SYSTEM}/dnsmasq.service"), MAY)
+    for program in ("dnsmasq", "systemd-resolve", "systemd-network"):
+        assert others(one(program, "*", 8053, f"{SYSTEM}/{program}.service"), MAY)
 
 
 @pytest.mark.parametrize("address", ["127.0.1.1", "[::1]", "[::ffff:127.0.0.1]", "127.0.0.1%lo"])

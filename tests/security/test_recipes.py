@@ -81,6 +81,12 @@ def test_no_part_of_an_option_passes(tmp_path: Path, release: str) -> None:
             assert f"args.{part}: found " in told
 
 
+def test_a_release_has_the_options_that_begin_or_end_with_it() -> None:
+    for name, known in vllm_names.table().items():
+        for release in (known.first, known.last):
+            assert vllm_names.is_variable(name) or name in vllm_names.options(release)
+
+
 @pytest.mark.parametrize("word", ["--hos 0.0.0.0", "--HOST 0.0.0.0", "--api_k x", "--ssl-certf /x"])
 def test_nor_does_one_in_another_projects_line(tmp_path: Path, word: str) -> None:
     file = tmp_path / "theirs.yaml"
@@ -254,5 +260,6 @@ def test_an_engine_fetches_no_url_unless_the_group_data_name_its_host(tmp_path: 
     ],
 )
 def test_what_is_no_host_is_refused(tmp_path: Path, domains: Any) -> None:
-    with pytest.raises(PlanError, match=r"^group data: media_domains: found .*; expected "):
+    wanted = "the whole name" if isinstance(domains, tuple) else "a tuple"
+    with pytest.raises(PlanError, match=f"^group data: media_domains: found .*; expected {wanted}"):
         from_domains(load(tmp_path), domains)
