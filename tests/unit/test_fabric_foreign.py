@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from deploys.plan.fabric import NETPLAN
 from deploys.plan.fabric_state import NetplanFile, Profile
+from deploys.plan.netplan import our_netdevs
 from tests.unit.test_fabric import PORT_1, A, B, found, spark
 
 
@@ -114,3 +116,8 @@ def test_one_command_moves_all_files_that_are_for_twins_alone():
     (told,) = found(replace(own, netplan=(*own.netplan, *files), profiles=(profile,)))
     assert f"{first} and {second} and {profile.path} set {A}, {B}: that would" in told
     assert f"`sudo mv {first} {second} {profile.path} /root/ {RELOAD}" in told
+
+
+def test_a_file_of_ours_that_is_no_yaml_sets_nothing() -> None:
+    broken = replace(spark(), netplan=(NetplanFile(NETPLAN, "root:600", "network: ["),))
+    assert our_netdevs(broken) == set()

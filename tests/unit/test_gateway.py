@@ -175,7 +175,11 @@ def test_profiles_and_presets_stand_beside_the_served_names() -> None:
         "repetition_penalty": 1.05,
     }
     coding, reasoning = names["qwen36-thinking-coding"], names["qwen36-instruct-reasoning"]
-    assert coding.sampling["chat_template_kwargs"] == {"enable_thinking": True}
+    assert coding.sampling == {
+        **{"top_k": 20, "min_p": 0.0, "repetition_penalty": 1.0},
+        **{"temperature": 0.6, "top_p": 0.95, "presence_penalty": 0.0},
+        "chat_template_kwargs": {"enable_thinking": True},
+    }
     assert reasoning.sampling["chat_template_kwargs"] == {"enable_thinking": False}
     assert (coding.thinks, coding.both_modes) == (True, False)
     assert (names["qwen36-fast"].thinks, names["qwen36-fast"].both_modes) == (True, True)

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from deploys.plan.errors import PlanError
-from deploys.plan.recipe import Recipe
+from deploys.plan.recipe import Memory, Recipe
 from deploys.plan.recipe_values import RESERVED_FOLDERS
 from deploys.plan.recipes import load_recipe, recipe_names
 
@@ -63,6 +63,11 @@ def test_an_unknown_recipe_comes_with_the_nearest_name() -> None:
         load_recipe("labtiny")
     with pytest.raises(PlanError, match="found no such file"):
         load_recipe("../recipes/lab-tiny")
+
+
+@pytest.mark.parametrize("key", sorted(Memory.model_fields))
+def test_what_a_source_saw_of_the_memory_is_more_than_nothing(tmp_path: Path, key: str) -> None:
+    assert any(f"memory.{key}: found 0" in each for each in problems(tmp_path, memory={key: 0}))
 
 
 @pytest.mark.parametrize("name", ["Try", "a_b", "-a"])
