@@ -71,7 +71,7 @@ class DoorPlan:
 
     @property
     def in_the_clear(self) -> bool:
-        """Whether what clients send to it can be read on the way."""
+        """True where what clients send to it can be read on the way."""
         return self.certificate is None and not ip_address(self.bind).is_loopback
 
     def files(self, template: str, root: str) -> dict[str, str | None]:

@@ -95,7 +95,7 @@ class Haproxy:
             self._tell(worker, f"set server {PATIENT}/{NOBODY} addr 127.0.0.1 port {port}")
 
     def end_former(self) -> None:
-        """End the processes of before a reload, and all that they have in flight."""
+        """End the processes that a reload left, and all that they have in flight."""
         for worker in self._workers()[1:]:
             with suppress(ProcessLookupError):
                 os.kill(worker, signal.SIGTERM)
@@ -139,7 +139,7 @@ class Haproxy:
 
     def held(self) -> tuple[int, int]:
         """Return how many requests wait for an engine, and how many were given up since the last
-        reload; those of before it that wait are included.
+        reload; those that have waited since before it are included.
         """
         now = gave_up = 0
         for number, worker in enumerate(self._workers()):
