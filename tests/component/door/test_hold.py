@@ -1,5 +1,6 @@
 """Requests that wait at the door while no engine serves."""
 
+import http.client
 import re
 import threading
 import time
@@ -46,7 +47,10 @@ def test_nothing_fails_while_engines_come_and_go(patient: Running) -> None:
 
     def ask_on() -> None:
         while not over.is_set():
-            found.append(patient.status("POST", PATH))
+            try:
+                found.append(patient.status("POST", PATH))
+            except http.client.RemoteDisconnected:
+                found.append(0)
 
     clients = [threading.Thread(target=ask_on) for _ in range(4)]
     with ExitStack() as stack:
@@ -66,9 +70,10 @@ def test_nothing_fails_while_engines_come_and_go(patient: Running) -> None:
             over.set()
             for client in clients:
                 client.join(timeout=patience())
-    # 502: the server of this test was gone before it had answered.
-    assert found.count(503) == 0
-    assert found.count(502) <= 5 * len(clients)
+    # The server of this test was gone before it had answered. HAProxy says 502, or nothing at all
+    # if the connection is reset while the request is still on its way.
+    assert set(found) <= {200, 502, 0}
+    assert len(found) - found.count(200) <= 5 * len(clients)
 
 
 @haproxy
