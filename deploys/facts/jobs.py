@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from deploys.facts.host_fact import HostFact
 from deploys.plan.progress import Progress, parse_progress
-from deploys.plan.weights import Folder, parse_folders
 
 
 class EnvironmentStamp(HostFact[str | None]):
@@ -62,34 +61,6 @@ done"""
         """Return the states by job."""
         lines = [line.split("\t", 2) for line in output]
         return {job: JobState(active, parse_progress(text)) for job, active, text in lines}
-
-
-class WeightFolders(HostFact[dict[str, Folder]]):
-    """The contents of checkpoint folders, without reading any weights."""
-
-    default = dict
-
-    def command(self, root: str, folders: Sequence[str]) -> str:
-        """Return one command for all folders; it fails where something cannot be read."""
-        return f"""
-for folder in {shlex.join(folders)}; do
-  printf 'folder\\t%s\\n' "$folder"
-  cd {shlex.quote(root)} 2>/dev/null || continue
-  if [ -e "manifests/$folder.json" ]; then
-    printf 'manifest\\t%s\\n' "$(sha256sum < "manifests/$folder.json")"
-  fi
-  [ -d "$folder" ] || continue
-  cd "$folder" || exit 1
-  if [ -f .sparkwright.json ] && [ ! -L .sparkwright.json ]; then
-    printf 'record\\t%s\\n' "$(cat .sparkwright.json)"
-  fi
-  find . \\( -path ./.cache -o -path './.sparkwright*' \\) -prune -o \\
-    -type f -printf 'file\\t%s\\t%T@\\t%i\\t%P\\n' || exit 1
-done"""
-
-    def parse(self, output: list[str]) -> dict[str, Folder]:
-        """Return the folders by name."""
-        return parse_folders(output)
 
 
 class ImageState(HostFact[str]):

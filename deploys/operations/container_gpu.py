@@ -10,7 +10,8 @@ from pyinfra.api.command import PyinfraCommand
 from deploys.facts.runtime import GpuProof
 from deploys.operations.differences import differs
 from deploys.operations.shell import run_now
-from deploys.plan.container_gpu import CONTAINER_OPTIONS, Proof
+from deploys.plan.container import CONTAINER_OPTIONS
+from deploys.plan.container_gpu import Proof
 from deploys.plan.gpu_obstacles import refusal
 from deploys.plan.terminal import plain, plain_lines
 

@@ -16,8 +16,7 @@ from deploys.operations.jobs import LOST, put_manifest, start
 from deploys.operations.messages import failing
 from deploys.operations.shell import run_now
 from deploys.plan.ailments import hint
-from deploys.plan.drift import engine_differences
-from deploys.plan.engine import SHARE, EngineState, problem
+from deploys.plan.engine import SHARE, EngineState, engine_differences, problem
 from deploys.plan.phases import phase
 from deploys.plan.release import Release
 from deploys.plan.startup import start_line

@@ -16,20 +16,13 @@ from deploys.operations.files import managed_files
 from deploys.operations.messages import failing, notice, planning
 from deploys.operations.services import sysctl
 from deploys.plan.cabling import Port, cabled, common_port, switched_off
-from deploys.plan.drift import fabric_differences
-from deploys.plan.fabric import (
-    GUARD,
-    LINK_PORT,
-    SHARE_PORT,
-    FabricPlan,
-    arp_settings,
-    netplan_text,
-)
-from deploys.plan.fabric_check import fabric_findings, is_in_force
+from deploys.plan.fabric import GUARD, FabricPlan, arp_settings, netplan_text
+from deploys.plan.fabric_check import fabric_differences, fabric_findings, is_in_force
 from deploys.plan.fabric_state import FabricState, Probe
 from deploys.plan.files import Directory, Entry, ManagedFile
 from deploys.plan.hardware import Hardware
 from deploys.plan.netplan import our_netdevs
+from deploys.plan.ports import LINK_PORT, SHARE_PORT
 
 _FILES = Path(__file__).parents[2] / "files" / "fabric"
 _SYSCTL = "/etc/sysctl.d/60-sparkwright-fabric.conf"

@@ -11,13 +11,13 @@ from pyinfra.operations import files
 from deploys.facts.files import FileStates
 from deploys.operations.differences import differs
 from deploys.operations.messages import failing
-from deploys.plan.drift import file_difference
 from deploys.plan.files import (
     Directory,
     Entry,
     FileState,
     ManagedFile,
     Symlink,
+    file_difference,
     is_current,
     obstacle,
 )

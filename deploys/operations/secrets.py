@@ -9,8 +9,7 @@ from pyinfra.api import HiddenValue, QuoteString, StringCommand, operation
 from deploys.facts.files import FileStates
 from deploys.operations.differences import differs
 from deploys.operations.messages import failing, notice
-from deploys.plan.drift import secret_difference
-from deploys.plan.files import FileState
+from deploys.plan.files import FileState, secret_difference
 from deploys.plan.token import token_problem
 
 

@@ -6,11 +6,11 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
-from deploys.facts.jobs import JobState, WeightFolders
+from deploys.facts.jobs import JobState
+from deploys.facts.weights import WeightFolders
 from deploys.operations.differences import differs
 from deploys.operations.jobs import follow, put_manifest, reason, start
 from deploys.operations.messages import failing
-from deploys.plan.drift import weights_difference
 from deploys.plan.lock import CheckpointLock
 from deploys.plan.weights import (
     RECORD,
@@ -19,6 +19,7 @@ from deploys.plan.weights import (
     differences,
     has_manifest,
     manifest_text,
+    weights_difference,
 )
 
 

@@ -17,17 +17,15 @@ from math import ceil
 from pathlib import PurePosixPath
 
 from deploys.plan.advisories import warning
-from deploys.plan.container_gpu import CONTAINER_OPTIONS
+from deploys.plan.container import CONTAINER_OPTIONS
 from deploys.plan.errors import PlanError
-from deploys.plan.fabric import MASTER_PORT
 from deploys.plan.guard import slice_of
 from deploys.plan.media import DOMAINS, NO_REDIRECTS, NOWHERE
+from deploys.plan.ports import LOOPBACK, MASTER_PORT
 from deploys.plan.recipe import Recipe
 from deploys.plan.recipe_values import FABRIC_ENVIRONMENT, REFERENCE
 from deploys.plan.recipes import load_recipe
 from deploys.plan.trust import needs
-
-LOOPBACK = "127.0.0.1"
 
 # Where the engine finds things inside its container.
 _MODELS = "/models"

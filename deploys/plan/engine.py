@@ -2,9 +2,10 @@
 
 import json
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from deploys.plan.difference import Difference
 from deploys.plan.host_json import read_json
 from deploys.plan.sections import MARK, sections
 
@@ -185,3 +186,35 @@ def _models(text: str) -> tuple[str, ...]:
         return tuple(entry["id"] for entry in read_json(text)["data"])
     except (ValueError, KeyError, TypeError):
         return ()
+
+
+def engine_differences(
+    state: EngineState, release: str | None, door: bool = False
+) -> Iterator[Difference]:
+    """Yield how the engines of a Spark are otherwise than declared.
+
+    Args:
+        state: of all of them.
+        release: the one that is to serve; None on an idle Spark.
+        door: whether a door stands before it.
+    """
+    if state.current != release:
+        yield Difference("current release", release or "none", state.current or "none")
+    for name, unit in state.units.items():
+        if name == release:
+            if unit.active != "active":
+                yield Difference(f"vllm@{name}.service", "active", unit.active)
+            if not unit.enabled:
+                yield Difference(f"vllm@{name}.service", "enabled", "not enabled")
+        elif not unit.stopped:
+            boots = " and boots" if unit.enabled else ""
+            yield Difference(f"vllm@{name}.service", "off", f"{unit.active}{boots}")
+        if unit.needs_reload:
+            yield Difference(f"vllm@{name}.service", "as its file has it", "an older text of it")
+    for name in state.failed:
+        if name != f"vllm@{release}.service":
+            yield Difference(name, "not failed", "failed")
+    for name in state.switches:
+        yield Difference("switch", "none under way", f"one to {name}")
+    if door and state.preferred != release:
+        yield Difference("engine behind the door", f"{release}", state.preferred or "none")

@@ -8,10 +8,6 @@ from ipaddress import IPv4Network
 
 from deploys.plan.errors import PlanError
 
-# TCP ports of a pair, open on the fabric only: the supervisors' link, the rendezvous of the two
-# ranks, the share from which the worker copies, and the worker's metrics.
-PAIR_PORTS = LINK_PORT, MASTER_PORT, SHARE_PORT, METRICS_PORT = 29500, 29501, 29502, 29503
-
 NETPLAN = "/etc/netplan/60-sparkwright-fabric.yaml"
 GUARD = "fabric-guard.service"
 

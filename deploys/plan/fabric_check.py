@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from deploys.plan.cabling import Port, cable_findings, common_port
+from deploys.plan.difference import Difference
 from deploys.plan.fabric import NETPLAN, FabricPlan, netplan_text
 from deploys.plan.fabric_state import FabricState
 from deploys.plan.hardware import Hardware
@@ -95,3 +96,29 @@ def _rdma(plan: FabricPlan, own: FabricState, port: Port) -> Iterator[Finding]:
             f"ib_write_bw is missing: the speed of the link to {plan.peer} is not measured",
             "Install it (`sudo apt install perftest`)",
         )
+
+
+def fabric_differences(plan: FabricPlan, port: Port, state: FabricState) -> Iterator[Difference]:
+    """Yield how the fabric differs, on disk and in the kernel.
+
+    Args:
+        plan: of this Spark.
+        port: the twins of the cabled port.
+        state: what was found.
+    """
+    if not is_written(plan, port, state):
+        there = any(file.path == NETPLAN for file in state.netplan)
+        found = "another text, owner or mode" if there else "nothing"
+        yield Difference(NETPLAN, "the fabric's addresses, root:root 600", found)
+    for name, address in zip(port, plan.interfaces, strict=True):
+        netdev = state.netdevs.get(name)
+        if netdev is None:
+            yield Difference(name, "an interface", "none of that name")
+            continue
+        if not netdev.carrier:
+            yield Difference(name, "a link", "none")
+        if netdev.mtu != plan.mtu:
+            yield Difference(name, f"MTU {plan.mtu}", str(netdev.mtu))
+        addresses = [str(found) for where, found in state.addresses if where == name]
+        if address not in addresses:
+            yield Difference(name, address, ", ".join(addresses) or "no address")

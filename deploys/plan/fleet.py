@@ -130,3 +130,8 @@ class Fleet:
                 ranks = tuple(replica.sparks)
                 return Assignment(name, replica.recipe, ranks, rank, replica.port, replica.api_key)
         return None
+
+
+def bracketed(address: str) -> str:
+    """Return an address as URLs write it."""
+    return f"[{address}]" if ":" in address else address

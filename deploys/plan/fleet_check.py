@@ -6,13 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from deploys.plan.fabric import PAIR_PORTS
 from deploys.plan.fleet import Fleet, Gateway, Reached, Replica, Spark
 from deploys.plan.hardware import HARDWARE
-from deploys.plan.node_exporter import EXPORTER_PORT
+from deploys.plan.ports import ENGINE_PORTS, EXPORTER_PORT, PAIR_PORTS
 from deploys.plan.recipe import Recipe
 from deploys.plan.recipes import is_path
-from deploys.plan.release import ENGINE_PORTS
 from deploys.plan.schema import nearest, shown
 from deploys.plan.trust import needs
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from deploys.plan.certificate import tls_settings
 from deploys.plan.errors import PlanError
-from deploys.plan.fleet import Fleet, Gateway
+from deploys.plan.fleet import Fleet, Gateway, bracketed
 from deploys.plan.options import AUTO
 from deploys.plan.recipe import Recipe
 
@@ -141,11 +141,6 @@ def _door(fleet: Fleet, name: str, setting: Callable[[str, str], Any]) -> str:
     elif not tls.certificate and beside:
         address = "127.0.0.1"
     return f"{'https' if tls.on else 'http'}://{bracketed(address)}:{replica.port}"
-
-
-def bracketed(address: str) -> str:
-    """Return an address as URLs write it."""
-    return f"[{address}]" if ":" in address else address
 
 
 def needed(fleet: Fleet) -> Gateway:

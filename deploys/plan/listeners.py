@@ -7,9 +7,9 @@ from ipaddress import ip_address
 from typing import Literal
 
 from deploys.plan.door import UNIT as DOOR
-from deploys.plan.fabric import LINK_PORT, METRICS_PORT, SHARE_PORT
 from deploys.plan.guard import ALONE
-from deploys.plan.node_exporter import EXPORTER, EXPORTER_PORT
+from deploys.plan.node_exporter import EXPORTER
+from deploys.plan.ports import EXPORTER_PORT, LINK_PORT, METRICS_PORT, SHARE_PORT
 from deploys.plan.sections import sections, sections_script
 
 # By unit: all of ours that listen, but for engines. What a socket unit holds is systemd's at first.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Collection
 from datetime import date
 from pathlib import Path, PurePosixPath
 from typing import Annotated
@@ -243,3 +244,27 @@ def _version(locked: CheckpointLock) -> str:
     known = locked.shape.model_dump_json().encode() if locked.shape else None
     shape = f", shape {hashlib.sha256(known).hexdigest()[:8]}" if known else ""
     return f"{locked.commit}{day}, {len(locked.files)} files, {locked.size:,} bytes{shape}"
+
+
+def unresolved(recipes: Collection[Recipe], lock: Lock, path: str) -> list[str]:
+    """Say which names of recipes a lock lacks: a look does not ask for them.
+
+    Args:
+        recipes: those that are served.
+        path: of the lock, for the reader.
+
+    Returns:
+        Problems, as PlanError takes them.
+    """
+    names: dict[str, None] = {}
+    for recipe in recipes:
+        if lock.image(recipe) is None:
+            names[image_key(recipe)] = None
+        for checkpoint in recipe.checkpoints.values():
+            if lock.checkpoint(checkpoint) is None:
+                names[checkpoint_key(checkpoint)] = None
+    return [
+        f"{path}: found nothing for {name}; expected what it stands for, as a run of "
+        "deploys/spark.py records it"
+        for name in names
+    ]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from deploys.plan.command import LOOPBACK
+from deploys.plan.ports import LOOPBACK
 
 # vLLM's names: facts of 0.20 to 0.33. With data parallelism there is a line for each engine.
 LOAD = (

@@ -11,8 +11,7 @@ import yaml
 from cryptography import x509
 
 from deploys.plan.errors import PlanError
-from deploys.plan.fleet import Fleet
-from deploys.plan.gateway import bracketed
+from deploys.plan.fleet import Fleet, bracketed
 
 # Seconds between two questions: as often as files/monitoring/spark-metrics.timer writes.
 INTERVAL = 15

@@ -4,14 +4,13 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from deploys.plan.fabric import METRICS_PORT, FabricPlan
+from deploys.plan.fabric import FabricPlan
+from deploys.plan.ports import EXPORTER_PORT, METRICS_PORT
 from deploys.plan.sections import MARK, sections
 
 PACKAGE = "prometheus-node-exporter"
 EXPORTER = f"{PACKAGE}.service"
 DEFAULTS = f"/etc/default/{PACKAGE}"
-# Where the door asks it: files/door/door.cfg.
-EXPORTER_PORT = 9100
 # Scrapes at once. Each that hangs keeps its place for ever: more of them get a 503 at once.
 _SCRAPES = 4
 # A head writes for its exporter; a worker answers its head, on the fabric.

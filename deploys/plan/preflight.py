@@ -8,7 +8,7 @@ from deploys.plan.clean import SPACE_REMEDY
 from deploys.plan.gpu_obstacles import obstacle
 from deploys.plan.hardware import HARDWARE, Hardware
 from deploys.plan.kernel import HANDOVER_REMEDY, POOLS_REMEDY
-from deploys.plan.release import ENGINE_PORTS
+from deploys.plan.ports import ENGINE_PORTS
 from deploys.plan.survey import Survey
 
 GIB = 1024**3

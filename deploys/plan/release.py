@@ -11,7 +11,6 @@ from pathlib import Path
 
 from deploys.plan.build import build_name
 from deploys.plan.command import (
-    LOOPBACK,
     Expansion,
     Place,
     docker_run,
@@ -20,16 +19,15 @@ from deploys.plan.command import (
     serve_arguments,
     shell_lines,
 )
-from deploys.plan.container_gpu import CONTAINER_OPTIONS
+from deploys.plan.container import CONTAINER_OPTIONS
 from deploys.plan.errors import PlanError
 from deploys.plan.hardware import HARDWARE
 from deploys.plan.lock import Lock, checkpoint_key, image_key
+from deploys.plan.ports import ENGINE_PORTS, LOOPBACK
 from deploys.plan.recipe import Recipe
 
 # ':' separates the parts of docker's --volume; a root with a space has never been tried.
 _ROOT = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
-# Two releases can run side by side: each has a port of its own, below those that Linux gives away.
-ENGINE_PORTS = range(18000, 19000)
 # NVIDIA Sync and OpenClaw listen there, which many Sparks have.
 _OTHERS = (18765, 18789)
 _IMAGE = Expansion('"$image"')

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from deploys.plan.fabric import SHARE_PORT, FabricPlan
+from deploys.plan.fabric import FabricPlan
+from deploys.plan.ports import SHARE_PORT
 
 
 def share_url(address: str) -> str:

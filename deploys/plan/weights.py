@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
+from deploys.plan.difference import Difference
 from deploys.plan.host_json import read_json
 from deploys.plan.lock import CheckpointLock, File
 
@@ -149,3 +150,15 @@ def _nanoseconds(seconds: str) -> int:
     """Read find's %T@ exactly: a float would lose the last digits."""
     whole, _, fraction = seconds.partition(".")
     return int(whole) * 10**9 + int(fraction[:9].ljust(9, "0"))
+
+
+def weights_difference(folder: str, wrong: Mapping[str, str]) -> Difference:
+    """Return one line for a checkpoint's folder.
+
+    Args:
+        folder: its path.
+        wrong: what is wrong with files, by path in it; at least one.
+    """
+    path, trouble = next(iter(wrong.items()))
+    more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    return Difference(folder, "every file as the lock has it", f"{path} {trouble}{more}")

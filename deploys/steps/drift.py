@@ -16,12 +16,12 @@ from deploys.keys import keys_path
 from deploys.operations.differences import differs, look
 from deploys.plan.data_options import json_target
 from deploys.plan.difference import Difference, as_json, exit_status, line
-from deploys.plan.drift import host_differences, unresolved
+from deploys.plan.drift import host_differences
 from deploys.plan.errors import PlanError
 from deploys.plan.gpu import clock_limit
 from deploys.plan.guard import ALONE
 from deploys.plan.listeners import astray, others, unguarded
-from deploys.plan.lock import lock_path, read_lock
+from deploys.plan.lock import lock_path, read_lock, unresolved
 from deploys.plan.running import running_differences
 from deploys.plan.served import recipe
 from deploys.plan.terminal import plain

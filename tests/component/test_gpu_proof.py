@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from deploys.operations.container_gpu import gpu_in_container
-from deploys.plan.container_gpu import CONTAINER_OPTIONS
+from deploys.plan.container import CONTAINER_OPTIONS
 from tests.unit.driven import Driven, this_machine
 
 PROGRAM = Path(__file__).parents[2] / "files/runtime/gpu_proof.py"

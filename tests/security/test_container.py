@@ -8,7 +8,7 @@ import pytest
 from fabric_env import fabric_environment
 
 from deploys.plan.command import Place, docker_run
-from deploys.plan.container_gpu import CONFINEMENT
+from deploys.plan.container import CONFINEMENT
 from deploys.plan.recipes import load_recipe
 from tests.clock import patience
 from tests.unit.test_release import recipe, release

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from deploys.facts.engine import EngineSize, Switching
-from deploys.facts.jobs import ImageContent, ImageState, JobStates, WeightFolders
+from deploys.facts.jobs import ImageContent, ImageState, JobStates
 from deploys.facts.rollout import Speed
 from deploys.facts.services import Service, Sysctls
+from deploys.facts.weights import WeightFolders
 from deploys.operations.firewall import delete_rule
 from deploys.plan.firewall import Rule
 

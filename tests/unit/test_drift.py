@@ -8,21 +8,22 @@ from typing import Any
 
 from deploys.plan.checkup import parse_checkup
 from deploys.plan.difference import Difference, as_json, exit_status, line
-from deploys.plan.drift import (
-    engine_differences,
-    fabric_differences,
-    file_difference,
-    host_differences,
-    secret_difference,
-    unresolved,
-    weights_difference,
-)
-from deploys.plan.engine import parse_engines
+from deploys.plan.drift import host_differences
+from deploys.plan.engine import engine_differences, parse_engines
 from deploys.plan.fabric import NETPLAN, fabric_plan, netplan_text
+from deploys.plan.fabric_check import fabric_differences
 from deploys.plan.fabric_state import FabricState, Netdev, NetplanFile
-from deploys.plan.files import Directory, FileState, ManagedFile, Symlink
-from deploys.plan.lock import Lock
+from deploys.plan.files import (
+    Directory,
+    FileState,
+    ManagedFile,
+    Symlink,
+    file_difference,
+    secret_difference,
+)
+from deploys.plan.lock import Lock, unresolved
 from deploys.plan.recipes import load_recipe
+from deploys.plan.weights import weights_difference
 from tests.unit.test_checkup import output as checkup_output
 
 RELEASE = "lab-tiny-0a1b2c3d"

@@ -12,15 +12,9 @@ import pytest
 from deploys.plan.command import Place, docker_run
 from deploys.plan.errors import PlanError
 from deploys.plan.lock import CheckpointLock, File, ImageLock, Lock, image_key
+from deploys.plan.ports import ENGINE_PORTS
 from deploys.plan.recipe import Recipe
-from deploys.plan.release import (
-    ENGINE_PORTS,
-    Ranks,
-    Release,
-    engine_port,
-    make_release,
-    repository,
-)
+from deploys.plan.release import Ranks, Release, engine_port, make_release, repository
 from tests.clock import patience
 from tests.unit.test_command import NASTY
 from tests.unit.test_recipe import good

@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from deploys.plan.command import image_id
-from deploys.plan.container_gpu import CONTAINER_OPTIONS
+from deploys.plan.container import CONTAINER_OPTIONS
 
 
 def chat(release, **options):

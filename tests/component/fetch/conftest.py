@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from deploys.facts.jobs import WeightFolders
+from deploys.facts.weights import WeightFolders
 from deploys.plan.lock import CheckpointLock
 from deploys.plan.progress import Progress, parse_progress
 from deploys.plan.weights import Folder, differences, manifest_text

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deploys.operations.node_exporter import host_metrics
-from deploys.plan.fabric import METRICS_PORT, fabric_plan
+from deploys.plan.fabric import fabric_plan
 from deploys.plan.node_exporter import (
     DEFAULTS,
     SOCKET,
@@ -17,6 +17,7 @@ from deploys.plan.node_exporter import (
     parse_exporter,
     unit_texts,
 )
+from deploys.plan.ports import METRICS_PORT
 from tests.unit.driven import fake_host, said_of_file
 
 FILES = Path(__file__).parents[3] / "files" / "monitoring"
