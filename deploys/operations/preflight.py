@@ -10,10 +10,11 @@ from pyinfra.api.exceptions import PyinfraError
 from deploys.facts.survey import HostSurvey
 from deploys.operations.differences import differs, is_looking
 from deploys.operations.messages import failing, is_dry_run, notice, planning
+from deploys.plan.findings import Finding
 from deploys.plan.memory import Load
 from deploys.plan.memory_check import memory_findings
 from deploys.plan.pair import differences
-from deploys.plan.preflight import Finding, Requirements, findings
+from deploys.plan.preflight import Requirements, findings
 
 # Of a run: each Spark that was judged, and whether it is unfit.
 _judged: dict[State, dict[str, bool]] = {}

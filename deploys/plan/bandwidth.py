@@ -6,8 +6,8 @@ from hashlib import sha256
 
 from deploys.plan.fabric import FabricPlan
 from deploys.plan.fabric_state import FabricState
+from deploys.plan.findings import Finding
 from deploys.plan.host_json import read_json
-from deploys.plan.preflight import Finding
 
 # One TCP port a twin, as in NVIDIA's guide.
 PORTS = (12000, 12001)

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from deploys.plan.bandwidth import STALE
 from deploys.plan.fabric import FabricPlan
 from deploys.plan.fabric_state import FabricState
+from deploys.plan.findings import Finding
 from deploys.plan.hardware import Hardware
 from deploys.plan.netplan import our_netdevs
-from deploys.plan.preflight import Finding
 
 Port = tuple[str, str]
 

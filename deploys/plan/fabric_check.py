@@ -6,9 +6,9 @@ from deploys.plan.cabling import Port, cable_findings, common_port
 from deploys.plan.difference import Difference
 from deploys.plan.fabric import NETPLAN, FabricPlan, netplan_text
 from deploys.plan.fabric_state import FabricState
+from deploys.plan.findings import Finding
 from deploys.plan.hardware import Hardware
 from deploys.plan.netplan import foreign_settings, our_netdevs
-from deploys.plan.preflight import Finding
 
 
 def fabric_findings(

@@ -6,7 +6,7 @@ from ipaddress import IPv4Address
 from deploys.plan.cabling import Port
 from deploys.plan.fabric import FabricPlan
 from deploys.plan.fabric_state import FabricState, Probe, Rdma, Reach
-from deploys.plan.preflight import Finding
+from deploys.plan.findings import Finding
 
 # Both were asked; only a Spark that does not say what its own commands print leaves it out.
 _UNTOLD = Finding(

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import floor
 
+from deploys.plan.findings import Finding, error, warning
 from deploys.plan.hardware import Hardware
 from deploys.plan.memory import HOST, MIB, Load, MemoryPlan, plan_memory
 from deploys.plan.memory_flags import AUTO_COUNTS_ALL, GIB
-from deploys.plan.preflight import Finding, error, warning
 from deploys.plan.survey import Survey
 
 # GiB that must stay free where the memory is the host's, and that should, by number of Sparks.

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from deploys.plan.preflight import GIB, Finding, error, warning
+from deploys.plan.findings import Finding, error, warning
+from deploys.plan.preflight import GIB
 from deploys.plan.survey import Survey
 
 # Two of one kind differ by what their firmware keeps; the 64 GB and 128 GB Sparks by far more.

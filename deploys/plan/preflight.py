@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from deploys.plan.clean import SPACE_REMEDY
+from deploys.plan.findings import Finding, error, warning
 from deploys.plan.gpu_obstacles import obstacle
 from deploys.plan.hardware import HARDWARE, Hardware
 from deploys.plan.kernel import HANDOVER_REMEDY, POOLS_REMEDY
@@ -44,18 +45,6 @@ class Requirements:
     clock_tolerance: int
     build: int = 0
     pair: bool = False
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is not as it should be; an error stops the run, a warning does not."""
-
-    error: bool
-    found: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"{'error' if self.error else 'warning'}: {self.found}. {self.remedy}"
 
 
 def findings(
@@ -218,14 +207,6 @@ def _ports(survey: Survey) -> list[Finding]:
         for listener in survey.listeners
         if not listener.ours
     ]
-
-
-def error(found: str, remedy: str) -> Finding:
-    return Finding(True, found, remedy)
-
-
-def warning(found: str, remedy: str) -> Finding:
-    return Finding(False, found, remedy)
 
 
 def _major(version: str) -> int:

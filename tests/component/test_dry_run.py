@@ -20,8 +20,9 @@ from pathlib import Path
 from pyinfra import host
 from deploys.facts.survey import HostSurvey
 from deploys.operations import preflight
+from deploys.plan.findings import Finding
 from deploys.plan.hardware import HARDWARE
-from deploys.plan.preflight import Finding, Requirements
+from deploys.plan.preflight import Requirements
 from deploys.session import start_session
 
 HostSurvey.command = lambda *_, **__: "true"
