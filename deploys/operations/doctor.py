@@ -11,14 +11,14 @@ from deploys.operations.fabric import read_fabric
 from deploys.operations.messages import notice
 from deploys.plan import served
 from deploys.plan.advisories import warning
-from deploys.plan.ailment import Diagnosis
-from deploys.plan.ailments import diagnose
+from deploys.plan.cause import Diagnosis
+from deploys.plan.diagnosis import diagnose
 from deploys.plan.fabric import FabricPlan
 from deploys.plan.fabric_check import is_in_force
 from deploys.plan.hardware import Hardware
 from deploys.plan.link_check import link_findings, probes
 from deploys.plan.listeners import Declared, astray, others
-from deploys.plan.report import fabric_ailment, listener_ailment, report
+from deploys.plan.report import fabric_diagnosis, listener_diagnosis, report
 
 
 @operation()
@@ -47,7 +47,7 @@ def doctor(
     checkup = host.get_fact(HostCheckup, root=root)
     link = _link(plan, hardware, peer, root) if plan and peer else []
     listening, may = host.get_fact(Listeners), may_listen or Declared()
-    opened = [listener_ailment(socket) for socket in astray(listening, may)]
+    opened = [listener_diagnosis(socket) for socket in astray(listening, may)]
     for line, colour in report(checkup, diagnose(checkup, [*link, *opened], wanted), recipe):
         notice(line, colour)
     if foreign := others(listening, may):
@@ -63,7 +63,7 @@ def _link(plan: FabricPlan, hardware: Hardware, peer: Host, root: str) -> list[D
     port = next((port for port in ports if is_in_force(plan.of_peer, port, other)), None)
     own = read_fabric(host, hardware, root, probes(plan, port) if port else ())
     if port is None or not is_in_force(plan, port, own):
-        return [fabric_ailment(plan, own, other)]
+        return [fabric_diagnosis(plan, own, other)]
     return [
         Diagnosis("link", finding.found, f"from {plan.spark}", finding.remedy)
         for finding in link_findings(plan, port, own, other)

@@ -15,8 +15,8 @@ from deploys.operations.differences import differs
 from deploys.operations.jobs import LOST, put_manifest, start
 from deploys.operations.messages import failing
 from deploys.operations.shell import run_now
-from deploys.plan.ailments import hint
 from deploys.plan.engine import SHARE, EngineState, engine_differences, problem
+from deploys.plan.log_causes import hint
 from deploys.plan.phases import phase
 from deploys.plan.release import Release
 from deploys.plan.startup import start_line

@@ -19,9 +19,9 @@ from deploys.lease import lost_lease
 from deploys.operations.engine import JOURNAL_LINES, attempt, go_back
 from deploys.operations.messages import failing, notice, planning
 from deploys.plan import switch
-from deploys.plan.ailments import hint
 from deploys.plan.engine import problem
 from deploys.plan.local_file import file_in, write_file
+from deploys.plan.log_causes import hint
 from deploys.plan.release import Release
 from deploys.plan.rollout_record import Report, Task
 from deploys.plan.rollout_report import plan_lines, report, table

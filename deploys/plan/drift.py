@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from deploys.plan.checkup import Checkup
 from deploys.plan.difference import Difference
-from deploys.plan.host_ailments import HOST_AILMENTS
+from deploys.plan.host_causes import HOST_CAUSES
 
 # Of what the doctor knows of a host, that which is a state that nobody declared: what it is called
 # and what is expected of it.
-_AILMENTS = {
+_CAUSES = {
     "power-fault": ("GPU clock under load", "as high as the load asks"),
     "gpu-lost-in-container": ("GPU in the engine's container", "there"),
 }
@@ -16,7 +16,7 @@ _AILMENTS = {
 
 def host_differences(checkup: Checkup) -> Iterator[Difference]:
     """Yield what of a host is in no state that anybody would declare."""
-    for ailment in HOST_AILMENTS:
-        if ailment.name in _AILMENTS and (evidence := ailment.sign(checkup)):
-            what, expected = _AILMENTS[ailment.name]
+    for cause in HOST_CAUSES:
+        if cause.name in _CAUSES and (evidence := cause.sign(checkup)):
+            what, expected = _CAUSES[cause.name]
             yield Difference(what, expected, evidence)

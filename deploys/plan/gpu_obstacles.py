@@ -1,33 +1,31 @@
 """The reasons why a container, or the host, does not get the GPU, by what is said then."""
 
-import re
-
-from deploys.plan.ailment import LogAilment
-from deploys.plan.platform_ailments import PLATFORM_AILMENTS
+from deploys.plan.cause import LogCause
+from deploys.plan.platform_causes import PLATFORM_CAUSES
 
 # What the proof of files/runtime/gpu_proof.py says, and no engine.
 _OWN = (
-    LogAilment(
+    LogCause(
         name="runtime-brings-nothing",
         cause="The runtime nvidia ran, and brought nothing of the driver",
         remedy="See `sudo nvidia-ctk config` and `docker info` (Runtimes): the runtime must be "
         "NVIDIA's, and must not be told to give nothing",
         source="files/runtime/gpu_proof.py",
-        pattern=re.compile(r"CUDA is not in the container|lists no GPU|/usr/bin/nvidia-smi"),
+        pattern=r"CUDA is not in the container|lists no GPU|/usr/bin/nvidia-smi",
     ),
-    LogAilment(
+    LogCause(
         name="driver-hangs",
         cause="The driver hangs",
         remedy="Reboot; `journalctl -k | grep -i -e nvrm -e xid` shows what it said",
         source="files/runtime/gpu_proof.py",
-        pattern=re.compile(r"no answer within"),
+        pattern=r"no answer within",
     ),
 )
 
 
-def obstacle(said: str) -> LogAilment | None:
+def obstacle(said: str) -> LogCause | None:
     """Return what is behind words of nvidia-smi, Docker or CUDA; None where that is not known."""
-    return next((each for each in (*PLATFORM_AILMENTS, *_OWN) if each.pattern.search(said)), None)
+    return next((each for each in (*PLATFORM_CAUSES, *_OWN) if each.evidence([said])), None)
 
 
 def refusal(said: str) -> str:

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from deploys.plan.ailment import Diagnosis
-from deploys.plan.ailments import SHOWN, from_log
+from deploys.plan.cause import Diagnosis
 from deploys.plan.checkup import Checkup
 from deploys.plan.fabric import FabricPlan
 from deploys.plan.fabric_state import FabricState
+from deploys.plan.log_causes import from_log
 from deploys.plan.phases import phase
 
+# More causes than this at once help nobody.
+SHOWN = 3
 # Last words of an engine whose trouble nobody knows.
 _LAST = 5
 # How error lines look: Python's, vLLM's, our supervisor's.
@@ -40,7 +42,7 @@ def report(
         yield f"no trouble found: {_state(checkup, recipe)}", "green"
 
 
-def fabric_ailment(plan: FabricPlan, own: FabricState, other: FabricState) -> Diagnosis:
+def fabric_diagnosis(plan: FabricPlan, own: FabricState, other: FabricState) -> Diagnosis:
     """Return what to say of a pair whose fabric is not as it was set up."""
     states = (
         f"{spark} {name}: {'link' if netdev.carrier else 'no link'}, MTU {netdev.mtu}"
@@ -56,7 +58,7 @@ def fabric_ailment(plan: FabricPlan, own: FabricState, other: FabricState) -> Di
     )
 
 
-def listener_ailment(socket: str) -> Diagnosis:
+def listener_diagnosis(socket: str) -> Diagnosis:
     """Return what to say of a socket of ours that is not on the list."""
     return Diagnosis(
         "listener",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from deploys.plan.host_ailments import DISK
+from deploys.plan.host_causes import DISK
 from deploys.plan.status import Reading, Row
 
 _GIB = 1024**3

@@ -14,15 +14,13 @@ import probe
 import pytest
 import requests
 
-from deploys.plan.ailment import LogAilment
-from deploys.plan.start_ailments import START_AILMENTS
+from deploys.plan.start_causes import START_CAUSES
 from tests.contract import engines, facts
 from tests.contract.conftest import Start
 from tests.contract.engines import COMPLETIONS, PATIENCE, URL, Running, chat, until
 from tests.contract.test_metrics import value
 from tests.lab.engine_image import Engine
 
-AILMENTS: dict[str, LogAilment] = {ailment.name: ailment for ailment in START_AILMENTS}
 LONG = chat(max_tokens=2000, ignore_eos=True)
 DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
 CORE, WORKER = "VLLM::EngineCor", "VLLM::Worker"
@@ -117,12 +115,12 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_start_that_fails(start: Start, damaged: Any, case: str) -> None:
     """By its exit status, and by words in which the doctor finds the cause."""
-    changes, damage, status, ailment = REFUSED[case]
+    changes, damage, status, cause = REFUSED[case]
     running = start(*engines.line(**changes), models=damaged(damage) if damage else None)
     assert running.wait() == status
     log = running.log.read_text()
-    named = [name for name, each in AILMENTS.items() if each.pattern.search(log)]
-    assert named == [ailment], log[-2000:]
+    named = [each.name for each in START_CAUSES if each.evidence(log.splitlines())]
+    assert named == [cause], log[-2000:]
 
 
 def test_a_core_that_hangs(serving: Running, monkeypatch: pytest.MonkeyPatch) -> None:

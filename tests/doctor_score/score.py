@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from deploys.plan.ailment import Diagnosis
-from deploys.plan.ailments import SHOWN, diagnose
+from deploys.plan.cause import Diagnosis
 from deploys.plan.checkup import KERNEL, Checkup
+from deploys.plan.diagnosis import diagnose
 from deploys.plan.engine import EngineUnit
 from deploys.plan.gpu import Gpu
 from deploys.plan.metrics import Finished
+from deploys.plan.report import SHOWN
 from tests.doctor_score.corpus import Incident
 
 _GIB, _MIB = 1024**3, 1024**2

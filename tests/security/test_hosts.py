@@ -26,10 +26,10 @@ from pyinfra.api.exceptions import FactProcessError
 import deploys.facts
 from deploys import lease
 from deploys.facts.host_fact import HostFact
-from deploys.plan.ailments import diagnose, from_log
 from deploys.plan.belongings import Belongings
 from deploys.plan.checkup import Checkup, _log
 from deploys.plan.clean import superfluous
+from deploys.plan.diagnosis import diagnose
 from deploys.plan.drift import host_differences
 from deploys.plan.engine import EngineState, problem
 from deploys.plan.fabric import NETPLAN
@@ -38,6 +38,7 @@ from deploys.plan.fabric_state import FabricState, NetplanFile, Reach
 from deploys.plan.firewall import FirewallState, ssh_rules
 from deploys.plan.hardware import HARDWARE
 from deploys.plan.link_check import link_findings
+from deploys.plan.log_causes import from_log
 from deploys.plan.netplan import our_netdevs
 from deploys.plan.phases import phase
 from deploys.plan.preflight import findings

@@ -23,7 +23,7 @@ from deploys.plan.listeners import (
     unguarded,
 )
 from deploys.plan.recipes import load_recipe
-from deploys.plan.report import listener_ailment
+from deploys.plan.report import listener_diagnosis
 from tests.clock import patience
 from tests.unit.driven import fake_host
 
@@ -138,7 +138,7 @@ def test_what_the_doctor_and_drift_say() -> None:
     assert astray(listening, MAY) == ["vllm on * port 36003/tcp"]
     assert unguarded(listening) == [LOOSE]
     assert others(listening, MAY) == ["jupyter-lab on * port 8888/tcp"]
-    said = listener_ailment(astray(listening, MAY)[0])
+    said = listener_diagnosis(astray(listening, MAY)[0])
     assert (said.name, said.evidence) == ("listener", "vllm on * port 36003/tcp")
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from deploys.plan.ailments import from_switch
 from deploys.plan.checkup import FailedSwitch, checkup_script, parse_checkup
+from deploys.plan.diagnosis import from_switch
 from deploys.plan.gpu import Gpu
 from deploys.plan.metrics import Finished, finished
 

@@ -5,7 +5,9 @@ from collections import Counter
 
 import pytest
 
-from deploys.plan.ailments import HOST_AILMENTS, LOG_AILMENTS, ROOT_AILMENTS, diagnose
+from deploys.plan.diagnosis import diagnose
+from deploys.plan.host_causes import HOST_CAUSES, ROOT_CAUSES
+from deploys.plan.log_causes import LOG_CAUSES
 from tests.doctor_score.__main__ import figures
 from tests.doctor_score.corpus import PARTS, PROJECT, SCORED, WORKING, load
 from tests.doctor_score.score import checkup, score
@@ -60,7 +62,7 @@ def test_the_page_has_the_present_figures() -> None:
 
 
 def test_the_readme_counts_the_causes() -> None:
-    count = len(LOG_AILMENTS) + len(ROOT_AILMENTS) + len(HOST_AILMENTS)
+    count = len(LOG_CAUSES) + len(ROOT_CAUSES) + len(HOST_CAUSES)
     assert f"{count} known causes so far" in (PROJECT / "README.md").read_text()
 
 
@@ -72,7 +74,7 @@ def test_a_cause_that_is_not_known_is_missed() -> None:
 
 def test_half_a_log_is_no_error() -> None:
     for case in CASES[WORKING]:
-        known = {each.name for each in (*LOG_AILMENTS, *ROOT_AILMENTS, *HOST_AILMENTS)}
+        known = {each.name for each in (*LOG_CAUSES, *ROOT_CAUSES, *HOST_CAUSES)}
         for line in (*case.log, *case.kernel):
             half = checkup(case)
             found = diagnose(type(half)(**{**vars(half), "log": (line[: len(line) // 2],)}))

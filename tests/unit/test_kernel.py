@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from deploys.plan.ailments import diagnose
+from deploys.plan.diagnosis import diagnose
 from deploys.plan.hardware import HARDWARE
 from deploys.plan.kernel import HANDOVER
 from deploys.plan.preflight import GIB, findings
 from deploys.plan.survey import parse_survey
-from tests.unit.test_ailments import HEALTHY
+from tests.unit.test_diagnosis import HEALTHY
 from tests.unit.test_preflight import FIT, MACHINES, NOW, SPARK, WANTED
 
 # As /proc/meminfo of a Spark with 7.0.0-1019-nvidia shows it: CmaFree, and a CmaTotal of 0.

@@ -14,7 +14,7 @@ from deploys.plan.checkup import parse_checkup
 from deploys.plan.data_options import json_target, watch_seconds
 from deploys.plan.errors import PlanError
 from deploys.plan.gpu import Gpu
-from deploys.plan.host_ailments import HOST_AILMENTS
+from deploys.plan.host_causes import HOST_CAUSES
 from deploys.plan.metrics import Load
 from deploys.plan.status import Reading, Row, parse_status, status_script
 from deploys.plan.status_table import as_json, table
@@ -247,7 +247,7 @@ def test_nothing_is_said_of_a_sound_spark() -> None:
 def test_a_gpu_is_held_back_where_the_doctor_says_so(
     values: tuple[int, int, int], slow: bool
 ) -> None:
-    (fault,) = [each for each in HOST_AILMENTS if each.name == "power-fault"]
+    (fault,) = [each for each in HOST_CAUSES if each.name == "power-fault"]
     gpu = Gpu(*values[:2], 50, values[2], None, None)
     told = any("held back" in each for each in warnings(row(replace(SERVES, gpu=gpu))))
     evidence = fault.sign(replace(parse_checkup(checkup_output(), 0), gpu=gpu))

@@ -6,17 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from deploys.plan.ailments import (
-    HOST_AILMENTS,
-    LOG_AILMENTS,
-    ROOT_AILMENTS,
-    diagnose,
-    from_log,
-    hint,
-)
 from deploys.plan.checkup import Checkup
+from deploys.plan.diagnosis import diagnose
 from deploys.plan.engine import EngineUnit
 from deploys.plan.gpu import Gpu
+from deploys.plan.host_causes import HOST_CAUSES, LOG_SIGNS, ROOT_CAUSES
+from deploys.plan.log_causes import LOG_CAUSES, from_log, hint
 from deploys.plan.metrics import Finished
 from deploys.plan.report import report
 
@@ -103,13 +98,13 @@ def test_a_log_shows_its_cause_first(log):
         assert found[0].evidence in "\n".join(lines(log))
 
 
-@pytest.mark.parametrize("ailment", LOG_AILMENTS, ids=lambda ailment: ailment.name)
-def test_every_cause_has_a_log(ailment):
-    assert ailment.name in map(entry, LOGS)
+@pytest.mark.parametrize("cause", LOG_CAUSES, ids=lambda cause: cause.name)
+def test_every_cause_has_a_log(cause):
+    assert cause.name in map(entry, LOGS)
 
 
 def test_every_log_has_a_cause():
-    names = {ailment.name for ailment in LOG_AILMENTS}
+    names = {cause.name for cause in LOG_CAUSES}
     assert set(map(entry, LOGS)) == names | {"healthy"}
 
 
@@ -119,19 +114,18 @@ def test_a_reading_shows_its_cause_first(name):
 
 
 def test_every_cause_of_the_host_has_a_reading():
-    signs = {each.name for each in LOG_AILMENTS if each.sign}
-    assert set(READINGS) == signs | {each.name for each in (*ROOT_AILMENTS, *HOST_AILMENTS)}
+    assert set(READINGS) == {*LOG_SIGNS} | {each.name for each in (*ROOT_CAUSES, *HOST_CAUSES)}
 
 
-@pytest.mark.parametrize("name", [each.name for each in HOST_AILMENTS])
+@pytest.mark.parametrize("name", [each.name for each in HOST_CAUSES])
 def test_a_reading_shows_nothing_else(name):
     found = diagnose(replace(HEALTHY, **READINGS[name]))
     assert [each.name for each in found] == [name]
 
 
 def test_names_are_unique_and_sentences_end_without_a_stop():
-    every = (*LOG_AILMENTS, *ROOT_AILMENTS, *HOST_AILMENTS)
-    assert len({ailment.name for ailment in every}) == len(every)
+    every = (*LOG_CAUSES, *ROOT_CAUSES, *HOST_CAUSES)
+    assert len({cause.name for cause in every}) == len(every)
     assert not [each.name for each in every if f"{each.cause}{each.remedy}".endswith(".")]
 
 
@@ -159,7 +153,7 @@ def test_what_explains_a_refusal_comes_before_it():
 
 
 def test_no_update_is_advised_where_one_is_the_cause():
-    remedies = {each.name: each.remedy for each in (*LOG_AILMENTS, *ROOT_AILMENTS)}
+    remedies = {each.name: each.remedy for each in (*LOG_CAUSES, *ROOT_CAUSES)}
     for name in ("kernel-kho", "driver-memory-pools", "driver-610-64k", "driver-mismatch"):
         assert "update DGX OS" not in remedies[name].lower()
     assert "kho=off" in remedies["driver-too-old"]
@@ -167,7 +161,7 @@ def test_no_update_is_advised_where_one_is_the_cause():
 
 def test_no_remedy_takes_the_image_of_a_way_back():
     """Docker prunes what has neither tag nor container: images that were pulled by digest."""
-    remedies = {each.name: each.remedy for each in (*LOG_AILMENTS, *ROOT_AILMENTS, *HOST_AILMENTS)}
+    remedies = {each.name: each.remedy for each in (*LOG_CAUSES, *ROOT_CAUSES, *HOST_CAUSES)}
     for name in ("disk-full", "disk-space"):
         assert "deploys/clean.py" in remedies[name].partition("docker builder prune")[0]
     assert not [each for each in remedies.values() if re.search(r"prune (-a|--all)", each)]

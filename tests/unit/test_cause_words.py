@@ -2,7 +2,7 @@
 
 import pytest
 
-from deploys.plan.ailments import from_log
+from deploys.plan.log_causes import from_log
 
 WORDS = {
     "no matching manifest for linux/arm64/v8 in the manifest list": "image-for-other-processor",

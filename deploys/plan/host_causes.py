@@ -1,8 +1,13 @@
 """Causes that a Spark itself shows, whatever its engine's log says."""
 
-from deploys.plan.ailment import HostAilment
+from collections.abc import Callable
+
+from deploys.plan.cause import ReadingCause, first_line
 from deploys.plan.checkup import Checkup
 from deploys.plan.clean import SPACE_REMEDY
+from deploys.plan.kernel import HANDOVER_LEAST, POOLS_REMEDY
+
+HostCause = ReadingCause[Checkup]
 
 _GIB = 1024**3
 
@@ -12,6 +17,11 @@ _THRASH = 20 * 1024**2
 DISK = 2 * _GIB
 # Seconds: what group_data allows the clocks to differ.
 _SKEW = 60
+_REFUSED = "less than desired GPU memory utilization"
+# The branch of the driver that keeps what a process freed.
+_POOLS = 610
+_NO_MEMORY = r"NVRM.*(NV_ERR_NO_MEMORY|Out of memory)"
+_FAULT = r"Xid.*\b31\b.*(MMU Fault|FAULT_PTE)"
 
 
 # A kernel that waits for ever counts as busy: 13 to 22 W at 96 % were reported of such engines, and
@@ -83,36 +93,126 @@ def _restarts(checkup: Checkup) -> str | None:
     return f"NRestarts={restarts} of vllm@{checkup.release}" if restarts else None
 
 
-HOST_AILMENTS = (
-    HostAilment(
+def _refused(checkup: Checkup) -> bool:
+    return any(_REFUSED in line for line in checkup.log)
+
+
+def _branch(checkup: Checkup) -> int:
+    digits = (checkup.driver or "").split(".")[0]
+    return int(digits) if digits.isdigit() else 0
+
+
+def _kho(checkup: Checkup) -> str | None:
+    named, free = checkup.cma
+    if free - named < HANDOVER_LEAST:
+        return None
+    return (
+        f"CmaFree {free / _GIB:.1f} GiB of CmaTotal {named / _GIB:.1f} GiB, kernel {checkup.kernel}"
+    )
+
+
+def _page_cache(checkup: Checkup) -> str | None:
+    _, free, available = checkup.memory
+    # Where twice as much is available as vLLM finds free, it is files in memory that make the
+    # difference (vllm-project/vllm#35313 and #48140).
+    if not _refused(checkup) or available < 2 * free:
+        return None
+    return f"{free / _GIB:.1f} GiB free, {available / _GIB:.1f} GiB available"
+
+
+def _pools(checkup: Checkup) -> str | None:
+    return f"driver {checkup.driver}" if _refused(checkup) and _branch(checkup) >= _POOLS else None
+
+
+def _submaps(checkup: Checkup) -> str | None:
+    large_pages = checkup.kernel.endswith("-64k") and _branch(checkup) >= _POOLS
+    return first_line(checkup.log, _FAULT) if large_pages else None
+
+
+def _no_memory(checkup: Checkup) -> str | None:
+    unit = checkup.unit
+    # Sound starts have this line, too: it counts where something went wrong (vllm#56824).
+    failing = checkup.downs or unit is None or unit.ended or unit.restarts
+    return first_line(checkup.log, _NO_MEMORY) if failing else None
+
+
+def _port_taken(checkup: Checkup) -> str | None:
+    return f"listening: {', '.join(checkup.listeners)}" if checkup.listeners else None
+
+
+# Causes that logs name, and by which the host shows them as well, whatever the log says.
+LOG_SIGNS: dict[str, Callable[[Checkup], str | None]] = {
+    "kernel-kho": _kho,
+    "port-taken": _port_taken,
+}
+
+# What explains a line of the log, and so comes before it.
+ROOT_CAUSES = (
+    HostCause(
+        name="page-cache",
+        cause="Files in memory take what vLLM looks for: it counts them as used",
+        remedy="Nothing where our unit starts the engine, as it drops them first; by hand: "
+        "`sudo sh -c 'sync; echo 3 > /proc/sys/vm/drop_caches'`",
+        source="vllm-project/vllm#35313, #48140",
+        sign=_page_cache,
+    ),
+    HostCause(
+        name="driver-memory-pools",
+        cause="Driver 610 keeps the memory that the engine before has freed",
+        remedy=f"{POOLS_REMEDY}; a reboot alone helps once",
+        source="christopherowen/dgx-spark-memory-saver: docs/driver-610.md, three Sparks",
+        sign=_pools,
+    ),
+    HostCause(
+        name="driver-610-64k",
+        cause="Driver 610 faults on a kernel with pages of 64 KiB",
+        remedy="Boot the kernel without -64k in its name, or go back to driver 580",
+        source="christopherowen/dgx-spark-memory-saver; NVIDIA/open-gpu-kernel-modules#1269",
+        sign=_submaps,
+    ),
+    HostCause(
+        name="driver-no-memory",
+        cause="The driver got no memory for itself: model, drafts, files and system together took "
+        "all of it, which may freeze a Spark without any OOM kill",
+        remedy="Lower gpu-memory-utilization to 0.75 or less and max-num-batched-tokens to 4096; "
+        "with MTP take fewer num_speculative_tokens, or none; "
+        'PYTORCH_CUDA_ALLOC_CONF: "expandable_segments:False" in the recipe\'s `env` helped some',
+        source="NVIDIA/dgx-spark-playbooks#97; NVIDIA/open-gpu-kernel-modules#1358; "
+        "vllm-project/vllm#56824, #44740",
+        sign=_no_memory,
+    ),
+)
+
+HOST_CAUSES = (
+    HostCause(
         name="gpu-lost-in-container",
         cause="The engine's container has lost the GPU, as `systemctl daemon-reload` may make it",
         remedy="`sudo systemctl restart 'vllm@*'`",
         source="NVIDIA/nvidia-container-toolkit#1227; gorlak/sparky-cluster",
         sign=_gpu_lost,
     ),
-    HostAilment(
+    HostCause(
         name="docker-down",
         cause="No Docker daemon answers",
         remedy="`sudo systemctl enable --now docker`, and `journalctl -u docker` if it does not",
         source="the engine waits for Docker",
         sign=_no_docker,
     ),
-    HostAilment(
+    HostCause(
         name="docker-runtime",
         cause="Docker does not know the NVIDIA runtime",
         remedy="Run pyinfra again, which sets it up",
         source="NVIDIA's playbooks openshell, vss, nim-llm",
         sign=_no_runtime,
     ),
-    HostAilment(
+    HostCause(
         name="disk-space",
         cause="A disk is full",
         remedy=SPACE_REMEDY,
         source="ENOSPC",
         sign=_disk_full,
     ),
-    HostAilment(
+    HostCause(
         name="gpu-spins",
         cause="The GPU is busy and computes nothing: a kernel waits for ever, while /health says "
         "that all is well",
@@ -122,21 +222,21 @@ HOST_AILMENTS = (
         source="vllm-project/vllm#49203; eugr/spark-vllm-docker#260",
         sign=_spins,
     ),
-    HostAilment(
+    HostCause(
         name="power-fault",
         cause="The GPU is held back under load: the supply was not negotiated at power-up",
         remedy="Shut the Spark down, unplug it from the wall and the unit for a minute",
         source="parallelArchitect/spark-gpu-throttle-check; ai-muninn.com",
         sign=_throttled,
     ),
-    HostAilment(
+    HostCause(
         name="swapping",
         cause="Memory goes to the disk and back: nothing is fast while it does",
         remedy="Lower the recipe's gpu-memory-utilization (AI-Guru: from 0.80 to 0.75)",
         source="AI-Guru",
         sign=_thrash,
     ),
-    HostAilment(
+    HostCause(
         name="hard-downs",
         cause="The Spark lost its power or froze while its engine ran",
         remedy="Lower the recipe's gpu-memory-utilization; where memory is not the cause, limit "
@@ -145,14 +245,14 @@ HOST_AILMENTS = (
         source="files/engine/boots.py",
         sign=_downs,
     ),
-    HostAilment(
+    HostCause(
         name="clock",
         cause="Its clock or that of this machine is wrong: TLS fails when it is off",
         remedy="`sudo timedatectl set-ntp true`",
         source="NVIDIA's playbook trt-llm",
         sign=_clock,
     ),
-    HostAilment(
+    HostCause(
         name="content-null",
         cause="Most answers are cut short: a thinking model has then spent max_tokens on "
         "reasoning, and `content` is null with finish_reason length",
@@ -161,7 +261,7 @@ HOST_AILMENTS = (
         source="AEON-7; NVIDIA's playbook vllm",
         sign=_cut,
     ),
-    HostAilment(
+    HostCause(
         name="restarts",
         cause="The engine has been started again after it ended by itself",
         remedy="Look at why: `journalctl -u 'vllm@*'`; five starts an hour, and systemd gives up",

@@ -1,0 +1,77 @@
+"""The form of a known cause: how it shows, what is wrong, and what to do about it."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Reading = TypeVar("Reading")
+
+# A traceback's line may hold a whole configuration.
+_EVIDENCE = 300
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One cause that was found, and the very line or reading that shows it."""
+
+    name: str
+    cause: str
+    evidence: str
+    remedy: str
+    source: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownCause:
+    """One cause of failure or slowness.
+
+    Attributes:
+        name: of a log's cause also that of the log that its test reads, tests/unit/logs/NAME.log.
+        cause: what is wrong, for people; no full stop.
+        remedy: what to do about it; no full stop.
+        source: where it is known from.
+    """
+
+    name: str
+    cause: str
+    remedy: str
+    source: str
+
+    def diagnosis(self, evidence: str) -> Diagnosis:
+        """Return what to say where this evidence shows it."""
+        return Diagnosis(self.name, self.cause, evidence, self.remedy, self.source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogCause(KnownCause):
+    """A cause that shows by a line of a log, in which the pattern is found."""
+
+    pattern: str
+
+    def evidence(self, lines: Iterable[str]) -> str | None:
+        """Return the first line that shows it; None where none does."""
+        return first_line(lines, self.pattern)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingCause(KnownCause, Generic[Reading]):
+    """A cause that shows by what was read or measured.
+
+    Attributes:
+        sign: what of the reading shows it, in words; None where nothing does.
+    """
+
+    sign: Callable[[Reading], str | None]
+
+
+def first_line(lines: Iterable[str], pattern: str) -> str | None:
+    """Return the first line in which a pattern is found; None without."""
+    found = re.compile(pattern)
+    return next((line.strip()[:_EVIDENCE] for line in lines if found.search(line)), None)
+
+
+def from_reading(causes: Iterable[ReadingCause[Reading]], reading: Reading) -> list[Diagnosis]:
+    """Return every cause that a reading shows, in the order of the causes."""
+    seen = ((cause, cause.sign(reading)) for cause in causes)
+    return [cause.diagnosis(evidence) for cause, evidence in seen if evidence is not None]
