@@ -10,6 +10,19 @@ Reading = TypeVar("Reading")
 # A traceback's line may hold a whole configuration.
 _EVIDENCE = 300
 
+# Remedies of causes in several places.
+UNPLUG_REMEDY = (
+    "Shut the Spark down, unplug the supply from the wall and from the unit for a minute"
+)
+CLOCK_REMEDY = "limit the GPU's clock (gpu_clock_max_mhz in the group data, 2000 to 2200)"
+# `docker image prune` and `system prune` take what has neither tag nor container (moby,
+# daemon/images/image_prune.go), such as an image for the way back: it came by digest.
+SPACE_REMEDY = (
+    "Free space: `pyinfra inventory.py deploys/clean.py` shows and removes what nobody goes back "
+    "to; `docker builder prune` what builds keep; images of yours go one by one (`docker image ls "
+    "--digests`, `docker image rm`), as `docker image prune` takes ours as well"
+)
+
 
 @dataclass(frozen=True)
 class Diagnosis:

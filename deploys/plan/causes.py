@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
-from deploys.plan.case import Case
+from deploys.plan.cause import UNPLUG_REMEDY, Diagnosis, ReadingCause, from_reading
 from deploys.plan.figures import COLD, Result
-from deploys.plan.verdict import Verdict
+from deploys.plan.gpu import POWER_FAULT, has_power_fault
+from deploys.plan.thresholds import FALLEN, WARM
+from deploys.plan.verdict import BELOW, Verdict, overall
 
-# The power-delivery fault holds a GB10 at 500 to 850 MHz and about 30 W under load (field reports).
-_FAULT_MHZ, _FAULT_WATTS = 900, 40
-# Our own choice, nobody published one: warm, and a clock that fell by a fifth while it worked.
-_WARM, _FALLEN = 80, 0.8
 # The SM121 guide: 13.3 tok/s where it should be 48.6, so 0.27 of it, with kernels for other GPUs.
 _STOCK = (0.18, 0.40)
 # The SM121 guide's milder power fault left 36.6 of 52.9 tok/s, 0.69; a quarter less is beyond what
@@ -26,207 +25,225 @@ _SAMPLES = 5
 
 
 @dataclass(frozen=True)
-class Cause:
-    """A likely cause, and the readings that point to it."""
+class SlownessEvidence:
+    """A benchmark's result and the verdicts on it, by which a cause of slowness shows."""
 
-    name: str
-    cause: str
-    evidence: str
-    remedy: str
-    source: str
+    result: Result
+    verdicts: Sequence[Verdict]
+
+    @property
+    def runs(self) -> list[Result]:
+        """All runs of all workloads."""
+        return [run for workload in self.result["workloads"] for run in workload["runs"]]
+
+    @property
+    def slow(self) -> bool:
+        """Tell whether a deciding figure is below."""
+        return overall(self.verdicts) == BELOW
+
+    def below(self, *metrics: str) -> list[Verdict]:
+        """Return the verdicts on these metrics that are below."""
+        return [v for v in self.verdicts if v.metric in metrics and v.standing == BELOW]
+
+    def total(self, key: str) -> int:
+        """Return the sum of a counter over all runs."""
+        return sum(run[key] for run in self.runs)
+
+    def log(self, key: str) -> Any:
+        """Return what the engine's log told, None without."""
+        return (self.result.get("log") or {}).get(key)
+
+    def loaded(self, column: int) -> list[float]:
+        """Return the GPU's readings while requests ran.
+
+        Args:
+            column: 1 = clock in MHz, 2 = power in W, 3 = temperature in degrees Celsius.
+        """
+        return [
+            sample[column]
+            for sample in self.result["gpu"]
+            if sample[column] is not None
+            and any(run["started"] <= sample[0] <= run["ended"] for run in self.runs)
+        ]
 
 
-def _power_fault(case: Case) -> str | None:
-    clocks, watts = case.loaded(1), case.loaded(2)
-    spark = case.result["hardware"].startswith("gb10")
-    if not spark or len(clocks) < _SAMPLES or median(clocks) > _FAULT_MHZ:
+def _power_fault(record: SlownessEvidence) -> str | None:
+    clocks, watts = record.loaded(1), record.loaded(2)
+    spark = record.result["hardware"].startswith("gb10")
+    if not spark or len(clocks) < _SAMPLES:
         return None
-    if watts and median(watts) > _FAULT_WATTS:
+    if not has_power_fault(median(clocks), median(watts) if watts else None):
         return None
     power = f" and {median(watts):.0f} W" if watts else ""
     return f"{median(clocks):.0f} MHz{power} under load, the median of {len(clocks)} readings"
 
 
-def _thermal(case: Case) -> str | None:
-    clocks, heat = case.loaded(1), case.loaded(3)
-    if case.result["hardware"] == "lab" or min(len(clocks), len(heat)) < 4 * _SAMPLES:
+def _thermal(record: SlownessEvidence) -> str | None:
+    clocks, heat = record.loaded(1), record.loaded(3)
+    if record.result["hardware"] == "lab" or min(len(clocks), len(heat)) < 4 * _SAMPLES:
         return None
     quarter = len(clocks) // 4
     first, last = median(clocks[:quarter]), median(clocks[-quarter:])
-    if max(heat) < _WARM or last > _FALLEN * first:
+    if max(heat) < WARM or last > FALLEN * first:
         return None
     return f"up to {max(heat):.0f} °C, and a clock that fell from {first:.0f} to {last:.0f} MHz"
 
 
-def _others(case: Case) -> str | None:
-    before = case.result["before"]
+def _others(record: SlownessEvidence) -> str | None:
+    before = record.result["before"]
     busy = before["running"] + before["waiting"]
     if not busy:
         return None
     return f"{before['running']} running and {before['waiting']} waiting before it began"
 
 
-def _socket(case: Case) -> str | None:
-    if case.result["sparks"] < 2 or case.log("network") != "NET/Socket":
+def _socket(record: SlownessEvidence) -> str | None:
+    if record.result["sparks"] < 2 or record.log("network") != "NET/Socket":
         return None
     return "NCCL's log says NET/Socket, not NET/IB"
 
 
-def _thinking(case: Case) -> str | None:
-    return "answers of this benchmark held reasoning" if case.log("thinking") else None
+def _thinking(record: SlownessEvidence) -> str | None:
+    return "answers of this benchmark held reasoning" if record.log("thinking") else None
 
 
-def _errors(case: Case) -> str | None:
-    said = [error for run in case.runs for error in run["errors"]]
+def _errors(record: SlownessEvidence) -> str | None:
+    said = [error for run in record.runs for error in run["errors"]]
     return f"{len(said)} requests failed, the first: {said[0][:200]}" if said else None
 
 
-def _preemptions(case: Case) -> str | None:
-    count = case.total("preemptions")
-    return f"{count} preemptions" if count and case.slow else None
+def _preemptions(record: SlownessEvidence) -> str | None:
+    count = record.total("preemptions")
+    return f"{count} preemptions" if count and record.slow else None
 
 
-def _drafts(case: Case) -> str | None:
-    low = case.below("acceptance")
+def _drafts(record: SlownessEvidence) -> str | None:
+    low = record.below("acceptance")
     if low:
         return "; ".join(f"{v.workload}: {v.measured:.0%}, not {v.expected:.0%}" for v in low)
-    drafted, accepted = case.total("drafted"), case.total("accepted")
-    if case.slow and drafted and accepted < 0.1 * drafted:
+    drafted, accepted = record.total("drafted"), record.total("accepted")
+    if record.slow and drafted and accepted < 0.1 * drafted:
         return f"{accepted} of {drafted} drafted tokens were accepted"
     return None
 
 
-def _stock(case: Case) -> str | None:
-    shares = [v.measured / v.expected for v in case.below("tok_s") if v.measured and v.expected]
+def _stock(record: SlownessEvidence) -> str | None:
+    shares = [v.measured / v.expected for v in record.below("tok_s") if v.measured and v.expected]
     fits = bool(shares) and all(_STOCK[0] <= share <= _STOCK[1] for share in shares)
-    if not fits or _power_fault(case):
+    if not fits or _power_fault(record):
         return None
     return f"{min(shares):.0%} to {max(shares):.0%} of the expected tok/s"
 
 
-def _mild_fault(case: Case) -> str | None:
-    speeds = [v for v in case.verdicts if v.metric == "tok_s"]
+def _mild_fault(record: SlownessEvidence) -> str | None:
+    speeds = [v for v in record.verdicts if v.metric == "tok_s"]
     shares = [v.measured / v.expected for v in speeds if v.measured and v.expected]
-    clocks, spark = case.loaded(1), case.result["hardware"].startswith("gb10")
-    if not (spark and case.slow and shares) or median(shares) > _MILD or len(clocks) < _SAMPLES:
+    clocks, spark = record.loaded(1), record.result["hardware"].startswith("gb10")
+    if not (spark and record.slow and shares) or median(shares) > _MILD or len(clocks) < _SAMPLES:
         return None
     return f"{median(shares):.0%} of the expected tok/s at {median(clocks):.0f} MHz"
 
 
-def _cold(case: Case) -> str | None:
+def _cold(record: SlownessEvidence) -> str | None:
     warm = [
         run
-        for workload in case.result["workloads"]
+        for workload in record.result["workloads"]
         if any(run["label"] == COLD for run in workload["runs"])
         for run in workload["runs"]
         if run["label"] != COLD
     ]
     asked, hit = (sum(run[key] for run in warm) for key in ("queried_tokens", "cached_tokens"))
-    if not asked or hit >= _HITS * asked or not case.below("ttft_ms"):
+    if not asked or hit >= _HITS * asked or not record.below("ttft_ms"):
         return None
     return f"{hit:,} of {asked:,} tokens of repeated prompts came from the prefix cache"
 
 
-@dataclass(frozen=True)
-class Known:
-    """A known cause: what it is, and what of a case shows it (None where nothing does)."""
-
-    name: str
-    cause: str
-    remedy: str
-    source: str
-    evidence: Callable[[Case], str | None]
-
-
 # The most likely and most certain first.
 _KNOWN = (
-    Known(
-        "power-fault",
-        "The GPU is held back under load: the supply was not negotiated at power-up",
-        "Shut the Spark down, unplug the supply from the wall and from the unit for a minute",
-        "the SM121 guide; parallelArchitect/spark-gpu-throttle-check; ai-muninn.com",
-        _power_fault,
+    ReadingCause(**vars(POWER_FAULT), sign=_power_fault),
+    ReadingCause(
+        name="thermal-slowdown",
+        cause="The GPU became warm and slowed down",
+        remedy="Give the Spark air on all sides, look for dust, and measure again when it is cool",
+        source="our inference; the limits are our own",
+        sign=_thermal,
     ),
-    Known(
-        "thermal-slowdown",
-        "The GPU became warm and slowed down",
-        "Give the Spark air on all sides, look for dust, and measure again when it is cool",
-        "our inference; the limits are our own",
-        _thermal,
+    ReadingCause(
+        name="others-at-work",
+        cause="Somebody else's requests were served at the same time",
+        remedy="Measure again when nobody asks",
+        source="vLLM's own counters",
+        sign=_others,
     ),
-    Known(
-        "others-at-work",
-        "Somebody else's requests were served at the same time",
-        "Measure again when nobody asks",
-        "vLLM's own counters",
-        _others,
+    ReadingCause(
+        name="request-errors",
+        cause="Requests failed, so that the figures are of the rest",
+        remedy="`pyinfra inventory.py deploys/doctor.py`, and `journalctl -u 'vllm@*'`",
+        source="the benchmark's own record",
+        sign=_errors,
     ),
-    Known(
-        "request-errors",
-        "Requests failed, so that the figures are of the rest",
-        "`pyinfra inventory.py deploys/doctor.py`, and `journalctl -u 'vllm@*'`",
-        "the benchmark's own record",
-        _errors,
+    ReadingCause(
+        name="tcp",
+        cause="The two Sparks talk by TCP and not by RDMA",
+        remedy="`pyinfra inventory.py deploys.steps.fabric.apply`, and `pytest tests/verify`",
+        source="NVIDIA/dgx-spark-playbooks; NCCL's log",
+        sign=_socket,
     ),
-    Known(
-        "tcp",
-        "The two Sparks talk by TCP and not by RDMA",
-        "`pyinfra inventory.py deploys.steps.fabric.apply`, and `pytest tests/verify`",
-        "NVIDIA/dgx-spark-playbooks; NCCL's log",
-        _socket,
-    ),
-    Known(
-        "thinking",
-        "The model thinks before it answers; the expected figures are without that",
-        'Ask with chat_template_kwargs {"enable_thinking": false}, which the recipe\'s '
+    ReadingCause(
+        name="thinking",
+        cause="The model thinks before it answers; the expected figures are without that",
+        remedy='Ask with chat_template_kwargs {"enable_thinking": false}, which the recipe\'s '
         "default-chat-template-kwargs can hold",
-        "AEON-7 and docai.hu",
-        _thinking,
+        source="AEON-7 and docai.hu",
+        sign=_thinking,
     ),
-    Known(
-        "stock-kernels",
-        "The image has no kernels for this GPU: about a quarter of the speed",
-        "Take an image with kernels for SM 12.1 (since vLLM 0.28), or let the Spark build one",
-        "the SM121 guide: 13.3 against 48.6 tok/s",
-        _stock,
+    ReadingCause(
+        name="stock-kernels",
+        cause="The image has no kernels for this GPU: about a quarter of the speed",
+        remedy="Take an image with kernels for SM 12.1 (since vLLM 0.28), or let the Spark "
+        "build one",
+        source="the SM121 guide: 13.3 against 48.6 tok/s",
+        sign=_stock,
     ),
-    Known(
-        "drafts-rejected",
-        "The model takes few of the tokens that are drafted for it",
-        "Compare the drafter's commit with the recipe's source; measure at temperature 0",
-        "AEON-7 and docai.hu",
-        _drafts,
+    ReadingCause(
+        name="drafts-rejected",
+        cause="The model takes few of the tokens that are drafted for it",
+        remedy="Compare the drafter's commit with the recipe's source; measure at temperature 0",
+        source="AEON-7 and docai.hu",
+        sign=_drafts,
     ),
-    Known(
-        "cold-cache",
-        "Repeated prompts were read anew: the prefix cache was not hit",
-        "`enable-prefix-caching: true` in the recipe's args; see that the prompt's start is fixed",
-        "docai.hu: 18.11 s cold, 3.87 s warm",
-        _cold,
+    ReadingCause(
+        name="cold-cache",
+        cause="Repeated prompts were read anew: the prefix cache was not hit",
+        remedy="`enable-prefix-caching: true` in the recipe's args; see that the prompt's start "
+        "is fixed",
+        source="docai.hu: 18.11 s cold, 3.87 s warm",
+        sign=_cold,
     ),
-    Known(
-        "kv-cache-full",
-        "The KV cache was full, and requests were begun again",
-        "Lower max-num-seqs or max-model-len, or raise gpu-memory-utilization where memory is left",
-        "vLLM's counter num_preemptions",
-        _preemptions,
+    ReadingCause(
+        name="kv-cache-full",
+        cause="The KV cache was full, and requests were begun again",
+        remedy="Lower max-num-seqs or max-model-len, or raise gpu-memory-utilization where "
+        "memory is left",
+        source="vLLM's counter num_preemptions",
+        sign=_preemptions,
     ),
 )
 
 
 # Where none of those shows: a suspicion, and no more.
-_ELSE = Known(
-    "power-fault-suspected",
-    "Nothing that was recorded explains it: in a milder form, the power fault leaves the clock as "
-    "it should be",
-    "Shut the Spark down, unplug the supply from the wall and from the unit for a minute, and "
-    "measure again; if that changes nothing, compare image and settings with the recipe's source",
-    "the SM121 guide: 36.6 in the place of 52.9 tok/s, until its supply was unplugged",
-    _mild_fault,
+_ELSE = ReadingCause(
+    name="power-fault-suspected",
+    cause="Nothing that was recorded explains it: in a milder form, the power fault leaves the "
+    "clock as it should be",
+    remedy=f"{UNPLUG_REMEDY}, and measure again; if that changes nothing, compare image "
+    "and settings with the recipe's source",
+    source="the SM121 guide: 36.6 in the place of 52.9 tok/s, until its supply was unplugged",
+    sign=_mild_fault,
 )
 
 
-def causes(result: Result, found: Sequence[Verdict]) -> list[Cause]:
+def causes(result: Result, found: Sequence[Verdict]) -> list[Diagnosis]:
     """Return the likely causes of what is below, most likely first; none known: an empty list.
 
     A fault of its own (a GPU held back, errors, others at work) is told whatever the verdict.
@@ -235,13 +252,5 @@ def causes(result: Result, found: Sequence[Verdict]) -> list[Cause]:
         result: what the benchmark wrote, as parsed JSON.
         found: the verdicts on its figures.
     """
-    case = Case(result, found)
-    return _shown(case, _KNOWN) or _shown(case, [_ELSE])
-
-
-def _shown(case: Case, known: Sequence[Known]) -> list[Cause]:
-    return [
-        Cause(each.name, each.cause, evidence, each.remedy, each.source)
-        for each in known
-        if (evidence := each.evidence(case)) is not None
-    ]
+    record = SlownessEvidence(result, found)
+    return from_reading(_KNOWN, record) or from_reading([_ELSE], record)

@@ -7,14 +7,6 @@ from deploys.plan.belongings import Belongings, Cache, Image
 from deploys.plan.progress import size_text
 from deploys.plan.weights import Folder
 
-# What frees a disk. `docker image prune` and `system prune` take what has neither tag nor container
-# (moby, daemon/images/image_prune.go), such as an image for the way back: it came by digest.
-SPACE_REMEDY = (
-    "Free space: `pyinfra inventory.py deploys/clean.py` shows and removes what nobody goes back "
-    "to; `docker builder prune` what builds keep; images of yours go one by one (`docker image ls "
-    "--digests`, `docker image rm`), as `docker image prune` takes ours as well"
-)
-
 
 @dataclass(frozen=True)
 class Cleaning:

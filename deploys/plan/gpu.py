@@ -5,15 +5,20 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+from deploys.plan.cause import UNPLUG_REMEDY, KnownCause
 from deploys.plan.errors import PlanError
+from deploys.plan.thresholds import FAULT_BUSY, FAULT_MHZ, FAULT_WATTS
 
 _QUERY = "clocks.sm,power.draw,temperature.gpu,utilization.gpu,memory.used,memory.total"
 # The shell command whose output `parse_gpu` takes.
 GPU_COMMAND = f"nvidia-smi --query-gpu={_QUERY} --format=csv,noheader,nounits"
 
-# Field reports: under load a Spark with the power-delivery fault stays at 500 to 850 MHz and 30 W;
-# a sound one draws more than that as soon as it is busy.
-_SLOW_MHZ, _SLOW_WATTS, _BUSY = 850, 35, 80
+POWER_FAULT = KnownCause(
+    name="power-fault",
+    cause="The GPU is held back under load: the supply was not negotiated at power-up",
+    remedy=UNPLUG_REMEDY,
+    source="the SM121 guide; parallelArchitect/spark-gpu-throttle-check; ai-muninn.com",
+)
 # MHz: above the clock of that fault, up to more than any GPU here has.
 _LIMITS = range(1000, 3501)
 
@@ -42,8 +47,17 @@ class Gpu:
         if self.work is None:
             return None
         clock, power, busy = self.work
-        slow = clock <= _SLOW_MHZ and power <= _SLOW_WATTS and busy >= _BUSY
+        slow = has_power_fault(clock, power) and busy >= FAULT_BUSY
         return f"{clock:.0f} MHz and {power:.0f} W while {busy:.0f} % busy" if slow else None
+
+
+def has_power_fault(clock: float, power: float | None) -> bool:
+    """Tell whether MHz and watts of a GB10 under load are those of the power-delivery fault.
+
+    Args:
+        power: None where it is not told: the clock decides then.
+    """
+    return clock <= FAULT_MHZ and (power is None or power <= FAULT_WATTS)
 
 
 def clock_limit(data: Mapping[str, Any]) -> int | None:

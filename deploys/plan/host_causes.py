@@ -2,21 +2,16 @@
 
 from collections.abc import Callable
 
-from deploys.plan.cause import ReadingCause, first_line
+from deploys.plan.cause import CLOCK_REMEDY, SPACE_REMEDY, ReadingCause, first_line
 from deploys.plan.checkup import Checkup
-from deploys.plan.clean import SPACE_REMEDY
+from deploys.plan.gpu import POWER_FAULT
 from deploys.plan.kernel import HANDOVER_LEAST, POOLS_REMEDY
+from deploys.plan.thresholds import CLOCK_SKEW, DISK_FULL, SPIN_BUSY, SPIN_WATTS, SWAPPING
 
 HostCause = ReadingCause[Checkup]
 
 _GIB = 1024**3
 
-# Bytes a second to and from the disk: far above what an idle desktop swaps.
-_THRASH = 20 * 1024**2
-# Free for root on a disk before things begin to fail.
-DISK = 2 * _GIB
-# Seconds: what group_data allows the clocks to differ.
-_SKEW = 60
 _REFUSED = "less than desired GPU memory utilization"
 # The branch of the driver that keeps what a process freed.
 _POOLS = 610
@@ -24,17 +19,12 @@ _NO_MEMORY = r"NVRM.*(NV_ERR_NO_MEMORY|Out of memory)"
 _FAULT = r"Xid.*\b31\b.*(MMU Fault|FAULT_PTE)"
 
 
-# A kernel that waits for ever counts as busy: 13 to 22 W at 96 % were reported of such engines, and
-# 45 W and more of those that work.
-_SPINNING_BUSY, _SPINNING_WATTS = 90, 30
-
-
 def _spins(checkup: Checkup) -> str | None:
     gpu, unit = checkup.gpu, checkup.unit
     if not gpu or gpu.busy is None or gpu.power is None or gpu.held_back:
         return None
     serves = unit is not None and unit.active == "active"
-    if not serves or gpu.busy < _SPINNING_BUSY or gpu.power > _SPINNING_WATTS:
+    if not serves or gpu.busy < SPIN_BUSY or gpu.power > SPIN_WATTS:
         return None
     return f"{gpu.power:.0f} W while {gpu.busy:.0f} % busy"
 
@@ -61,20 +51,22 @@ def _no_runtime(checkup: Checkup) -> str | None:
 
 def _disk_full(checkup: Checkup) -> str | None:
     full = [
-        f"{size / _GIB:.1f} GiB at {path}" for path, size in checkup.free.items() if size < DISK
+        f"{size / _GIB:.1f} GiB at {path}"
+        for path, size in checkup.free.items()
+        if size < DISK_FULL
     ]
     return f"free: {', '.join(full)}" if full else None
 
 
 def _thrash(checkup: Checkup) -> str | None:
     mib = checkup.swapped / 1024**2
-    return f"{mib:.0f} MiB swapped within a second" if checkup.swapped > _THRASH else None
+    return f"{mib:.0f} MiB swapped within a second" if checkup.swapped > SWAPPING else None
 
 
 def _clock(checkup: Checkup) -> str | None:
     seconds = checkup.skew
     word = "ahead of" if seconds > 0 else "behind"
-    return f"{abs(seconds):.0f} s {word} this machine's" if abs(seconds) > _SKEW else None
+    return f"{abs(seconds):.0f} s {word} this machine's" if abs(seconds) > CLOCK_SKEW else None
 
 
 def _downs(checkup: Checkup) -> str | None:
@@ -222,13 +214,7 @@ HOST_CAUSES = (
         source="vllm-project/vllm#49203; eugr/spark-vllm-docker#260",
         sign=_spins,
     ),
-    HostCause(
-        name="power-fault",
-        cause="The GPU is held back under load: the supply was not negotiated at power-up",
-        remedy="Shut the Spark down, unplug it from the wall and the unit for a minute",
-        source="parallelArchitect/spark-gpu-throttle-check; ai-muninn.com",
-        sign=_throttled,
-    ),
+    HostCause(**vars(POWER_FAULT), sign=_throttled),
     HostCause(
         name="swapping",
         cause="Memory goes to the disk and back: nothing is fast while it does",
@@ -239,9 +225,8 @@ HOST_CAUSES = (
     HostCause(
         name="hard-downs",
         cause="The Spark lost its power or froze while its engine ran",
-        remedy="Lower the recipe's gpu-memory-utilization; where memory is not the cause, limit "
-        "the GPU's clock (gpu_clock_max_mhz = 2200 in the group data); two within an hour keep it "
-        "from starting at boot",
+        remedy="Lower the recipe's gpu-memory-utilization; where memory is not the cause, "
+        f"{CLOCK_REMEDY}; two within an hour keep it from starting at boot",
         source="files/engine/boots.py",
         sign=_downs,
     ),

@@ -13,7 +13,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from deploys.plan import plots
-from deploys.plan.causes import Cause, causes
+from deploys.plan.cause import Diagnosis
+from deploys.plan.causes import causes
 from deploys.plan.figures import Figures, Result, accepted_by_place, figures
 from deploys.plan.verdict import BELOW, MISSING, NOTHING, Verdict, overall, verdicts
 
@@ -140,7 +141,7 @@ def _figure(metric: str, value: float | None) -> str:
     return plots.number(value * 100 if value is not None and metric in _SHARES else value)
 
 
-def _table(rows: Sequence[Row], verdict: str, found: Sequence[Cause]) -> list[str]:
+def _table(rows: Sequence[Row], verdict: str, found: Sequence[Diagnosis]) -> list[str]:
     """Return the deciding figures, the verdict and the causes, a line each."""
     lines = [f"{'workload':<16}{'':<28}{'measured':>8}{'expected':>9}  verdict"]
     for row in rows:
@@ -169,7 +170,7 @@ def _page(
     expected: Figures,
     rows: Sequence[Row],
     verdict: str,
-    found: Sequence[Cause],
+    found: Sequence[Diagnosis],
 ) -> str:
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),

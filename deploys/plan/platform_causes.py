@@ -1,6 +1,6 @@
 """Causes in what an engine stands on: kernel, driver, PCIe, container runtime."""
 
-from deploys.plan.cause import LogCause
+from deploys.plan.cause import CLOCK_REMEDY, UNPLUG_REMEDY, LogCause
 from deploys.plan.kernel import HANDOVER_REMEDY
 
 PLATFORM_CAUSES = (
@@ -16,8 +16,7 @@ PLATFORM_CAUSES = (
         name="pcie-fault",
         cause="A PCIe device failed and Linux could not bring it back: mostly the ConnectX-7, "
         "under load and heat",
-        remedy="Shut the Spark down and unplug it for a minute; if it recurs, cap the GPU's clock "
-        "with `sudo nvidia-smi -lgc 0,2000` and give the Spark air on all sides",
+        remedy=f"{UNPLUG_REMEDY}; if it recurs, {CLOCK_REMEDY} and give the Spark air on all sides",
         source="MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#146",
         pattern=r"AER: .*(Uncorrect\w+ \(Fatal\)|recovery failed|can't recover)|"
         r"PCIe Bus Error: severity=Uncorrect\w+ \(Fatal\)",
@@ -25,8 +24,8 @@ PLATFORM_CAUSES = (
     LogCause(
         name="gpu-fault",
         cause="The GPU failed as hardware does: it fell off its bus, or its memory is damaged",
-        remedy="Shut the Spark down, unplug it for a minute and start it again; if it recurs, it "
-        "is a case for its seller: keep `sudo nvidia-bug-report.sh`'s file",
+        remedy=f"{UNPLUG_REMEDY}; if it recurs, it is a case for its seller: keep "
+        "`sudo nvidia-bug-report.sh`'s file",
         source="NVIDIA's table of Xid errors; wtdcode/vllm-backport#62",
         pattern=r"Xid\b(?: \(PCI:[\w:]+\))?:? (?:48|6[1234]|74|79|9[245]|1[12]0|119|149|154)\b|"
         r"caused by previous Xid (?:119|14\d|154)|fallen off the bus|uncorrectable ECC error|"

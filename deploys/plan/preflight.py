@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from deploys.plan.clean import SPACE_REMEDY
+from deploys.plan.cause import SPACE_REMEDY
 from deploys.plan.findings import Finding, error, warning
 from deploys.plan.gpu_obstacles import obstacle
 from deploys.plan.hardware import HARDWARE, Hardware

@@ -1,7 +1,6 @@
 """Causes of a failed start that its log names: image, command line, model files, port."""
 
-from deploys.plan.cause import LogCause
-from deploys.plan.clean import SPACE_REMEDY
+from deploys.plan.cause import SPACE_REMEDY, LogCause
 
 START_CAUSES = (
     LogCause(

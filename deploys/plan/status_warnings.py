@@ -2,14 +2,10 @@
 
 from collections.abc import Iterator
 
-from deploys.plan.host_causes import DISK
 from deploys.plan.status import Reading, Row
+from deploys.plan.thresholds import DISK_FULL, EARLYOOM, KV_FULL, MEMORY_LOW
 
 _GIB = 1024**3
-# Twice the share of the memory at which earlyoom ends the engine (group_data/all.py).
-_MEMORY = 0.04
-# Above this the KV cache has no room for another request.
-_KV_FULL = 0.95
 
 
 def warnings(row: Row) -> Iterator[str]:
@@ -22,10 +18,10 @@ def warnings(row: Row) -> Iterator[str]:
     yield from _of_engine(row, reading)
     if reading.gpu and (slow := reading.gpu.held_back):
         yield f"the GPU is held back: {slow}; deploys/doctor.py tells what to do"
-    if reading.memory_available < _MEMORY * reading.memory_total:
+    if 100 * reading.memory_available < MEMORY_LOW * reading.memory_total:
         left = f"{reading.memory_available / _GIB:.1f} GiB"
-        yield f"{left} of memory are left; earlyoom ends the engine at 2 %"
-    if reading.disk_free < DISK:
+        yield f"{left} of memory are left; earlyoom ends the engine at {EARLYOOM} %"
+    if reading.disk_free < DISK_FULL:
         free = f"{reading.disk_free / _GIB:.1f} GiB"
         yield f"{free} are free on the disk; deploys/clean.py makes room"
 
@@ -64,5 +60,5 @@ def _of_engine(row: Row, reading: Reading) -> Iterator[str]:
         yield f"the door is {reading.door}: clients get no answer; systemctl status door"
     if reading.held:
         yield f"the door holds {reading.held} requests until an engine serves"
-    if load and load.kv_usage and load.kv_usage > _KV_FULL and load.waiting:
+    if load and load.kv_usage and load.kv_usage > KV_FULL and load.waiting:
         yield f"the KV cache is full, and {load.waiting} requests wait"

@@ -10,7 +10,9 @@ import pytest
 
 from deploys.plan.causes import causes
 from deploys.plan.figures import figures
+from deploys.plan.gpu import Gpu
 from deploys.plan.recipes import load_recipe
+from deploys.plan.thresholds import FAULT_MHZ, FAULT_WATTS
 from deploys.plan.verdict import overall, verdicts
 
 RESULTS = Path(__file__).parent / "results"
@@ -144,6 +146,23 @@ def test_only_a_gb10_has_the_power_fault(hardware: str) -> None:
 
 def test_an_idle_clock_says_nothing() -> None:
     assert _names(SOUND | {"gpu": [[0.5 + i / 10, 208, 4, 40] for i in range(50)]}) == []
+
+
+@pytest.mark.parametrize(
+    ("clock", "watts", "found"),
+    [
+        (FAULT_MHZ, FAULT_WATTS, ["power-fault"]),
+        (FAULT_MHZ + 1, FAULT_WATTS, []),
+        (FAULT_MHZ, FAULT_WATTS + 1, []),
+    ],
+)
+def test_the_power_fault_begins_where_the_doctor_sees_it(
+    clock: float, watts: float, found: list[str]
+) -> None:
+    gpu = [[sample[0], clock, watts, sample[3]] for sample in SOUND["gpu"]]
+    assert _names(SOUND | {"gpu": gpu}) == found
+    load = Gpu(clock, watts, 60.0, 100.0, None, None)
+    assert bool(load.held_back) == bool(found)
 
 
 def test_clocks_without_power_are_enough() -> None:
