@@ -10,6 +10,7 @@ from typing import Any
 from deploys.plan.cause import UNPLUG_REMEDY, Diagnosis, ReadingCause, from_reading
 from deploys.plan.figures import COLD, Result
 from deploys.plan.gpu import POWER_FAULT, has_power_fault
+from deploys.plan.network_causes import NCCL_ON_SOCKETS
 from deploys.plan.thresholds import FALLEN, WARM
 from deploys.plan.verdict import BELOW, Verdict, overall
 
@@ -182,13 +183,7 @@ _KNOWN = (
         source="the benchmark's own record",
         sign=_errors,
     ),
-    ReadingCause(
-        name="tcp",
-        cause="The two Sparks talk by TCP and not by RDMA",
-        remedy="`pyinfra inventory.py deploys.steps.fabric.apply`, and `pytest tests/verify`",
-        source="NVIDIA/dgx-spark-playbooks; NCCL's log",
-        sign=_socket,
-    ),
+    ReadingCause(**vars(NCCL_ON_SOCKETS), sign=_socket),
     ReadingCause(
         name="thinking",
         cause="The model thinks before it answers; the expected figures are without that",

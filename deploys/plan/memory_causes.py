@@ -1,6 +1,7 @@
 """Causes that a log names: memory, and what an engine dies of later."""
 
 from deploys.plan.cause import LogCause
+from deploys.plan.network_causes import NCCL_ON_SOCKETS
 
 _LOWER = "Lower the recipe's gpu-memory-utilization (0.8, then 0.7), then its max-model-len"
 
@@ -165,11 +166,7 @@ MEMORY_CAUSES = (
         r"(Assertion|Index|Attribute|Type|Name|UnboundLocal|ZeroDivision|NotImplemented)Error\b",
     ),
     LogCause(
-        name="nccl-on-sockets",
-        cause="The two ranks talk by TCP, not by RDMA: slower, and without an error",
-        remedy="Look whether /sys/class/infiniband has the fabric's devices, and reboot where not; "
-        "`pyinfra inventory.py deploys.steps.fabric.apply` says what is wrong with the link",
-        source="luisefigueroa/pulsar-gb10-vllm-stack; NCCL falls back without an error",
+        **vars(NCCL_ON_SOCKETS),
         pattern=r"NET/IB : No device found|NET/Socket|Using network Socket",
     ),
     LogCause(

@@ -1,8 +1,16 @@
 """Causes between the two ranks of a pair, as NCCL and Gloo word them."""
 
-from deploys.plan.cause import LogCause
+from deploys.plan.cause import KnownCause, LogCause
 
 _FABRIC = "`pyinfra inventory.py deploys.steps.fabric.apply` says what is wrong with the link"
+
+NCCL_ON_SOCKETS = KnownCause(
+    name="nccl-on-sockets",
+    cause="The two ranks talk by TCP, not by RDMA: slower, and without an error",
+    remedy="Look whether /sys/class/infiniband has the fabric's devices, and reboot where not; "
+    f"{_FABRIC}",
+    source="luisefigueroa/pulsar-gb10-vllm-stack; NCCL falls back without an error",
+)
 
 NETWORK_CAUSES = (
     LogCause(

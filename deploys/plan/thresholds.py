@@ -4,8 +4,6 @@ files/monitoring/alerts.yml, group_data/all.py and units have some of them as we
 tests/unit/test_thresholds.py holds those to these.
 """
 
-_GIB = 1024**3
-
 # MHz, W and per cent busy. Field reports: under load a Spark with the power-delivery fault stays at
 # 500 to 850 MHz and about 30 W; a sound one draws more than that as soon as it is busy.
 FAULT_MHZ, FAULT_WATTS, FAULT_BUSY = 850, 35, 80
@@ -26,6 +24,6 @@ SWAPPING = 20 * 1024**2
 KV_FULL = 0.95
 
 # Bytes that are free for root on a disk when things begin to fail.
-DISK_FULL = 2 * _GIB
+DISK_FULL = 2 * 1024**3
 # Seconds by which two clocks may differ.
 CLOCK_SKEW = 60

@@ -81,7 +81,7 @@ def _preempted(result: dict[str, Any]) -> None:
         (_hot, "thermal-slowdown"),
         (_others, "others-at-work"),
         (_errors, "request-errors"),
-        (_socket, "tcp"),
+        (_socket, "nccl-on-sockets"),
         (_thinking, "thinking"),
         (_rejected, "drafts-rejected"),
         (_preempted, "kv-cache-full"),
