@@ -53,7 +53,7 @@ class KnownCause:
 
     def diagnosis(self, evidence: str) -> Diagnosis:
         """Return what to say where this evidence shows it."""
-        return Diagnosis(self.name, self.cause, evidence, self.remedy, self.source)
+        return Diagnosis(self.name, self.cause, evidence[:_EVIDENCE], self.remedy, self.source)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class ReadingCause(KnownCause, Generic[Reading]):
 def first_line(lines: Iterable[str], pattern: str) -> str | None:
     """Return the first line in which a pattern is found; None without."""
     found = re.compile(pattern)
-    return next((line.strip()[:_EVIDENCE] for line in lines if found.search(line)), None)
+    return next((line.strip() for line in lines if found.search(line)), None)
 
 
 def from_reading(causes: Iterable[ReadingCause[Reading]], reading: Reading) -> list[Diagnosis]:

@@ -103,6 +103,12 @@ def test_every_cause_has_a_log(cause):
     assert cause.name in map(entry, LOGS)
 
 
+def test_evidence_is_the_beginning_of_its_line():
+    line = "torch.OutOfMemoryError: " + 1000 * "x"
+    (found,) = from_log(["all is well", f"  {line}"])
+    assert found.evidence == line[:300]
+
+
 def test_every_log_has_a_cause():
     names = {cause.name for cause in LOG_CAUSES}
     assert set(map(entry, LOGS)) == names | {"healthy"}
