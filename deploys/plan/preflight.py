@@ -14,7 +14,7 @@ from deploys.plan.survey import Survey
 
 GIB = 1024**3
 
-# Seed: ghcr.io/aeon-7/vllm-spark-omni-q36 is 9 GB compressed and 22 GB unpacked.
+# AEON-7/Qwen3.6-NVFP4-DFlash, README: its image is about 9 GB compressed and 22 GB unpacked.
 UNPACKED = 22 / 9
 # While Docker unpacks an image, the compressed layers and their content are on the disk together.
 IMAGE_DISK_FACTOR = 1 + UNPACKED

@@ -199,7 +199,7 @@ _MIXES = (
         input_tokens=7_500,
         seconds=90,
     ),
-    # All of them ask the same, as the seed's seem to have: 8 in 106 s leave no time to read each.
+    # All send the same prompt, as docai.hu's seem to: 8 in 106 s leave no time to read each anew.
     *(
         Workload(
             name=name,
