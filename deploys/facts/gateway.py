@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deploys.facts.host_fact import HostFact
-from deploys.plan.door_state import STRAY
+from deploys.plan.door_state import stray_script
 
 UNIT, DOOR = "gateway.service", "gateway-door.service"
 # In the order of their start.
@@ -45,7 +45,7 @@ class Gateway(HostFact[GatewayState]):
 show() {{ systemctl show --value --property="$1" "$2"; }}
 changed=$(stat --format=%Y -- {paths} 2>/dev/null | sort -n | tail -n 1)
 echo "installed $(command -v haproxy)"
-echo "stray" $({STRAY.replace("ROOT", shlex.quote(root))})
+echo "stray" $({stray_script(root)})
 echo "active" $(systemctl is-active {units})
 echo "enabled" $(systemctl is-enabled {units} 2>/dev/null)
 for unit in {UNIT} {DOOR}; do

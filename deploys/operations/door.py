@@ -1,6 +1,5 @@
 """The door of a replica: on its head, and nowhere else."""
 
-import re
 from collections.abc import Generator, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -34,8 +33,9 @@ def door(
     Args:
         root: the folder of everything on the Spark.
         plan: what the door is to be.
-        template, unit: the texts of files/door/door.cfg and door.service.
+        template: the text of files/door/door.cfg.
         programs: the texts of the Python files there, by name, in the order of their writing.
+        unit: the text of the door's unit.
     """
     state = host.get_fact(Door, root=root, bind=plan.bind, port=plan.port)
     warn(plan)
@@ -52,8 +52,6 @@ def door(
         )
         return
     files = plan.files(template, root)
-    # Not in CAP_SYS_CHROOT.
-    unit = re.sub(r"\bROOT\b", root, unit)
     laid_down = list(
         managed_files._inner(
             entries=[

@@ -23,6 +23,7 @@ from deploys.plan.files import Directory, Entry, ManagedFile
 from deploys.plan.hardware import Hardware
 from deploys.plan.netplan import our_netdevs
 from deploys.plan.ports import LINK_PORT, SHARE_PORT
+from deploys.plan.render import unit_file
 
 _FILES = Path(__file__).parents[2] / "files" / "fabric"
 _SYSCTL = "/etc/sysctl.d/60-sparkwright-fabric.conf"
@@ -147,12 +148,11 @@ def _guard(
     macs = [other.netdevs[netdev].mac for netdev in port]
     a, b = zip(port, map(str, plan.networks), plan.peer_addresses, macs, strict=True)
     guarded = " ".join([f"{LINK_PORT}:{SHARE_PORT}", *a, *b])
-    unit = (_FILES / GUARD).read_text().replace("ROOT", root).replace("GUARDED", guarded)
     entries: list[Entry] = [
         Directory(root),
         Directory(f"{root}/bin"),
         ManagedFile(f"{root}/bin/fabric-guard", (_FILES / "fabric-guard").read_text()),
-        ManagedFile(f"/etc/systemd/system/{GUARD}", unit),
+        unit_file(_FILES / GUARD, root=root, guarded=guarded),
     ]
     files = [entry.path for entry in entries if isinstance(entry, ManagedFile)]
     state = host.get_fact(Service, unit=GUARD, files=files)

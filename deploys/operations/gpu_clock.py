@@ -16,16 +16,14 @@ _PATH = f"/etc/systemd/system/{UNIT}"
 
 
 @operation()
-def gpu_clock(limit: int | None, unit: str) -> Generator[PyinfraCommand]:
+def gpu_clock(unit: ManagedFile | None) -> Generator[PyinfraCommand]:
     """Have the GPU's clock limited, from each boot on; without a limit, have that undone.
 
     Args:
-        limit: MHz; None for none.
-        unit: the text of files/gpu/gpu-clock.service, for the Spark's root folder.
+        unit: files/gpu/gpu-clock.service with its limit; None for none.
     """
-    if limit is not None:
-        text = unit.replace("MEGAHERTZ", str(limit))
-        yield from service._inner(unit=UNIT, entries=[ManagedFile(_PATH, text)])
+    if unit:
+        yield from service._inner(unit=UNIT, entries=[unit])
     elif host.get_fact(Service, unit=UNIT, files=[]).known:
         differs(UNIT, "none: the GPU's clock has no limit", "one")
         yield StringCommand(

@@ -1,6 +1,6 @@
 """The host metrics of a Spark: on a head, on a worker, and on neither."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 
 from pyinfra import host
 from pyinfra.api import StringCommand, operation
@@ -23,12 +23,10 @@ from deploys.plan.node_exporter import (
     exporter_defaults,
 )
 
-_SYSTEMD = "/etc/systemd/system"
-
 
 @operation()
 def host_metrics(
-    root: str, unit: str | None, program: str, units: Mapping[str, str]
+    root: str, unit: str | None, program: str, units: Sequence[ManagedFile]
 ) -> Generator[PyinfraCommand]:
     """Have a Spark tell of itself: a head by a node exporter on loopback, a worker to its head.
 
@@ -38,12 +36,11 @@ def host_metrics(
         root: the folder of everything on the Spark.
         unit: `TIMER` for a head, `SOCKET` for a worker; None for a Spark that serves nothing.
         program: the text of files/monitoring/spark_metrics.py.
-        units: the texts of that unit and of the service that it starts, by name.
+        units: the files of that unit and of the service that it starts.
     """
-    texts = {f"{_SYSTEMD}/{name}": text for name, text in units.items()}
     files = {EXPORTER: [DEFAULTS], TIMER: [], SOCKET: []}
     if unit:
-        files[unit] = list(texts)
+        files[unit] = [file.path for file in units]
     state = host.get_fact(Exporter, root=root, files=files)
     strays = [each for each in (TIMER, SOCKET) if each != unit and _there(state.units[each])]
     if unit is None and not strays:
@@ -59,7 +56,7 @@ def host_metrics(
         Directory(f"{root}/bin"),
         Directory(f"{root}/metrics"),
         ManagedFile(f"{root}/bin/spark_metrics.py", program),
-        *(ManagedFile(path, text) for path, text in texts.items()),
+        *units,
     ]
     of_exporter: list[ManagedFile] = []
     if unit == TIMER and state.foreign:
@@ -70,7 +67,7 @@ def host_metrics(
     elif unit == TIMER:
         of_exporter = [ManagedFile(DEFAULTS, exporter_defaults(root))]
     laid_down = list(managed_files._inner(entries=[*entries, *of_exporter]))
-    changed = [path for path in texts if _is_written(laid_down, path)]
+    changed = [file for file in units if _is_written(laid_down, file.path)]
     if of_exporter and not state.installed:
         differs(f"package {PACKAGE}", "installed", "not installed")
     for each in (unit, *([EXPORTER] if of_exporter and state.installed else ())):

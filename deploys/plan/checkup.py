@@ -10,6 +10,7 @@ from deploys.plan.gpu import GPU_COMMAND, Gpu, parse_gpu
 from deploys.plan.host_json import read_json
 from deploys.plan.metrics import FINISHED, Finished, finished, metrics_command
 from deploys.plan.release import current_engine
+from deploys.plan.render import render
 from deploys.plan.sections import sections, sections_script
 from deploys.plan.terminal import LINE
 
@@ -91,11 +92,12 @@ class Checkup:
 
 
 # Its orders and its words are in one file; the release is in the file's name.
-_SWITCH = f"""
-file=$(ls -t ROOT/jobs/switch@*.json | head -n 1); grep -q '"phase": "failed"' "$file" || exit 0
-tried=$(basename "$file" .json); tried=${{tried#switch@}}
+_SWITCH = """
+file=$(ls -t {{ root }}/jobs/switch@*.json | head -n 1); \
+grep -q '"phase": "failed"' "$file" || exit 0
+tried=$(basename "$file" .json); tried=${tried#switch@}
 echo "$tried"; date -r "$file" +%s; cat "$file"
-journalctl --quiet --output=short-unix --lines={_LINES} --unit="vllm@$tried.service\""""
+journalctl --quiet --output=short-unix --lines={{ lines }} --unit="vllm@$tried.service\""""
 
 
 def checkup_script(root: str) -> str:
@@ -123,7 +125,7 @@ def checkup_script(root: str) -> str:
         "inside": 'docker exec "vllm-$release" nvidia-smi --list-gpus 2>&1',
         "downs": f"cat {shlex.quote(root)}/state/hard-downs",
         "port": 'systemctl is-active --quiet $unit || ss -Hltnp "sport = :${port:-0}"',
-        "switch": _SWITCH.replace("ROOT", shlex.quote(root)),
+        "switch": render(_SWITCH, root=shlex.quote(root), lines=_LINES),
         "metrics": metrics_command(FINISHED),
     }
     prelude = (

@@ -10,6 +10,7 @@ from ipaddress import ip_address
 from deploys.plan.certificate import Certificate
 from deploys.plan.errors import PlanError
 from deploys.plan.key import Key
+from deploys.plan.render import render
 
 UNIT = "door.service"
 # haproxy takes 16 KiB of memory for each; a line of the kernel's file table holds a million.
@@ -18,20 +19,6 @@ _STRANGER = range(1, _CONNECTIONS[-1] + 1)
 _BODY_MIB = range(1, 1025)
 _HOLD = range(86_401)
 
-_KNOWN = """\
-    http-request set-var(txn.key) http_auth_bearer,sha2(256),hex,map_str(keys)
-    http-request set-var(txn.key) req.fhdr(x-api-key),sha2(256),hex,map_str(keys) unless { var(txn.key) -m found }
-    http-request set-var(txn.end) var(txn.key),field(2,:)
-    http-request set-var(txn.name) var(txn.key),field(1,:) if { var(txn.key) -m found } { date,sub(txn.end) lt 0 }
-    acl known var(txn.name) -m found
-    acl watches var(txn.key),field(3,:) -m str metrics
-    http-request track-sc1 src table clients if known
-    http-request track-sc2 var(txn.name) table names if known
-    acl greedy sc2_conn_cur gt EACH"""  # noqa: E501
-_OPEN = """\
-    acl known always_true
-    acl watches always_false
-    acl greedy sc0_conn_cur gt EACH"""
 # What scanners of networks expect: each session with keys of its own, that nothing else can be read
 # by, and ciphers that authenticate.
 _TLS = "ssl-min-ver TLSv1.2 ciphers ECDHE+AESGCM:ECDHE+CHACHA20 no-tls-tickets alpn http/1.1"
@@ -90,29 +77,18 @@ class DoorPlan:
         if certificate:
             bind += f" ssl crt {CERTIFICATE} {_TLS}"
         values = {
-            "ROOT": root,
-            "BIND": bind,
-            "BEHIND": self.behind,
-            "SCHEME": "https" if certificate else "http",
-            "CONNECTIONS": str(self.max_connections),
+            "root": root,
+            "plan": self,
+            "bind": bind,
+            "scheme": "https" if certificate else "http",
             # Where there is no key, there is nobody to keep places for.
-            "MOST": str(self.max_connections * (4 if keys is None else 3) // 4),
-            "STRANGER": str(self.stranger_connections),
-            "OFTEN": str(max(_OFTEN, 2 * self.stranger_connections)),
-            "BODY": str(self.max_body_mib),
-            "BYTES": str(self.max_body_mib * 1024**2),
-            "HOLD": str(self.hold_seconds),
-            # Those that wait leave half of the places to others, and one client half of theirs.
-            "HELD": str(self.max_connections // 2),
-            "EACH": str(self.max_connections // 4),
-            "KNOWN": _OPEN if keys is None else _KNOWN,
-            "RATE": f"gt {self.key_requests}" if self.key_requests else "lt 0",
+            "most": self.max_connections * (4 if keys is None else 3) // 4,
+            "often": max(_OFTEN, 2 * self.stranger_connections),
+            "rate": f"gt {self.key_requests}" if self.key_requests else "lt 0",
         }
-        # What stands for KNOWN has such words of its own.
-        text = template.replace("KNOWN", values.pop("KNOWN"))
-        text = re.sub(rf"\b({'|'.join(values)})\b", lambda found: values[found[1]], text)
-        mark = sha256(json.dumps([text, keys, certificate]).encode()).hexdigest()
-        text = text.replace("MARK", mark)
+        content = [render(template, **values, mark="MARK"), keys, certificate]
+        made_of = sha256(json.dumps(content).encode()).hexdigest()
+        text = render(template, **values, mark=made_of)
         return {KEYS: keys, CERTIFICATE: certificate, CONFIG: text}
 
 

@@ -1,6 +1,5 @@
 """The door of a Spark as it is: one shell script reads it."""
 
-import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -46,34 +45,24 @@ def door_script(root: str, bind: str, port: int) -> str:
         root: Folder of everything on the Spark.
         bind, port: Where it is to listen.
     """
-    values = {"ROOT": shlex.quote(root), "BIND": shlex.quote(bind), "PORT": str(port)}
-    return re.sub(r"\b(ROOT|BIND|PORT)\b", lambda found: values[found[1]], _STATE)
-
-
-# Says "enabled" or "active" of the package's own service, where we installed it and its settings
-# are as they came.
-STRAY = """\
-if grep -qsx haproxy ROOT/state/installed &&
-   ! dpkg --verify haproxy 2>/dev/null | grep -q /etc/haproxy/haproxy.cfg; then
-  systemctl is-enabled haproxy.service 2>/dev/null
-  systemctl is-active haproxy.service
-fi"""
-_STATE = f"""
+    at, bind = shlex.quote(root), shlex.quote(bind)
+    return f"""
 echo {MARK}installed
 if command -v haproxy >/dev/null; then haproxy -v | sed -n 's/.*version \\([^ ]*\\).*/\\1/p'; fi
 echo {MARK}stray
-{STRAY}
+{stray_script(root)}
 echo {MARK}elsewhere
-case BIND in 0.0.0.0 | ::) ;; *) [ -n "$(ip -oneline address show to BIND)" ] || echo BIND ;; esac
+case {bind} in 0.0.0.0 | ::) ;; *) \
+[ -n "$(ip -oneline address show to {bind})" ] || echo {bind} ;; esac
 echo {MARK}taken
-for pid in $(ss -Hltnp 'sport = :PORT' | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u); do
+for pid in $(ss -Hltnp 'sport = :{port}' | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u); do
   grep -qs '/{UNIT}$' "/proc/$pid/cgroup" || echo "$(cat "/proc/$pid/comm") (pid $pid)"
 done
 echo {MARK}there
-ls -d ROOT/door /etc/systemd/system/{UNIT} 2>/dev/null
+ls -d {at}/door /etc/systemd/system/{UNIT} 2>/dev/null
 echo {MARK}files
 for file in {KEYS} {CERTIFICATE} {CONFIG} /etc/systemd/system/{UNIT}; do
-  cd ROOT/door 2>/dev/null
+  cd {at}/door 2>/dev/null
   [ ! -f "$file" ] || sha256sum "$file" | sed "s/ .*/ $(stat --format=%a "$file") ${{file##*/}}/"
 done
 echo {MARK}unit
@@ -83,8 +72,24 @@ started=$(systemctl show --value --property=ActiveEnterTimestamp {UNIT})
 changed=$(stat --format=%Y /etc/systemd/system/{UNIT} 2>/dev/null)
 [ "${{changed:-0}}" -le "$(date --date="${{started:-@0}}" +%s)" ] || echo outdated
 echo {MARK}running
-[ -e ROOT/bin/door.py ] && python3 -B ROOT/bin/door.py ROOT running
+[ -e {at}/bin/door.py ] && python3 -B {at}/bin/door.py {at} running
 true"""
+
+
+def stray_script(root: str) -> str:
+    """Return the POSIX shell script that tells whether HAProxy's own service is on for nothing.
+
+    It says "enabled" or "active" where we installed the package and its settings are as they came.
+
+    Args:
+        root: Folder of everything on the host.
+    """
+    return f"""\
+if grep -qsx haproxy {shlex.quote(root)}/state/installed &&
+   ! dpkg --verify haproxy 2>/dev/null | grep -q /etc/haproxy/haproxy.cfg; then
+  systemctl is-enabled haproxy.service 2>/dev/null
+  systemctl is-active haproxy.service
+fi"""
 
 
 def parse_door(output: Iterable[str]) -> DoorState:

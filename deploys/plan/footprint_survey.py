@@ -10,6 +10,7 @@ from deploys.plan.fabric import NETPLAN
 from deploys.plan.firewall import firewall_script, parse_firewall
 from deploys.plan.footprint import EARLYOOM, PROOF, SET_ASIDE, SETTINGS, Entry, Footprint, Image
 from deploys.plan.host_json import read_json
+from deploys.plan.render import render
 from deploys.plan.sections import sections, sections_script
 
 _FILES = Path(__file__).parents[2] / "files"
@@ -19,7 +20,7 @@ _SYSTEMD = "/etc/systemd/system"
 # What apt would take away with each: asked one by one only where something else would go.
 _PACKAGES = """
 # Without names, dpkg-query would show every package that there is.
-recorded=$(sort -u FILE)
+recorded=$(sort -u {{ root }}/state/installed)
 [ -n "$recorded" ] || exit 0
 here=$(dpkg-query --show --showformat='${db:Status-Status} ${binary:Package}\\n' $recorded |
   sed -n 's/^installed //p')
@@ -78,7 +79,7 @@ def footprint_script(root: str) -> str:
         "recorded": f"cat {at}/state/installed",
         "accounts": f"for name in $(sort -u {at}/state/accounts); do "
         'getent passwd "$name" >/dev/null || getent group "$name" >/dev/null && echo "$name"; done',
-        "packages": _PACKAGES.replace("FILE", f"{at}/state/installed"),
+        "packages": render(_PACKAGES, root=at),
     }
     return "\n".join([sections_script(parts), firewall_script(root)])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -93,15 +92,3 @@ def environment(keys: Sequence[str]) -> str:
         keys: The fleet's API keys, the first for our own requests.
     """
     return f"DOOR_KEY={keys[0]}\n"
-
-
-def unit(text: str, root: str, trusted: bool = False) -> str:
-    """Return a unit of the gateway's.
-
-    Args:
-        text: The unit with ROOT in place of what it is.
-        root: Folder of everything on the host.
-        trusted: A door's certificate lies in the gateway's folder.
-    """
-    lines = re.sub(r"\bROOT\b", root, text).splitlines(keepends=True)
-    return "".join(line for line in lines if trusted or "doors.pem" not in line)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploys.plan.files import ManagedFile
+from deploys.plan.render import unit_file
 
 # A pair's is within the other: what it allows is added, and what that denies is denied.
 ALONE, PAIR = "sparkwright.slice", "sparkwright-pair.slice"
@@ -34,13 +35,8 @@ def guard_files(root: str, fabric: Sequence[str], *, internet: bool) -> list[Man
         fabric: addresses of both Sparks of a pair on the fabric; none where there is no pair.
         internet: engines may reach it, to fetch what clients name.
     """
-    texts = {ALONE: ("DENIED", " ".join(_NEIGHBOURS) if internet else "any")}
+    denied = " ".join(_NEIGHBOURS) if internet else "any"
+    files = [unit_file(_FILES / ALONE, root=root, denied=denied)]
     if fabric:
-        texts[PAIR] = ("FABRIC", " ".join(fabric))
-    return [
-        ManagedFile(
-            f"/etc/systemd/system/{name}",
-            (_FILES / name).read_text().replace("ROOT", root).replace(*change),
-        )
-        for name, change in texts.items()
-    ]
+        files.append(unit_file(_FILES / PAIR, root=root, fabric=" ".join(fabric)))
+    return files

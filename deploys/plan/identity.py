@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from deploys.plan.render import render
 from deploys.plan.sections import MARK, sections
 
 State = Literal["absent", "unreadable", "unfit", "fit"]
@@ -34,7 +35,7 @@ def identity_script(root: str) -> str:
 
     The script only reads, and always exits 0.
     """
-    return _paths(root) + _READ.replace("MARK", MARK)
+    return _paths(root) + render(_READ, mark=MARK)
 
 
 def parse_identity(output: Iterable[str]) -> Identity:
@@ -83,8 +84,8 @@ state() {
     [ -O "$key" ] && [ "$(stat -L -c %a -- "$key")" = 600 ] && echo fit || echo unfit
 }
 state=$(state)
-echo MARKstate; echo "$state"
-echo MARKcertificate; if [ "$state" = fit ]; then openssl x509 -in "$certificate"; fi
+echo {{ mark }}state; echo "$state"
+echo {{ mark }}certificate; if [ "$state" = fit ]; then openssl x509 -in "$certificate"; fi
 true"""
 
 # `openssl ca` alone can set both dates in OpenSSL 3.0: a Spark whose clock is wrong, as after a

@@ -3,9 +3,12 @@
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from deploys.plan.fabric import FabricPlan
+from deploys.plan.files import ManagedFile
 from deploys.plan.ports import EXPORTER_PORT, METRICS_PORT
+from deploys.plan.render import unit_file
 from deploys.plan.sections import MARK, sections
 
 PACKAGE = "prometheus-node-exporter"
@@ -15,6 +18,7 @@ DEFAULTS = f"/etc/default/{PACKAGE}"
 _SCRAPES = 4
 # A head writes for its exporter; a worker answers its head, on the fabric.
 TIMER, SOCKET = "spark-metrics.timer", "fabric-metrics.socket"
+_FILES = Path(__file__).parents[2] / "files" / "monitoring"
 
 
 @dataclass(frozen=True)
@@ -74,19 +78,16 @@ def exporter_defaults(root: str) -> str:
     )
 
 
-def unit_texts(templates: Mapping[str, str], root: str, plan: FabricPlan | None) -> dict[str, str]:
-    """Return the texts of units, by name.
+def metrics_units(names: Iterable[str], root: str, plan: FabricPlan | None) -> list[ManagedFile]:
+    """Return units of files/monitoring.
 
     Args:
-        templates: the units' files below files/monitoring, by name.
+        names: their names.
         root: the folder of everything on the Spark.
         plan: of a pair, this Spark's part of the fabric.
     """
-    address = plan.addresses[0] if plan else ""
-    return {
-        name: text.replace("ADDRESS:PORT", f"{address}:{METRICS_PORT}").replace("ROOT", root)
-        for name, text in templates.items()
-    }
+    values = {"root": root, "address": plan.addresses[0] if plan else "", "port": METRICS_PORT}
+    return [unit_file(_FILES / name, **values) for name in names]
 
 
 def exporter_script(root: str, files: Mapping[str, Iterable[str]]) -> str:

@@ -25,6 +25,7 @@ from deploys.plan.hardware import HARDWARE
 from deploys.plan.lock import Lock, checkpoint_key, image_key
 from deploys.plan.ports import ENGINE_PORTS, LOOPBACK
 from deploys.plan.recipe import Recipe
+from deploys.plan.render import render
 
 # ':' separates the parts of docker's --volume; a root with a space has never been tried.
 _ROOT = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
@@ -33,6 +34,7 @@ _OTHERS = (18765, 18789)
 _IMAGE = Expansion('"$image"')
 _CACHE = Expansion("${image#sha256:}")
 _SUPERVISOR = Path(__file__).parents[2] / "files" / "engine"
+_UNIT = _SUPERVISOR / "vllm@.service"
 # Those of the supervisor's programs that were in ROOT/bin, one set for all releases, before each
 # release had its own; of these the switch still needs `probe` there.
 _SHARED = ("boots", "container", "engine", "fabric_env", "link", "notify", "probe")
@@ -125,9 +127,10 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks) -> Rele
         for rank in range(nodes)
     ]
     # What runs the engine is a part of it: a new one comes into force like a new image.
-    supervisor = {path.name: path.read_text() for path in sorted(_SUPERVISOR.glob("*.*"))}
+    supervisor = {path.name: path.read_text() for path in sorted(_SUPERVISOR.glob("*.py"))}
     content += [{name: text} for name, text in supervisor.items()]
-    programs = {f"bin/{name}": text for name, text in supervisor.items() if name.endswith(".py")}
+    content.append({_UNIT.name: render(_UNIT, root="ROOT")})
+    programs = {f"bin/{name}": text for name, text in supervisor.items()}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     release = f"{recipe.name}-{digest[:8]}"
     made = replace(draft, id=release, port=engine_port(digest))

@@ -1,9 +1,13 @@
 """The share: what the head of a pair lends to its worker, and where."""
 
-from collections.abc import Mapping
+from pathlib import Path
 
 from deploys.plan.fabric import FabricPlan
+from deploys.plan.files import ManagedFile
 from deploys.plan.ports import SHARE_PORT
+from deploys.plan.render import unit_file
+
+_FILES = Path(__file__).parents[2] / "files" / "share"
 
 
 def share_url(address: str) -> str:
@@ -15,21 +19,17 @@ def share_url(address: str) -> str:
     return f"http://{address}:{SHARE_PORT}"
 
 
-def share_texts(templates: Mapping[str, str], root: str, plan: FabricPlan) -> dict[str, str]:
-    """Fill in the units of the share: name -> text.
+def share_units(root: str, plan: FabricPlan) -> list[ManagedFile]:
+    """Return the units of the share.
 
     Args:
-        templates: the units as they are in `files/share`.
+        root: the folder of everything on the Spark.
         plan: the fabric as the lending Spark has it.
     """
     values = {
-        "ROOT": root,
-        "ADDRESS": plan.addresses[0],
-        "PORT": str(SHARE_PORT),
-        "CLIENTS": " ".join(plan.peer_addresses),
+        "root": root,
+        "address": plan.addresses[0],
+        "port": SHARE_PORT,
+        "clients": " ".join(plan.peer_addresses),
     }
-    texts = dict(templates)
-    for name in texts:
-        for word, value in values.items():
-            texts[name] = texts[name].replace(word, value)
-    return texts
+    return [unit_file(path, **values) for path in sorted(_FILES.glob("fabric-share.*"))]

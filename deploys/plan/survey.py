@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from deploys.plan.command import image_id
 from deploys.plan.kernel import KERNEL_COMMAND, Kernel, parse_kernel
+from deploys.plan.render import render
 from deploys.plan.sections import sections, sections_script
 
 
@@ -30,7 +31,7 @@ def survey_script(
         "gpu": "nvidia-smi --query-gpu=name,driver_version,memory.total "
         "--format=csv,noheader,nounits",
         "memory": "awk '/^MemTotal/ {print $2}' /proc/meminfo",
-        "disk": _DISK.replace("ROOT", shlex.quote(root)),
+        "disk": render(_DISK, root=shlex.quote(root)),
         "docker": "command -v docker >/dev/null && "
         'printf "%s\\n" "${docker_version:-failed}" "$docker_driver"',
         "systemd": "systemctl is-system-running; "
@@ -40,7 +41,7 @@ def survey_script(
         "weights": f"find {paths} -type f -printf '%s\\n' | awk '{{n += $1}} END {{print n + 0}}'"
         if folders
         else "true",
-        "ports": _PORTS.replace("PORTS", " ".join(map(str, ports))) if ports else "true",
+        "ports": render(_PORTS, ports=ports) if ports else "true",
     }
     return "\n".join([_DOCKER, sections_script(parts)])
 
@@ -61,7 +62,7 @@ esac"""
 
 # df wants a path that exists: the nearest existing parent stands for a folder yet to be made.
 _DISK = """
-for path in ROOT "${docker_images:-/var/lib/docker}"; do
+for path in {{ root }} "${docker_images:-/var/lib/docker}"; do
   while [ ! -e "$path" ]; do path=$(dirname "$path"); done
   df --block-size=1 --output=source,avail "$path" | tail -n 1
 done"""
@@ -69,7 +70,7 @@ done"""
 # With host networking a listener is ours when its cgroup names our door or one of our containers.
 _PORTS = """
 ours="/door.service $(docker ps --no-trunc --quiet --filter label=sparkwright.release)"
-for port in PORTS; do
+for port in {{ ports | join(' ') }}; do
   pids=$(ss -Hltnp "sport = :$port" | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u)
   for pid in $pids; do
     owner=foreign

@@ -8,6 +8,7 @@ from pyinfra.api import deploy
 from deploys.operations.benchmark import benchmark
 from deploys.operations.files import managed_files
 from deploys.plan.files import Directory, ManagedFile
+from deploys.plan.render import unit_file
 from deploys.plan.workloads import choose
 from deploys.steps.context import bad_input, release
 
@@ -33,10 +34,7 @@ def apply() -> None:
         entries=[
             Directory(f"{root}/benchmarks"),
             *(ManagedFile(f"{root}/bin/{path.name}", path.read_text()) for path in _PROGRAMS),
-            ManagedFile(
-                "/etc/systemd/system/benchmark.service",
-                (_FILES / "benchmark" / "benchmark.service").read_text().replace("ROOT", root),
-            ),
+            unit_file(_FILES / "benchmark" / "benchmark.service", root=root),
         ],
     )
     benchmark(

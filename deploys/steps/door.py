@@ -12,6 +12,7 @@ from deploys.operations.messages import is_dry_run
 from deploys.plan.door import UNIT, DoorPlan, door_plan
 from deploys.plan.fleet_file import load_fleet
 from deploys.plan.recipes import recipe_names
+from deploys.plan.render import render
 from deploys.steps.context import bad_input
 
 _FILES = Path(__file__).parents[2] / "files" / "door"
@@ -31,7 +32,7 @@ def apply() -> None:
         plan=_plan(),
         template=(_FILES / "door.cfg").read_text(),
         programs={name: (_FILES / name).read_text() for name in _PROGRAMS},
-        unit=(_FILES / UNIT).read_text(),
+        unit=render(_FILES / UNIT, root=host.data.root),
     )
 
 

@@ -12,6 +12,7 @@ from deploys.plan.files import Directory, Entry, ManagedFile
 from deploys.plan.guard import guard_files
 from deploys.plan.memory import load_of
 from deploys.plan.release import Release
+from deploys.plan.render import unit_file
 from deploys.plan.switch import Settings, whole_seconds
 from deploys.steps.context import bad_input, fabric_plan, hardware, lock, peer, release
 
@@ -75,10 +76,7 @@ def programs(root: str) -> list[Entry]:
     """
     return [
         *(ManagedFile(f"{root}/bin/{path.name}", path.read_text()) for path in _PROGRAMS),
-        *(
-            ManagedFile(f"/etc/systemd/system/{path.name}", path.read_text().replace("ROOT", root))
-            for path in _UNITS
-        ),
+        *(unit_file(path, root=root) for path in _UNITS),
     ]
 
 

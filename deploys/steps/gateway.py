@@ -18,10 +18,11 @@ from deploys.plan.files import Directory, Entry, ManagedFile
 from deploys.plan.firewall import checked_mode, networks, port_rules
 from deploys.plan.fleet_file import load_fleet
 from deploys.plan.gateway import client_url, doors, needed, upstreams
-from deploys.plan.gateway_files import BEHIND, DOOR_FILES, configuration, environment, unit
+from deploys.plan.gateway_files import BEHIND, DOOR_FILES, configuration, environment
 from deploys.plan.gateway_names import listing, served
 from deploys.plan.key import GATEWAY
 from deploys.plan.recipes import recipe_names
+from deploys.plan.render import unit_file
 from deploys.plan.served import recipe
 from deploys.steps.context import bad_input
 
@@ -71,13 +72,7 @@ def apply() -> None:
         *(ManagedFile(f"{folder}/{path.name}", path.read_text()) for path in _PROGRAMS),
         ManagedFile(f"{folder}/config.yaml", configuration(replicas, urls)),
         *(ManagedFile(f"{folder}/door/{name}", text) for name, text in DOOR_FILES.items()),
-        *(
-            ManagedFile(
-                f"/etc/systemd/system/{name}",
-                unit((_FILES / name).read_text(), root, trusted=bool(trusted)),
-            )
-            for name in UNITS
-        ),
+        *(unit_file(_FILES / name, root=root, trusted=bool(trusted)) for name in UNITS),
     ]
     if trusted:
         entries.append(ManagedFile(f"{folder}/doors.pem", trusted))

@@ -8,6 +8,7 @@ from pyinfra.api import deploy
 from deploys.operations.files import managed_files
 from deploys.operations.jobs import virtual_environment
 from deploys.plan.files import Entry, ManagedFile
+from deploys.plan.render import unit_file
 
 _FILES = Path(__file__).parents[2] / "files" / "jobs"
 
@@ -25,10 +26,7 @@ def apply() -> None:
         ManagedFile(f"{root}/bin/{path.name}", path.read_text())
         for path in (*sorted(_FILES.glob("*.py")), _FILES / "requirements.txt")
     ]
-    entries += [
-        ManagedFile(f"/etc/systemd/system/{path.name}", path.read_text().replace("ROOT", root))
-        for path in sorted(_FILES.glob("*.service"))
-    ]
+    entries += [unit_file(path, root=root) for path in sorted(_FILES.glob("*.service"))]
     managed_files(name="Programs and units", entries=entries)
     virtual_environment(
         name="Environment with huggingface_hub",

@@ -9,6 +9,7 @@ from deploys.operations.gpu_clock import gpu_clock
 from deploys.operations.services import clock, service, sysctl
 from deploys.plan.files import Directory, ManagedFile
 from deploys.plan.gpu import clock_limit
+from deploys.plan.render import unit_file
 from deploys.steps.context import bad_input
 
 _GPU_CLOCK = Path(__file__).parents[2] / "files" / "gpu" / "gpu-clock.service"
@@ -49,6 +50,5 @@ def apply() -> None:
     clock(name="Time synchronisation")
     gpu_clock(
         name="GPU clock",
-        limit=limit,
-        unit=_GPU_CLOCK.read_text().replace("ROOT", host.data.root),
+        unit=unit_file(_GPU_CLOCK, root=host.data.root, megahertz=limit) if limit else None,
     )

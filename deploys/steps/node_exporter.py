@@ -6,7 +6,7 @@ from pyinfra import host
 from pyinfra.api import deploy
 
 from deploys.operations.node_exporter import host_metrics
-from deploys.plan.node_exporter import SOCKET, TIMER, unit_texts
+from deploys.plan.node_exporter import SOCKET, TIMER, metrics_units
 from deploys.steps.context import fabric_plan
 
 _FILES = Path(__file__).parents[2] / "files" / "monitoring"
@@ -27,7 +27,5 @@ def apply() -> None:
         root=data.root,
         unit=unit,
         program=(_FILES / "spark_metrics.py").read_text(),
-        units=unit_texts(
-            {name: (_FILES / name).read_text() for name in names}, data.root, fabric_plan()
-        ),
+        units=metrics_units(names, data.root, fabric_plan()),
     )

@@ -11,7 +11,7 @@ from deploys.plan.data_options import chosen
 from deploys.plan.fabric import FabricPlan
 from deploys.plan.files import ManagedFile
 from deploys.plan.lock import checkpoint_key
-from deploys.plan.share import share_texts, share_url
+from deploys.plan.share import share_units, share_url
 from deploys.steps.context import bad_input, fabric_plan, lock, release
 
 _FILES = Path(__file__).parents[2] / "files" / "share"
@@ -56,14 +56,11 @@ def apply() -> None:
 
 
 def _share(root: str, plan: FabricPlan) -> None:
-    units = share_texts(
-        {path.name: path.read_text() for path in _FILES.glob("fabric-share.*")}, root, plan
-    )
     service(
         name="Share on the fabric",
         unit="fabric-share.socket",
         entries=[
             ManagedFile(f"{root}/bin/share.py", (_FILES / "share.py").read_text()),
-            *(ManagedFile(f"/etc/systemd/system/{name}", text) for name, text in units.items()),
+            *share_units(root, plan),
         ],
     )

@@ -4,6 +4,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from deploys.plan.render import render
+
 _TARGETS = dict.fromkeys(("basic.target", "sysinit.target", "shutdown.target"), "[Unit]\n")
 _DOCKER = {"docker.service": "[Service]\nExecStart=/bin/true\n"}
 
@@ -18,7 +20,7 @@ def written(file: Path, folder: Path, others: Mapping[str, str]) -> None:
     """
     for name, text in (_TARGETS | _DOCKER | dict(others)).items():
         (folder / name).write_text(text)
-    (folder / file.name).write_text(file.read_text().replace("ROOT", "/opt/qwen36"))
+    (folder / file.name).write_text(render(file, root="/opt/qwen36"))
 
 
 def complaints(folder: Path, *units: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from deploys.plan.render import render
 from tests.component.units import complaints
 
 FILES = Path(__file__).parents[2] / "files"
@@ -23,30 +24,27 @@ DOCKER = {
 }
 # What each of these folders is there for.
 OWN = {
-    "ROOT/secrets": {"vllm@.service"},
-    "ROOT/door": {"door.service", "switch@.service"},
+    "/opt/qwen36/secrets": {"vllm@.service"},
+    "/opt/qwen36/door": {"door.service", "switch@.service"},
 }
 VERSION = 252
 SETTINGS = {
-    "MEGAHERTZ": "2000",
-    "BIND": "127.0.0.1",
-    "PORT": "4000",
-    "MIB": "32",
-    "GUARDED": "1 a b",
+    "root": "/opt/qwen36",
+    "megahertz": 2000,
+    "guarded": "1 a b",
+    "clients": "192.168.100.12",
+    "trusted": True,
 }
 
 
-def text(name: str, folder: Path = Path("/opt/qwen36")) -> str:
+def text(name: str) -> str:
     """Return a unit as it lies on a Spark."""
-    found = UNITS[name].read_text().replace("ROOT", str(folder))
-    for word, value in SETTINGS.items():
-        found = re.sub(rf"\b{word}\b", value, found)
-    return found
+    return render(UNITS[name], **SETTINGS)
 
 
 def directives(name: str, key: str) -> list[str]:
     """Return all values that a unit gives to a directive."""
-    lines = re.findall(rf"^{key}=(.*)$", UNITS[name].read_text(), re.MULTILINE)
+    lines = re.findall(rf"^{key}=(.*)$", text(name), re.MULTILINE)
     return [value.lstrip("-") for line in lines for value in line.split()]
 
 
@@ -133,4 +131,4 @@ def test_what_talks_to_the_internet_is_nobody(name: str) -> None:
     credentials = directives(name, "LoadCredential")
     assert len(credentials) == 1
     # In no argument and no environment, which /proc shows.
-    assert not any("ROOT/secrets" in line for line in directives(name, "Environment"))
+    assert not any("/opt/qwen36/secrets" in line for line in directives(name, "Environment"))

@@ -9,17 +9,17 @@ import pytest
 from deploys.certificate import read_certificate
 from deploys.operations.door import door, no_door
 from deploys.plan.door import DoorPlan, door_plan, mark
+from deploys.plan.render import render
 from tests.unit.certificates import certificate, private_key, written
 from tests.unit.door.plans import named
 from tests.unit.driven import Driven, fake_host, said_of_file
 
 FILES = Path(__file__).parents[2] / "files" / "door"
-UNIT_TEXT = (FILES / "door.service").read_text()
+ROOT = "/r"
+UNIT = render(FILES / "door.service", root=ROOT)
 PROGRAMS = {name: (FILES / name).read_text() for name in ("haproxy.py", "door.py")}
 TEMPLATE = (FILES / "door.cfg").read_text()
-TEXTS: dict[str, Any] = {"template": TEMPLATE, "programs": PROGRAMS, "unit": UNIT_TEXT}
-ROOT = "/r"
-UNIT = UNIT_TEXT.replace("ROOT/", "/r/").replace(" ROOT ", " /r ")
+TEXTS: dict[str, Any] = {"template": TEMPLATE, "programs": PROGRAMS, "unit": UNIT}
 KEY = "sk-0123456789abcdefghij"
 CLEAN = "@@installed\n@@stray\n@@elsewhere\n@@taken\n@@there\n@@files\n@@unit\ninactive\n@@running"
 

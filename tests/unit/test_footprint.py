@@ -171,7 +171,7 @@ def test_half_a_footprint_is_no_footprint():
 
 def test_every_folder_that_a_deploy_makes_is_known():
     """A new one that `remove` does not know would be left behind, as not ours."""
-    word = r"(?:ROOT|\{root\}|\{\w+\.root\}|\{\w+\.data\.root\})/([a-z]\w*)"
+    word = r"(?:ROOT|\{\{ root \}\}|\{root\}|\{\w+\.root\}|\{\w+\.data\.root\})/([a-z]\w*)"
     named = {
         name: str(path.relative_to(PROJECT))
         for folder in ("deploys", "files")
@@ -205,4 +205,4 @@ def test_every_unit_file_proves_itself_ours():
     for name in unit_names():
         (path,) = (PROJECT / "files").rglob(name)
         settings = [line for line in path.read_text().splitlines() if not line.startswith("#")]
-        assert any("ROOT" in line for line in settings), path
+        assert any("{{ root }}" in line for line in settings), path

@@ -11,9 +11,10 @@ from deploys.plan.errors import PlanError
 from deploys.plan.fleet import Fleet
 from deploys.plan.fleet_file import load_fleet
 from deploys.plan.gateway import Upstream, clashes, doors, upstreams
-from deploys.plan.gateway_files import configuration, environment, unit
+from deploys.plan.gateway_files import configuration, environment
 from deploys.plan.gateway_names import served
 from deploys.plan.recipes import load_recipe, recipe_names
+from deploys.plan.render import render
 from inventory.sparks import load
 
 FILES = Path(__file__).parents[2] / "files" / "gateway"
@@ -223,11 +224,10 @@ def test_the_gateway_knows_its_own_key_alone() -> None:
 
 
 def test_the_unit_trusts_certificates_only_where_there_are_some() -> None:
-    text = (FILES / "gateway.service").read_text()
-    plain = unit(text, "/r")
+    plain = render(FILES / "gateway.service", root="/r", trusted=False)
     start = "ExecStart=/r/gateway/env/bin/python -B /r/gateway/gateway.py /r/gateway/config.yaml"
     assert f"{start}\n" in plain
     assert "SSL_CERT_FILE" not in plain
-    secured = unit(text, "/r", trusted=True)
+    secured = render(FILES / "gateway.service", root="/r", trusted=True)
     assert "Environment=SSL_CERT_FILE=%t/gateway/doors.pem\n" in secured
     assert len(secured.splitlines()) == len(plain.splitlines()) + 2

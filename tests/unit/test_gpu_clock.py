@@ -10,12 +10,13 @@ from deploys.operations.gpu_clock import gpu_clock
 from deploys.plan.errors import PlanError
 from deploys.plan.footprint_survey import unit_names
 from deploys.plan.gpu import clock_limit
+from deploys.plan.render import unit_file
 from deploys.plan.status import parse_status
 from deploys.plan.status_table import as_json, table
 from tests.unit.driven import fake_host
 from tests.unit.test_status import SERVES, output, row
 
-UNIT = (Path(__file__).parents[2] / "files/gpu/gpu-clock.service").read_text()
+UNIT = Path(__file__).parents[2] / "files/gpu/gpu-clock.service"
 FACT = "unit=gpu-clock.service"
 
 
@@ -24,7 +25,8 @@ def commands(limit: int | None, *, known: bool) -> list[str]:
     answer = [f"LoadState={state}", "ActiveState=inactive", "UnitFileState=disabled"]
     answer += ["ActiveEnterTimestamp=", "Changed="]
     host = fake_host({FACT: answer})
-    host.run(gpu_clock, limit=limit, unit=UNIT.replace("ROOT", "/r"))
+    unit = unit_file(UNIT, root="/r", megahertz=limit) if limit else None
+    host.run(gpu_clock, unit=unit)
     return [script for script in host.scripts() if FACT not in script and "stat $" not in script]
 
 
@@ -42,10 +44,8 @@ def test_without_a_limit_it_is_undone() -> None:
 
 
 def test_what_is_stopped_is_reset_and_removed_with_the_rest() -> None:
-    assert "ExecStop=/usr/bin/env nvidia-smi --reset-gpu-clocks" in UNIT
+    assert "ExecStop=/usr/bin/env nvidia-smi --reset-gpu-clocks" in UNIT.read_text()
     assert "gpu-clock.service" in unit_names()
-    # deploys/remove.py knows its own units by the root folder in them.
-    assert "ROOT" in UNIT
 
 
 @pytest.mark.parametrize(

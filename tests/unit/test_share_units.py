@@ -3,15 +3,14 @@
 from pathlib import Path
 
 from deploys.plan.fabric import fabric_plan
-from deploys.plan.share import share_texts, share_url
+from deploys.plan.share import share_units, share_url
 
-FILES = Path(__file__).parents[2] / "files" / "share"
 SUBNETS = ("192.168.100.0/24", "192.168.101.0/24")
 
 
 def test_it_listens_on_the_fabric_and_knows_the_worker() -> None:
     plan = fabric_plan("a", ["a", "b"], SUBNETS, mtu=9000, bandwidth_minimum=80)
-    texts = share_texts({p.name: p.read_text() for p in FILES.glob("fabric-share.*")}, "/r", plan)
+    texts = {Path(file.path).name: file.text for file in share_units("/r", plan)}
     assert "ListenStream=192.168.100.11:29502\nFreeBind=yes" in texts[
         "fabric-share.socket"
     ].replace("# The fabric may come up later than this.\n", "")

@@ -21,6 +21,7 @@ import pytest
 from door import Door
 
 from deploys.plan.door import DoorPlan
+from deploys.plan.render import render
 from tests.clock import patience
 from tests.component.servers import free_port, until
 from tests.unit.door.plans import FILES, KEY, files, plan
@@ -134,10 +135,10 @@ class Running:
         """Start it, by a command that starts others where there is one."""
         self.door.prepare()
         (self.root / "run").mkdir(exist_ok=True)
-        unit = (FILES / "door.service").read_text()
+        unit = render(FILES / "door.service", root=self.root)
         (line,) = re.findall(r"^ExecStart=(.*)$", unit, re.M)
         # Without systemd there is nobody to be told: -W in the place of -Ws.
-        command = line.replace(" -Ws ", " -W ").replace("ROOT", str(self.root))
+        command = line.replace(" -Ws ", " -W ")
         command = command.replace("/run/door/", f"{self.root}/run/")
         with (self.root / "log").open("ab") as log:
             self._process = subprocess.Popen([*within, *command.split()], stdout=log, stderr=log)

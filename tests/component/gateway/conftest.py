@@ -20,6 +20,7 @@ import pytest
 from deploys.plan.door import DoorPlan
 from deploys.plan.gateway import Upstream
 from deploys.plan.gateway_files import BEHIND, DOOR_FILES, configuration, environment
+from deploys.plan.render import render
 from tests.clock import patience
 from tests.component.gateway import FILES, KEYS
 from tests.component.gateway.clients import CLIENT, CONNECT, Client, ask, said
@@ -104,8 +105,8 @@ def started(
     folder.chmod(0o755)
     lines = [
         line.removeprefix("Environment=").split()
-        for line in (FILES / "gateway.service").read_text().splitlines()
-        if line.startswith("Environment=") and "doors.pem" not in line
+        for line in render(FILES / "gateway.service", root=folder, trusted=False).splitlines()
+        if line.startswith("Environment=")
     ]
     (folder / "keys").write_text(environment(KEYS))
     variables = dict(pair.split("=", 1) for pair in chain(*lines))

@@ -1,6 +1,7 @@
 """The units, and the node exporter."""
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,15 @@ import pytest
 
 from deploys.operations.node_exporter import host_metrics
 from deploys.plan.fabric import fabric_plan
+from deploys.plan.files import ManagedFile
 from deploys.plan.node_exporter import (
     DEFAULTS,
     SOCKET,
     TIMER,
     exporter_defaults,
     exporter_script,
+    metrics_units,
     parse_exporter,
-    unit_texts,
 )
 from deploys.plan.ports import METRICS_PORT
 from tests.unit.driven import fake_host, said_of_file
@@ -29,11 +31,9 @@ def test_units_know_root_and_fabric() -> None:
         "b", ["a", "b"], ("192.168.100.0/24", "192.168.101.0/24"), mtu=9000, bandwidth_minimum=80
     )
     names = ("spark-metrics.timer", "spark-metrics.service", "fabric-metrics.socket")
-    templates = {name: (FILES / name).read_text() for name in names}
-    texts = unit_texts(templates, "/r", fabric)
+    texts = {Path(unit.path).name: unit.text for unit in metrics_units(names, "/r", fabric)}
     assert "\nListenStream=192.168.100.12:29503\n" in texts["fabric-metrics.socket"]
     assert "/r/bin/spark_metrics.py /r /r/metrics/spark.prom\n" in texts["spark-metrics.service"]
-    assert not [text for text in texts.values() if "ROOT" in text]
     program = (FILES / "spark_metrics.py").read_text()
     assert f"\nPORT = {METRICS_PORT}\n" in program
 
@@ -69,18 +69,19 @@ def metrics_run(unit: str | None, output: list[str], current: bool = False) -> l
         output: what the exporter's script prints.
         current: its files are all there.
     """
-    texts = {name: "x" for name in (unit, "some.service") if name}
+    names = (unit, "some.service") if unit else ()
+    units = [ManagedFile(f"/etc/systemd/system/{name}", "x") for name in names]
     answers: dict[Any, Any] = {"@@listener": output}
     if current:
-        answers["stat $follow"] = file_lines(texts)
+        answers["stat $follow"] = file_lines(units)
     host = fake_host(answers, root=ROOT)
-    host.run(host_metrics, name="x", root=ROOT, unit=unit, program="p", units=texts)
+    host.run(host_metrics, name="x", root=ROOT, unit=unit, program="p", units=units)
     facts = ("@@listener", "stat $follow")
     return [each for each in host.scripts() if not any(fact in each for fact in facts)]
 
 
-def file_lines(texts: dict[str, str]) -> list[str]:
-    files = {f"/etc/systemd/system/{name}": text for name, text in texts.items()}
+def file_lines(units: Sequence[ManagedFile]) -> list[str]:
+    files = {unit.path: unit.text for unit in units}
     files |= {f"{ROOT}/bin/spark_metrics.py": "p", DEFAULTS: exporter_defaults(ROOT)}
     return [
         *(line for path, text in files.items() for line in said_of_file(path, text)),
