@@ -9,16 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from deploys.plan import plots
 from deploys.plan.cause import Diagnosis
 from deploys.plan.causes import causes
 from deploys.plan.figures import Figures, Result, accepted_by_place, figures
+from deploys.plan.render import render
 from deploys.plan.verdict import BELOW, MISSING, NOTHING, Verdict, overall, verdicts
 
-_FOLDER = Path(__file__).parents[2] / "files" / "benchmark"
+_TEMPLATE = Path(__file__).parents[2] / "files" / "benchmark" / "page.html.j2"
 
 # Name and unit of each metric, in the order in which they are shown.
 _METRICS = {
@@ -172,15 +172,9 @@ def _page(
     verdict: str,
     found: Sequence[Diagnosis],
 ) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     began, ended = (datetime.fromtimestamp(result[key], UTC) for key in ("started", "ended"))
-    return environment.get_template("page.html.j2").render(
+    return render(
+        _TEMPLATE,
         result=result,
         began=began.strftime("%Y-%m-%d %H:%M UTC"),
         minutes=f"{(ended - began).total_seconds() / 60:.0f}",
