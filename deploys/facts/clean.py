@@ -7,8 +7,5 @@ from deploys.plan.belongings import Belongings, belongings_script, parse_belongi
 class OnSpark(HostFact[Belongings]):
     """Everything that a cleaning judges, in one command."""
 
-    def command(self, root: str) -> str:
-        return belongings_script(root)
-
-    def parse(self, output: list[str]) -> Belongings:
-        return parse_belongings(output)
+    command = staticmethod(belongings_script)
+    parse = staticmethod(parse_belongings)

@@ -7,14 +7,9 @@ from deploys.plan.checkup import Checkup, checkup_script, parse_checkup
 
 
 class HostCheckup(HostFact[Checkup]):
-    """Everything that the doctor judges, read in one command, which takes a second.
+    """Everything that the doctor judges, read in one command, which takes a second."""
 
-    Args:
-        root: the folder of everything on the Spark.
-    """
-
-    def command(self, root: str) -> str:
-        return checkup_script(root)
+    command = staticmethod(checkup_script)
 
     def parse(self, output: list[str]) -> Checkup:
         return parse_checkup(output, time.time())

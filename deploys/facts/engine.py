@@ -22,8 +22,7 @@ class Engines(HostFact[EngineState]):
             return state_script(root, release)
         return engine_script(root=root, release=release, url=url, model=model)
 
-    def parse(self, output: list[str]) -> EngineState:
-        return parse_engines(output)
+    parse = staticmethod(parse_engines)
 
 
 class FreeMemory(HostFact[Memory]):
@@ -32,8 +31,7 @@ class FreeMemory(HostFact[Memory]):
     def command(self) -> str:
         return MEMORY_SCRIPT
 
-    def parse(self, output: list[str]) -> Memory:
-        return parse_memory(output)
+    parse = staticmethod(parse_memory)
 
 
 class EngineSize(HostFact[int | None]):

@@ -5,14 +5,7 @@ from deploys.plan.firewall import FirewallState, firewall_script, parse_firewall
 
 
 class Firewall(HostFact[FirewallState]):
-    """The firewall, and all that must be known to change it, in one command.
+    """The firewall, and all that must be known to change it, in one command."""
 
-    Args:
-        root: the folder of everything on the Spark.
-    """
-
-    def command(self, root: str) -> str:
-        return firewall_script(root)
-
-    def parse(self, output: list[str]) -> FirewallState:
-        return parse_firewall(output)
+    command = staticmethod(firewall_script)
+    parse = staticmethod(parse_firewall)

@@ -31,11 +31,18 @@ class HostFact(FactBase[T]):
     `process` returns. Here what `parse` raises, and what is not of the type that the fact names
     (``HostFact[TYPE]``), becomes a failure of the host that said it. Texts, numbers and the output
     as a whole are bounded.
+
+    Example:
+        Script and parser of a fact are mostly functions of `plan`::
+
+            class Door(HostFact[DoorState]):
+                command = staticmethod(door_script)
+                parse = staticmethod(parse_door)
     """
 
     abstract = True
 
-    def parse(self, output: list[str]) -> T:
+    def parse(self, output: list[str], /) -> T:
         """Return what the output lines say; whatever is raised is the host's failure."""
         raise NotImplementedError
 

@@ -7,8 +7,5 @@ from deploys.plan.identity import Identity, identity_script, parse_identity
 class LinkIdentity(HostFact[Identity]):
     """A Spark's own key, without telling it, and its certificate."""
 
-    def command(self, root: str) -> str:
-        return identity_script(root)
-
-    def parse(self, output: list[str]) -> Identity:
-        return parse_identity(output)
+    command = staticmethod(identity_script)
+    parse = staticmethod(parse_identity)

@@ -7,8 +7,5 @@ from deploys.plan.listeners import Listening, listeners_script, parse_listeners
 class Listeners(HostFact[Listening]):
     """All sockets that others can send to, and whose they are, in one command."""
 
-    def command(self) -> str:
-        return listeners_script()
-
-    def parse(self, output: list[str]) -> Listening:
-        return parse_listeners(output)
+    command = staticmethod(listeners_script)
+    parse = staticmethod(parse_listeners)

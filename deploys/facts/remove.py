@@ -6,14 +6,7 @@ from deploys.plan.footprint_survey import footprint_script, parse_footprint
 
 
 class OurFootprint(HostFact[Footprint]):
-    """All that we put on a Spark and that is still there, read in one command.
+    """All that we put on a Spark and that is still there, read in one command."""
 
-    Args:
-        root: the folder of everything on the Spark.
-    """
-
-    def command(self, root: str) -> str:
-        return footprint_script(root)
-
-    def parse(self, output: list[str]) -> Footprint:
-        return parse_footprint(output)
+    command = staticmethod(footprint_script)
+    parse = staticmethod(parse_footprint)

@@ -9,11 +9,8 @@ from deploys.plan.standing import Standing, parse_standing, standing_script
 class ServingRelease(HostFact[Standing | None]):
     """The release and engine that a Spark serves; None where it does not say."""
 
-    def command(self, root: str) -> str:
-        return standing_script(root)
-
-    def parse(self, output: list[str]) -> Standing:
-        return parse_standing(output)
+    command = staticmethod(standing_script)
+    parse = staticmethod(parse_standing)
 
 
 class Speed(HostFact[str]):

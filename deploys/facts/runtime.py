@@ -55,8 +55,5 @@ test ! -e {DAEMON_JSON} || cat {DAEMON_JSON}"""
 class GpuProof(HostFact[Proof]):
     """With what it was proved that a container gets the GPU, and what there is now."""
 
-    def command(self, root: str) -> str:
-        return proof_script(root)
-
-    def parse(self, output: list[str]) -> Proof:
-        return parse_proof(output)
+    command = staticmethod(proof_script)
+    parse = staticmethod(parse_proof)

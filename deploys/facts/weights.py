@@ -30,6 +30,4 @@ for folder in {shlex.join(folders)}; do
     -type f -printf 'file\\t%s\\t%T@\\t%i\\t%P\\n' || exit 1
 done"""
 
-    def parse(self, output: list[str]) -> dict[str, Folder]:
-        """Return the folders by name."""
-        return parse_folders(output)
+    parse = staticmethod(parse_folders)

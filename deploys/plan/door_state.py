@@ -38,7 +38,7 @@ class DoorState:
     files: Mapping[str, tuple[str, str]]
 
 
-def door_script(root: str, bind: str, port: int) -> str:
+def door_script(root: str, bind: str = "0.0.0.0", port: int = 0) -> str:
     """Return the POSIX shell script that reads the state of the door.
 
     Args:

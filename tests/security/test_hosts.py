@@ -79,7 +79,7 @@ FACTS = _facts()
 
 def _sections(fact: type[HostFact[Any]]) -> list[str]:
     """Return the names of the sections that a fact's script prints."""
-    parameters = list(inspect.signature(fact.command).parameters.values())[1:]
+    parameters = inspect.signature(fact().command).parameters.values()
     values = {"int": 1, "str": "x", "Sequence[str]": ["x"], "Sequence[int]": [1]}
     arguments = {
         each.name: values.get(str(each.annotation), {})
