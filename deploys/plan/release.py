@@ -126,7 +126,8 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks) -> Rele
         _files(draft, lock, "RELEASE", Ranks(("",) * nodes, ranks.fabric, rank))
         for rank in range(nodes)
     ]
-    # What runs the engine is a part of it: a new one comes into force like a new image.
+    # What runs the engine is a part of it: a new one comes into force like a new image. The unit
+    # has a stand-in for the root.
     supervisor = {path.name: path.read_text() for path in sorted(_SUPERVISOR.glob("*.py"))}
     content += [{name: text} for name, text in supervisor.items()]
     content.append({_UNIT.name: render(_UNIT, root="ROOT")})
