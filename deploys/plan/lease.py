@@ -40,7 +40,8 @@ def hold_script(owner: str, root: str) -> str:
     return f"""record={record}
 mkdir -p {FOLDER} && exec 9>>{FOLDER}/lock || exit 1
 if ! flock -w {WAIT} 9; then
-  printf '%s\n' "{_TAKEN}$(head -n 1 {FOLDER}/owner)"
+  since=$(date -u -r {FOLDER}/owner +%Y-%m-%dT%H:%M:%SZ)
+  printf '%s\n' "{_TAKEN}$(head -n 1 {FOLDER}/owner), since $since"
   exit
 fi
 printf '%s\\n' {shlex.quote(owner)} > {FOLDER}/owner || exit 1

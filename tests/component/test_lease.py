@@ -1,6 +1,7 @@
 """One run at a time changes a Spark: the script and whole runs, on this machine."""
 
 import re
+import signal
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from tests.component import command_line
 from tests.component.servers import until
 
 OWNER = "ann at laptop: spark.py 100 % 'x' \\n"
+SINCE = r", since 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 
 
 class Lock:
@@ -30,6 +32,10 @@ class Lock:
         assert self.process.stdout
         self.holder = holder(self.process.stdout.readline())
 
+    def is_of(self, owner: str) -> bool:
+        """Tell whether this is somebody else's lock, who says since when."""
+        return bool(re.fullmatch(re.escape(owner) + SINCE, self.holder or ""))
+
     def give_back(self) -> None:
         assert self.process.stdin
         self.process.stdin.close()
@@ -40,11 +46,11 @@ def test_one_has_it_until_it_gives_it_back(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(lease, "WAIT", 0)
     first = Lock(tmp_path / "run")
     assert first.holder is None
-    assert Lock(tmp_path / "run", "bob").holder == OWNER
+    assert Lock(tmp_path / "run", "bob").is_of(OWNER)
     first.give_back()
     second = Lock(tmp_path / "run", "bob")
     assert second.holder is None
-    assert Lock(tmp_path / "run").holder == "bob"
+    assert Lock(tmp_path / "run").is_of("bob")
     second.give_back()
 
 
@@ -184,7 +190,7 @@ def test_the_second_of_two_runs_is_refused(tmp_path: Path, order: Sequence[str])
         said, _ = second.communicate(timeout=patience())
         assert second.returncode == 1
         assert "spark-a: found another run at work on it (" in said
-        assert re.search(r"deploy\.py, Sparkwright .+\); expected none", said)
+        assert re.search(rf"deploy\.py, Sparkwright .+{SINCE}\); expected none", said)
         assert "Traceback" not in said
         (tmp_path / "end").touch()
         assert first.wait(patience()) == 0
@@ -235,3 +241,28 @@ def test_a_killed_run_holds_nobody_up(tmp_path: Path) -> None:
     (tmp_path / "end").touch()
     with deploy.start("-y") as second:
         assert second.wait(patience()) == 0
+
+
+def test_a_run_that_freezes_gives_way_to_another(tmp_path: Path) -> None:
+    """As on a laptop that sleeps: what it holds stays open, and nobody is at its end."""
+    deploy = Deploy(tmp_path, f"{OFTEN}; {SOON}")
+    free = ["flock", "--nonblock", str(tmp_path / "run/lock"), "true"]
+    with deploy.start("-y") as first:
+        deploy.wait_for("begun")
+        try:
+            first.send_signal(signal.SIGSTOP)
+            until(lambda: subprocess.run(free, check=False).returncode == 0)
+            (tmp_path / "begun").unlink()
+            with deploy.start("-y") as second:
+                deploy.wait_for("begun")
+                first.send_signal(signal.SIGCONT)
+                deploy.wait_for("lost")
+                (tmp_path / "end").touch()
+                assert second.wait(patience()) == 0
+        finally:
+            first.send_signal(signal.SIGCONT)
+            (tmp_path / "end").touch()
+        said, _ = first.communicate(timeout=patience())
+    assert first.returncode == 1
+    assert "this run has lost the lock that keeps others away" in said
+    assert "Starting operation: Second" not in said
