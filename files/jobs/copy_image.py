@@ -125,16 +125,16 @@ class Copy:
         """
         assert self._checkpoint
         files = self._checkpoint.files
-        saved = read(self._folder, files)
+        saved = read(self._folder, files, self._ids)
         reference = self._references[0]
-        if not saved.is_one_of(self._ids):
+        if not saved.ids:
             meaning = (
-                "which has built another meanwhile: run again"
+                "it has built another meanwhile: run again"
                 if is_built(reference)
-                else "which has another image than the lock: "
+                else "it has another image than the lock: "
                 "refresh the lock (python -m deploys.lock --refresh), and run again"
             )
-            raise Stop(f"{reference} is {saved.ids[-1]} by the share of the head, {meaning}.")
+            raise Stop(f"The head does not lend {reference}, {meaning}.")
         self._archive = Archive(self._folder, files, saved.texts)
         persist(self._load, lambda: 0, progress, reference)
         known = next(filter(is_here, saved.ids), None)

@@ -51,7 +51,8 @@ class Export:
         if not self._folder.exists() or not is_built(self._image):
             return self._folder.exists()
         files = [file.relative_to(self._folder).as_posix() for file in self._folder.rglob("*")]
-        return json.loads(self._ask("json").read())["Id"] in read(self._folder, files).ids
+        known = json.loads(self._ask("json").read())["Id"]
+        return bool(read(self._folder, files, [known]).ids)
 
     def make(self, progress: Progress) -> None:
         """Have Docker save the image, and unpack that.

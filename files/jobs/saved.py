@@ -23,24 +23,18 @@ MOST_FILES = 1000
 
 @dataclass(frozen=True)
 class Saved:
-    """One image.
+    """One image, as far as Docker is told of it.
 
     Attributes:
-        ids: what Docker may call it, as its stores name it in one of two ways: the digests of its
-            configuration and, where Docker saves one, of its manifest or index.
-        plain: the configuration is the only one that can be reached.
+        ids: those of the wanted names that it has: the digest of its configuration, and where
+            Docker saves one, of its manifest or index. Which of them Docker calls it by, its store
+            decides.
         texts: the files that tell Docker of it, path -> content. They give it no name: those that
             an archive brings, Docker would take from its owner's images.
     """
 
     ids: tuple[str, ...]
-    plain: bool
     texts: Mapping[str, bytes]
-
-    def is_one_of(self, wanted: Collection[str]) -> bool:
-        """Tell whether these names of images vouch for all of it: each is a hash of content."""
-        config, *entry = self.ids
-        return any(digest in wanted for digest in entry) or (self.plain and config in wanted)
 
 
 def is_built(name: str) -> bool:
@@ -75,69 +69,46 @@ def _listed(path: str, file: Mapping[str, Any]) -> dict[str, Any]:
     return {"size": size, "sha256": digest}
 
 
-def read(folder: Path, files: Collection[str]) -> Saved:
+def read(folder: Path, files: Collection[str], wanted: Collection[str]) -> Saved:
     """Read which image stands in a folder.
+
+    A text is made only where a wanted digest vouches for all that Docker reads by it.
 
     Args:
         folder: where it is unpacked.
         files: the paths of its files, each of the content that its name or `listed` says.
+        wanted: the names that it may have.
 
     Raises:
         Stop: it is not one image.
     """
+    ids: list[str] = []
+    texts: dict[str, bytes] = {}
     try:
         (image,) = json.loads((folder / MANIFEST).read_bytes())
-        config, layers = image["Config"], image["Layers"]
-        for path in (config, *layers):
-            if not _BLOB.fullmatch(path) or path not in files:
-                raise ValueError(f"{MANIFEST} names {str(path)[:200]!a}")
-        slim = [{"Config": config, "RepoTags": None, "Layers": layers}]
-        ids, plain, texts = [_digest(config)], True, {MANIFEST: json.dumps(slim).encode()}
+        config = _digest(image["Config"], files)
+        slim = {"Config": image["Config"], "RepoTags": None, "Layers": image["Layers"]}
+        for layer in image["Layers"]:
+            _digest(layer, files)
+        if config in wanted:
+            ids.append(config)
+            texts[MANIFEST] = json.dumps([slim]).encode()
         if INDEX in files:
             (found,) = json.loads((folder / INDEX).read_bytes())["manifests"]
-            entry = {key: found[key] for key in ("mediaType", "digest", "size")}
-            configs, plain = _configs(folder, entry["digest"], files)
-            if ids[0] not in configs:
-                raise ValueError(f"{MANIFEST} and {INDEX} name two images")
-            ids.append(entry["digest"])
-            texts[INDEX] = json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode()
-            texts[LAYOUT] = b'{"imageLayoutVersion": "1.0.0"}'
-        return Saved(tuple(ids), plain, texts)
+            digest = _digest(BLOBS + found["digest"].removeprefix("sha256:"), files)
+            if digest in wanted:
+                ids.append(digest)
+                entry = {"mediaType": found["mediaType"], "digest": digest, "size": found["size"]}
+                texts[INDEX] = json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode()
+                texts[LAYOUT] = b'{"imageLayoutVersion": "1.0.0"}'
     except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError) as error:
         raise _refused(error) from None
+    return Saved(tuple(ids), texts)
 
 
-def _configs(folder: Path, digest: str, files: Collection[str]) -> tuple[set[str], bool]:
-    """Return the configurations that a manifest or an index leads to, and whether it is the former.
-
-    An index has one manifest a platform, of which those that were not saved are left out.
-    """
-    manifest = _manifest(folder, digest)
-    if "config" in manifest:
-        return {manifest["config"]["digest"]}, True
-    inner = {entry["digest"] for entry in manifest["manifests"]}
-    saved = [_manifest(folder, each) for each in inner if BLOBS + each[len("sha256:") :] in files]
-    return {each["config"]["digest"] for each in saved}, False
-
-
-def _manifest(folder: Path, digest: str) -> Any:
-    if not _DIGEST.fullmatch(digest):
-        raise ValueError(f"a manifest {digest[:80]!a}")
-    file = folder / BLOBS / digest.removeprefix("sha256:")
-    if file.stat().st_size > LARGEST_TEXT:
-        raise ValueError(f"a manifest of {file.stat().st_size:,} bytes")
-    return json.loads(file.read_bytes(), object_pairs_hook=_unambiguous)
-
-
-def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON that Docker reads alike: to Go, `Config` is `config`."""
-    keys = {key.casefold() for key, _ in pairs}
-    if len(keys) < len(pairs) or {"config", "manifests"} <= keys:
-        raise ValueError("a manifest of two meanings")
-    return dict(pairs)
-
-
-def _digest(path: str) -> str:
+def _digest(path: str, files: Collection[str]) -> str:
+    if not _BLOB.fullmatch(path) or path not in files:
+        raise ValueError(f"no blob {str(path)[:200]!a}")
     return f"sha256:{path.removeprefix(BLOBS)}"
 
 
