@@ -18,18 +18,17 @@ from typing import Any
 
 from deploys.certificate import door_certificate
 from deploys.keys import named_key
-from deploys.plan.dashboard import dashboard
 from deploys.plan.errors import PlanError
 from deploys.plan.fleet import Fleet
 from deploys.plan.fleet_file import load_fleet
 from deploys.plan.key import METRICS
 from deploys.plan.local_file import file_in, write_file
-from deploys.plan.monitoring import monitoring_files, targets
+from deploys.plan.monitoring import DASHBOARD_FILE, RULES_FILE, monitoring_files, targets
 from deploys.plan.recipes import recipe_names
 from inventory.sparks import load
 
 _ROOT = Path(__file__).parents[1]
-_RULES = _ROOT / "files" / "monitoring" / "alerts.yml"
+_FILES = _ROOT / "files" / "monitoring"
 # An inventory file of pyinfra's, as inventory.py and inventory/lab.py are.
 _INVENTORY = """\
 from pathlib import Path as _Path
@@ -111,7 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PlanError as error:
         print(error, file=sys.stderr)
         return 1
-    files = monitoring_files(doors, key, _RULES.read_text(), dashboard())
+    rules, dashboard = ((_FILES / name).read_text() for name in (RULES_FILE, DASHBOARD_FILE))
+    files = monitoring_files(doors, key, rules, dashboard)
     for name, (text, mode) in files.items():
         write_file(file_in(options.out, name), text, mode)
     print(f"{options.out}: {', '.join(name for name in files if not name.startswith('.'))}")

@@ -17,7 +17,7 @@ from deploys.plan.fleet import Fleet, bracketed
 INTERVAL = 15
 # What the door lets through with the key: files/door/door.cfg.
 PATHS = {"engine": "/metrics", "door": "/metrics/door", "host": "/metrics/host"}
-KEY_FILE, RULES_FILE = "api_key", "alerts.yml"
+KEY_FILE, RULES_FILE, DASHBOARD_FILE = "api_key", "alerts.yml", "dashboard.json"
 _LOOPBACK = ("127.0.0.1", "::1")
 _EVERYWHERE = ("0.0.0.0", "::")
 
@@ -176,14 +176,14 @@ def monitoring_files(
         doors: What `targets` returned.
         key: The API key that Prometheus shows; None where no door asks for one.
         rules: files/monitoring/alerts.yml.
-        dashboard: Grafana's JSON.
+        dashboard: files/monitoring/dashboard.json.
     """
     files = {
         # The key is no business of git's.
         ".gitignore": ("*\n", 0o644),
         "prometheus.yml": (prometheus_config(doors), 0o644),
         RULES_FILE: (rules, 0o644),
-        "dashboard.json": (f"{dashboard}\n", 0o644),
+        DASHBOARD_FILE: (dashboard, 0o644),
     }
     if key:
         files[KEY_FILE] = (f"{key}\n", 0o600)

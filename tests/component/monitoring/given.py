@@ -1,5 +1,6 @@
 """What the tests give: an inventory's doors, the rules, a worker that tells."""
 
+import json
 import shutil
 import socket
 import threading
@@ -20,6 +21,9 @@ from tests.clock import patience
 from tests.component.monitoring import FILES
 
 RULES = (FILES / "alerts.yml").read_text()
+DASHBOARD: dict[str, Any] = json.loads((FILES / "dashboard.json").read_text())
+GRAPHS = [panel for panel in DASHBOARD["panels"] if panel["type"] == "timeseries"]
+QUERIES = [target["expr"] for panel in GRAPHS for target in panel["targets"]]
 tools = pytest.mark.skipif(not shutil.which("promtool"), reason="needs Debian's package prometheus")
 
 

@@ -10,11 +10,18 @@ import pytest
 import yaml
 
 from deploys.monitoring import main
-from deploys.plan.dashboard import dashboard
 from deploys.plan.errors import PlanError
 from deploys.plan.monitoring import monitoring_files, prometheus_config
-from deploys.plan.panels import SECTIONS
-from tests.component.monitoring.given import RULES, TWO, doors, fleet, tools
+from tests.component.monitoring.given import (
+    DASHBOARD,
+    GRAPHS,
+    QUERIES,
+    RULES,
+    TWO,
+    doors,
+    fleet,
+    tools,
+)
 from tests.unit.certificates import certificate, private_key, written
 
 
@@ -107,7 +114,7 @@ def test_the_command_writes_what_promtool_takes(tmp_path: Path) -> None:
     subprocess.run(["promtool", "check", "config", out / "prometheus.yml"], check=True)
     assert (out / "api_key").stat().st_mode & 0o777 == 0o600
     assert (out / "api_key").read_text().strip() in (tmp_path / "sparks.keys").read_text()
-    assert json.loads((out / "dashboard.json").read_text())["panels"]
+    assert json.loads((out / "dashboard.json").read_text()) == DASHBOARD
     # Git sees nothing of it, and a second run is no different.
     assert (out / ".gitignore").read_text() == "*\n"
     before = {each.name: each.read_text() for each in out.iterdir()}
@@ -180,26 +187,8 @@ def test_each_alert_fires_in_its_time_and_not_before(tmp_path: Path) -> None:
 
 
 def test_the_dashboard_is_what_grafana_imports() -> None:
-    told = json.loads(dashboard())
-    graphs = [panel for panel in told["panels"] if panel["type"] == "timeseries"]
-    assert len(graphs) == sum(map(len, SECTIONS.values()))
-    assert len({panel["id"] for panel in told["panels"]}) == len(told["panels"])
-    # None lies upon another, and all have the source that its user chooses.
-    cells = [
-        (x, y)
-        for panel in told["panels"]
-        for place in [panel["gridPos"]]
-        for x in range(place["x"], place["x"] + place["w"])
-        for y in range(place["y"], place["y"] + place["h"])
-    ]
-    assert len(set(cells)) == len(cells)
-    assert max(x for x, _ in cells) == 23
-    sources = {target["datasource"]["uid"] for panel in graphs for target in panel["targets"]}
+    sources = {target["datasource"]["uid"] for panel in GRAPHS for target in panel["targets"]}
     assert sources == {"${datasource}"}
-    variables = {each["name"] for each in told["templating"]["list"]}
-    used = {name for query in _raw_queries() for name in re.findall(r"\$(\w+)", query)}
+    variables = {each["name"] for each in DASHBOARD["templating"]["list"]}
+    used = {name for query in QUERIES for name in re.findall(r"\$(\w+)", query)}
     assert used - {"__rate_interval"} <= variables
-
-
-def _raw_queries() -> list[str]:
-    return [query for panels in SECTIONS.values() for panel in panels for _, query in panel.queries]
