@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from deploys.facts.host_fact import HostFact
 from deploys.plan.container_gpu import Proof, parse_proof, proof_script
+from deploys.plan.placed import DAEMON_JSON
 
-DAEMON_JSON = "/etc/docker/daemon.json"
 _RUNTIMES = "{{range $name, $_ := .Runtimes}}{{$name}} {{end}}"
 
 

@@ -15,7 +15,8 @@ from deploys.operations.messages import failing, notice
 from deploys.operations.packages import install
 from deploys.plan.door import UNIT, DoorPlan, mark
 from deploys.plan.door_state import DoorState
-from deploys.plan.files import Directory, ManagedFile
+from deploys.plan.files import ManagedFile
+from deploys.plan.placed import folder
 
 _PACKAGE = "haproxy"
 
@@ -55,8 +56,8 @@ def door(
     laid_down = list(
         managed_files._inner(
             entries=[
-                Directory(f"{root}/bin"),
-                Directory(f"{root}/door", mode="700"),
+                folder(root, "bin"),
+                folder(root, "door"),
                 *(ManagedFile(f"{root}/bin/{name}", text) for name, text in programs.items()),
                 ManagedFile(f"/etc/systemd/system/{UNIT}", unit),
             ]

@@ -22,11 +22,11 @@ from deploys.plan.fabric_state import FabricState, Probe
 from deploys.plan.files import Directory, Entry, ManagedFile
 from deploys.plan.hardware import Hardware
 from deploys.plan.netplan import our_netdevs
+from deploys.plan.placed import FABRIC_SYSCTL, folder
 from deploys.plan.ports import LINK_PORT, SHARE_PORT
 from deploys.plan.render import unit_file
 
 _FILES = Path(__file__).parents[2] / "files" / "fabric"
-_SYSCTL = "/etc/sysctl.d/60-sparkwright-fabric.conf"
 # Seconds for a port to find its link.
 _LINK_SECONDS = 10
 
@@ -83,7 +83,7 @@ def fabric(
             "up. Write its address on the LAN into the inventory, as ssh_hostname."
         )
         return
-    yield from sysctl._inner(path=_SYSCTL, values=arp_settings(port))
+    yield from sysctl._inner(path=FABRIC_SYSCTL, values=arp_settings(port))
     if not in_force:
         yield _apply(plan, port, own, root)
     yield from guard
@@ -150,7 +150,7 @@ def _guard(
     guarded = " ".join([f"{LINK_PORT}:{SHARE_PORT}", *a, *b])
     entries: list[Entry] = [
         Directory(root),
-        Directory(f"{root}/bin"),
+        folder(root, "bin"),
         ManagedFile(f"{root}/bin/fabric-guard", (_FILES / "fabric-guard").read_text()),
         unit_file(_FILES / GUARD, root=root, guarded=guarded),
     ]

@@ -21,6 +21,7 @@ from deploys.plan.files import (
     is_current,
     obstacle,
 )
+from deploys.plan.placed import check
 
 
 @operation()
@@ -33,6 +34,9 @@ def managed_files(entries: Sequence[Entry]) -> Generator[PyinfraCommand]:
     A path that cannot be read, or that holds another kind of thing, fails the host before any
     change. A directory's parents are made root:root 755; nothing is ever removed.
 
+    Raises:
+        LookupError: the table of what we place lacks a path.
+
     Example:
         managed_files(
             name="Lay out the root folder",
@@ -41,6 +45,7 @@ def managed_files(entries: Sequence[Entry]) -> Generator[PyinfraCommand]:
     """
     links = [entry.path for entry in entries if isinstance(entry, Symlink)]
     paths = [entry.path for entry in entries if not isinstance(entry, Symlink)]
+    check(host.data.get("root"), [*paths, *links])
     states = host.get_fact(FileStates, paths=paths, links=links)
     found = {entry: states.get(entry.path, FileState("absent")) for entry in entries}
 

@@ -12,9 +12,9 @@ from deploys.operations.differences import differs
 from deploys.operations.messages import failing, notice
 from deploys.operations.packages import install
 from deploys.plan.firewall import FirewallState, Rule, differences, ssh_rules
+from deploys.plan.placed import UFW_CONF
 from deploys.plan.terminal import plain_lines
 
-_CONF = "/etc/ufw/ufw.conf"
 _UNDO = "sparkwright-firewall"
 # Until ufw goes off again by itself: longer than a new connection takes, or its failure.
 _UNDO_SECONDS = 60
@@ -115,7 +115,7 @@ def enabling(seconds: int = _UNDO_SECONDS) -> str:
 ufw=$(command -v ufw) && {{ systemctl stop {_UNDO}.timer 2>/dev/null; true; }} &&
 systemd-run --quiet --collect --unit {_UNDO} --on-active={seconds} \
   --timer-property=AccuracySec=1s "$ufw" disable &&
-ufw --force enable && sed -i 's/^ENABLED=.*/ENABLED=no/' {_CONF}"""
+ufw --force enable && sed -i 's/^ENABLED=.*/ENABLED=no/' {UFW_CONF}"""
 
 
 def _prove(state: State, host: Host, proved: list[bool]) -> None:
@@ -142,5 +142,5 @@ if ! LC_ALL=C ufw status | grep -q '^Status: active'; then
   echo "ufw went off before a new connection had come through it: run again" >&2
   exit 1
 fi
-sed -i 's/^ENABLED=.*/ENABLED=yes/' {_CONF} && systemctl enable --quiet ufw.service &&
+sed -i 's/^ENABLED=.*/ENABLED=yes/' {UFW_CONF} && systemctl enable --quiet ufw.service &&
 mkdir -p {folder} && echo on > {folder}/firewall"""

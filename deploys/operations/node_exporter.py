@@ -11,9 +11,8 @@ from deploys.operations.differences import differs, unit_differs
 from deploys.operations.files import managed_files
 from deploys.operations.messages import notice
 from deploys.operations.packages import install
-from deploys.plan.files import Directory, Entry, ManagedFile
+from deploys.plan.files import Entry, ManagedFile
 from deploys.plan.node_exporter import (
-    DEFAULTS,
     EXPORTER,
     PACKAGE,
     SOCKET,
@@ -22,6 +21,7 @@ from deploys.plan.node_exporter import (
     UnitState,
     exporter_defaults,
 )
+from deploys.plan.placed import EXPORTER_DEFAULTS, folder
 
 
 @operation()
@@ -38,7 +38,7 @@ def host_metrics(
         program: the text of files/monitoring/spark_metrics.py.
         units: the files of that unit and of the service that it starts.
     """
-    files = {EXPORTER: [DEFAULTS], TIMER: [], SOCKET: []}
+    files = {EXPORTER: [EXPORTER_DEFAULTS], TIMER: [], SOCKET: []}
     if unit:
         files[unit] = [file.path for file in units]
     state = host.get_fact(Exporter, root=root, files=files)
@@ -53,8 +53,8 @@ def host_metrics(
     if unit is None:
         return
     entries: list[Entry] = [
-        Directory(f"{root}/bin"),
-        Directory(f"{root}/metrics"),
+        folder(root, "bin"),
+        folder(root, "metrics"),
         ManagedFile(f"{root}/bin/spark_metrics.py", program),
         *units,
     ]
@@ -65,7 +65,7 @@ def host_metrics(
             f"{root}/metrics it tells of GPU and engine as well."
         )
     elif unit == TIMER:
-        of_exporter = [ManagedFile(DEFAULTS, exporter_defaults(root))]
+        of_exporter = [ManagedFile(EXPORTER_DEFAULTS, exporter_defaults(root))]
     laid_down = list(managed_files._inner(entries=[*entries, *of_exporter]))
     changed = [file for file in units if _is_written(laid_down, file.path)]
     if of_exporter and not state.installed:
@@ -77,7 +77,7 @@ def host_metrics(
     # The settings come first: the package starts its program at once, on every address.
     yield from laid_down
     if of_exporter:
-        yield from _exporter(state, _is_written(laid_down, DEFAULTS))
+        yield from _exporter(state, _is_written(laid_down, EXPORTER_DEFAULTS))
     yield from _in_force(unit, state.units[unit], bool(changed))
 
 

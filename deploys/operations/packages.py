@@ -18,6 +18,7 @@ from deploys.plan.packages import (
     purge_script,
     waiting,
 )
+from deploys.plan.placed import check
 from deploys.plan.switch import whole_seconds
 from deploys.plan.terminal import plain, plain_lines
 
@@ -39,6 +40,7 @@ def install(package: str, *, unless: str = "", new_source: bool = False) -> Func
         unless: a shell command by whose success it is not needed.
         new_source: the lists from before this command do not know it.
     """
+    check(packages=[package])
     return FunctionCommand(_install, (package, unless, new_source), {})
 
 

@@ -8,18 +8,14 @@ from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from deploys.facts.remove import OurFootprint
-from deploys.facts.runtime import DAEMON_JSON
 from deploys.operations.firewall import delete_rule
 from deploys.operations.messages import notice
 from deploys.operations.packages import purge
 from deploys.operations.runtime import put_daemon_json
-from deploys.plan.footprint import JOURNALD, SET_ASIDE, Footprint
+from deploys.plan.footprint import SET_ASIDE, Footprint
+from deploys.plan.placed import DAEMON_JSON, PACKAGES, deleted_files
 from deploys.plan.remove import report
 
-# systemd makes the file for haproxy.service: there the package's own removal stops.
-_CHROOT_REMOVED = (
-    "rm -f /var/lib/haproxy/dev/log; rmdir /var/lib/haproxy/dev /var/lib/haproxy 2>/dev/null; true"
-)
 _WITHDRAW = Path(__file__).parents[2] / "files" / "fabric" / "withdraw.sh"
 
 
@@ -120,16 +116,18 @@ def settings_restored(
     if not found.settings and docker == found.daemon_json:
         host.noop("no setting of ours is there")
         return
-    if any("sysctl" in path for path in found.settings):
+    files = [file for file in deleted_files() if file.path in found.settings]
+    if any(file.parameters for file in files):
         for key, value in found.sysctl.items():
             # The interface may be gone.
             yield StringCommand("sysctl --quiet --write", QuoteString(f"{key}={value}"), "|| true")
     if found.settings:
         yield StringCommand("rm -f", *map(QuoteString, found.settings))
-    if JOURNALD in found.settings:
-        folder = QuoteString(str(Path(JOURNALD).parent))
-        yield StringCommand("rmdir --ignore-fail-on-non-empty", folder)
-        yield StringCommand("systemctl restart systemd-journald.service")
+    for file in files:
+        if file.reader:
+            folder = QuoteString(str(Path(file.path).parent))
+            yield StringCommand("rmdir --ignore-fail-on-non-empty", folder)
+            yield StringCommand("systemctl restart", file.reader)
     if docker != found.daemon_json:
         yield from _docker(found, docker, root)
 
@@ -162,8 +160,9 @@ def packages_removed(root: str) -> Generator[PyinfraCommand, None, None]:
         host.noop("no package of ours is installed")
     if found.removable_packages:
         yield purge(found.removable_packages)
-        if "haproxy" in found.removable_packages:
-            yield StringCommand(_CHROOT_REMOVED)
+    for package in found.removable_packages:
+        if rest := PACKAGES.get(package):
+            yield StringCommand(rest)
     for account in found.removable_accounts:
         name = QuoteString(account)
         # The package may have taken one of the two, or both.

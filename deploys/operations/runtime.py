@@ -9,15 +9,14 @@ from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.operations import files
 
-from deploys.facts.runtime import DAEMON_JSON, ContainerRuntime
+from deploys.facts.runtime import ContainerRuntime
 from deploys.facts.services import Service
 from deploys.operations.differences import differs, unit_differs
 from deploys.operations.messages import failing, notice
 from deploys.operations.packages import install
 from deploys.plan.daemon_json import has_nvidia_runtime, merged, step, waits
+from deploys.plan.placed import DAEMON_JSON, TOOLKIT_KEYRING, TOOLKIT_SOURCES
 
-_KEYRING = "/etc/apt/keyrings/nvidia-container-toolkit.asc"
-_SOURCES = "/etc/apt/sources.list.d/nvidia-container-toolkit.sources"
 _REGISTER = "nvidia-ctk runtime configure --runtime=docker"
 # systemd does not wait for Docker's end of a reload.
 _RELOADED = """
@@ -127,9 +126,9 @@ def _install_toolkit(repository: Mapping[str, str], *, known: bool) -> Generator
         yield StringCommand(_trust_key(repository["key_url"], repository["fingerprint"]))
         yield from files.put._inner(
             src=StringIO(
-                f"Types: deb\nURIs: {repository['url']}\nSuites: /\nSigned-By: {_KEYRING}\n"
+                f"Types: deb\nURIs: {repository['url']}\nSuites: /\nSigned-By: {TOOLKIT_KEYRING}\n"
             ),
-            dest=_SOURCES,
+            dest=TOOLKIT_SOURCES,
             mode="644",
             create_remote_dir=False,
         )
@@ -147,4 +146,4 @@ if [ "$found" != {shlex.quote(fingerprint)} ]; then
   echo "not trusted: the key of {url} has the fingerprint $found, expected {fingerprint}" >&2
   exit 1
 fi
-install -D --mode=644 "$new" {_KEYRING}"""
+install -D --mode=644 "$new" {TOOLKIT_KEYRING}"""

@@ -11,6 +11,7 @@ from deploys.operations.differences import differs, unit_differs
 from deploys.operations.files import managed_files
 from deploys.operations.packages import install
 from deploys.plan.files import Directory, Entry, ManagedFile
+from deploys.plan.placed import check
 
 
 @operation()
@@ -52,6 +53,7 @@ def sysctl(path: str, values: Mapping[str, str]) -> Generator[PyinfraCommand, No
         path: the file below /etc/sysctl.d that holds them.
         values: parameters by name, as in `{"vm.swappiness": "10"}`.
     """
+    check(parameters=values)
     found = host.get_fact(Sysctls, keys=list(values))
     text = "".join(f"{key} = {value}\n" for key, value in values.items())
     changes = list(managed_files._inner(entries=[ManagedFile(path, text)]))

@@ -8,7 +8,6 @@ from ipaddress import IPv4Network
 
 from deploys.plan.errors import PlanError
 
-NETPLAN = "/etc/netplan/60-sparkwright-fabric.yaml"
 GUARD = "fabric-guard.service"
 
 # Host numbers of the two Sparks, in the order of their names. Head and worker may change places

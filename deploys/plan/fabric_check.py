@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 from deploys.plan.cabling import Port, cable_findings, common_port
 from deploys.plan.difference import Difference
-from deploys.plan.fabric import NETPLAN, FabricPlan, netplan_text
+from deploys.plan.fabric import FabricPlan, netplan_text
 from deploys.plan.fabric_state import FabricState
 from deploys.plan.findings import Finding
 from deploys.plan.hardware import Hardware
 from deploys.plan.netplan import foreign_settings, our_netdevs
+from deploys.plan.placed import NETPLAN
 
 
 def fabric_findings(

@@ -6,36 +6,7 @@ from dataclasses import dataclass
 
 from deploys.plan.daemon_json import without_ours
 from deploys.plan.firewall import FirewallState, Rule
-
-# What stands directly in the root folder beside weights.
-OWN = (
-    *("backups", "benchmarks", "bin", "cache", "current", "door", "exports", "gateway", "hf"),
-    *("imports", "jobs", "link", "manifests", "metrics", "releases", "secrets", "state"),
-)
-
-
-# What of it proves that the folder is ours, however far the first run came: a folder of the system
-# could hold some of those names.
-PROOF = (
-    *("releases", "manifests", "state/installed", "state/sysctl", "backups/daemon.json"),
-    "bin/fabric-guard",
-)
-
-
-# Our files outside of it that are no units. Each is ours alone by its name, or by what it says.
-JOURNALD = "/etc/systemd/journald.conf.d/sparkwright.conf"
-TOOLKIT = (
-    "/etc/apt/sources.list.d/nvidia-container-toolkit.sources",
-    "/etc/apt/keyrings/nvidia-container-toolkit.asc",
-)
-SETTINGS = (
-    JOURNALD,
-    "/etc/sysctl.d/60-sparkwright-fabric.conf",
-    "/etc/sysctl.d/90-sparkwright.conf",
-    *TOOLKIT,
-)
-EARLYOOM = "/etc/default/earlyoom"
-
+from deploys.plan.placed import PROOF, folder_names
 
 # Where fetching puts what somebody put into a checkpoint's folder: files/jobs/checkpoint.py.
 SET_ASIDE = ".sparkwright-set-aside"
@@ -85,7 +56,7 @@ class Footprint:
         containers: ids of our engines' containers.
         is_ours: the root folder is.
         entries: all that stands in it.
-        settings: those of `SETTINGS` that there are.
+        settings: those files of ours outside of it that `remove` deletes.
         earlyoom: text of its settings; "" without.
         sysctl: kernel parameters as they were before our first change.
         daemon_json, former: Docker's configuration, and as it was before our first change; None
@@ -126,7 +97,8 @@ class Footprint:
     @property
     def folders(self) -> tuple[Entry, ...]:
         """Our entries of the root folder beside checkpoints; the proof of it comes last."""
-        found = [e for e in self.entries if self.is_ours and e.name in OWN and not e.weights]
+        names = folder_names() if self.is_ours else []
+        found = [entry for entry in self.entries if entry.name in names and not entry.weights]
         return tuple(sorted(found, key=lambda entry: entry.name in PROOF))
 
     @property

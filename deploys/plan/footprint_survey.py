@@ -3,19 +3,22 @@
 import json
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from deploys.plan.fabric import NETPLAN
 from deploys.plan.firewall import firewall_script, parse_firewall
-from deploys.plan.footprint import EARLYOOM, PROOF, SET_ASIDE, SETTINGS, Entry, Footprint, Image
+from deploys.plan.footprint import SET_ASIDE, Entry, Footprint, Image
 from deploys.plan.host_json import read_json
+from deploys.plan.placed import (
+    DAEMON_JSON,
+    EARLYOOM,
+    NETPLAN,
+    PROOF,
+    SYSTEMD,
+    deleted_files,
+    unit_names,
+)
 from deploys.plan.render import render
 from deploys.plan.sections import sections, sections_script
-
-_FILES = Path(__file__).parents[2] / "files"
-_SYSTEMD = "/etc/systemd/system"
-
 
 # What apt would take away with each: asked one by one only where something else would go.
 _PACKAGES = """
@@ -34,12 +37,6 @@ else
 fi"""
 
 
-def unit_names() -> list[str]:
-    """Return the names of all unit files that a deploy may put on a Spark."""
-    kinds = ("service", "socket", "timer", "path", "slice")
-    return sorted({path.name for kind in kinds for path in _FILES.rglob(f"*.{kind}")})
-
-
 def footprint_script(root: str) -> str:
     """Return the POSIX shell script that reads it all; it only reads, and exits 0.
 
@@ -50,11 +47,11 @@ def footprint_script(root: str) -> str:
     names = unit_names()
     patterns = " ".join(shlex.quote(name.replace("@.", "@*.")) for name in names)
     parts = {
-        "unit-files": f"cd {_SYSTEMD}; for name in {shlex.join(names)}; do "
+        "unit-files": f"cd {SYSTEMD}; for name in {shlex.join(names)}; do "
         f'if [ -e "$name" ]; then grep -qF {at} "$name" && echo "ours $name" '
         '|| echo "foreign $name"; fi; [ ! -e "$name.d" ] || echo "foreign $name.d"; done',
         "units": f"systemctl list-units --all --plain --no-legend {patterns} | cut -d' ' -f1; "
-        f"find {_SYSTEMD}/*.wants -type l -printf '%f\\n'",
+        f"find {SYSTEMD}/*.wants -type l -printf '%f\\n'",
         "containers": "docker ps --all --quiet --filter label=sparkwright.release",
         "proof": f"ls -d {' '.join(f'{at}/{name}' for name in PROOF)}",
         "entries": f"find {at}/ -mindepth 1 -maxdepth 1 -printf '%f\\n' | while read -r name; do "
@@ -62,10 +59,11 @@ def footprint_script(root: str) -> str:
         '[ -e "$path/.sparkwright-partial" ] && weights=yes; '
         f'[ -z "$(ls -A "$path/{SET_ASIDE}")" ] || aside=yes; '
         'echo "$(du -sD --block-size=1 "$path" | cut -f1) $weights $aside $name"; done',
-        "settings": f"for path in {' '.join(SETTINGS)}; do [ ! -e $path ] || echo $path; done",
+        "settings": f"for path in {shlex.join(file.path for file in deleted_files())}; do "
+        "[ ! -e $path ] || echo $path; done",
         "earlyoom": f"cat {EARLYOOM}",
         "sysctl": f"cat {at}/state/sysctl",
-        "daemon-json": "cat /etc/docker/daemon.json",
+        "daemon-json": f"cat {DAEMON_JSON}",
         "former": f"test -e {at}/backups/daemon.json && echo known && cat {at}/backups/daemon.json",
         "netplan": f"cat {NETPLAN}",
         "orders": f"for file in {at}/manifests/image*.json; do tr -d '\\n' < \"$file\"; echo; done",
@@ -100,8 +98,8 @@ def parse_footprint(output: Iterable[str]) -> Footprint:
         made_of = [line.split(" ") for line in found["made-of"]]
         return Footprint(
             units=tuple(sorted(_units(found["units"], names))),
-            unit_files=tuple(f"{_SYSTEMD}/{name}" for name in names),
-            foreign=tuple(f"{_SYSTEMD}/{name}" for kind, name in files if kind == "foreign"),
+            unit_files=tuple(f"{SYSTEMD}/{name}" for name in names),
+            foreign=tuple(f"{SYSTEMD}/{name}" for kind, name in files if kind == "foreign"),
             containers=tuple(found["containers"]),
             is_ours=bool(found["proof"]),
             entries=tuple(sorted(map(_entry, found["entries"]), key=lambda entry: entry.name)),

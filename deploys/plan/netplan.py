@@ -8,9 +8,9 @@ from typing import Any
 
 from deploys.plan import yaml
 from deploys.plan.errors import PlanError
-from deploys.plan.fabric import NETPLAN
 from deploys.plan.fabric_state import FabricState, NetplanFile
 from deploys.plan.findings import Finding
+from deploys.plan.placed import NETPLAN
 
 # Of two files with one name netplan reads the one in the first of these folders.
 _FOLDERS = ("/run/netplan", "/etc/netplan", "/usr/lib/netplan")

@@ -13,7 +13,6 @@ from deploys.plan.sections import MARK, sections
 
 PACKAGE = "prometheus-node-exporter"
 EXPORTER = f"{PACKAGE}.service"
-DEFAULTS = f"/etc/default/{PACKAGE}"
 # Scrapes at once. Each that hangs keeps its place for ever: more of them get a 503 at once.
 _SCRAPES = 4
 # A head writes for its exporter; a worker answers its head, on the fabric.

@@ -9,15 +9,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
+from deploys.plan.placed import folder_names
 from deploys.plan.schema import Model, Text, matching
 
-# What stands beside the weights in the root folder of a Spark.
-RESERVED_FOLDERS = (
-    *("releases", "current", "cache", "secrets", "manifests"),
-    *("hf", "bin", "jobs", "link", "state", "exports", "imports", "backups", "benchmarks"),
-    # manifests/NAME@… is another job's order.
-    *("image", "image-build", "image-export", "switch"),
-)
+# manifests/NAME@… is another job's order.
+_JOBS = ("image", "image-build", "image-export", "switch")
 
 # What each Spark of a pair finds out about its own link when an engine starts.
 FABRIC_ENVIRONMENT = (
@@ -54,11 +50,17 @@ _RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 _BUILD = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
+def reserved_folders() -> list[str]:
+    """Return the names that weights cannot have in the root folder of a Spark."""
+    return [*folder_names(), *_JOBS]
+
+
 def _folder(value: str) -> str:
     if not _FOLDER.fullmatch(value):
         raise ValueError("one folder name of letters, digits, '.', '_' and '-', below the root")
-    if value in RESERVED_FOLDERS:
-        raise ValueError(f"another folder than {', '.join(RESERVED_FOLDERS)}, which are in use")
+    reserved = reserved_folders()
+    if value in reserved:
+        raise ValueError(f"another folder than {', '.join(reserved)}, which are in use")
     return value
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from deploys.plan.fabric import NETPLAN
-from deploys.plan.footprint import EARLYOOM, SET_ASIDE, Footprint
+from deploys.plan.footprint import SET_ASIDE, Footprint
+from deploys.plan.placed import DAEMON_JSON, EARLYOOM, NETPLAN
 from deploys.plan.progress import size_text
 
 
@@ -45,7 +45,7 @@ def _goes(
     yield "settings", list(found.settings)
     if found.docker_settings(log_options) != found.daemon_json:
         after = "at its next start: containers run" if found.others_run else "it restarts"
-        yield "settings of Docker", [f"our keys of /etc/docker/daemon.json ({after})"]
+        yield "settings of Docker", [f"our keys of {DAEMON_JSON} ({after})"]
     yield "images", [f"{image.name} ({size_text(image.size)})" for image in found.removable_images]
     yield "packages", list(found.removable_packages)
     yield "accounts", list(found.removable_accounts)
@@ -73,4 +73,4 @@ def _stays(found: Footprint, root: str, earlyoom: str) -> Iterator[str]:
     if found.earlyoom == earlyoom and "earlyoom" not in found.packages:
         yield f"{EARLYOOM}: earlyoom was here before us, and what it said then is not known"
     if found.folders and found.former is None and found.daemon_json:
-        yield "/etc/docker/daemon.json: nothing in it is known to be ours"
+        yield f"{DAEMON_JSON}: nothing in it is known to be ours"

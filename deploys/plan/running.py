@@ -8,6 +8,7 @@ from deploys.plan.command import Place, environment, image_id, serve_arguments
 from deploys.plan.difference import Difference
 from deploys.plan.host_json import read_json
 from deploys.plan.kernel import GIB, KERNEL_COMMAND, Kernel, parse_kernel
+from deploys.plan.placed import PACKAGES
 from deploys.plan.release import Release
 from deploys.plan.sections import sections, sections_script
 
@@ -24,9 +25,11 @@ _HOLDS = {
 
 # Packages that, held back, part a Spark from its twin or from DGX OS's updates, which come as one
 # set: driver, kernel, containers; and those that our runs install.
-_PACKAGES = (
-    r"(lib)?nvidia-|cuda|linux-|docker|containerd|mlnx|doca"
-    "|haproxy$|earlyoom$|prometheus-node-exporter$"
+_PACKAGES = "|".join(
+    [
+        "(lib)?nvidia-|cuda|linux-|docker|containerd|mlnx|doca",
+        *(f"{re.escape(name)}$" for name in PACKAGES),
+    ]
 )
 
 

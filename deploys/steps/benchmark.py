@@ -7,7 +7,8 @@ from pyinfra.api import deploy
 
 from deploys.operations.benchmark import benchmark
 from deploys.operations.files import managed_files
-from deploys.plan.files import Directory, ManagedFile
+from deploys.plan.files import ManagedFile
+from deploys.plan.placed import folder
 from deploys.plan.render import unit_file
 from deploys.plan.workloads import choose
 from deploys.steps.context import bad_input, release
@@ -32,7 +33,7 @@ def apply() -> None:
     managed_files(
         name="Programs of the benchmark",
         entries=[
-            Directory(f"{root}/benchmarks"),
+            folder(root, "benchmarks"),
             *(ManagedFile(f"{root}/bin/{path.name}", path.read_text()) for path in _PROGRAMS),
             unit_file(_FILES / "benchmark" / "benchmark.service", root=root),
         ],

@@ -12,6 +12,7 @@ from deploys.keys import api_keys, fleet_keys
 from deploys.operations.firewall import firewall
 from deploys.operations.gateway import gateway
 from deploys.operations.messages import is_dry_run
+from deploys.plan import placed
 from deploys.plan.certificate import server_names, tls_settings
 from deploys.plan.door import door_plan
 from deploys.plan.files import Directory, Entry, ManagedFile
@@ -64,9 +65,7 @@ def apply() -> None:
     door_files = door.files((_FILES.parent / "door" / "door.cfg").read_text(), folder)
     entries: list[Entry] = [
         Directory(root),
-        Directory(f"{root}/secrets", mode="700"),
-        Directory(f"{root}/state"),
-        Directory(folder),
+        *(placed.folder(root, name) for name in ("secrets", "state", "gateway")),
         Directory(f"{folder}/door", mode="700"),
         ManagedFile(f"{folder}/requirements.txt", requirements),
         *(ManagedFile(f"{folder}/{path.name}", path.read_text()) for path in _PROGRAMS),

@@ -9,11 +9,11 @@ from deploys.operations.gpu_clock import gpu_clock
 from deploys.operations.services import clock, service, sysctl
 from deploys.plan.files import Directory, ManagedFile
 from deploys.plan.gpu import clock_limit
+from deploys.plan.placed import EARLYOOM, JOURNALD, SYSCTL
 from deploys.plan.render import unit_file
 from deploys.steps.context import bad_input
 
 _GPU_CLOCK = Path(__file__).parents[2] / "files" / "gpu" / "gpu-clock.service"
-_JOURNALD = "/etc/systemd/journald.conf.d"
 
 
 @deploy("Host")
@@ -25,9 +25,9 @@ def apply() -> None:
         name="Journal of bounded size",
         unit="systemd-journald.service",
         entries=[
-            Directory(_JOURNALD),
+            Directory(str(Path(JOURNALD).parent)),
             ManagedFile(
-                f"{_JOURNALD}/sparkwright.conf",
+                JOURNALD,
                 f"[Journal]\nStorage=persistent\nSystemMaxUse={host.data.journal_max_use}\n",
             ),
         ],
@@ -37,14 +37,12 @@ def apply() -> None:
         unit="earlyoom.service",
         package="earlyoom",
         entries=[
-            ManagedFile(
-                "/etc/default/earlyoom", f'EARLYOOM_ARGS="{host.data.earlyoom_arguments}"\n'
-            )
+            ManagedFile(EARLYOOM, f'EARLYOOM_ARGS="{host.data.earlyoom_arguments}"\n'),
         ],
     )
     sysctl(
         name="Swappiness",
-        path="/etc/sysctl.d/90-sparkwright.conf",
+        path=SYSCTL,
         values={"vm.swappiness": str(host.data.swappiness)},
     )
     clock(name="Time synchronisation")

@@ -4,7 +4,7 @@ from pyinfra import host
 from pyinfra.api import deploy
 
 from deploys.operations.files import managed_files
-from deploys.plan.files import Directory
+from deploys.plan.placed import layout
 
 
 @deploy("Layout")
@@ -14,20 +14,4 @@ def apply() -> None:
     All of it is root's. AEON-7 gives it to the user who downloads; here units do that, and what
     an engine runs as root must not be another's to change.
     """
-    root = host.data.root
-    managed_files(
-        name="Folders",
-        entries=[
-            Directory(root),
-            Directory(f"{root}/backups", mode="700"),
-            Directory(f"{root}/bin"),
-            Directory(f"{root}/cache", mode="700"),
-            Directory(f"{root}/exports"),
-            Directory(f"{root}/jobs"),
-            Directory(f"{root}/link"),
-            Directory(f"{root}/manifests"),
-            Directory(f"{root}/releases"),
-            Directory(f"{root}/secrets", mode="700"),
-            Directory(f"{root}/state"),
-        ],
-    )
+    managed_files(name="Folders", entries=layout(host.data.root))

@@ -82,19 +82,19 @@ def test_it_goes_on_where_all_are_fit(tmp_path: Path, options: list[str]) -> Non
     assert len(list(tmp_path.glob("*-went-on"))) == 3
 
 
-# A file lies where the first operation wants a folder; the second one finds nothing in its way.
+# A file lies where the first operation wants a folder; nothing is in the second one's way.
 BLOCKED = """
 from pathlib import Path
 from deploys import session
 from deploys.operations.files import managed_files
 from deploys.plan.files import Directory
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 # Whether this machine has sudo matters to nobody.
 session._check_sudo = lambda: None
 session.start_session()
-managed_files(name="Folders", entries=[Directory(str(HERE / "inventory.py"))])
-managed_files(name="Others", entries=[Directory(str(HERE / "made"))])
+managed_files(name="Folders", entries=[Directory(str(HERE / "bin"))])
+managed_files(name="Others", entries=[Directory(str(HERE / "link"))])
 """
 
 
@@ -102,19 +102,21 @@ managed_files(name="Others", entries=[Directory(str(HERE / "made"))])
 def test_what_stops_a_later_operation_is_shown_and_fails_it(
     tmp_path: Path, options: list[str]
 ) -> None:
-    (tmp_path / "inventory.py").write_text('hosts = [("@local", {"spark": "a", "ranks": ["a"]})]\n')
+    data = {"spark": "a", "ranks": ["a"], "root": str(tmp_path)}
+    (tmp_path / "inventory.py").write_text(f'hosts = [("@local", {data})]\n')
     (tmp_path / "deploy.py").write_text(BLOCKED)
+    (tmp_path / "bin").touch()
     status, said = command_line.run(tmp_path, *options)
     assert status == 1, said
     assert "Folders: a run would fail here:" in said
-    assert said.count("inventory.py is no directory") == 1
+    assert said.count("bin is no directory") == 1
     assert "Others: a run would fail" not in said
-    assert not (tmp_path / "made").exists()
+    assert not (tmp_path / "link").exists()
     status, said = command_line.run(tmp_path, "-y")
     assert status == 1
     assert "a run would fail here" not in said
     assert "a failed at: Folders" in said
     # What does not fail ends as it did.
-    (tmp_path / "deploy.py").write_text(BLOCKED.replace("inventory.py", "other"))
+    (tmp_path / "deploy.py").write_text(BLOCKED.replace("bin", "jobs"))
     status, said = command_line.run(tmp_path, *options)
     assert status == 0, said

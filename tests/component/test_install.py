@@ -22,6 +22,7 @@ from deploys.operations import packages
 from deploys.operations.packages import install, purge
 from deploys.plan import packages as plan
 from deploys.plan.packages import install_script, parse_attempt
+from deploys.plan.placed import PACKAGES
 from tests.lab import apt
 from tests.unit.driven import Driven, this_machine
 
@@ -232,7 +233,10 @@ def test_sources_that_contradict_each_other_are_named(
     assert "Two of apt's source files disagree" in caplog.text
 
 
-def test_what_no_source_has_is_named(root: Root, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_no_source_has_is_named(
+    root: Root, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PACKAGES, "nowhere-to-be-found", "")
     assert not root.spark.run(installed, package="nowhere-to-be-found").did_succeed()
     assert "Unable to locate package nowhere-to-be-found. No source has it" in caplog.text
 

@@ -70,7 +70,7 @@ def test_a_look_runs_no_command(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_operations_tell_what_they_compare(tmp_path: Path) -> None:
-    path, secret = tmp_path / "file", tmp_path / "secret"
+    path, secret = tmp_path / "current", tmp_path / "secret"
     secret.write_text("hf_former\n")
     with this_machine(root=str(tmp_path)).current():
 

@@ -32,7 +32,6 @@ from deploys.plan.clean import superfluous
 from deploys.plan.diagnosis import diagnose
 from deploys.plan.drift import host_differences
 from deploys.plan.engine import EngineState, problem
-from deploys.plan.fabric import NETPLAN
 from deploys.plan.fabric_check import fabric_findings, is_in_force
 from deploys.plan.fabric_state import FabricState, NetplanFile, Reach
 from deploys.plan.firewall import FirewallState, ssh_rules
@@ -41,6 +40,7 @@ from deploys.plan.link_check import link_findings
 from deploys.plan.log_causes import from_log
 from deploys.plan.netplan import our_netdevs
 from deploys.plan.phases import phase
+from deploys.plan.placed import NETPLAN
 from deploys.plan.preflight import findings
 from deploys.plan.report import report as doctor_report
 from deploys.plan.running import Running, running_differences

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from deploys.operations.clean import clean
 from deploys.plan.belongings import Belongings, Image, belongings_script, parse_belongings
 from deploys.plan.clean import superfluous
+from deploys.plan.placed import FOLDERS
 from tests.unit.driven import fake_host
 
 OLDEST, OLDER, OLD, NOW = (f"tiny-{digit * 8}" for digit in "0123")
@@ -235,6 +237,9 @@ class TestOperation:
         spark = fake_host({"echo @@current": {"stdout": found}}, root="/r")
         arguments = {"root": "/r", "keep": keep, "wanted": None, "folders": [], "images": []}
         result = spark.run(clean, **arguments)
+        cleaned = [folder.name for folder in FOLDERS if folder.cleaned]
+        removals = [each for each in spark.scripts() if each.startswith("rm -rf ")]
+        assert set(re.findall("/r/([^/ ]+)/", " ".join(removals))) <= set(cleaned)
         return spark.scripts()[1:], result.did_succeed()
 
     def test_nothing_to_do(self, disk: Disk) -> None:

@@ -10,7 +10,7 @@ from deploys.plan.checkup import parse_checkup
 from deploys.plan.difference import Difference, as_json, exit_status, line
 from deploys.plan.drift import host_differences
 from deploys.plan.engine import engine_differences, parse_engines
-from deploys.plan.fabric import NETPLAN, fabric_plan, netplan_text
+from deploys.plan.fabric import fabric_plan, netplan_text
 from deploys.plan.fabric_check import fabric_differences
 from deploys.plan.fabric_state import FabricState, Netdev, NetplanFile
 from deploys.plan.files import (
@@ -22,6 +22,7 @@ from deploys.plan.files import (
     secret_difference,
 )
 from deploys.plan.lock import Lock, unresolved
+from deploys.plan.placed import NETPLAN
 from deploys.plan.recipes import load_recipe
 from deploys.plan.weights import weights_difference
 from tests.unit.test_checkup import output as checkup_output

@@ -8,10 +8,11 @@ import yaml
 
 from deploys.plan.cabling import common_port, switched_off
 from deploys.plan.errors import PlanError
-from deploys.plan.fabric import NETPLAN, arp_settings, fabric_plan, netplan_text
+from deploys.plan.fabric import arp_settings, fabric_plan, netplan_text
 from deploys.plan.fabric_check import fabric_findings, is_in_force
 from deploys.plan.fabric_state import FabricState, Netdev, NetplanFile, Rdma, Route
 from deploys.plan.hardware import HARDWARE
+from deploys.plan.placed import NETPLAN
 
 GB10 = HARDWARE["gb10"]
 PORT_0, PORT_1 = GB10.fabric_ports

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from deploys.plan.fabric import NETPLAN
 from deploys.plan.fabric_state import NetplanFile, Profile
 from deploys.plan.netplan import our_netdevs
+from deploys.plan.placed import NETPLAN
 from tests.unit.test_fabric import PORT_1, A, B, found, spark
 
 

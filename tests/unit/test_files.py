@@ -10,14 +10,22 @@ import pytest
 
 from deploys.facts.files import FileStates
 from deploys.operations.files import managed_files
+from deploys.plan import placed
 from deploys.plan.files import Directory, Entry, FileState, ManagedFile, Symlink, obstacle
 from tests.unit.driven import this_machine
 
 USER = getpass.getuser()
 GROUP = grp.getgrgid(os.getgid()).gr_name
 OWNER = {"user": USER, "group": GROUP}
+NAMES = ("a dir", "empty", "current", "root", "new", "taken")
 
 Entries = Callable[[], list[Entry]]
+
+
+@pytest.fixture(autouse=True)
+def table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the names of these tests in the table of what may stand in a root folder."""
+    monkeypatch.setattr(placed, "FOLDERS", tuple(map(placed.Folder, NAMES)))
 
 
 @pytest.fixture
@@ -31,13 +39,13 @@ def entries(tmp_path: Path) -> list[Entry]:
 
 
 def test_makes_what_is_missing_then_changes_nothing(entries: list[Entry], tmp_path: Path) -> None:
-    assert this_machine().run(managed_files, entries=entries).did_change()
+    assert this_machine(root=str(tmp_path)).run(managed_files, entries=entries).did_change()
     assert (tmp_path / "a dir/it's").read_text() == "one\ntwo\n"
     assert (tmp_path / "a dir/it's").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "a dir").stat().st_mode & 0o777 == 0o750
     assert (tmp_path / "current").readlink() == Path("a dir")
 
-    again = this_machine()
+    again = this_machine(root=str(tmp_path))
     assert not again.run(managed_files, entries=entries).did_change()
     assert len(again.commands) == 1
 
@@ -55,17 +63,17 @@ def test_makes_what_is_missing_then_changes_nothing(entries: list[Entry], tmp_pa
 def test_mends_what_differs(
     entries: list[Entry], tmp_path: Path, spoil: Callable[[Path], object]
 ) -> None:
-    this_machine().run(managed_files, entries=entries)
+    this_machine(root=str(tmp_path)).run(managed_files, entries=entries)
     spoil(tmp_path)
-    assert this_machine().run(managed_files, entries=entries).did_change()
-    assert not this_machine().run(managed_files, entries=entries).did_change()
+    assert this_machine(root=str(tmp_path)).run(managed_files, entries=entries).did_change()
+    assert not this_machine(root=str(tmp_path)).run(managed_files, entries=entries).did_change()
 
 
 def test_a_directory_may_be_a_link_to_one(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir(mode=0o755)
     (tmp_path / "root").symlink_to("disk")
     entry = Directory(f"{tmp_path}/root", **OWNER)
-    assert not this_machine().run(managed_files, entries=[entry]).did_change()
+    assert not this_machine(root=str(tmp_path)).run(managed_files, entries=[entry]).did_change()
 
 
 def test_another_kind_of_thing_fails_before_any_change(tmp_path: Path) -> None:
@@ -74,7 +82,7 @@ def test_another_kind_of_thing_fails_before_any_change(tmp_path: Path) -> None:
         ManagedFile(f"{tmp_path}/new", "text", **OWNER),
         ManagedFile(f"{tmp_path}/taken", "text", **OWNER),
     ]
-    result = this_machine().run(managed_files, entries=entries)
+    result = this_machine(root=str(tmp_path)).run(managed_files, entries=entries)
     assert result.did_error()
     assert f"{tmp_path}/taken is no file (directory): move it away" in result.stderr
     assert not (tmp_path / "new").exists()

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from deploys.plan.footprint import OWN
-from deploys.plan.footprint_survey import parse_footprint, unit_names
+from deploys.plan.footprint_survey import parse_footprint
 from deploys.plan.guard import ALONE, PAIR
+from deploys.plan.placed import folder_names, unit_names
 from deploys.plan.remove import report
 from tests.unit.sections import reworded
 
@@ -180,7 +180,7 @@ def test_every_folder_that_a_deploy_makes_is_known():
         for name in re.findall(word, path.read_text())
     }
     assert named.keys() >= {"bin", "jobs", "releases", "state"}
-    assert {name: path for name, path in named.items() if name not in OWN} == {}
+    assert {name: path for name, path in named.items() if name not in folder_names()} == {}
 
 
 def test_every_unit_that_a_deploy_installs_is_known():

@@ -8,8 +8,8 @@ import pytest
 
 from deploys.operations.gpu_clock import gpu_clock
 from deploys.plan.errors import PlanError
-from deploys.plan.footprint_survey import unit_names
 from deploys.plan.gpu import clock_limit
+from deploys.plan.placed import unit_names
 from deploys.plan.render import unit_file
 from deploys.plan.status import parse_status
 from deploys.plan.status_table import as_json, table

@@ -1,8 +1,8 @@
 """The slices of engines: laid down, known to systemd, and known as ours."""
 
 from deploys.operations.guard import guarded
-from deploys.plan.footprint_survey import unit_names
 from deploys.plan.guard import ALONE, PAIR, guard_files
+from deploys.plan.placed import unit_names
 from tests.unit.driven import fake_host, said_of_file
 
 FILES = guard_files("/r", ("192.168.100.11",), internet=False)

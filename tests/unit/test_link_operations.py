@@ -51,16 +51,16 @@ def test_what_cannot_be_read_is_not_replaced(root: Path) -> None:
 def test_the_certificate_of_the_other_is_pinned(root: Path) -> None:
     with fake_host({"own.crt": FIT}, spark="spark-b").current() as peer:
         arguments = {"root": str(root), "peer": peer}
-        assert this_machine().predicts_change(pinned, **arguments)
-        assert this_machine().run(pinned, **arguments).did_change()
+        assert this_machine(root=str(root)).predicts_change(pinned, **arguments)
+        assert this_machine(root=str(root)).run(pinned, **arguments).did_change()
         assert (root / "link/peer.crt").read_text() == CERTIFICATE
-        assert not this_machine().predicts_change(pinned, **arguments)
-        spark = this_machine()
+        assert not this_machine(root=str(root)).predicts_change(pinned, **arguments)
+        spark = this_machine(root=str(root))
         assert not spark.run(pinned, **arguments).did_change()
         assert len(spark.commands) == 1
     newer = FIT.replace("MIIB", "MIIC")
     with fake_host({"own.crt": newer}, spark="spark-b").current() as peer:
-        assert this_machine().run(pinned, root=str(root), peer=peer).did_change()
+        assert this_machine(root=str(root)).run(pinned, root=str(root), peer=peer).did_change()
     assert "MIIC" in (root / "link/peer.crt").read_text()
 
 

@@ -8,7 +8,7 @@ import yaml
 
 from deploys.plan.errors import PlanError
 from deploys.plan.recipe import Memory, Recipe
-from deploys.plan.recipe_values import RESERVED_FOLDERS
+from deploys.plan.recipe_values import reserved_folders
 from deploys.plan.recipes import load_recipe, recipe_names
 
 
@@ -112,12 +112,12 @@ def test_a_checkpoint_stays_below_the_root(tmp_path: Path, folder: str) -> None:
     assert "expected one folder name" in problem
 
 
-@pytest.mark.parametrize("folder", RESERVED_FOLDERS)
+@pytest.mark.parametrize("folder", reserved_folders())
 def test_a_checkpoint_takes_no_folder_of_ours(tmp_path: Path, folder: str) -> None:
     (problem,) = problems(
         tmp_path, checkpoints={"model": {"repo": "owner/model", "folder": folder}}
     )
-    assert "expected another folder than releases" in problem
+    assert "expected another folder than backups" in problem
 
 
 def test_two_checkpoints_need_two_folders(tmp_path: Path) -> None:

@@ -127,6 +127,12 @@ def test_what_would_start_an_engine_again_stops_first():
     ]
 
 
+def test_what_the_purge_of_a_package_leaves_goes_too():
+    host = fake_host({"@@unit-files": "\n".join(OUTPUT), "apt-get": "@@done"}, root="/r")
+    assert host.run(packages_removed, root="/r").did_change()
+    assert host.scripts()[-1].startswith("rm -f /var/lib/haproxy/dev/log; rmdir ")
+
+
 def test_settings_are_what_they_were():
     host = spark()
     assert host.run(settings_restored, root="/r", log_options=OPTIONS).did_change()
@@ -167,13 +173,14 @@ esac"""
 
 def test_parameters_are_written_down_as_they_were_first(standins, tmp_path):
     standins(sysctl='case $1 in vm.swappiness) echo "vm.swappiness = 60" ;; *) exit 255 ;; esac')
-    path, root = str(tmp_path / "90.conf"), str(tmp_path / "r")
-    values = {"vm.swappiness": "10", "net.gone": "1"}
+    root = str(tmp_path)
+    path, gone = f"{root}/current", "net.ipv4.conf.gone.arp_ignore"
+    values = {"vm.swappiness": "10", gone: "1"}
     # The file belongs to root only on a real host; what is asked here is the record.
     this_machine(root=root).run(sysctl, path=path, values=values)
     standins(sysctl='echo "$1 = 10"')
     this_machine(root=root).run(sysctl, path=path, values=values | {"vm.swappiness": "9"})
-    record = (tmp_path / "r/state/sysctl").read_text().splitlines()
+    record = (tmp_path / "state/sysctl").read_text().splitlines()
     assert record[0] == "vm.swappiness = 60"
     assert sum(line.startswith("vm.swappiness") for line in record) == 1
 

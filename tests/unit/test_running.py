@@ -60,9 +60,10 @@ def test_what_runs_otherwise() -> None:
         ("GPU clock", "not held back", "held back by hardware slowdown"),
         ("GPU clock", "not held back", "held back by the power supply (power brake)"),
     ]
-    assert running(held="vim\nnvidia-driver-580-open\nlinux-nvidia-hwe") == [
+    assert running(held="vim\nufw-doc\nnvidia-driver-580-open\nlinux-nvidia-hwe\nufw") == [
         ("package nvidia-driver-580-open", "updated with the system", "held back"),
         ("package linux-nvidia-hwe", "updated with the system", "held back"),
+        ("package ufw", "updated with the system", "held back"),
     ]
     assert running(limit=2200) == [("GPU clock", "at most 2200 MHz", "2418 MHz")]
     assert (

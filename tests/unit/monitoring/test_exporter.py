@@ -11,7 +11,6 @@ from deploys.operations.node_exporter import host_metrics
 from deploys.plan.fabric import fabric_plan
 from deploys.plan.files import ManagedFile
 from deploys.plan.node_exporter import (
-    DEFAULTS,
     SOCKET,
     TIMER,
     exporter_defaults,
@@ -19,6 +18,7 @@ from deploys.plan.node_exporter import (
     metrics_units,
     parse_exporter,
 )
+from deploys.plan.placed import EXPORTER_DEFAULTS
 from deploys.plan.ports import METRICS_PORT
 from tests.unit.driven import fake_host, said_of_file
 
@@ -69,7 +69,7 @@ def metrics_run(unit: str | None, output: list[str], current: bool = False) -> l
         output: what the exporter's script prints.
         current: its files are all there.
     """
-    names = (unit, "some.service") if unit else ()
+    names = (unit, "spark-metrics.service") if unit else ()
     units = [ManagedFile(f"/etc/systemd/system/{name}", "x") for name in names]
     answers: dict[Any, Any] = {"@@listener": output}
     if current:
@@ -82,7 +82,7 @@ def metrics_run(unit: str | None, output: list[str], current: bool = False) -> l
 
 def file_lines(units: Sequence[ManagedFile]) -> list[str]:
     files = {unit.path: unit.text for unit in units}
-    files |= {f"{ROOT}/bin/spark_metrics.py": "p", DEFAULTS: exporter_defaults(ROOT)}
+    files |= {f"{ROOT}/bin/spark_metrics.py": "p", EXPORTER_DEFAULTS: exporter_defaults(ROOT)}
     return [
         *(line for path, text in files.items() for line in said_of_file(path, text)),
         *(f"stat\tdirectory\troot\troot\t755\t{ROOT}/{name}" for name in ("bin", "metrics")),
