@@ -7,33 +7,12 @@ What may disturb what serves (fabric, Docker, firewall) is left to deploys/spark
 
 from deploys.lease import hold_lease
 from deploys.session import start_session
-from deploys.steps import (
-    door,
-    engine,
-    hf_auth,
-    hf_tools,
-    host,
-    image,
-    layout,
-    link,
-    node_exporter,
-    preflight,
-    rollout,
-    weights,
-)
+from deploys.steps import engine, preflight, provision, rollout
 
 start_session()
 hold_lease()
 
 preflight.apply()
-host.apply()
-layout.apply()
-link.apply()
-hf_tools.apply()
-hf_auth.apply()
-weights.apply()
-image.apply()
-door.apply()
-node_exporter.apply()
+provision.apply()
 engine.prepare()
 rollout.apply()
