@@ -16,7 +16,7 @@ from deploys.operations.packages import install
 from deploys.plan.door import UNIT, DoorPlan, mark
 from deploys.plan.door_state import DoorState
 from deploys.plan.files import ManagedFile
-from deploys.plan.placed import folder
+from deploys.plan.placed import SYSTEMD, folder
 
 _PACKAGE = "haproxy"
 
@@ -59,7 +59,7 @@ def door(
                 folder(root, "bin"),
                 folder(root, "door"),
                 *(ManagedFile(f"{root}/bin/{name}", text) for name, text in programs.items()),
-                ManagedFile(f"/etc/systemd/system/{UNIT}", unit),
+                ManagedFile(f"{SYSTEMD}/{UNIT}", unit),
             ]
         )
     )
@@ -107,7 +107,7 @@ def no_door(root: str) -> Generator[StringCommand]:
     differs(UNIT, "none: this Spark is no head", "one")
     yield StringCommand(
         f"systemctl disable --quiet --now {UNIT} 2>/dev/null; "
-        f"rm -f /etc/systemd/system/{UNIT} && systemctl daemon-reload && rm -rf",
+        f"rm -f {SYSTEMD}/{UNIT} && systemctl daemon-reload && rm -rf",
         QuoteString(f"{root}/door"),
     )
 

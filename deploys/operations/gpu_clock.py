@@ -10,9 +10,10 @@ from deploys.facts.services import Service
 from deploys.operations.differences import differs
 from deploys.operations.services import service
 from deploys.plan.files import ManagedFile
+from deploys.plan.placed import SYSTEMD
 
 UNIT = "gpu-clock.service"
-_PATH = f"/etc/systemd/system/{UNIT}"
+_PATH = f"{SYSTEMD}/{UNIT}"
 
 
 @operation()

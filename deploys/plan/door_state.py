@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from deploys.plan.door import CERTIFICATE, CONFIG, KEYS, UNIT
+from deploys.plan.placed import SYSTEMD
 from deploys.plan.sections import MARK, sections
 
 
@@ -59,9 +60,9 @@ for pid in $(ss -Hltnp 'sport = :{port}' | grep -o 'pid=[0-9]*' | cut -d= -f2 | 
   grep -qs '/{UNIT}$' "/proc/$pid/cgroup" || echo "$(cat "/proc/$pid/comm") (pid $pid)"
 done
 echo {MARK}there
-ls -d {at}/door /etc/systemd/system/{UNIT} 2>/dev/null
+ls -d {at}/door {SYSTEMD}/{UNIT} 2>/dev/null
 echo {MARK}files
-for file in {KEYS} {CERTIFICATE} {CONFIG} /etc/systemd/system/{UNIT}; do
+for file in {KEYS} {CERTIFICATE} {CONFIG} {SYSTEMD}/{UNIT}; do
   cd {at}/door 2>/dev/null
   [ ! -f "$file" ] || sha256sum "$file" | sed "s/ .*/ $(stat --format=%a "$file") ${{file##*/}}/"
 done
@@ -69,7 +70,7 @@ echo {MARK}unit
 systemctl is-active {UNIT}
 systemctl is-enabled {UNIT} 2>/dev/null
 started=$(systemctl show --value --property=ActiveEnterTimestamp {UNIT})
-changed=$(stat --format=%Y /etc/systemd/system/{UNIT} 2>/dev/null)
+changed=$(stat --format=%Y {SYSTEMD}/{UNIT} 2>/dev/null)
 [ "${{changed:-0}}" -le "$(date --date="${{started:-@0}}" +%s)" ] || echo outdated
 echo {MARK}running
 [ -e {at}/bin/door.py ] && python3 -B {at}/bin/door.py {at} running

@@ -6,6 +6,7 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined, Template
 
 from deploys.plan.files import ManagedFile
+from deploys.plan.placed import SYSTEMD
 
 _ENVIRONMENT = Environment(
     undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
@@ -28,7 +29,7 @@ def render(template: Path | str, /, **values: object) -> str:
 
 def unit_file(template: Path, **values: object) -> ManagedFile:
     """Return a unit of systemd's as a file of a Spark, of the same name as its template."""
-    return ManagedFile(f"/etc/systemd/system/{template.name}", render(template, **values))
+    return ManagedFile(f"{SYSTEMD}/{template.name}", render(template, **values))
 
 
 @cache
