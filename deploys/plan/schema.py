@@ -9,7 +9,7 @@ import difflib
 import json
 import re
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
@@ -56,13 +56,16 @@ Name = Annotated[str, matching(NAME, NAME_RULE)]
 Text = Annotated[str, AfterValidator(_printable)]
 
 
-def parse(model: type[M], data: object, source: str) -> M:
+def parse(
+    model: type[M], data: object, source: str, show: Callable[[object], str] | None = None
+) -> M:
     """Make a model of data that came from a file.
 
     Args:
         model: The class.
         data: What the file held.
         source: Name of the file, for messages.
+        show: Writes a value as the file does; None = as YAML does (`shown`).
 
     Returns:
         The model.
@@ -73,7 +76,7 @@ def parse(model: type[M], data: object, source: str) -> M:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        problems = (_sentence(model, detail, source) for detail in error.errors())
+        problems = (_sentence(model, detail, source, show or shown) for detail in error.errors())
         raise PlanError(*dict.fromkeys(problems)) from None
 
 
@@ -101,10 +104,21 @@ def shown(value: object) -> str:
         text = json.dumps(value, default=str, ensure_ascii=False, skipkeys=True)
     except ValueError:
         text = "a value that contains itself"
+    return _short(text)
+
+
+def as_python(value: object) -> str:
+    """Write a value as Python does, short enough for a message (60 characters)."""
+    return _short(repr(value))
+
+
+def _short(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _sentence(model: type[Model], detail: ErrorDetails, source: str) -> str:
+def _sentence(
+    model: type[Model], detail: ErrorDetails, source: str, show: Callable[[object], str]
+) -> str:
     # A part in angle brackets is a branch of a union, and no key.
     location = tuple(part for part in detail["loc"] if not _BRANCH.fullmatch(str(part)))
     location = location or detail["loc"]
@@ -119,7 +133,7 @@ def _sentence(model: type[Model], detail: ErrorDetails, source: str) -> str:
         expected = detail["msg"].removeprefix("Input should be ")
     if kind == "missing":
         return f"{where}: found nothing; expected {expected}"
-    return f"{where}: found {shown(detail['input'])}; expected {expected}"
+    return f"{where}: found {show(detail['input'])}; expected {expected}"
 
 
 def _dotted(location: tuple[int | str, ...]) -> str:
