@@ -5,24 +5,21 @@ are given, `ca.pem` and the certificates of the servers hold private keys.
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from deploys.plan.authority import is_due, new_authority, signed
 from deploys.plan.certificate import (
     PRIVATE_KEY,
     Certificate,
-    Tls,
     parse_certificate,
     server_names,
-    tls_settings,
 )
 from deploys.plan.errors import PlanError
 from deploys.plan.fleet import Fleet
 from deploys.plan.local_file import write_file
+from deploys.plan.settings import Settings
 
 _KEYS, _SHOWN = "ca.pem", "ca.crt"
 
@@ -38,7 +35,7 @@ def authority_file(fleet: Path) -> Path:
 
 
 def server_certificate(
-    tls: Tls, fleet: Path, server: str, names: Sequence[str], record: bool = True
+    settings: Settings, fleet: Path, server: str, names: Sequence[str], record: bool = True
 ) -> Certificate | None:
     """Return what a server shows its clients; None where there is to be no TLS.
 
@@ -46,7 +43,7 @@ def server_certificate(
     it ends.
 
     Args:
-        tls: The settings.
+        settings: Those of its host.
         fleet: The inventory file.
         server: What the certificate's file is named by: a replica, or the gateway.
         names: Names and addresses of an own certificate: see `server_names`.
@@ -55,11 +52,11 @@ def server_certificate(
     Raises:
         PlanError: A file cannot be read or written, or it is no good: see `parse_certificate`.
     """
-    if tls.own:
+    if settings.tls == "own":
         return _own(fleet, server, names, record)
-    if not tls.certificate or not tls.key:
+    if not settings.tls_certificate or not settings.tls_key:
         return None
-    return read_certificate(tls.certificate, tls.key)
+    return read_certificate(settings.tls_certificate, settings.tls_key)
 
 
 def read_certificate(certificate: str, key: str) -> Certificate:
@@ -77,24 +74,22 @@ def read_certificate(certificate: str, key: str) -> Certificate:
 
 
 def door_certificate(
-    fleet: Fleet, replica: str, setting: Callable[[str, str], Any], record: bool = True
+    fleet: Fleet, replica: str, settings: Settings, record: bool = True
 ) -> Certificate | None:
     """Return what the door of a replica shows its clients; None where there is to be no TLS.
 
     Args:
         fleet: The fleet.
         replica: The replica's name.
-        setting: Gives a replica's group data, by the names of replica and value.
+        settings: The replica's.
         record: As `server_certificate` takes it.
 
     Raises:
-        PlanError: As `tls_settings` and `server_certificate`.
+        PlanError: As `server_certificate`.
     """
     head = fleet.replicas[replica].sparks[0]
-    tls = tls_settings(partial(setting, replica))
-    inventory = (fleet.sparks[head].ssh_hostname, head, replica)
-    names = server_names(tls, inventory, setting(replica, "bind"))
-    return server_certificate(tls, fleet.source, f"door-{replica}", names, record)
+    names = server_names(settings, (fleet.sparks[head].ssh_hostname, head, replica))
+    return server_certificate(settings, fleet.source, f"door-{replica}", names, record)
 
 
 def chains(certificates: Iterable[Certificate | None]) -> str:

@@ -12,8 +12,9 @@ from pyinfra.api import Host, State
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.state import BaseStateCallback, StateStage
 
+from deploys.operations.host_data import spark_name
 from deploys.plan.lost import cause, lost_lines, unreachable_lines
-from deploys.plan.served import is_pair
+from deploys.target import target_of
 
 # Seconds that the end of a connection may take after a command has noticed it: each command that
 # fails waits for so long.
@@ -75,7 +76,7 @@ class _ConnectErrors(logging.Handler):
             prefix = click.unstyle(spark.print_prefix)
             said = [line.removeprefix(prefix) for line in self._said if line.startswith(prefix)]
             if said:
-                _tell(spark, unreachable_lines(_spark(spark), said[0], *_ways_on(run, spark)))
+                _tell(spark, unreachable_lines(spark_name(spark), said[0], *_ways_on(run, spark)))
 
 
 class LostError(gevent.GreenletExit):  # type: ignore[misc]
@@ -147,20 +148,20 @@ def _lost(spark: Host, error: str) -> BaseException:
     step = _name(run, now) if now else "the first look"
     if run.current_stage != StateStage.Execute or now is None:
         # The run ends with this one; a look at many Sparks goes on with the others.
-        return PyinfraError(f"{_spark(spark)}: lost at: {step}: {cause(error)}")
+        return PyinfraError(f"{spark_name(spark)}: lost at: {step}: {cause(error)}")
     lost = next(each for each in run.callback_handlers if isinstance(each, FailureReport)).lost
     if spark not in lost:
         lost.add(spark)
-        lines = lost_lines(_spark(spark), step, error, _left(run, now), *_ways_on(run, spark))
+        lines = lost_lines(spark_name(spark), step, error, _left(run, now), *_ways_on(run, spark))
         _tell(spark, lines)
     # With --serial there is no greenlet of the host's own that could end.
     own = isinstance(gevent.getcurrent(), gevent.Greenlet)
-    return LostError() if own else PyinfraError(f"{_spark(spark)}: lost at: {step}")
+    return LostError() if own else PyinfraError(f"{spark_name(spark)}: lost at: {step}")
 
 
 def _stop(run: State) -> bool:
     """End the run; called by pyinfra when hosts have failed, and others have not."""
-    names = sorted(map(_spark, run.failed_hosts))
+    names = sorted(map(spark_name, run.failed_hosts))
     raise PyinfraError(f"the run ends here, because of {' and '.join(names)}: see above")
 
 
@@ -184,7 +185,7 @@ class FailureReport(BaseStateCallback):
         _tell(
             host,
             [
-                f"{_spark(host)} failed at: {_name(state, op_hash)}",
+                f"{spark_name(host)} failed at: {_name(state, op_hash)}",
                 f"Not done on any Spark: {left}" if left else "Nothing was left to do.",
                 f"What is done stays done. When the cause is gone, continue with: {command}",
                 *([f"To go on without {_left_out(host)}: {without}"] if without else []),
@@ -194,10 +195,6 @@ class FailureReport(BaseStateCallback):
     def operation_end(self, state: State, op_hash: str) -> None:  # type: ignore[override]
         """End the run where a Spark was lost, now that the others have finished the operation."""
         state.fail_hosts(self.lost & state.active_hosts)
-
-
-def _spark(host: Host) -> str:
-    return str(host.data.get("spark") or host.name)
 
 
 def _tell(spark: Host, lines: list[str]) -> None:
@@ -215,22 +212,17 @@ def _left(run: State, op_hash: str) -> str:
 def _ways_on(run: State, spark: Host) -> tuple[str, str]:
     """Return the command that continues, and the one that does so without a Spark, or ""."""
     command = f"pyinfra {' '.join(map(shlex.quote, sys.argv[1:]))}"
-    together = {spark.name, *(each.name for each in _pair_of(run, spark))}
+    together = {each.name for each in target_of(spark).together}
     others = {each.name for each in run.inventory if run.is_host_in_limit(each)} - together
     if not others or "--limit" in command:
         return command, ""
-    pattern = spark.data.replica if is_pair(spark.data.dict()) else spark.name
+    own = target_of(spark)
+    pattern = own.replica if own.is_pair and own.replica else spark.name
     return command, f"{command} --exclude {shlex.quote(pattern)}"
 
 
 def _left_out(spark: Host) -> str:
-    return f"replica {spark.data.replica}" if is_pair(spark.data.dict()) else "this Spark"
-
-
-def _pair_of(run: State, spark: Host) -> list[Host]:
-    if not is_pair(spark.data.dict()):
-        return [spark]
-    return [each for each in run.inventory if each.data.get("spark") in spark.data.ranks]
+    return f"replica {target_of(spark).replica}" if target_of(spark).is_pair else "this Spark"
 
 
 def _name(state: State, op_hash: Any) -> str:

@@ -16,6 +16,7 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.state import BaseStateCallback
 from pyinfra.connectors.util import make_unix_command_for_host
 
+from deploys.operations.host_data import settings, spark_name, uses_sudo
 from deploys.plan.lease import BEAT, SILENCE, hold_script, holder
 from deploys.plan.lost import cause
 
@@ -111,15 +112,15 @@ class _Lock:
     """
 
     def __init__(self, host: Host, owner: str) -> None:
-        self._name = str(host.data.get("spark"))
+        self._name = spark_name(host)
         self._host = host
         self._recorded: set[str] = set()
         self._released = threading.Event()
         command = make_unix_command_for_host(
             host.state,
             host,
-            StringCommand(hold_script(owner, host.data.root)),
-            _sudo=bool(host.data.get("_sudo", False)),
+            StringCommand(hold_script(owner, settings(host).root)),
+            _sudo=uses_sudo(host),
         ).get_raw_value()
         client = getattr(host.connector, "client", None)
         try:

@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from deploys.plan.key import METRICS
 from deploys.plan.local_file import file_in, write_file
 from deploys.plan.monitoring import DASHBOARD_FILE, RULES_FILE, monitoring_files, targets
 from deploys.plan.recipes import recipe_names
+from deploys.plan.settings import Settings, settings_of
 from inventory.sparks import load
 
 _ROOT = Path(__file__).parents[1]
@@ -39,26 +40,26 @@ globals().update(_load(_Path({path!r}), gateway={gateway}))
 """
 
 
-def settings(fleet: Fleet) -> Callable[[str, str], Any]:
-    """Return what gives a replica's group data, by the names of replica and value.
+def settings(fleet: Fleet) -> dict[str, Settings]:
+    """Return the settings of each replica, by its name.
 
     pyinfra itself puts them together: all, sparks, the replica's own.
 
     Raises:
-        PlanError: It could not.
+        PlanError: It could not, or they cannot be.
     """
     sparks = {data["spark"]: data for data in _data(fleet)}
-    return lambda replica, name: sparks[fleet.replicas[replica].sparks[0]].get(name)
+    return {name: settings_of(sparks[each.sparks[0]]) for name, each in fleet.replicas.items()}
 
 
-def gateway_settings(fleet: Fleet) -> dict[str, Any]:
-    """Return the group data of the gateway's host.
+def gateway_settings(fleet: Fleet) -> Settings:
+    """Return the settings of the gateway's host.
 
     Raises:
-        PlanError: pyinfra could not put them together.
+        PlanError: As `settings`.
     """
     (data,) = _data(fleet, gateway=True)
-    return data
+    return settings_of(data)
 
 
 def _data(fleet: Fleet, gateway: bool = False) -> list[dict[str, Any]]:
@@ -75,16 +76,16 @@ def _data(fleet: Fleet, gateway: bool = False) -> list[dict[str, Any]]:
     return [host["data"] for host in json.loads(done.stdout)]
 
 
-def door_chains(fleet: Fleet, setting: Callable[[str, str], Any]) -> Callable[[str], str | None]:
+def door_chains(fleet: Fleet, known: Mapping[str, Settings]) -> Callable[[str], str | None]:
     """Return what gives the chain that a replica's door shows its clients, as PEM, by its name.
 
     Args:
         fleet: The fleet.
-        setting: As `settings` returned it.
+        known: As `settings` returned them.
     """
 
     def chain(replica: str) -> str | None:
-        found = door_certificate(fleet, replica, setting)
+        found = door_certificate(fleet, replica, known[replica])
         return found.chain if found else None
 
     return chain
@@ -102,8 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         load(options.inventory)
         fleet = load_fleet(options.inventory, recipe_names())
-        setting = settings(fleet)
-        doors = targets(fleet, setting, door_chains(fleet, setting))
+        known = settings(fleet)
+        doors = targets(fleet, known, door_chains(fleet, known))
         key = None
         if any(door.keyed for door in doors):
             key = named_key(fleet.source, "prometheus", (METRICS,))

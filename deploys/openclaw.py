@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from deploys.monitoring import door_chains, gateway_settings, settings
-from deploys.plan.certificate import tls_settings
 from deploys.plan.errors import PlanError
 from deploys.plan.fleet import Fleet
 from deploys.plan.fleet_file import load_fleet
@@ -38,10 +37,10 @@ def endpoints(fleet: Fleet) -> list[Endpoint]:
     """
     replicas = upstreams(fleet, {name: load_recipe(name) for name in fleet.recipes})
     if fleet.gateway:
-        secured = tls_settings(gateway_settings(fleet).get).on
+        secured = gateway_settings(fleet).secured
         return [Endpoint(PROVIDER, client_url(fleet, secured), True, served(replicas))]
-    setting = settings(fleet)
-    doors = targets(fleet, setting, door_chains(fleet, setting))
+    known = settings(fleet)
+    doors = targets(fleet, known, door_chains(fleet, known))
     alone = len(doors) == 1
     return [
         Endpoint(

@@ -4,12 +4,13 @@ import socket
 import sys
 
 from pyinfra import host, state
-from pyinfra.api import Host, State, StringCommand
+from pyinfra.api import StringCommand
 from pyinfra.api.exceptions import PyinfraError
 
 from deploys.failures import report_failures, watch_connection
+from deploys.operations.host_data import data_of, spark_name
 from deploys.operations.messages import is_dry_run
-from deploys.plan.served import is_pair
+from deploys.target import target, target_of
 
 # Seconds between signs of life, and without an answer to one until the link counts as dead.
 KEEPALIVE, DEAD_AFTER = 15, 60
@@ -34,15 +35,16 @@ def start_session() -> None:
 
 def _check_pair() -> None:
     """Refuse a run in which one Spark of a pair would wait for the other for ever."""
-    if not is_pair(host.data.dict()):
+    own = target()
+    if not own.is_pair:
         return
-    pair = f"replica {host.data.replica}"
-    expected = " and ".join(host.data.ranks)
-    if len(_together(state, host)) < 2:
+    pair = f"replica {own.replica}"
+    expected = " and ".join(own.ranks)
+    if len(state.active_hosts.intersection(own.together)) < 2:
         raise PyinfraError(
-            f"{pair}: found only {host.data.spark} in this run; expected {expected}, as one model "
+            f"{pair}: found only {own.spark} in this run; expected {expected}, as one model "
             "is served by both: "
-            f"--limit {host.data.replica} takes both, --exclude {host.data.replica} neither"
+            f"--limit {own.replica} takes both, --exclude {own.replica} neither"
         )
     # pyinfra tells neither its state nor its hosts of it.
     if "--serial" in sys.argv:
@@ -51,19 +53,12 @@ def _check_pair() -> None:
             "time"
         )
     # With as many hosts at once as there are pairs, each may wait for one that has yet to start.
-    pairs = {each.data.replica for each in state.active_hosts if is_pair(each.data.dict())}
+    pairs = {each.replica for each in map(target_of, state.active_hosts) if each.is_pair}
     if len(pairs) >= state.config.PARALLEL:
         raise PyinfraError(
             f"{pair}: found --parallel {state.config.PARALLEL}; expected at least "
             f"{len(pairs) + 1}, as {expected} do each step at the same time"
         )
-
-
-def _together(state: State, host: Host) -> list[Host]:
-    """Return the hosts of this run that serve one model with `host`, itself among them."""
-    if not is_pair(host.data.dict()):
-        return [host]
-    return [each for each in state.active_hosts if each.data.get("spark") in host.data.ranks]
 
 
 def _tune_connection() -> None:
@@ -89,7 +84,7 @@ def _check_sudo() -> None:
     answered, _ = host.run_shell_command(StringCommand("sudo -n true 2>/dev/null"))
     if not answered:
         raise PyinfraError(
-            f"{host.data.get('spark')}: found sudo that asks for a password; expected none for "
+            f"{spark_name(host)}: found sudo that asks for a password; expected none for "
             "this user. On the Spark: sudo visudo -f /etc/sudoers.d/sparkwright, with the line "
-            f"{host.data.get('ssh_user') or 'USER'} ALL=(ALL) NOPASSWD: ALL"
+            f"{data_of(host).get('ssh_user') or 'USER'} ALL=(ALL) NOPASSWD: ALL"
         )

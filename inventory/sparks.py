@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
 
 import click
 from pyinfra import state
 
 from deploys.failures import expect_failures
-from deploys.plan.data_options import OPTIONS, slips
 from deploys.plan.errors import PlanError
 from deploys.plan.fleet import Fleet
 from deploys.plan.fleet_check import unsupported
@@ -20,6 +17,7 @@ from deploys.plan.gateway import clashes, needed
 from deploys.plan.recipes import load_recipe, recipe_names
 from deploys.plan.schema import nearest
 from deploys.screen import keep_screen_plain
+from inventory.data import Host, check_data
 
 ROOT = Path(__file__).parents[1]
 # What pyinfra may be told to run for the gateway.
@@ -32,8 +30,6 @@ LOOKS = (
     "deploys.steps.drift.apply",
 )
 REMOVAL = ("deploys/remove.py", "deploys.steps.remove.apply")
-
-Host = tuple[str, dict[str, Any]]
 
 
 def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
@@ -93,8 +89,9 @@ def for_pyinfra(path: Path) -> dict[str, list[Host]]:
         else:
             expect_failures(state)
         _check_order()
-        _check_data(groups)
-        _check_limit(groups, file_group={"sparks.yaml": "inventory"}.get(path.name, path.stem))
+        file_group = {"sparks.yaml": "inventory"}.get(path.name, path.stem)
+        check_data(groups, file_group, removal=_runs(REMOVAL))
+        _check_limit(groups, file_group)
     except PlanError as error:
         raise SystemExit(f"\n{error}") from None
     return groups
@@ -145,33 +142,6 @@ def _check_order() -> None:
             "found --no-wait; expected it left out: where a step fails on one Spark, the others "
             "would go on, and the exit status be 0. --serial takes one Spark after the other"
         )
-
-
-def _check_data(groups: dict[str, list[Host]]) -> None:
-    """Refuse ``--data`` of a name that nothing reads, and values that nothing takes.
-
-    A slip would go unnoticed, or end the run on Sparks that it has begun to look at.
-    """
-    context = click.get_current_context(silent=True)
-    said = [pair.partition("=") for pair in (context.params.get("data") or () if context else ())]
-    if not said:
-        return
-    # Where pyinfra does not run already, its import would patch the standard library.
-    from pyinfra_cli.util import parse_cli_arg
-
-    settings = (ROOT / "group_data/all.py").read_text()
-    known = {*OPTIONS, *re.findall(r"^(\w+) =", settings, re.MULTILINE)}
-    problems = [
-        f"--data {name}: found a name that nothing reads; expected {nearest(name, known)}"
-        for name, _, _ in said
-        # pyinfra's own begin so.
-        if name not in known and not name.startswith(("ssh_", "_"))
-    ]
-    given = {name: parse_cli_arg(value) for name, _, value in said}
-    replicas = {str(data["replica"]) for _, data in groups.get("sparks", ()) if data.get("replica")}
-    problems += slips(given, replicas, removal=_runs(REMOVAL))
-    if problems:
-        raise PlanError(*problems)
 
 
 def _check_limit(groups: dict[str, list[Host]], file_group: str) -> None:

@@ -9,7 +9,6 @@ from deploys.facts.doctor import HostCheckup
 from deploys.facts.listeners import Listeners
 from deploys.operations.fabric import read_fabric
 from deploys.operations.messages import notice
-from deploys.plan import served
 from deploys.plan.advisories import warning
 from deploys.plan.cause import Diagnosis
 from deploys.plan.diagnosis import diagnose
@@ -19,6 +18,7 @@ from deploys.plan.hardware import Hardware
 from deploys.plan.link_check import link_findings, probes
 from deploys.plan.listeners import Declared, astray, others
 from deploys.plan.report import fabric_diagnosis, listener_diagnosis, report
+from deploys.plan.target import recipe_of
 
 
 @operation()
@@ -42,7 +42,7 @@ def doctor(
             lock does not tell.
         may_listen: what of ours may listen beyond loopback.
     """
-    if recipe and (faults := warning(served.recipe(recipe))):
+    if recipe and (faults := warning(recipe_of(recipe))):
         notice(faults, "yellow")
     checkup = host.get_fact(HostCheckup, root=root)
     link = _link(plan, hardware, peer, root) if plan and peer else []

@@ -12,6 +12,7 @@ from pyinfra.api.exceptions import PyinfraError
 
 from deploys.facts.engine import Engines, EngineSize, FreeMemory, Switching
 from deploys.operations.differences import differs
+from deploys.operations.host_data import spark_name
 from deploys.operations.jobs import LOST, put_manifest, start
 from deploys.operations.messages import failing
 from deploys.operations.shell import run_now
@@ -274,12 +275,12 @@ def _follow(
         theirs = _last.get((peer.name, release)) if peer else None
         if theirs and peer and _failed_now(theirs, outcome) and not told:
             told = True
-            host.log(plain(f"switch: {peer.data.spark} has failed: {theirs.reason}"))
+            host.log(plain(f"switch: {spark_name(peer)} has failed: {theirs.reason}"))
             unit = QuoteString(f"{JOB.format(release)}.service")
             run_now(host, StringCommand("systemctl stop --no-block", unit))
         time.sleep(POLL_SECONDS)
     if told and peer and not outcome.served:
-        outcome.reason = f"{peer.data.spark}: {_last[peer.name, release].reason}"
+        outcome.reason = f"{spark_name(peer)}: {_last[peer.name, release].reason}"
     return True
 
 

@@ -9,6 +9,7 @@ from pyinfra.api.command import PyinfraCommand
 from deploys.facts.link import LinkIdentity
 from deploys.operations.differences import differs
 from deploys.operations.files import managed_files
+from deploys.operations.host_data import spark_name
 from deploys.operations.messages import failing
 from deploys.plan.files import ManagedFile
 from deploys.plan.identity import new_identity_script
@@ -47,7 +48,7 @@ def pinned(root: str, peer: Host) -> Generator[PyinfraCommand]:
     if theirs.certificate is None:
         problem = theirs.detail or f"its key is {theirs.state}"
         yield failing(
-            f"{peer.data.spark} shows no certificate: {problem}. Run both Sparks again.",
+            f"{spark_name(peer)} shows no certificate: {problem}. Run both Sparks again.",
             # Before the first run, this is what a plan sees of a change that will be made.
             mended=theirs.state != "unreadable",
         )

@@ -7,6 +7,7 @@ from paramiko import SSHException
 from pyinfra import logger
 from pyinfra.api import FunctionCommand, Host, State, StringCommand
 
+from deploys.operations.host_data import settings
 from deploys.operations.shell import run_now
 from deploys.plan.errors import PlanError
 from deploys.plan.packages import (
@@ -19,7 +20,6 @@ from deploys.plan.packages import (
     waiting,
 )
 from deploys.plan.placed import check
-from deploys.plan.switch import whole_seconds
 from deploys.plan.terminal import plain, plain_lines
 
 # Seconds between two attempts, and between two lines that say who is waited for.
@@ -57,7 +57,9 @@ def _install(state: State, host: Host, package: str, unless: str, new_source: bo
     def attempt() -> Attempt:
         nonlocal new_source
         update = new_source or host.name not in _updated
-        made = _attempt(host, install_script(package, f"{host.data.root}/state", update=update))
+        made = _attempt(
+            host, install_script(package, f"{settings(host).root}/state", update=update)
+        )
         if made.updated:
             _updated.add(host.name)
             new_source = False
@@ -90,7 +92,7 @@ def _told(host: Host, undone: str, attempt: Callable[[], Attempt], unless: str =
 
 def _patiently(host: Host, undone: str, attempt: Callable[[], Attempt]) -> str | None:
     """Try until nobody else holds apt; return what stood in the way."""
-    patience = whole_seconds(host.data.dict(), "apt_patience_seconds")
+    patience = settings(host).apt_patience_seconds
     begun, said = time.monotonic(), -float(_SAY)
     while True:
         made = attempt()

@@ -9,6 +9,7 @@ from pyinfra.api.exceptions import PyinfraError
 
 from deploys.facts.survey import HostSurvey
 from deploys.operations.differences import differs, is_looking
+from deploys.operations.host_data import spark_name
 from deploys.operations.messages import failing, is_dry_run, notice, planning
 from deploys.plan.findings import Finding
 from deploys.plan.memory import Load
@@ -54,7 +55,7 @@ def preflight(
         found += memory_findings(load, wanted.hardware, survey)
     apart: list[Finding] = []
     if worker and other:
-        apart = differences(host.data.spark, survey, worker.data.spark, other)
+        apart = differences(spark_name(host), survey, spark_name(worker), other)
         for finding in apart:
             differs("the two Sparks", "alike", finding.found)
     for finding in found:
@@ -81,7 +82,7 @@ def _end_unfit(is_unfit: bool) -> None:
         PyinfraError: it ends.
     """
     judged = _judged.setdefault(host.state, {})
-    judged[host.data.spark] = is_unfit
+    judged[spark_name(host)] = is_unfit
     # With fewer at a time than there are Sparks, some are not judged yet, nor will be meanwhile.
     hosts = len(state.active_hosts)
     while len(judged) < hosts <= state.config.PARALLEL:

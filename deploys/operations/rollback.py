@@ -8,6 +8,7 @@ from pyinfra.api.command import PyinfraCommand
 
 from deploys.facts.rollback import Served
 from deploys.operations.engine import complaint, switch_back
+from deploys.operations.host_data import spark_name
 from deploys.operations.messages import failing, notice
 from deploys.plan.rollback import obstacle
 from deploys.plan.switch import Outcome, Settings
@@ -30,7 +31,7 @@ def rollback(
     """
     found = host.get_fact(Served, root=root)
     theirs = peer.get_fact(Served, root=root) if peer else None
-    why = obstacle(host.data.spark, found, peer.data.spark if peer else "", theirs)
+    why = obstacle(spark_name(host), found, spark_name(peer) if peer else "", theirs)
     release = found.before
     if why or release is None:
         yield failing(why or "")

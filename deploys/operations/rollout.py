@@ -17,17 +17,19 @@ from deploys.facts.engine import Engines, FreeMemory
 from deploys.facts.rollout import ServingRelease, Speed
 from deploys.lease import lost_lease
 from deploys.operations.engine import JOURNAL_LINES, attempt, go_back
+from deploys.operations.host_data import spark_name
 from deploys.operations.messages import failing, notice, planning
 from deploys.plan import switch
+from deploys.plan.data_options import RunOptions
 from deploys.plan.engine import problem
 from deploys.plan.local_file import file_in, write_file
 from deploys.plan.log_causes import hint
 from deploys.plan.release import Release
 from deploys.plan.rollout_record import Report, Task
 from deploys.plan.rollout_report import plan_lines, report, table
-from deploys.plan.rollout_settings import Settings
 from deploys.plan.terminal import plain
 from deploys.plan.waves import Rollout
+from deploys.target import target_of
 
 REPORTS = Path(__file__).parents[2] / "rollouts"
 # Seconds between two looks whether it is this Spark's turn, and at what serves while a wave soaks.
@@ -48,7 +50,7 @@ class _Book:
     """
 
     rollout: Rollout
-    asked: Settings
+    asked: RunOptions
     started: str
     told: bool = False
 
@@ -74,7 +76,7 @@ _books: dict[tuple[State, bool], _Book] = {}
 
 @operation()
 def waves(
-    release: Release, settings: switch.Settings, asked: Settings, peer: Host | None
+    release: Release, settings: switch.Settings, asked: RunOptions, peer: Host | None
 ) -> Generator[PyinfraCommand]:
     """Switch this Spark's replica when its turn has come; wait while it is another's.
 
@@ -88,7 +90,7 @@ def waves(
         peer: the other Spark of a pair.
     """
     book = _book(asked)
-    rollout, spark = book.rollout, host.data.spark
+    rollout, spark = book.rollout, spark_name(host)
     rollout.declare(spark, release.id, release.recipe.served_names)
     first = _first_look(release, settings)
     if planning():
@@ -140,16 +142,16 @@ def waves(
         host.noop(f"it serves {first.standing.release or 'nothing'}")
 
 
-def _book(asked: Settings) -> _Book:
+def _book(asked: RunOptions) -> _Book:
     state: State = host.state
     key = (state, planning())
     if key not in _books:
         replicas = {
-            each.data.replica: tuple(each.data.ranks)
-            for each in state.inventory
-            if each in state.active_hosts and each.data.replica
+            each.replica: each.ranks
+            for each in map(target_of, state.inventory)
+            if each.host in state.active_hosts and each.replica
         }
-        _books[key] = _Book(Rollout(replicas, asked.forced), asked, _now())
+        _books[key] = _Book(Rollout(replicas, asked.force), asked, _now())
     return _books[key]
 
 
@@ -193,7 +195,7 @@ def _why(outcome: switch.Outcome) -> str:
     return outcome.reason or "it was not done"
 
 
-def _soak(release: Release, life: str, asked: Settings) -> Report:
+def _soak(release: Release, life: str, asked: RunOptions) -> Report:
     """See that one life of the engine holds for as long as it should, and then delivers."""
     host.log(f"{release.id} is to hold for {asked.soak:.0f} s")
     began = time.monotonic()
@@ -210,7 +212,7 @@ def _soak(release: Release, life: str, asked: Settings) -> Report:
     return _delivers(release, asked) if release.ranks.rank == 0 else Report()
 
 
-def _delivers(release: Release, asked: Settings) -> Report:
+def _delivers(release: Release, asked: RunOptions) -> Report:
     names = release.recipe.served_names
     engines = _read(Engines, root=release.root, release=release.id, url=release.url, model=names[0])
     if trouble := problem(engines, names) if engines else "its state cannot be read":
@@ -224,7 +226,7 @@ def _delivers(release: Release, asked: Settings) -> Report:
         return Report(problem=f"vllm@{release.id}: {said or 'no speed could be measured'}")
     if speed < asked.minimum_speed:
         found = f"found {speed} tokens a second in one stream"
-        return Report(problem=f"{found}; expected at least {asked.minimum_speed}", speed=speed)
+        return Report(problem=f"{found}; expected at least {asked.minimum_speed:g}", speed=speed)
     return Report(speed=speed)
 
 

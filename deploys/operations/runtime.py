@@ -12,10 +12,12 @@ from pyinfra.operations import files
 from deploys.facts.runtime import ContainerRuntime
 from deploys.facts.services import Service
 from deploys.operations.differences import differs, unit_differs
+from deploys.operations.host_data import settings
 from deploys.operations.messages import failing, notice
 from deploys.operations.packages import install
 from deploys.plan.daemon_json import has_nvidia_runtime, merged, step, waits
 from deploys.plan.placed import DAEMON_JSON, TOOLKIT_KEYRING, TOOLKIT_SOURCES
+from deploys.plan.settings import Repository
 
 _REGISTER = "nvidia-ctk runtime configure --runtime=docker"
 # systemd does not wait for Docker's end of a reload.
@@ -30,7 +32,7 @@ exit 1"""
 
 @operation()
 def docker(
-    repository: Mapping[str, str], log_options: Mapping[str, str], restart: bool = False
+    repository: Repository, log_options: Mapping[str, str], restart: bool = False
 ) -> Generator[PyinfraCommand, None, None]:
     """Run Docker with NVIDIA's runtime and bounded logs; every other setting stays as it is.
 
@@ -44,7 +46,7 @@ def docker(
         log_options: Docker's `log-opts` for containers that set none.
         restart: containers may end for it.
     """
-    address = repository["url"].split("/$(ARCH)")[0]
+    address = repository.url.split("/$(ARCH)")[0]
     state = host.get_fact(ContainerRuntime, repository=address)
     found = state.daemon_json
     service = host.get_fact(Service, unit="docker.service", files=[DAEMON_JSON])
@@ -71,7 +73,7 @@ def docker(
     if service.active and late and state.containers and not restart:
         notice(waits(state.containers))
     changes = [
-        *(() if wanted == found and registered else [keep_former(host.data.root)]),
+        *(() if wanted == found and registered else [keep_former(settings(host).root)]),
         *(() if wanted == found else put_daemon_json(wanted)),
         *(() if registered else [StringCommand(_REGISTER)]),
         *(() if service.enabled else [StringCommand("systemctl enable --quiet docker.service")]),
@@ -120,13 +122,13 @@ def keep_former(root: str) -> StringCommand:
     )
 
 
-def _install_toolkit(repository: Mapping[str, str], *, known: bool) -> Generator[PyinfraCommand]:
+def _install_toolkit(repository: Repository, *, known: bool) -> Generator[PyinfraCommand]:
     """Install the toolkit from its repository; `known` says that apt has that already."""
     if not known:
-        yield StringCommand(_trust_key(repository["key_url"], repository["fingerprint"]))
+        yield StringCommand(_trust_key(repository.key_url, repository.fingerprint))
         yield from files.put._inner(
             src=StringIO(
-                f"Types: deb\nURIs: {repository['url']}\nSuites: /\nSigned-By: {TOOLKIT_KEYRING}\n"
+                f"Types: deb\nURIs: {repository.url}\nSuites: /\nSigned-By: {TOOLKIT_KEYRING}\n"
             ),
             dest=TOOLKIT_SOURCES,
             mode="644",

@@ -9,6 +9,7 @@ from pyinfra.api.command import PyinfraCommand
 from deploys.facts.services import ClockSync, Service, Sysctls
 from deploys.operations.differences import differs, unit_differs
 from deploys.operations.files import managed_files
+from deploys.operations.host_data import settings
 from deploys.operations.packages import install
 from deploys.plan.files import Directory, Entry, ManagedFile
 from deploys.plan.placed import check
@@ -69,8 +70,8 @@ def sysctl(path: str, values: Mapping[str, str]) -> Generator[PyinfraCommand, No
 
 def _remember(keys: Sequence[str]) -> StringCommand:
     """Return the command that writes down what parameters were before our first change."""
-    state = QuoteString(f"{host.data.root}/state")
-    file = QuoteString(f"{host.data.root}/state/sysctl")
+    folder = f"{settings(host).root}/state"
+    state, file = QuoteString(folder), QuoteString(f"{folder}/sysctl")
     return StringCommand(
         *("mkdir -p", state, "&& for key in", *map(QuoteString, keys), "; do"),
         *('grep -qsF "$key = "', file, '|| sysctl "$key" 2>/dev/null >>', file, "; done; true"),

@@ -5,6 +5,8 @@ from typing import Any
 from pyinfra.api import Host, StringCommand
 from pyinfra.connectors.util import CommandOutput
 
+from deploys.operations.host_data import uses_sudo
+
 
 def run_now(host: Host, command: StringCommand, **options: Any) -> tuple[bool, CommandOutput]:
     """Run a command on a host, as root where the inventory says so.
@@ -17,5 +19,4 @@ def run_now(host: Host, command: StringCommand, **options: Any) -> tuple[bool, C
     Returns:
         Whether it succeeded, and what it printed.
     """
-    sudo = bool(host.data.get("_sudo", False))
-    return host.run_shell_command(command, _sudo=sudo, **options)
+    return host.run_shell_command(command, _sudo=uses_sudo(host), **options)

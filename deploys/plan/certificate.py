@@ -1,10 +1,8 @@
 """The TLS certificate of a door: the owner's or the site's own, and whether it can be shown."""
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -18,6 +16,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from deploys.plan.errors import PlanError
+from deploys.plan.setting_values import HOST, is_address
+from deploys.plan.settings import Settings
 
 # As long before its end a run says so: Let's Encrypt renews 30 days before.
 NOTICE = timedelta(days=30)
@@ -26,82 +26,23 @@ NOTICE = timedelta(days=30)
 SHORTEST_RSA = 2048
 # How a private key begins in the PEM that is made here: behind all that others may see.
 PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----"
-# A host name, as certificates and URLs write it: letters, digits and hyphens between dots.
-_HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
 
 
-@dataclass(frozen=True)
-class Tls:
-    """The settings of TLS in the group data.
-
-    Attributes:
-        own: The site's own authority signs the certificates of doors and gateway.
-        certificate, key: Paths of the owner's PEM files; None without them.
-        names: Names by which clients ask for a server, beside those of the inventory.
-    """
-
-    own: bool
-    certificate: str | None
-    key: str | None
-    names: tuple[str, ...] = ()
-
-    @property
-    def on(self) -> bool:
-        """Tell whether servers speak https."""
-        return self.own or bool(self.certificate)
-
-
-def tls_settings(setting: Callable[[str], object]) -> Tls:
-    """Check what the group data say of TLS.
-
-    Args:
-        setting: Gives a value of the group data by its name.
-
-    Raises:
-        PlanError: A value cannot be, or two contradict each other.
-    """
-    word, names = setting("tls"), setting("tls_names") or ()
-    # The command line makes a number of what looks like one.
-    certificate, key = (
-        str(path) if (path := setting(name)) else None for name in ("tls_certificate", "tls_key")
-    )
-    if word not in (None, "own"):
-        raise _refused("tls", repr(word), '"own", for certificates of the site\'s own, or None')
-    if not isinstance(names, list | tuple) or not all(
-        isinstance(each, str) and (_is_address(each) or _HOST.fullmatch(each)) for each in names
-    ):
-        raise _refused("tls_names", repr(names), 'host names and addresses, as in ("llm.lan",)')
-    if word and (certificate or key):
-        raise _refused("tls", 'tls = "own" beside tls_certificate or tls_key', "one of the two")
-    if bool(certificate) != bool(key):
-        there, missing = ("tls_certificate", "tls_key")[:: 1 if certificate else -1]
-        raise _refused(missing, "nothing", f"it beside {there}")
-    return Tls(word == "own", certificate, key, tuple(names))
-
-
-def server_names(tls: Tls, names: Iterable[str | None], bind: object = None) -> tuple[str, ...]:
+def server_names(settings: Settings, names: Iterable[str | None]) -> tuple[str, ...]:
     """Return the names and addresses that the own certificate of a server is to have.
 
     Args:
-        tls: The settings.
+        settings: Those of its host.
         names: Those of the inventory, the first of which names the certificate.
-        bind: The address on which the server listens.
 
     Returns:
         Also the name of the machine in multicast DNS, by which DGX OS announces itself.
     """
-    plain = [each for each in names if each and (_is_address(each) or _HOST.fullmatch(each))]
-    multicast = [f"{each}.local" for each in plain if not _is_address(each) and "." not in each]
-    own = [str(bind)] if _is_address(str(bind)) and str(bind) not in ("0.0.0.0", "::") else []
-    return tuple(dict.fromkeys([*plain, *multicast, *tls.names, *own, "localhost", "127.0.0.1"]))
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
+    plain = [each for each in names if each and (is_address(each) or HOST.fullmatch(each))]
+    multicast = [f"{each}.local" for each in plain if not is_address(each) and "." not in each]
+    own = [] if settings.bind in ("0.0.0.0", "::") else [settings.bind]
+    all_names = [*plain, *multicast, *settings.tls_names, *own, "localhost", "127.0.0.1"]
+    return tuple(dict.fromkeys(all_names))
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,11 @@ from hashlib import sha256
 from ipaddress import ip_address
 
 from deploys.plan.certificate import Certificate
-from deploys.plan.errors import PlanError
 from deploys.plan.key import Key
 from deploys.plan.render import render
+from deploys.plan.settings import Settings
 
 UNIT = "door.service"
-# haproxy takes 16 KiB of memory for each; a line of the kernel's file table holds a million.
-_CONNECTIONS = range(10, 100_001)
-_STRANGER = range(1, _CONNECTIONS[-1] + 1)
-_BODY_MIB = range(1, 1025)
-_HOLD = range(86_401)
 
 # What scanners of networks expect: each session with keys of its own, that nothing else can be read
 # by, and ciphers that authenticate.
@@ -93,82 +88,38 @@ class DoorPlan:
 
 
 def door_plan(
+    settings: Settings,
     *,
-    bind: object,
     port: int,
     place: str,
     keys: Sequence[Key] | None,
     certificate: Certificate | None,
-    max_body_mib: object,
-    max_connections: object,
-    stranger_connections: object,
-    key_requests: object,
-    hold_seconds: object,
+    hold_seconds: int,
     behind: str = "engines",
 ) -> DoorPlan:
-    """Check the settings of a door.
+    """Return the door of a replica, or of the gateway.
 
     Args:
-        bind: Address on which it listens.
+        settings: Those of its host.
         port: TCP port.
         place: What it is the door of: a replica, or `gateway`.
         keys: The keys of the fleet; None where it is open to all.
         certificate: For TLS.
-        max_body_mib: MiB of the largest request.
-        max_connections: How many clients at the same time.
-        stranger_connections: How many of them from one source that has shown no key.
-        key_requests: How many requests each name has a minute; None for as many as it likes.
         hold_seconds: How long a request waits for an engine while none serves; 0 for not at all.
         behind: haproxy's name of what its requests go to.
-
-    Raises:
-        PlanError: A setting of the group data cannot be.
     """
-    problems = []
-    try:
-        ip_address(str(bind))
-    except ValueError:
-        problems.append(f"group_data: bind: found {bind!r}; expected an address, such as 0.0.0.0")
-    numbers = {
-        "max_body_mib": _BODY_MIB,
-        "max_connections": _CONNECTIONS,
-        "stranger_connections": _STRANGER,
-        "hold_seconds": _HOLD,
-    }
-    found = {
-        "max_body_mib": max_body_mib,
-        "max_connections": max_connections,
-        "stranger_connections": stranger_connections,
-        "hold_seconds": hold_seconds,
-    }
-    counts = {name: _number(value) for name, value in found.items()}
-    problems += [
-        f"group_data: {name}: found {found[name]!r}; "
-        f"expected a number from {allowed[0]} to {allowed[-1]}"
-        for name, allowed in numbers.items()
-        if counts[name] not in allowed
-    ]
-    limit = None if key_requests is None else _number(key_requests)
-    if limit is not None and limit < 1:
-        problems.append(
-            f"group_data: key_requests: found {key_requests!r}; expected a number from 1, or None"
-        )
-    if problems:
-        raise PlanError(*problems)
     return DoorPlan(
-        bind=str(bind),
+        bind=settings.bind,
         port=port,
         keys=None if keys is None else tuple(key.line(place) for key in keys if key.opens(place)),
         certificate=certificate,
-        key_requests=limit,
+        max_body_mib=settings.max_body_mib,
+        max_connections=settings.max_connections,
+        stranger_connections=settings.stranger_connections,
+        key_requests=settings.key_requests,
+        hold_seconds=hold_seconds,
         behind=behind,
-        **counts,
     )
-
-
-def _number(value: object) -> int:
-    """Return what --data gives as a string, too; -1 for what is no number."""
-    return int(str(value)) if re.fullmatch(r"\d{1,9}", str(value)) else -1
 
 
 def mark(files: Mapping[str, str | None]) -> str:

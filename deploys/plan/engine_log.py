@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from deploys.plan.errors import PlanError
 from deploys.plan.recipe import Recipe, Settings
-from deploys.plan.schema import nearest, shown
+from deploys.plan.schema import shown
 
 LEVEL = "VLLM_LOGGING_LEVEL"
 
@@ -32,14 +31,7 @@ def at_level(recipe: Recipe, level: str) -> Recipe:
     Args:
         recipe: As it is for its number of Sparks, or for any.
         level: DEBUG, INFO (vLLM's own) or WARNING: no lines of requests and speeds.
-
-    Raises:
-        PlanError: It is another one.
     """
-    if level not in _LEVELS:
-        raise PlanError(
-            f"group data: log_level: found {level!r}; expected {nearest(str(level), _LEVELS)}"
-        )
     said = _LEVELS[level]
     return recipe.model_copy(
         update={"args": recipe.args | said.get("args", {}), "env": recipe.env | said.get("env", {})}

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from deploys.plan.errors import PlanError
+from deploys.plan.setting_values import HOST_NUMBERS
 
 GUARD = "fabric-guard.service"
-
-# Host numbers of the two Sparks, in the order of their names. Head and worker may change places
-# in the inventory: that leaves the network alone.
-_NUMBERS = (11, 12)
-# IPv4 in its smallest sensible packet, and the largest that ConnectX takes.
-_MTU = range(1280, 9217)
 
 
 @dataclass(frozen=True)
@@ -75,26 +69,10 @@ def fabric_plan(
         spark: its name.
         ranks: both names, the head first.
         subnets, mtu, bandwidth_minimum: `fabric_subnets`, `fabric_mtu` and
-            `fabric_bandwidth_minimum` of the group data.
-
-    Raises:
-        PlanError: everything that is wrong with the group data.
+            `fabric_bandwidth_minimum` of the settings.
     """
-    problems = [*_subnet_problems(subnets)]
-    if type(mtu) is not int or mtu not in _MTU:
-        problems.append(
-            f"group_data: fabric_mtu: found {mtu!r}; "
-            f"expected a whole number from {_MTU.start} to {_MTU.stop - 1}"
-        )
-    if type(bandwidth_minimum) not in (int, float) or bandwidth_minimum < 0:
-        problems.append(
-            f"group_data: fabric_bandwidth_minimum: found {bandwidth_minimum!r}; "
-            "expected Gb/s for each twin, such as 80"
-        )
-    if problems:
-        raise PlanError(*problems)
     peer = next(name for name in ranks if name != spark)
-    own, other = _NUMBERS if spark < peer else _NUMBERS[::-1]
+    own, other = HOST_NUMBERS if spark < peer else HOST_NUMBERS[::-1]
     a, b = (IPv4Network(subnet) for subnet in subnets)
     return FabricPlan(
         spark=spark,
@@ -140,24 +118,3 @@ def netplan_text(plan: FabricPlan, port: tuple[str, str]) -> str:
             f"      addresses: [{interface}]",
         ]
     return "\n".join([*lines, ""])
-
-
-def _subnet_problems(subnets: Sequence[str]) -> Iterator[str]:
-    where = "group_data: fabric_subnets: found"
-    if isinstance(subnets, str) or not isinstance(subnets, Sequence) or len(subnets) != 2:
-        yield f"{where} {subnets!r}; expected two IPv4 subnets, one for each twin"
-        return
-    networks = []
-    for subnet in subnets:
-        try:
-            network = IPv4Network(subnet)
-        except ValueError as error:
-            yield f"{where} {subnet!r} ({error}); expected a subnet such as 192.168.100.0/24"
-            continue
-        networks.append(network)
-        if network.num_addresses <= _NUMBERS[-1] + 1:
-            yield f"{where} {subnet}; expected room for host {_NUMBERS[-1]}, as in a /24"
-        if network.is_loopback or network.is_multicast or network.is_link_local:
-            yield f"{where} {subnet}; expected private addresses, such as 192.168.100.0/24"
-    if len(networks) == 2 and networks[0].overlaps(networks[1]):
-        yield f"{where} {subnets[0]} and {subnets[1]}, which overlap; expected two apart"

@@ -4,14 +4,10 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_network
 
-from deploys.plan.errors import PlanError
 from deploys.plan.fabric import FabricPlan
 from deploys.plan.sections import sections, sections_script
 
-# auto: rules where ufw is in use. on: ufw is turned on as well.
-MODES = ("auto", "on")
 # What says of a rule that it is ours, and for what.
 _COMMENT = "sparkwright"
 SSH = "ssh"
@@ -67,52 +63,13 @@ class FirewallState:
         return bool(self.active) or self.at_boot
 
 
-def checked_mode(mode: object) -> str:
-    """Return the group data's `firewall`.
-
-    Raises:
-        PlanError: there is no such mode.
-    """
-    if mode not in MODES:
-        raise PlanError(f"group_data: firewall: found {mode!r}; expected {' or '.join(MODES)}")
-    return str(mode)
-
-
-def networks(found: object) -> tuple[str, ...]:
-    """Return the group data's `firewall_from` as ufw writes networks; empty means everybody.
-
-    Raises:
-        PlanError: everything in it that is no network.
-    """
-    if isinstance(found, str) or not isinstance(found, Sequence):
-        raise PlanError(
-            f"group_data: firewall_from: found {found!r}; "
-            'expected a list of networks, such as ["192.168.1.0/24"]'
-        )
-    problems, written = [], []
-    for each in found:
-        try:
-            network = ip_network(str(each))
-        except ValueError as error:
-            problems.append(
-                f"group_data: firewall_from: found {each!r} ({error}); "
-                "expected a network or an address, such as 192.168.1.0/24"
-            )
-            continue
-        alone = network.prefixlen == network.max_prefixlen
-        written.append(str(network.network_address if alone else network))
-    if problems:
-        raise PlanError(*problems)
-    return tuple(written)
-
-
 def port_rules(port: int, purpose: str, sources: Sequence[str]) -> list[Rule]:
     """Return the rules that open a TCP port.
 
     Args:
         port: TCP port.
         purpose: what listens there, in one word.
-        sources: networks that may reach it, as `networks` returns them; empty means everybody.
+        sources: networks that may reach it, as ufw writes them; empty means everybody.
     """
     if not sources:
         return [Rule(f"allow {port}/tcp", purpose)]

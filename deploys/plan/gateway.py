@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
-from deploys.plan.certificate import tls_settings
 from deploys.plan.errors import PlanError
 from deploys.plan.fleet import Fleet, Gateway, bracketed
 from deploys.plan.options import AUTO
 from deploys.plan.recipe import Recipe
+from deploys.plan.settings import Settings
 
 # Models that have both modes, switched by `enable_thinking`.
 _BOTH_MODES = re.compile(r"qwen3\.[56]", re.IGNORECASE)
@@ -94,12 +92,12 @@ def upstreams(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[Upstream]:
     return found
 
 
-def doors(fleet: Fleet, setting: Callable[[str, str], Any]) -> dict[str, str]:
+def doors(fleet: Fleet, settings: Mapping[str, Settings]) -> dict[str, str]:
     """Return the URL of each replica's door, as the gateway's host reaches it.
 
     Args:
         fleet: The fleet, with a gateway.
-        setting: Gives a replica's group data, by the names of replica and value.
+        settings: Those of each replica, by its name.
 
     Raises:
         PlanError: The doors that it cannot reach.
@@ -108,7 +106,7 @@ def doors(fleet: Fleet, setting: Callable[[str, str], Any]) -> dict[str, str]:
     problems: list[str] = []
     for name in fleet.replicas:
         try:
-            found[name] = _door(fleet, name, setting)
+            found[name] = _door(fleet, name, settings[name])
         except PlanError as error:
             problems += error.problems
     if problems:
@@ -116,10 +114,10 @@ def doors(fleet: Fleet, setting: Callable[[str, str], Any]) -> dict[str, str]:
     return found
 
 
-def _door(fleet: Fleet, name: str, setting: Callable[[str, str], Any]) -> str:
+def _door(fleet: Fleet, name: str, settings: Settings) -> str:
     replica, gateway = fleet.replicas[name], needed(fleet)
     head = replica.sparks[0]
-    spark, bind = fleet.sparks[head], str(setting(name, "bind"))
+    spark, bind = fleet.sparks[head], settings.bind
     beside = gateway.spark == head or (gateway.local and spark.local)
     where = f"{fleet.source}: replicas.{name}"
     if bind in _LOOPBACK and not beside:
@@ -127,20 +125,19 @@ def _door(fleet: Fleet, name: str, setting: Callable[[str, str], Any]) -> str:
             f"{where}: found bind {bind}, where only {head} itself reaches the door; "
             f"expected gateway: {{spark: {head}}}, or another bind in the group data"
         )
-    tls = tls_settings(partial(setting, name))
     # The site's own has the address of this machine; which names an owner's has, nobody knows.
-    if spark.local and (tls.certificate or not beside):
-        why = "and a certificate, whose name" if tls.on else "whose address"
+    if spark.local and (settings.tls_certificate or not beside):
+        why = "and a certificate, whose name" if settings.secured else "whose address"
         raise PlanError(
             f"{where}: found {head} with local: true, {why} the gateway cannot know; "
             "expected ssh_hostname"
         )
     address = spark.ssh_hostname or head
-    if not tls.certificate and bind not in _EVERYWHERE:
+    if not settings.tls_certificate and bind not in _EVERYWHERE:
         address = bind
-    elif not tls.certificate and beside:
+    elif not settings.tls_certificate and beside:
         address = "127.0.0.1"
-    return f"{'https' if tls.on else 'http'}://{bracketed(address)}:{replica.port}"
+    return f"{'https' if settings.secured else 'http'}://{bracketed(address)}:{replica.port}"
 
 
 def needed(fleet: Fleet) -> Gateway:

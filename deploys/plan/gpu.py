@@ -1,12 +1,10 @@
 """The GPU of a Spark, as nvidia-smi tells of it right now."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
 
 from deploys.plan.cause import UNPLUG_REMEDY, KnownCause
-from deploys.plan.errors import PlanError
 from deploys.plan.thresholds import FAULT_BUSY, FAULT_MHZ, FAULT_WATTS
 
 _QUERY = "clocks.sm,power.draw,temperature.gpu,utilization.gpu,memory.used,memory.total"
@@ -19,8 +17,6 @@ POWER_FAULT = KnownCause(
     remedy=UNPLUG_REMEDY,
     source="the SM121 guide; parallelArchitect/spark-gpu-throttle-check; ai-muninn.com",
 )
-# MHz: above the clock of that fault, up to more than any GPU here has.
-_LIMITS = range(1000, 3501)
 
 
 @dataclass(frozen=True)
@@ -58,26 +54,6 @@ def has_power_fault(clock: float, power: float | None) -> bool:
         power: None where it is not told: the clock decides then.
     """
     return clock <= FAULT_MHZ and (power is None or power <= FAULT_WATTS)
-
-
-def clock_limit(data: Mapping[str, Any]) -> int | None:
-    """Return the limit of the GPU's clock in MHz, by `gpu_clock_max_mhz`; None for none.
-
-    Args:
-        data: inventory and group data of a Spark; from the command line it comes as text.
-
-    Raises:
-        PlanError: it is no clock that a GPU could work at.
-    """
-    found = data["gpu_clock_max_mhz"]
-    if found is None or found == "none":
-        return None
-    if not isinstance(found, bool) and str(found).isdecimal() and int(found) in _LIMITS:
-        return int(found)
-    raise PlanError(
-        f"group data: gpu_clock_max_mhz: found {found!r}; expected MHz from {_LIMITS[0]} to "
-        f"{_LIMITS[-1]}, or None"
-    )
 
 
 def parse_gpu(lines: Sequence[str]) -> Gpu | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from cryptography import x509
 
 from deploys.plan.errors import PlanError
 from deploys.plan.fleet import Fleet, bracketed
+from deploys.plan.settings import Settings
 
 # Seconds between two questions: as often as files/monitoring/spark-metrics.timer writes.
 INTERVAL = 15
@@ -56,13 +57,13 @@ class Target:
 
 
 def targets(
-    fleet: Fleet, setting: Callable[[str, str], Any], chain: Callable[[str], str | None]
+    fleet: Fleet, settings: Mapping[str, Settings], chain: Callable[[str], str | None]
 ) -> list[Target]:
     """Return the doors of a fleet.
 
     Args:
         fleet: The fleet.
-        setting: Gives a replica's group data, by the names of replica and value.
+        settings: Those of each replica, by its name.
         chain: Gives what a replica's door shows its clients, as PEM; None without TLS.
 
     Raises:
@@ -74,7 +75,7 @@ def targets(
     found, problems = [], []
     for name, replica in fleet.replicas.items():
         head = replica.sparks[0]
-        spark, bind = fleet.sparks[head], str(setting(name, "bind"))
+        spark, bind = fleet.sparks[head], settings[name].bind
         if bind in _LOOPBACK and not spark.local:
             problems.append(
                 f"{fleet.source}: replicas.{name}: found bind {bind}, where only {head} itself "

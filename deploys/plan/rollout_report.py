@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from deploys.plan.data_options import RunOptions
 from deploys.plan.rollout_record import Record, Result
-from deploys.plan.rollout_settings import Settings
 from deploys.plan.waves import Rollout
 
 
 def report(
-    rollout: Rollout, asked: Settings, started: str, ended: str | None = None
+    rollout: Rollout, asked: RunOptions, started: str, ended: str | None = None
 ) -> dict[str, Any]:
     """Return what is kept as JSON.
 

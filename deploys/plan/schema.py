@@ -122,7 +122,9 @@ def _sentence(
     # A part in angle brackets is a branch of a union, and no key.
     location = tuple(part for part in detail["loc"] if not _BRANCH.fullmatch(str(part)))
     location = location or detail["loc"]
-    where = f"{source}: {_dotted(location)}" if location else source
+    # What follows an option of the command line is a part of it.
+    joint = " " if source.startswith("-") else ": "
+    where = f"{source}{joint}{_dotted(location)}" if location else source
     owner, expected = _lookup(model, location)
     kind = detail["type"]
     if kind == "extra_forbidden":

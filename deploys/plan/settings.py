@@ -140,9 +140,7 @@ class Settings(Model):
     ] = 20
     """GiB that stay free beside weights and image: caches, logs, the next release's files."""
 
-    clock_tolerance: Annotated[
-        float, Field(ge=0, allow_inf_nan=False, description="seconds, such as 60")
-    ] = 60
+    clock_tolerance: Seconds = 60
     """Seconds by which a Spark's clock may differ from that of the machine that runs pyinfra."""
 
     fabric_subnets: Subnets = ("192.168.100.0/24", "192.168.101.0/24")

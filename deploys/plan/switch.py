@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
-from deploys.plan.errors import PlanError
 from deploys.plan.hardware import Hardware
 from deploys.plan.host_json import Told
 from deploys.plan.kernel import HANDOVER, handover
@@ -135,27 +134,6 @@ class Outcome:
         self.seconds, self.gap = report.seconds, report.gap
 
 
-def whole_seconds(data: Mapping[str, Any], key: str) -> int:
-    """Return a setting in seconds; from the command line it comes as text.
-
-    Args:
-        data: inventory and group data of a Spark.
-        key: the setting's name.
-
-    Raises:
-        PlanError: it is no whole number of seconds from 0 on.
-    """
-    return _whole(data, key, "whole seconds")
-
-
-def whole_number(data: Mapping[str, Any], key: str) -> int:
-    """Return a setting that counts something.
-
-    Args, Raises: as `whole_seconds`.
-    """
-    return _whole(data, key, "a whole number")
-
-
 def parse_memory(output: Iterable[str]) -> Memory:
     """Return the memory that the lines of `MEMORY_SCRIPT` describe.
 
@@ -259,10 +237,3 @@ def failure(release: str, outcome: Outcome) -> str:
         words.append(f"{unit} is off.")
     words.append(f"All that it said: journalctl -u {unit} -u {JOB.format(release)}")
     return "\n".join(words)
-
-
-def _whole(data: Mapping[str, Any], key: str, unit: str) -> int:
-    found = data[key]
-    if not isinstance(found, bool) and str(found).isdecimal():
-        return int(found)
-    raise PlanError(f"group data: {key}: found {found!r}; expected {unit}, 0 or more")

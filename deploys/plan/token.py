@@ -10,21 +10,17 @@ from deploys.plan.errors import PlanError
 HTTPS, HTTP, NONE = "https", "http", "none"
 
 
-def token_for(endpoint: str, token: str | None, setting: object = HTTPS) -> str | None:
+def token_for(endpoint: str, token: str | None, setting: str = HTTPS) -> str | None:
     """Return the token that a hub is asked with; None for an anonymous question.
 
     Args:
         endpoint: URL of the hub.
         token: that of the machine that runs pyinfra; None without one.
-        setting: `hf_token` of the group data.
+        setting: `hf_token` of the settings.
 
     Raises:
-        PlanError: the hub would get the token in the clear, or the setting cannot be.
+        PlanError: the hub would get the token in the clear.
     """
-    if setting not in (HTTPS, HTTP, NONE):
-        raise PlanError(
-            f"group data: hf_token: found {setting!r}; expected {HTTPS!r}, {HTTP!r} or {NONE!r}"
-        )
     if setting == NONE or not token:
         return None
     if setting == HTTPS and not _is_private(endpoint):

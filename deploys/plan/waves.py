@@ -35,7 +35,7 @@ class Rollout:
 
     Args:
         replicas: the Sparks of each, the head first; in the order of the inventory.
-        forced: as in `Settings`.
+        forced: as in `RunOptions`.
 
     Attributes:
         records: what has happened to each replica so far.

@@ -5,8 +5,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from deploys.plan.errors import PlanError
-from deploys.plan.schema import nearest
 from deploys.plan.startup import COLD_START, PHASES, WARM_START
 
 METRICS: Mapping[str, str] = {
@@ -256,28 +254,6 @@ WORKLOADS: Mapping[str, Workload] = {workload.name: workload for workload in _AL
 
 # What a recipe may expect figures of: the start's are read from the engine's journal.
 EXPECTED = (*WORKLOADS, COLD_START, WARM_START)
-
-
-def choose(names: object) -> list[Workload]:
-    """Return the workloads that a person asked for, each once.
-
-    Args:
-        names: with commas between them; None for all.
-
-    Raises:
-        PlanError: there is none of a name.
-    """
-    if names is None:
-        return list(WORKLOADS.values())
-    asked = list(dict.fromkeys(name.strip() for name in str(names).split(",")))
-    if unknown := [name for name in asked if name not in WORKLOADS]:
-        raise PlanError(
-            *(
-                f"--data workloads: found {name!r}; expected {nearest(name, WORKLOADS)}"
-                for name in unknown
-            )
-        )
-    return [WORKLOADS[name] for name in asked]
 
 
 def order(workload: Workload) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from pyinfra import host
 from pyinfra.api import deploy
 
 from deploys.operations.benchmark import benchmark
@@ -10,8 +9,8 @@ from deploys.operations.files import managed_files
 from deploys.plan.files import ManagedFile
 from deploys.plan.placed import folder
 from deploys.plan.render import unit_file
-from deploys.plan.workloads import choose
-from deploys.steps.context import bad_input, release
+from deploys.plan.workloads import WORKLOADS
+from deploys.target import target
 
 _FILES = Path(__file__).parents[2] / "files"
 _PROGRAMS = [
@@ -24,10 +23,9 @@ _PROGRAMS = [
 @deploy("Benchmark")
 def apply() -> None:
     """Measure the workloads that `--data workloads=NAME,NAME` names; all without it."""
-    with bad_input():
-        workloads = choose(host.data.get("workloads"))
-    served = release()
-    if served is None or host.data.rank:
+    own = target()
+    served = own.release
+    if served is None or not own.is_head or not own.replica:
         return
     root = served.root
     managed_files(
@@ -41,7 +39,7 @@ def apply() -> None:
     benchmark(
         name="Figures",
         release=served,
-        replica=host.data.replica,
-        hardware=host.data.hardware,
-        workloads=workloads,
+        replica=own.replica,
+        hardware=own.hardware_class,
+        workloads=[WORKLOADS[name] for name in own.options.workloads or WORKLOADS],
     )

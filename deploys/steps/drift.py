@@ -3,7 +3,6 @@
 import sys
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import click
 from pyinfra import host, local, state
@@ -14,19 +13,16 @@ from deploys.facts.drift import WhatRuns
 from deploys.facts.listeners import Listeners
 from deploys.keys import keys_path
 from deploys.operations.differences import differs, look
-from deploys.plan.data_options import json_target
 from deploys.plan.difference import Difference, as_json, exit_status, line
 from deploys.plan.drift import host_differences
 from deploys.plan.errors import PlanError
-from deploys.plan.gpu import clock_limit
 from deploys.plan.guard import ALONE
 from deploys.plan.listeners import astray, others, unguarded
 from deploys.plan.lock import lock_path, read_lock, unresolved
 from deploys.plan.running import running_differences
-from deploys.plan.served import recipe
 from deploys.plan.terminal import plain
-from deploys.steps.context import bad_input, may_listen, release
 from deploys.steps.looks import check_alone, tell_machines
+from deploys.target import bad_input, target, target_of
 
 # What converges a Spark also tells how it differs.
 _CONVERGES = "deploys/spark.py"
@@ -58,17 +54,16 @@ def apply() -> None:
         SystemExit: by the Spark that is the last; with the status of `exit_status`.
     """
     with bad_input():
-        target = json_target(host.data.get("json"))
         _check_declared()
     check_alone("drift")
     # A look that failed is no reason to ask whether to go on.
     state.should_raise_failed_hosts = None
     try:
-        _book.found[host.data.spark] = look(_steps)
+        _book.found[target().spark] = look(_steps)
     except PyinfraError as error:
-        _book.unread[host.data.spark] = _reason(error)
+        _book.unread[target().spark] = _reason(error)
     if len(_book.found) + len(_book.unread) == len(state.activated_hosts):
-        _tell(target)
+        _tell(target().options.json_target)
 
 
 def _check_declared() -> None:
@@ -77,14 +72,14 @@ def _check_declared() -> None:
     Raises:
         PlanError: the lock lacks a name, or there are no keys.
     """
-    fleet = Path(host.data.fleet)
-    if not host.data.recipe:
+    own = target()
+    if own.recipe is None:
         return
-    path = lock_path(fleet)
-    problems = unresolved([recipe(host.data.recipe)], read_lock(path), str(path))
-    if host.data.api_key != "none" and not keys_path(fleet).exists():
+    path, keys = lock_path(own.fleet), keys_path(own.fleet)
+    problems = unresolved([own.recipe], read_lock(path), str(path))
+    if own.api_key != "none" and not keys.exists():
         problems.append(
-            f"{keys_path(fleet)}: found no such file; expected the API keys of the doors, as a run "
+            f"{keys}: found no such file; expected the API keys of the doors, as a run "
             f"of {_CONVERGES} makes it"
         )
     if problems:
@@ -94,34 +89,35 @@ def _check_declared() -> None:
 def _steps() -> None:
     """Call all operations that would converge the Spark, and look where none does."""
     local.include(_CONVERGES)
-    served = release()
+    own = target()
+    served = own.release
     running = host.get_fact(WhatRuns, images=served.images if served else ())
     for difference in (
-        *running_differences(running, served, clock_limit(host.data.dict())),
-        *host_differences(host.get_fact(HostCheckup, root=host.data.root)),
+        *running_differences(running, served, own.settings.gpu_clock_max_mhz),
+        *host_differences(host.get_fact(HostCheckup, root=own.root)),
     ):
         differs(*difference)
-    listening, may = host.get_fact(Listeners), may_listen()
+    listening, may = host.get_fact(Listeners), own.may_listen
     for socket in astray(listening, may):
         differs("listeners", "only those on the list", socket)
     for group in unguarded(listening):
         differs("guard of the engine", f"its container in {ALONE}", f"in {group}")
     if foreign := others(listening, may):
-        _book.others[host.data.spark] = foreign
+        _book.others[own.spark] = foreign
 
 
 def _reason(error: PyinfraError) -> str:
     """Return why the current Spark could not be looked at."""
-    together = host.data.ranks or [host.data.spark]
-    silent = sorted(each.data.spark for each in state.failed_hosts if each.data.spark in together)
+    together = state.failed_hosts.intersection(target().together)
+    silent = sorted(target_of(each).spark for each in together)
     return f"{' and '.join(silent)} cannot be read" if silent else str(error)
 
 
-def _tell(target: str | None) -> None:
-    silent = [each for each in state.failed_hosts if each.data.spark not in _book.unread]
-    unread = _book.unread | {each.data.spark: "no answer" for each in silent}
+def _tell(path: str | None) -> None:
+    failed = [target_of(each).spark for each in state.failed_hosts]
+    unread = dict.fromkeys(failed, "no answer") | _book.unread
     found = {spark: _book.found[spark] for spark in _book.found if spark not in unread}
-    if tell_machines(target, as_json(found, unread, time.time())):
+    if tell_machines(path, as_json(found, unread, time.time())):
         for spark in sorted(found):
             for difference in found[spark]:
                 click.echo(plain(line(spark, difference)))

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from pyinfra import host
 from pyinfra.api import deploy
 
 from deploys.operations.engine import idle, serving
@@ -13,8 +12,8 @@ from deploys.plan.guard import guard_files
 from deploys.plan.memory import load_of
 from deploys.plan.release import Release
 from deploys.plan.render import unit_file
-from deploys.plan.switch import Settings, whole_seconds
-from deploys.steps.context import bad_input, fabric_plan, hardware, lock, peer, release
+from deploys.plan.switch import Settings
+from deploys.target import target
 
 _FILES = Path(__file__).parents[2] / "files"
 # What all releases share. The supervisor of an engine is none of it: it is a part of its release.
@@ -30,20 +29,20 @@ _UNITS = [_FILES / "engine" / "vllm@.service", _FILES / "switch" / "switch@.serv
 @deploy("Engine")
 def prepare() -> None:
     """Lay the release down, and what switches to it; whatever serves goes on."""
-    served = release()
-    if served:
+    if served := target().release:
         _lay_down(served)
 
 
 @deploy("Engine")
 def apply() -> None:
     """Lay the release down, then serve it; on an idle Spark, serve nothing."""
-    served = release()
+    own = target()
+    served = own.release
     if served is None:
-        idle(name="Serve nothing", root=host.data.root)
+        idle(name="Serve nothing", root=own.root)
         return
     _lay_down(served)
-    serving(name="Serve the release", release=served, settings=settings(served), peer=peer())
+    serving(name="Serve the release", release=served, settings=settings(served), peer=own.peer)
 
 
 def settings(served: Release | None) -> Settings:
@@ -51,20 +50,14 @@ def settings(served: Release | None) -> Settings:
 
     Args:
         served: the release; None for one of which no more is known than what is on the Spark.
-
-    Raises:
-        PyinfraError: a setting of the group data cannot be; no host has been changed.
     """
-    data = host.data.dict()
-    sparks = len(host.data.ranks)
-    with bad_input():
-        trial, drain = (whole_seconds(data, f"{key}_seconds") for key in ("trial", "drain"))
+    own = target()
     return Settings(
-        trial=trial,
-        drain=drain,
-        door=host.data.rank == 0,
-        hardware=hardware(),
-        load=load_of(served.recipe, lock(), sparks) if served else None,
+        trial=own.settings.trial_seconds,
+        drain=own.settings.drain_seconds,
+        door=own.is_head,
+        hardware=own.hardware,
+        load=load_of(served.recipe, own.lock, len(own.ranks)) if served else None,
     )
 
 
@@ -82,9 +75,9 @@ def programs(root: str) -> list[Entry]:
 
 def _lay_down(served: Release) -> None:
     folder = f"{served.root}/releases/{served.id}"
-    plan = fabric_plan()
+    plan = target().fabric
     fabric = (*plan.addresses, *plan.peer_addresses) if plan else ()
-    internet = bool(host.data.get("media_domains"))
+    internet = bool(target().settings.media_domains)
     guarded(name="Guard of the engine", entries=guard_files(served.root, fabric, internet=internet))
     programs_and_release(
         name="Release and unit",

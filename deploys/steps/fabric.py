@@ -1,12 +1,10 @@
 """The fabric: the two Sparks of a pair on a network of their own."""
 
-from pyinfra import host
 from pyinfra.api import deploy
 
 from deploys.operations.fabric import fabric
 from deploys.operations.fabric_link import link
-from deploys.plan.data_options import chosen
-from deploys.steps.context import bad_input, fabric_plan, hardware, peer
+from deploys.target import target
 
 
 @deploy("Fabric")
@@ -15,18 +13,16 @@ def apply() -> None:
 
     A Spark that leaves its pair keeps its settings: they are of use when it comes back.
     """
-    plan, other = fabric_plan(), peer()
+    own = target()
+    plan, other = own.fabric, own.peer
     if plan is None or other is None:
         return
-    with bad_input():
-        measured = chosen("fabric", host.data.get("fabric"))
-    root = host.data.root
-    fabric(name="Fabric", plan=plan, hardware=hardware(), peer=other, root=root)
+    fabric(name="Fabric", plan=plan, hardware=own.hardware, peer=other, root=own.root)
     link(
         name="Link over the fabric",
         plan=plan,
-        hardware=hardware(),
+        hardware=own.hardware,
         peer=other,
-        root=root,
-        measured=measured,
+        root=own.root,
+        measured=own.options.fabric == "verify",
     )

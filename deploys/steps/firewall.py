@@ -1,28 +1,25 @@
 """The firewall: what clients and the other Spark of a pair need comes through it."""
 
-from pyinfra import host
 from pyinfra.api import deploy
 
 from deploys.operations.firewall import firewall
-from deploys.plan.firewall import Rule, checked_mode, fabric_rules, networks, port_rules
-from deploys.steps.context import bad_input, fabric_plan
+from deploys.plan.firewall import Rule, fabric_rules, port_rules
+from deploys.target import target
 
 
 @deploy("Firewall")
 def apply() -> None:
     """Open the door's port on a head, and a pair's fabric to the other Spark."""
-    data, plan = host.data, fabric_plan()
-    with bad_input():
-        mode, sources = checked_mode(data.firewall), networks(data.firewall_from)
+    own = target()
     rules: list[Rule] = []
-    if data.recipe and data.rank == 0:
-        rules += port_rules(data.port, "door", sources)
-    if plan:
-        rules += fabric_rules(plan)
+    if own.is_head and own.port:
+        rules += port_rules(own.port, "door", own.settings.firewall_from)
+    if own.fabric:
+        rules += fabric_rules(own.fabric)
     firewall(
         name="Firewall",
-        root=data.root,
-        mode=mode,
+        root=own.root,
+        mode=own.settings.firewall,
         purposes=("door", "fabric"),
         rules=rules,
     )

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from pyinfra import host
 from pyinfra.api import deploy
 
 from deploys.operations.files import managed_files
 from deploys.operations.jobs import virtual_environment
 from deploys.plan.files import Entry, ManagedFile
 from deploys.plan.render import unit_file
+from deploys.target import target
 
 _FILES = Path(__file__).parents[2] / "files" / "jobs"
 
@@ -20,7 +20,7 @@ def apply() -> None:
     AEON-7 sets HF_HUB_ENABLE_HF_TRANSFER: huggingface_hub 1.0 has dropped that package for
     hf-xet, which is in the environment.
     """
-    root = host.data.root
+    root = target().root
     requirements = (_FILES / "requirements.txt").read_text()
     entries: list[Entry] = [
         ManagedFile(f"{root}/bin/{path.name}", path.read_text())

@@ -1,6 +1,5 @@
 """The engine's image."""
 
-from pyinfra import host
 from pyinfra.api import deploy
 
 from deploys.operations.image import built_image, copied_image, exported_image, image
@@ -8,7 +7,7 @@ from deploys.plan.build import build_files
 from deploys.plan.lock import image_key
 from deploys.plan.release import repository
 from deploys.plan.share import share_url
-from deploys.steps.context import fabric_plan, lock, peer, release
+from deploys.target import target
 
 
 @deploy("Image")
@@ -17,11 +16,12 @@ def apply() -> None:
 
     The head of a pair pulls or builds it, and lends it to its worker over the fabric.
     """
-    served = release()
+    own = target()
+    served = own.release
     if served is None:
         return
-    plan, other, head = fabric_plan(), peer(), host.data.rank == 0
-    locked, build = lock().images[image_key(served.recipe)], served.recipe.build
+    plan, other, head = own.fabric, own.peer, own.is_head
+    locked, build = own.lock.images[image_key(served.recipe)], served.recipe.build
     if head and build is None:
         image(
             name="Engine image",

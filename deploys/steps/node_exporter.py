@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from pyinfra import host
 from pyinfra.api import deploy
 
 from deploys.operations.node_exporter import host_metrics
 from deploys.plan.node_exporter import SOCKET, TIMER, metrics_units
-from deploys.steps.context import fabric_plan
+from deploys.target import target
 
 _FILES = Path(__file__).parents[2] / "files" / "monitoring"
 # What each of the two starts.
@@ -17,15 +16,15 @@ _SERVICES = {TIMER: "spark-metrics.service", SOCKET: "fabric-metrics@.service"}
 @deploy("Metrics")
 def apply() -> None:
     """Have a head tell of its host through its door, and a worker through its head's."""
-    data = host.data
+    own = target()
     unit = None
-    if data.recipe:
-        unit = SOCKET if data.rank else TIMER
+    if own.recipe_name:
+        unit = TIMER if own.is_head else SOCKET
     names = (unit, _SERVICES[unit]) if unit else ()
     host_metrics(
         name="GPU, engine and host",
-        root=data.root,
+        root=own.root,
         unit=unit,
         program=(_FILES / "spark_metrics.py").read_text(),
-        units=metrics_units(names, data.root, fabric_plan()),
+        units=metrics_units(names, own.root, own.fabric),
     )

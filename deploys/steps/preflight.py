@@ -1,6 +1,5 @@
 """Before any change: is this Spark fit for what it is to serve?"""
 
-from pyinfra import host
 from pyinfra.api import deploy
 
 from deploys.operations.preflight import preflight
@@ -8,32 +7,33 @@ from deploys.plan.build import DISK
 from deploys.plan.lock import image_key
 from deploys.plan.memory import load_of
 from deploys.plan.preflight import GIB, Requirements
-from deploys.steps.context import hardware, lock, peer, release
+from deploys.target import target
 
 
 @deploy("Preflight")
 def apply() -> None:
     """Judge the Spark; list every error and warning with its remedy."""
-    served, other = release(), peer()
+    own = target()
+    served, other, wanted = own.release, own.peer, own.settings
     checkpoints = served.recipe.checkpoints.values() if served else ()
-    locked = [lock().checkpoint(checkpoint) for checkpoint in checkpoints]
+    locked = [own.lock.checkpoint(checkpoint) for checkpoint in checkpoints]
     preflight(
         name="Fit to serve",
         wanted=Requirements(
-            hardware=hardware(),
-            driver_minimum=host.data.driver_minimum,
-            docker_minimum=host.data.docker_minimum,
+            hardware=own.hardware,
+            driver_minimum=wanted.driver_minimum,
+            docker_minimum=wanted.docker_minimum,
             weights=sum(checkpoint.size for checkpoint in locked if checkpoint),
-            image=lock().images[image_key(served.recipe)].size if served else 0,
-            disk_headroom=int(host.data.disk_headroom_gib * GIB),
-            ports=(host.data.port, served.port) if served and host.data.rank == 0 else (),
-            clock_tolerance=host.data.clock_tolerance,
-            build=DISK if served and served.recipe.build and host.data.rank == 0 else 0,
+            image=own.lock.images[image_key(served.recipe)].size if served else 0,
+            disk_headroom=int(wanted.disk_headroom_gib * GIB),
+            ports=(own.port, served.port) if served and own.is_head and own.port else (),
+            clock_tolerance=wanted.clock_tolerance,
+            build=DISK if served and served.recipe.build and own.is_head else 0,
             pair=other is not None,
         ),
-        root=host.data.root,
+        root=own.root,
         images=served.images if served else (),
         folders=list(served.folders.values()) if served else [],
-        worker=other if host.data.rank == 0 else None,
-        load=load_of(served.recipe, lock(), 2 if other else 1) if served else None,
+        worker=other if own.is_head else None,
+        load=load_of(served.recipe, own.lock, len(own.ranks)) if served else None,
     )

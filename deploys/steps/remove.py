@@ -1,6 +1,5 @@
 """Leaving: what we put on a Spark goes, and the Spark is as it was."""
 
-from pyinfra import host
 from pyinfra.api import deploy
 
 from deploys.operations.remove import (
@@ -13,22 +12,20 @@ from deploys.operations.remove import (
     settings_restored,
     stopped,
 )
-from deploys.plan.data_options import REMOVE, chosen
-from deploys.steps.context import bad_input
+from deploys.target import target
 
 
 @deploy("Remove")
 def apply() -> None:
     """Show it, then take it away; checkpoints stay unless `--data weights=remove` is given."""
-    data = host.data
-    with bad_input():
-        weights = chosen("weights", data.get("weights"), REMOVE)
-    root, log_options = data.root, data.docker_log_options
+    own = target()
+    root, log_options = own.root, own.settings.docker_log_options
+    weights = own.options.weights == "remove"
     announced(
         name="What goes, and what stays",
         root=root,
         weights=weights,
-        earlyoom=f'EARLYOOM_ARGS="{data.earlyoom_arguments}"\n',
+        earlyoom=f'EARLYOOM_ARGS="{own.settings.earlyoom_arguments}"\n',
         log_options=log_options,
     )
     stopped(name="Units", root=root)

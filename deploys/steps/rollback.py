@@ -1,25 +1,24 @@
 """The way back: what served before serves again."""
 
-from pyinfra import host
 from pyinfra.api import deploy
 
 from deploys.operations.release import programs_and_release
 from deploys.operations.rollback import rollback
-from deploys.steps.context import peer
 from deploys.steps.engine import programs, settings
+from deploys.target import target
 
 
 @deploy("Rollback")
 def apply() -> None:
     """Have the release before the present one serve; an idle Spark stays idle."""
-    data = host.data
-    if not data.recipe:
+    own = target()
+    if not own.recipe_name:
         return
-    programs_and_release(name="Programs of the switch", root=data.root, entries=programs(data.root))
+    programs_and_release(name="Programs of the switch", root=own.root, entries=programs(own.root))
     rollback(
         name="Serve the release before",
-        root=data.root,
-        recipe=data.recipe,
+        root=own.root,
+        recipe=own.recipe_name,
         settings=settings(None),
-        peer=peer(),
+        peer=own.peer,
     )

@@ -3,16 +3,16 @@
 import sys
 from pathlib import Path
 
-from pyinfra import host, state
+from pyinfra import state
 from pyinfra.api import deploy
 from pyinfra.api.exceptions import PyinfraError
 
 from deploys.operations.files import managed_files
 from deploys.operations.rollout import waves
+from deploys.plan.data_options import check_force
 from deploys.plan.files import ManagedFile
-from deploys.plan.rollout_settings import settings as asked_of
-from deploys.steps.context import bad_input, peer, release
 from deploys.steps.engine import settings
+from deploys.target import bad_input, target, target_of
 
 _SPEED = Path(__file__).parents[2] / "files" / "rollout" / "speed.py"
 
@@ -25,10 +25,11 @@ def apply() -> None:
         PyinfraError: what the command line asks cannot be; no host has been changed.
     """
     _check_run()
-    replicas = {each.data.replica for each in state.active_hosts if each.data.replica}
+    own = target()
+    replicas = {each.replica for each in map(target_of, state.active_hosts) if each.replica}
     with bad_input():
-        asked = asked_of(host.data.dict(), replicas)
-    served = release()
+        check_force(own.options.force, replicas)
+    served = own.release
     if served is None:
         return
     managed_files(
@@ -39,8 +40,8 @@ def apply() -> None:
         name="Waves",
         release=served,
         settings=settings(served),
-        asked=asked,
-        peer=peer(),
+        asked=own.options,
+        peer=own.peer,
     )
 
 

@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-from pyinfra import host
 from pyinfra.api import deploy
 
 from deploys.operations.container_gpu import gpu_in_container
 from deploys.operations.runtime import docker
-from deploys.plan.data_options import chosen
-from deploys.steps.context import bad_input
+from deploys.target import target
 
 _PROOF = Path(__file__).parents[2] / "files" / "runtime" / "gpu_proof.py"
 
@@ -19,12 +17,11 @@ def apply() -> None:
 
     `--data docker=restart` lets Docker end containers, for settings that take its start.
     """
-    with bad_input():
-        restart = chosen("docker", host.data.get("docker"))
+    own = target()
     docker(
         name="Docker with the NVIDIA runtime",
-        repository=host.data.toolkit_repository,
-        log_options=host.data.docker_log_options,
-        restart=restart,
+        repository=own.settings.toolkit_repository,
+        log_options=own.settings.docker_log_options,
+        restart=own.options.docker == "restart",
     )
-    gpu_in_container(name="GPU in a container", root=host.data.root, program=_PROOF.read_text())
+    gpu_in_container(name="GPU in a container", root=own.root, program=_PROOF.read_text())

@@ -9,14 +9,12 @@ from pyinfra.api import Host
 from pyinfra.api.exceptions import ConnectError
 
 from deploys.facts.status import SparkStatus
-from deploys.plan.data_options import json_target, watch_seconds
-from deploys.plan.served import recipe
 from deploys.plan.status import Reading, Row
 from deploys.plan.status_table import as_json, table
 from deploys.plan.status_warnings import warnings
 from deploys.plan.terminal import plain
-from deploys.steps.context import bad_input
 from deploys.steps.looks import check_alone, tell_machines
+from deploys.target import target, target_of
 
 # Seconds for one reading: two looks at an engine's counters, and a GPU that is slow to tell.
 _PATIENCE = 20
@@ -35,8 +33,7 @@ def apply() -> None:
     # pyinfra loads a deploy for all Sparks at once; one of them shows them all.
     if host.name != next(each.name for each in inventory if each in state.active_hosts):
         return
-    with bad_input():
-        seconds, target = watch_seconds(host.data.get("watch")), json_target(host.data.get("json"))
+    seconds, path = target().options.watch, target().options.json_target
     check_alone("the status")
     sparks = [each for each in inventory if state.is_host_in_limit(each)]
     unreachable = {each.name for each in sparks if each not in state.active_hosts}
@@ -47,7 +44,7 @@ def apply() -> None:
             zip((each.name for each in asked), state.fact_pool.map(_read, asked), strict=True)
         )
         unreachable = set()
-        _show([_row(each, readings.get(each.name)) for each in sparks], target, bool(seconds))
+        _show([_row(each, readings.get(each.name)) for each in sparks], path, bool(seconds))
         if not seconds:
             sys.exit(0 if len([*filter(None, readings.values())]) == len(sparks) else 1)
         time.sleep(seconds)
@@ -58,7 +55,7 @@ def _read(spark: Host) -> Reading | None:
     try:
         reading: Reading | None = spark.get_fact(
             SparkStatus,
-            root=spark.data.root,
+            root=target_of(spark).root,
             _sudo=False,
             _timeout=_PATIENCE,
             _ignore_errors=True,
@@ -71,13 +68,13 @@ def _read(spark: Host) -> Reading | None:
 
 
 def _row(spark: Host, reading: Reading | None) -> Row:
-    data = spark.data
-    name = recipe(data.recipe).name if data.recipe else None
-    return Row(data.spark, data.replica, name, data.rank, reading)
+    own = target_of(spark)
+    name = own.recipe.name if own.recipe else None
+    return Row(own.spark, own.replica, name, own.rank, reading)
 
 
-def _show(rows: list[Row], target: str | None, again: bool) -> None:
-    if not tell_machines(target, as_json(rows, time.time())):
+def _show(rows: list[Row], path: str | None, again: bool) -> None:
+    if not tell_machines(path, as_json(rows, time.time())):
         return
     if again and sys.stdout.isatty():
         click.clear()

@@ -2,17 +2,15 @@
 
 from pathlib import Path
 
-from pyinfra import host
 from pyinfra.api import deploy
 
 from deploys.operations.services import service
 from deploys.operations.weights import copied_weights, weights
-from deploys.plan.data_options import chosen
 from deploys.plan.fabric import FabricPlan
 from deploys.plan.files import ManagedFile
 from deploys.plan.lock import checkpoint_key
 from deploys.plan.share import share_units, share_url
-from deploys.steps.context import bad_input, fabric_plan, lock, release
+from deploys.target import target
 
 _FILES = Path(__file__).parents[2] / "files" / "share"
 
@@ -23,21 +21,20 @@ def apply() -> None:
 
     The head of a pair fetches them from the hub, and lends them to its worker over the fabric.
     """
-    with bad_input():
-        verify = chosen("weights", host.data.get("weights"))
-    served = release()
+    own = target()
+    served = own.release
     if served is None:
         return
-    plan, head = fabric_plan(), host.data.rank == 0
+    plan, head, verify = own.fabric, own.is_head, own.options.weights == "verify"
     checkpoints = {
-        served.folders[name]: lock().checkpoints[checkpoint_key(checkpoint)]
+        served.folders[name]: own.lock.checkpoints[checkpoint_key(checkpoint)]
         for name, checkpoint in served.recipe.checkpoints.items()
     }
     if head:
         weights(
             name="Checkpoints",
             root=served.root,
-            endpoint=host.data.hf_endpoint,
+            endpoint=own.settings.hf_endpoint,
             checkpoints=checkpoints,
             verify=verify,
         )

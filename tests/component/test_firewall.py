@@ -62,7 +62,7 @@ def inside(tmp_path):
 PRELUDE = """
 import json, subprocess, sys
 from pathlib import Path
-from deploys.plan.firewall import Rule, fabric_rules, networks, port_rules
+from deploys.plan.firewall import Rule, fabric_rules, port_rules
 from tests.unit.driven import this_machine
 from tests.unit.test_firewall import DOOR, OTHER, firewall
 from tests.unit.test_fabric import PLAN
@@ -89,7 +89,7 @@ def test_rules_are_what_ufw_makes_of_them(inside):
         """
 sh("ufw allow 22/tcp; ufw --force enable; ufw allow 8443/tcp comment mine")
 rules = [
-    *port_rules(8000, "door", networks(["192.168.1.0/24", "10.0.0.7/32", "fd00::/8"])),
+    *port_rules(8000, "door", ("192.168.1.0/24", "10.0.0.7", "fd00::/8")),
     *fabric_rules(PLAN),
 ]
 first = go(rules).did_change()

@@ -10,6 +10,7 @@ import pytest
 
 from deploys.plan.data_options import OPTIONS
 from deploys.plan.errors import PlanError
+from deploys.plan.settings import Settings
 from inventory.sparks import load
 from tests import forked
 
@@ -35,7 +36,8 @@ replicas:
 def project(tmp_path: Path) -> Path:
     """What a clone holds of what an inventory needs."""
     root = tmp_path / "clone"
-    for name in ("inventory/__init__.py", "inventory/sparks.py", "inventory.py", "config.py"):
+    loader = (f"inventory/{name}.py" for name in ("__init__", "data", "sparks"))
+    for name in (*loader, "inventory.py", "config.py"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(PROJECT / name, root / name)
     shutil.copytree(PROJECT / "inventory/examples", root / "inventory/examples")
@@ -141,25 +143,64 @@ def test_values_that_nothing_takes_end_a_run_before_any_connection(project: Path
     assert told == [
         "--data docker: found 'reboot'; expected restart, or no --data docker",
         "--data fabric: found 1; expected verify, or no --data fabric",
-        "--data weights: found 'remove'; expected verify, or no --data weights",
-        "group_data: firewall: found 'onn'; expected auto or on",
+        "--data weights: found 'remove'; expected verify, or remove with deploys/remove.py",
+        "--data firewall: found 'onn'; expected auto or on",
         "--data watch: found 'soon'; expected seconds from 1 to 3600",
-        "--data force: found x; expected one of chat",
+        "--data force: found 'x'; expected one of chat",
     ]
     removal = ("inventory.py", "deploys/remove.py", "-y", "--data", "weights=verify")
     assert refused(project, *removal) == (
-        "--data weights: found 'verify'; expected remove, or no --data weights"
+        "--data weights: found 'verify'; expected verify, or remove with deploys/remove.py"
     )
+
+
+def test_all_that_is_wrong_with_group_data_ends_a_run_and_names_its_file(project: Path) -> None:
+    (project / "inventory/sparks.yaml").write_text(LOCAL)
+    shutil.copytree(PROJECT / "group_data", project / "group_data")
+    (project / "group_data/sparks.py").write_text(
+        "from pathlib import Path\n"
+        '_half = Path("/tmp").name\n'
+        'drain_secods = 100\ndriver_minimum = "580"\nssh_user = "me"\ntls = "own"\n'
+    )
+    (project / "group_data/chat.py").write_text('tls_key = "a.key"\nfabric_mtu = 9000.0\n')
+    told = refused(project, "inventory.py", "deploy.py", "--data", "swappiness=ten").splitlines()
+    assert (
+        told[0]
+        == "group_data/chat.py: fabric_mtu: found 9000.0; expected a whole number, 1280 to 9216"
+    )
+    assert told[1].startswith("group_data/sparks.py: driver_minimum: found '580'; expected a whole")
+    assert told[2].startswith("group_data/sparks.py: drain_secods: found an unknown key; expected ")
+    assert told[2].endswith("did you mean 'drain_seconds'?")
+    assert told[3] == "--data swappiness: found 'ten'; expected a whole number, 0 to 200"
+    assert len(told) == 4
+
+
+def test_settings_of_two_files_that_contradict_each_other_end_a_run(project: Path) -> None:
+    (project / "inventory/sparks.yaml").write_text(LOCAL)
+    (project / "group_data").mkdir()
+    (project / "group_data/sparks.py").write_text('tls = "own"\ntls_certificate = None\n')
+    (project / "group_data/chat.py").write_text('tls_key = "a.key"\n')
+    told = refused(project, "inventory.py", "deploy.py").splitlines()
+    assert told == [
+        'group_data/sparks.py: tls: found "own" beside tls_certificate or tls_key; expected one of '
+        "the two",
+        "group_data/chat.py: tls_key: found it without tls_certificate; expected both",
+    ]
+    (project / "group_data/chat.py").write_text('tls_key = "a.key"\ntls_certificate = "a.crt"\n')
+    run = pyinfra(project, "inventory.py", "debug-inventory", "--data", "tls=null")
+    assert run.returncode == 0, run.stderr
 
 
 def test_options_are_those_that_deploys_read() -> None:
     """Every one is read, and every one that the documentation tells of is known."""
     code = "".join(path.read_text() for path in (PROJECT / "deploys").rglob("*.py"))
-    assert [name for name in OPTIONS if f'data.get("{name}"' not in code] == []
+    fields = ["json_target" if name == "json" else name for name in OPTIONS]
+    assert [
+        name for name in fields if f"options.{name}" not in code.replace("asked", "options")
+    ] == []
     told = "".join(path.read_text() for path in (PROJECT / "docs").glob("*.md")) + code
-    settings = (PROJECT / "group_data/all.py").read_text()
     names = set(re.findall(r"--data ([a-z_]+)=", told))
-    assert [name for name in names if name not in OPTIONS and f"\n{name} =" not in settings] == []
+    assert [name for name in names if name not in {*OPTIONS, *Settings.model_fields}] == []
 
 
 def test_a_clone_without_an_inventory_says_how_to_make_one(project: Path) -> None:

@@ -40,7 +40,7 @@ from deploys.facts.rollout import ServingRelease, Speed
 from deploys.operations import rollout
 from deploys.plan.local_file import write_file
 from deploys.plan.standing import Standing
-from deploys.plan.rollout_settings import settings
+from deploys.plan.data_options import check_force, options_of
 from deploys.session import start_session
 from deploys.steps import rollout as step
 
@@ -97,12 +97,14 @@ replicas = {each.data.replica for each in state.active_hosts if each.data.replic
 recipe = SimpleNamespace(served_names=["qwen"])
 ranks = SimpleNamespace(rank=host.data.rank)
 release = SimpleNamespace(id="new", root="/r", url="http://x", recipe=recipe, ranks=ranks)
+asked = options_of({"soak": 0} | host.data.dict())
+check_force(asked.force, replicas)
 if host.data.replica:
     rollout.waves(
         name="Waves",
         release=release,
         settings=None,
-        asked=settings({"soak": 0} | host.data.dict(), replicas),
+        asked=asked,
         peer=None,
     )
 """
@@ -287,7 +289,7 @@ def test_one_replica_alone_is_refused_unless_it_is_named(project: Project) -> No
     [
         (["--exclude", "big", "--serial"], "rollout: found --serial; expected it left out"),
         (["--exclude", "big", "--parallel", "2"], "found --parallel 2; expected at least 4"),
-        (["--data", "force=x"], "--data force: found x; expected one of a, b, big, c"),
+        (["--data", "force=x"], "--data force: found 'x'; expected one of a, b, big, c"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_host(

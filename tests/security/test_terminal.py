@@ -50,7 +50,7 @@ from deploys.facts.host_fact import HostFact
 from deploys.operations.messages import failing, notice
 from deploys.plan.errors import PlanError
 from deploys.plan.progress import Meter, Progress
-from deploys.steps.context import bad_input
+from deploys.target import bad_input
 
 ESCAPES = json.loads(HOSTILE)
 PRINTED = "printf %b " + repr("".join(f"\\0{byte:03o}" for byte in ESCAPES.encode()))

@@ -14,8 +14,9 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509 import load_pem_x509_certificate
 
 from deploys.certificate import chains, read_certificate, server_certificate
-from deploys.plan.certificate import Tls, parse_certificate, tls_settings
+from deploys.plan.certificate import parse_certificate
 from deploys.plan.errors import PlanError
+from deploys.plan.settings import Settings
 from tests.unit.certificates import certificate, private_key, written
 
 NOW = datetime.now(UTC)
@@ -38,31 +39,8 @@ def test_certificate_and_key_become_one_file(tmp_path: Path) -> None:
     assert "tls.crt expires on" in (found.notice(NOW + timedelta(days=61)) or "")
 
 
-def tls(**data: object) -> Tls:
-    return tls_settings(data.get)
-
-
 def test_no_tls_is_no_certificate(tmp_path: Path) -> None:
-    assert not tls().on
-    assert server_certificate(tls(), tmp_path / "sparks.yaml", "door-chat", ()) is None
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ({"tls_certificate": "a.crt"}, "tls_key: found nothing; expected it beside tls_certif"),
-        ({"tls_key": "a.key"}, "tls_certificate: found nothing; expected it beside tls_key"),
-        ({"tls": True}, r'tls: found True; expected "own"'),
-        ({"tls": "on"}, r"tls: found 'on'; expected \"own\""),
-        ({"tls": "own", "tls_certificate": "a", "tls_key": "b"}, "tls: .*expected one of the two"),
-        ({"tls_names": "llm.lan"}, "tls_names: found 'llm.lan'; expected host names"),
-        ({"tls_names": ("http://llm.lan",)}, "tls_names: found"),
-        ({"tls_names": (7,)}, "tls_names: found"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(data: dict[str, object], message: str) -> None:
-    with pytest.raises(PlanError, match=f"^group_data: {message}"):
-        tls(**data)
+    assert server_certificate(Settings(), tmp_path / "sparks.yaml", "door-chat", ()) is None
 
 
 def test_bad_ones_are_refused(tmp_path: Path) -> None:
@@ -79,8 +57,9 @@ def test_bad_ones_are_refused(tmp_path: Path) -> None:
     good = certificate(key, days=90)
     with pytest.raises(PlanError, match=r"tls_certificate: found .*tls.crt, which cannot be read"):
         read(tmp_path)
+    own = Settings(tls_certificate="7", tls_key="k")
     with pytest.raises(PlanError, match="tls_certificate: found 7, which cannot be read"):
-        server_certificate(tls(tls_certificate=7, tls_key="k"), tmp_path, "door-chat", ())
+        server_certificate(own, tmp_path, "door-chat", ())
     assert "tls.crt, which is no certificate" in refused(b"", pem)
     assert "tls.crt, which is no certificate" in refused(pem, pem)
     assert "tls.key, which is no private key" in refused(good, good)

@@ -8,10 +8,11 @@ import pytest
 
 from deploys.operations.runtime import docker
 from deploys.plan.daemon_json import merged, step
+from deploys.plan.settings import Repository
 from tests.unit.driven import Driven, fake_host
 
 OPTIONS = {"max-size": "50m", "max-file": "3"}
-REPOSITORY = {"url": "http://a/deb/$(ARCH)", "key_url": "http://a/key", "fingerprint": "F" * 40}
+REPOSITORY = Repository(url="http://a/deb/$(ARCH)", key_url="http://a/key", fingerprint="F" * 40)
 RUNTIME = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}
 READY = merged(json.dumps(RUNTIME), OPTIONS)
 

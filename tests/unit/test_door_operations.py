@@ -10,6 +10,7 @@ from deploys.certificate import read_certificate
 from deploys.operations.door import door, no_door
 from deploys.plan.door import DoorPlan, door_plan, mark
 from deploys.plan.render import render
+from deploys.plan.settings import Settings
 from tests.unit.certificates import certificate, private_key, written
 from tests.unit.door.plans import named
 from tests.unit.driven import Driven, fake_host, said_of_file
@@ -25,16 +26,9 @@ CLEAN = "@@installed\n@@stray\n@@elsewhere\n@@taken\n@@there\n@@files\n@@unit\ni
 
 
 def plan(**changes: Any) -> DoorPlan:
-    values = {"certificate": None, "max_body_mib": 64, "max_connections": 1000, "keys": [KEY]}
-    values |= {
-        "stranger_connections": 200,
-        "key_requests": None,
-        "place": "chat",
-        "hold_seconds": 480,
-    }
-    values |= changes
+    values = {"certificate": None, "keys": [KEY], "place": "chat", "hold_seconds": 480, **changes}
     values["keys"] = named(values["keys"])
-    return door_plan(bind="0.0.0.0", port=8000, **values)
+    return door_plan(Settings(), port=8000, **values)
 
 
 def spark(state: str) -> Driven:

@@ -7,7 +7,6 @@ import pytest
 import yaml
 
 from deploys.plan.cabling import common_port, switched_off
-from deploys.plan.errors import PlanError
 from deploys.plan.fabric import arp_settings, fabric_plan, netplan_text
 from deploys.plan.fabric_check import fabric_findings, is_in_force
 from deploys.plan.fabric_state import FabricState, Netdev, NetplanFile, Rdma, Route
@@ -63,29 +62,6 @@ def test_the_numbers_follow_the_names_and_not_the_ranks():
     assert PLAN.peer_addresses == ("192.168.100.12", "192.168.101.12")
     assert other == PLAN.of_peer
     assert fabric_plan("spark-a", RANKS[::-1], SUBNETS, 9000, 80) == PLAN
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"subnets": "192.168.100.0/24"}, "expected two IPv4 subnets"),
-        ({"subnets": SUBNETS[:1]}, "expected two IPv4 subnets"),
-        ({"subnets": ("192.168.100.1/24", SUBNETS[1])}, "'192.168.100.1/24' (192.168.100.1/24 has"),
-        ({"subnets": ("fd00::/64", SUBNETS[1])}, "found 'fd00::/64'"),
-        ({"subnets": (SUBNETS[0], SUBNETS[0])}, "which overlap"),
-        ({"subnets": ("192.168.0.0/16", SUBNETS[1])}, "which overlap"),
-        ({"subnets": ("192.168.100.0/29", SUBNETS[1])}, "expected room for host 12"),
-        ({"subnets": ("169.254.0.0/24", SUBNETS[1])}, "expected private addresses"),
-        ({"mtu": 9500}, "fabric_mtu: found 9500; expected a whole number from 1280 to 9216"),
-        ({"mtu": "9000"}, "fabric_mtu: found '9000'"),
-        ({"bandwidth_minimum": True}, "fabric_bandwidth_minimum: found True"),
-    ],
-)
-def test_bad_group_data_is_refused_by_key(change, message):
-    settings = {"subnets": SUBNETS, "mtu": 9000, "bandwidth_minimum": 80} | change
-    with pytest.raises(PlanError, match="group_data: fabric_") as error:
-        fabric_plan("spark-a", RANKS, **settings)
-    assert message in str(error.value)
 
 
 def test_netplan_has_both_twins_and_no_renderer():

@@ -3,13 +3,10 @@
 import pytest
 
 from deploys.operations.firewall import firewall
-from deploys.plan.errors import PlanError
 from deploys.plan.firewall import (
     FirewallState,
     Rule,
-    checked_mode,
     differences,
-    networks,
     parse_firewall,
     port_rules,
 )
@@ -73,37 +70,6 @@ def test_a_ufw_that_does_not_answer_is_not_taken_for_one_that_is_off():
     )
     assert state.active is None
     assert state.said == "ERROR: problem running iptables"
-
-
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        ((), ()),
-        (["192.168.1.0/24", "10.0.0.7/32"], ("192.168.1.0/24", "10.0.0.7")),
-        (("fd00::/8",), ("fd00::/8",)),
-    ],
-)
-def test_networks(found, expected):
-    assert networks(found) == expected
-
-
-@pytest.mark.parametrize(
-    ("found", "problem"),
-    [
-        ("192.168.1.0/24", "found '192.168.1.0/24'; expected a list"),
-        (["192.168.1.5/24"], "host bits set"),
-        (["lan"], "firewall_from: found 'lan'"),
-    ],
-)
-def test_what_is_no_list_of_networks(found, problem):
-    with pytest.raises(PlanError, match="group_data: firewall_from") as raised:
-        networks(found)
-    assert problem in str(raised.value)
-
-
-def test_a_mode_that_there_is_not():
-    with pytest.raises(PlanError, match="group_data: firewall: found True; expected auto or on"):
-        checked_mode(True)
 
 
 DOOR, OTHER = port_rules(8000, "door", ()), port_rules(8000, "door", ("192.168.1.0/24",))

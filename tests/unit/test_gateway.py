@@ -1,5 +1,6 @@
 """The gateway: where it may be, what it serves, and what its files say."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from deploys.plan.gateway_files import configuration, environment
 from deploys.plan.gateway_names import served
 from deploys.plan.recipes import load_recipe, recipe_names
 from deploys.plan.render import render
+from deploys.plan.settings import Settings
 from inventory.sparks import load
 
 FILES = Path(__file__).parents[2] / "files" / "gateway"
@@ -39,9 +41,8 @@ def fleet_of(tmp_path: Path, text: str) -> Fleet:
     return load_fleet(written(tmp_path, text), recipe_names())
 
 
-def setting(**values: Any) -> Any:
-    data = {"bind": "0.0.0.0", **values}
-    return lambda replica, key: data.get(key)
+def setting(**values: Any) -> Mapping[str, Settings]:
+    return defaultdict(lambda: Settings(**values))
 
 
 @pytest.mark.parametrize(

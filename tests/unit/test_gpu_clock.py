@@ -2,13 +2,8 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from deploys.operations.gpu_clock import gpu_clock
-from deploys.plan.errors import PlanError
-from deploys.plan.gpu import clock_limit
 from deploys.plan.placed import unit_names
 from deploys.plan.render import unit_file
 from deploys.plan.status import parse_status
@@ -46,19 +41,6 @@ def test_without_a_limit_it_is_undone() -> None:
 def test_what_is_stopped_is_reset_and_removed_with_the_rest() -> None:
     assert "ExecStop=/usr/bin/env nvidia-smi --reset-gpu-clocks" in UNIT.read_text()
     assert "gpu-clock.service" in unit_names()
-
-
-@pytest.mark.parametrize(
-    ("value", "limit"), [(None, None), ("none", None), (2200, 2200), ("2000", 2000)]
-)
-def test_a_limit_is_read(value: Any, limit: int | None) -> None:
-    assert clock_limit({"gpu_clock_max_mhz": value}) == limit
-
-
-@pytest.mark.parametrize("value", [0, 220, 22000, -1, "fast", True, 2200.5])
-def test_what_no_gpu_could_work_at_is_refused(value: Any) -> None:
-    with pytest.raises(PlanError, match=r"gpu_clock_max_mhz: found .*; expected MHz from 1000"):
-        clock_limit({"gpu_clock_max_mhz": value})
 
 
 def test_status_shows_it() -> None:

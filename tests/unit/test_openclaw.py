@@ -13,6 +13,7 @@ import deploys.openclaw
 from deploys.openclaw import main
 from deploys.plan.errors import PlanError
 from deploys.plan.openclaw import merged
+from deploys.plan.settings import Settings
 from tests.unit.test_gateway import SPARKS, written
 
 GATEWAY = f"{SPARKS}gateway: {{spark: spark-a, port: 4444}}\n"
@@ -63,8 +64,8 @@ def check(content: Any, schema: Mapping[str, Any]) -> None:
 @pytest.fixture(autouse=True)
 def group_data(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Stand for pyinfra, which takes seconds to read them."""
-    data: dict[str, Any] = {"bind": "0.0.0.0", "tls_certificate": None}
-    read = lambda fleet: lambda replica, name: data.get(name)  # noqa: E731
+    data: dict[str, Any] = {}
+    read = lambda fleet: dict.fromkeys(fleet.replicas, Settings(**data))  # noqa: E731
     monkeypatch.setattr(deploys.openclaw, "settings", read)
     return data
 

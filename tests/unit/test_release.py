@@ -213,10 +213,6 @@ def test_engines_of_two_releases_can_stand_side_by_side() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"root": "opt/x"}, "root: found 'opt/x'; expected a path such as /opt/qwen36"),
-        ({"root": "/opt/x:/etc"}, "root: found '/opt/x:/etc'"),
-        ({"root": "/opt/../etc"}, "root: found '/opt/../etc'"),
-        ({"root": "/opt/x y"}, "root: found '/opt/x y'"),
         ({"lock_": Lock()}, "found no owner/drafter@main in the lock; expected its commit"),
         ({"lock_": Lock()}, "found no example.org/vllm:1 in the lock; expected its digest"),
     ],

@@ -4,36 +4,45 @@ import json
 
 import pytest
 
+from deploys.plan.data_options import RunOptions, check_force, options_of
 from deploys.plan.errors import PlanError
 from deploys.plan.rollout_record import Report, Task
 from deploys.plan.rollout_report import plan_lines, report, table
-from deploys.plan.rollout_settings import Settings, settings
 from deploys.plan.waves import Rollout
 from tests.unit.test_waves import singles
 
 
 def test_what_the_command_line_asks() -> None:
-    assert settings({}, ["a"]) == Settings(300, None, frozenset())
-    asked = settings({"soak": 0, "minimum_speed": 40, "force": "a,b"}, ["a", "b"])
-    assert asked == Settings(0, 40, frozenset("ab"))
+    asked = RunOptions()
+    assert (asked.soak, asked.minimum_speed, asked.force) == (300, None, ())
+    asked = options_of({"soak": 0, "minimum_speed": 40, "force": "a,b"})
+    assert (asked.soak, asked.minimum_speed, asked.force) == (0, 40, ("a", "b"))
     # Of a large model on a busy Spark, say.
-    assert settings({"minimum_speed": 0.8}, []).minimum_speed == 0.8
+    assert options_of({"minimum_speed": 0.8}).minimum_speed == 0.8
     with pytest.raises(PlanError) as error:
-        settings({"soak": "long", "minimum_speed": -1, "force": "chaat"}, ["chat"])
-    assert error.value.problems == (
-        "--data force: found chaat; expected one of chat; did you mean 'chat'?",
-        "--data soak: found long; expected seconds, such as 300",
+        options_of({"soak": "long", "minimum_speed": -1})
+    assert set(error.value.problems) == {
+        "--data soak: found 'long'; expected seconds, such as 300",
         "--data minimum_speed: found -1; expected tokens a second, such as 40",
-    )
+    }
     for soak in (True, -1, float("nan"), float("inf"), [300]):
         with pytest.raises(PlanError, match="--data soak: found"):
-            settings({"soak": soak}, [])
+            options_of({"soak": soak})
+
+
+def test_a_replica_that_is_forced_is_one_of_the_run() -> None:
+    check_force(["chat"], ["chat"])
+    with pytest.raises(PlanError) as error:
+        check_force(["chaat", "chat"], ["chat"])
+    assert error.value.problems == (
+        "--data force: found 'chaat'; expected one of chat; did you mean 'chat'?",
+    )
 
 
 def test_the_report_is_whole_at_any_time() -> None:
     fails = {(Task.SWITCH, "b"): Report(problem="no token", restored=True, seconds=7.0)}
     rollout = singles("a", "b", "c", fails=fails).play()
-    asked = Settings(5, None, frozenset())
+    asked = RunOptions(soak=5)
     told = json.loads(json.dumps(report(rollout, asked, "T0", "T1")))
     assert told["stopped"] == "replica b: no token"
     assert told["waves"] == [["a"], ["b"], ["c"]]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deploys.plan.checkup import parse_checkup
-from deploys.plan.data_options import json_target, watch_seconds
+from deploys.plan.data_options import RunOptions, options_of
 from deploys.plan.errors import PlanError
 from deploys.plan.gpu import Gpu
 from deploys.plan.host_causes import HOST_CAUSES
@@ -267,12 +267,13 @@ def test_json_for_machines() -> None:
 @pytest.mark.parametrize("value", ["soon", 0, 3601, True, 1.5, [5]])
 def test_a_refresh_is_some_seconds(value: object) -> None:
     with pytest.raises(PlanError, match=r"--data watch: found .*; expected seconds from 1 to 3600"):
-        watch_seconds(value)
-    assert (watch_seconds(None), watch_seconds(5)) == (None, 5)
+        options_of({"watch": value})
+    assert (RunOptions().watch, options_of({"watch": 5}).watch) == (None, 5)
 
 
 @pytest.mark.parametrize("value", ["", "folder/", 5, True])
 def test_json_goes_to_a_file_or_to_standard_output(value: object) -> None:
     with pytest.raises(PlanError, match=r"--data json: found .*; expected the path"):
-        json_target(value)
-    assert [json_target(each) for each in (None, "-", "s.json")] == [None, "-", "s.json"]
+        options_of({"json": value})
+    told = [options_of({"json": each}).json_target for each in (None, "-", "s.json")]
+    assert told == [None, "-", "s.json"]

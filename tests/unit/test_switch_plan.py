@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from deploys.plan.errors import PlanError
 from deploys.plan.hardware import HARDWARE
 from deploys.plan.memory_flags import GIB
 from deploys.plan.nominal import nominal_load
@@ -20,7 +19,6 @@ from deploys.plan.switch import (
     orders,
     parse_memory,
     progress_line,
-    whole_seconds,
 )
 
 SPARK = Memory(total=int(121.7 * GIB), available=int(115 * GIB), gpu_free=None)
@@ -93,17 +91,6 @@ def test_orders_keep_the_size_for_the_way_back() -> None:
     back = replace(lab, load=None)
     assert '"beside": false' in orders(back, SPARK)
     assert orders(back, SPARK, 3 * GIB) == told
-
-
-@pytest.mark.parametrize(("found", "seconds"), [(120, 120), ("15", 15), (0, 0)])
-def test_seconds(found: object, seconds: int) -> None:
-    assert whole_seconds({"trial_seconds": found}, "trial_seconds") == seconds
-
-
-@pytest.mark.parametrize("found", ["", "a while", -1, "-1", 1.5, True, None])
-def test_no_seconds(found: object) -> None:
-    with pytest.raises(PlanError, match=r"trial_seconds: found .*; expected whole seconds"):
-        whole_seconds({"trial_seconds": found}, "trial_seconds")
 
 
 def history(*served: str, current: str | None = None, under_way: tuple[str, ...] = ()) -> History:

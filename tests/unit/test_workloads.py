@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from deploys.plan.data_options import RunOptions, options_of
 from deploys.plan.errors import PlanError
 from deploys.plan.recipes import load_recipe, recipe_names
 from deploys.plan.workloads import (
@@ -12,23 +13,23 @@ from deploys.plan.workloads import (
     METRICS,
     WORKLOADS,
     Workload,
-    choose,
     order,
     passages,
 )
 
 
 def test_all_or_what_is_asked_each_once():
-    assert [each.name for each in choose(None)] == list(WORKLOADS)
-    assert [each.name for each in choose("code, short,code")] == ["code", "short"]
+    assert RunOptions().workloads is None
+    assert options_of({"workloads": "code, short,code"}).workloads == ("code", "short")
 
 
 def test_unknown_names_are_refused_together():
     with pytest.raises(PlanError) as caught:
-        choose("shrot,single,codes")
+        options_of({"workloads": "shrot,single,codes"})
     first, second = caught.value.problems
-    assert first.startswith("--data workloads: found 'shrot'; expected one of code, ")
+    assert first.startswith("--data workloads[0]: found 'shrot'; expected one of code, ")
     assert first.endswith("did you mean 'short'?")
+    assert second.startswith("--data workloads[2]: ")
     assert second.endswith("did you mean 'code'?")
 
 

@@ -21,11 +21,10 @@ import testinfra
 from testinfra.host import Host
 
 from deploys.keys import api_keys
-from deploys.plan.certificate import tls_settings
 from deploys.plan.fabric import FabricPlan
 from deploys.plan.lock import Lock, lock_path, read_lock
 from deploys.plan.release import Release
-from deploys.plan.served import fabric_of, release_of
+from deploys.plan.target import Target
 
 Api = Callable[..., str]
 Client = Callable[..., requests.Response]
@@ -56,7 +55,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _concerns(fixtures: Sequence[str], data: dict[str, Any]) -> bool:
     """Tell whether a test is about such a Spark."""
-    if "fabric" in fixtures and not fabric_of(data):
+    if "fabric" in fixtures and not Target.of(data).fabric:
         return False
     asks = {"api", "client", "address"}.intersection(fixtures)
     if asks and "host" not in fixtures and data["rank"] != 0:
@@ -155,13 +154,15 @@ def lock(data: dict[str, Any]) -> Lock:
 @pytest.fixture(scope="session")
 def release(data: dict[str, Any], lock: Lock) -> Release:
     """What the Spark should serve."""
-    return release_of(data, lock)
+    served = Target.of(data).release_by(lock)
+    assert served
+    return served
 
 
 @pytest.fixture(scope="session")
 def fabric(data: dict[str, Any]) -> FabricPlan:
     """The Spark's part of its pair's own network."""
-    plan = fabric_of(data)
+    plan = Target.of(data).fabric
     assert plan
     return plan
 
@@ -177,7 +178,9 @@ def lone_api(data: dict[str, Any], lock: Lock) -> Api:
     """The same for a replica of one Spark with the same recipe; without one, skip."""
     for other in _sparks.values():
         if other["recipe"] == data["recipe"] and len(other["ranks"]) == 1:
-            return _api(_connection(other["spark"]), release_of(other, lock))
+            alone = Target.of(other).release_by(lock)
+            assert alone
+            return _api(_connection(other["spark"]), alone)
     pytest.skip(f"no replica of one Spark serves {data['recipe']}: nothing to compare with")
 
 
@@ -211,7 +214,7 @@ def address(data: dict[str, Any]) -> str:
 @pytest.fixture(scope="session")
 def client(data: dict[str, Any], address: str) -> Client:
     """Send a request through the door, from here; with the fleet's key unless another is given."""
-    secure = tls_settings(data.get).on
+    secure = Target.of(data).settings.secured
     base = f"http{'s' if secure else ''}://{address}:{data['port']}"
     (own, *_) = api_keys(Path(data["fleet"])) if data["api_key"] != "none" else ("none",)
 

@@ -4,7 +4,6 @@ import pytest
 
 from deploys.plan.guard import ALONE
 from deploys.plan.listeners import (
-    Declared,
     Listening,
     judged,
     listeners_script,
@@ -12,7 +11,7 @@ from deploys.plan.listeners import (
     parse_listeners,
     unguarded,
 )
-from deploys.plan.served import fabric_of
+from deploys.plan.target import Target
 
 # A program within the guard asks the network's next host, and itself by its own address there. One
 # that is not let out gets no answer at all; without the guard it is refused, or answered.
@@ -36,9 +35,7 @@ def listening(host) -> Listening:
 
 
 def test_every_listener_is_on_the_list(listening, data, proved):
-    plan = fabric_of(data)
-    door = data["port"] if data["recipe"] and data["rank"] == 0 else None
-    may = Declared(door, plan.addresses if plan else ())
+    may = Target.of(data).may_listen
     kinds = {}
     for each in judged(listening, may):
         kinds.setdefault(each.kind, []).append(str(each.socket))

@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from deploys.certificate import server_certificate
-from deploys.plan.certificate import Tls, server_names
+from deploys.plan.certificate import server_names
 from deploys.plan.gateway_files import BEHIND
+from deploys.plan.settings import Settings
 from tests.clock import patience
 from tests.component.door.running import haproxy
 from tests.component.gateway import KEYS
@@ -32,7 +33,7 @@ def secured(
     started: tuple[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Secured]:
     """The port of the gateway's door, and what trusts it."""
-    tls = Tls(own=True, certificate=None, key=None, names=("llm.lan",))
+    tls = Settings(tls="own", tls_names=("llm.lan",))
     fleet = tmp_path_factory.mktemp("fleet") / "sparks.yaml"
     shown = server_certificate(tls, fleet, "gateway", server_names(tls, ["gateway"]))
     port, folder = free_port(), started[1].parent

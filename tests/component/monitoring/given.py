@@ -17,6 +17,7 @@ from deploys.plan.fleet import Fleet
 from deploys.plan.fleet_file import load_fleet
 from deploys.plan.monitoring import Target, targets
 from deploys.plan.recipes import recipe_names
+from deploys.plan.settings import Settings
 from tests.clock import patience
 from tests.component.monitoring import FILES
 
@@ -46,9 +47,9 @@ replicas:
 
 
 def doors(folder: Path, text: str = TWO, **settings: Any) -> list[Target]:
-    values = {"bind": "0.0.0.0", **settings}
-    known, setting = fleet(folder, text), lambda _, name: values.get(name)
-    return targets(known, setting, door_chains(known, setting))
+    known = fleet(folder, text)
+    own = dict.fromkeys(known.replicas, Settings(**settings))
+    return targets(known, own, door_chains(known, own))
 
 
 @contextmanager

@@ -6,9 +6,11 @@ from typing import Any
 
 from deploys.plan.door import DoorPlan, door_plan
 from deploys.plan.key import Key
+from deploys.plan.settings import settings_of
 
 FILES = Path(__file__).parents[3] / "files" / "door"
 KEY, OTHER = "sk-0123456789abcdefghij", "sk-abcdefghij0123456789"
+NUMBERS = ("max_body_mib", "max_connections", "stranger_connections", "key_requests")
 SETTINGS: dict[str, Any] = {
     "certificate": None,
     "max_body_mib": 1,
@@ -24,7 +26,9 @@ def plan(port: int, **changes: Any) -> DoorPlan:
     """Plan a door; its keys are those of `client1`, `client2` and so on, where they are texts."""
     values = {"keys": [KEY], **SETTINGS, **changes}
     values["keys"] = named(values["keys"])
-    return door_plan(bind="127.0.0.1", port=port, **values)
+    settings = settings_of({"bind": "127.0.0.1", **values})
+    others = {name: values[name] for name in values if name not in NUMBERS}
+    return door_plan(settings, port=port, **others)
 
 
 def named(keys: Sequence[str | Key] | None) -> list[Key] | None:

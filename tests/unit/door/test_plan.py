@@ -1,39 +1,14 @@
 """What a door is to be, and how its state is read."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deploys.certificate import read_certificate
-from deploys.plan.door import door_plan, mark
+from deploys.plan.door import mark
 from deploys.plan.door_state import DoorState, parse_door
-from deploys.plan.errors import PlanError
 from tests.unit.certificates import certificate, private_key, written
-from tests.unit.door.plans import KEY, OTHER, SETTINGS, files, named, plan
-
-
-def test_settings_are_checked_by_name() -> None:
-    good = plan(8000)
-    assert door_plan(
-        **SETTINGS | {"max_body_mib": "1"}, bind="127.0.0.1", port=8000, keys=named([KEY])
-    ) == replace(good, keys=good.keys)
-    for setting, bad in (
-        ("bind", "spark-a"),
-        ("bind", None),
-        ("max_body_mib", 0),
-        ("max_body_mib", "64 MiB"),
-        ("max_connections", True),
-        ("max_connections", -5),
-        ("stranger_connections", 0),
-        ("key_requests", 0),
-        ("hold_seconds", -1),
-        ("hold_seconds", None),
-    ):
-        values = {"bind": "127.0.0.1", **SETTINGS, setting: bad}
-        with pytest.raises(PlanError, match=f"group_data: {setting}: found") as raised:
-            door_plan(**values, port=8000, keys=None)
-        assert repr(bad) in str(raised.value)
+from tests.unit.door.plans import KEY, OTHER, files, plan
 
 
 def test_what_is_in_force_is_told_by_all_that_it_is_made_of(tmp_path: Path) -> None:
