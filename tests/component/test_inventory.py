@@ -141,10 +141,10 @@ def test_values_that_nothing_takes_end_a_run_before_any_connection(project: Path
     data = [word for each in given for word in ("--data", each)]
     told = refused(project, "inventory.py", "deploys/spark.py", "-y", *data).splitlines()
     assert told == [
+        "--data firewall: found 'onn'; expected auto or on",
         "--data docker: found 'reboot'; expected restart, or no --data docker",
         "--data fabric: found 1; expected verify, or no --data fabric",
         "--data weights: found 'remove'; expected verify, or remove with deploys/remove.py",
-        "--data firewall: found 'onn'; expected auto or on",
         "--data watch: found 'soon'; expected seconds from 1 to 3600",
         "--data force: found 'x'; expected one of chat",
     ]
@@ -164,10 +164,8 @@ def test_all_that_is_wrong_with_group_data_ends_a_run_and_names_its_file(project
     )
     (project / "group_data/chat.py").write_text('tls_key = "a.key"\nfabric_mtu = 9000.0\n')
     told = refused(project, "inventory.py", "deploy.py", "--data", "swappiness=ten").splitlines()
-    assert (
-        told[0]
-        == "group_data/chat.py: fabric_mtu: found 9000.0; expected a whole number, 1280 to 9216"
-    )
+    expected = "found 9000.0; expected a whole number, 1280 to 9216"
+    assert told[0] == f"group_data/chat.py: fabric_mtu: {expected}"
     assert told[1].startswith("group_data/sparks.py: driver_minimum: found '580'; expected a whole")
     assert told[2].startswith("group_data/sparks.py: drain_secods: found an unknown key; expected ")
     assert told[2].endswith("did you mean 'drain_seconds'?")
@@ -194,10 +192,8 @@ def test_settings_of_two_files_that_contradict_each_other_end_a_run(project: Pat
 def test_options_are_those_that_deploys_read() -> None:
     """Every one is read, and every one that the documentation tells of is known."""
     code = "".join(path.read_text() for path in (PROJECT / "deploys").rglob("*.py"))
-    fields = ["json_target" if name == "json" else name for name in OPTIONS]
-    assert [
-        name for name in fields if f"options.{name}" not in code.replace("asked", "options")
-    ] == []
+    code = code.replace("asked.", "options.").replace("json_target", "json")
+    assert [name for name in OPTIONS if f"options.{name}" not in code] == []
     told = "".join(path.read_text() for path in (PROJECT / "docs").glob("*.md")) + code
     names = set(re.findall(r"--data ([a-z_]+)=", told))
     assert [name for name in names if name not in {*OPTIONS, *Settings.model_fields}] == []
