@@ -122,7 +122,7 @@ def test_what_is_no_lock_is_not_read_as_one(said: str) -> None:
 # Which of the two run at once is told by files: whoever has begun says so, and waits for its end.
 INVENTORY = """
 from pathlib import Path
-root = str(Path(__file__).parent / "root")
+root = str(Path(__file__).absolute().parent / "root")
 hosts = [("@local", {"spark": "spark-a", "root": root})]
 """
 DEPLOY = """

@@ -10,12 +10,13 @@ from cryptography import x509
 
 from deploys.certificate import authority_file, server_certificate
 from deploys.plan.authority import AUTHORITY_LIFE, LIFE, RENEWAL, is_due, new_authority, signed
-from deploys.plan.certificate import Certificate, Tls, server_names
+from deploys.plan.certificate import Certificate, server_names
 from deploys.plan.errors import PlanError
+from deploys.plan.settings import Settings
 
 NOW = datetime.now(UTC)
 NAMES = ("spark-a", "192.168.1.20")
-OWN = Tls(own=True, certificate=None, key=None)
+OWN = Settings(tls="own")
 
 
 def made(folder: Path, *names: str, record: bool = True) -> Certificate:
@@ -116,10 +117,12 @@ def test_an_authority_that_is_lost_is_named(tmp_path: Path, content: str) -> Non
 
 
 def test_names_are_those_by_which_clients_may_ask() -> None:
-    own = Tls(own=True, certificate=None, key=None, names=("llm.example.org",))
-    assert server_names(own, ("192.168.1.20", "spark-a", "chat"), "0.0.0.0") == (
+    own = Settings(tls="own", tls_names=("llm.example.org",))
+    assert server_names(own, ("192.168.1.20", "spark-a", "chat")) == (
         *("192.168.1.20", "spark-a", "chat", "spark-a.local", "chat.local"),
         *("llm.example.org", "localhost", "127.0.0.1"),
     )
-    assert "10.0.0.7" in server_names(own, (None, "spark-a", "chat"), "10.0.0.7")
+    assert "10.0.0.7" in server_names(
+        own.model_copy(update={"bind": "10.0.0.7"}), (None, "spark-a", "chat")
+    )
     assert "a_b" not in server_names(own, ("a_b", "spark-a"))

@@ -148,8 +148,8 @@ replicas:
     trusts: [tool-parser-plugin]
 """
     tls = {
-        "tls_certificate": certificate,
-        "tls_key": certificate and certificate.with_suffix(".key"),
+        "tls_certificate": certificate and str(certificate),
+        "tls_key": certificate and str(certificate.with_suffix(".key")),
     }
     found = doors(root, text, **tls)
     folder = root / "prometheus"
