@@ -10,6 +10,7 @@ from pyinfra.operations import files
 
 from deploys.facts.files import FileStates
 from deploys.operations.differences import differs
+from deploys.operations.host_data import data_of
 from deploys.operations.messages import failing
 from deploys.plan.files import (
     Directory,
@@ -45,7 +46,7 @@ def managed_files(entries: Sequence[Entry]) -> Generator[PyinfraCommand]:
     """
     links = [entry.path for entry in entries if isinstance(entry, Symlink)]
     paths = [entry.path for entry in entries if not isinstance(entry, Symlink)]
-    check(host.data.get("root"), [*paths, *links])
+    check(data_of(host).get("root", ""), [*paths, *links])
     states = host.get_fact(FileStates, paths=paths, links=links)
     found = {entry: states.get(entry.path, FileState("absent")) for entry in entries}
 
