@@ -12,7 +12,7 @@ from pyinfra.api import Host, State
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.state import BaseStateCallback, StateStage
 
-from deploys.operations.host_data import spark_name
+from deploys.operations.shell import spark_name
 from deploys.plan.lost import cause, lost_lines, unreachable_lines
 from deploys.target import target_of
 

@@ -16,7 +16,8 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.state import BaseStateCallback
 from pyinfra.connectors.util import make_unix_command_for_host
 
-from deploys.operations.host_data import settings, spark_name, uses_sudo
+from deploys.operations.host_data import settings
+from deploys.operations.shell import spark_name, uses_sudo
 from deploys.plan.lease import BEAT, SILENCE, hold_script, holder
 from deploys.plan.lost import cause
 

@@ -8,8 +8,9 @@ from pyinfra.api import StringCommand
 from pyinfra.api.exceptions import PyinfraError
 
 from deploys.failures import report_failures, watch_connection
-from deploys.operations.host_data import data_of, spark_name
+from deploys.operations.host_data import data_of
 from deploys.operations.messages import is_dry_run
+from deploys.operations.shell import spark_name
 from deploys.target import target, target_of
 
 # Seconds between signs of life, and without an answer to one until the link counts as dead.

@@ -16,9 +16,9 @@ from deploys.plan.fabric import FabricPlan
 from deploys.plan.fabric_check import is_in_force
 from deploys.plan.hardware import Hardware
 from deploys.plan.link_check import link_findings, probes
-from deploys.plan.listeners import Declared, astray, others
+from deploys.plan.listeners import astray, others
 from deploys.plan.report import fabric_diagnosis, listener_diagnosis, report
-from deploys.plan.target import recipe_of
+from deploys.plan.target import Declared, recipe_of
 
 
 @operation()

@@ -12,10 +12,9 @@ from pyinfra.api.exceptions import PyinfraError
 
 from deploys.facts.engine import Engines, EngineSize, FreeMemory, Switching
 from deploys.operations.differences import differs
-from deploys.operations.host_data import spark_name
 from deploys.operations.jobs import LOST, put_manifest, start
 from deploys.operations.messages import failing
-from deploys.operations.shell import run_now
+from deploys.operations.shell import run_now, spark_name
 from deploys.plan.engine import SHARE, EngineState, engine_differences, problem
 from deploys.plan.log_causes import hint
 from deploys.plan.phases import phase

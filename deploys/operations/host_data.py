@@ -37,13 +37,3 @@ def settings_of_replica(host: Host, replica: str) -> Settings:
             **inventory.get_override_data(),
         }
     )
-
-
-def spark_name(host: Host) -> str:
-    """Return the name of a host in the inventory: pyinfra calls its own machine @local."""
-    return str(host.data.get("spark") or host.name)
-
-
-def uses_sudo(host: Host) -> bool:
-    """Tell whether commands run as root by sudo."""
-    return bool(host.data.get("_sudo"))

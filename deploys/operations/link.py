@@ -9,8 +9,8 @@ from pyinfra.api.command import PyinfraCommand
 from deploys.facts.link import LinkIdentity
 from deploys.operations.differences import differs
 from deploys.operations.files import managed_files
-from deploys.operations.host_data import spark_name
 from deploys.operations.messages import failing
+from deploys.operations.shell import spark_name
 from deploys.plan.files import ManagedFile
 from deploys.plan.identity import new_identity_script
 

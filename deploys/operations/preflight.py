@@ -9,8 +9,8 @@ from pyinfra.api.exceptions import PyinfraError
 
 from deploys.facts.survey import HostSurvey
 from deploys.operations.differences import differs, is_looking
-from deploys.operations.host_data import spark_name
 from deploys.operations.messages import failing, is_dry_run, notice, planning
+from deploys.operations.shell import spark_name
 from deploys.plan.findings import Finding
 from deploys.plan.memory import Load
 from deploys.plan.memory_check import memory_findings

@@ -8,8 +8,8 @@ from pyinfra.api.command import PyinfraCommand
 
 from deploys.facts.rollback import Served
 from deploys.operations.engine import complaint, switch_back
-from deploys.operations.host_data import spark_name
 from deploys.operations.messages import failing, notice
+from deploys.operations.shell import spark_name
 from deploys.plan.rollback import obstacle
 from deploys.plan.switch import Outcome, Settings
 

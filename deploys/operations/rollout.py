@@ -17,8 +17,8 @@ from deploys.facts.engine import Engines, FreeMemory
 from deploys.facts.rollout import ServingRelease, Speed
 from deploys.lease import lost_lease
 from deploys.operations.engine import JOURNAL_LINES, attempt, go_back
-from deploys.operations.host_data import spark_name
 from deploys.operations.messages import failing, notice, planning
+from deploys.operations.shell import spark_name
 from deploys.plan import switch
 from deploys.plan.data_options import RunOptions
 from deploys.plan.engine import problem

@@ -5,8 +5,6 @@ from typing import Any
 from pyinfra.api import Host, StringCommand
 from pyinfra.connectors.util import CommandOutput
 
-from deploys.operations.host_data import uses_sudo
-
 
 def run_now(host: Host, command: StringCommand, **options: Any) -> tuple[bool, CommandOutput]:
     """Run a command on a host, as root where the inventory says so.
@@ -20,3 +18,13 @@ def run_now(host: Host, command: StringCommand, **options: Any) -> tuple[bool, C
         Whether it succeeded, and what it printed.
     """
     return host.run_shell_command(command, _sudo=uses_sudo(host), **options)
+
+
+def spark_name(host: Host) -> str:
+    """Return the name of a host in the inventory: pyinfra calls its own machine @local."""
+    return str(host.data.get("spark") or host.name)
+
+
+def uses_sudo(host: Host) -> bool:
+    """Tell whether commands run as root by sudo."""
+    return bool(host.data.get("_sudo"))

@@ -11,6 +11,7 @@ from deploys.plan.guard import ALONE
 from deploys.plan.node_exporter import EXPORTER
 from deploys.plan.ports import EXPORTER_PORT, LINK_PORT, METRICS_PORT, SHARE_PORT
 from deploys.plan.sections import sections, sections_script
+from deploys.plan.target import Declared
 
 # By unit: all of ours that listen, but for engines. What a socket unit holds is systemd's at first.
 _SUPERVISOR, _GATEWAY = "vllm@", ("gateway.service", "gateway-door.service")
@@ -92,19 +93,6 @@ class Listening:
 
     sockets: tuple[Socket, ...]
     engines: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Declared:
-    """The listeners of ours that are allowed beyond loopback.
-
-    Attributes:
-        door: TCP port of the door; None on a worker or an idle Spark.
-        fabric: own addresses of a pair's fabric.
-    """
-
-    door: int | None = None
-    fabric: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

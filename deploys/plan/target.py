@@ -12,7 +12,6 @@ from deploys.plan.data_options import RunOptions, options_of
 from deploys.plan.engine_log import at_level
 from deploys.plan.fabric import FabricPlan, fabric_plan
 from deploys.plan.hardware import HARDWARE, Hardware
-from deploys.plan.listeners import Declared
 from deploys.plan.lock import Lock
 from deploys.plan.media import from_domains
 from deploys.plan.recipe import Recipe
@@ -155,3 +154,16 @@ class Target:
                 rank=self.rank or 0,
             ),
         )
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The listeners of ours that are allowed beyond loopback.
+
+    Attributes:
+        door: TCP port of the door; None on a worker or an idle Spark.
+        fabric: own addresses of a pair's fabric.
+    """
+
+    door: int | None = None
+    fabric: tuple[str, ...] = ()

@@ -12,7 +12,6 @@ from deploys.plan.command import Place, docker_run, environment
 from deploys.plan.guard import ALONE, PAIR, guard_files
 from deploys.plan.listeners import (
     DISGUISED,
-    Declared,
     Listening,
     Socket,
     astray,
@@ -24,6 +23,7 @@ from deploys.plan.listeners import (
 )
 from deploys.plan.recipes import load_recipe
 from deploys.plan.report import listener_diagnosis
+from deploys.plan.target import Declared
 from tests.clock import patience
 from tests.unit.driven import fake_host
 
