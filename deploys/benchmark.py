@@ -3,8 +3,8 @@
 Some of it: pyinfra inventory.py deploys/benchmark.py --data workloads=short,code
 """
 
-from deploys.session import start_session
-from deploys.steps import benchmark
+from sparkwright.benchmark import deploy as benchmark
+from sparkwright.run.session import start_session
 
 start_session()
 

@@ -3,11 +3,11 @@
 It shows what, with bytes, and asks. More of them: --data keep_releases=0
 """
 
-from deploys.lease import hold_lease
-from deploys.session import start_session
-from deploys.steps import clean
+from sparkwright.cleanup import deploy as cleanup
+from sparkwright.run.lease import hold_lease
+from sparkwright.run.session import start_session
 
 start_session()
 hold_lease()
 
-clean.apply()
+cleanup.apply()

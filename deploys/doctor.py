@@ -1,7 +1,7 @@
 """pyinfra inventory.py deploys/doctor.py: why does it not start? Looks, and changes nothing."""
 
-from deploys.session import start_session
-from deploys.steps import doctor
+from sparkwright.doctor import deploy as doctor
+from sparkwright.run.session import start_session
 
 start_session()
 

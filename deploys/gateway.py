@@ -3,8 +3,8 @@
 Only the gateway's host takes part in this run: see inventory/sparks.py.
 """
 
-from deploys.session import start_session
-from deploys.steps import gateway
+from sparkwright.gateway import deploy as gateway
+from sparkwright.run.session import start_session
 
 start_session()
 

@@ -3,11 +3,11 @@
 Weights stay, unless `--data weights=remove` is given.
 """
 
-from deploys.lease import hold_lease
-from deploys.session import start_session
-from deploys.steps import remove
+from sparkwright.cleanup import deploy as cleanup
+from sparkwright.run.lease import hold_lease
+from sparkwright.run.session import start_session
 
 start_session()
 hold_lease()
 
-remove.apply()
+cleanup.remove()

@@ -3,9 +3,9 @@
 Of one replica: pyinfra inventory.py deploys/rollback.py --limit REPLICA
 """
 
-from deploys.lease import hold_lease
-from deploys.session import start_session
-from deploys.steps import rollback
+from sparkwright.rollback import deploy as rollback
+from sparkwright.run.lease import hold_lease
+from sparkwright.run.session import start_session
 
 start_session()
 hold_lease()

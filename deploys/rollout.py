@@ -5,14 +5,17 @@ Options: --data soak=SECONDS --data minimum_speed=TOKENS_PER_S --data force=REPL
 What may disturb what serves (fabric, Docker, firewall) is left to deploys/spark.py.
 """
 
-from deploys.lease import hold_lease
-from deploys.session import start_session
-from deploys.steps import engine, preflight, provision, rollout
+from sparkwright.deploy import provision
+from sparkwright.engine import deploy as engine
+from sparkwright.preflight import deploy as preflight
+from sparkwright.rollout import deploy as rollout
+from sparkwright.run.lease import hold_lease
+from sparkwright.run.session import start_session
 
 start_session()
 hold_lease()
 
 preflight.apply()
-provision.apply()
+provision()
 engine.prepare()
 rollout.apply()

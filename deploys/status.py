@@ -3,6 +3,6 @@
 Again every 5 s, until Ctrl-C: --data watch=5    For machines: --data json=PATH, or json=-
 """
 
-from deploys.steps import status
+from sparkwright.status import deploy as status
 
 status.apply()

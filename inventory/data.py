@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from deploys.plan.data_options import OPTIONS, slips
-from deploys.plan.errors import PlanError
-from deploys.plan.schema import nearest
-from deploys.plan.settings import Settings, read_settings, settings_of
+from sparkwright.common.errors import PlanError
+from sparkwright.common.schema import nearest
+from sparkwright.fleet.settings import Settings, read_settings, settings_of
+from sparkwright.run.options import OPTIONS, slips
 
 Host = tuple[str, dict[str, Any]]
 # By name, what each file of group_data says.

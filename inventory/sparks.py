@@ -8,28 +8,28 @@ from pathlib import Path
 import click
 from pyinfra import state
 
-from deploys.failures import expect_failures
-from deploys.plan.errors import PlanError
-from deploys.plan.fleet import Fleet
-from deploys.plan.fleet_check import unsupported
-from deploys.plan.fleet_file import load_fleet
-from deploys.plan.gateway import clashes, needed
-from deploys.plan.recipes import load_recipe, recipe_names
-from deploys.plan.schema import nearest
-from deploys.screen import keep_screen_plain
 from inventory.data import Host, check_data
+from sparkwright.common.errors import PlanError
+from sparkwright.common.schema import nearest
+from sparkwright.fleet.check import unsupported
+from sparkwright.fleet.file import load_fleet
+from sparkwright.fleet.fleet import Fleet
+from sparkwright.gateway.gateway import clashes, needed
+from sparkwright.recipe.loader import load_recipe, recipe_names
+from sparkwright.run.failures import expect_failures
+from sparkwright.run.screen import keep_screen_plain
 
 ROOT = Path(__file__).parents[1]
 # What pyinfra may be told to run for the gateway.
-GATEWAY = ("deploys/gateway.py", "deploys.steps.gateway.apply")
+GATEWAY = ("deploys/gateway.py", "sparkwright.gateway.deploy.apply")
 # Looks at a fleet: what does not answer is told, and ends no run.
 LOOKS = (
     "deploys/status.py",
-    "deploys.steps.status.apply",
+    "sparkwright.status.deploy.apply",
     "deploys/drift.py",
-    "deploys.steps.drift.apply",
+    "sparkwright.drift.deploy.apply",
 )
-REMOVAL = ("deploys/remove.py", "deploys.steps.remove.apply")
+REMOVAL = ("deploys/remove.py", "sparkwright.cleanup.deploy.remove")
 
 
 def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:

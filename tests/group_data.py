@@ -6,14 +6,14 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from deploys.plan.schema import Model
-from deploys.plan.settings import Settings
+from sparkwright.common.schema import Model
+from sparkwright.fleet.settings import Settings
 
 FILE = Path(__file__).parents[1] / "group_data" / "all.py"
 _HEAD = '''\
 """What a site may change. A file `group_data/sparks.py` of your own overrides single values.
 
-Made by `python -m tests.group_data`; the settings are in deploys/plan/settings.py.
+Made by `python -m tests.group_data`; the settings are in sparkwright/fleet/settings.py.
 """
 
 _sudo = True

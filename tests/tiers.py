@@ -60,10 +60,11 @@ def _system(name: str, minutes: float, *modules: str) -> Part:
 
 
 SETUP = Part("setup", "setup", 15, "python -m tests.lab build")
+LINT = "ruff check . && ruff format --check . && mypy && lint-imports --no-logo"
 RUNS = {
     "test": [
         SETUP,
-        Part("lint", "lint", 1, "ruff check . && ruff format --check . && mypy"),
+        Part("lint", "lint", 1, LINT),
         _tests("unit", 2, "tests/unit"),
         _tests("component", 7, "tests/component -n 2 --dist loadfile"),
         _system("serve", 6, "serve"),

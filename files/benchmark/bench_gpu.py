@@ -14,7 +14,7 @@ def sample(text: str) -> list[float | None]:
 
     Args:
         text: a line for each GPU. The engine's is taken for the largest, as by the preflight and
-            the status (deploys/plan/gpu.py): another one may be there for a display.
+            the status (sparkwright/doctor/gpu.py): another one may be there for a display.
     """
     gpus = [[_number(field) for field in line.split(",")] for line in text.strip().splitlines()]
     *readings, _ = max(gpus, key=lambda gpu: gpu[-1] or 0, default=[None] * 4)

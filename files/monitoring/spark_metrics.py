@@ -134,7 +134,7 @@ def _gpu() -> Iterator[tuple[str, float]]:
     gpus = [line.split(",") for line in said.splitlines() if line.count(",") == len(names) - 1]
     if not gpus:
         return
-    # The one that is judged and shown as well (deploys/plan/gpu.py): that with the most memory.
+    # The GPU with the most memory, which sparkwright/doctor/gpu.py judges and shows as well.
     fields = max(gpus, key=_memory_of)
     for name, field, unit in zip(names, fields, _UNITS, strict=True):
         try:

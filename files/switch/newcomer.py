@@ -13,7 +13,7 @@ from units import Unit, forgive, systemctl
 # Seconds between two questions in the trial.
 QUESTION = 5.0
 # Seconds for one token at a start, and in the trial, when the engine may be full of work: as
-# deploys/plan/engine.py gives one.
+# sparkwright/engine/engine.py gives one.
 TOKEN = 60.0
 # Seconds for what an engine's start takes beside the engine: Docker, and the peer of a pair.
 MARGIN = 120

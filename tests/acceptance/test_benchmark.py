@@ -6,7 +6,7 @@ one, tests/system/test_benchmark.py what is ours alone.
 
 import pytest
 
-from deploys.plan.figures import figures
+from sparkwright.benchmark.figures import figures
 from tests.driver.benchmark import added, check_short, measured, tools
 from tests.lab.spark import Handle
 

@@ -10,7 +10,7 @@ import runpy
 import pytest
 import requests
 
-from deploys.keys import api_keys
+from sparkwright.door.keys import api_keys
 from tests.clock import patience
 from tests.driver.benchmark import check_short, measured
 from tests.driver.client import PORT

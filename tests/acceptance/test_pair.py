@@ -8,8 +8,8 @@ from collections.abc import Callable
 import probe
 import pytest
 
-from deploys.plan.lock import lock_path, read_lock
-from deploys.plan.ports import MASTER_PORT
+from sparkwright.common.ports import MASTER_PORT
+from sparkwright.release.lock import lock_path, read_lock
 from tests.driver.client import PORT
 from tests.driver.confined import Confinement, confinement
 from tests.driver.declared import replica

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from deploys.keys import api_keys
+from sparkwright.door.keys import api_keys
 from tests.campaign.acts import Stage
 from tests.driver.places import places
 from tests.driver.product import TOKEN, pyinfra

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deploys.plan.progress import Meter, Progress, parse_progress
+from sparkwright.common.progress import Meter, Progress, parse_progress
 from tests.clock import patience
 from tests.component.docker import Docker, image_files, serving_docker
 

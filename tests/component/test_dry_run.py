@@ -18,12 +18,12 @@ sparks = [_spark(name) for name in ("a", "b", "c")]
 DEPLOY = """
 from pathlib import Path
 from pyinfra import host
-from deploys.facts.survey import HostSurvey
-from deploys.operations import preflight
-from deploys.plan.findings import Finding
-from deploys.plan.hardware import HARDWARE
-from deploys.plan.preflight import Requirements
-from deploys.session import start_session
+from sparkwright.preflight.facts import HostSurvey
+from sparkwright.preflight import operations as preflight
+from sparkwright.common.findings import Finding
+from sparkwright.common.hardware import HARDWARE
+from sparkwright.preflight.preflight import Requirements
+from sparkwright.run.session import start_session
 
 HostSurvey.command = lambda *_, **__: "true"
 HostSurvey.default = staticmethod(lambda: None)
@@ -85,9 +85,9 @@ def test_it_goes_on_where_all_are_fit(tmp_path: Path, options: list[str]) -> Non
 # A file lies where the first operation wants a folder; nothing is in the second one's way.
 BLOCKED = """
 from pathlib import Path
-from deploys import session
-from deploys.operations.files import managed_files
-from deploys.plan.files import Directory
+from sparkwright.run import session
+from sparkwright.host.operations.files import managed_files
+from sparkwright.common.files import Directory
 
 HERE = Path(__file__).resolve().parent
 # Whether this machine has sudo matters to nobody.

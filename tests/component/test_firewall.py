@@ -62,10 +62,10 @@ def inside(tmp_path):
 PRELUDE = """
 import json, subprocess, sys
 from pathlib import Path
-from deploys.plan.firewall import Rule, fabric_rules, port_rules
+from sparkwright.firewall.firewall import Rule, fabric_rules, port_rules
 from tests.unit.driven import this_machine
-from tests.unit.test_firewall import DOOR, OTHER, firewall
-from tests.unit.test_fabric import PLAN
+from tests.unit.firewall.test_firewall import DOOR, OTHER, firewall
+from tests.unit.fabric.test_fabric import PLAN
 
 root = "/run/r"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from deploys.operations.container_gpu import gpu_in_container
-from deploys.plan.container import CONTAINER_OPTIONS
+from sparkwright.release.container import CONTAINER_OPTIONS
+from sparkwright.runtime.operations import gpu_in_container
 from tests.unit.driven import Driven, this_machine
 
 PROGRAM = Path(__file__).parents[2] / "files/runtime/gpu_proof.py"

@@ -18,11 +18,11 @@ import pytest
 from pyinfra.api import operation
 from pyinfra.api.command import PyinfraCommand
 
-from deploys.operations import packages
-from deploys.operations.packages import install, purge
-from deploys.plan import packages as plan
-from deploys.plan.packages import install_script, parse_attempt
-from deploys.plan.placed import PACKAGES
+from sparkwright.common.placed import PACKAGES
+from sparkwright.host import packages as plan
+from sparkwright.host.operations import packages
+from sparkwright.host.operations.packages import install, purge
+from sparkwright.host.packages import install_script, parse_attempt
 from tests.lab import apt
 from tests.unit.driven import Driven, this_machine
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from deploys.plan.data_options import OPTIONS
-from deploys.plan.errors import PlanError
-from deploys.plan.settings import Settings
 from inventory.sparks import load
+from sparkwright.common.errors import PlanError
+from sparkwright.fleet.settings import Settings
+from sparkwright.run.options import OPTIONS
 from tests import forked
 
 PROJECT = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ def project(tmp_path: Path) -> Path:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(PROJECT / name, root / name)
     shutil.copytree(PROJECT / "inventory/examples", root / "inventory/examples")
-    shutil.copytree(PROJECT / "deploys", root / "deploys")
+    shutil.copytree(PROJECT / "sparkwright", root / "sparkwright")
     shutil.copytree(PROJECT / "files/recipes", root / "files/recipes")
     (root / "deploy.py").write_text(DEPLOY)
     return root
@@ -191,7 +191,7 @@ def test_settings_of_two_files_that_contradict_each_other_end_a_run(project: Pat
 
 def test_options_are_those_that_deploys_read() -> None:
     """Every one is read, and every one that the documentation tells of is known."""
-    code = "".join(path.read_text() for path in (PROJECT / "deploys").rglob("*.py"))
+    code = "".join(path.read_text() for path in (PROJECT / "sparkwright").rglob("*.py"))
     code = code.replace("asked.", "options.").replace("json_target", "json")
     assert [name for name in OPTIONS if f"options.{name}" not in code] == []
     told = "".join(path.read_text() for path in (PROJECT / "docs").glob("*.md")) + code

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from deploys.plan import lease
-from deploys.plan.lease import FOLDER, hold_script, holder
+from sparkwright.run import lease_state as lease
+from sparkwright.run.lease_state import FOLDER, hold_script, holder
 from tests.clock import patience
 from tests.component import command_line
 from tests.component.servers import until
@@ -130,9 +130,9 @@ import time
 from pathlib import Path
 from pyinfra import host, state
 from pyinfra.api import FunctionCommand, operation
-from deploys import lease as keeper
-from deploys.lease import hold_lease
-from deploys.plan import lease
+from sparkwright.run import lease as keeper
+from sparkwright.run.lease import hold_lease
+from sparkwright.run import lease_state as lease
 
 HERE = Path(__file__).parent
 lease.FOLDER = str(HERE / "run")

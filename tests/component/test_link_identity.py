@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploys.plan.identity import (
-    Identity,
-    identity_script,
-    new_identity_script,
-    parse_identity,
-)
+from sparkwright.link.identity import Identity, identity_script, new_identity_script, parse_identity
 
 PAIR = ("spark-a", "spark-b")
 

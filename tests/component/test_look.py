@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 from pyinfra.api import HiddenValue, StringCommand, operation
 
-from deploys.operations.differences import differs, is_looking, look
-from deploys.operations.files import managed_files
-from deploys.operations.messages import failing, notice
-from deploys.operations.secrets import secret_file
-from deploys.operations.services import sysctl
-from deploys.plan.difference import line
-from deploys.plan.files import ManagedFile
+from sparkwright.common.difference import line
+from sparkwright.common.files import ManagedFile
+from sparkwright.common.operations import differs, failing, is_looking, look, notice
+from sparkwright.host.operations.files import managed_files
+from sparkwright.host.operations.secrets import secret_file
+from sparkwright.host.operations.services import sysctl
 from tests import forked
 from tests.unit.driven import fake_host, this_machine
 

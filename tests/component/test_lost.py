@@ -21,7 +21,7 @@ def _spark(name, port):
 hosts = [_spark(*each) for each in PORTS]
 # As inventory.py has it: inventory/sparks.py.
 from pyinfra import state as _state
-from deploys.failures import expect_failures as _expect_failures
+from sparkwright.run.failures import expect_failures as _expect_failures
 _expect_failures(_state)
 """
 # On the Spark b, each step waits in the place of which it is asked: a command, a fact, an upload.
@@ -33,8 +33,8 @@ from pyinfra import host, inventory, state
 from pyinfra.api import FactBase, FunctionCommand, StringCommand, operation
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.operations import files
-from deploys.lease import hold_lease
-from deploys.session import start_session
+from sparkwright.run.lease import hold_lease
+from sparkwright.run.session import start_session
 
 HERE = Path(__file__).parent
 
@@ -262,7 +262,7 @@ def test_a_command_that_fails_is_no_lost_spark(tmp_path: Path, sparks: dict[str,
 
 def test_the_other_sparks_stay_this_runs_alone(tmp_path: Path, sparks: dict[str, Machine]) -> None:
     """One of three loses its power: nobody else gets at the others before the run has ended."""
-    often = "from deploys import lease\nlease.BEAT = 0.05\n"
+    often = "from sparkwright.run import lease\nlease.BEAT = 0.05\n"
     _deploy(tmp_path, "command", first=often)
     deploy = tmp_path / "deploy.py"
     waits = "while host.data.spark != 'b' and not (HERE / 'end').exists(): time.sleep(0.02)"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from deploys.lock import ensure_lock, resolve
-from deploys.plan.errors import PlanError
-from deploys.plan.lock import ImageLock, Lock, lock_path, write_lock
-from deploys.plan.recipe import Checkpoint, Recipe
-from deploys.plan.recipes import load_recipe
+from sparkwright.common.errors import PlanError
+from sparkwright.recipe.loader import load_recipe
+from sparkwright.recipe.recipe import Checkpoint, Recipe
+from sparkwright.release.ensure import ensure_lock, resolve
+from sparkwright.release.lock import ImageLock, Lock, lock_path, write_lock
 from tests.component.servers import serving
 from tests.lab.hub import add_commit
 from tests.lab.hub.server import Hub
@@ -91,7 +91,9 @@ def test_one_that_the_lock_has_already_is_refused_until_a_refresh(
         resolve(old, [wanted], hub, None)
     again = Lock(checkpoints=old.checkpoints)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("deploys.resolve.resolve_image", lambda *_: known.images[wanted.base_image])
+        patch.setattr(
+            "sparkwright.release.resolve.resolve_image", lambda *_: known.images[wanted.base_image]
+        )
         new = resolve(again, [wanted], hub, None, refresh=True)
     assert new.checkpoints[f"{REPO}@main"].commit == newer
 

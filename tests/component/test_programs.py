@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deploys.plan.release import adoption_script, retirement_script
+from sparkwright.release.release import adoption_script, retirement_script
 
 SHARED = ("boots.py", "container.py", "engine.py", "link.py", "notify.py", "probe.py")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deploys.plan.progress import Progress, parse_progress
+from sparkwright.common.progress import Progress, parse_progress
 from tests.clock import patience
 from tests.component.docker import listening
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from deploys.plan.errors import PlanError
-from deploys.plan.lock import File
-from deploys.plan.shape import shape_of
-from deploys.resolve import resolve_checkpoint
+from sparkwright.common.errors import PlanError
+from sparkwright.release.lock import File
+from sparkwright.release.model_config import shape_of
+from sparkwright.release.resolve import resolve_checkpoint
 from tests.component.servers import free_port, serving
 from tests.lab.hub import TOKENS, add_commit
 from tests.lab.hub.server import Hub
-from tests.unit.test_shape import CONFIG
+from tests.unit.release.test_shape import CONFIG
 
 REPO = "owner/model"
 MEMBER, GUEST = (

@@ -14,9 +14,9 @@ import pytest
 import requests
 from httpx2 import Client, ConnectError
 
-from deploys.plan.errors import PlanError
-from deploys.plan.lock import ImageLock
-from deploys.resolve import resolve_image
+from sparkwright.common.errors import PlanError
+from sparkwright.release.lock import ImageLock
+from sparkwright.release.resolve import resolve_image
 from tests.clock import patience
 from tests.component.servers import free_port, serving, until
 

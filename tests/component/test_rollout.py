@@ -35,14 +35,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from pyinfra import host, state
 from pyinfra.api import StringCommand
-from deploys.facts.engine import Engines
-from deploys.facts.rollout import ServingRelease, Speed
-from deploys.operations import rollout
-from deploys.plan.local_file import write_file
-from deploys.plan.standing import Standing
-from deploys.plan.data_options import check_force, options_of
-from deploys.session import start_session
-from deploys.steps import rollout as step
+from sparkwright.engine.facts import Engines
+from sparkwright.rollout.facts import ServingRelease, Speed
+from sparkwright.rollout import operations as rollout
+from sparkwright.common.local_file import write_file
+from sparkwright.rollout.serving import Standing
+from sparkwright.run.options import check_force, options_of
+from sparkwright.run.session import start_session
+from sparkwright.rollout import deploy as step
 
 HERE = Path(__file__).parent
 FAILS = json.loads((HERE / "fails.json").read_text())

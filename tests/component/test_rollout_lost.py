@@ -15,7 +15,7 @@ from tests.component.test_rollout import DEPLOY
 
 # b's switch lasts until its power is gone; c, whose turn has not come, then waits for the test.
 SLOW = """
-from deploys.lease import hold_lease
+from sparkwright.run.lease import hold_lease
 
 def attempt(release, settings, peer, outcome):
     log("switch")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from deploys.operations import runtime
-from deploys.operations.runtime import keep_former
+from sparkwright.runtime import operations as runtime
+from sparkwright.runtime.operations import keep_former
 from tests.component.servers import fill, small_disk
 
 

@@ -21,7 +21,7 @@ chat = [_spark("spark-e", "chat", ["spark-e"]), _spark("spark-f", None, None)]
 DEPLOY = """
 from pyinfra import host
 from pyinfra.operations import server
-from deploys.session import start_session
+from sparkwright.run.session import start_session
 
 start_session()
 server.shell(name="First", commands=["fail" if host.data.spark == FAILING else "true"])

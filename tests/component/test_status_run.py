@@ -16,7 +16,7 @@ import pytest
 from tests import forked
 from tests.clock import patience
 from tests.component.servers import serving, until
-from tests.unit.test_status import COUNTERS, RELEASE, UNITS
+from tests.unit.status.test_status import COUNTERS, RELEASE, UNITS
 
 PROJECT = Path(__file__).parents[2]
 

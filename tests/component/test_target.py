@@ -26,11 +26,13 @@ DEPLOY = """
 import importlib
 from pathlib import Path
 from pyinfra import host, local
-from deploys import lease, session, target
-from deploys.plan import target as plan
-from tests.unit.test_release import lock, recipe
+from sparkwright.run import lease
+from sparkwright.run import session
+from sparkwright.run import target
+from sparkwright.run import spark as plan
+from tests.unit.release.test_release import lock, recipe
 
-STEPS = Path(session.__file__).parent / "steps"
+LIBRARY = Path(session.__file__).parents[1]
 
 def log(word):
     with Path("log").open("a") as file:
@@ -48,13 +50,14 @@ if made.__name__ == "make_release":
     plan.make_release, plan.recipe_of = counted, lambda name: recipe(sparks=[1, 2])
     target.ensure_lock = lambda *_, **__: lock()
     session.start_session = lease.hold_lease = lambda: None
-    for path in STEPS.glob("[a-z]*.py"):
-        step = importlib.import_module(f"deploys.steps.{path.stem}")
+    for path in LIBRARY.glob("*/deploy.py"):
+        step = importlib.import_module(f"sparkwright.{path.parent.name}.deploy")
+        own = ("apply", "prepare", "folders", "authenticate", "remove")
         for name, each in list(vars(step).items()):
-            if hasattr(each, "_inner") and name not in ("apply", "prepare"):
+            if hasattr(each, "_inner") and name not in own:
                 setattr(step, name, nothing)
 
-local.include(str(STEPS.parent / "NAME.py"))
+local.include(str(LIBRARY.parent / "deploys" / "NAME.py"))
 """
 
 

@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from deploys.plan.render import render
+from sparkwright.common.render import render
 
 _TARGETS = dict.fromkeys(("basic.target", "sysinit.target", "shutdown.target"), "[Unit]\n")
 _DOCKER = {"docker.service": "[Service]\nExecStart=/bin/true\n"}

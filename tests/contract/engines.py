@@ -14,8 +14,8 @@ from typing import Any
 
 import requests
 
-from deploys.plan.command import Place, environment, serve_arguments
-from deploys.plan.recipes import load_recipe
+from sparkwright.recipe.loader import load_recipe
+from sparkwright.release.command import Place, environment, serve_arguments
 from tests.lab import registry, tiny_model
 from tests.lab.engine_image import ENVIRONMENT, Engine
 from tests.lab.state import wait_for

@@ -10,7 +10,7 @@ import pytest
 import requests
 import speed
 
-from deploys.plan.phases import phase
+from sparkwright.engine.phases import phase
 from tests.contract import facts
 from tests.contract.engines import (
     COMPLETIONS,

@@ -14,7 +14,7 @@ import probe
 import pytest
 import requests
 
-from deploys.plan.start_causes import START_CAUSES
+from sparkwright.causes.start_causes import START_CAUSES
 from tests.contract import engines, facts
 from tests.contract.conftest import Start
 from tests.contract.engines import COMPLETIONS, PATIENCE, URL, Running, chat, until

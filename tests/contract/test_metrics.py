@@ -9,7 +9,7 @@ import time
 import probe
 import pytest
 
-from deploys.plan.metrics import FINISHED, LOAD, finished, load
+from sparkwright.engine.metrics import FINISHED, LOAD, finished, load
 from tests.contract import facts
 from tests.contract.engines import COMPLETIONS, JSON, PORT, Running, chat, choice, until
 

@@ -6,7 +6,7 @@ never printed: whoever saw them would write entries for them.
 
 import argparse
 
-from deploys.plan.report import SHOWN
+from sparkwright.doctor.report import SHOWN
 from tests.doctor_score.corpus import PARTS, WORKING, load
 from tests.doctor_score.score import Score, score
 

@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from deploys.plan.cause import Diagnosis
-from deploys.plan.checkup import KERNEL, Checkup
-from deploys.plan.diagnosis import diagnose
-from deploys.plan.engine import EngineUnit
-from deploys.plan.gpu import Gpu
-from deploys.plan.metrics import Finished
-from deploys.plan.report import SHOWN
+from sparkwright.causes.cause import Diagnosis
+from sparkwright.doctor.checkup import KERNEL, Checkup
+from sparkwright.doctor.diagnosis import diagnose
+from sparkwright.doctor.gpu import Gpu
+from sparkwright.doctor.report import SHOWN
+from sparkwright.engine.engine import EngineUnit
+from sparkwright.engine.metrics import Finished
 from tests.doctor_score.corpus import Incident
 
 _GIB, _MIB = 1024**3, 1024**2

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from deploys.plan.figures import figures
+from sparkwright.benchmark.figures import figures
 from tests.clock import patience
 from tests.driver.product import PROJECT, background
 from tests.lab.spark import Handle

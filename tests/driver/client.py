@@ -4,7 +4,7 @@ from typing import Any
 
 import requests
 
-from deploys.keys import api_keys
+from sparkwright.door.keys import api_keys
 from tests.clock import patience
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET

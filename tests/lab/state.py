@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from deploys.plan.local_file import write_file
+from sparkwright.common.local_file import write_file
 from tests.clock import patience
 
 # The shard in which this process runs; "" on the machine itself.

@@ -2,5 +2,9 @@
 
 # (path, before, after) -> why
 EQUIVALENT: dict[tuple[str, str, str], str] = {
-    ("deploys/plan/token.py", "return False", "return None"): "it is only asked whether it is so",
+    (
+        "sparkwright/release/token.py",
+        "return False",
+        "return None",
+    ): "it is only asked whether it is so",
 }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deploys.plan.local_file import write_file
+from sparkwright.common.local_file import write_file
 from tests.lab import cache
 from tests.mutants.changes import marked
 from tests.mutants.plugin import RESULT

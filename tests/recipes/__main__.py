@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from deploys.plan.errors import PlanError
-from deploys.plan.recipes import RECIPES, load_recipe, recipe_names
+from sparkwright.common.errors import PlanError
+from sparkwright.recipe.loader import RECIPES, load_recipe, recipe_names
 from tests.lab.state import LabError
 from tests.recipes.judge import Case, cases, judge
 

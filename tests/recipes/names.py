@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from deploys.plan.vllm_names import NAMES, is_variable
+from sparkwright.recipe.vllm_names import NAMES, is_variable
 from tests.recipes.environment import INSIDE, run_script
 
 

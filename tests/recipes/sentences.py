@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from deploys.plan.recipe import Recipe
-from deploys.plan.schema import nearest, shown
+from sparkwright.common.schema import nearest, shown
+from sparkwright.recipe.recipe import Recipe
 
 Problem = Mapping[str, Any]  # see inside/judge.py
 

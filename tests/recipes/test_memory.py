@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from deploys.plan.kv_cache import Use, kv_cache
-from deploys.plan.memory_flags import GIB
-from deploys.plan.nominal import NOMINAL, shape_named
-from deploys.plan.shape import shape_of
+from sparkwright.memory.flags import GIB
+from sparkwright.memory.known_checkpoints import NOMINAL, shape_named
+from sparkwright.memory.kv_cache import Use, kv_cache
+from sparkwright.release.model_config import shape_of
 from tests.recipes import releases
 from tests.recipes.environment import run_script
 from tests.recipes.models import files_of

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploys.plan.hardware import HARDWARE
-from deploys.plan.recipes import RECIPES, recipe_names
+from sparkwright.common.hardware import HARDWARE
+from sparkwright.recipe.loader import RECIPES, recipe_names
 from tests.recipes.__main__ import main
 from tests.recipes.broken import BROKEN
 from tests.recipes.conftest import Verdict

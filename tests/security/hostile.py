@@ -8,8 +8,8 @@ SPEAKERS = """
 import json
 from pyinfra import host
 from pyinfra.api import operation
-from deploys.facts import bounded
-from deploys.facts.host_fact import HostFact
+from sparkwright.common import facts as bounded
+from sparkwright.common.facts import HostFact
 
 bounded.MOST = 65_536
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deploys.operations import benchmark
-from deploys.plan.measured import IDENTITY, Answer, check_answer, result_of
-from deploys.plan.page import report
+from sparkwright.benchmark import operations as benchmark
+from sparkwright.benchmark.measured import IDENTITY, Answer, check_answer, result_of
+from sparkwright.benchmark.page import report
 from tests.security.hostile import ESCAPES
 
 RESULTS = Path(__file__).parents[1] / "unit" / "results"

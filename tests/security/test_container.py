@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from fabric_env import fabric_environment
 
-from deploys.plan.command import Place, docker_run
-from deploys.plan.container import CONFINEMENT
-from deploys.plan.recipes import load_recipe
+from sparkwright.recipe.loader import load_recipe
+from sparkwright.release.command import Place, docker_run
+from sparkwright.release.container import CONFINEMENT
 from tests.clock import patience
-from tests.unit.test_release import recipe, release
+from tests.unit.release.test_release import recipe, release
 
 RECIPES = sorted(path.stem for path in Path("files/recipes").glob("*.yaml"))
 # What would give a container more than `CONFINEMENT` leaves to it.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from deploys.certificate import read_certificate
+from sparkwright.door.certificates import read_certificate
 from tests.clock import patience
 from tests.component.door.running import FakeServer, Running, haproxy
 from tests.component.servers import serving, until
@@ -25,7 +25,7 @@ from tests.unit.door.plans import KEY, plan
 KEYED = {"Authorization": f"Bearer {KEY}"}
 # As group_data/all.py has them.
 SETTINGS = {"max_connections": 1000, "stranger_connections": 200}
-# Connections, and requests without a key, that a stranger has a minute: deploys/plan/door.py.
+# Connections, and requests without a key, that a stranger has a minute: sparkwright/door/door.py.
 OFTEN = 600
 Behind = tuple[Running, FakeServer]
 

@@ -23,45 +23,46 @@ from hypothesis import strategies as st
 from pyinfra.api import FactBase
 from pyinfra.api.exceptions import FactProcessError
 
-import deploys.facts
-from deploys import lease
-from deploys.facts.host_fact import HostFact
-from deploys.plan.belongings import Belongings
-from deploys.plan.checkup import Checkup, _log
-from deploys.plan.clean import superfluous
-from deploys.plan.diagnosis import diagnose
-from deploys.plan.drift import host_differences
-from deploys.plan.engine import EngineState, problem
-from deploys.plan.fabric_check import fabric_findings, is_in_force
-from deploys.plan.fabric_state import FabricState, NetplanFile, Reach
-from deploys.plan.firewall import FirewallState, ssh_rules
-from deploys.plan.hardware import HARDWARE
-from deploys.plan.link_check import link_findings
-from deploys.plan.log_causes import from_log
-from deploys.plan.netplan import our_netdevs
-from deploys.plan.phases import phase
-from deploys.plan.placed import NETPLAN
-from deploys.plan.preflight import findings
-from deploys.plan.report import report as doctor_report
-from deploys.plan.running import Running, running_differences
-from deploys.plan.status import Reading, Row
-from deploys.plan.status_table import as_json, table
-from deploys.plan.status_warnings import warnings
-from deploys.plan.survey import Survey
-from deploys.plan.terminal import LINE
+import sparkwright
+from sparkwright.causes.log_causes import from_log
+from sparkwright.cleanup.belongings import Belongings
+from sparkwright.cleanup.clean import superfluous
+from sparkwright.common.facts import HostFact
+from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.placed import NETPLAN
+from sparkwright.common.terminal import LINE
+from sparkwright.doctor.checkup import Checkup, _log
+from sparkwright.doctor.diagnosis import diagnose
+from sparkwright.doctor.report import report as doctor_report
+from sparkwright.drift.containers import Running, running_differences
+from sparkwright.drift.drift import host_differences
+from sparkwright.engine.engine import EngineState, problem
+from sparkwright.engine.phases import phase
+from sparkwright.fabric.check import fabric_findings, is_in_force
+from sparkwright.fabric.link_check import link_findings
+from sparkwright.fabric.netplan import our_netdevs
+from sparkwright.fabric.state import FabricState, NetplanFile, Reach
+from sparkwright.firewall.firewall import FirewallState, ssh_rules
+from sparkwright.host.survey import Survey
+from sparkwright.preflight.preflight import findings
+from sparkwright.run import lease
+from sparkwright.status.status import Reading, Row
+from sparkwright.status.table import as_json, table
+from sparkwright.status.warnings import warnings
 from tests.clock import patience
 from tests.component import command_line
 from tests.component.sshd import machines
 from tests.security.hostile import BY_SSH, ESCAPES, SPEAKERS
-from tests.unit.test_fabric import PLAN, PORT_0, spark
-from tests.unit.test_preflight import NOW, WANTED
+from tests.unit.fabric.test_fabric import PLAN, PORT_0, spark
+from tests.unit.preflight.test_preflight import NOW, WANTED
 
 
 def _facts() -> list[type[HostFact[Any]]]:
     """Return every fact that the product has."""
     modules = [
-        importlib.import_module(f"deploys.facts.{each.name}")
-        for each in pkgutil.iter_modules(deploys.facts.__path__)
+        importlib.import_module(each.name)
+        for each in pkgutil.walk_packages(sparkwright.__path__, "sparkwright.")
+        if each.name.endswith(".facts")
     ]
     found = {
         each

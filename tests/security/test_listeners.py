@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploys.facts.listeners import Listeners
-from deploys.plan.command import Place, docker_run, environment
-from deploys.plan.guard import ALONE, PAIR, guard_files
-from deploys.plan.listeners import (
+from sparkwright.doctor.facts import Listeners
+from sparkwright.doctor.listeners import (
     DISGUISED,
     Listening,
     Socket,
@@ -21,9 +19,11 @@ from deploys.plan.listeners import (
     parse_listeners,
     unguarded,
 )
-from deploys.plan.recipes import load_recipe
-from deploys.plan.report import listener_diagnosis
-from deploys.plan.target import Declared
+from sparkwright.doctor.report import listener_diagnosis
+from sparkwright.recipe.loader import load_recipe
+from sparkwright.release.command import Place, docker_run, environment
+from sparkwright.release.guard import ALONE, PAIR, guard_files
+from sparkwright.run.spark import Declared
 from tests.clock import patience
 from tests.unit.driven import fake_host
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from deploys.facts.engine import EngineSize, Switching
-from deploys.facts.jobs import ImageContent, ImageState, JobStates
-from deploys.facts.rollout import Speed
-from deploys.facts.services import Service, Sysctls
-from deploys.facts.weights import WeightFolders
-from deploys.operations.firewall import delete_rule
-from deploys.plan.firewall import Rule
+from sparkwright.engine.facts import EngineSize, Switching
+from sparkwright.firewall.firewall import Rule
+from sparkwright.firewall.operations import delete_rule
+from sparkwright.host.facts import Service, Sysctls
+from sparkwright.jobs.facts import ImageContent, ImageState, JobStates
+from sparkwright.rollout.facts import Speed
+from sparkwright.weights.facts import WeightFolders
 
 
 def test_a_log_that_ends_like_the_journal_runs_nothing(tmp_path: Path) -> None:

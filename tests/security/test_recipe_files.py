@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deploys.plan.errors import PlanError
-from deploys.plan.fleet_file import load_fleet
-from deploys.plan.recipes import load_recipe
+from sparkwright.common.errors import PlanError
+from sparkwright.fleet.file import load_fleet
+from sparkwright.recipe.loader import load_recipe
 
 
 def bomb(levels: int) -> str:

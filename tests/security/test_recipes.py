@@ -9,17 +9,17 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deploys.plan import vllm_names
-from deploys.plan.command import Place, environment, serve_arguments
-from deploys.plan.errors import PlanError
-from deploys.plan.fleet_check import unsupported
-from deploys.plan.fleet_file import load_fleet
-from deploys.plan.media import from_domains
-from deploys.plan.recipe import Recipe
-from deploys.plan.recipe_values import OWN_ARGUMENTS, OWN_ENVIRONMENT
-from deploys.plan.recipes import load_recipe
-from deploys.plan.settings import read_settings
-from deploys.plan.trust import needs
+from sparkwright.common.errors import PlanError
+from sparkwright.fleet.check import unsupported
+from sparkwright.fleet.file import load_fleet
+from sparkwright.fleet.settings import read_settings
+from sparkwright.recipe import vllm_names
+from sparkwright.recipe.loader import load_recipe
+from sparkwright.recipe.media import from_domains
+from sparkwright.recipe.recipe import Recipe
+from sparkwright.recipe.trust import needs
+from sparkwright.recipe.values import OWN_ARGUMENTS, OWN_ENVIRONMENT
+from sparkwright.release.command import Place, environment, serve_arguments
 
 RELEASES = [".".join(map(str, release)) for release in vllm_names.releases()]
 SECRETS = ("api-key", "hf-token")

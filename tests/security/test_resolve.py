@@ -7,9 +7,9 @@ from http.server import ThreadingHTTPServer
 
 import pytest
 
-from deploys import answers
-from deploys.plan.errors import PlanError
-from deploys.resolve import resolve_checkpoint, resolve_image
+from sparkwright.common.errors import PlanError
+from sparkwright.release import answers
+from sparkwright.release.resolve import resolve_checkpoint, resolve_image
 from tests.component.servers import serving
 from tests.security.test_hub import BUFFERS, PART, Liar, endless
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deploys.plan.terminal import LINE, plain, plain_lines, styled_lines
+from sparkwright.common.terminal import LINE, plain, plain_lines, styled_lines
 from tests.component import command_line
 from tests.security.hostile import ESCAPES
 
@@ -39,18 +39,18 @@ def test_styles_stay_and_nothing_else(parts: list[str]) -> None:
 # output, a refusal, a notice, a job's progress, a log line, bad input.
 INVENTORY = """
 hosts = ["@local"]
-from deploys.screen import keep_screen_plain
+from sparkwright.run.screen import keep_screen_plain
 keep_screen_plain()
 """
 DEPLOY = """
 import json
 from pyinfra import host, logger
 from pyinfra.api import FunctionCommand, StringCommand, operation
-from deploys.facts.host_fact import HostFact
-from deploys.operations.messages import failing, notice
-from deploys.plan.errors import PlanError
-from deploys.plan.progress import Meter, Progress
-from deploys.target import bad_input
+from sparkwright.common.facts import HostFact
+from sparkwright.common.operations import failing, notice
+from sparkwright.common.errors import PlanError
+from sparkwright.common.progress import Meter, Progress
+from sparkwright.run.target import bad_input
 
 ESCAPES = json.loads(HOSTILE)
 PRINTED = "printf %b " + repr("".join(f"\\0{byte:03o}" for byte in ESCAPES.encode()))

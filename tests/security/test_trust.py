@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from deploys.plan.errors import PlanError
-from deploys.plan.fleet import Spark
-from deploys.plan.lock import CheckpointLock
-from deploys.plan.lost import cause
-from deploys.plan.token import token_for
+from sparkwright.common.errors import PlanError
+from sparkwright.fleet.fleet import Spark
+from sparkwright.release.lock import CheckpointLock
+from sparkwright.release.token import token_for
+from sparkwright.run.lost import cause
 from tests.component import command_line
 from tests.component.sshd import machines
 from tests.security.hostile import BY_SSH, SPEAKERS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploys.plan.render import render
+from sparkwright.common.render import render
 from tests.component.units import complaints
 
 FILES = Path(__file__).parents[2] / "files"

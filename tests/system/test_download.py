@@ -9,8 +9,8 @@ from tests.driver.product import killed_at, pyinfra
 from tests.lab import hub
 from tests.lab.spark import Handle
 
-WEIGHTS = "deploys.steps.weights.apply"
-AUTH = "deploys.steps.hf_auth.apply"
+WEIGHTS = "sparkwright.weights.deploy.apply"
+AUTH = "sparkwright.weights.deploy.authenticate"
 REPO = "sparkwright/tiny-qwen3.5-moe"
 SHARDS = f"{REPO}/*.safetensors"
 
@@ -29,8 +29,8 @@ def size(spark: Handle) -> int:
 def prepared(spark: Handle) -> Handle:
     """A Spark that is ready to download."""
     spark.reset()
-    for step in ("layout", "hf_tools", "hf_auth"):
-        pyinfra(f"deploys.steps.{step}.apply").succeeded()
+    for step in ("host.deploy.folders", "jobs.deploy.apply", "weights.deploy.authenticate"):
+        pyinfra(f"sparkwright.{step}").succeeded()
     return spark
 
 

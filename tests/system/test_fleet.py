@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import requests
 
-from deploys.keys import api_keys
+from sparkwright.door.keys import api_keys
 from tests.clock import patience
 from tests.driver.client import CHAT, ask, authorization, said
 from tests.driver.declared import BROKEN, Change, edited, recipe, seed

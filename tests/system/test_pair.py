@@ -10,8 +10,8 @@ import link
 import probe
 import pytest
 
-from deploys.plan.guard import ALONE, PAIR
-from deploys.plan.ports import MASTER_PORT
+from sparkwright.common.ports import MASTER_PORT
+from sparkwright.release.guard import ALONE, PAIR
 from tests.driver.client import PORT
 from tests.driver.declared import BROKEN, changed, replica, seed
 from tests.driver.events import recovery

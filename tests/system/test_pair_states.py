@@ -13,7 +13,7 @@ FABRIC = "enp1s0f0np0"
 def test_an_mtu_black_hole_is_caught(serving: Pair) -> None:
     serving.worker.mtu(1500)
     try:
-        run = pyinfra("deploys.steps.fabric.apply")
+        run = pyinfra("sparkwright.fabric.deploy.apply")
     finally:
         serving.worker.mtu(9000)
     assert run.status
@@ -70,12 +70,12 @@ def test_a_copy_that_is_cut_is_finished(serving: Pair) -> None:
     slow = "root tbf rate 100mbit burst 256kb latency 1s"
     serving.head.run(f"sudo tc qdisc add dev {FABRIC} {slow}")
     try:
-        with background("deploys.steps.image.apply"):
+        with background("sparkwright.image.deploy.apply"):
             part = f"find /opt/qwen36/imports -type f -size +{size // 4}c | grep -q ."
             until(serving.worker, part)
     finally:
         serving.head.power_off()
         serving.head.power_on()
     serving.head.wait_ready()
-    pyinfra("deploys.steps.image.apply").succeeded()
+    pyinfra("sparkwright.image.deploy.apply").succeeded()
     assert size < received_bytes(serving.worker, FABRIC) - before < 1.5 * size

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from deploys.certificate import authority_file
-from deploys.keys import keys_path
+from sparkwright.door.certificates import authority_file
+from sparkwright.door.keys import keys_path
 from tests.clock import patience
 from tests.driver.client import CHAT, PORT, ask, authorization
 from tests.driver.declared import changed, edited

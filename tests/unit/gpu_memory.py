@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deploys.plan.memory import Load, MemoryPlan, Weights, plan_memory
-from deploys.plan.memory_flags import GIB
-from deploys.plan.nominal import NOMINAL
-from deploys.plan.recipes import load_recipe
+from sparkwright.memory.flags import GIB
+from sparkwright.memory.known_checkpoints import NOMINAL
+from sparkwright.memory.plan import Load, MemoryPlan, Weights, plan_memory
+from sparkwright.recipe.loader import load_recipe
 from tests.unit.seed_memory import HEADER, Row
 
 LOGS = Path(__file__).parent / "h200"

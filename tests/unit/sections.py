@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from deploys.plan.sections import MARK
+from sparkwright.common.host_output import MARK
 
 
 def reworded(output: Iterable[str], **words: Iterable[str]) -> Iterator[str]:

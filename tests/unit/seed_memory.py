@@ -11,12 +11,12 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from deploys.plan.hardware import HARDWARE
-from deploys.plan.kv_cache import Use, kv_cache
-from deploys.plan.memory import MIB, MemoryPlan, plan_memory
-from deploys.plan.memory_flags import GIB
-from deploys.plan.nominal import GB, nominal_load, shape_named
-from deploys.plan.recipes import load_recipe
+from sparkwright.common.hardware import HARDWARE
+from sparkwright.memory.flags import GIB
+from sparkwright.memory.known_checkpoints import GB, nominal_load, shape_named
+from sparkwright.memory.kv_cache import Use, kv_cache
+from sparkwright.memory.plan import MIB, MemoryPlan, plan_memory
+from sparkwright.recipe.loader import load_recipe
 
 HEADER = "| source | figure | theirs | plan | error |\n|---|---|---|---|---|"
 

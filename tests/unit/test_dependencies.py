@@ -9,6 +9,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 PROJECT = Path(__file__).parents[2]
 FILES = PROJECT / "files"
@@ -25,6 +26,12 @@ def _pinned(lines: Iterable[str]) -> dict[str, str]:
     return {_normal(pin[1]): pin[2] for pin in pins if pin}
 
 
+def _named(lines: Iterable[str]) -> list[str]:
+    """Return the distributions that these requirements name."""
+    found = (re.match(r"([A-Za-z0-9._-]+) ?[=<>]", line) for line in lines)
+    return [each[1] for each in found if each]
+
+
 def _imported(paths: list[Path]) -> set[str]:
     """Return the modules of others that these programs name in an import."""
     names = set()
@@ -35,7 +42,7 @@ def _imported(paths: list[Path]) -> set[str]:
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 names.add(node.module)
     # The programs of a Spark lie beside one another there, too.
-    own = {path.stem for path in FILES.rglob("*.py")} | {"deploys", "inventory"}
+    own = {path.stem for path in FILES.rglob("*.py")} | {"deploys", "inventory", "sparkwright"}
     return {name.partition(".")[0] for name in names} - own - sys.stdlib_module_names
 
 
@@ -50,7 +57,13 @@ _OWN = ("benchmark", "gateway", "images", "jobs")
 @pytest.mark.parametrize(
     ("paths", "declared"),
     [
-        ([*_programs(PROJECT / "deploys", PROJECT / "inventory"), *PROJECT.glob("*.py")], HERE),
+        (
+            [
+                *_programs(PROJECT / "deploys", PROJECT / "sparkwright", PROJECT / "inventory"),
+                *PROJECT.glob("*.py"),
+            ],
+            HERE,
+        ),
         *(
             (_programs(FILES / name), (FILES / name / "requirements.txt").read_text().split())
             for name in ("jobs", "gateway")
@@ -64,9 +77,10 @@ def test_every_import_is_declared(paths: list[Path], declared: Sequence[str]) ->
     assert paths
     names = packages_distributions()
     wanted = {_normal(each): name for name in _imported(paths) for each in names.get(name, [name])}
-    assert wanted.keys() - _pinned(declared).keys() == set()
+    assert wanted.keys() - set(map(_normal, _named(declared))) == set()
 
 
 def test_the_lock_has_what_is_declared() -> None:
     locked = _pinned((PROJECT / "requirements.lock").read_text().splitlines())
-    assert _pinned(HERE).items() <= locked.items()
+    for each in map(Requirement, HERE):
+        assert each.specifier.contains(locked[_normal(each.name)]), each

@@ -20,11 +20,11 @@ import requests
 import testinfra
 from testinfra.host import Host
 
-from deploys.keys import api_keys
-from deploys.plan.fabric import FabricPlan
-from deploys.plan.lock import Lock, lock_path, read_lock
-from deploys.plan.release import Release
-from deploys.plan.target import Target
+from sparkwright.door.keys import api_keys
+from sparkwright.fleet.fabric_plan import FabricPlan
+from sparkwright.release.lock import Lock, lock_path, read_lock
+from sparkwright.release.release import Release
+from sparkwright.run.spark import Target
 
 Api = Callable[..., str]
 Client = Callable[..., requests.Response]

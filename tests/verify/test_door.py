@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploys.certificate import authority_file
+from sparkwright.door.certificates import authority_file
 
 # Routes of vLLM 0.33 that no client needs; its own `--api-key` leaves most of them open.
 CLOSED = (

@@ -6,8 +6,8 @@ import shlex
 
 import pytest
 
-from deploys.plan.command import image_id
-from deploys.plan.container import CONTAINER_OPTIONS
+from sparkwright.release.command import image_id
+from sparkwright.release.container import CONTAINER_OPTIONS
 
 
 def chat(release, **options):

@@ -2,8 +2,7 @@
 
 import pytest
 
-from deploys.plan.guard import ALONE
-from deploys.plan.listeners import (
+from sparkwright.doctor.listeners import (
     Listening,
     judged,
     listeners_script,
@@ -11,7 +10,8 @@ from deploys.plan.listeners import (
     parse_listeners,
     unguarded,
 )
-from deploys.plan.target import Target
+from sparkwright.release.guard import ALONE
+from sparkwright.run.spark import Target
 
 # A program within the guard asks the network's next host, and itself by its own address there. One
 # that is not let out gets no answer at all; without the guard it is refused, or answered.

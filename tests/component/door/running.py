@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from door import Door
 
-from deploys.plan.door import DoorPlan
-from deploys.plan.render import render
+from sparkwright.common.render import render
+from sparkwright.door.door import DoorPlan
 from tests.clock import patience
 from tests.component.servers import free_port, until
 from tests.unit.door.plans import FILES, KEY, files, plan

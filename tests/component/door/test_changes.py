@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from door import DoorError, Engine
 
-from deploys.plan.key import Key
+from sparkwright.door.key import Key
 from tests.component.door.running import FakeServer, Running, haproxy, load, stream
 from tests.component.servers import fill, small_disk, until
 from tests.unit.door.plans import KEY, OTHER, files, plan

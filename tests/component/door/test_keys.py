@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from deploys.plan.key import Key
+from sparkwright.door.key import Key
 from tests.component.door.running import FakeServer, Running, haproxy, stream
 from tests.component.servers import until
 from tests.unit.door.plans import KEY, OTHER, plan

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deploys.certificate import read_certificate
+from sparkwright.door.certificates import read_certificate
 from tests.clock import patience
 from tests.component.door.running import FakeServer, Running, haproxy, stream
 from tests.component.servers import until

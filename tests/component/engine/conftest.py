@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploys.plan.identity import new_identity_script
+from sparkwright.link.identity import new_identity_script
 from tests.component.engine.sparks import NAMES, Spark, make_spark
 from tests.component.servers import free_port
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from deploys.facts.weights import WeightFolders
-from deploys.plan.lock import CheckpointLock
-from deploys.plan.progress import Progress, parse_progress
-from deploys.plan.weights import Folder, differences, manifest_text
-from deploys.resolve import resolve_checkpoint
+from sparkwright.common.progress import Progress, parse_progress
+from sparkwright.release.lock import CheckpointLock
+from sparkwright.release.resolve import resolve_checkpoint
+from sparkwright.weights.facts import WeightFolders
+from sparkwright.weights.weights import Folder, differences, manifest_text
 from tests.clock import patience
 from tests.component.fetch.pair import Lender, lending
 from tests.component.servers import until

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deploys.plan.weights import parse_folders
+from sparkwright.weights.weights import parse_folders
 from tests.clock import patience
 from tests.component.fetch.conftest import REPO, SIZE, WEIGHTS, Spark
 from tests.component.servers import until

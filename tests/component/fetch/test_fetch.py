@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploys.resolve import resolve_checkpoint
+from sparkwright.release.resolve import resolve_checkpoint
 from tests.component.fetch.conftest import REPO, SIZE, WEIGHTS, Spark
 from tests.component.servers import serving, until
 from tests.lab import hub

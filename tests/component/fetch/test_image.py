@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deploys.plan.progress import Progress, parse_progress
+from sparkwright.common.progress import Progress, parse_progress
 from tests.clock import patience
 from tests.component.docker import Docker, image_files, serving_docker
 from tests.component.fetch.conftest import JOBS, TRIES

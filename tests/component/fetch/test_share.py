@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deploys.plan.weights import copy_manifest_text
+from sparkwright.weights.weights import copy_manifest_text
 from tests.clock import patience
 from tests.component.fetch.conftest import NAME, SIZE, Spark
 from tests.component.fetch.pair import Lender, Line, lending

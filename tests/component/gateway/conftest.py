@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from deploys.plan.door import DoorPlan
-from deploys.plan.gateway import Upstream
-from deploys.plan.gateway_files import BEHIND, DOOR_FILES, configuration, environment
-from deploys.plan.render import render
+from sparkwright.common.render import render
+from sparkwright.door.door import DoorPlan
+from sparkwright.gateway.files import BEHIND, DOOR_FILES, configuration, environment
+from sparkwright.gateway.gateway import Upstream
 from tests.clock import patience
 from tests.component.gateway import FILES, KEYS
 from tests.component.gateway.clients import CLIENT, CONNECT, Client, ask, said

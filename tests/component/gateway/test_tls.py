@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from deploys.certificate import server_certificate
-from deploys.plan.certificate import server_names
-from deploys.plan.gateway_files import BEHIND
-from deploys.plan.settings import Settings
+from sparkwright.door.certificate import server_names
+from sparkwright.door.certificates import server_certificate
+from sparkwright.fleet.settings import Settings
+from sparkwright.gateway.files import BEHIND
 from tests.clock import patience
 from tests.component.door.running import haproxy
 from tests.component.gateway import KEYS

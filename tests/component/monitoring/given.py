@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import spark_metrics
 
-from deploys.monitoring import door_chains
-from deploys.plan.fleet import Fleet
-from deploys.plan.fleet_file import load_fleet
-from deploys.plan.monitoring import Target, targets
-from deploys.plan.recipes import recipe_names
-from deploys.plan.settings import Settings
+from sparkwright.fleet.file import load_fleet
+from sparkwright.fleet.fleet import Fleet
+from sparkwright.fleet.settings import Settings
+from sparkwright.monitoring.command import door_chains
+from sparkwright.monitoring.targets import Target, targets
+from sparkwright.recipe.loader import recipe_names
 from tests.clock import patience
 from tests.component.monitoring import FILES
 

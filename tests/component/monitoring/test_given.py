@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from deploys.monitoring import main
-from deploys.plan.errors import PlanError
-from deploys.plan.monitoring import monitoring_files, prometheus_config
+from sparkwright.common.errors import PlanError
+from sparkwright.monitoring.command import main
+from sparkwright.monitoring.targets import monitoring_files, prometheus_config
 from tests.component.monitoring.given import (
     DASHBOARD,
     GRAPHS,

@@ -16,11 +16,9 @@ from urllib.request import urlopen
 import pytest
 import spark_metrics
 
-from deploys.certificate import read_certificate
-from deploys.plan.monitoring import monitoring_files
-from deploys.plan.node_exporter import (
-    exporter_defaults,
-)
+from sparkwright.door.certificates import read_certificate
+from sparkwright.monitoring.node_exporter import exporter_defaults
+from sparkwright.monitoring.targets import monitoring_files
 from tests.clock import patience
 from tests.component.door.running import Running, haproxy
 from tests.component.monitoring.given import QUERIES, RULES, doors, tools, worker

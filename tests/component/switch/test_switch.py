@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from deploys.plan.container import CONTAINER_OPTIONS
+from sparkwright.release.container import CONTAINER_OPTIONS
 from tests.clock import patience
 from tests.component.switch.conftest import (
     BESIDE,

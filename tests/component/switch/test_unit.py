@@ -4,11 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from deploys.plan.files import ManagedFile
-from deploys.steps.engine import programs
+from sparkwright.common.files import ManagedFile
+from sparkwright.engine.deploy import programs
 from tests.component.switch import FILES
 from tests.component.units import complaints, written
-from tests.unit.test_release import release
+from tests.unit.release.test_release import release
 
 
 def test_systemd_finds_nothing_wrong(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ class Gpu:
     units: int
 
 
-# By hardware class; name and memory as deploys/plan/hardware.py has them, with their sources.
+# By hardware class; name and memory as sparkwright/common/hardware.py has them, with their sources.
 # Multiprocessors: the cores of NVIDIA's data sheets (6,144, 24,064 and 21,760), 128 to each.
 GPUS = {
     "gb10": Gpu("NVIDIA GB10", (12, 1), 121.7, integrated=True, units=48),

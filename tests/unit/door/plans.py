@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from deploys.plan.door import DoorPlan, door_plan
-from deploys.plan.key import Key
-from deploys.plan.settings import settings_of
+from sparkwright.door.door import DoorPlan, door_plan
+from sparkwright.door.key import Key
+from sparkwright.fleet.settings import settings_of
 
 FILES = Path(__file__).parents[3] / "files" / "door"
 KEY, OTHER = "sk-0123456789abcdefghij", "sk-abcdefghij0123456789"

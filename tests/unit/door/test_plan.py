@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from deploys.certificate import read_certificate
-from deploys.plan.door import mark
-from deploys.plan.door_state import DoorState, parse_door
+from sparkwright.door.certificates import read_certificate
+from sparkwright.door.door import mark
+from sparkwright.door.state import DoorState, parse_door
 from tests.unit.certificates import certificate, private_key, written
 from tests.unit.door.plans import KEY, OTHER, files, plan
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from deploys.operations.node_exporter import host_metrics
-from deploys.plan.fabric import fabric_plan
-from deploys.plan.files import ManagedFile
-from deploys.plan.node_exporter import (
+from sparkwright.common.files import ManagedFile
+from sparkwright.common.placed import EXPORTER_DEFAULTS
+from sparkwright.common.ports import METRICS_PORT
+from sparkwright.fleet.fabric_plan import fabric_plan
+from sparkwright.monitoring.node_exporter import (
     SOCKET,
     TIMER,
     exporter_defaults,
@@ -18,8 +19,7 @@ from deploys.plan.node_exporter import (
     metrics_units,
     parse_exporter,
 )
-from deploys.plan.placed import EXPORTER_DEFAULTS
-from deploys.plan.ports import METRICS_PORT
+from sparkwright.monitoring.operations import host_metrics
 from tests.unit.driven import fake_host, said_of_file
 
 FILES = Path(__file__).parents[3] / "files" / "monitoring"

@@ -1,0 +1,1 @@
+"""Provisions DGX Sparks, from their factory state to served models, with pyinfra."""

@@ -1,0 +1,117 @@
+"""From what a benchmark recorded to figures: one number for each workload and metric."""
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from math import floor
+from statistics import median
+from typing import Any
+
+from sparkwright.common.startup import start_figures
+
+Result = Mapping[str, Any]
+Figures = Mapping[str, Mapping[str, float]]
+
+COLD = "cold"
+
+
+def figures(result: Result) -> dict[str, dict[str, float]]:
+    """Return workload -> metric -> figure of a benchmark's result.
+
+    The start of the engine stands among them. Runs that are labelled cold count for
+    ``ttft_cold_ms``, ``prefill_tok_s`` and ``errors`` alone where there are others. A workload that
+    was skipped, and a metric that nothing tells of, are left out.
+
+    Args:
+        result: what the benchmark wrote, as parsed JSON.
+    """
+    return start_figures(result.get("start") or ()) | {
+        workload["name"]: _of_runs(workload["runs"])
+        for workload in result["workloads"]
+        if not workload.get("skipped") and workload["runs"]
+    }
+
+
+def accepted_by_place(result: Result) -> list[float]:
+    """Return the accepted share of the first, second, … token of all drafts; empty without drafts.
+
+    Args:
+        result: as for `figures`.
+    """
+    return _by_place([run for workload in result["workloads"] for run in workload["runs"]])
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return a percentile with linear interpolation, as numpy and so ``vllm bench`` do.
+
+    Args:
+        values: at least one.
+        share: 0 to 100.
+    """
+    ordered = sorted(values)
+    place = (len(ordered) - 1) * share / 100
+    low = floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def _of_runs(runs: Sequence[Result]) -> dict[str, float]:
+    cold = [run for run in runs if run["label"] == COLD]
+    usual = [run for run in runs if run["label"] != COLD] or cold
+    found: dict[str, float] = {"errors": sum(len(run["errors"]) for run in runs)}
+    found |= _decode(usual) | _first_token(usual)
+    if cold:
+        found |= {"ttft_cold_ms": median(times)} if (times := _all(cold, "ttft_ms")) else {}
+    # With a warm prefix nearly nothing of a prompt is read again.
+    if speeds := _prefill(cold or usual):
+        found["prefill_tok_s"] = median(speeds)
+    if drafted := sum(run["drafted"] for run in usual):
+        accepted = sum(run["accepted"] for run in usual)
+        found["acceptance"] = accepted / drafted
+        if drafts := sum(run["drafts"] for run in usual):
+            found["accepted_length"] = 1 + accepted / drafts
+    if shares := _by_place(usual):
+        found["acceptance_first"] = shares[0]
+    return found
+
+
+def _by_place(runs: Sequence[Result]) -> list[float]:
+    drafts = sum(run["drafts"] for run in runs)
+    accepted = zip_longest(*(run.get("accepted_at") or () for run in runs), fillvalue=0)
+    return [sum(counts) / drafts for counts in accepted] if drafts else []
+
+
+def _decode(runs: Sequence[Result]) -> dict[str, float]:
+    # An answer of one token has no time per further token.
+    speeds = [1000 / time for time in _all(runs, "tpot_ms") if time > 0]
+    totals = [
+        sum(run["output_tokens"]) / (run["ended"] - run["started"])
+        for run in runs
+        if run["output_tokens"] and run["ended"] > run["started"]
+    ]
+    found = {"total_tok_s": median(totals)} if totals else {}
+    if speeds:
+        found |= {
+            "tok_s": median(speeds),
+            "tok_s_p95": percentile(speeds, 95),
+            "tok_s_min": min(speeds),
+            "tok_s_max": max(speeds),
+        }
+    return found
+
+
+def _first_token(runs: Sequence[Result]) -> dict[str, float]:
+    times = _all(runs, "ttft_ms")
+    return {"ttft_ms": median(times), "ttft_ms_p95": percentile(times, 95)} if times else {}
+
+
+def _prefill(runs: Sequence[Result]) -> list[float]:
+    return [
+        tokens / time * 1000
+        for run in runs
+        for tokens, time in zip(run["input_tokens"], run["ttft_ms"], strict=True)
+        if time > 0
+    ]
+
+
+def _all(runs: Sequence[Result], key: str) -> list[float]:
+    return [value for run in runs for value in run[key]]

@@ -1,0 +1,98 @@
+"""Causes between the two ranks of a pair, as NCCL and Gloo word them."""
+
+from sparkwright.causes.cause import KnownCause, LogCause
+
+_FABRIC = "`pyinfra inventory.py sparkwright.fabric.deploy.apply` says what is wrong with the link"
+
+NCCL_ON_SOCKETS = KnownCause(
+    name="nccl-on-sockets",
+    cause="The two ranks talk by TCP, not by RDMA: slower, and without an error",
+    remedy="Look whether /sys/class/infiniband has the fabric's devices, and reboot where not; "
+    f"{_FABRIC}",
+    source="luisefigueroa/pulsar-gb10-vllm-stack; NCCL falls back without an error",
+)
+
+NETWORK_CAUSES = (
+    LogCause(
+        name="nccl-wrong-interface",
+        cause="NCCL or Gloo takes another interface than the fabric's",
+        remedy="Take NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME and NCCL_IB_HCA out of the recipe's "
+        "`env`: the engine finds them at each start; the cable is in the same port of both Sparks",
+        source="NVIDIA's playbook speculative-decoding; gpustack/gpustack#2125",
+        pattern=r"(?i)Socket operation on non-socket|no socket interface found|No interface found|"
+        r"connectFullMesh failed|Unable to find address for",
+    ),
+    LogCause(
+        name="gpus-too-few",
+        cause="The recipe asks for more GPUs than there are: a Spark has one",
+        remedy="Give the replica two Sparks (`sparks: [a, b]`), and take tensor-parallel-size out "
+        "of the recipe's `args`: it follows from them",
+        source="vLLM's checks of its parallel configuration; NVIDIA/dgx-spark-playbooks#63",
+        pattern=r"exceeds available GPUs|required \w+s exceeds the total number of available|"
+        r"World size \(\d+\) is larger than|Cannot provide a placement group|"
+        r"Multiple Ranks are using the same GPU|CUDA error: invalid device ordinal|"
+        r"Not enough resources to allocate",
+    ),
+    LogCause(
+        name="gpus-indivisible",
+        cause="The model cannot be split over this many GPUs: its heads, experts or blocks of "
+        "quantised weights do not divide",
+        remedy="Give the replica one Spark if the model fits there, else another checkpoint of it; "
+        "enable-expert-parallel may spare experts the split",
+        source="vLLM's checks of its parallel configuration; vllm-project/vllm#414, #52435",
+        pattern=r"must be divisible by (tensor parallel|ep_?size|tp_?size)|"
+        r"not aligned with the quantized weight shape|"
+        r"is not divisible by weight quantization block",
+    ),
+    LogCause(
+        name="rank-unreached",
+        cause="One rank waited for the other at the start, and it never came",
+        remedy="Look at the other Spark first: its engine did not start, or another release did. "
+        f"If it runs there, {_FABRIC}",
+        source="the words of torch and NCCL; vllm-project/vllm#15744, #19670",
+        pattern=r"client socket has (timed out .* trying|failed) to connect to|"
+        r"NCCL WARN .*onnect to \S+ failed|waiting for clients\b.* joined|"
+        r"(?i:c10d|TCPStore|gloo|nccl)\b.*No route to host",
+    ),
+    LogCause(
+        name="rdma-absent",
+        cause="NCCL was told to use RDMA and finds no device for it in the container",
+        remedy="See that /sys/class/infiniband has the fabric's devices, and reboot where not; "
+        f"take NCCL_IB_HCA and NCCL_NET out of the recipe's `env`. {_FABRIC}",
+        source="NCCL's warnings; getainode/ainode#87",
+        pattern=r"Failed to initialize any NET plugin|"
+        r"NET/IB : (Unable to open device|No IP interface)",
+    ),
+    LogCause(
+        name="nccl-versions",
+        cause="The two Sparks run different versions of NCCL, so different images",
+        remedy="Run pyinfra again, which gives both the same image",
+        source="NCCL's warnings",
+        pattern=r"Mismatched NCCL version detected",
+    ),
+    LogCause(
+        name="rdma-gid",
+        cause="The two network cards do not agree on their addresses (GIDs)",
+        remedy="Take NCCL_IB_GID_INDEX out of the recipe's `env`; see that no port has an address "
+        f"of 169.254, as NetworkManager gives by itself. {_FABRIC}",
+        source="guardkit/dgx-spark: RUNBOOK-two-spark-bring-up.md",
+        pattern=r"ibv_modify_qp\b.*(failed|Invalid argument|No data|timed out)",
+    ),
+    LogCause(
+        name="rdma-timeout",
+        cause="What one Spark sent over RDMA, the other one never acknowledged",
+        remedy=f"{_FABRIC}: cable, MTU, addresses. If all is well there, reboot both Sparks",
+        source="NVIDIA/nccl#426; FujitsuPolycom/sparkring#278",
+        pattern=r"Got completion .*(error |status=(\w+\()?)12\b|IBV_WC_RETRY_EXC_ERR|"
+        r"NET/IB\b.*(async fatal event|failed devices out of)|RoCE collective .* timed out",
+    ),
+    LogCause(
+        name="nccl-hang",
+        cause="The two ranks stopped hearing of each other inside NCCL",
+        remedy="Update the image: NCCL 2.30.5 hangs two Sparks, 2.30.7 does not; with an image "
+        'that must stay, NCCL_NVLS_ENABLE: "0" in the recipe\'s `env`',
+        source="gorlak/sparky-cluster; NVIDIA/nccl#2167",
+        pattern=r"Watchdog caught collective operation timeout|NCCL.*unhandled system|"
+        r"Some NCCL operations have failed or timed out|watchdog (got|is) stuck",
+    ),
+)

@@ -1,0 +1,155 @@
+"""The parts of a Spark that can go: releases that nobody goes back to, and what only they used."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sparkwright.cleanup.belongings import Belongings, Cache, Image
+from sparkwright.common.progress import size_text
+from sparkwright.weights.weights import Folder
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """The parts that are to be removed, and those that are left though no release names them.
+
+    Attributes:
+        releases: ids.
+        images: and the orders by which they came.
+        weights: folders, and the bytes that each frees.
+        caches: of images that are gone, or go.
+        left: sentences.
+    """
+
+    releases: tuple[str, ...] = ()
+    images: tuple[tuple[Image, tuple[str, ...]], ...] = ()
+    weights: Mapping[str, int] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
+    caches: tuple[Cache, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Say what goes, a line each."""
+        for release in self.releases:
+            yield f"removes release {release}"
+        for image, _ in self.images:
+            name = next(iter((*image.tags, *image.digests, image.id)))
+            yield f"removes image {name}, {size_text(image.size)} less what others share with it"
+        for folder, size in self.weights.items():
+            yield f"removes weights {folder}, {size_text(size)}"
+        for cache in self.caches:
+            yield f"removes compiled code cache/{cache.name}, {size_text(cache.size)}"
+        yield from self.left
+
+
+def superfluous(
+    found: Belongings,
+    keep: int,
+    wanted: str | None = None,
+    folders: Collection[str] = (),
+    images: Collection[str] = (),
+) -> Cleaning:
+    """Return what a Spark may lose.
+
+    Never what serves, boots, is about to, or is asked for; nor what we have not brought.
+
+    Args:
+        found: what is on the Spark.
+        keep: how many other releases that have served stay, the last ones.
+        wanted: the release that the inventory asks for; None on an idle Spark.
+        folders, images: its checkpoint folders and the names of its image.
+    """
+    kept = kept_releases(found, keep, wanted)
+    gone = tuple(sorted(found.folders.keys() - kept))
+    if any(found.folders.get(release, frozenset()) is None for release in kept):
+        damaged = [release for release in kept if found.folders.get(release, ()) is None]
+        names = " and ".join(sorted(damaged))
+        return Cleaning(gone, left=(f"leaves images and weights: {names} does not say its own",))
+    named = set(folders).union(*(found.folders.get(release) or () for release in kept))
+    spare = [name for name in found.weights if name not in named]
+    trouble = {name: why for name in spare if (why := _foreign(found, name))}
+    unused = tuple(_images(found, kept, images))
+    left = [f"leaves weights {name}: {why}" for name, why in trouble.items()]
+    return Cleaning(
+        releases=gone,
+        images=unused,
+        weights=_sizes(found.weights, [name for name in spare if name not in trouble]),
+        left=(*left, *_orphans(found, gone, [image.id for image, _ in unused])),
+        caches=tuple(_caches(found, kept, [image.id for image, _ in unused])),
+    )
+
+
+def _sizes(weights: Mapping[str, Folder], going: Sequence[str]) -> dict[str, int]:
+    """Return the bytes that each folder frees: not those of files that others are linked to."""
+    stays = (folder.files.values() for name, folder in weights.items() if name not in going)
+    counted = {stamp.inode for stamps in stays for stamp in stamps}
+    sizes: dict[str, int] = {}
+    for name in going:
+        freed = {
+            stamp.inode: stamp.size
+            for stamp in weights[name].files.values()
+            if stamp.inode not in counted
+        }
+        counted |= freed.keys()
+        sizes[name] = sum(freed.values())
+    return sizes
+
+
+def kept_releases(found: Belongings, keep: int, wanted: str | None) -> set[str]:
+    """Return the releases that stay, whether they are there or not.
+
+    Args: as `superfluous`.
+    """
+    now = {unit.release for unit in found.engines.units.values() if not unit.stopped}
+    now |= {release for release in (found.engines.current, wanted) if release}
+    before = [each for each in dict.fromkeys(reversed(found.served)) if each not in now]
+    return now | set(before[:keep])
+
+
+def _images(
+    found: Belongings, kept: Collection[str], wanted: Collection[str]
+) -> Iterator[tuple[Image, tuple[str, ...]]]:
+    ids = {found.images.get(release) for release in kept}
+    stays = {image.id for image in found.docker if image.id in ids or image.is_any(wanted)}
+    bases = {
+        each.base
+        for each in found.brought
+        if any(image.id in stays and image.is_any(each.names) for image in found.docker)
+    }
+    ours = {name for each in found.brought for name in (*each.names, each.base) if name}
+    for image in found.docker:
+        if image.id in stays | found.used or image.is_any(bases) or not image.is_any(ours):
+            continue
+        # With a name of another make it is somebody else's as well.
+        if set(image.tags) <= ours:
+            yield image, tuple(each.file for each in found.brought if image.is_any(each.names))
+
+
+def _caches(found: Belongings, kept: Collection[str], going: Collection[str]) -> Iterator[Cache]:
+    """Yield what no image of Docker's can have compiled, and no release uses that stays."""
+    stay = {image.id for image in found.docker if image.id not in going}
+    for cache in found.caches:
+        # Without any image, Docker may just not have answered.
+        if found.docker and f"sha256:{cache.name}" not in stay and cache.sharers.isdisjoint(kept):
+            yield cache
+
+
+def _orphans(found: Belongings, gone: Collection[str], images: Collection[str]) -> Iterator[str]:
+    """Say which images of removed releases stay, as nothing shows that we have brought them."""
+    ids = {found.images.get(release) for release in gone} - {None, *images}
+    stay = {found.images.get(release) for release in found.images.keys() - gone}
+    for image in found.docker:
+        if image.id in ids - stay - found.used:
+            name = next(iter((*image.tags, *image.digests, image.id)))
+            yield (
+                f"leaves image {name}, {size_text(image.size)}: no order of ours names it. "
+                f"To remove it: sudo docker image rm {image.id[:19]}"
+            )
+
+
+def _foreign(found: Belongings, name: str) -> str | None:
+    """Return why a checkpoint folder is not ours alone."""
+    folder = found.weights[name]
+    ours = folder.record.keys() | found.listed.get(name, frozenset())
+    others = [path for path in folder.files if path not in ours and not path.startswith(".")]
+    if name in found.aside:
+        return "files of somebody else are in its .sparkwright-set-aside"
+    return f"{others[0]} in it is not of the checkpoint" if others else None

@@ -1,0 +1,130 @@
+"""Files, directories and links that a Spark must have, and what stands in their place."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Literal
+
+from sparkwright.common.difference import Difference
+
+Kind = Literal["absent", "unreadable", "file", "directory", "link", "other"]
+
+
+@dataclass(frozen=True)
+class ManagedFile:
+    """A small text file. Not for secrets: `text` shows in --diff; see `operations/secrets.py`.
+
+    Attributes:
+        mode: octal digits, as in "644".
+    """
+
+    path: str
+    text: str
+    mode: str = "644"
+    user: str = "root"
+    group: str = "root"
+
+
+@dataclass(frozen=True)
+class Directory:
+    """A directory, or a link to one: an owner may keep it on another disk."""
+
+    path: str
+    mode: str = "755"
+    user: str = "root"
+    group: str = "root"
+
+
+@dataclass(frozen=True)
+class Symlink:
+    """A symbolic link; `target` may be relative and need not exist."""
+
+    path: str
+    target: str
+
+
+Entry = ManagedFile | Directory | Symlink
+
+
+@dataclass(frozen=True)
+class FileState:
+    """The state of a path.
+
+    Attributes:
+        mode: octal digits without a leading zero; "" when absent or unreadable.
+        detail: sha256 of a file, target of a link, reason of "unreadable".
+    """
+
+    kind: Kind
+    user: str = ""
+    group: str = ""
+    mode: str = ""
+    detail: str = ""
+
+
+def is_current(entry: Entry, state: FileState) -> bool:
+    """Tell whether the path already is what `entry` says."""
+    if isinstance(entry, Symlink):
+        return (state.kind, state.detail) == ("link", entry.target)
+    if (state.user, state.group, state.mode) != (entry.user, entry.group, entry.mode):
+        return False
+    if isinstance(entry, Directory):
+        return state.kind == "directory"
+    return (state.kind, state.detail) == ("file", sha256(entry.text.encode()).hexdigest())
+
+
+def obstacle(entry: Entry, state: FileState) -> str | None:
+    """Return why `entry` must not be put over what is there, as a sentence; None if nothing is."""
+    wanted = {ManagedFile: "file", Directory: "directory", Symlink: "link"}[type(entry)]
+    if state.kind in ("absent", wanted):
+        return None
+    if state.kind == "unreadable":
+        return f"{entry.path} cannot be read: {state.detail}."
+    return f"{entry.path} is no {wanted} ({state.kind}): move it away and run again."
+
+
+def file_difference(entry: Entry, state: FileState) -> Difference:
+    """Return how a path that is not current differs, without its content.
+
+    Args:
+        entry: what is declared.
+        state: what is there.
+    """
+    if isinstance(entry, Symlink):
+        there = f"a link to {state.detail}" if state.kind == "link" else _kind(state)
+        return Difference(entry.path, f"a link to {entry.target}", there)
+    wanted = "directory" if isinstance(entry, Directory) else "file"
+    if state.kind != wanted:
+        return Difference(entry.path, f"a {wanted}", _kind(state))
+    expected, found = [], []
+    if (state.user, state.group, state.mode) != (entry.user, entry.group, entry.mode):
+        expected.append(f"{entry.user}:{entry.group} {entry.mode}")
+        found.append(f"{state.user}:{state.group} {state.mode}")
+    if isinstance(entry, ManagedFile):
+        content = sha256(entry.text.encode()).hexdigest()
+        if state.detail != content:
+            expected.append(f"content sha256:{content[:12]}")
+            found.append(f"sha256:{state.detail[:12]}")
+    return Difference(entry.path, ", ".join(expected), ", ".join(found))
+
+
+def secret_difference(path: str, state: FileState) -> Difference:
+    """Return how a secret's file differs: of its content, not even a hash.
+
+    Args:
+        path: of the file.
+        state: what is there, which is not what should be.
+    """
+    owner = ("root", "root", "600")
+    if state.kind != "file":
+        return Difference(path, "a file", _kind(state))
+    if (state.user, state.group, state.mode) != owner:
+        return Difference(path, "root:root 600", f"{state.user}:{state.group} {state.mode}")
+    return Difference(path, "the present content", "another")
+
+
+def _kind(state: FileState) -> str:
+    if state.kind == "absent":
+        return "nothing"
+    if state.kind == "unreadable":
+        return f"what cannot be read ({state.detail})"
+    return f"another kind of thing ({state.kind})" if state.kind == "other" else f"a {state.kind}"

@@ -1,0 +1,175 @@
+"""The differences from what is declared: operations tell them where somebody only looks."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from pyinfra import host, logger, state
+from pyinfra.api import Host, QuoteString, StringCommand
+from pyinfra.api.command import FileUploadCommand, PyinfraCommand
+from pyinfra.api.state import StateStage
+from pyinfra.connectors.util import CommandOutput
+
+from sparkwright.common.difference import Difference
+from sparkwright.common.terminal import plain, plain_lines
+
+# Characters of a command that are shown: enough to know it by.
+_SHOWN = 120
+_noted: dict[str, list[tuple[str | None, Difference]]] = {}
+
+
+class Refusal(StringCommand):
+    """A command that only says why an operation cannot do its work."""
+
+    def __init__(self, message: str, *bits: object) -> None:
+        super().__init__(*bits)
+        self.message = message
+
+
+def differs(what: str, expected: str, found: str) -> None:
+    """Tell one thing that is not as declared; to be called before an operation's first command.
+
+    Nothing comes of it unless somebody looks for differences.
+
+    Args:
+        what: a file, a unit, a package: what a person would look at.
+        expected, found: in few words, and without a secret or the hash of one.
+    """
+    if is_looking():
+        _noted[host.name].append((host.current_op_hash, Difference(what, expected, found)))
+
+
+def unit_differs(unit: str, *, active: bool, enabled: bool, outdated: bool = False) -> None:
+    """Tell what of a unit, which should run and boot, is not as it should be."""
+    if not active:
+        differs(unit, "active", "not active")
+    if not enabled:
+        differs(unit, "enabled", "not enabled")
+    if active and outdated:
+        differs(unit, "started after its files last changed", "started before")
+
+
+def is_looking() -> bool:
+    """Tell whether somebody looks for differences of the current host."""
+    return host.name in _noted
+
+
+def look(steps: Callable[[], None]) -> list[Difference]:
+    """Have operations say what differs on the current host; none of their commands runs.
+
+    pyinfra asks each operation for its first command, as it does to predict a change. One that
+    would act, and has told no difference, is named with that command.
+
+    Args:
+        steps: calls the operations.
+
+    Raises:
+        PyinfraError: the host could not be read.
+    """
+    _noted[host.name] = []
+    # -y leaves the prediction out.
+    state.check_for_changes = True
+    try:
+        steps()
+        return _found()
+    finally:
+        del _noted[host.name]
+
+
+def _found() -> list[Difference]:
+    found = []
+    for op in host.op_hash_order:
+        told = [difference for noted, difference in _noted[host.name] if noted == op]
+        data = state.get_op_data_for_host(host, op)
+        if not told and data.operation_meta.will_change:
+            told = _by_command(_name(op), next(data.command_generator()))
+        found += told
+    outside = [difference for noted, difference in _noted[host.name] if noted is None]
+    return list(dict.fromkeys([*found, *outside]))
+
+
+def _by_command(name: str, command: PyinfraCommand) -> list[Difference]:
+    if isinstance(command, Refusal):
+        lines = command.message.splitlines()
+        return [Difference(name, "nothing in its way", line) for line in lines if line]
+    if isinstance(command, FileUploadCommand):
+        return [Difference(name, "as it is", f"a run would write {command.dest}")]
+    words = " ".join(str(command).split())
+    shown = words if len(words) <= _SHOWN else f"{words[:_SHOWN]}…"
+    return [Difference(name, "as it is", f"a run would do: {shown}")]
+
+
+def _name(op: str) -> str:
+    return ", ".join(sorted(state.get_op_meta(op).names))
+
+
+def failing(message: str, *, mended: bool = False) -> StringCommand:
+    """Return a command that prints `message` as its error and exits with status 1.
+
+    Raising inside an operation would end the run for every host. Where a run is planned, the
+    message is shown in the plan; a dry run then has exit status 1, as the real one would.
+
+    Args:
+        message: what is in the way, and what helps.
+        mended: an earlier operation of the same run will have removed the cause: a plan is silent.
+    """
+    said = plain_lines(message)
+    if planning() and not (mended or is_looking()):
+        _refuse(said)
+    return Refusal(said, "printf '%s\\n'", QuoteString(said), ">&2; exit 1")
+
+
+def _refuse(message: str) -> None:
+    assert host.current_op_hash
+    names = state.get_op_meta(host.current_op_hash).names
+    for line in (f"{', '.join(sorted(names))}: a run would fail here:", *message.splitlines()):
+        host.log_styled(line, fg="red", log_func=logger.error)
+    if is_dry_run():
+        # Not by fail_hosts, which would end the plan for all.
+        state.failed_hosts.add(state.inventory.get_host(host.name))
+
+
+def notice(message: str, colour: str = "yellow") -> None:
+    """Show a line once: when the plan is made, or in the execution where nobody made one (`-y`).
+
+    Who looks for differences sees none of them.
+    """
+    if is_looking():
+        return
+    if planning() or not state.check_for_changes:
+        host.log_styled(plain(message), fg=colour, log_func=logger.warning)
+
+
+def planning() -> bool:
+    """Tell whether pyinfra only asks what an operation would do."""
+    return bool(state.current_stage == StateStage.Prepare)
+
+
+def is_dry_run() -> bool:
+    """Tell whether the run only plans, and leaves no file behind, not even on this machine."""
+    # pyinfra tells its deploys nothing of this. Its JSON without -y is a plan as well.
+    return "--dry" in sys.argv or ("--json" in sys.argv and not {"-y", "--yes"} & {*sys.argv})
+
+
+def run_now(host: Host, command: StringCommand, **options: Any) -> tuple[bool, CommandOutput]:
+    """Run a command on a host, as root where the inventory says so.
+
+    Args:
+        host: the host; it need not be the one whose operation runs.
+        command: for its shell.
+        options: further ones of pyinfra's `run_shell_command`.
+
+    Returns:
+        Whether it succeeded, and what it printed.
+    """
+    return host.run_shell_command(command, _sudo=uses_sudo(host), **options)
+
+
+def spark_name(host: Host) -> str:
+    """Return the name of a host in the inventory: pyinfra calls its own machine @local."""
+    return str(host.data.get("spark") or host.name)
+
+
+def uses_sudo(host: Host) -> bool:
+    """Tell whether commands run as root by sudo."""
+    return bool(host.data.get("_sudo"))

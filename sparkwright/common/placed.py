@@ -1,0 +1,187 @@
+"""The table of all that Sparkwright places on a host.
+
+Layout makes what stands here, drift compares it, `remove` takes it, and a recipe's weights do not
+get its names. What is not in it is refused (`check`), so that nothing is left behind. No row is
+needed by what says itself whose it is: rules of ufw by their comment, containers by their label.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from sparkwright.common.files import Directory
+from sparkwright.common.paths import FILES as _FILES
+
+_UNIT_KINDS = ("service", "socket", "timer", "path", "slice")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """What stands directly in the root folder, beside weights: a folder of root's, or a link.
+
+    Attributes:
+        everywhere: each Spark has it; others are made by the operation that needs them.
+        cleaned: deploys/clean.py takes from it what nobody goes back to.
+    """
+
+    name: str
+    mode: str = "755"
+    everywhere: bool = True
+    cleaned: bool = False
+
+
+FOLDERS = (
+    Folder("backups", mode="700"),
+    Folder("benchmarks", everywhere=False),
+    Folder("bin"),
+    Folder("cache", mode="700", cleaned=True),
+    Folder("current", everywhere=False),
+    Folder("door", mode="700", everywhere=False),
+    Folder("exports"),
+    Folder("gateway", everywhere=False),
+    Folder("hf", everywhere=False),
+    Folder("imports", everywhere=False),
+    Folder("jobs", cleaned=True),
+    Folder("link"),
+    Folder("manifests", cleaned=True),
+    Folder("metrics", everywhere=False),
+    Folder("releases", cleaned=True),
+    Folder("secrets", mode="700"),
+    Folder("state"),
+)
+
+# What of it proves that the root folder is ours, however far the first run came: a folder of the
+# system could hold some of those names.
+PROOF = (
+    *("releases", "manifests", "state/installed", "state/sysctl", "backups/daemon.json"),
+    "bin/fabric-guard",
+)
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A file outside of the root folder that is no unit's.
+
+    Attributes:
+        goes: "deleted"; "purged", with the package that reads it; "restored" by an operation of
+            its own, since others have settings there, or it is in force.
+        reader: the unit that is restarted once it is deleted, and its folder with it, if empty.
+        parameters: the kernel parameters that it sets, as patterns.
+    """
+
+    path: str
+    goes: Literal["deleted", "purged", "restored"] = "deleted"
+    reader: str = ""
+    parameters: tuple[str, ...] = ()
+
+
+SYSTEMD = "/etc/systemd/system"
+JOURNALD = "/etc/systemd/journald.conf.d/sparkwright.conf"
+SYSCTL = "/etc/sysctl.d/90-sparkwright.conf"
+FABRIC_SYSCTL = "/etc/sysctl.d/60-sparkwright-fabric.conf"
+TOOLKIT_SOURCES = "/etc/apt/sources.list.d/nvidia-container-toolkit.sources"
+TOOLKIT_KEYRING = "/etc/apt/keyrings/nvidia-container-toolkit.asc"
+EARLYOOM = "/etc/default/earlyoom"
+EXPORTER_DEFAULTS = "/etc/default/prometheus-node-exporter"
+DAEMON_JSON = "/etc/docker/daemon.json"
+NETPLAN = "/etc/netplan/60-sparkwright-fabric.yaml"
+UFW_CONF = "/etc/ufw/ufw.conf"
+
+FILES = (
+    Outside(JOURNALD, reader="systemd-journald.service"),
+    Outside(
+        FABRIC_SYSCTL,
+        parameters=("net.ipv4.conf.*.arp_ignore", "net.ipv4.conf.*.arp_announce"),
+    ),
+    Outside(SYSCTL, parameters=("vm.swappiness",)),
+    Outside(TOOLKIT_SOURCES),
+    Outside(TOOLKIT_KEYRING),
+    Outside(EARLYOOM, "purged"),
+    Outside(EXPORTER_DEFAULTS, "purged"),
+    Outside(DAEMON_JSON, "restored"),
+    Outside(NETPLAN, "restored"),
+    Outside(UFW_CONF, "restored"),
+)
+
+# Each package that a run may install, with the command that removes what its purge leaves.
+PACKAGES = {
+    "earlyoom": "",
+    # systemd makes the file for haproxy.service: there the package's own removal stops.
+    "haproxy": "rm -f /var/lib/haproxy/dev/log; "
+    "rmdir /var/lib/haproxy/dev /var/lib/haproxy 2>/dev/null; true",
+    "nvidia-container-toolkit": "",
+    "prometheus-node-exporter": "",
+    "python3-venv": "",
+    "ufw": "",
+}
+
+
+def folder_names() -> list[str]:
+    """Return the names in the root folder that no checkpoint can have."""
+    return [folder.name for folder in FOLDERS]
+
+
+def folder(root: str, name: str) -> Directory:
+    """Return a folder of the table as an operation makes it.
+
+    Args:
+        root: the folder of everything on the Spark.
+        name: its name in there.
+    """
+    (row,) = (each for each in FOLDERS if each.name == name)
+    return Directory(f"{root}/{name}", mode=row.mode)
+
+
+def layout(root: str) -> list[Directory]:
+    """Return the root folder and what every Spark has in it."""
+    names = [each.name for each in FOLDERS if each.everywhere]
+    return [Directory(root), *(folder(root, name) for name in names)]
+
+
+def deleted_files() -> list[Outside]:
+    """Return the files outside of the root folder that `remove` deletes."""
+    return [file for file in FILES if file.goes == "deleted"]
+
+
+@cache
+def unit_names() -> list[str]:
+    """Return the names of all unit files that a deploy may put on a Spark."""
+    return sorted({path.name for kind in _UNIT_KINDS for path in _FILES.rglob(f"*.{kind}")})
+
+
+def check(
+    root: str = "",
+    paths: Iterable[str] = (),
+    packages: Iterable[str] = (),
+    parameters: Iterable[str] = (),
+) -> None:
+    """Refuse what the table does not have, before an operation places it.
+
+    Args:
+        root: the folder of everything on the Spark.
+        paths: of files and folders.
+        packages: names.
+        parameters: of the kernel.
+
+    Raises:
+        LookupError: the table lacks something: `remove` would leave it behind.
+    """
+    patterns = [pattern for file in FILES for pattern in file.parameters]
+    strange = [
+        *(path for path in paths if not _is_known(path, root)),
+        *(name for name in packages if name not in PACKAGES),
+        *(name for name in parameters if not any(fnmatchcase(name, each) for each in patterns)),
+    ]
+    if strange:
+        raise LookupError(f"sparkwright/common/placed.py: found no {', '.join(strange)}")
+
+
+def _is_known(path: str, root: str) -> bool:
+    if root and path.startswith(f"{root}/"):
+        return path.removeprefix(f"{root}/").partition("/")[0] in folder_names()
+    folders = {str(Path(file.path).parent) for file in FILES}
+    units = [f"{SYSTEMD}/{name}" for name in unit_names()]
+    return path in (root, *(file.path for file in FILES), *folders, *units)

@@ -1,0 +1,122 @@
+"""The progress of a job on a Spark, in words."""
+
+from collections import deque
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from typing import Literal
+
+from sparkwright.common.host_output import read_json
+from sparkwright.common.terminal import plain
+
+Phase = Literal[
+    "verifying",
+    "downloading",
+    "building",
+    "measuring",
+    "exporting",
+    "copying",
+    "loading",
+    "extracting",
+    "done",
+    "failed",
+]
+
+# Phases that are no matter of bytes, and what they count.
+_STEPS: dict[Phase, str] = {"building": "steps", "measuring": "workloads"}
+
+# Seconds over which the rate is taken: shorter jumps about, longer lags behind a change.
+RATE_WINDOW = 20
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The last report of a job; `done` and `total` are bytes of the phase, or its steps."""
+
+    phase: Phase
+    done: int
+    total: int
+    message: str
+
+
+def parse_progress(text: str) -> Progress | None:
+    """Return what a progress file says; None for one that is not there yet."""
+    if not text.strip():
+        return None
+    data = read_json(text)
+    return Progress(data["phase"], data["done"], data["total"], data["message"])
+
+
+class Meter:
+    """Turns the reports of one job into lines with a rate and the time left."""
+
+    def __init__(self) -> None:
+        self._phase: Phase | None = None
+        self._samples: deque[tuple[float, int]] = deque()
+
+    def line(self, progress: Progress, now: float) -> str:
+        """Return one line such as "downloading 12.3 of 22.0 GB · 98 MB/s · 1 min 40 s left".
+
+        Args:
+            now: seconds on a clock that never goes back.
+        """
+        if unit := _STEPS.get(progress.phase):
+            # Steps are of all lengths: they have no rate.
+            words = f"{progress.phase}, {progress.done} of {progress.total} {unit} done"
+            return plain(" · ".join(filter(None, (words, progress.message))))
+        if progress.phase != self._phase:
+            self._phase = progress.phase
+            self._samples.clear()
+        self._samples.append((now, progress.done))
+        while self._samples[0][0] < now - RATE_WINDOW:
+            self._samples.popleft()
+        parts = [f"{progress.phase} {_share(progress.done, progress.total)}"]
+        begun, before = self._samples[0]
+        if now - begun >= 1:
+            rate = max(0.0, (progress.done - before) / (now - begun))
+            parts.append(f"{size_text(rate)}/s")
+            if rate:
+                parts.append(f"{duration_text((progress.total - progress.done) / rate)} left")
+        if progress.message:
+            parts.append(progress.message)
+        return plain(" · ".join(parts))
+
+
+def size_text(size: float) -> str:
+    """Return bytes as "22.0 GB": powers of 1000, as disks and the hub count."""
+    scale, unit = _unit(size)
+    value = size / scale
+    return f"{value:.0f} {unit}" if value >= 99.95 or unit == "kB" else f"{value:.1f} {unit}"
+
+
+def time_text(seconds: float, form: str, zone: tzinfo | None = None) -> str:
+    """Return a time for people; "no time" for what a host may say, and no calendar has.
+
+    Args:
+        seconds: since the epoch.
+        form: as `strftime` takes it.
+        zone: None for this machine's.
+    """
+    try:
+        return datetime.fromtimestamp(seconds, zone).strftime(form)
+    except (OverflowError, OSError, ValueError):
+        return "no time"
+
+
+def duration_text(seconds: float) -> str:
+    """Return seconds as "45 s", "1 min 40 s" or "2 h 5 min"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def _share(done: int, total: int) -> str:
+    scale, unit = _unit(total)
+    return f"{done / scale:.1f} of {total / scale:.1f} {unit}"
+
+
+def _unit(size: float) -> tuple[float, str]:
+    return (1e9, "GB") if size >= 1e9 else (1e6, "MB") if size >= 1e6 else (1e3, "kB")

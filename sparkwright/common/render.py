@@ -1,0 +1,37 @@
+"""Templates filled with values: units and settings of files/, and scripts for a host."""
+
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined, Template
+
+from sparkwright.common.files import ManagedFile
+from sparkwright.common.placed import SYSTEMD
+
+_ENVIRONMENT = Environment(
+    undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+)
+
+
+def render(template: Path | str, /, **values: object) -> str:
+    """Return the text of a jinja2 template with values in it.
+
+    Args:
+        template: its file, or its text.
+        values: what its names stand for. Nothing is escaped: those of a shell script come quoted.
+
+    Raises:
+        jinja2.UndefinedError: a name of the template has no value.
+    """
+    text = template.read_text() if isinstance(template, Path) else template
+    return _compiled(text).render(values)
+
+
+def unit_file(template: Path, **values: object) -> ManagedFile:
+    """Return a unit of systemd's as a file of a Spark, of the same name as its template."""
+    return ManagedFile(f"{SYSTEMD}/{template.name}", render(template, **values))
+
+
+@cache
+def _compiled(text: str) -> Template:
+    return _ENVIRONMENT.from_string(text)

@@ -1,0 +1,176 @@
+"""Typed YAML: pydantic models whose errors are sentences that name file, key, found and expected.
+
+Every field says in ``Field(description=…)`` what it holds, worded so that it can follow "expected".
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import types
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from sparkwright.common.errors import PlanError
+
+
+class Model(BaseModel):
+    """The base of all models of this project: immutable, without unknown keys or conversions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+M = TypeVar("M", bound=Model)
+
+# Names become unit instances, containers, files and pyinfra groups. 63 is a DNS label's length.
+NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+NAME_RULE = (
+    "a name of a-z, 0-9, '.' and '-', at most 63 long, that starts and ends with a letter or digit"
+)
+
+_BRANCH = re.compile("<[a-z]+>")
+
+
+def _printable(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("printable text on one line")
+    return value
+
+
+def matching(pattern: re.Pattern[str], rule: str) -> AfterValidator:
+    """A check that text matches a pattern, and how to say so: ``rule`` follows "expected"."""
+
+    def check(value: str) -> str:
+        if not pattern.fullmatch(value):
+            raise ValueError(rule)
+        return value
+
+    return AfterValidator(check)
+
+
+Name = Annotated[str, matching(NAME, NAME_RULE)]
+Text = Annotated[str, AfterValidator(_printable)]
+
+
+def parse(
+    model: type[M], data: object, source: str, show: Callable[[object], str] | None = None
+) -> M:
+    """Make a model of data that came from a file.
+
+    Args:
+        model: The class.
+        data: What the file held.
+        source: Name of the file, for messages.
+        show: Writes a value as the file does; None = as YAML does (`shown`).
+
+    Returns:
+        The model.
+
+    Raises:
+        PlanError: One problem for each thing that is wrong.
+    """
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        problems = (_sentence(model, detail, source, show or shown) for detail in error.errors())
+        raise PlanError(*dict.fromkeys(problems)) from None
+
+
+def nearest(wrong: str, known: Iterable[str]) -> str:
+    """Say which names would be right, the nearest first.
+
+    Args:
+        wrong: The name that nothing is called.
+        known: The names that there are.
+
+    Returns:
+        ``one of a, b``, with ``; did you mean 'a'?`` where one resembles the wrong name.
+    """
+    names = sorted(known)
+    if not names:
+        return "nothing (there is none)"
+    close = difflib.get_close_matches(wrong, names, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"one of {', '.join(names)}{hint}"
+
+
+def shown(value: object) -> str:
+    """Write a value as YAML's flow style would, short enough for a message (60 characters)."""
+    try:
+        text = json.dumps(value, default=str, ensure_ascii=False, skipkeys=True)
+    except ValueError:
+        text = "a value that contains itself"
+    return _short(text)
+
+
+def as_python(value: object) -> str:
+    """Write a value as Python does, short enough for a message (60 characters)."""
+    return _short(repr(value))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _sentence(
+    model: type[Model], detail: ErrorDetails, source: str, show: Callable[[object], str]
+) -> str:
+    # A part in angle brackets is a branch of a union, and no key.
+    location = tuple(part for part in detail["loc"] if not _BRANCH.fullmatch(str(part)))
+    location = location or detail["loc"]
+    # What follows an option of the command line is a part of it.
+    joint = " " if source.startswith("-") else ": "
+    where = f"{source}{joint}{_dotted(location)}" if location else source
+    owner, expected = _lookup(model, location)
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        return f"{where}: found an unknown key; expected {nearest(str(location[-1]), owner)}"
+    if kind == "value_error":
+        expected = detail["msg"].removeprefix("Value error, ")
+    elif expected is None:
+        expected = detail["msg"].removeprefix("Input should be ")
+    if kind == "missing":
+        return f"{where}: found nothing; expected {expected}"
+    return f"{where}: found {show(detail['input'])}; expected {expected}"
+
+
+def _dotted(location: tuple[int | str, ...]) -> str:
+    if location[-1] == "[key]":
+        location = (*location[:-2], str(location[-2]))
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+    return text.removeprefix(".")
+
+
+def _lookup(model: type[Model], location: tuple[int | str, ...]) -> tuple[list[str], str | None]:
+    """Walk to a location: the keys of the innermost model passed, and what the innermost described
+    field passed is said to hold."""
+    owner, expected = list(model.model_fields), None
+    annotation: Any = model
+    for part in location:
+        annotation = _plain(annotation)
+        if isinstance(annotation, type) and issubclass(annotation, Model):
+            owner = list(annotation.model_fields)
+            field = annotation.model_fields.get(str(part))
+            annotation = field.annotation if field else None
+            expected = field.description if field and field.description else None
+        elif part != "[key]" and get_args(annotation):
+            annotation = get_args(annotation)[-1]
+        if part == "[key]":
+            expected = NAME_RULE
+    return owner, expected
+
+
+def _plain(annotation: Any) -> Any:
+    """Strip ``Annotated`` and ``| None`` from an annotation."""
+    if get_origin(annotation) is Annotated:
+        return _plain(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        kinds = [_plain(arg) for arg in get_args(annotation) if arg is not type(None)]
+        # Only a model has keys to walk to.
+        models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Model)]
+        return next(iter(models or kinds))
+    return annotation

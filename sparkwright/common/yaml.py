@@ -1,0 +1,136 @@
+"""Reads YAML the strict way: every key once, no aliases, bounded in size and depth.
+
+Files come from strangers: recipes, and what lies on a Spark. An alias makes gigabytes of a few
+hundred bytes, and nothing here needs one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sparkwright.common.errors import PlanError
+
+# The lock is the largest: 100 bytes for each file of a checkpoint, 10 KB for the largest one.
+MOST_BYTES = 2**20
+# A recipe's deepest value, in hf-overrides of by_sparks, is at 8.
+DEEPEST = 32
+# Digits: Python takes seconds over a number of a million, and refuses to print one of 4,300.
+LONGEST_NUMBER = 100
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader with bounds, that notes repeated keys: YAML itself would keep the last of them."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self.duplicates: list[tuple[int, str]] = []
+        self.depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        name = getattr(event, "anchor", None)
+        if name is not None:
+            kind = "alias *" if isinstance(event, yaml.AliasEvent) else "anchor &"
+            raise yaml.MarkedYAMLError(
+                problem=f"the {kind}{name[:60]}",
+                problem_mark=event.start_mark,
+                note="expected what it stands for, written out",
+            )
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise yaml.MarkedYAMLError(
+                problem="a value inside of others",
+                problem_mark=event.start_mark,
+                note=f"expected at most {DEEPEST} levels",
+            )
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        number = node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+        if number and len(node.value) > LONGEST_NUMBER:
+            raise yaml.MarkedYAMLError(
+                problem=f"a number of {len(node.value)} characters",
+                problem_mark=node.start_mark,
+                note=f"expected at most {LONGEST_NUMBER}",
+            )
+        return super().construct_scalar(node)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in seen:
+                    self.duplicates.append((key.start_mark.line + 1, key.value))
+                seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read a YAML file that holds one mapping.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The mapping, with plain Python values; an empty file gives an empty one.
+
+    Raises:
+        PlanError: The file is missing, unreadable, too large or no YAML, holds something else than
+            a mapping, or says a key twice.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        # Of one that is too large the end may be half a letter.
+        text = content.decode(errors="strict" if len(content) <= MOST_BYTES else "replace")
+    except FileNotFoundError:
+        raise PlanError(f"{path}: found no such file; expected a YAML file") from None
+    except (OSError, ValueError) as error:
+        raise PlanError(f"{path}: found no text ({error}); expected UTF-8") from None
+    data = parse(text, str(path))
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise PlanError(f"{path}: found a {type(data).__name__}; expected a mapping (key: value)")
+    return data
+
+
+def parse(text: str, source: str, *, unique: bool = True) -> Any:
+    """Read a text of YAML.
+
+    Args:
+        text: What the file holds.
+        source: Its name, for messages.
+        unique: Refuse a mapping that says a key twice, as netplan does not.
+
+    Returns:
+        Plain Python values.
+
+    Raises:
+        PlanError: It is too large, no YAML, or says a key twice.
+    """
+    if len(text.encode(errors="replace")) > MOST_BYTES:
+        raise PlanError(f"{source}: found more than {MOST_BYTES:,} bytes; expected at most that")
+    try:
+        loader = _Loader(text)
+        data = loader.get_single_data()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        what = " ".join(filter(None, (error.context, error.problem)))
+        expected = (
+            error.note if error.note and error.note.startswith("expected") else "expected YAML"
+        )
+        raise PlanError(f"{source}:{line}: found {what}; {expected}") from None
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise PlanError(f"{source}: found {error}; expected YAML") from None
+    if loader.duplicates and unique:
+        twice = (f"{source}:{line}: {key}: found twice" for line, key in loader.duplicates)
+        raise PlanError(*(f"{problem}; expected once" for problem in twice))
+    return data

@@ -1,0 +1,223 @@
+"""The checkup of a Spark and its engine, as one shell script reads it."""
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sparkwright.common.host_output import read_json, sections, sections_script
+from sparkwright.common.render import render
+from sparkwright.common.terminal import LINE
+from sparkwright.doctor.gpu import GPU_COMMAND, Gpu, parse_gpu
+from sparkwright.engine.engine import EngineUnit, parse_engines, state_script
+from sparkwright.engine.metrics import FINISHED, Finished, finished, metrics_command
+from sparkwright.release.release import current_engine
+
+# Lines of a log that are read: a start of vLLM writes some 200, a traceback of two ranks 500.
+_LINES = 3000
+_DAY = 24 * 3600
+# What of the kernel's and earlyoom's words may concern an engine, and how many lines of it: a card
+# that fails says so hundreds of times.
+KERNEL = (
+    "Out of memory: Killed process|oom-kill:|invoked oom-killer|sending SIG|rejected by service|"
+    "NVRM.*(Xid|NV_ERR_NO_MEMORY|Out of memory|API mismatch|RmInitAdapter)|Xid [0-9]|"
+    "AER: .*(Fatal|recover)|PCIe Bus Error: severity=Unc"
+)
+_KERNEL_LINES = 500
+# Seconds before a Spark went down (which it notes when it boots again) of which the kernel's last
+# words tell.
+_LAST_WORDS = 1800
+
+
+@dataclass(frozen=True)
+class FailedSwitch:
+    """The last switch, where it did not come to serve.
+
+    Attributes:
+        release: the one that was to serve.
+        at: when it failed, in seconds since the epoch.
+        reason: why it does not.
+        log: what the last life of its engine said.
+    """
+
+    release: str
+    at: int
+    reason: str
+    log: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Checkup:
+    """One Spark, as found.
+
+    Attributes:
+        release: the one that should serve; None on an idle Spark.
+        unit: its engine.
+        log: what its last life said, and, where it restarted by itself, the life before.
+        skew: seconds by which its clock is ahead of the machine's that runs pyinfra.
+        kernel: its version.
+        driver: version of the NVIDIA driver that is loaded; None where none is.
+        memory: total, free and available, in bytes.
+        cma: bytes that the kernel sets aside for itself: of areas that it names, and that are free.
+        swapped: bytes that went to and from the disk within the second of the reading.
+        free: bytes free for root, by folder.
+        docker: version of the daemon; None when none answers. `runtimes` are those that it knows.
+        gpu: None without one.
+        gpu_inside: what nvidia-smi says in the engine's container; None without one.
+        downs: how often it went down hard within a day while its engine ran.
+        listeners: who holds the engine's port, where the engine does not run.
+        finished: how requests ended; None when the engine does not tell.
+        failed: the last switch, where it failed; None where it did not.
+    """
+
+    release: str | None
+    unit: EngineUnit | None
+    log: tuple[str, ...]
+    skew: float
+    kernel: str
+    driver: str | None
+    memory: tuple[int, int, int]
+    cma: tuple[int, int]
+    swapped: int
+    free: dict[str, int]
+    docker: str | None
+    runtimes: tuple[str, ...]
+    gpu: Gpu | None
+    gpu_inside: str | None
+    downs: int
+    listeners: tuple[str, ...]
+    finished: Finished | None
+    failed: FailedSwitch | None = None
+
+
+# Its orders and its words are in one file; the release is in the file's name.
+_SWITCH = """
+file=$(ls -t {{ root }}/jobs/switch@*.json | head -n 1); \
+grep -q '"phase": "failed"' "$file" || exit 0
+tried=$(basename "$file" .json); tried=${tried#switch@}
+echo "$tried"; date -r "$file" +%s; cat "$file"
+journalctl --quiet --output=short-unix --lines={{ lines }} --unit="vllm@$tried.service\""""
+
+
+def checkup_script(root: str) -> str:
+    """Return the POSIX shell script that reads it all; it only reads, and takes a second.
+
+    Args:
+        root: the folder of everything on the Spark.
+    """
+    parts = {
+        "log": f"journalctl --quiet --output=short-unix --lines={_LINES} --unit=$unit",
+        # Of the boot before as well: a Spark that froze cannot tell later.
+        "kernel": f"for source in _TRANSPORT=kernel --unit=earlyoom; do journalctl --quiet "
+        f"--since=-1d --output=short-unix $source | grep -E '{KERNEL}' "
+        f"| tail -n {_KERNEL_LINES}; done",
+        "versions": "uname -r; cat /sys/module/nvidia/version",
+        "clock": "date +%s",
+        "memory": "awk '/^(MemTotal|MemFree|MemAvailable):/ {print $2}' /proc/meminfo",
+        "cma": "awk '/^Cma(Total|Free):/ {print $2}' /proc/meminfo",
+        "swap": "swapped; sleep 1; swapped",
+        "free": f"for folder in {shlex.quote(root)} /var/lib/docker; do df --block-size=1 "
+        '--output=avail "$folder" | sed "1d;s|^|$folder |"; done',
+        "docker": "docker version --format '{{.Server.Version}}' && "
+        "docker info --format '{{json .Runtimes}}'",
+        "gpu": GPU_COMMAND,
+        "inside": 'docker exec "vllm-$release" nvidia-smi --list-gpus 2>&1',
+        "downs": f"cat {shlex.quote(root)}/state/hard-downs",
+        "port": 'systemctl is-active --quiet $unit || ss -Hltnp "sport = :${port:-0}"',
+        "switch": render(_SWITCH, root=shlex.quote(root), lines=_LINES),
+        "metrics": metrics_command(FINISHED),
+    }
+    prelude = (
+        "swapped() { awk '/^pswp(in|out) / {n += $2} END {print n}' /proc/vmstat; }\n"
+        f"{current_engine(root)}"
+    )
+    return "\n".join([prelude, state_script(root), sections_script(parts)])
+
+
+def parse_checkup(output: Iterable[str], now: float) -> Checkup:
+    """Return the checkup that the script's output lines describe.
+
+    Args:
+        now: the controller's clock, seconds since the epoch.
+
+    Raises:
+        ValueError: a section that every Linux host has is missing or malformed.
+    """
+    lines = list(output)
+    found = sections(lines)
+    try:
+        state = parse_engines(lines)
+        unit = state.units.get(state.current or "")
+        total, free, available = (int(kib) * 1024 for kib in found["memory"])
+        before, after = map(int, found["swap"])
+        clock = int(found["clock"][0])
+        downs = read_json("".join(found["downs"]) or "[]")
+        recent = [down for down in downs if 0 <= clock - down < _DAY]
+        kernel, *driver = found["versions"]
+        # A kernel without such areas does not tell of them.
+        reserved, unused = (int(kib) * 1024 for kib in found["cma"] or ("0", "0"))
+        # A client without a daemon prints an empty version.
+        docker = [line for line in found["docker"] if line]
+        inside = " ".join(found["inside"]) if unit and unit.active == "active" else ""
+        return Checkup(
+            release=state.current,
+            unit=unit,
+            log=_log(found["log"], found["kernel"], unit.restarts if unit else 0, recent),
+            skew=clock - now,
+            kernel=kernel,
+            driver=next(iter(driver), None),
+            memory=(total, free, available),
+            cma=(reserved, unused),
+            swapped=(after - before) * 4096,
+            free={path: int(size) for path, size in map(str.split, found["free"])},
+            docker=docker[0] if docker else None,
+            runtimes=tuple(read_json(docker[1])) if docker else (),
+            gpu=parse_gpu(found["gpu"]),
+            gpu_inside=inside or None,
+            downs=len(recent),
+            listeners=tuple(re.findall(r'\("([^"]+)",pid=\d+', "".join(found["port"]))),
+            finished=finished(found["metrics"]),
+            failed=_failed_switch(found["switch"]),
+        )
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ValueError(f"the checkup of the host is incomplete: {error!r}") from error
+
+
+def _failed_switch(lines: Sequence[str]) -> FailedSwitch | None:
+    if not lines:
+        return None
+    release, at, report, *log = lines
+    return FailedSwitch(release, int(at), read_json(report)["message"], _log(log, (), restarts=0))
+
+
+# What systemd says when a life begins, and journald's line: time, host, unit, message.
+_BEGIN = re.compile(r"Starting (\S+\.service - )?vLLM release ")
+_ENTRY = re.compile(r"^(?P<time>\d+\.\d+) \S+ [^:\s]+: (?P<text>.*)")
+
+
+def _log(
+    own: Sequence[str], others: Sequence[str], restarts: int, downs: Sequence[float] = ()
+) -> tuple[str, ...]:
+    """Return the messages of the lives that count, with what kernel and earlyoom said meanwhile.
+
+    What they said shortly before a Spark went down counts as well.
+    """
+    begins = [number for number, line in enumerate(own) if _BEGIN.search(line)]
+    wanted = begins[-2:] if restarts else begins[-1:]
+    lives = own[wanted[0] :] if wanted else own
+    since = _time(lives[0]) if lives else float("inf")
+
+    def counts(time: float) -> bool:
+        return time >= since or any(0 <= down - time < _LAST_WORDS for down in downs)
+
+    return tuple(_text(line) for line in [*lives, *(x for x in others if counts(_time(x)))])
+
+
+def _time(line: str) -> float:
+    entry = _ENTRY.match(line)
+    return float(entry["time"]) if entry else 0.0
+
+
+def _text(line: str) -> str:
+    entry = _ENTRY.match(line)
+    return (entry["text"] if entry else line.strip())[:LINE]

@@ -1,0 +1,33 @@
+"""The deploy that says why a Spark does not start, and changes nothing."""
+
+from pyinfra.api import deploy
+
+from sparkwright.common.errors import PlanError
+from sparkwright.doctor.operations import doctor
+from sparkwright.release.lock import lock_path, read_lock
+from sparkwright.run.target import Target, target
+
+
+@deploy("Doctor")
+def apply() -> None:
+    """Name what ails the Spark."""
+    own = target()
+    doctor(
+        name="What ails it",
+        root=own.root,
+        recipe=own.recipe_name,
+        hardware=own.hardware,
+        plan=own.fabric,
+        peer=own.peer,
+        wanted=_wanted(own),
+        may_listen=own.may_listen,
+    )
+
+
+def _wanted(own: Target) -> str | None:
+    """Return the release that is asked for; a doctor looks nothing up that the lock lacks."""
+    try:
+        served = own.release_by(read_lock(lock_path(own.fleet)))
+        return served.id if served else ""
+    except PlanError:
+        return None

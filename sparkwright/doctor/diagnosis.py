@@ -1,0 +1,49 @@
+"""What the doctor finds: the known causes, held against an engine's log and its host."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC
+
+from sparkwright.causes.cause import Diagnosis, from_reading
+from sparkwright.causes.log_causes import from_log
+from sparkwright.common.progress import time_text
+from sparkwright.doctor.checkup import Checkup, FailedSwitch
+from sparkwright.doctor.host_causes import HOST_CAUSES, LOG_SIGNS, ROOT_CAUSES
+
+
+def diagnose(
+    checkup: Checkup, link: Sequence[Diagnosis] = (), wanted: str | None = None
+) -> list[Diagnosis]:
+    """Return every cause that a Spark shows, the one to begin with first.
+
+    Args:
+        link: what is wrong with the link of a pair.
+        wanted: the release that the inventory asks for, empty for an idle Spark; None where that
+            is not known.
+    """
+    signs = ((name, sign(checkup)) for name, sign in LOG_SIGNS.items())
+    return [
+        *from_reading(ROOT_CAUSES, checkup),
+        *from_log(checkup.log, {name: seen for name, seen in signs if seen is not None}),
+        *from_switch(checkup.failed, wanted),
+        *link,
+        *from_reading(HOST_CAUSES, checkup),
+    ]
+
+
+def from_switch(failed: FailedSwitch | None, wanted: str | None = None) -> list[Diagnosis]:
+    """Return why the last switch did not come to serve; nothing where nobody asks for it any more.
+
+    Args:
+        wanted: as of `diagnose`.
+    """
+    if failed is None or wanted not in (None, failed.release):
+        return []
+    day = time_text(failed.at, "%Y-%m-%d %H:%M UTC", UTC)
+    known = [
+        replace(each, cause=f"{failed.release} did not come to serve on {day}. {each.cause}")
+        for each in from_log(failed.log)
+    ]
+    all_of_it = f"`journalctl -u vllm@{failed.release} -u switch@{failed.release}` has all of it"
+    cause = f"The last switch, to {failed.release} on {day}, failed"
+    return known or [Diagnosis("switch-failed", cause, failed.reason, all_of_it)]

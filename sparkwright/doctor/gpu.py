@@ -1,0 +1,84 @@
+"""The GPU of a Spark, as nvidia-smi tells of it right now."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from sparkwright.causes.cause import UNPLUG_REMEDY, KnownCause
+from sparkwright.causes.thresholds import FAULT_BUSY, FAULT_MHZ, FAULT_WATTS
+
+_QUERY = "clocks.sm,power.draw,temperature.gpu,utilization.gpu,memory.used,memory.total"
+# The shell command whose output `parse_gpu` takes.
+GPU_COMMAND = f"nvidia-smi --query-gpu={_QUERY} --format=csv,noheader,nounits"
+
+POWER_FAULT = KnownCause(
+    name="power-fault",
+    cause="The GPU is held back under load: the supply was not negotiated at power-up",
+    remedy=UNPLUG_REMEDY,
+    source="the SM121 guide; parallelArchitect/spark-gpu-throttle-check; ai-muninn.com",
+)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The readings of nvidia-smi: MHz, W, °C, per cent, bytes; None for what it does not tell."""
+
+    clock: float | None
+    power: float | None
+    temperature: float | None
+    busy: float | None
+    memory_used: int | None
+    memory_total: int | None
+
+    @property
+    def work(self) -> tuple[float, float, float] | None:
+        """MHz, watts and per cent busy; None where one of them is not told."""
+        if self.clock is None or self.power is None or self.busy is None:
+            return None
+        return self.clock, self.power, self.busy
+
+    @property
+    def held_back(self) -> str | None:
+        """The readings by which it is slow under load; None where it is not."""
+        if self.work is None:
+            return None
+        clock, power, busy = self.work
+        slow = has_power_fault(clock, power) and busy >= FAULT_BUSY
+        return f"{clock:.0f} MHz and {power:.0f} W while {busy:.0f} % busy" if slow else None
+
+
+def has_power_fault(clock: float, power: float | None) -> bool:
+    """Tell whether MHz and watts of a GB10 under load are those of the power-delivery fault.
+
+    Args:
+        power: None where it is not told: the clock decides then.
+    """
+    return clock <= FAULT_MHZ and (power is None or power <= FAULT_WATTS)
+
+
+def parse_gpu(lines: Sequence[str]) -> Gpu | None:
+    """Return the GPU with the most memory: CUDA takes the fastest by itself.
+
+    Args:
+        lines: what `GPU_COMMAND` prints, a line for each GPU.
+    """
+    # Without a driver nvidia-smi says so in a sentence on standard output.
+    gpus = [
+        Gpu(clock, power, temperature, busy, _bytes(used), _bytes(total))
+        for line in lines
+        if line.count(",") == _QUERY.count(",")
+        for clock, power, temperature, busy, used, total in [map(_number, line.split(","))]
+    ]
+    return max(gpus, key=lambda gpu: gpu.memory_total or 0) if gpus else None
+
+
+def _number(field: str) -> float | None:
+    try:
+        number = float(field)
+    except ValueError:
+        return None
+    return number if isfinite(number) else None
+
+
+def _bytes(mib: float | None) -> int | None:
+    return None if mib is None else int(mib) * 1024**2

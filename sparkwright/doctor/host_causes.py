@@ -1,0 +1,256 @@
+"""Causes that a Spark itself shows, whatever its engine's log says."""
+
+from collections.abc import Callable
+
+from sparkwright.causes.cause import CLOCK_REMEDY, SPACE_REMEDY, ReadingCause, first_line
+from sparkwright.causes.thresholds import CLOCK_SKEW, DISK_FULL, SPIN_BUSY, SPIN_WATTS, SWAPPING
+from sparkwright.doctor.checkup import Checkup
+from sparkwright.doctor.gpu import POWER_FAULT
+from sparkwright.host.kernel import HANDOVER_LEAST, POOLS_REMEDY
+
+HostCause = ReadingCause[Checkup]
+
+_GIB = 1024**3
+
+_REFUSED = "less than desired GPU memory utilization"
+# The branch of the driver that keeps what a process freed.
+_POOLS = 610
+_NO_MEMORY = r"NVRM.*(NV_ERR_NO_MEMORY|Out of memory)"
+_FAULT = r"Xid.*\b31\b.*(MMU Fault|FAULT_PTE)"
+
+
+def _spins(checkup: Checkup) -> str | None:
+    gpu, unit = checkup.gpu, checkup.unit
+    if not gpu or gpu.busy is None or gpu.power is None or gpu.held_back:
+        return None
+    serves = unit is not None and unit.active == "active"
+    if not serves or gpu.busy < SPIN_BUSY or gpu.power > SPIN_WATTS:
+        return None
+    return f"{gpu.power:.0f} W while {gpu.busy:.0f} % busy"
+
+
+def _throttled(checkup: Checkup) -> str | None:
+    return checkup.gpu.held_back if checkup.gpu else None
+
+
+def _gpu_lost(checkup: Checkup) -> str | None:
+    # An image may lack nvidia-smi: that alone says nothing.
+    said = checkup.gpu_inside or ""
+    return f"nvidia-smi in the container: {said}" if "Failed to initialize NVML" in said else None
+
+
+def _no_docker(checkup: Checkup) -> str | None:
+    return "`docker version` gets no answer of a daemon" if checkup.docker is None else None
+
+
+def _no_runtime(checkup: Checkup) -> str | None:
+    if checkup.docker is None or "nvidia" in checkup.runtimes:
+        return None
+    return f"Docker's runtimes: {', '.join(checkup.runtimes)}"
+
+
+def _disk_full(checkup: Checkup) -> str | None:
+    full = [
+        f"{size / _GIB:.1f} GiB at {path}"
+        for path, size in checkup.free.items()
+        if size < DISK_FULL
+    ]
+    return f"free: {', '.join(full)}" if full else None
+
+
+def _thrash(checkup: Checkup) -> str | None:
+    mib = checkup.swapped / 1024**2
+    return f"{mib:.0f} MiB swapped within a second" if checkup.swapped > SWAPPING else None
+
+
+def _clock(checkup: Checkup) -> str | None:
+    seconds = checkup.skew
+    word = "ahead of" if seconds > 0 else "behind"
+    return f"{abs(seconds):.0f} s {word} this machine's" if abs(seconds) > CLOCK_SKEW else None
+
+
+def _downs(checkup: Checkup) -> str | None:
+    return f"{checkup.downs} within a day, by state/hard-downs" if checkup.downs else None
+
+
+def _cut(checkup: Checkup) -> str | None:
+    done = checkup.finished
+    if done is None or done.cut == 0 or done.cut <= done.ended:
+        return None
+    return f"{done.cut} of {done.cut + done.ended} requests were cut by max_tokens"
+
+
+def _restarts(checkup: Checkup) -> str | None:
+    restarts = checkup.unit.restarts if checkup.unit else 0
+    return f"NRestarts={restarts} of vllm@{checkup.release}" if restarts else None
+
+
+def _refused(checkup: Checkup) -> bool:
+    return any(_REFUSED in line for line in checkup.log)
+
+
+def _branch(checkup: Checkup) -> int:
+    digits = (checkup.driver or "").split(".")[0]
+    return int(digits) if digits.isdigit() else 0
+
+
+def _kho(checkup: Checkup) -> str | None:
+    named, free = checkup.cma
+    if free - named < HANDOVER_LEAST:
+        return None
+    return (
+        f"CmaFree {free / _GIB:.1f} GiB of CmaTotal {named / _GIB:.1f} GiB, kernel {checkup.kernel}"
+    )
+
+
+def _page_cache(checkup: Checkup) -> str | None:
+    _, free, available = checkup.memory
+    # Where twice as much is available as vLLM finds free, it is files in memory that make the
+    # difference (vllm-project/vllm#35313 and #48140).
+    if not _refused(checkup) or available < 2 * free:
+        return None
+    return f"{free / _GIB:.1f} GiB free, {available / _GIB:.1f} GiB available"
+
+
+def _pools(checkup: Checkup) -> str | None:
+    return f"driver {checkup.driver}" if _refused(checkup) and _branch(checkup) >= _POOLS else None
+
+
+def _submaps(checkup: Checkup) -> str | None:
+    large_pages = checkup.kernel.endswith("-64k") and _branch(checkup) >= _POOLS
+    return first_line(checkup.log, _FAULT) if large_pages else None
+
+
+def _no_memory(checkup: Checkup) -> str | None:
+    unit = checkup.unit
+    # Sound starts have this line, too: it counts where something went wrong (vllm#56824).
+    failing = checkup.downs or unit is None or unit.ended or unit.restarts
+    return first_line(checkup.log, _NO_MEMORY) if failing else None
+
+
+def _port_taken(checkup: Checkup) -> str | None:
+    return f"listening: {', '.join(checkup.listeners)}" if checkup.listeners else None
+
+
+# Causes that logs name, and by which the host shows them as well, whatever the log says.
+LOG_SIGNS: dict[str, Callable[[Checkup], str | None]] = {
+    "kernel-kho": _kho,
+    "port-taken": _port_taken,
+}
+
+# What explains a line of the log, and so comes before it.
+ROOT_CAUSES = (
+    HostCause(
+        name="page-cache",
+        cause="Files in memory take what vLLM looks for: it counts them as used",
+        remedy="Nothing where our unit starts the engine, as it drops them first; by hand: "
+        "`sudo sh -c 'sync; echo 3 > /proc/sys/vm/drop_caches'`",
+        source="vllm-project/vllm#35313, #48140",
+        sign=_page_cache,
+    ),
+    HostCause(
+        name="driver-memory-pools",
+        cause="Driver 610 keeps the memory that the engine before has freed",
+        remedy=f"{POOLS_REMEDY}; a reboot alone helps once",
+        source="christopherowen/dgx-spark-memory-saver: docs/driver-610.md, three Sparks",
+        sign=_pools,
+    ),
+    HostCause(
+        name="driver-610-64k",
+        cause="Driver 610 faults on a kernel with pages of 64 KiB",
+        remedy="Boot the kernel without -64k in its name, or go back to driver 580",
+        source="christopherowen/dgx-spark-memory-saver; NVIDIA/open-gpu-kernel-modules#1269",
+        sign=_submaps,
+    ),
+    HostCause(
+        name="driver-no-memory",
+        cause="The driver got no memory for itself: model, drafts, files and system together took "
+        "all of it, which may freeze a Spark without any OOM kill",
+        remedy="Lower gpu-memory-utilization to 0.75 or less and max-num-batched-tokens to 4096; "
+        "with MTP take fewer num_speculative_tokens, or none; "
+        'PYTORCH_CUDA_ALLOC_CONF: "expandable_segments:False" in the recipe\'s `env` helped some',
+        source="NVIDIA/dgx-spark-playbooks#97; NVIDIA/open-gpu-kernel-modules#1358; "
+        "vllm-project/vllm#56824, #44740",
+        sign=_no_memory,
+    ),
+)
+
+HOST_CAUSES = (
+    HostCause(
+        name="gpu-lost-in-container",
+        cause="The engine's container has lost the GPU, as `systemctl daemon-reload` may make it",
+        remedy="`sudo systemctl restart 'vllm@*'`",
+        source="NVIDIA/nvidia-container-toolkit#1227; gorlak/sparky-cluster",
+        sign=_gpu_lost,
+    ),
+    HostCause(
+        name="docker-down",
+        cause="No Docker daemon answers",
+        remedy="`sudo systemctl enable --now docker`, and `journalctl -u docker` if it does not",
+        source="the engine waits for Docker",
+        sign=_no_docker,
+    ),
+    HostCause(
+        name="docker-runtime",
+        cause="Docker does not know the NVIDIA runtime",
+        remedy="Run pyinfra again, which sets it up",
+        source="NVIDIA's playbooks openshell, vss, nim-llm",
+        sign=_no_runtime,
+    ),
+    HostCause(
+        name="disk-space",
+        cause="A disk is full",
+        remedy=SPACE_REMEDY,
+        source="ENOSPC",
+        sign=_disk_full,
+    ),
+    HostCause(
+        name="gpu-spins",
+        cause="The GPU is busy and computes nothing: a kernel waits for ever, while /health says "
+        "that all is well",
+        remedy="`sudo systemctl restart 'vllm@*'`, which our supervisor does by itself; if it "
+        'recurs, VLLM_USE_FLASHINFER_SAMPLER: "0" in the recipe\'s `env`, then enforce-eager, or '
+        "an image of 0.28 or newer",
+        source="vllm-project/vllm#49203; eugr/spark-vllm-docker#260",
+        sign=_spins,
+    ),
+    HostCause(**vars(POWER_FAULT), sign=_throttled),
+    HostCause(
+        name="swapping",
+        cause="Memory goes to the disk and back: nothing is fast while it does",
+        remedy="Lower the recipe's gpu-memory-utilization (AI-Guru: from 0.80 to 0.75)",
+        source="AI-Guru",
+        sign=_thrash,
+    ),
+    HostCause(
+        name="hard-downs",
+        cause="The Spark lost its power or froze while its engine ran",
+        remedy="Lower the recipe's gpu-memory-utilization; where memory is not the cause, "
+        f"{CLOCK_REMEDY}; two within an hour keep it from starting at boot",
+        source="files/engine/boots.py",
+        sign=_downs,
+    ),
+    HostCause(
+        name="clock",
+        cause="Its clock or that of this machine is wrong: TLS fails when it is off",
+        remedy="`sudo timedatectl set-ntp true`",
+        source="NVIDIA's playbook trt-llm",
+        sign=_clock,
+    ),
+    HostCause(
+        name="content-null",
+        cause="Most answers are cut short: a thinking model has then spent max_tokens on "
+        "reasoning, and `content` is null with finish_reason length",
+        remedy="Ask with max_tokens of 2048 or more, or with chat_template_kwargs "
+        '{"enable_thinking": false}',
+        source="AEON-7; NVIDIA's playbook vllm",
+        sign=_cut,
+    ),
+    HostCause(
+        name="restarts",
+        cause="The engine has been started again after it ended by itself",
+        remedy="Look at why: `journalctl -u 'vllm@*'`; five starts an hour, and systemd gives up",
+        source="files/engine/vllm@.service",
+        sign=_restarts,
+    ),
+)

@@ -1,0 +1,109 @@
+"""The words of the doctor."""
+
+from collections.abc import Iterator, Sequence
+
+from sparkwright.causes.cause import Diagnosis
+from sparkwright.causes.log_causes import from_log
+from sparkwright.doctor.checkup import Checkup
+from sparkwright.engine.phases import phase
+from sparkwright.fabric.state import FabricState
+from sparkwright.fleet.fabric_plan import FabricPlan
+
+# More causes than this at once help nobody.
+SHOWN = 3
+# Last words of an engine whose trouble nobody knows.
+_LAST = 5
+# How error lines look: Python's, vLLM's, our supervisor's.
+_ERROR = ("Error", "ERROR", "error:", "CRITICAL", "engine ended", "failed")
+
+
+def report(
+    checkup: Checkup, found: Sequence[Diagnosis], recipe: str | None
+) -> Iterator[tuple[str, str]]:
+    """Yield the lines for people, each with its colour.
+
+    Args:
+        found: the most specific first.
+        recipe: what the Spark is to serve; None for an idle one.
+    """
+    yield f"looked at {_looked_at(checkup)}", "white"
+    for each in found[:SHOWN]:
+        yield f"cause: {each.cause} [{each.name}]", "red"
+        yield f"  seen: {each.evidence}", "yellow"
+        yield f"  remedy: {each.remedy}.", "green"
+    if len(found) > SHOWN:
+        yield f"and also: {', '.join(each.name for each in found[SHOWN:])}", "yellow"
+    if _fails(checkup) and not from_log(checkup.log):
+        yield "its log shows no cause that is known; its last words:", "red"
+        for line in _last_words(checkup.log):
+            yield f"  {line}", "yellow"
+        yield f"  all of them: journalctl -u vllm@{checkup.release}", "yellow"
+    elif not found:
+        yield f"no trouble found: {_state(checkup, recipe)}", "green"
+
+
+def fabric_diagnosis(plan: FabricPlan, own: FabricState, other: FabricState) -> Diagnosis:
+    """Return what to say of a pair whose fabric is not as it was set up."""
+    states = (
+        f"{spark} {name}: {'link' if netdev.carrier else 'no link'}, MTU {netdev.mtu}"
+        for spark, state in ((plan.spark, own), (plan.peer, other))
+        for name, netdev in state.netdevs.items()
+    )
+    return Diagnosis(
+        "fabric",
+        f"The link between {plan.spark} and {plan.peer} is not as it was set up: a cable that was "
+        f"pulled or moved, an address, or an MTU other than {plan.mtu}",
+        "; ".join(states) or "none of its interfaces is there",
+        "`pyinfra inventory.py sparkwright.fabric.deploy.apply` mends it or names what it cannot",
+    )
+
+
+def listener_diagnosis(socket: str) -> Diagnosis:
+    """Return what to say of a socket of ours that is not on the list."""
+    return Diagnosis(
+        "listener",
+        "Something of ours listens where the LAN may reach it, and should not",
+        socket,
+        "`pyinfra inventory.py deploys/spark.py` brings the guard of the engine and the door into "
+        "force; where it does not, Docker has another cgroup driver than systemd: docs/firewall.md",
+    )
+
+
+def _fails(checkup: Checkup) -> bool:
+    unit = checkup.unit
+    return checkup.release is not None and (unit is None or unit.ended or unit.restarts > 0)
+
+
+def _last_words(log: Sequence[str]) -> Sequence[str]:
+    errors = [line for line in log if any(word in line for word in _ERROR)]
+    return (errors or log)[-_LAST:] or ["(none)"]
+
+
+def _state(checkup: Checkup, recipe: str | None) -> str:
+    unit = checkup.unit
+    if checkup.release is None and recipe:
+        return f"{recipe} was not set up yet: `pyinfra inventory.py deploys/spark.py` does it"
+    if checkup.release is None:
+        return "this Spark is idle, nothing is to serve on it"
+    if unit is None:
+        return f"vllm@{checkup.release} is absent"
+    said = phase(checkup.log) if unit.starting else unit.status
+    return f"vllm@{checkup.release} is {unit.active}{f' ({said})' if said else ''}"
+
+
+def _looked_at(checkup: Checkup) -> str:
+    gib = 1024**3
+    _, free, available = checkup.memory
+    free_disks = ", ".join(f"{size / gib:.0f} GiB free" for size in checkup.free.values())
+    parts = [
+        f"{len(checkup.log)} lines of its journal",
+        f"memory ({free / gib:.1f} GiB free, {available / gib:.1f} available)",
+        f"disks ({free_disks or 'not told'})",
+        f"Docker {checkup.docker or '(no answer)'}",
+        "GPU ({:.0f} MHz, {:.0f} W, {:.0f} % busy)".format(*checkup.gpu.work)
+        if checkup.gpu and checkup.gpu.work
+        else "GPU (not told)",
+        "clock",
+        "port",
+    ]
+    return ", ".join(parts)

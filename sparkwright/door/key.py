@@ -1,0 +1,157 @@
+"""The API keys of a fleet: whose each is, what it opens, and until when."""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from hashlib import sha256
+
+from sparkwright.common.errors import PlanError
+
+# What a header can carry as a bearer token (RFC 6750, 2.1).
+_KEY = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+_NAMES = "a name of up to 32 letters, digits and . _ -"
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+# 20 characters of base64 are 120 bits: nobody guesses that. The keys made here have 256. Of 20 hex
+# digits, one in a thousand has less than 8 different ones.
+SHORTEST, _DIFFERENT = 20, 8
+# What a key may be for, beside replicas: the gateway, and what Prometheus reads at each door.
+GATEWAY, METRICS = "gateway", "metrics"
+# In the year 2286.
+_NEVER = 9_999_999_999
+_ANOTHER = "python -m deploys.keys add NAME makes one"
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a client.
+
+    Attributes:
+        name: Whose it is: what log and metrics say.
+        secret: What the client shows.
+        places: Replicas, `gateway`, `metrics`; none named means all.
+        until: The last day (UTC) on which it opens.
+    """
+
+    name: str
+    secret: str
+    places: tuple[str, ...] = ()
+    until: date | None = None
+
+    @property
+    def digest(self) -> str:
+        """Its hash, by which a Spark knows it."""
+        return sha256(self.secret.encode()).hexdigest().upper()
+
+    @property
+    def ends(self) -> int:
+        """Seconds since 1970 from which it opens nothing."""
+        if self.until is None:
+            return _NEVER
+        return int(datetime.combine(self.until, time(), UTC).timestamp()) + 86400
+
+    def opens(self, place: str) -> bool:
+        """Tell whether it is for a replica, or the gateway; a key for metrics is for each."""
+        return not self.places or place in self.places or METRICS in self.places
+
+    def line(self, place: str) -> str:
+        """Return what the door of a place knows of it: NAME:END, and `:metrics` for no more."""
+        entry = f"{self.digest} {self.name}:{self.ends}"
+        return entry if not self.places or place in self.places else f"{entry}:{METRICS}"
+
+
+def parse_keys(text: str, source: str, replicas: Collection[str] | None = None) -> list[Key]:
+    """Read the lines of a file of keys.
+
+    Args:
+        text: The file.
+        source: Its path, for messages.
+        replicas: Those of the fleet; None where they do not matter.
+
+    Raises:
+        PlanError: All that is wrong with its lines; no key is shown.
+    """
+    keys: list[Key] = []
+    problems: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        try:
+            keys.append(_key(words, replicas))
+        except ValueError as problem:
+            problems.append(f"{source}: line {number}: {problem}")
+    for secret in dict.fromkeys(key.secret for key in keys):
+        names = sorted({each.name for each in keys if each.secret == secret})
+        if len(names) > 1:
+            problems.append(
+                f"{source}: found one key for {' and '.join(names)}; expected one for each"
+            )
+    if problems:
+        raise PlanError(*problems)
+    first: dict[str, Key] = {}
+    for key in keys:
+        first.setdefault(key.secret, key)
+    return list(first.values())
+
+
+def checked_name(name: str) -> str:
+    """Return a name that a key may have.
+
+    Raises:
+        PlanError: It is none.
+    """
+    if not _NAME.fullmatch(name):
+        raise PlanError(f"found {name!r}; expected {_NAMES}")
+    return name
+
+
+def _key(words: Sequence[str], replicas: Collection[str] | None) -> Key:
+    if len(words) == 1:
+        _check(words[0])
+        # A line from the time when keys had no names.
+        key = Key("", words[0])
+        return Key(f"key-{key.digest[:6].lower()}", key.secret)
+    name, secret, *rest = words
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"found other than a name before the key; expected {_NAMES}, then the key")
+    _check(secret)
+    until = rest.pop() if rest and _DATE.fullmatch(rest[-1]) else None
+    if len(rest) > 1:
+        raise ValueError(
+            f"found {len(rest)} words after the key of {name}; expected NAME KEY, then replicas "
+            "with commas between them, then the last day as YYYY-MM-DD"
+        )
+    places = tuple(rest[0].split(",")) if rest else ()
+    known = None if replicas is None else {*replicas, GATEWAY, METRICS}
+    for place in places:
+        if known is not None and place not in known:
+            raise ValueError(
+                f"found {place[:SHORTEST]!r} as what the key of {name} is for; expected "
+                f"{', '.join(sorted(known))}"
+            )
+    try:
+        return Key(name, secret, places, date.fromisoformat(until) if until else None)
+    except ValueError:
+        raise ValueError(f"found {until}, which is no day; expected YYYY-MM-DD") from None
+
+
+def _check(secret: str) -> None:
+    """Refuse a key that can be guessed, or not be sent; without showing it."""
+    if not _KEY.fullmatch(secret):
+        raise ValueError(
+            "found other characters in a key; expected letters, digits and any of . _ ~ + / - ="
+        )
+    if len(secret) < SHORTEST:
+        raise ValueError(
+            f"found a key of {len(secret)} characters; expected at least {SHORTEST}: {_ANOTHER}"
+        )
+    if len(set(secret)) < _DIFFERENT:
+        raise ValueError(
+            f"found a key of {len(set(secret))} different characters; expected at least "
+            f"{_DIFFERENT}: {_ANOTHER}"
+        )
+    # A text that is found in itself, once moved, repeats a piece.
+    if secret in (secret + secret)[1:-1]:
+        raise ValueError(f"found a key that repeats a piece; expected a random one: {_ANOTHER}")

@@ -1,0 +1,167 @@
+"""The door of a replica: on its head, and nowhere else."""
+
+from collections.abc import Generator, Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+
+from pyinfra import host
+from pyinfra.api import QuoteString, StringCommand, operation
+from pyinfra.api.command import PyinfraCommand
+
+from sparkwright.common.files import ManagedFile
+from sparkwright.common.operations import differs, failing, notice, unit_differs
+from sparkwright.common.placed import SYSTEMD, folder
+from sparkwright.door.door import UNIT, DoorPlan, mark
+from sparkwright.door.facts import Door
+from sparkwright.door.state import DoorState
+from sparkwright.host.operations.files import managed_files
+from sparkwright.host.operations.packages import install
+
+_PACKAGE = "haproxy"
+
+
+@operation()
+def door(
+    root: str, plan: DoorPlan, template: str, programs: Mapping[str, str], unit: str
+) -> Generator[PyinfraCommand]:
+    """Have the door open: haproxy in a unit of its own, with these settings, keys and certificate.
+
+    What is new is proved by haproxy before it takes the place of what is in force. It comes into
+    force by a reload, which ends no stream; only a new unit file restarts the door. What an owner
+    has made of haproxy's own service stays as it is.
+
+    Args:
+        root: the folder of everything on the Spark.
+        plan: what the door is to be.
+        template: the text of files/door/door.cfg.
+        programs: the texts of the Python files there, by name, in the order of their writing.
+        unit: the text of the door's unit.
+    """
+    state = host.get_fact(Door, root=root, bind=plan.bind, port=plan.port)
+    warn(plan)
+    if state.elsewhere:
+        yield failing(
+            f"found bind {plan.bind}, which is no address of this Spark; expected one of its own, "
+            "or 0.0.0.0 for all of them: `bind` in the group data."
+        )
+        return
+    if state.taken:
+        yield failing(
+            f"port {plan.port} is taken by {' and '.join(state.taken)}. "
+            "Stop it, or give the replica another `port:` in the inventory."
+        )
+        return
+    files = plan.files(template, root)
+    laid_down = list(
+        managed_files._inner(
+            entries=[
+                folder(root, "bin"),
+                folder(root, "door"),
+                *(ManagedFile(f"{root}/bin/{name}", text) for name, text in programs.items()),
+                ManagedFile(f"{SYSTEMD}/{UNIT}", unit),
+            ]
+        )
+    )
+    _tell(state, root, files)
+    if not state.installed:
+        yield install(_PACKAGE)
+    if not state.installed or state.stray:
+        yield StringCommand("systemctl disable --quiet --now haproxy.service")
+    yield from laid_down
+    if any(state.files.get(name) != _as_found(text) for name, text in files.items()):
+        yield from _proved(root, files)
+    if not state.enabled:
+        yield StringCommand(f"systemctl enable --quiet {UNIT}")
+    if state.outdated or state.files.get(UNIT, ("", ""))[1] != _sha256(unit):
+        yield StringCommand(f"systemctl daemon-reload && systemctl restart {UNIT}")
+    elif not state.active:
+        yield StringCommand(f"systemctl start {UNIT}")
+    elif (state.mark, state.version) != (mark(files), state.installed):
+        yield StringCommand(f"systemctl reload {UNIT}")
+
+
+def warn(plan: DoorPlan) -> None:
+    """Tell who else may read what goes through a door, and that its certificate ends soon."""
+    if plan.keys is None:
+        notice(f"Port {plan.port} is open to all who reach it, as `api_key: none` says.")
+    elif plan.in_the_clear:
+        notice(
+            f"Keys and prompts go to port {plan.port} in the clear, and the network can read them: "
+            '`tls = "own"` in the group data ends that (docs/door.md).'
+        )
+    if plan.certificate and (soon := plan.certificate.notice(datetime.now(UTC))):
+        notice(soon)
+
+
+@operation()
+def no_door(root: str) -> Generator[StringCommand]:
+    """Have no door: this Spark is no head. haproxy itself stays.
+
+    Args:
+        root: the folder of everything on the Spark.
+    """
+    if not host.get_fact(Door, root=root).there:
+        host.noop("there is no door")
+        return
+    differs(UNIT, "none: this Spark is no head", "one")
+    yield StringCommand(
+        f"systemctl disable --quiet --now {UNIT} 2>/dev/null; "
+        f"rm -f {SYSTEMD}/{UNIT} && systemctl daemon-reload && rm -rf",
+        QuoteString(f"{root}/door"),
+    )
+
+
+def _tell(state: DoorState, root: str, files: Mapping[str, str | None]) -> None:
+    """Tell what of the door is not as declared; the hashes of keys stay untold."""
+    if not state.installed:
+        differs(f"package {_PACKAGE}", "installed", "not installed")
+    if state.stray:
+        differs("haproxy.service", "off", "active or enabled")
+    for name, text in files.items():
+        found, wanted = state.files.get(name), _as_found(text)
+        if found != wanted:
+            same = found and wanted and found[1] == wanted[1]
+            differs(
+                f"{root}/door/{name}",
+                "mode 600" if same else "the declared content" if wanted else "nothing",
+                f"mode {found[0]}" if found and same else "another" if found else "nothing",
+            )
+    unit_differs(UNIT, active=state.active, enabled=state.enabled, outdated=state.outdated)
+    if state.active and state.mark != mark(files):
+        differs(UNIT, "the declared settings in force", "others")
+    if state.active and state.version != state.installed:
+        differs(UNIT, f"haproxy {state.installed}", f"{state.version} still runs")
+
+
+def _as_found(text: str | None) -> tuple[str, str] | None:
+    return None if text is None else ("600", _sha256(text))
+
+
+def _sha256(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def _proved(root: str, files: Mapping[str, str | None]) -> Generator[StringCommand]:
+    """Put haproxy's files in place, all of them, once haproxy has read them elsewhere.
+
+    They travel by standard input: the private key is among them.
+    """
+    folder, new = f"{root}/door", f"{root}/door/next"
+    yield StringCommand("rm -rf", QuoteString(new), "&& install -d -m 700", QuoteString(new))
+    moves: list[str | QuoteString] = []
+    for name, text in files.items():
+        staged, place = QuoteString(f"{new}/{name}"), QuoteString(f"{folder}/{name}")
+        if text is None:
+            moves += ["&& rm -f", place]
+            continue
+        yield StringCommand("umask 077 && cat >", staged, _stdin=text)
+        moves += ["&& mv -f", staged, place]
+    program = [QuoteString(f"{root}/bin/door.py"), QuoteString(root)]
+    yield StringCommand(
+        *("python3 -B", *program, "sync && { said=$(haproxy -c -C", QuoteString(new)),
+        *("-f door.cfg -f", QuoteString(f"{folder}/engines.cfg")),
+        "2>&1) || { printf '%s\\n' \"$said\" >&2; exit 1; }; } &&",
+        *("python3 -B", *program, "compare", QuoteString(new)),
+        *moves,
+        *("&& rmdir", QuoteString(new)),
+    )

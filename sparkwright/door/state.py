@@ -1,0 +1,122 @@
+"""The door of a Spark as it is: one shell script reads it."""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sparkwright.common.host_output import MARK, sections
+from sparkwright.common.placed import SYSTEMD
+from sparkwright.door.door import CERTIFICATE, CONFIG, KEYS, UNIT
+
+
+@dataclass(frozen=True)
+class DoorState:
+    """The door of a Spark as it is.
+
+    Attributes:
+        installed: Version of haproxy; None where it is missing.
+        stray: haproxy's own service came with our package, and is on without doing anything.
+        elsewhere: The address on which it is to listen is none of this Spark's.
+        taken: Programs of others that listen on the door's port, as in "nginx (pid 7)".
+        there: Something of a door is on this Spark.
+        active, enabled: Of its unit.
+        outdated: The unit changed after the door had started.
+        version: Of haproxy as it runs.
+        mark: What the door that runs was made of; "" while it does not run.
+        files: Mode and SHA-256 of the files in haproxy's folder and of the unit, by name.
+    """
+
+    installed: str | None
+    stray: bool
+    elsewhere: bool
+    taken: tuple[str, ...]
+    there: bool
+    active: bool
+    enabled: bool
+    outdated: bool
+    version: str
+    mark: str
+    files: Mapping[str, tuple[str, str]]
+
+
+def door_script(root: str, bind: str = "0.0.0.0", port: int = 0) -> str:
+    """Return the POSIX shell script that reads the state of the door.
+
+    Args:
+        root: Folder of everything on the Spark.
+        bind, port: Where it is to listen.
+    """
+    at, bind = shlex.quote(root), shlex.quote(bind)
+    return f"""
+echo {MARK}installed
+if command -v haproxy >/dev/null; then haproxy -v | sed -n 's/.*version \\([^ ]*\\).*/\\1/p'; fi
+echo {MARK}stray
+{stray_script(root)}
+echo {MARK}elsewhere
+case {bind} in 0.0.0.0 | ::) ;; *) \
+[ -n "$(ip -oneline address show to {bind})" ] || echo {bind} ;; esac
+echo {MARK}taken
+for pid in $(ss -Hltnp 'sport = :{port}' | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u); do
+  grep -qs '/{UNIT}$' "/proc/$pid/cgroup" || echo "$(cat "/proc/$pid/comm") (pid $pid)"
+done
+echo {MARK}there
+ls -d {at}/door {SYSTEMD}/{UNIT} 2>/dev/null
+echo {MARK}files
+for file in {KEYS} {CERTIFICATE} {CONFIG} {SYSTEMD}/{UNIT}; do
+  cd {at}/door 2>/dev/null
+  [ ! -f "$file" ] || sha256sum "$file" | sed "s/ .*/ $(stat --format=%a "$file") ${{file##*/}}/"
+done
+echo {MARK}unit
+systemctl is-active {UNIT}
+systemctl is-enabled {UNIT} 2>/dev/null
+started=$(systemctl show --value --property=ActiveEnterTimestamp {UNIT})
+changed=$(stat --format=%Y {SYSTEMD}/{UNIT} 2>/dev/null)
+[ "${{changed:-0}}" -le "$(date --date="${{started:-@0}}" +%s)" ] || echo outdated
+echo {MARK}running
+[ -e {at}/bin/door.py ] && python3 -B {at}/bin/door.py {at} running
+true"""
+
+
+def stray_script(root: str) -> str:
+    """Return the POSIX shell script that tells whether HAProxy's own service is on for nothing.
+
+    It says "enabled" or "active" where we installed the package and its settings are as they came.
+
+    Args:
+        root: Folder of everything on the host.
+    """
+    return f"""\
+if grep -qsx haproxy {shlex.quote(root)}/state/installed &&
+   ! dpkg --verify haproxy 2>/dev/null | grep -q /etc/haproxy/haproxy.cfg; then
+  systemctl is-enabled haproxy.service 2>/dev/null
+  systemctl is-active haproxy.service
+fi"""
+
+
+def parse_door(output: Iterable[str]) -> DoorState:
+    """Return the state that the script's output lines describe.
+
+    Raises:
+        ValueError: A section is missing.
+    """
+    found: Mapping[str, list[str]] = sections(output)
+    try:
+        running = dict(line.split(" ", 1) for line in found["running"] if " " in line)
+        return DoorState(
+            installed=next(iter(found["installed"]), None),
+            stray=bool({"enabled", "active"} & set(found["stray"])),
+            elsewhere=bool(found["elsewhere"]),
+            taken=tuple(found["taken"]),
+            there=bool(found["there"]),
+            active="active" in found["unit"],
+            enabled="enabled" in found["unit"],
+            outdated="outdated" in found["unit"],
+            version=running.get("version", ""),
+            mark=running.get("mark", ""),
+            files={
+                name: (mode, content)
+                for content, mode, name in (line.split(" ") for line in found["files"])
+            },
+        )
+    except KeyError as error:
+        raise ValueError(f"found no section {error}") from error

@@ -1,0 +1,92 @@
+"""The engine: its release on the host, its supervisor and unit, and a real answer from it."""
+
+from pyinfra.api import deploy
+
+from sparkwright.common.files import Directory, Entry, ManagedFile
+from sparkwright.common.paths import FILES
+from sparkwright.common.render import unit_file
+from sparkwright.engine.operations.release import programs_and_release
+from sparkwright.engine.operations.serve import idle, serving
+from sparkwright.engine.switch import Settings
+from sparkwright.host.operations.guard import guarded
+from sparkwright.memory.plan import load_of
+from sparkwright.release.guard import guard_files
+from sparkwright.release.release import Release
+from sparkwright.run.target import target
+
+# What all releases share. The supervisor of an engine is none of it: it is a part of its release.
+_PROGRAMS = [
+    FILES / "engine" / "probe.py",
+    *sorted((FILES / "switch").glob("*.py")),
+    FILES / "door" / "haproxy.py",
+    FILES / "door" / "door.py",
+]
+_UNITS = [FILES / "engine" / "vllm@.service", FILES / "switch" / "switch@.service"]
+
+
+@deploy("Engine")
+def prepare() -> None:
+    """Lay the release down, and what switches to it; whatever serves goes on."""
+    if served := target().release:
+        _lay_down(served)
+
+
+@deploy("Engine")
+def apply() -> None:
+    """Lay the release down, then serve it; on an idle Spark, serve nothing."""
+    own = target()
+    served = own.release
+    if served is None:
+        idle(name="Serve nothing", root=own.root)
+        return
+    _lay_down(served)
+    serving(name="Serve the release", release=served, settings=settings(served), peer=own.peer)
+
+
+def settings(served: Release | None) -> Settings:
+    """Return how the current Spark switches to a release.
+
+    Args:
+        served: the release; None for one of which no more is known than what is on the Spark.
+    """
+    own = target()
+    return Settings(
+        trial=own.settings.trial_seconds,
+        drain=own.settings.drain_seconds,
+        door=own.is_head,
+        hardware=own.hardware,
+        load=load_of(served.recipe, own.lock, len(own.ranks)) if served else None,
+    )
+
+
+def programs(root: str) -> list[Entry]:
+    """Return the unit of an engine and what switches from one to another, as files of a Spark.
+
+    Args:
+        root: the folder of everything on the Spark.
+    """
+    return [
+        *(ManagedFile(f"{root}/bin/{path.name}", path.read_text()) for path in _PROGRAMS),
+        *(unit_file(path, root=root) for path in _UNITS),
+    ]
+
+
+def _lay_down(served: Release) -> None:
+    folder = f"{served.root}/releases/{served.id}"
+    plan = target().fabric
+    fabric = (*plan.addresses, *plan.peer_addresses) if plan else ()
+    internet = bool(target().settings.media_domains)
+    guarded(name="Guard of the engine", entries=guard_files(served.root, fabric, internet=internet))
+    programs_and_release(
+        name="Release and unit",
+        root=served.root,
+        entries=[
+            Directory(folder),
+            Directory(f"{folder}/bin"),
+            *(
+                ManagedFile(f"{folder}/{name}", text, mode="755" if name == "run" else "644")
+                for name, text in served.files.items()
+            ),
+            *programs(served.root),
+        ],
+    )

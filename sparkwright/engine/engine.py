@@ -1,0 +1,219 @@
+"""The engines of a Spark, as one shell script reads them, and what is to be done about them."""
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from sparkwright.common.difference import Difference
+from sparkwright.common.host_output import MARK, read_json, sections
+
+_PROPERTIES = "Id,ActiveState,NRestarts,NeedDaemonReload,Job,StatusText"
+_AT_WORK = "active,activating,deactivating"
+# What a head has beside its engine: files/share/fabric-share.socket.
+SHARE = "fabric-share.socket"
+
+# A loaded engine answers one token in well under a second; under full load it queues.
+COMPLETION_DEADLINE = 60
+
+
+@dataclass(frozen=True)
+class EngineUnit:
+    """One instance of `vllm@.service`.
+
+    Attributes:
+        starting: systemd has a job for it: a start is under way, or waits for Docker. Between two
+            of systemd's own tries there is none.
+        status: what the engine's supervisor said last.
+    """
+
+    release: str
+    active: str
+    restarts: int
+    enabled: bool
+    needs_reload: bool
+    starting: bool
+    status: str
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether it neither runs nor will: by a start under way, or by systemd's next try."""
+        return self.active in ("inactive", "failed") and not self.starting
+
+    @property
+    def stopped(self) -> bool:
+        """Tell whether it has ended and does not boot."""
+        return self.ended and not self.enabled
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """The engines of a Spark.
+
+    Attributes:
+        current: the release that the `current` link names; None without one.
+        units: every instance that is loaded or enabled, by release.
+        shares: the Spark offers its weights to a worker.
+        switches: the releases to which a switch is under way.
+        failed: the units of engines and switches that have failed.
+        preferred: the release that the door sends requests to; None where it holds them back,
+            knows none, or was not looked at.
+        models, completion: what the engine said when it was asked; None when it was not.
+    """
+
+    current: str | None
+    units: dict[str, EngineUnit]
+    shares: bool
+    switches: tuple[str, ...]
+    failed: tuple[str, ...]
+    preferred: str | None
+    models: tuple[str, ...] | None
+    completion: str | None
+
+
+def state_script(root: str, enabled_or: str = "") -> str:
+    """Return the POSIX shell script that reads the state of all engines.
+
+    Args:
+        root: the folder that holds releases and the `current` link.
+        enabled_or: a release whose unit is listed even if it is neither loaded nor enabled.
+    """
+    wants = "/etc/systemd/system/multi-user.target.wants"
+    named = shlex.quote(f"vllm@{enabled_or}.service") if enabled_or else ""
+    return f"""
+enabled=$(find {wants} -name 'vllm@*' -printf '%f\\n')
+echo {MARK}current; readlink {shlex.quote(root)}/current
+echo {MARK}enabled; echo "$enabled"
+echo {MARK}share; systemctl is-enabled {SHARE} 2>/dev/null
+echo {MARK}switches
+systemctl list-units --plain --no-legend --state={_AT_WORK} 'switch@*' | cut -d' ' -f1
+echo {MARK}failed
+systemctl list-units --plain --no-legend --state=failed 'switch@*' 'vllm@*' | cut -d' ' -f1
+echo {MARK}door; cat {shlex.quote(root)}/door/choice.map 2>/dev/null
+echo {MARK}units
+systemctl show --property={_PROPERTIES} {named} $enabled 'vllm@*.service'
+true"""
+
+
+def engine_script(*, root: str, release: str, url: str, model: str) -> str:
+    """Return the POSIX shell script that reads the state of all engines and asks the wanted one.
+
+    Args:
+        root: the folder that holds releases and the `current` link.
+        release: the release that should serve.
+        url: where its engine answers.
+        model: the served name to ask for one token.
+    """
+    unit = shlex.quote(f"vllm@{release}.service")
+    request = json.dumps(
+        {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+    )
+    return f"""{state_script(root, release)}
+if systemctl is-active --quiet {unit}; then
+  echo {MARK}models
+  curl --silent --show-error --max-time 10 {shlex.quote(url)}/v1/models 2>&1; echo
+  echo {MARK}completion
+  curl --silent --show-error --max-time {COMPLETION_DEADLINE} \
+    --header 'Content-Type: application/json' --data {shlex.quote(request)} \
+    {shlex.quote(url)}/v1/chat/completions 2>&1; echo
+fi
+true"""
+
+
+def parse_engines(output: Iterable[str]) -> EngineState:
+    """Return the state that the script's output lines describe."""
+    found = sections(output)
+    enabled = set(found["enabled"])
+    units = {}
+    for block in "\n".join(found["units"]).split("\n\n"):
+        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if values:
+            unit = _unit(values, enabled)
+            units[unit.release] = unit
+    link = found["current"]
+    return EngineState(
+        current=link[0].rsplit("/", 1)[-1] if link else None,
+        units=units,
+        shares=found["share"] == ["enabled"],
+        switches=tuple(map(_switch, filter(None, found.get("switches", ())))),
+        failed=tuple(filter(None, found.get("failed", ()))),
+        preferred=_preferred(found.get("door", ())),
+        models=_models("\n".join(found["models"])) if "models" in found else None,
+        completion="\n".join(found["completion"]).strip() if "completion" in found else None,
+    )
+
+
+def problem(state: EngineState, served_names: Sequence[str]) -> str | None:
+    """Return why an active engine does not serve as declared; None when it does.
+
+    A name list or a status code proves little: one token must come back.
+    """
+    missing = [name for name in served_names if name not in (state.models or ())]
+    if missing:
+        return f"/v1/models does not list {', '.join(missing)} (it lists {state.models})"
+    try:
+        tokens = int(read_json(state.completion or "")["usage"]["completion_tokens"])
+    except (ValueError, KeyError, TypeError):
+        return f"a completion of one token gave: {(state.completion or 'no answer')[:300]}"
+    return None if tokens >= 1 else "a completion of one token came back without a token"
+
+
+def _unit(values: dict[str, str], enabled: set[str]) -> EngineUnit:
+    return EngineUnit(
+        release=values["Id"].removeprefix("vllm@").removesuffix(".service"),
+        active=values["ActiveState"],
+        restarts=int(values["NRestarts"] or 0),
+        enabled=values["Id"] in enabled,
+        needs_reload=values["NeedDaemonReload"] == "yes",
+        starting=bool(values.get("Job")),
+        status=values.get("StatusText", ""),
+    )
+
+
+def _switch(unit: str) -> str:
+    return unit.removeprefix("switch@").removesuffix(".service")
+
+
+def _preferred(lines: Iterable[str]) -> str | None:
+    """Return what the door's own file says: `first RELEASE`, `hold yes`."""
+    choice = dict(line.split() for line in lines if line.count(" ") == 1)
+    return choice.get("first") if choice.get("hold") == "no" else None
+
+
+def _models(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(entry["id"] for entry in read_json(text)["data"])
+    except (ValueError, KeyError, TypeError):
+        return ()
+
+
+def engine_differences(
+    state: EngineState, release: str | None, door: bool = False
+) -> Iterator[Difference]:
+    """Yield how the engines of a Spark are otherwise than declared.
+
+    Args:
+        state: of all of them.
+        release: the one that is to serve; None on an idle Spark.
+        door: whether a door stands before it.
+    """
+    if state.current != release:
+        yield Difference("current release", release or "none", state.current or "none")
+    for name, unit in state.units.items():
+        if name == release:
+            if unit.active != "active":
+                yield Difference(f"vllm@{name}.service", "active", unit.active)
+            if not unit.enabled:
+                yield Difference(f"vllm@{name}.service", "enabled", "not enabled")
+        elif not unit.stopped:
+            boots = " and boots" if unit.enabled else ""
+            yield Difference(f"vllm@{name}.service", "off", f"{unit.active}{boots}")
+        if unit.needs_reload:
+            yield Difference(f"vllm@{name}.service", "as its file has it", "an older text of it")
+    for name in state.failed:
+        if name != f"vllm@{release}.service":
+            yield Difference(name, "not failed", "failed")
+    for name in state.switches:
+        yield Difference("switch", "none under way", f"one to {name}")
+    if door and state.preferred != release:
+        yield Difference("engine behind the door", f"{release}", state.preferred or "none")

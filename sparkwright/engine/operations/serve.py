@@ -1,0 +1,290 @@
+"""Make one release the one that serves."""
+
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+
+from gevent import GreenletExit
+from pyinfra import host, logger
+from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand, operation
+from pyinfra.api.command import PyinfraCommand
+from pyinfra.api.exceptions import PyinfraError
+
+from sparkwright.causes.log_causes import hint
+from sparkwright.common.operations import differs, failing, run_now, spark_name
+from sparkwright.common.startup import start_line
+from sparkwright.common.terminal import plain
+from sparkwright.engine.engine import SHARE, EngineState, engine_differences, problem
+from sparkwright.engine.facts import Engines, EngineSize, FreeMemory, Switching
+from sparkwright.engine.phases import phase
+from sparkwright.engine.switch import JOB, Outcome, Settings, failure, orders, progress_line
+from sparkwright.jobs.operations import LOST, put_manifest, start
+from sparkwright.release.release import Release
+
+# A start takes minutes: this often is soon enough to see, and seldom enough to cost nothing.
+POLL_SECONDS = 2
+# Seconds by which the attempts of the two Sparks of a pair begin apart, at the most: what is older
+# is another one.
+TOGETHER = 60
+JOURNAL_LINES = 30
+
+_SHARE_NOTHING = StringCommand("systemctl disable --quiet --now", SHARE)
+
+# What became of the last attempt on each Spark, for the other one of its pair.
+_last: dict[tuple[str, str], Outcome] = {}
+
+
+@operation()
+def serving(
+    release: Release, settings: Settings, peer: Host | None = None
+) -> Generator[PyinfraCommand, None, None]:
+    """Serve `release`, and nothing else, now and after every boot.
+
+    A unit on the Spark makes the switch, and goes on without a connection: a run starts or joins
+    it. What served before serves again where the release does not. An engine that runs but does not
+    answer fails the host and is left as it is: it may be at work on what others asked of it.
+
+    Args:
+        release: its files, weights and image are on the Spark.
+        settings: of the switch.
+        peer: the other Spark of a pair, on which this operation runs at the same time: an engine
+            starts when both do.
+    """
+    outcome = Outcome()
+    yield from attempt(release, settings, peer, outcome)
+    unit = f"vllm@{release.id}.service"
+    if outcome.served:
+        if not outcome.attempted:
+            host.noop(f"{unit} serves {', '.join(release.recipe.served_names)}")
+    elif outcome.silent:
+        yield failing(
+            f"{unit} is active, but {outcome.reason}. "
+            f"Look with `journalctl -u {unit}`; restart with `sudo systemctl restart {unit}`."
+        )
+    else:
+        yield failing(complaint(release.id, outcome))
+
+
+def attempt(
+    release: Release, settings: Settings, peer: Host | None, outcome: Outcome
+) -> Generator[PyinfraCommand]:
+    """Yield what `serving` does, without a failure of the host where the release does not serve.
+
+    Args:
+        release, settings, peer: as for `serving`.
+        outcome: is filled.
+    """
+    engines = _engines(release)
+    ours = engines.units[release.id]
+    for difference in engine_differences(engines, release.id, settings.door):
+        differs(*difference)
+    # A Spark that was the head of a pair, and is no more, offers nothing on the fabric.
+    if engines.shares and (release.ranks.rank > 0 or not release.ranks.fabric):
+        yield _SHARE_NOTHING
+    if ours.active == "active" and ours.enabled and not engines.switches:
+        yield from _settle(engines, release, settings)
+    else:
+        yield from _job(release.root, release.id, settings, engines.switches, peer, outcome)
+        if not outcome.served:
+            return
+        if phases := start_line(outcome.log, release.recipe.expected):
+            host.log(f"engine: its start took: {phases}")
+        engines = _engines(release)
+    trouble = problem(engines, release.recipe.served_names) if release.ranks.rank == 0 else None
+    outcome.served, outcome.silent, outcome.reason = not trouble, bool(trouble), trouble or ""
+
+
+def go_back(
+    root: str, settings: Settings, peer: Host | None, outcome: Outcome
+) -> Generator[PyinfraCommand]:
+    """Yield what undoes an attempt that was committed; the host does not fail.
+
+    Args:
+        root: the folder of everything on the Spark.
+        settings: of the switch; its memory is that of the former release as it was noted.
+        peer: the other Spark of a pair, on which this happens at the same time.
+        outcome: of the attempt. `taken_back` tells what became of this, `reason` why not.
+    """
+    if not outcome.attempted or not (outcome.served or outcome.silent):
+        outcome.taken_back = outcome.restored is not False
+        return
+    engines = host.get_fact(Engines, root=root)
+    if outcome.former is None:
+        yield from _stop(engines, keep=None)
+        yield StringCommand("rm -f", QuoteString(f"{root}/current"))
+        outcome.taken_back = True
+        return
+    back = Outcome()
+    yield from switch_back(root, outcome.former, settings, peer, back)
+    outcome.taken_back, outcome.reason = back.served, back.reason
+
+
+def switch_back(
+    root: str, release: str, settings: Settings, peer: Host | None, outcome: Outcome
+) -> Generator[PyinfraCommand]:
+    """Yield what has a release serve that served before, by what is on the Spark of it.
+
+    Args:
+        root: the folder of everything on the Spark.
+        release: its id.
+        settings, peer, outcome: as for `go_back`.
+    """
+    engines = host.get_fact(Engines, root=root)
+    unknown = replace(settings, load=None)
+    yield from _job(root, release, unknown, engines.switches, peer, outcome)
+
+
+def complaint(release: str, outcome: Outcome) -> str:
+    """Return all that is said of a switch that failed, the engine's last lines first.
+
+    Args:
+        release: the one that does not serve.
+        outcome: what became of it.
+    """
+    known = hint(outcome.log)
+    lines = [*outcome.log[-JOURNAL_LINES:], failure(release, outcome)]
+    return "\n".join([*lines, *([f"Hint: {known}."] if known else [])])
+
+
+@operation()
+def idle(root: str) -> Generator[StringCommand, None, None]:
+    """Serve nothing, now and after every boot; weights, image and releases stay.
+
+    Args:
+        root: the folder that holds releases and the `current` link.
+    """
+    engines = host.get_fact(Engines, root=root)
+    for difference in engine_differences(engines, None):
+        differs(*difference)
+    for release in engines.switches:
+        yield StringCommand("systemctl stop", QuoteString(f"switch@{release}.service"))
+    yield from _stop(engines, keep=None)
+    if engines.shares:
+        yield _SHARE_NOTHING
+    if engines.current:
+        yield StringCommand("rm", QuoteString(f"{root}/current"))
+
+
+def _engines(release: Release) -> EngineState:
+    asked = {"url": release.url, "model": release.recipe.served_names[0]}
+    is_head = release.ranks.rank == 0
+    return host.get_fact(
+        Engines, root=release.root, release=release.id, **(asked if is_head else {})
+    )
+
+
+def _settle(engines: EngineState, release: Release, settings: Settings) -> Generator[StringCommand]:
+    """Leave a release that runs and boots as the only one, current, and behind the door."""
+    if any(engine.needs_reload for engine in engines.units.values()):
+        yield StringCommand("systemctl daemon-reload")
+    yield from _stop(engines, keep=release.id)
+    if engines.failed:
+        # What they failed at is over; the journal keeps it.
+        yield StringCommand("systemctl reset-failed", *map(QuoteString, engines.failed))
+    if engines.current != release.id:
+        link = QuoteString(f"{release.root}/current")
+        yield StringCommand("ln -sfnT", QuoteString(f"releases/{release.id}"), link)
+    if settings.door and engines.preferred != release.id:
+        door = StringCommand(
+            "python3 -B", QuoteString(f"{release.root}/bin/door.py"), QuoteString(release.root)
+        )
+        yield StringCommand(
+            *(door, "offer", QuoteString(release.id), str(release.port), "&&"),
+            *(door, "prefer", QuoteString(release.id)),
+        )
+
+
+def _stop(engines: EngineState, keep: str | None) -> Generator[StringCommand]:
+    for engine in engines.units.values():
+        if engine.release != keep and not engine.stopped:
+            unit = QuoteString(f"vllm@{engine.release}.service")
+            # A worker's has ended with its head's: that is no failure for anybody to look into.
+            yield StringCommand(
+                *("systemctl disable --quiet --now", unit),
+                *("&& { systemctl reset-failed", unit, "2>/dev/null || true; }"),
+            )
+
+
+def _job(
+    root: str,
+    release: str,
+    settings: Settings,
+    under_way: Sequence[str],
+    peer: Host | None,
+    outcome: Outcome,
+) -> Generator[PyinfraCommand]:
+    """Yield what has a unit make a switch, or joins it; fill `outcome` when it has ended."""
+    job = JOB.format(release)
+    outcome.attempted = True
+    _last[host.name, release] = outcome
+    try:
+        if release not in under_way:
+            for other in under_way:
+                # It takes back what it did; the new one waits for that.
+                yield StringCommand(
+                    "systemctl stop --no-block", QuoteString(f"{JOB.format(other)}.service")
+                )
+            size = host.get_fact(EngineSize, path=f"{root}/manifests/{job}.json")
+            told = orders(settings, host.get_fact(FreeMemory), size)
+            yield from put_manifest(root, job, job, told)
+            yield start(job)
+        yield FunctionCommand(_follow, (root, release, peer, outcome), {})
+    finally:
+        # Also where a command failed: the other Spark of a pair then need not wait for this one.
+        outcome.ended = True
+        outcome.reason = outcome.reason or ("" if outcome.served else "it began no switch")
+
+
+def _follow(
+    state: State, host: Host, root: str, release: str, peer: Host | None, outcome: Outcome
+) -> bool:
+    """Show how a switch goes on until it has ended; fill `outcome`.
+
+    Where the other Spark of a pair has failed, this one's is taken back as well.
+    """
+    shown: set[str] = set()
+    since, cursor, told = "", None, False
+    while True:
+        try:
+            now = host.get_fact(Switching, root=root, release=release, since=since, cursor=cursor)
+        except PyinfraError:
+            host.log(LOST, logger.error)
+            outcome.reason = LOST
+            break
+        except GreenletExit:
+            # The connection is lost (sparkwright/run/failures.py), and the other Spark of a pair
+            # learns of it.
+            outcome.reason = LOST
+            raise
+        cursor = now.cursor or cursor
+        outcome.log += now.lines
+        if now.report:
+            since = f"@{now.report.began}"
+            outcome.take(now.report)
+            words = [("switch", progress_line(now.report)), ("engine", phase(now.lines) or "")]
+            for what, line in words:
+                if line and f"{what}{line}" not in shown:
+                    shown.add(f"{what}{line}")
+                    host.log(f"{what}: {plain(line)} ({time.monotonic() - outcome.began:.0f} s)")
+        if now.ended:
+            outcome.served = outcome.served and bool(now.report)
+            outcome.reason = outcome.reason or ("" if outcome.served else _unknown(release))
+            break
+        theirs = _last.get((peer.name, release)) if peer else None
+        if theirs and peer and _failed_now(theirs, outcome) and not told:
+            told = True
+            host.log(plain(f"switch: {spark_name(peer)} has failed: {theirs.reason}"))
+            unit = QuoteString(f"{JOB.format(release)}.service")
+            run_now(host, StringCommand("systemctl stop --no-block", unit))
+        time.sleep(POLL_SECONDS)
+    if told and peer and not outcome.served:
+        outcome.reason = f"{spark_name(peer)}: {_last[peer.name, release].reason}"
+    return True
+
+
+def _failed_now(theirs: Outcome, ours: Outcome) -> bool:
+    return theirs.ended and not theirs.served and abs(theirs.began - ours.began) < TOGETHER
+
+
+def _unknown(release: str) -> str:
+    return f"the switch ended without a word: journalctl -u {JOB.format(release)}"

@@ -1,0 +1,238 @@
+"""A switch from one release to another: whether both can run at once, and what became of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field
+
+from sparkwright.common.hardware import Hardware
+from sparkwright.common.host_output import MARK, Told, sections
+from sparkwright.host.kernel import HANDOVER, handover
+from sparkwright.memory.check import LEAST
+from sparkwright.memory.flags import GIB
+from sparkwright.memory.plan import CONTEXT, Load, plan_memory
+
+# Bytes that an engine of the lab takes beside its KV cache, whatever it serves: 3.0 GB were
+# measured with a tiny model on vLLM's CPU build and 1 GiB of cache; and what the machine, which
+# others share, must keep.
+LAB_ENGINE, LAB_LEAST = 2 * GIB, GIB
+# GiB of that cache, by the recipe; vLLM takes 4 by itself.
+_LAB_CACHE, _LAB_CACHE_DEFAULT = "VLLM_CPU_KVCACHE_SPACE", 4
+
+# What a unit of a switch is called, and its orders and its progress.
+JOB = "switch@{}"
+
+MEMORY_SCRIPT = f"""
+echo {MARK}host; awk '/^(MemTotal|MemAvailable):/ {{print $2}}' /proc/meminfo; {HANDOVER}
+echo {MARK}gpu
+nvidia-smi --query-gpu=memory.free,memory.total --format=csv,noheader,nounits 2>/dev/null
+true"""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A Spark's memory now, in bytes.
+
+    Attributes:
+        total: MemTotal.
+        available: MemAvailable, but for what the kernel keeps.
+        gpu_free: what is free of the GPU's own; None where it has none.
+    """
+
+    total: int
+    available: int
+    gpu_free: int | None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a switch.
+
+    Attributes:
+        trial: seconds for which the new engine must hold before the former one is given up.
+        drain: seconds that requests in flight get to end.
+        door: whether a door stands before the engine: on the head of a replica.
+        hardware: class of the Spark.
+        load: what is served from then on; None where it is not known.
+    """
+
+    trial: int
+    drain: int
+    door: bool
+    hardware: Hardware
+    load: Load | None
+
+
+class SwitchReport(Told):
+    """The report of a switch by its program: files/switch/switch_report.py.
+
+    Attributes:
+        former: the release that served before; None where none did.
+        restored: whether that one serves, still or again; None where it was not looked at.
+        began: seconds since the epoch.
+        seconds, gap: as of `Outcome`.
+    """
+
+    phase: str
+    total: float
+    message: str
+    former: Annotated[str, Field(pattern=r"^[\w.-]{1,200}$")] | None
+    restored: bool | None
+    beside: bool
+    began: int
+    seconds: float
+    gap: float
+
+
+@dataclass
+class Outcome:
+    """The result of a switch; it is filled while the switch goes on.
+
+    Attributes:
+        served: the release serves, and is what boots.
+        attempted: a switch was begun, or one under way was joined.
+        former: the release that served before; None where none did.
+        restored: after a failure, whether the former one serves, still or again; None where there
+            was none.
+        beside: both ran side by side.
+        reason: why it does not serve.
+        seconds, gap: of the whole switch, and of the time in which requests were refused.
+        log: what the engine has said.
+        taken_back: whether the switch was undone on request; None where nobody asked.
+        silent: it serves by all signs, but an answer does not come.
+        ended: nothing more will come.
+        began: seconds on a clock that never goes back.
+    """
+
+    served: bool = False
+    attempted: bool = False
+    former: str | None = None
+    restored: bool | None = None
+    beside: bool = False
+    reason: str = ""
+    seconds: float = 0.0
+    gap: float = 0.0
+    log: list[str] = field(default_factory=list)
+    taken_back: bool | None = None
+    silent: bool = False
+    ended: bool = False
+    began: float = field(default_factory=time.monotonic)
+
+    def take(self, report: SwitchReport) -> None:
+        """Take over what the program of the switch has written last."""
+        self.served = report.phase == "done"
+        self.former = report.former
+        self.restored = None if self.served or not self.former else bool(report.restored)
+        self.beside = bool(report.beside)
+        self.reason = "" if self.served else report.message
+        self.seconds, self.gap = report.seconds, report.gap
+
+
+def parse_memory(output: Iterable[str]) -> Memory:
+    """Return the memory that the lines of `MEMORY_SCRIPT` describe.
+
+    Raises:
+        ValueError: the host's own is missing.
+    """
+    found = sections(output)
+    total, available, kept = found["host"]
+    # A GB10, and a host without a driver, say no number.
+    gpus = [line.split(", ") for line in found["gpu"]]
+    # The GPU that the preflight judges: the largest.
+    free = [
+        int(gpu[0])
+        for gpu in sorted(gpus, key=lambda gpu: int(gpu[-1]) if gpu[-1].isdigit() else 0)
+        if len(gpu) == 2 and gpu[0].isdigit()
+    ]
+    return Memory(
+        int(total) * 1024,
+        int(available) * 1024 - handover(kept),
+        free[-1] * 1024**2 if free else None,
+    )
+
+
+def engine_size(settings: Settings, memory: Memory) -> int | None:
+    """Return the bytes that the engine of a release takes; None where that is not known."""
+    hardware, load = settings.hardware, settings.load
+    if load and not hardware.total_gib:
+        return LAB_ENGINE + int(load.recipe.env.get(_LAB_CACHE, _LAB_CACHE_DEFAULT)) * GIB
+    if load is None or load.shapeless:
+        return None
+    total = memory.total if hardware.unified else int(hardware.total_gib * GIB)
+    engine = plan_memory(load, total, hardware.unified).engine
+    return engine if hardware.unified else engine + CONTEXT
+
+
+def is_beside(settings: Settings, memory: Memory, size: int | None = None) -> bool:
+    """Tell whether a new engine fits beside all that runs now.
+
+    A pair never runs two: its ports on the fabric are fixed.
+
+    Args:
+        settings: of the switch.
+        memory: the Spark's, with the former engine in it.
+        size: bytes of the new engine, where the settings do not tell.
+    """
+    engine = engine_size(settings, memory) or size
+    if engine is None or (settings.load and settings.load.sparks > 1):
+        return False
+    if not settings.hardware.unified:
+        return memory.gpu_free is not None and engine <= memory.gpu_free
+    least = LEAST[1] * GIB if settings.hardware.total_gib else LAB_LEAST
+    return engine + least <= memory.available
+
+
+def orders(settings: Settings, memory: Memory, size: int | None = None) -> str:
+    """Return what the program of the switch reads.
+
+    Args: as `is_beside`.
+    """
+    told = {
+        "beside": is_beside(settings, memory, size),
+        "trial": settings.trial,
+        "drain": settings.drain,
+        "door": settings.door,
+        # For the way back: what is on the Spark then does not tell.
+        "engine": engine_size(settings, memory) or size,
+    }
+    return json.dumps(told) + "\n"
+
+
+def progress_line(report: SwitchReport) -> str:
+    """Return the sentence about a phase; "" for one that tells itself otherwise."""
+    former = report.former
+    match report.phase:
+        case "waiting":
+            return f"waiting {report.message}"
+        case "draining":
+            return f"{former} gets no new requests; {report.message or 'none is in flight'}"
+        case "starting" if former and report.beside:
+            return f"it starts beside {former}, which serves meanwhile"
+        case "starting" if former:
+            return f"it starts in the place of {former}: requests wait at the door until it serves"
+        case "trial":
+            return f"it serves, and is on trial for {report.total:.0f} s"
+        case "stopping":
+            return f"{former or 'another release'} is stopped"
+        case "returning":
+            return f"it is taken back{f': {former} is to serve again' if former else ''}"
+    return ""
+
+
+def failure(release: str, outcome: Outcome) -> str:
+    """Return the sentences about a switch that failed, without the log."""
+    unit = f"vllm@{release}"
+    words = [f"{release} does not serve: {outcome.reason.rstrip('.')}."]
+    if outcome.former and outcome.restored:
+        words.append(f"{outcome.former} serves again; {unit} stays off.")
+    elif outcome.former:
+        words.append(f"{outcome.former} does not serve now, but is what boots; {unit} stays off.")
+    else:
+        words.append(f"{unit} is off.")
+    words.append(f"All that it said: journalctl -u {unit} -u {JOB.format(release)}")
+    return "\n".join(words)

@@ -1,0 +1,175 @@
+"""The settings of other tools for the interfaces of the fabric."""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import Any
+
+from sparkwright.common import yaml
+from sparkwright.common.errors import PlanError
+from sparkwright.common.findings import Finding
+from sparkwright.common.placed import NETPLAN
+from sparkwright.fabric.state import FabricState, NetplanFile
+
+# Of two files with one name netplan reads the one in the first of these folders.
+_FOLDERS = ("/run/netplan", "/etc/netplan", "/usr/lib/netplan")
+# Characters and opening brackets of a file that is read: one for ten interfaces has 3,000 and 50.
+_MOST, _BRACKETS = 1 << 16, 300
+
+
+def foreign_settings(state: FabricState, port: Iterable[str]) -> Iterator[Finding]:
+    """Find what would be merged into, or fight with, our own settings of a port's twins.
+
+    What names a twin is an error. A pattern that a twin happens to match is a warning: it is
+    likely to be meant for the LAN, and where it does win the fabric does not come up. One command
+    moves away all files that are for twins alone, those that NetworkManager wrote among them.
+    """
+    macs = {netdev: state.netdevs[netdev].mac for netdev in port}
+    away: dict[str, list[str]] = {}
+    for file in _effective(state.netplan):
+        if file.path != NETPLAN:
+            yield from _file_findings(file, macs, away)
+    for profile in state.profiles:
+        if profile.netdev in macs or profile.mac in macs.values():
+            away[profile.path] = [profile.netdev or profile.mac]
+    if away:
+        yield _moved_away(away)
+
+
+def _moved_away(away: Mapping[str, Sequence[str]]) -> Finding:
+    """Return the finding for files that set twins and nothing else, and what each sets."""
+    names = dict.fromkeys(name for named in away.values() for name in named)
+    verb, them = ("sets", "it") if len(away) == 1 else ("set", "them")
+    command = f"sudo mv {' '.join(map(shlex.quote, away))} /root/"
+    if any(map(_by_networkmanager, away)):
+        # Without this NetworkManager goes on with what it has read.
+        command += " && sudo netplan generate && sudo nmcli connection reload"
+    return Finding(
+        True,
+        f"{' and '.join(away)} {verb} {', '.join(names)}: that would be merged with the fabric's "
+        "file, or fight with it",
+        f"Move {them} away (`{command}`) and run again",
+    )
+
+
+def _by_networkmanager(path: str) -> bool:
+    """Tell whether a file is a connection of NetworkManager's, in its own words or in netplan's.
+
+    On Ubuntu it keeps them as /etc/netplan/90-NM-UUID.yaml, changes to what netplan made included.
+    """
+    return path.startswith("/etc/NetworkManager/") or PurePosixPath(path).name.startswith("90-NM-")
+
+
+def our_netdevs(state: FabricState) -> set[str]:
+    """Return the interfaces that our own file sets now."""
+    ours = next((file.text for file in state.netplan if file.path == NETPLAN), "")
+    try:
+        return set(_definitions(ours, "ethernets"))
+    except PlanError:
+        return set()
+
+
+def _effective(files: Iterable[NetplanFile]) -> list[NetplanFile]:
+    by_folder = sorted(files, key=lambda file: _rank(file.path))
+    first: dict[str, NetplanFile] = {}
+    for file in by_folder:
+        first.setdefault(PurePosixPath(file.path).name, file)
+    return list(first.values())
+
+
+def _rank(path: str) -> int:
+    folder = str(PurePosixPath(path).parent)
+    return _FOLDERS.index(folder) if folder in _FOLDERS else len(_FOLDERS)
+
+
+def _file_findings(
+    file: NetplanFile, macs: Mapping[str, str], away: dict[str, list[str]]
+) -> Iterator[Finding]:
+    """Judge one file; what is for twins alone is added to `away`."""
+    try:
+        ethernets = _definitions(file.text, "ethernets")
+    except PlanError as error:
+        reason = " ".join(str(error).split())
+        yield Finding(True, f"{file.path} is not YAML ({reason})", "Correct it, or move it away")
+        return
+    how = {name: _match(name, value, macs) for name, value in ethernets.items()}
+    named = [name for name, match in how.items() if match == "name"]
+    named += [
+        name
+        for kind in ("bonds", "bridges")
+        for name, value in _definitions(file.text, kind).items()
+        if set(macs) & _names(value.get("interfaces"))
+    ]
+    if named and set(named) == _all_names(file.text):
+        away[file.path] = named
+    elif named:
+        yield Finding(
+            True,
+            f"{file.path} sets {', '.join(named)}: netplan would merge that with the fabric's file",
+            f"Take {' and '.join(named)} out of it and run again",
+        )
+    for name in (name for name, match in how.items() if match == "pattern"):
+        yield Finding(
+            False,
+            f"the entry {name} of {file.path} matches interfaces of the fabric as well",
+            "Should the fabric not come up, name the LAN's interface there",
+        )
+
+
+def _match(name: str, definition: Mapping[str, Any], macs: Mapping[str, str]) -> str | None:
+    """Return whether an entry is for a twin by its "name", by a "pattern", or not (None)."""
+    match = definition.get("match")
+    if name not in macs and _gives_way(definition):
+        return None
+    # NetworkManager writes an empty one for its change to an entry of another file, which has none.
+    if match is None or (match == {} and name in macs):
+        return "name" if name in macs else None
+    pattern, mac = _mapping(match).get("name"), _mapping(match).get("macaddress")
+    if mac is not None:
+        return "name" if str(mac).lower() in macs.values() else None
+    if str(pattern) in macs:
+        return "name"
+    if pattern is None or any(fnmatchcase(netdev, str(pattern)) for netdev in macs):
+        return "pattern"
+    return None
+
+
+def _gives_way(definition: Mapping[str, Any]) -> bool:
+    """Tell whether NetworkManager takes any other connection of the interface before this one.
+
+    It makes one for each port that nobody has set, DHCP with the priority -999, and may keep it.
+    """
+    told = _mapping(_mapping(definition.get("networkmanager")).get("passthrough"))
+    priority = str(told.get("connection.autoconnect-priority", 0))
+    return priority.startswith("-") or str(told.get("connection.autoconnect")).lower() == "false"
+
+
+def _definitions(text: str, kind: str) -> dict[str, dict[str, Any]]:
+    """Return the entries of one kind; netplan itself judges what is malformed."""
+    entries = _mapping(_network(text).get(kind))
+    return {str(name): _mapping(value) for name, value in entries.items()}
+
+
+def _all_names(text: str) -> set[str]:
+    """Return the names of the entries of all kinds."""
+    return {str(name) for entries in _network(text).values() for name in _mapping(entries)}
+
+
+def _network(text: str) -> dict[Any, Any]:
+    """Return what a file sets.
+
+    Raises:
+        PlanError: it is no YAML, or more than a netplan file needs.
+    """
+    if len(text) > _MOST or sum(map(text.count, "[{")) > _BRACKETS:
+        raise PlanError("it is too large")
+    return _mapping(_mapping(yaml.parse(text, "line", unique=False)).get("network"))
+
+
+def _names(value: Any) -> set[str]:
+    return set(map(str, value)) if isinstance(value, list) else set()
+
+
+def _mapping(value: Any) -> dict[Any, Any]:
+    return value if isinstance(value, dict) else {}

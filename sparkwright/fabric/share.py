@@ -1,0 +1,34 @@
+"""The share: what the head of a pair lends to its worker, and where."""
+
+from sparkwright.common.files import ManagedFile
+from sparkwright.common.paths import FILES
+from sparkwright.common.ports import SHARE_PORT
+from sparkwright.common.render import unit_file
+from sparkwright.fleet.fabric_plan import FabricPlan
+
+_FILES = FILES / "share"
+
+
+def share_url(address: str) -> str:
+    """Return where a Spark lends files.
+
+    Args:
+        address: its address on the fabric's first subnet.
+    """
+    return f"http://{address}:{SHARE_PORT}"
+
+
+def share_units(root: str, plan: FabricPlan) -> list[ManagedFile]:
+    """Return the units of the share.
+
+    Args:
+        root: the folder of everything on the Spark.
+        plan: the fabric as the lending Spark has it.
+    """
+    values = {
+        "root": root,
+        "address": plan.addresses[0],
+        "port": SHARE_PORT,
+        "clients": " ".join(plan.peer_addresses),
+    }
+    return [unit_file(path, **values) for path in sorted(_FILES.glob("fabric-share.*"))]

@@ -1,0 +1,25 @@
+"""The firewall: what clients and the other Spark of a pair need comes through it."""
+
+from pyinfra.api import deploy
+
+from sparkwright.firewall.firewall import Rule, fabric_rules, port_rules
+from sparkwright.firewall.operations import firewall
+from sparkwright.run.target import target
+
+
+@deploy("Firewall")
+def apply() -> None:
+    """Open the door's port on a head, and a pair's fabric to the other Spark."""
+    own = target()
+    rules: list[Rule] = []
+    if own.is_head and own.port:
+        rules += port_rules(own.port, "door", own.settings.firewall_from)
+    if own.fabric:
+        rules += fabric_rules(own.fabric)
+    firewall(
+        name="Firewall",
+        root=own.root,
+        mode=own.settings.firewall,
+        purposes=("door", "fabric"),
+        rules=rules,
+    )

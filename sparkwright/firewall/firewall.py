@@ -1,0 +1,198 @@
+"""The firewall: what ufw must let through, and what it does, as one shell script reads it."""
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from sparkwright.common.host_output import sections, sections_script
+from sparkwright.fleet.fabric_plan import FabricPlan
+
+# What says of a rule that it is ours, and for what.
+_COMMENT = "sparkwright"
+SSH = "ssh"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of ufw.
+
+    Attributes:
+        text: what stands after `ufw`, in the words in which `ufw show added` tells it.
+        purpose: what it is for, of ours; None for a rule of somebody else.
+    """
+
+    text: str
+    purpose: str | None
+
+    @property
+    def comment(self) -> str:
+        """The comment that we write beside it."""
+        return f"{_COMMENT} {self.purpose}"
+
+
+@dataclass(frozen=True)
+class FirewallState:
+    """The firewall of a Spark, as found.
+
+    Attributes:
+        installed: the Spark has ufw.
+        active: its rules are in force; None when ufw does not tell.
+        at_boot: they come into force at boot.
+        said: what ufw said, where it did not tell.
+        rules: all that were added to it.
+        ssh: TCP ports that sshd listens on, that of this connection among them.
+        turned_on: it was a run of ours that turned ufw on.
+        other: another firewall that is at work.
+        published: containers with ports on the LAN, past ufw: NAME (PORTS).
+    """
+
+    installed: bool
+    active: bool | None
+    at_boot: bool
+    said: str
+    rules: tuple[Rule, ...]
+    ssh: tuple[int, ...]
+    turned_on: bool
+    other: str | None
+    published: tuple[str, ...]
+
+    @property
+    def used(self) -> bool:
+        """Tell whether its rules hold now, or will after a boot."""
+        return bool(self.active) or self.at_boot
+
+
+def port_rules(port: int, purpose: str, sources: Sequence[str]) -> list[Rule]:
+    """Return the rules that open a TCP port.
+
+    Args:
+        port: TCP port.
+        purpose: what listens there, in one word.
+        sources: networks that may reach it, as ufw writes them; empty means everybody.
+    """
+    if not sources:
+        return [Rule(f"allow {port}/tcp", purpose)]
+    return [
+        Rule(f"allow from {source} to any port {port} proto tcp", purpose) for source in sources
+    ]
+
+
+def fabric_rules(plan: FabricPlan) -> list[Rule]:
+    """Return the rules that let in all that comes from the other Spark of a pair, by the fabric.
+
+    Args:
+        plan: this Spark's part of it.
+    """
+    return [
+        Rule(f"allow from {theirs} to {own}", "fabric")
+        for own, theirs in zip(plan.addresses, plan.peer_addresses, strict=True)
+    ]
+
+
+def ssh_rules(state: FirewallState) -> list[Rule]:
+    """Return the rules without which the Spark could not be reached any more."""
+    return [Rule(f"allow {port}/tcp", SSH) for port in state.ssh]
+
+
+def differences(
+    state: FirewallState, wanted: Sequence[Rule], purposes: Collection[str]
+) -> tuple[list[Rule], list[Rule]]:
+    """Return the rules to add, and those to delete.
+
+    A rule of the owner's that says the same is enough, and stays his. What is not ours, or for
+    another purpose, is never deleted.
+
+    Args:
+        state: the firewall as found.
+        wanted: the rules that there must be.
+        purposes: those for which `wanted` is complete.
+    """
+    texts = {rule.text for rule in wanted}
+    found = {rule.text for rule in state.rules}
+    missing = [rule for rule in wanted if rule.text not in found]
+    stale = [rule for rule in state.rules if rule.purpose in purposes and rule.text not in texts]
+    return list(dict.fromkeys(missing)), stale
+
+
+def firewall_script(root: str) -> str:
+    """Return the POSIX shell script that reads the firewall; it only reads, and exits 0.
+
+    Args:
+        root: the folder of everything on the Spark.
+    """
+    parts = {
+        # It may warn of something before it answers.
+        "ufw": "command -v ufw >/dev/null && { said=$(LC_ALL=C ufw status 2>&1); "
+        'echo "$said" | grep \'^Status: \' || echo "$said" | head -n 1; }',
+        "boot": "grep -qix 'ENABLED=yes' /etc/ufw/ufw.conf && systemctl is-enabled ufw.service",
+        # It ends without a line feed.
+        "rules": "LC_ALL=C ufw show added; echo",
+        "ssh": _SSH,
+        "turned-on": f"cat {shlex.quote(root)}/state/firewall",
+        "other": "systemctl is-active --quiet firewalld && echo firewalld",
+        "published": "docker ps --format '{{.Names}}\\t{{.Ports}}'",
+    }
+    return sections_script(parts)
+
+
+# sudo hides SSH_CONNECTION (client, its port, server, its port): it is in the session's shell.
+_SSH = """
+pid=$$
+while [ "${pid:-0}" -gt 1 ]; do
+  at=$(tr '\\0' '\\n' < "/proc/$pid/environ" | sed -n 's/^SSH_CONNECTION=.* //p')
+  [ -z "$at" ] || { echo "$at"; break; }
+  pid=$(awk '$1 == "PPid:" {print $2}' "/proc/$pid/status")
+done
+PATH=$PATH:/usr/sbin:/sbin sshd -T | sed -n 's/^port //p'
+systemctl show --value --property=Listen ssh.socket |
+  sed -n 's/^.*:\\([0-9]*\\) (Stream)$/\\1/p'
+ss -Hltnp | grep '"sshd"' | awk '{print $4}' | sed 's/^.*://'"""
+
+_RULE = re.compile(rf"ufw (?P<text>.*?)(?: comment '(?:{_COMMENT} (?P<purpose>\w+)|[^']*)')?")
+
+
+def parse_firewall(output: Iterable[str]) -> FirewallState:
+    """Return the firewall that the script's output lines describe.
+
+    Raises:
+        ValueError: a section is missing or malformed.
+    """
+    try:
+        found = sections(line.strip() for line in output)
+        status = found["ufw"][0] if found["ufw"] else None
+        return FirewallState(
+            installed=status is not None,
+            active={"Status: active": True, "Status: inactive": False, None: False}.get(status),
+            at_boot="enabled" in found["boot"],
+            said=status or "",
+            rules=tuple(
+                Rule(match["text"], match["purpose"])
+                for line in found["rules"]
+                if (match := _RULE.fullmatch(line))
+            ),
+            ssh=tuple(sorted({int(line) for line in found["ssh"] if line})),
+            turned_on="on" in found["turned-on"],
+            other=found["other"][0] if found["other"] else None,
+            published=tuple(_published(found["published"])),
+        )
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"the state of the firewall is unreadable: {error!r}") from error
+
+
+_PUBLISHED = re.compile(r"(?P<address>\S*):(?P<port>[\d-]+)->")
+
+
+def _published(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the containers that others than this host reach, with the host's ports."""
+    for line in lines:
+        name, _, ports = line.partition("\t")
+        open_to_all = {
+            match["port"]
+            for part in ports.split(", ")
+            if (match := _PUBLISHED.match(part))
+            and not match["address"].startswith("127.")
+            and match["address"] != "[::1]"
+        }
+        if open_to_all:
+            yield f"{name} ({', '.join(sorted(open_to_all))})"

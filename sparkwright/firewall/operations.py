@@ -1,0 +1,145 @@
+"""Let through the firewall what clients and the other Spark of a pair need."""
+
+from collections.abc import Collection, Generator, Sequence
+
+from pyinfra import host, logger
+from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand, operation
+from pyinfra.api.command import PyinfraCommand
+from pyinfra.api.exceptions import ConnectError
+
+from sparkwright.common.operations import differs, failing, notice
+from sparkwright.common.placed import UFW_CONF
+from sparkwright.common.terminal import plain_lines
+from sparkwright.firewall.facts import Firewall
+from sparkwright.firewall.firewall import FirewallState, Rule, differences, ssh_rules
+from sparkwright.host.operations.packages import install
+
+_UNDO = "sparkwright-firewall"
+# Until ufw goes off again by itself: longer than a new connection takes, or its failure.
+_UNDO_SECONDS = 60
+
+
+@operation()
+def firewall(
+    root: str, mode: str, purposes: Collection[str], rules: Sequence[Rule]
+) -> Generator[PyinfraCommand, None, None]:
+    """Have ufw let through what `rules` say, where it is in use; never close it for SSH.
+
+    To turn it on, every port of sshd is opened first. It then holds for a minute, and over a boot
+    only after a new connection from here has come through it.
+
+    Args:
+        root: the folder of everything on the Spark.
+        mode: "auto" leaves a ufw that is off as it is, "on" turns it on.
+        purposes: of the rules that are given here: ours for them that are not among `rules` go.
+        rules: what is to be let through.
+    """
+    state = host.get_fact(Firewall, root=root)
+    _tell(state, mode, rules)
+    if mode == "auto" and not state.used:
+        host.noop("ufw is off or absent, and left so")
+        return
+    if state.other and mode == "on":
+        yield failing(
+            f"{state.other} is at work: two firewalls would fight. Turn it off, "
+            'or set firewall = "auto" in the group data.'
+        )
+        return
+    if state.installed and state.active is None:
+        yield failing(f"ufw does not tell whether it is on: {state.said or 'no answer'}.")
+        return
+
+    turn_on = mode == "on" and not (state.active and state.at_boot)
+    if turn_on and not state.ssh and getattr(host.connector, "client", None):
+        yield failing("No port of sshd was found: ufw could lock out this very connection.")
+        return
+    ours = state.turned_on or turn_on
+    add, delete = differences(state, [*(ssh_rules(state) if ours else ()), *rules], purposes)
+    if not (turn_on or add or delete):
+        host.noop("ufw lets through what it should")
+        return
+    if turn_on:
+        differs("ufw", "on", "off")
+    for rule in add:
+        differs("ufw", f"`{rule.text}`", "no such rule")
+    for rule in delete:
+        differs("ufw", f"no rule `{rule.text}`", "one of ours")
+    if not state.installed:
+        yield install("ufw")
+    for rule in add:
+        yield StringCommand("ufw", rule.text, "comment", QuoteString(rule.comment))
+    for rule in delete:
+        yield delete_rule(rule)
+    if turn_on:
+        yield StringCommand(enabling())
+        proved: list[bool] = []
+        yield FunctionCommand(_prove, (proved,), {})
+        if proved:
+            yield StringCommand(_keep(root))
+        else:
+            # Should this connection be gone as well, the undo's time comes.
+            yield StringCommand("ufw disable")
+            yield failing(
+                "No new connection comes through ufw: it is off again. Compare `sudo ufw show "
+                "added` with the port and the address at which this Spark is reached."
+            )
+
+
+def delete_rule(rule: Rule) -> StringCommand:
+    """Return the command that takes a rule away, and closes its port for IPv6 as well."""
+    return StringCommand("ufw --force delete", *map(QuoteString, rule.text.split()))
+
+
+def _tell(state: FirewallState, mode: str, rules: Sequence[Rule]) -> None:
+    """Show what no rule of ufw changes."""
+    if mode == "auto" and rules and state.other:
+        needed = ", ".join(rule.text for rule in rules)
+        notice(f"{state.other} is left as it is. In ufw's words it must: {needed}.")
+    elif mode == "auto" and rules and not state.used:
+        notice('ufw is off, and left so. firewall = "on" in the group data turns it on.')
+    if state.published and (mode == "on" or state.used):
+        notice(
+            f"ufw does not guard what Docker publishes: {', '.join(state.published)}. "
+            "To keep it from the LAN, publish it at 127.0.0.1 (docker run -p 127.0.0.1:8080:80)."
+        )
+
+
+def enabling(seconds: int = _UNDO_SECONDS) -> str:
+    """Return a command that puts ufw in force, but not for long and over no boot.
+
+    Args:
+        seconds: until it goes off again, unless somebody stops the timer.
+    """
+    return f"""
+ufw=$(command -v ufw) && {{ systemctl stop {_UNDO}.timer 2>/dev/null; true; }} &&
+systemd-run --quiet --collect --unit {_UNDO} --on-active={seconds} \
+  --timer-property=AccuracySec=1s "$ufw" disable &&
+ufw --force enable && sed -i 's/^ENABLED=.*/ENABLED=no/' {UFW_CONF}"""
+
+
+def _prove(state: State, host: Host, proved: list[bool]) -> None:
+    """Reach the host by a new connection; put a True into `proved` if that works."""
+    connector = host.connector_cls(state, host)
+    try:
+        connector.connect()
+        answered, _ = connector.run_shell_command(
+            StringCommand("true"), print_output=False, print_input=False
+        )
+        if answered:
+            proved.append(True)
+    except ConnectError as error:
+        host.log_styled(plain_lines(str(error)), fg="red", log_func=logger.error)
+    if client := getattr(connector, "client", None):
+        client.close()
+
+
+def _keep(root: str) -> str:
+    folder = StringCommand(QuoteString(f"{root}/state")).get_raw_value()
+    return f"""
+systemctl stop {_UNDO}.timer
+if ! LC_ALL=C ufw status | grep -q '^Status: active'; then
+  echo "ufw went off before a new connection had come through it: run again" >&2
+  exit 1
+fi
+sed -i 's/^ENABLED=.*/ENABLED=yes/' {UFW_CONF} && systemctl enable --quiet ufw.service &&
+mkdir -p {folder} && echo on > {folder}/firewall"""

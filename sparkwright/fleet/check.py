@@ -1,0 +1,210 @@
+"""The faults of an inventory that can be read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.ports import ENGINE_PORTS, EXPORTER_PORT, PAIR_PORTS
+from sparkwright.common.schema import nearest, shown
+from sparkwright.fleet.fleet import Fleet, Gateway, Reached, Replica, Spark
+from sparkwright.recipe.loader import is_path
+from sparkwright.recipe.recipe import Recipe
+from sparkwright.recipe.trust import needs
+
+# Names that are groups of pyinfra's or of this project's own: group_data of that name would apply.
+_RESERVED = ("all", "gateway", "inventory", "lab", "sparks")
+
+
+def problems(fleet: Fleet, recipes: Collection[str]) -> list[str]:
+    """List all that can be known without a recipe's content.
+
+    Args:
+        fleet: The fleet.
+        recipes: Names of the recipes that there are.
+
+    Returns:
+        Problems, as PlanError takes them.
+    """
+    return [
+        *_spark_problems(fleet),
+        *_replica_problems(fleet, recipes),
+        *_gateway_problems(fleet),
+    ]
+
+
+def unsupported(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
+    """List the replicas that ask of a recipe what it does not support.
+
+    Args:
+        fleet: The fleet.
+        recipes: The recipes in use, by name.
+
+    Returns:
+        Problems, as PlanError takes them.
+    """
+    found = []
+    for name, replica in fleet.replicas.items():
+        recipe = recipes[replica.recipe]
+        where = f"{fleet.source}: replicas.{name}"
+        if len(replica.sparks) not in recipe.sparks:
+            counts = " or ".join(map(str, recipe.sparks))
+            found.append(
+                f"{where}.sparks: found {len(replica.sparks)} Spark(s); "
+                f"expected {counts}, which is what recipe {recipe.name} supports"
+            )
+        found += [
+            f"{where}.sparks: found {spark}, of hardware class {fleet.sparks[spark].hardware}; "
+            f"expected {' or '.join(recipe.hardware)}, which is what recipe {recipe.name} supports"
+            for spark in replica.sparks
+            if fleet.sparks[spark].hardware not in recipe.hardware
+        ]
+        found += [f"{where}.trusts: {problem}" for problem in _untrusted(replica, recipe)]
+    return found
+
+
+def _untrusted(replica: Replica, recipe: Recipe) -> Iterator[str]:
+    """Say what a recipe asks for that the replica does not grant; the word stands there only."""
+    asked = list(needs(recipe.for_sparks(len(replica.sparks))))
+    for key, danger in {
+        need.key: need.danger for need in asked if need.name not in replica.trusts
+    }.items():
+        names = sorted({need.name for need in asked} | {*replica.trusts})
+        yield (
+            f"found {shown(replica.trusts)}; expected another recipe than {recipe.name}, whose "
+            f"{key} {danger}, or, if you trust it and its image with that, "
+            f"trusts: [{', '.join(names)}]"
+        )
+
+
+def _spark_problems(fleet: Fleet) -> Iterator[str]:
+    addresses: dict[tuple[object, ...], str] = {}
+    for name, spark in fleet.sparks.items():
+        where = f"{fleet.source}: sparks.{name}"
+        if spark.hardware not in HARDWARE:
+            known = nearest(spark.hardware, HARDWARE)
+            yield f"{where}.hardware: found {spark.hardware}; expected {known}"
+        if problem := _both_ways(spark):
+            yield f"{where}: {problem}"
+        address = _address(name, spark)
+        if address in addresses:
+            yield f"{where}: found the address of {addresses[address]}; expected another machine"
+        addresses.setdefault(address, name)
+
+
+def _replica_problems(fleet: Fleet, recipes: Collection[str]) -> Iterator[str]:
+    for name, replica in fleet.replicas.items():
+        where = f"{fleet.source}: replicas.{name}"
+        if name in _RESERVED or name in fleet.sparks:
+            yield f"{where}: found a name that a Spark or group has; expected another name"
+        if is_path(replica.recipe):
+            if not Path(replica.recipe).is_file():
+                yield f"{where}.recipe: found {replica.recipe}, which is no file; expected a recipe"
+        elif replica.recipe not in recipes:
+            known = nearest(replica.recipe, recipes)
+            yield f"{where}.recipe: found {replica.recipe}; expected {known}"
+        head = fleet.sparks.get(replica.sparks[0])
+        if others := _taken(replica.port, head):
+            yield f"{where}.port: found {replica.port}; expected another than {others}"
+        for spark, times in Counter(replica.sparks).items():
+            if spark not in fleet.sparks:
+                yield f"{where}.sparks: found {spark}; expected {nearest(spark, fleet.sparks)}"
+            if times > 1:
+                yield f"{where}.sparks: found {spark} {times} times; expected each Spark once"
+        if len(replica.sparks) > 1:
+            yield from _fabric_problems(fleet, where, replica)
+    users: dict[str, str] = {}
+    for name, replica in fleet.replicas.items():
+        for spark in dict.fromkeys(replica.sparks):
+            if spark in users:
+                yield (
+                    f"{fleet.source}: replicas.{name}.sparks: found {spark}, which replica "
+                    f"{users[spark]} uses; expected a Spark that no other replica uses"
+                )
+            users.setdefault(spark, name)
+
+
+def _fabric_problems(fleet: Fleet, where: str, replica: Replica) -> Iterator[str]:
+    able = [name for name, hardware in HARDWARE.items() if hardware.fabric_ports]
+    for name in replica.sparks:
+        spark = fleet.sparks.get(name)
+        if spark and spark.hardware in HARDWARE and spark.hardware not in able:
+            yield (
+                f"{where}.sparks: found {name}, of hardware class {spark.hardware}, in a replica "
+                f"of two; expected {' or '.join(able)}, which a cable can join"
+            )
+
+
+def _gateway_problems(fleet: Fleet) -> Iterator[str]:
+    gateway = fleet.gateway
+    if gateway is None:
+        return
+    where = f"{fleet.source}: gateway"
+    if not fleet.replicas:
+        yield f"{where}: found no replicas; expected at least one, as it has no model of its own"
+    if gateway.spark is None:
+        yield from _gateway_host_problems(fleet, gateway, where)
+        return
+    own = ["local"] * gateway.local + list(gateway.connection)
+    if own:
+        yield f"{where}: found spark and {', '.join(own)}; expected one or the other"
+    if gateway.spark not in fleet.sparks:
+        known = nearest(gateway.spark, fleet.sparks)
+        yield f"{where}.spark: found {gateway.spark}; expected {known}"
+    for name, replica in fleet.replicas.items():
+        if gateway.port == replica.port and gateway.spark == replica.sparks[0]:
+            port = f"{gateway.port}, the port of replica {name}"
+            yield f"{where}.port: found {port}; expected another"
+    if others := _taken(gateway.port, fleet.sparks.get(gateway.spark)):
+        yield f"{where}.port: found {gateway.port}; expected another than {others}"
+
+
+def _gateway_host_problems(fleet: Fleet, gateway: Gateway, where: str) -> Iterator[str]:
+    if not gateway.local and gateway.ssh_hostname is None:
+        yield (
+            f"{where}: found no host; expected the name of a Spark, such as {{spark: "
+            f"{next(iter(fleet.sparks))}}}, or a host of its own, such as "
+            "{ssh_hostname: 192.168.1.10}"
+        )
+        return
+    if problem := _both_ways(gateway):
+        yield f"{where}: {problem}"
+        return
+    if "gateway" in fleet.sparks:
+        yield (
+            f"{fleet.source}: sparks.gateway: found a name that the gateway's host has; "
+            "expected another name"
+        )
+    for name, spark in fleet.sparks.items():
+        if _address(name, spark) == _address("gateway", gateway):
+            yield f"{where}: found the address of {name}; expected {{spark: {name}}}"
+
+
+def _address(name: str, host: Reached) -> tuple[object, ...]:
+    return ("local",) if host.local else (host.ssh_hostname or name, host.ssh_port)
+
+
+def _both_ways(host: Reached) -> str | None:
+    """Say what is wrong with a host that is both this machine and another."""
+    if host.local and host.connection:
+        keys = ", ".join(host.connection)
+        return f"found local: true and {keys}; expected one or the other"
+    return None
+
+
+def _taken(port: int, spark: Spark | None) -> str | None:
+    """Say which ports of a Spark are no client's, where one of them is asked for."""
+    if spark and not spark.local and port == spark.ssh_port:
+        return f"{port}, by which pyinfra reaches the Spark (ssh_port)"
+    if port in (*ENGINE_PORTS, *PAIR_PORTS, EXPORTER_PORT):
+        return (
+            f"{_range(ENGINE_PORTS)}, where engines listen, {_range(PAIR_PORTS)}, which a pair "
+            f"itself uses, and {EXPORTER_PORT}, of the node exporter"
+        )
+    return None
+
+
+def _range(ports: Sequence[int]) -> str:
+    return f"{ports[0]} to {ports[-1]}"

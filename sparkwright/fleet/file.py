@@ -1,0 +1,54 @@
+"""Reading an inventory file such as ``inventory/sparks.yaml``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from pydantic import Field
+
+from sparkwright.common import yaml
+from sparkwright.common.errors import PlanError
+from sparkwright.common.schema import Model, Name, parse
+from sparkwright.fleet.check import problems
+from sparkwright.fleet.fleet import Fleet, Gateway, Replica, Spark
+from sparkwright.recipe.loader import is_path
+
+
+class _File(Model):
+    sparks: dict[Name, Spark] = Field(
+        min_length=1,
+        description="at least one Spark, such as spark-a: {ssh_hostname: 192.168.1.20}",
+    )
+    replicas: dict[Name, Replica] = Field(
+        default_factory=dict,
+        description="a mapping of replicas, such as chat: {recipe: …, sparks: [spark-a]}",
+    )
+    gateway: Gateway | None = Field(
+        default=None, description="a mapping such as {spark: spark-a, port: 4000}"
+    )
+
+
+def load_fleet(path: Path, recipes: Collection[str]) -> Fleet:
+    """Read an inventory file and check all that can be known without a recipe's content.
+
+    Args:
+        path: The YAML file (``inventory/sparks.yaml``); paths in it are relative to its folder.
+        recipes: Names of the recipes that there are.
+
+    Raises:
+        PlanError: Everything that is wrong with the file.
+    """
+    file = parse(_File, yaml.load(path), str(path))
+    replicas = {name: _located(replica, path.parent) for name, replica in file.replicas.items()}
+    fleet = Fleet(path, file.sparks, replicas, file.gateway)
+    if found := problems(fleet, recipes):
+        raise PlanError(*found)
+    return fleet
+
+
+def _located(replica: Replica, folder: Path) -> Replica:
+    if not is_path(replica.recipe):
+        return replica
+    path = (folder / Path(replica.recipe).expanduser()).resolve()
+    return replica.model_copy(update={"recipe": str(path)})

@@ -1,0 +1,137 @@
+"""The allowed values of single settings."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Network, ip_address, ip_network
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from sparkwright.common.schema import Text, matching
+
+# ':' separates the parts of docker's --volume; a root with a space has never been tried.
+_ROOT = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
+# A host name, as certificates and URLs write it: letters, digits and hyphens between dots.
+HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
+# vLLM compares whole names, as a URL has them, in small letters.
+_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_DOMAIN = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
+_SIZE = re.compile(r"[0-9]+(\.[0-9]+)?[KMGT]?")
+# Host numbers of the two Sparks of a pair, in the order of their names. Head and worker may change
+# places in the inventory: that leaves the network alone.
+HOST_NUMBERS = (11, 12)
+
+
+def is_address(text: str) -> bool:
+    """Tell whether a text is an IP address."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _address(value: str) -> str:
+    if not is_address(value):
+        raise ValueError("an address, such as 0.0.0.0")
+    return value
+
+
+def _name(value: str) -> str:
+    if not (is_address(value) or HOST.fullmatch(value)):
+        raise ValueError("a host name or an address, such as llm.lan")
+    return value
+
+
+def _network(value: str) -> str:
+    try:
+        network = ip_network(value)
+    except ValueError as error:
+        raise ValueError(f"a network or an address, such as 192.168.1.0/24 ({error})") from None
+    alone = network.prefixlen == network.max_prefixlen
+    return str(network.network_address if alone else network)
+
+
+def _url(value: str) -> str:
+    url = urlsplit(value)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ValueError("a URL, such as https://huggingface.co")
+    return value
+
+
+def _subnet(value: str) -> str:
+    try:
+        network = IPv4Network(value)
+    except ValueError as error:
+        raise ValueError(f"a subnet such as 192.168.100.0/24 ({error})") from None
+    if network.num_addresses <= HOST_NUMBERS[-1] + 1:
+        raise ValueError(f"room for host {HOST_NUMBERS[-1]}, as in a /24")
+    if network.is_loopback or network.is_multicast or network.is_link_local:
+        raise ValueError("private addresses, such as 192.168.100.0/24")
+    return value
+
+
+def _apart(subnets: tuple[str, str]) -> tuple[str, str]:
+    one, other = map(IPv4Network, subnets)
+    if one.overlaps(other):
+        raise ValueError("two subnets that do not overlap")
+    return subnets
+
+
+def whole(least: int, most: int | None = None, unit: str = "a whole number") -> Any:
+    """Describe a number: pydantic's bounds, and how to say them."""
+    bounds = f"{least} or more" if most is None else f"{least} to {most}"
+    return Field(ge=least, le=most, description=f"{unit}, {bounds}")
+
+
+# JSON, which the command line takes and pyinfra prints, has lists for tuples.
+_List = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
+
+Seconds = Annotated[int, whole(0, unit="whole seconds")]
+Hosts = Annotated[
+    tuple[Annotated[str, AfterValidator(_name)], ...],
+    _List,
+    Field(description='host names and addresses, such as ("llm.lan",)'),
+]
+Networks = Annotated[
+    tuple[Annotated[str, AfterValidator(_network)], ...],
+    _List,
+    Field(description='networks, such as ("192.168.1.0/24",)'),
+]
+Domains = Annotated[
+    tuple[
+        Annotated[
+            str,
+            matching(
+                _DOMAIN,
+                "the whole name of a host as a URL has it, in small letters, without scheme, port "
+                "or wildcard, such as images.example.org",
+            ),
+        ],
+        ...,
+    ],
+    _List,
+    Field(description='host names, such as ("images.example.org",)'),
+]
+_Subnet = Annotated[str, AfterValidator(_subnet)]
+Subnets = Annotated[
+    tuple[_Subnet, _Subnet],
+    AfterValidator(_apart),
+    _List,
+    Field(description="two IPv4 subnets, one for each twin"),
+]
+File = Annotated[Text | None, Field(description="the path of a PEM file, or None")]
+Root = Annotated[
+    str,
+    matching(_ROOT, "a path such as /opt/qwen36"),
+    Field(description="a path such as /opt/qwen36"),
+]
+Address = Annotated[str, AfterValidator(_address), Field(description="an address, such as 0.0.0.0")]
+Hub = Annotated[
+    str, AfterValidator(_url), Field(description="a URL, such as https://huggingface.co")
+]
+Size = Annotated[
+    str, matching(_SIZE, 'a size such as "2G"'), Field(description='a size such as "2G"')
+]

@@ -1,0 +1,245 @@
+"""The settings of a site: what group_data and `--data` may say, with unit, default and reason.
+
+group_data/all.py is written from here, for owners to read: `python -m tests.group_data`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.schema import Model, Text, as_python, parse
+from sparkwright.fleet.setting_values import (
+    Address,
+    Domains,
+    File,
+    Hosts,
+    Hub,
+    Networks,
+    Root,
+    Seconds,
+    Size,
+    Subnets,
+    whole,
+)
+
+
+class Repository(Model):
+    """The apt repository of the container toolkit."""
+
+    url: Text = Field(description="a URL; apt puts the architecture for $(ARCH)")
+    key_url: Text = Field(description="the URL of the key that signs it")
+    fingerprint: Text = Field(description="the key's fingerprint: no other is trusted")
+
+
+class Settings(Model):
+    """All settings of a Spark, or of the host of a gateway."""
+
+    root: Root = "/opt/qwen36"
+    """Folder of weights, releases and caches on a Spark: the layout that the community uses."""
+
+    bind: Address = "0.0.0.0"
+    """The door: what clients reach of a replica, on its port. "127.0.0.1" keeps it from the LAN."""
+
+    tls: Annotated[
+        Literal["own"] | None,
+        Field(description='"own", for certificates of the site\'s own, or None'),
+    ] = None
+    """"own": https, by certificates that a run makes and renews (docs/door.md). None: plain http,
+    in which keys and prompts can be read on the way."""
+
+    tls_names: Hosts = ()
+    """By which names clients ask, beside those of the inventory, such as ("llm.example.org",)."""
+
+    tls_certificate: File = None
+    """A certificate of one's own instead: PEM files on the machine that runs pyinfra."""
+
+    tls_key: File = None
+
+    max_body_mib: Annotated[int, whole(1, 1024)] = 64
+    """MiB of one request: a million tokens are 4 MiB of text, and images go in base64."""
+
+    # haproxy takes 16 KiB of memory for each; a line of the kernel's file table holds a million.
+    max_connections: Annotated[int, whole(10, 100_000)] = 1000
+    """Clients at the same time, the silent ones too; the others wait until one has left. An engine
+    takes at most some hundred requests at once (--max-num-seqs), and each connection takes 40 KiB
+    here."""
+
+    stranger_connections: Annotated[int, whole(1, 100_000)] = 200
+    """Of these, those of one source that has shown no key for an hour (with IPv6, a network of 64
+    bits): as many as a program opens at once before its first request. Who has shown one may have
+    three quarters of all."""
+
+    key_requests: Annotated[
+        Annotated[int, Field(ge=1)] | None, Field(description="a whole number from 1, or None")
+    ] = None
+    """Requests a minute for each name in the file of keys, at each door; None for as many as it
+    likes."""
+
+    hold_seconds: Annotated[int, whole(0, 86_400, "whole seconds")] = 480
+    """Seconds for which the door holds a request while no engine serves; then, and with 0 at once,
+    it answers 503. An engine of 35B is back 3 to 5 minutes after its end (AEON-7's figures), and
+    within 30 s more if it hung. The clients of OpenAI and Anthropic wait 10: that leaves 2 for the
+    answer."""
+
+    firewall: Annotated[Literal["auto", "on"], Field(description="auto or on")] = "auto"
+    """"auto": where ufw is on, the door and a pair's fabric come through it. "on": ufw is turned on
+    too."""
+
+    firewall_from: Networks = ()
+    """Networks that may come to the door, such as ("192.168.1.0/24",); none named means all."""
+
+    trial_seconds: Seconds = 120
+    """A switch to another release. Seconds for which the new engine must hold before the former one
+    is given up: one that dies after a minute is caught."""
+
+    drain_seconds: Seconds = 300
+    """Seconds that requests in flight get to end before their engine is stopped: an answer of 8,000
+    tokens, at 30 a second, takes 270."""
+
+    keep_releases: Annotated[int, whole(0)] = 2
+    """Releases that deploys/clean.py leaves for a way back, beside the one that serves."""
+
+    log_level: Annotated[
+        Literal["DEBUG", "INFO", "WARNING"], Field(description="DEBUG, INFO or WARNING")
+    ] = "INFO"
+    """What an engine logs into the journal. "WARNING": no line for each request, and its speeds
+    every hour, not every ten seconds; what it says of its start and of errors stays. "DEBUG": all
+    of it. A change is another release: the engine is switched."""
+
+    media_domains: Domains = ()
+    """Hosts from which engines may fetch the images, sounds and videos that clients name by URL,
+    such as ("images.example.org",). None: clients send them in their requests, as `data:` URLs. A
+    host that is named here is asked whatever its name resolves to, from the Spark, and never
+    redirects."""
+
+    hf_endpoint: Hub = "https://huggingface.co"
+    """The Hugging Face hub, or a mirror of it."""
+
+    hf_token: Annotated[
+        Literal["https", "http", "none"], Field(description='"https", "http" or "none"')
+    ] = "https"
+    """Who gets the Hugging Face token of the machine that runs pyinfra. "https": Sparks whose hub
+    is asked by https. "http": those with a mirror by http too, which everybody on the way reads.
+    "none": nobody, and a token that lies on a Spark is removed."""
+
+    apt_patience_seconds: Seconds = 1800
+    """Seconds for which a run waits for others who use apt: a new Spark updates itself as it
+    boots."""
+
+    driver_minimum: Annotated[int, whole(1)] = 580
+    """What a Spark must have: AEON-7 and NVIDIA's playbooks ask for driver 580 and Docker 25."""
+
+    docker_minimum: Annotated[int, whole(1)] = 25
+
+    disk_headroom_gib: Annotated[
+        float, Field(ge=0, allow_inf_nan=False, description="GiB, such as 20")
+    ] = 20
+    """GiB that stay free beside weights and image: caches, logs, the next release's files."""
+
+    clock_tolerance: Seconds = 60
+    """Seconds by which a Spark's clock may differ from that of the machine that runs pyinfra."""
+
+    fabric_subnets: Subnets = ("192.168.100.0/24", "192.168.101.0/24")
+    """A pair's own network. Each port shows as two interfaces, its twins: one subnet for each.
+    Pairs on one switch need different ones: a file group_data/REPLICA.py with other values."""
+
+    # IPv4 in its smallest sensible packet, and the largest that ConnectX takes.
+    fabric_mtu: Annotated[int, whole(1280, 9216)] = 9000
+    """Largest packet in bytes. NVIDIA's playbooks leave 1500; field reports gain up to 2 % with
+    9000."""
+
+    fabric_bandwidth_minimum: Annotated[
+        float, Field(ge=0, allow_inf_nan=False, description="Gb/s for each twin, such as 80")
+    ] = 80
+    """Gb/s that `ib_write_bw` must show for each twin; healthy ones show over 90, stale ones 8 to
+    25."""
+
+    toolkit_repository: Annotated[
+        Repository, Field(description="a mapping of url, key_url and fingerprint")
+    ] = Repository(
+        url="https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH)",
+        key_url="https://nvidia.github.io/libnvidia-container/gpgkey",
+        fingerprint="C95B321B61E88C1809C4F759DDCAE044F796ECB0",
+    )
+    """Where the NVIDIA container toolkit comes from if DGX OS's own is missing. The fingerprint is
+    the one that public projects pin; one of them read it off the key on 2026-05-03."""
+
+    docker_log_options: Annotated[
+        Mapping[str, Text],
+        Field(description='a mapping of Docker\'s options to texts, such as {"max-size": "50m"}'),
+    ] = {"max-size": "50m", "max-file": "3"}
+    """Log files of Docker containers other than the engine, whose log is the journal."""
+
+    journal_max_use: Size = "2G"
+    """The most that the journal takes on the disk."""
+
+    # MHz: above the clock of a Spark that is held back, up to more than any GPU here has.
+    gpu_clock_max_mhz: Annotated[
+        Annotated[int, Field(ge=1000, le=3500)] | None,
+        Field(description="MHz from 1000 to 3500, or None"),
+    ] = None
+    """MHz that the GPU's clock may reach, such as 2200 (2000 to 2200 in field reports); None for
+    what it can. For Sparks that go off hard under load: it takes little of the speed of
+    decoding."""
+
+    swappiness: Annotated[int, whole(0, 200)] = 10
+    """Engines must not be swapped out; the kernel may still swap what is idle."""
+
+    earlyoom_arguments: Annotated[
+        Text, Field(pattern='^[^"]*$', description="text on one line, without double quotes")
+    ] = (
+        "-m 2,1 -s 100 -r 3600 --prefer '^(VLLM|vllm|python3)' "
+        "--avoid '^(systemd|systemd-.*|sshd|dockerd|containerd|dbus-daemon|NetworkManager)$'"
+    )
+    """earlyoom ends the engine before a full memory freezes the Spark: at 2 % free (2.4 GiB of 121)
+    it asks, at 1 % it kills. It never takes sshd or systemd."""
+
+    @property
+    def secured(self) -> bool:
+        """Tell whether doors and gateway speak https."""
+        return self.tls == "own" or bool(self.tls_certificate)
+
+
+def read_settings(values: Mapping[str, object], source: str) -> Settings:
+    """Check settings from one source, each by itself.
+
+    Args:
+        values: By name; of those that are missing, the defaults hold.
+        source: Name of the file, for messages.
+
+    Raises:
+        PlanError: One problem for each name or value that cannot be.
+    """
+    return parse(Settings, values, source, as_python)
+
+
+def settings_of(
+    data: Mapping[str, object], origin: Callable[[str], str] = lambda _: "group_data"
+) -> Settings:
+    """Return the settings among all that pyinfra knows of a host.
+
+    Args:
+        data: Inventory and group data.
+        origin: Gives the file that has a setting, by the setting's name, for messages.
+
+    Raises:
+        PlanError: Everything that cannot be, and what contradicts something else.
+    """
+    values = {name: data[name] for name in Settings.model_fields if name in data}
+    settings = read_settings(values, "group_data")
+    if problems := [f"{origin(name)}: {name}: {said}" for name, said in _contradictions(settings)]:
+        raise PlanError(*problems)
+    return settings
+
+
+def _contradictions(settings: Settings) -> Iterator[tuple[str, str]]:
+    certificate, key = settings.tls_certificate, settings.tls_key
+    if settings.tls and (certificate or key):
+        yield "tls", 'found "own" beside tls_certificate or tls_key; expected one of the two'
+    if bool(certificate) != bool(key):
+        there, missing = ("tls_certificate", "tls_key")[:: 1 if certificate else -1]
+        yield there, f"found it without {missing}; expected both"

@@ -1,0 +1,94 @@
+"""The gateway's files: LiteLLM's configuration, its key, its units, and what its door knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from sparkwright.gateway.gateway import Upstream
+from sparkwright.gateway.names import served
+
+# Of what a profile sets, that which OpenAI's API has as well.
+_OPENAI = ("temperature", "top_p", "presence_penalty")
+# The backend to which the gateway's door sends requests.
+BEHIND = "gateway"
+# Beside its haproxy's configuration. By its checks that knows whether a replica serves; requests go
+# to the gateway in any case, which says why none does.
+DOOR_FILES = {
+    "choice.map": "hold no\n",
+    "engines.cfg": f"""\
+backend engines from door
+    server gateway unix@/gateway.sock check inter 2s downinter 500ms fall 3 rise 1
+# Nothing waits here.
+backend patient from door
+backend {BEHIND} from door
+    server gateway unix@/gateway.sock
+""",
+}
+# Seconds. Longer than any answer: 82,000 tokens at 25 a second.
+_REQUEST_TIMEOUT = 3600
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes everything out: people read the file."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def configuration(replicas: Sequence[Upstream], urls: Mapping[str, str]) -> str:
+    """Return LiteLLM's configuration; no secret is in it.
+
+    Args:
+        replicas: What `upstreams` returned.
+        urls: What `doors` returned.
+    """
+    models = [
+        {
+            "model_name": each.name,
+            "litellm_params": {
+                "model": f"hosted_vllm/{upstream.names[0]}",
+                "api_base": f"{urls[upstream.replica]}/v1",
+                "api_key": "os.environ/DOOR_KEY" if upstream.keyed else "none",
+                # vLLM's /v1/responses takes neither top_k nor chat_template_kwargs.
+                "use_chat_completions_api": True,
+                **{key: value for key, value in each.sampling.items() if key in _OPENAI},
+                # Elsewhere /v1/responses would lose them.
+                "extra_body": {
+                    key: value for key, value in each.sampling.items() if key not in _OPENAI
+                },
+            },
+            "model_info": {"id": f"{upstream.replica}/{each.name}", "replica": upstream.replica},
+        }
+        for each in served(replicas)
+        for upstream in each.upstreams
+    ]
+    content = {
+        "model_list": models,
+        "router_settings": {
+            # Which replica is asked is decided by gateway.py, at each try. It also tries again
+            # what has failed with a status of its own; this is for what only LiteLLM sees: a
+            # stream of /v1/messages or /v1/responses that ends before its first token.
+            "num_retries": max(1, len(replicas) - 1),
+            # LiteLLM would wait for as long as the door's Retry-After says.
+            "retry_policy": {"ServiceUnavailableErrorRetries": 0},
+            "disable_cooldowns": True,
+        },
+        "litellm_settings": {"telemetry": False, "request_timeout": _REQUEST_TIMEOUT},
+        "general_settings": {"disable_spend_logs": True},
+    }
+    return (
+        "# Made by deploys/gateway.py from the inventory; changes here do not last.\n"
+        + yaml.dump(content, Dumper=_Dumper, sort_keys=False)
+    )
+
+
+def environment(keys: Sequence[str]) -> str:
+    """Return the file of the gateway's secrets: names and values, a line each.
+
+    Args:
+        keys: The fleet's API keys, the first for our own requests.
+    """
+    return f"DOOR_KEY={keys[0]}\n"

@@ -1,0 +1,170 @@
+"""The gateway, one address for all replicas: where it is, and which replicas it has behind it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sparkwright.common.errors import PlanError
+from sparkwright.fleet.fleet import Fleet, Gateway, bracketed
+from sparkwright.fleet.settings import Settings
+from sparkwright.recipe.options import AUTO
+from sparkwright.recipe.recipe import Recipe
+
+# Models that have both modes, switched by `enable_thinking`.
+_BOTH_MODES = re.compile(r"qwen3\.[56]", re.IGNORECASE)
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_EVERYWHERE = ("0.0.0.0", "::", "*")
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """A replica, as the gateway sees it.
+
+    Attributes:
+        names: Served names; the first is the engine's own.
+        checkpoint: The model's repository on the hub.
+        context: Tokens that a request and its answer may have; None where the engine decides.
+        keyed: Its door asks for a key.
+    """
+
+    replica: str
+    names: tuple[str, ...]
+    checkpoint: str
+    context: int | None
+    keyed: bool
+
+    @property
+    def both_modes(self) -> bool:
+        """Tell whether the model thinks only when told so."""
+        return bool(_BOTH_MODES.search(self.checkpoint))
+
+
+def clashes(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
+    """List the replicas that give another model a name that a gateway has to share out.
+
+    Args:
+        fleet: The fleet.
+        recipes: The recipes in use, by name.
+
+    Returns:
+        Problems, as PlanError takes them.
+    """
+    if fleet.gateway is None:
+        return []
+    problems = []
+    first: dict[str, tuple[str, str]] = {}
+    for replica, served in fleet.replicas.items():
+        recipe = recipes[served.recipe]
+        for name in recipe.served_names:
+            checkpoint = recipe.checkpoints["model"].repo
+            other, expected = first.setdefault(name, (replica, checkpoint))
+            if checkpoint != expected:
+                problems.append(
+                    f"{fleet.source}: replicas.{replica}.recipe: found {served.recipe}, which "
+                    f"serves {checkpoint} as {name}; expected {expected}, which is {name} in "
+                    f"replica {other}, or another served name, as the gateway asks either"
+                )
+    return problems
+
+
+def upstreams(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[Upstream]:
+    """Return the fleet's replicas as its gateway sees them.
+
+    Args:
+        fleet: The fleet.
+        recipes: The recipes in use, by name.
+    """
+    found = []
+    for name, replica in fleet.replicas.items():
+        recipe = recipes[replica.recipe].for_sparks(len(replica.sparks))
+        length = recipe.options.max_model_len
+        found.append(
+            Upstream(
+                replica=name,
+                names=tuple(recipe.served_names),
+                checkpoint=recipe.checkpoints["model"].repo,
+                context=None if length == AUTO else length,
+                keyed=replica.api_key != "none",
+            )
+        )
+    return found
+
+
+def doors(fleet: Fleet, settings: Mapping[str, Settings]) -> dict[str, str]:
+    """Return the URL of each replica's door, as the gateway's host reaches it.
+
+    Args:
+        fleet: The fleet, with a gateway.
+        settings: Those of each replica, by its name.
+
+    Raises:
+        PlanError: The doors that it cannot reach.
+    """
+    found: dict[str, str] = {}
+    problems: list[str] = []
+    for name in fleet.replicas:
+        try:
+            found[name] = _door(fleet, name, settings[name])
+        except PlanError as error:
+            problems += error.problems
+    if problems:
+        raise PlanError(*problems)
+    return found
+
+
+def _door(fleet: Fleet, name: str, settings: Settings) -> str:
+    replica, gateway = fleet.replicas[name], needed(fleet)
+    head = replica.sparks[0]
+    spark, bind = fleet.sparks[head], settings.bind
+    beside = gateway.spark == head or (gateway.local and spark.local)
+    where = f"{fleet.source}: replicas.{name}"
+    if bind in _LOOPBACK and not beside:
+        raise PlanError(
+            f"{where}: found bind {bind}, where only {head} itself reaches the door; "
+            f"expected gateway: {{spark: {head}}}, or another bind in the group data"
+        )
+    # The site's own has the address of this machine; which names an owner's has, nobody knows.
+    if spark.local and (settings.tls_certificate or not beside):
+        why = "and a certificate, whose name" if settings.secured else "whose address"
+        raise PlanError(
+            f"{where}: found {head} with local: true, {why} the gateway cannot know; "
+            "expected ssh_hostname"
+        )
+    address = spark.ssh_hostname or head
+    if not settings.tls_certificate and bind not in _EVERYWHERE:
+        address = bind
+    elif not settings.tls_certificate and beside:
+        address = "127.0.0.1"
+    return f"{'https' if settings.secured else 'http'}://{bracketed(address)}:{replica.port}"
+
+
+def needed(fleet: Fleet) -> Gateway:
+    """Return the fleet's gateway.
+
+    Raises:
+        PlanError: It has none.
+    """
+    if fleet.gateway is None:
+        raise PlanError(
+            f"{fleet.source}: found no gateway; expected where it is to run, such as "
+            f"gateway: {{spark: {next(iter(fleet.sparks))}, port: 4000}}"
+        )
+    return fleet.gateway
+
+
+def client_url(fleet: Fleet, secured: bool = False) -> str:
+    """Return the gateway's URL as clients write it, without a path.
+
+    Args:
+        fleet: The fleet.
+        secured: Its door shows a certificate.
+
+    Raises:
+        PlanError: It has no gateway.
+    """
+    gateway = needed(fleet)
+    place = fleet.sparks[gateway.spark] if gateway.spark else gateway
+    address = "127.0.0.1" if place.local else place.ssh_hostname or str(gateway.spark)
+    return f"{'https' if secured else 'http'}://{bracketed(address)}:{gateway.port}"

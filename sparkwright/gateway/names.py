@@ -1,0 +1,102 @@
+"""The names that clients may ask the gateway for: models, their profiles, presets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparkwright.gateway.gateway import Upstream
+
+# What Qwen advises for each mode, as the proxy of ig1 has it
+# (github.com/iguanesolutions/qwen35-rp, transform.go at 1950199). The cards of some sizes of
+# Qwen3.5 have 1.0, 40 and 2.0 for the last one's top_p, top_k and presence_penalty.
+_COMMON = {"top_k": 20, "min_p": 0.0, "repetition_penalty": 1.0}
+_PROFILES: dict[str, dict[str, Any]] = {
+    "thinking-general": {"temperature": 1.0, "top_p": 0.95, "presence_penalty": 1.5},
+    "thinking-coding": {"temperature": 0.6, "top_p": 0.95, "presence_penalty": 0.0},
+    "instruct-general": {"temperature": 0.7, "top_p": 0.8, "presence_penalty": 1.5},
+    "instruct-reasoning": {"temperature": 1.0, "top_p": 0.95, "presence_penalty": 1.5},
+}
+# AEON-7: names that its engine serves, and what it means by them: greedy, which its drafter
+# guesses best, and sampled (github.com/AEON-7/Qwen3.6-NVFP4-DFlash, docs/openclaw.md at ca64651).
+_PRESETS: dict[str, dict[str, Any]] = {
+    "qwen36-fast": {"temperature": 0.0, "top_p": 1.0},
+    "qwen36-deep": {
+        "temperature": 0.7,
+        "top_p": 0.95,
+        "top_k": 64,
+        "repetition_penalty": 1.05,
+    },
+}
+# What people call them for short.
+ALIASES = {"qwen36-fast": "fast", "qwen36-deep": "deep"}
+
+
+@dataclass(frozen=True)
+class Served:
+    """A name that clients may ask for.
+
+    Attributes:
+        upstreams: The replicas that serve it.
+        sampling: What is set where the request does not set it.
+        both_modes: The client decides whether the model thinks.
+        thinks: Its answers have a thinking part.
+    """
+
+    name: str
+    upstreams: tuple[Upstream, ...]
+    sampling: Mapping[str, Any]
+    both_modes: bool
+    thinks: bool
+
+    @property
+    def context(self) -> int | None:
+        """Tokens that every replica which serves the name takes; None: one does not say."""
+        found = [upstream.context for upstream in self.upstreams]
+        known = [context for context in found if context is not None]
+        return min(known) if len(known) == len(found) else None
+
+
+def served(replicas: Sequence[Upstream], *, by_gateway: bool = True) -> list[Served]:
+    """Return all that clients may ask for, in the order of the inventory.
+
+    Args:
+        replicas: What `upstreams` returned.
+        by_gateway: They ask the gateway, which alone has the profiles; else a door.
+    """
+    names: dict[str, list[Upstream]] = {}
+    for replica in replicas:
+        for name in replica.names:
+            names.setdefault(name, []).append(replica)
+    found: dict[str, Served] = {}
+    for name, serving in names.items():
+        for each in _variants(name, tuple(serving), by_gateway):
+            # A recipe that serves such a name itself means that.
+            if each.name == name or each.name not in names:
+                found[each.name] = each
+    return list(found.values())
+
+
+def _variants(name: str, serving: tuple[Upstream, ...], by_gateway: bool) -> Iterator[Served]:
+    both = serving[0].both_modes
+    yield Served(name, serving, _PRESETS.get(name, {}), both_modes=both, thinks=both)
+    # One name of a model is enough to have its profiles under.
+    if by_gateway and both and name == serving[0].names[0]:
+        for profile, sampling in _PROFILES.items():
+            thinks = profile.startswith("thinking")
+            sampling = {
+                **sampling,
+                **_COMMON,
+                "chat_template_kwargs": {"enable_thinking": thinks},
+            }
+            yield Served(f"{name}-{profile}", serving, sampling, both_modes=False, thinks=thinks)
+
+
+def listing(names: Iterable[Served]) -> str:
+    """Return the names in one line, each with the replicas that serve it."""
+    parts = (
+        f"{each.name} ({', '.join(upstream.replica for upstream in each.upstreams)})"
+        for each in names
+    )
+    return ", ".join(parts)

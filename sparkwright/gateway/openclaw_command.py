@@ -1,0 +1,136 @@
+"""Prints OpenClaw's configuration for an inventory: for its gateway, or for the doors without one.
+
+    python -m deploys.openclaw [INVENTORY] [--bind CHANNEL=NAME …] [--into FILE]
+
+With --into it goes into OpenClaw's own file, in which everything of its owner stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.local_file import write_file
+from sparkwright.fleet.file import load_fleet
+from sparkwright.fleet.fleet import Fleet
+from sparkwright.gateway.gateway import client_url, upstreams
+from sparkwright.gateway.names import served
+from sparkwright.gateway.openclaw import PROVIDER, Endpoint, has_agents, merged, openclaw
+from sparkwright.monitoring.command import door_chains, gateway_settings, settings
+from sparkwright.monitoring.targets import targets
+from sparkwright.recipe.loader import load_recipe, recipe_names
+
+_KEPT = ".before-sparkwright"
+
+
+def endpoints(fleet: Fleet) -> list[Endpoint]:
+    """Return what OpenClaw asks: the gateway, or each door where there is none.
+
+    Raises:
+        PlanError: There is nothing to ask, or it is not reached from elsewhere.
+    """
+    replicas = upstreams(fleet, {name: load_recipe(name) for name in fleet.recipes})
+    if fleet.gateway:
+        secured = gateway_settings(fleet).secured
+        return [Endpoint(PROVIDER, client_url(fleet, secured), True, served(replicas))]
+    known = settings(fleet)
+    doors = targets(fleet, known, door_chains(fleet, known))
+    alone = len(doors) == 1
+    return [
+        Endpoint(
+            provider=PROVIDER if alone else f"{PROVIDER}-{door.replica}",
+            url=door.url,
+            keyed=door.keyed,
+            names=served([replica], by_gateway=False),
+        )
+        for door, replica in zip(doors, replicas, strict=True)
+    ]
+
+
+def put(path: Path, ours: dict[str, Any]) -> str:
+    """Write our part into OpenClaw's file; keep the file as it was beside it.
+
+    Returns:
+        What was done, for people.
+
+    Raises:
+        PlanError: The file is none that can be changed without losing something of its owner.
+        OSError: It cannot be read or written.
+    """
+    if not path.exists():
+        write_file(path, _text(ours), 0o600)
+        return f"{path}: made"
+    former = path.read_text(encoding="utf-8")
+    try:
+        own = json.loads(former)
+    except ValueError:
+        own = None
+    if not isinstance(own, dict):
+        raise PlanError(
+            f"{path}: found JSON5 with comments, or something else than a mapping; expected JSON, "
+            "as comments would be lost: take over by hand what this command prints without --into"
+        )
+    text = _text(merged(own, ours))
+    left = "; its agents and bindings are left alone" if has_agents(own) else ""
+    if json.loads(text) == own:
+        return f"{path}: has it already{left}"
+    mode = stat.S_IMODE(path.stat().st_mode)
+    kept = path.with_name(path.name + _KEPT)
+    write_file(kept, former, mode)
+    write_file(path, text, mode)
+    return f"{path}: changed; as it was: {kept}{left}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the configuration, or write it into a file. Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m deploys.openclaw",
+        description="Print OpenClaw's configuration for the gateway or the doors of an inventory.",
+    )
+    parser.add_argument("inventory", nargs="?", type=Path, default=Path("inventory/sparks.yaml"))
+    parser.add_argument(
+        "--bind",
+        action="append",
+        default=[],
+        metavar="CHANNEL=NAME",
+        help="let a served name, or an alias such as deep, answer on a channel such as telegram",
+    )
+    parser.add_argument(
+        "--into",
+        type=Path,
+        metavar="FILE",
+        help="merge it into this file, such as ~/.openclaw/openclaw.json; its owner's values stay",
+    )
+    options = parser.parse_args(arguments)
+    try:
+        fleet = load_fleet(options.inventory, recipe_names())
+        content = openclaw(endpoints(fleet), _bindings(options.bind))
+        if options.into is None:
+            print(_text(content), end="")
+        else:
+            print(put(options.into.expanduser(), content))
+    except PlanError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _bindings(asked: Sequence[str]) -> dict[str, str]:
+    pairs = [each.partition("=") for each in asked]
+    if wrong := ["".join(pair) for pair in pairs if not (pair[0] and pair[2])]:
+        problems = (f"--bind: found {each}; expected CHANNEL=NAME" for each in wrong)
+        raise PlanError(*problems)
+    return {channel: name for channel, _, name in pairs}
+
+
+def _text(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,94 @@
+"""One address for all replicas."""
+
+from collections.abc import Generator, Mapping, Sequence
+
+from pyinfra import host
+from pyinfra.api import FunctionCommand, HiddenValue, Host, State, StringCommand, operation
+from pyinfra.api.command import PyinfraCommand
+
+from sparkwright.common.files import Directory, Entry
+from sparkwright.common.operations import failing, notice
+from sparkwright.common.terminal import plain
+from sparkwright.door.door import DoorPlan
+from sparkwright.door.operations import warn
+from sparkwright.gateway.facts import DOOR, UNIT, UNITS, Gateway
+from sparkwright.host.operations.files import managed_files
+from sparkwright.host.operations.packages import install
+from sparkwright.host.operations.secrets import secret_file
+from sparkwright.jobs.operations import virtual_environment
+
+
+@operation()
+def gateway(
+    root: str,
+    entries: Sequence[Entry],
+    requirements: str,
+    secrets: Mapping[str, HiddenValue | None],
+    door: DoorPlan,
+    url: str,
+    names: str,
+) -> Generator[PyinfraCommand, None, None]:
+    """Run the gateway with these files, and show which replicas it reaches.
+
+    Args:
+        root: folder of everything on the host.
+        entries: its files and their folders, that of the requirements among them.
+        requirements: the packages that it runs with, each with its hashes.
+        secrets: the files with its keys and with what its door shows and knows, by their paths;
+            None for one that must not be there.
+        door: its door; a port that another program has fails the host before any change.
+        url: where clients reach it.
+        names: what they may ask for, in one line.
+    """
+    folder, port = f"{root}/gateway", door.port
+    warn(door)
+    files = [entry.path for entry in entries if not isinstance(entry, Directory)]
+    state = host.get_fact(Gateway, root=root, port=port, files=[*files, *secrets])
+    if state.holder:
+        yield failing(
+            f"Port {port} is taken by {state.holder}: stop it, or give the gateway another port "
+            "in the inventory."
+        )
+        return
+    changes = [
+        *managed_files._inner(entries=entries),
+        *(
+            command
+            for path, content in secrets.items()
+            for command in secret_file._inner(path=path, content=content)
+        ),
+        *virtual_environment._inner(
+            path=f"{folder}/env", requirements=f"{folder}/requirements.txt", text=requirements
+        ),
+    ]
+    if not state.installed:
+        yield install("haproxy")
+    # An owner's own haproxy.service is none of ours.
+    if not state.installed or state.stray:
+        yield StringCommand("systemctl disable --quiet --now haproxy.service")
+    yield from changes
+    if not state.enabled:
+        yield StringCommand("systemctl daemon-reload && systemctl enable --quiet", *UNITS)
+    if changes or state.outdated or not state.active:
+        # Five failures in a row would otherwise forbid a start by hand, too.
+        yield StringCommand(
+            f"systemctl daemon-reload && systemctl reset-failed {UNIT} 2>/dev/null; "
+            f"haproxy -c -q -C {folder}/door -f door.cfg -f engines.cfg && "
+            f"systemctl stop {' '.join(reversed(UNITS))} && "
+            f"systemctl start {' '.join(UNITS)} || "
+            f"{{ journalctl --unit {UNIT} --unit {DOOR}",
+            "--lines 15 --no-pager --output cat >&2; exit 1; }",
+        )
+        yield FunctionCommand(_report, (root, port, url, names), {})
+    elif state.enabled:
+        notice(_words(url, names, state.status), colour="green")
+
+
+def _report(state: State, host: Host, root: str, port: int, url: str, names: str) -> bool:
+    found = host.get_fact(Gateway, root=root, port=port, files=())
+    host.log(plain(_words(url, names, found.status)))
+    return found.active
+
+
+def _words(url: str, names: str, status: str) -> str:
+    return f"The gateway answers at {url}/v1. Names: {names}. Replicas {status}."

@@ -1,0 +1,62 @@
+"""The host's settings for months of serving: bounded logs, a memory guard, right clocks."""
+
+from pathlib import Path
+
+from pyinfra.api import deploy
+
+from sparkwright.common.files import Directory, ManagedFile
+from sparkwright.common.paths import FILES
+from sparkwright.common.placed import EARLYOOM, JOURNALD, SYSCTL, layout
+from sparkwright.common.render import unit_file
+from sparkwright.host.operations.files import managed_files
+from sparkwright.host.operations.gpu_clock import gpu_clock
+from sparkwright.host.operations.services import clock, service, sysctl
+from sparkwright.run.target import target
+
+_GPU_CLOCK = FILES / "gpu" / "gpu-clock.service"
+
+
+@deploy("Host")
+def apply() -> None:
+    """Bound the journal, guard the memory, keep the engine out of swap, set the clocks."""
+    settings = target().settings
+    limit = settings.gpu_clock_max_mhz
+    service(
+        name="Journal of bounded size",
+        unit="systemd-journald.service",
+        entries=[
+            Directory(str(Path(JOURNALD).parent)),
+            ManagedFile(
+                JOURNALD,
+                f"[Journal]\nStorage=persistent\nSystemMaxUse={settings.journal_max_use}\n",
+            ),
+        ],
+    )
+    service(
+        name="Memory guard",
+        unit="earlyoom.service",
+        package="earlyoom",
+        entries=[
+            ManagedFile(EARLYOOM, f'EARLYOOM_ARGS="{settings.earlyoom_arguments}"\n'),
+        ],
+    )
+    sysctl(
+        name="Swappiness",
+        path=SYSCTL,
+        values={"vm.swappiness": str(settings.swappiness)},
+    )
+    clock(name="Time synchronisation")
+    gpu_clock(
+        name="GPU clock",
+        unit=unit_file(_GPU_CLOCK, root=settings.root, megahertz=limit) if limit else None,
+    )
+
+
+@deploy("Layout")
+def folders() -> None:
+    """Make the root folder and what stands in it beside weights.
+
+    All of it is root's. AEON-7 gives it to the user who downloads; here units do that, and what
+    an engine runs as root must not be another's to change.
+    """
+    managed_files(name="Folders", entries=layout(target().root))

@@ -1,0 +1,31 @@
+"""Engines have the packets that their guard lets through, and no others."""
+
+from collections.abc import Generator, Sequence
+
+from pyinfra import host
+from pyinfra.api import StringCommand, operation
+from pyinfra.api.command import PyinfraCommand
+
+from sparkwright.common.files import ManagedFile
+from sparkwright.common.operations import differs
+from sparkwright.host.facts import Unread
+from sparkwright.host.operations.files import managed_files
+
+
+@operation()
+def guarded(entries: Sequence[ManagedFile]) -> Generator[PyinfraCommand]:
+    """Make the slices' files what they should be, and have systemd know them.
+
+    systemd sets up a container's filter as it starts it, and anew when it reads its files: there is
+    no instant without one.
+
+    Args:
+        entries: the files of the slices.
+    """
+    changes = list(managed_files._inner(entries=entries))
+    unread = host.get_fact(Unread, units=[entry.path.rpartition("/")[2] for entry in entries])
+    for unit in [] if changes else unread:
+        differs(unit, "as its file has it", "an older text of it")
+    yield from changes
+    if changes or unread:
+        yield StringCommand("systemctl daemon-reload")

@@ -1,0 +1,216 @@
+"""Packages of the distribution, beside others who use apt: one attempt, and what became of it."""
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sparkwright.common.host_output import sections
+from sparkwright.common.progress import duration_text
+
+# Lines of apt's that are shown: the first says why, the rest follows from it.
+_SHOWN = 3
+
+# Its output goes into a file: apt-get outlives a lost connection, and a pipe without a reader.
+_BEGIN = r"""
+# Ubuntu restarts services of others as well after an installation, unless it is told not to.
+export LC_ALL=C DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
+said=/run/lock/sparkwright-apt.said
+held() {
+  line=$(grep -E -m 1 'Could not get lock|locked by another process' "$said") || return 0
+  pid=$(echo "$line" | sed -n 's/.*\(held by process\|with pid\) \([0-9]*\).*/\2/p')
+  echo @@held
+  echo "$line" | grep -o '/[^ ]*lock[a-z-]*' || echo "dpkg's lock"
+  echo "$pid"
+  cat "/proc/${pid:-none}/comm" 2>/dev/null || echo "another program"
+  sed -n 's|.*/\([^/]*\.service\)$|\1|p' "/proc/${pid:-none}/cgroup" 2>/dev/null | tail -n 1
+  exit 0
+}
+try() { "$@" </dev/null >"$said" 2>&1; status=$?; [ "$status" = 0 ] || held; }
+mended() {
+  try "$@"
+  if [ "$status" != 0 ] && grep -q 'dpkg was interrupted' "$said"; then
+    try dpkg --force-confdef --force-confold --configure -a
+    echo @@completed
+    [ "$status" != 0 ] || try "$@"
+  fi
+}
+options="--quiet --yes --option DPkg::Lock::Timeout=0"
+
+exec 9>/run/lock/sparkwright-apt
+if ! flock --nonblock 9; then
+  printf '%s\n' @@held /run/lock/sparkwright-apt '' 'apt-get of an earlier run'
+  exit 0
+fi
+"""
+_INSTALL = r"""
+if [ "$update" = yes ]; then
+  try apt-get update --quiet
+  echo @@updated
+  grep '^[EW]: ' "$said"
+fi
+# "Inst NAME (..." is new, "Inst NAME [VERSION] (..." an upgrade.
+mkdir -p "$state" && touch "$state/installed" || exit
+for new in $(apt-get install --simulate --no-install-recommends "$package" 2>/dev/null |
+  sed -n 's/^Inst \([^ ]*\) (.*/\1/p'); do
+  grep -Fqx "$new" "$state/installed" || echo "$new" >>"$state/installed"
+done
+accounts() { cut -d: -f1 /etc/passwd /etc/group | sort -u; }
+before=$(accounts)
+mended apt-get install $options --no-install-recommends \
+  --option Dpkg::Options::=--force-confold "$package"
+accounts | grep -Fxv "$before" >>"$state/accounts"
+"""
+_PURGE = r"""
+mended apt-get purge $options --option APT::Get::AutomaticRemove=false $packages
+"""
+_END = r"""
+if [ "$status" = 0 ]; then
+  echo @@done
+else
+  echo @@failed
+  grep -E '^(E:|dpkg: error) ' "$said" || tail -n 3 "$said"
+fi
+true"""
+
+# What apt and dpkg say, and what to do then; the first that fits.
+_REMEDIES = (
+    (
+        r"Signed-By|list of sources could not be read|Malformed",
+        "Two of apt's source files disagree, or one is damaged: mend or remove what it names in "
+        "/etc/apt/sources.list.d, until `sudo apt-get update` ends without an error",
+    ),
+    (
+        r"dpkg was interrupted|error processing",
+        "An earlier installation was cut off and cannot be completed: `sudo dpkg --configure -a` "
+        "says which package it is",
+    ),
+    (
+        r"[Uu]nmet dependencies|held broken packages|needs to be reinstalled",
+        "Packages of the system contradict each other: `sudo apt-get --fix-broken install`",
+    ),
+    (
+        r"Unable to locate package|no installation candidate|has no installation",
+        "No source has it: see what `sudo apt-get update` says of each (Ubuntu's `universe` must "
+        "be among them)",
+    ),
+    (
+        r"Failed to fetch|resolving|[Cc]onnection|Unable to fetch",
+        "A source cannot be reached: check the network and the Spark's clock",
+    ),
+    (r"No space left|enough free space", "The disk is full: `df -h` shows which"),
+)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The result of one attempt.
+
+    Attributes:
+        done: the packages are there, or gone.
+        held: who has a lock, for people; None where nobody has.
+        updated: the lists of packages have been fetched, or could not be.
+        complaints: what apt said of sources then.
+        completed: an installation that had been cut off was completed first.
+        failed: why it is not done, in apt's words.
+    """
+
+    done: bool
+    held: str | None
+    updated: bool
+    complaints: Sequence[str]
+    completed: bool
+    failed: Sequence[str]
+
+
+def install_script(package: str, state: str, *, update: bool) -> str:
+    """Return the POSIX shell script of one attempt; it waits for nobody, and exits 0.
+
+    What comes with the package, others and accounts, is written down: deploys/remove.py takes just
+    that away. Packages are so before they come: an installation may be cut off.
+
+    Args:
+        package: its name.
+        state: the folder of those records.
+        update: fetch the lists of packages first.
+    """
+    words = {"package": package, "state": state, "update": "yes" if update else "no"}
+    given = "\n".join(f"{name}={shlex.quote(value)}" for name, value in words.items())
+    return given + _BEGIN + _INSTALL + _END
+
+
+def purge_script(packages: Iterable[str]) -> str:
+    """Return the script of one attempt to remove packages with their settings.
+
+    It is otherwise as `install_script`, and leaves what had come along with them.
+
+    Args:
+        packages: their names.
+    """
+    return f"packages={shlex.quote(' '.join(packages))}{_BEGIN}{_PURGE}{_END}"
+
+
+def parse_attempt(output: Iterable[str]) -> Attempt:
+    """Return what the script's output lines describe.
+
+    Raises:
+        ValueError: they do not say how it ended.
+    """
+    found = sections(output)
+    if not {"done", "held", "failed"} & found.keys():
+        raise ValueError(f"apt's end is not told: found {', '.join(found) or 'nothing'}")
+    return Attempt(
+        done="done" in found,
+        held=_holder(found["held"]) if "held" in found else None,
+        updated="updated" in found,
+        complaints=found.get("updated", [])[:_SHOWN],
+        completed="completed" in found,
+        failed=found.get("failed", [])[:_SHOWN],
+    )
+
+
+def _holder(lines: Sequence[str]) -> str:
+    lock, pid, program, *unit = lines
+    known = ", ".join(filter(None, (pid and f"pid {pid}", *unit)))
+    return f"{lock} is held by {program}{f' ({known})' if known else ''}"
+
+
+def waiting(held: str, seconds: float, patience: int) -> str:
+    """Return the line that says who is waited for.
+
+    Args:
+        held: as an attempt tells it.
+        seconds: since when.
+        patience: until when, in seconds.
+    """
+    return (
+        f"waiting for apt: {held}, for {duration_text(seconds)} "
+        f"(up to {duration_text(patience)}: apt_patience_seconds)"
+    )
+
+
+def impatient(undone: str, held: str, patience: int) -> str:
+    """Return the error that somebody else's use of apt did not end.
+
+    Args:
+        undone: what is not done: "NAME is not installed".
+        held: as an attempt tells it.
+        patience: for how long that was waited for, in seconds.
+    """
+    return (
+        f"{undone}: {held}, still after {duration_text(patience)}. Let that end "
+        "(on a new Spark it is the first update of the system: `systemctl list-jobs`, DGX "
+        "Dashboard), and run again; apt_patience_seconds in the group data has it waited for longer"
+    )
+
+
+def failure(undone: str, failed: Sequence[str]) -> str:
+    """Return the error that apt did not do it, with the remedy where it is known.
+
+    Args:
+        undone: what is not done: "NAME is not installed".
+        failed: why, in apt's words.
+    """
+    said = " ".join(failed) or "apt does not say why"
+    remedy = next((remedy for sign, remedy in _REMEDIES if re.search(sign, said)), None)
+    return f"{undone}: {said}. {remedy or 'Then run again'}."

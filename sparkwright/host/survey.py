@@ -1,0 +1,193 @@
+"""The survey of a Spark, as one shell script reads it and one parser understands it."""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from sparkwright.common.host_output import sections, sections_script
+from sparkwright.common.render import render
+from sparkwright.host.kernel import KERNEL_COMMAND, Kernel, parse_kernel
+from sparkwright.release.command import image_id
+
+
+def survey_script(
+    *, root: str, ports: Sequence[int], images: Sequence[str], folders: Sequence[str]
+) -> str:
+    """Return the POSIX shell script that reads everything that the preflight judges.
+
+    Args:
+        root: the folder that holds weights and releases.
+        ports: the TCP ports that door and engine will listen on; none on a Spark without them.
+        images: names and digests of the engine's image; none on an idle Spark.
+        folders: checkpoint folders under `root` whose present size counts as already fetched.
+
+    The script only reads, and always exits 0: what is absent shows as an empty section.
+    """
+    paths = " ".join(shlex.quote(f"{root}/{folder}") for folder in folders)
+    parts = {
+        "arch": "uname -m",
+        "kernel": KERNEL_COMMAND,
+        "os": ". /etc/os-release && echo $ID $VERSION_ID && echo $PRETTY_NAME",
+        "gpu": "nvidia-smi --query-gpu=name,driver_version,memory.total "
+        "--format=csv,noheader,nounits",
+        "memory": "awk '/^MemTotal/ {print $2}' /proc/meminfo",
+        "disk": render(_DISK, root=shlex.quote(root)),
+        "docker": "command -v docker >/dev/null && "
+        'printf "%s\\n" "${docker_version:-failed}" "$docker_driver"',
+        "systemd": "systemctl is-system-running; "
+        "systemctl --failed --plain --no-legend | cut -d' ' -f1",
+        "clock": "date +%s",
+        "image": image_id(images) if images else "true",
+        "weights": f"find {paths} -type f -printf '%s\\n' | awk '{{n += $1}} END {{print n + 0}}'"
+        if folders
+        else "true",
+        "ports": render(_PORTS, ports=ports) if ports else "true",
+    }
+    return "\n".join([_DOCKER, sections_script(parts)])
+
+
+# Asked once: each call of the client costs about 30 ms. Images lie in Docker's folder or, with
+# containerd's image store (the default since Docker 29 where that is new), in containerd's.
+_DOCKER = r"""
+format='{{.ServerVersion}} {{.Driver}} {{.DockerRootDir}}'
+format="$format{{range .DriverStatus}}|{{index . 1}}{{end}}"
+info=$(docker info --format "$format" 2>/dev/null) || info=
+docker_version=${info%% *}; info=${info#* }
+docker_driver=${info%% *}; info=${info#* }; docker_images=${info%%|*}
+case $info in *'|io.containerd.snapshotter.'*)
+  docker_images=$(sed -n "s/^root *= *[\"']\(.*\)[\"'].*/\1/p" /etc/containerd/config.toml)
+  docker_images=${docker_images:-/var/lib/containerd} ;;
+esac"""
+
+
+# df wants a path that exists: the nearest existing parent stands for a folder yet to be made.
+_DISK = """
+for path in {{ root }} "${docker_images:-/var/lib/docker}"; do
+  while [ ! -e "$path" ]; do path=$(dirname "$path"); done
+  df --block-size=1 --output=source,avail "$path" | tail -n 1
+done"""
+
+# With host networking a listener is ours when its cgroup names our door or one of our containers.
+_PORTS = """
+ours="/door.service $(docker ps --no-trunc --quiet --filter label=sparkwright.release)"
+for port in {{ ports | join(' ') }}; do
+  pids=$(ss -Hltnp "sport = :$port" | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u)
+  for pid in $pids; do
+    owner=foreign
+    for mark in $ours; do grep -q "$mark" "/proc/$pid/cgroup" && owner=ours; done
+    echo "$owner $port $pid $(cat "/proc/$pid/comm")"
+  done
+done"""
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A process that listens on a port of door or engine."""
+
+    ours: bool
+    port: int
+    pid: int
+    command: str
+
+
+@dataclass(frozen=True)
+class Survey:
+    """One Spark, as found. None always means "not there", after the script itself ran.
+
+    Attributes:
+        kernel: that runs, and what it keeps of the memory.
+        gpu, driver: name and driver version of the GPU that CUDA takes by default.
+        gpu_memory: bytes of its own memory; None on a GB10, whose memory is the host's.
+        gpu_said: what nvidia-smi said in the place of a GPU; "" where it showed one, or is absent.
+        memory: MemTotal in bytes.
+        clock: seconds since the epoch on the Spark.
+        root_device, docker_device: the file system that holds each of the two.
+        root_free, docker_free: bytes free for root on them.
+        docker: version of the Docker daemon; "failed" when none answers.
+        docker_driver: how it stores images: overlay2, or overlayfs in containerd's store.
+        image: Docker's id of the engine's image.
+        weights: bytes of the checkpoint folders that are already on the Spark.
+    """
+
+    arch: str
+    kernel: Kernel
+    os: str
+    os_name: str
+    gpu: str | None
+    driver: str | None
+    gpu_memory: int | None
+    memory: int
+    root_device: str
+    root_free: int
+    docker_device: str
+    docker_free: int
+    docker: str | None
+    docker_driver: str | None
+    systemd: str
+    failed_units: tuple[str, ...]
+    clock: int
+    image: str | None
+    weights: int
+    listeners: tuple[Listener, ...] = field(default=())
+    gpu_said: str = ""
+
+
+def parse_survey(output: Iterable[str]) -> Survey:
+    """Return the survey that the script's output lines describe.
+
+    Raises:
+        ValueError: a section that every Linux host has is missing or malformed.
+    """
+    found = {
+        name: [line.strip() for line in lines if line.strip()]
+        for name, lines in sections(output).items()
+    }
+    try:
+        gpu, driver, gpu_memory = _gpu(found["gpu"])
+        (root_device, root_free), (docker_device, docker_free) = map(str.split, found["disk"])
+        os_id, os_name = found["os"]
+        return Survey(
+            arch=found["arch"][0],
+            kernel=parse_kernel(found["kernel"]),
+            os=os_id,
+            os_name=os_name,
+            gpu=gpu,
+            driver=driver,
+            gpu_memory=gpu_memory,
+            memory=int(found["memory"][0]) * 1024,
+            root_device=root_device,
+            root_free=int(root_free),
+            docker_device=docker_device,
+            docker_free=int(docker_free),
+            docker=_line(found["docker"], 0),
+            docker_driver=_line(found["docker"], 1),
+            systemd=found["systemd"][0] if found["systemd"] else "absent",
+            failed_units=tuple(found["systemd"][1:]),
+            clock=int(found["clock"][0]),
+            image=_line(found["image"], 0),
+            weights=int(found["weights"][0]) if found["weights"] else 0,
+            listeners=tuple(_listener(line) for line in found["ports"]),
+            gpu_said="" if gpu else " ".join(found["gpu"]),
+        )
+    except (KeyError, IndexError, ValueError) as error:
+        raise ValueError(f"the survey of the host is incomplete: {error!r} in {found}") from error
+
+
+def _line(lines: list[str], number: int) -> str | None:
+    return lines[number] if len(lines) > number else None
+
+
+def _gpu(lines: list[str]) -> tuple[str | None, str | None, int | None]:
+    """Return name, driver and memory of the largest GPU: CUDA takes the fastest by itself."""
+    # Without a driver nvidia-smi says so in a sentence on standard output.
+    gpus = [line.rsplit(", ", 2) for line in lines if line.count(", ") >= 2]
+    found = [(int(mib) if mib.isdigit() else 0, name, driver) for name, driver, mib in gpus]
+    if not found:
+        return None, None, None
+    mib, name, driver = max(found, key=lambda gpu: gpu[0])
+    return name, driver, mib * 1024**2 or None
+
+
+def _listener(line: str) -> Listener:
+    owner, port, pid, command = line.split(maxsplit=3)
+    return Listener(ours=owner == "ours", port=int(port), pid=int(pid), command=command)

@@ -1,0 +1,57 @@
+"""The engine's image."""
+
+from pyinfra.api import deploy
+
+from sparkwright.fabric.share import share_url
+from sparkwright.image.operations import built_image, copied_image, exported_image, image
+from sparkwright.recipe.build import build_files
+from sparkwright.release.lock import image_key
+from sparkwright.release.release import repository
+from sparkwright.run.target import target
+
+
+@deploy("Image")
+def apply() -> None:
+    """Have the image of the release that the Spark should serve.
+
+    The head of a pair pulls or builds it, and lends it to its worker over the fabric.
+    """
+    own = target()
+    served = own.release
+    if served is None:
+        return
+    plan, other, head = own.fabric, own.peer, own.is_head
+    locked, build = own.lock.images[image_key(served.recipe)], served.recipe.build
+    if head and build is None:
+        image(
+            name="Engine image",
+            root=served.root,
+            references=served.images,
+            size=locked.size,
+        )
+    if head and build:
+        built_image(
+            name="Engine image, built",
+            root=served.root,
+            references=served.images,
+            base=f"{repository(build.base)}@{locked.digest}",
+            size=locked.size,
+            recipe={"args": build.args, "files": build_files(build)},
+        )
+    if plan is None or other is None:
+        return
+    if head:
+        exported_image(
+            name="Engine image for the worker",
+            root=served.root,
+            references=served.images,
+            peer=other,
+        )
+    # On both: an operation of the worker alone would not wait for the head's.
+    copied_image(
+        name="Engine image from the head",
+        root=served.root,
+        references=() if head else served.images,
+        share=share_url(plan.peer_addresses[0]),
+        head=other,
+    )

@@ -1,0 +1,122 @@
+"""Jobs that outlive the connection: they run on the Spark as units, and a run only watches."""
+
+import sys
+import time
+from collections.abc import Generator, Sequence
+from hashlib import sha256
+from io import StringIO
+
+from pyinfra import host, logger
+from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand, operation
+from pyinfra.api.command import PyinfraCommand
+from pyinfra.api.exceptions import PyinfraError
+from pyinfra.operations import files
+
+from sparkwright.common.operations import differs
+from sparkwright.common.progress import Meter
+from sparkwright.host.operations.packages import install
+from sparkwright.jobs.facts import EnvironmentStamp, JobState, JobStates
+
+# Seconds between two looks at a job.
+POLL = 2
+# What a run that was killed has begun goes on: nothing is put into an environment beside it.
+_ALONE = "flock /run/lock/sparkwright-environment"
+LOST = "No more word from the Spark. What runs there needs no connection: run again to follow it."
+# Seconds between two lines of a job: a terminal is watched, a log is kept.
+TERMINAL_LINES, LOG_LINES = 2, 10
+
+
+@operation()
+def virtual_environment(path: str, requirements: str, text: str) -> Generator[PyinfraCommand]:
+    """Have a virtual environment with exactly these packages.
+
+    Args:
+        path: its folder; it is made anew when the requirements or the system's Python change.
+        requirements: path of the requirements on the host, each with its hashes.
+        text: what is in that file; the environment keeps a copy, written last.
+
+    Python's venv module is installed where the system leaves it out, as Debian and Ubuntu do.
+    """
+    if host.get_fact(EnvironmentStamp, path=path) == sha256(text.encode()).hexdigest():
+        host.noop(f"{path} has the packages of {requirements}")
+        return
+    differs(path, f"an environment with the packages of {requirements}", "none, or another")
+    python = QuoteString(f"{path}/bin/python")
+    yield install("python3-venv", unless="python3 -c 'import ensurepip' 2>/dev/null")
+    yield StringCommand(_ALONE, "python3 -m venv --clear", QuoteString(path))
+    yield StringCommand(
+        _ALONE,
+        python,
+        "-m pip install --quiet --disable-pip-version-check --require-hashes",
+        "--only-binary :all: --requirement",
+        QuoteString(requirements),
+    )
+    yield StringCommand("cp", QuoteString(requirements), QuoteString(f"{path}/.requirements"))
+
+
+def put_manifest(root: str, manifest: str, job: str, text: str) -> Generator[PyinfraCommand]:
+    """Yield what gives a job new orders, nothing if it has them; its work on others ends first."""
+    changes = list(
+        files.put._inner(
+            src=StringIO(text),
+            dest=f"{root}/manifests/{manifest}.json",
+            user="root",
+            group="root",
+            mode="644",
+            create_remote_dir=False,
+        )
+    )
+    if changes:
+        yield StringCommand("systemctl stop", QuoteString(f"{job}.service"))
+        yield from changes
+
+
+def start(job: str) -> StringCommand:
+    """Return the command that starts a job; one that runs already goes on."""
+    unit = QuoteString(f"{job}.service")
+    return StringCommand("systemctl daemon-reload && systemctl start", unit)
+
+
+def follow(root: str, jobs: Sequence[str], last: dict[str, JobState]) -> FunctionCommand:
+    """Return the command that shows how jobs go on until all have ended.
+
+    Args:
+        last: receives their states at the end.
+    """
+    return FunctionCommand(_follow, (root, list(jobs), last), {})
+
+
+def reason(job: str, state: JobState) -> str:
+    """Return why a job that has ended has not done its work."""
+    if state.progress and state.progress.phase == "failed":
+        return state.progress.message
+    return f"{job}.service ended before its work was done: look with `journalctl -u {job}`."
+
+
+def _follow(
+    state: State, host: Host, root: str, jobs: Sequence[str], last: dict[str, JobState]
+) -> bool:
+    meters = {job: Meter() for job in jobs}
+    every = TERMINAL_LINES if sys.stderr.isatty() else LOG_LINES
+    shown = -float(every)
+    while True:
+        try:
+            states = host.get_fact(JobStates, root=root, jobs=jobs)
+        except PyinfraError:
+            host.log(LOST, logger.error)
+            return False
+        last.update(states)
+        now = time.monotonic()
+        running = [job for job in jobs if last[job].active not in ("inactive", "failed")]
+        lines = [
+            f"{job}: {meters[job].line(progress, now)}"
+            for job in running
+            if (progress := last[job].progress)
+        ]
+        if lines and now - shown >= every:
+            shown = now
+            for line in lines:
+                host.log(line)
+        if not running:
+            return True
+        time.sleep(POLL)

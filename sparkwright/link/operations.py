@@ -1,0 +1,55 @@
+"""Have the two Sparks of a pair know each other, and nobody else."""
+
+from collections.abc import Generator
+
+from pyinfra import host
+from pyinfra.api import Host, StringCommand, operation
+from pyinfra.api.command import PyinfraCommand
+
+from sparkwright.common.files import ManagedFile
+from sparkwright.common.operations import differs, failing, spark_name
+from sparkwright.host.operations.files import managed_files
+from sparkwright.link.facts import LinkIdentity
+from sparkwright.link.identity import new_identity_script
+
+
+@operation()
+def identity(root: str, spark: str) -> Generator[StringCommand]:
+    """Have a key of the Spark's own, made there and never told, and a certificate for it.
+
+    Args:
+        root: the folder of everything on the Spark, with `secrets` and `link` in it.
+        spark: the Spark's name.
+
+    A key without its certificate, or one that others may read, is replaced; the other Spark then
+    pins the new certificate.
+    """
+    found = host.get_fact(LinkIdentity, root=root)
+    if found.state == "fit":
+        host.noop("the Spark has a key and its certificate")
+    elif found.state == "unreadable":
+        yield failing(f"{found.detail}. Move it away: a new one is made.")
+    else:
+        differs(f"{root}/secrets/link.key", "a key with its certificate", found.state)
+        yield StringCommand(new_identity_script(root, spark))
+
+
+@operation()
+def pinned(root: str, peer: Host) -> Generator[PyinfraCommand]:
+    """Have the certificate of the other Spark: it alone is let in.
+
+    Args:
+        root: the folder of everything on both Sparks.
+        peer: the other Spark. `identity` has run there, as both run each operation together.
+    """
+    theirs = peer.get_fact(LinkIdentity, root=root)
+    if theirs.certificate is None:
+        problem = theirs.detail or f"its key is {theirs.state}"
+        yield failing(
+            f"{spark_name(peer)} shows no certificate: {problem}. Run both Sparks again.",
+            # Before the first run, this is what a plan sees of a change that will be made.
+            mended=theirs.state != "unreadable",
+        )
+        return
+    entry = ManagedFile(f"{root}/link/peer.crt", theirs.certificate)
+    yield from managed_files._inner(entries=[entry])

@@ -1,0 +1,258 @@
+"""The problems of a Spark's memory: what cannot fit, or hardly, and which option to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import floor
+
+from sparkwright.common.findings import Finding, error, warning
+from sparkwright.common.hardware import Hardware
+from sparkwright.host.survey import Survey
+from sparkwright.memory.flags import AUTO_COUNTS_ALL, GIB
+from sparkwright.memory.plan import HOST, MIB, Load, MemoryPlan, plan_memory
+
+# GiB that must stay free where the memory is the host's, and that should, by number of Sparks.
+# One: the 0.90 of docai.hu, which leaves 5 by this plan, served for 90 minutes; sparkrun's earlyoom
+# ends the engine at 2 %. With 0.85, which leaves 9, AEON-7 served for hours.
+# Two: with 6 idle a soak took both down; 10 to 12 is the rule of those who measured it
+# (gorlak/sparky-cluster, docs/adr/0028).
+LEAST = {1: 4, 2: 8}
+WANTED = {1: 9, 2: 10}
+
+# CUDA graphs of whole steps take a block for each request: "max_num_seqs (1024) exceeds available
+# Mamba cache blocks (793)" ends the start (config/compilation.py, in 0.20.2 and later; seen on an
+# H100 with 0.26.0, whose 793 blocks are the plan's).
+_BLOCK_A_REQUEST = (0, 20, 0)
+# Where the share sizes the KV cache, real ones were up to 8.3 % larger than planned (an H100; 8 % a
+# Spark: docs/memory.md). So near, only vLLM knows.
+_NEAR = 1.1
+
+
+def memory_findings(load: Load, hardware: Hardware, survey: Survey) -> list[Finding]:
+    """Judge whether what is to be served fits into the memory of a Spark.
+
+    Args:
+        load: What is served.
+        hardware: The class of the Spark. One without a nominal memory is not judged: the lab's
+            engine runs on the CPU, in the memory of a machine that it shares.
+        survey: The Spark as found.
+    """
+    if not hardware.total_gib:
+        return []
+    if load.shapeless:
+        return [_unknown(load)]
+    # A card's nominal memory is less than nvidia-smi shows, as CUDA counts it.
+    total = survey.memory if hardware.unified else int(hardware.total_gib * GIB)
+    return list(judge(plan_memory(load, total, hardware.unified, survey.kernel.handover)))
+
+
+def judge(plan: MemoryPlan) -> Iterator[Finding]:
+    """Say what of a plan cannot be, and what should not.
+
+    What an error says to change is checked with the plan: so changed, it has no error left.
+    """
+    if plan.kv_bytes < plan.cache.size(1):
+        yield _weights(plan)
+        return
+    found = [*_context(plan), *_head_room(plan)]
+    yield from found
+    # The remedy of another error names how many requests it leaves room for.
+    if _too_many(plan) and not (_is_refused(plan) and any(each.error for each in found)):
+        yield _requests(plan)
+    if _auto_is_longer(plan):
+        yield warning(
+            f"max-model-len auto stays at {plan.limit} with this vLLM, though the KV cache holds "
+            f"{plan.context} tokens: a longer request never ends",
+            f"Set max-model-len to at most {_round(plan.context)}",
+        )
+
+
+def _unknown(load: Load) -> Finding:
+    names = ", ".join(weights.repo for weights in load.shapeless)
+    return warning(
+        f"whether it fits into memory is not known: the lock has no shape of {names}",
+        "Refresh it: `python -m deploys.lock --refresh`. If that brings none, the architecture is "
+        "one that the plan cannot count",
+    )
+
+
+def _weights(plan: MemoryPlan) -> Finding:
+    """The finding that nothing is left for a KV cache of one token."""
+    if plan.flags.kv_bytes is not None:
+        found = f"kv-cache-memory-bytes {_mib(plan.kv_bytes)} holds no request"
+    else:
+        parts = f"weights of {_gib(plan.weights + plan.drafter)} and what they run with"
+        found = f"{parts} leave nothing of {_share(plan)} for the KV cache"
+    larger = _enlarge(plan, plan.cache.size(min(plan.context or plan.limit, plan.limit)))
+    return error(found, f"Set {larger}" if larger else _lower(plan))
+
+
+def _context(plan: MemoryPlan) -> Iterator[Finding]:
+    size = plan.cache.size(plan.context)
+    if plan.kv_bytes >= size:
+        return
+    asked = f"max-model-len {plan.context} needs {_gib(size)} of KV cache"
+    found = f"{asked}, {_gib(plan.kv_bytes)} remain"
+    if plan.head_room < _least(plan):
+        yield error(found, _lower(plan))
+        return
+    remedy = f"Set {_shorter(plan, plan.kv_bytes)}{_fewer(plan, plan.kv_bytes)}"
+    if larger := _enlarge(plan, size):
+        remedy += f", or {larger}"
+    yield error(found, remedy)
+
+
+def _too_many(plan: MemoryPlan) -> bool:
+    """Tell whether there are more requests at once than blocks of the KV cache, and vLLM looks.
+
+    A request has a block with its state in each linear-attention layer of a group.
+    """
+    looks = plan.flags.whole_steps and plan.flags.release >= _BLOCK_A_REQUEST
+    return bool(looks and plan.cache.state and plan.flags.sequences > plan.blocks)
+
+
+def _is_refused(plan: MemoryPlan) -> bool:
+    """Tell whether vLLM certainly refuses more requests than blocks.
+
+    With drafts, an attention backend such as FlashInfer makes graphs hold pieces of steps after
+    all, and vLLM does not look.
+    """
+    exact = plan.flags.kv_bytes is not None or plan.flags.sequences > _NEAR * plan.blocks
+    return exact and not plan.flags.drafted
+
+
+def _requests(plan: MemoryPlan) -> Finding:
+    finding = error if _is_refused(plan) else warning
+    may = "refuses" if _is_refused(plan) else "may refuse"
+    remedy = f"Set max-num-seqs to at most {plan.blocks}"
+    if larger := _enlarge(plan, plan.flags.sequences * plan.cache.pool):
+        remedy += f", or {larger}"
+    return finding(
+        f"max-num-seqs {plan.flags.sequences} is more than the {plan.blocks} blocks of the KV "
+        f"cache, of which CUDA graphs take one a request: vLLM {may} to start",
+        remedy,
+    )
+
+
+def _fewer(plan: MemoryPlan, size: int) -> str:
+    """Name how many requests a KV cache of so many bytes has blocks for, if they are too few."""
+    blocks = plan.cache.blocks(size)
+    changed = replace(plan, kv_bytes=size)
+    if not (_too_many(changed) and _is_refused(changed)):
+        return ""
+    return f", and max-num-seqs to at most {blocks}"
+
+
+def _auto_is_longer(plan: MemoryPlan) -> bool:
+    auto = plan.flags.context is None and plan.flags.release < AUTO_COUNTS_ALL
+    return bool(auto and plan.cache.state and plan.context < plan.limit)
+
+
+def _head_room(plan: MemoryPlan) -> Iterator[Finding]:
+    if plan.head_room >= _wanted(plan):
+        return
+    free, left = max(0, plan.head_room), plan.total - plan.engine
+    if plan.unified and left > 0:
+        kept = f" ({plan.kept / GIB:.1f} kept by its kernel)" if plan.kept else ""
+        found = (
+            f"{_set(plan)} leaves {_gib(left)} to the host{kept}, {_gib(free)} of them free when "
+            f"it serves; expected {_gib(_wanted(plan))}"
+        )
+    else:
+        found = f"{_set(plan)} takes {_gib(plan.engine + plan.host)} of {_gib(plan.total)}"
+    finding = error if plan.head_room < _least(plan) else warning
+    yield finding(found, _lower(plan))
+
+
+def _least(plan: MemoryPlan) -> int:
+    return LEAST[plan.sparks] * GIB if plan.unified else 0
+
+
+def _wanted(plan: MemoryPlan) -> int:
+    return WANTED[plan.sparks] * GIB if plan.unified else 0
+
+
+def _enlarge(plan: MemoryPlan, size: int) -> str | None:
+    """Name what makes a KV cache of so many bytes; None where it would take what must stay free."""
+    if plan.flags.kv_bytes is not None:
+        size, value = _up(size, MIB) * MIB, _mib(size)
+    else:
+        share = _up(100 * (plan.beside + size), plan.total) / 100
+        size = int(share * plan.total) - plan.beside
+        value = f"{share:.2f}"
+    fits = replace(plan, kv_bytes=size).head_room >= _least(plan)
+    return f"{_option(plan)} to at least {value}{_fewer(plan, size)}" if fits else None
+
+
+def _lower(plan: MemoryPlan) -> str:
+    """Name what leaves as much free as should be, or must be, and a context that then fits."""
+    tries = [_leaving(plan, free) for free in (_wanted(plan), _least(plan))]
+    needed = plan.cache.size(plan.flags.context or 1)
+    for value, size in tries:
+        if size >= needed:
+            bound = "at most " if size < plan.kv_bytes else ""
+            return f"Set {_option(plan)} to {bound}{value}{_fewer(plan, size)}"
+    for value, size in tries:
+        if size >= plan.cache.size(1):
+            return f"Set {_option(plan)} to {value}, and {_shorter(plan, size)}{_fewer(plan, size)}"
+    more = ", or serve it with two Sparks" if _fits_two(plan) else ""
+    return f"It does not fit into {_gib(plan.total)}: choose a smaller checkpoint{more}"
+
+
+def _leaving(plan: MemoryPlan, free: int) -> tuple[str, int]:
+    """The value of the option that sizes the engine with which so much stays free, and the bytes of
+    KV cache that it makes."""
+    size = max(0, plan.kv_bytes) + plan.head_room - free
+    if plan.flags.kv_bytes is not None:
+        return f"{size // MIB}M", size // MIB * MIB
+    share = floor(100 * (plan.beside + size) / plan.total) / 100
+    size = int(share * plan.total) - plan.beside
+    return f"{share:.2f}", size
+
+
+def _shorter(plan: MemoryPlan, size: int) -> str:
+    return f"max-model-len to at most {_round(plan.cache.longest(size, plan.limit))}"
+
+
+def _fits_two(plan: MemoryPlan) -> bool:
+    """Tell whether half of the weights fits into each of two Sparks."""
+    if plan.sparks > 1 or not plan.unified:
+        return False
+    engine = plan.engine - max(0, plan.kv_bytes) - (plan.weights + plan.drafter) // 2
+    host = HOST[2] + plan.kept
+    return engine + plan.cache.size(1) + host + LEAST[2] * GIB <= plan.total
+
+
+def _option(plan: MemoryPlan) -> str:
+    """The option that sizes the engine."""
+    told = plan.flags.kv_bytes is not None
+    return "kv-cache-memory-bytes" if told else "gpu-memory-utilization"
+
+
+def _set(plan: MemoryPlan) -> str:
+    told = plan.flags.kv_bytes
+    value = f"{plan.flags.utilization:g}" if told is None else _mib(told)
+    return f"{_option(plan)} {value}"
+
+
+def _share(plan: MemoryPlan) -> str:
+    share = plan.flags.utilization
+    return f"gpu-memory-utilization {share:g} ({_gib(int(share * plan.total))})"
+
+
+def _round(context: int) -> int:
+    """A multiple of 1,024 tokens reads better, where there is one."""
+    return context // 1024 * 1024 or context
+
+
+def _up(number: int, step: int) -> int:
+    return -(-number // step)
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f} GiB"
+
+
+def _mib(size: int) -> str:
+    return f"{_up(size, MIB)}M"

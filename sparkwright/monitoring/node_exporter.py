@@ -1,0 +1,142 @@
+"""The host metrics of a Spark: their units, and the shell script that reads them."""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sparkwright.common.files import ManagedFile
+from sparkwright.common.host_output import MARK, sections
+from sparkwright.common.paths import FILES
+from sparkwright.common.ports import EXPORTER_PORT, METRICS_PORT
+from sparkwright.common.render import unit_file
+from sparkwright.fleet.fabric_plan import FabricPlan
+
+PACKAGE = "prometheus-node-exporter"
+EXPORTER = f"{PACKAGE}.service"
+# Scrapes at once. Each that hangs keeps its place for ever: more of them get a 503 at once.
+_SCRAPES = 4
+# A head writes for its exporter; a worker answers its head, on the fabric.
+TIMER, SOCKET = "spark-metrics.timer", "fabric-metrics.socket"
+_FILES = FILES / "monitoring"
+
+
+@dataclass(frozen=True)
+class UnitState:
+    """A unit of ours.
+
+    Attributes:
+        outdated: one of its files changed after it had started (to the second).
+    """
+
+    active: bool
+    enabled: bool
+    outdated: bool
+
+
+@dataclass(frozen=True)
+class ExporterState:
+    """The node exporter of a Spark, and our units beside it.
+
+    Attributes:
+        listener: the program of others that has the exporter's port; None without one.
+        installed: its package is.
+        ours: we installed it, or nobody did.
+        units: exporter, timer and socket, by name.
+    """
+
+    listener: str | None
+    installed: bool
+    ours: bool
+    units: Mapping[str, UnitState]
+
+    @property
+    def foreign(self) -> str | None:
+        """Whose exporter it is, where it is to be left alone, for people; None where it is ours."""
+        if self.listener:
+            return f"port {EXPORTER_PORT} is held by {self.listener}"
+        return None if self.ours else f"{PACKAGE} was here before"
+
+
+def exporter_defaults(root: str) -> str:
+    """Return the settings of the exporter's package.
+
+    On a GB10 a read of cpufreq may never return (prometheus/node_exporter#3791).
+
+    Args:
+        root: the folder of everything on the Spark.
+    """
+    options = (
+        f"--web.listen-address=127.0.0.1:{EXPORTER_PORT}",
+        f"--web.max-requests={_SCRAPES}",
+        "--no-collector.cpufreq",
+        f"--collector.textfile.directory={root}/metrics",
+    )
+    return (
+        "# Of sparkwright/monitoring/operations.py. The door of the replica lets Prometheus in.\n"
+        f'ARGS="{" ".join(options)}"\n'
+    )
+
+
+def metrics_units(names: Iterable[str], root: str, plan: FabricPlan | None) -> list[ManagedFile]:
+    """Return units of files/monitoring.
+
+    Args:
+        names: their names.
+        root: the folder of everything on the Spark.
+        plan: of a pair, this Spark's part of the fabric.
+    """
+    values = {"root": root, "address": plan.addresses[0] if plan else "", "port": METRICS_PORT}
+    return [unit_file(_FILES / name, **values) for name in names]
+
+
+def exporter_script(root: str, files: Mapping[str, Iterable[str]]) -> str:
+    """Return the POSIX shell script that reads it all; it only reads, and exits 0.
+
+    Args:
+        root: the folder of everything on the Spark.
+        files: the files that configure each unit.
+    """
+    lines = [
+        f"echo {MARK}listener",
+        f"for pid in $(ss -Hltnp 'sport = :{EXPORTER_PORT}' 2>/dev/null "
+        "| grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u); do",
+        f"  grep -qs '/{EXPORTER}$' /proc/$pid/cgroup || "
+        'echo "$(cat /proc/$pid/comm) (pid $pid)"; done',
+        f"echo {MARK}package",
+        f"dpkg-query --show --showformat='${{db:Status-Status}}\\n' {PACKAGE} 2>/dev/null",
+        f"grep -sx {PACKAGE} {shlex.quote(root)}/state/installed",
+    ]
+    for unit, paths in files.items():
+        lines += [
+            f"echo {MARK}{unit}",
+            f"systemctl is-active {unit} 2>/dev/null",
+            f"systemctl is-enabled {unit} 2>/dev/null",
+            f"started=$(systemctl show --value --property=ActiveEnterTimestamp {unit} 2>/dev/null)",
+            f"changed=$(stat --format=%Y -- {' '.join(map(shlex.quote, paths))} 2>/dev/null "
+            "| sort -n | tail -n 1)",
+            '[ "${changed:-0}" -le "$(date --date="${started:-@0}" +%s)" ] || echo outdated',
+        ]
+    return "\n".join([*lines, "true"])
+
+
+def parse_exporter(output: Iterable[str]) -> ExporterState:
+    """Return the state that the script's output lines describe.
+
+    Raises:
+        ValueError: a section is missing.
+    """
+    found = sections(output)
+    try:
+        listener, package = found.pop("listener"), found.pop("package")
+    except KeyError as error:
+        raise ValueError(f"found no section {error}") from error
+    installed = "installed" in package
+    return ExporterState(
+        listener=listener[0] if listener else None,
+        installed=installed,
+        ours=not installed or PACKAGE in package,
+        units={
+            unit: UnitState("active" in lines, "enabled" in lines, "outdated" in lines)
+            for unit, lines in found.items()
+        },
+    )

@@ -1,0 +1,194 @@
+"""The targets of Prometheus: each replica's door, for its engine, itself and its host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from cryptography import x509
+
+from sparkwright.common.errors import PlanError
+from sparkwright.fleet.fleet import Fleet, bracketed
+from sparkwright.fleet.settings import Settings
+
+# Seconds between two questions: as often as files/monitoring/spark-metrics.timer writes.
+INTERVAL = 15
+# What the door lets through with the key: files/door/door.cfg.
+PATHS = {"engine": "/metrics", "door": "/metrics/door", "host": "/metrics/host"}
+KEY_FILE, RULES_FILE, DASHBOARD_FILE = "api_key", "alerts.yml", "dashboard.json"
+_LOOPBACK = ("127.0.0.1", "::1")
+_EVERYWHERE = ("0.0.0.0", "::")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The door of a replica, as Prometheus reaches it.
+
+    Attributes:
+        sparks: Those that serve it, the head first.
+        address: HOST:PORT.
+        keyed: It asks for a key.
+        certificates: Its own certificate and those that came with it, as PEM; None without TLS.
+        server_name: The name that the certificate has, where it is not the address.
+    """
+
+    replica: str
+    sparks: tuple[str, ...]
+    address: str
+    keyed: bool
+    certificates: str | None = None
+    server_name: str | None = None
+
+    @property
+    def url(self) -> str:
+        """Where a client asks, without a path: by the name that the certificate has."""
+        if self.certificates is None:
+            return f"http://{self.address}"
+        host, _, port = self.address.rpartition(":")
+        return f"https://{self.server_name or host}:{port}"
+
+    @property
+    def certificate_file(self) -> str:
+        """Name of the file that Prometheus knows the door's certificate by."""
+        return f"{self.replica}.crt"
+
+
+def targets(
+    fleet: Fleet, settings: Mapping[str, Settings], chain: Callable[[str], str | None]
+) -> list[Target]:
+    """Return the doors of a fleet.
+
+    Args:
+        fleet: The fleet.
+        settings: Those of each replica, by its name.
+        chain: Gives what a replica's door shows its clients, as PEM; None without TLS.
+
+    Raises:
+        PlanError: The doors that only their own Spark reaches, those whose certificate is not to
+            be had, or there is no replica at all.
+    """
+    if not fleet.replicas:
+        raise PlanError(f"{fleet.source}: replicas: found none; expected at least one to ask")
+    found, problems = [], []
+    for name, replica in fleet.replicas.items():
+        head = replica.sparks[0]
+        spark, bind = fleet.sparks[head], settings[name].bind
+        if bind in _LOOPBACK and not spark.local:
+            problems.append(
+                f"{fleet.source}: replicas.{name}: found bind {bind}, where only {head} itself "
+                "reaches the door; expected another bind in the group data"
+            )
+            continue
+        host = "127.0.0.1" if spark.local else spark.ssh_hostname or head
+        try:
+            pem = chain(name)
+        except PlanError as error:
+            problems += error.problems
+            continue
+        server_name = None
+        if pem:
+            known = _names(pem)
+            # A wildcard is no name to ask for.
+            plain = [each for each in known if not each.startswith("*")]
+            if host not in known and plain:
+                server_name = plain[0]
+        elif bind not in (*_EVERYWHERE, *_LOOPBACK):
+            host = bind
+        found.append(
+            Target(
+                replica=name,
+                sparks=tuple(replica.sparks),
+                address=f"{bracketed(host)}:{replica.port}",
+                keyed=replica.api_key != "none",
+                certificates=pem,
+                server_name=server_name,
+            )
+        )
+    if problems:
+        raise PlanError(*problems)
+    return found
+
+
+def _names(chain: str) -> list[str]:
+    """Return the names and addresses of a chain's first certificate."""
+    first = x509.load_pem_x509_certificate(chain.encode())
+    try:
+        names = first.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    addresses = map(str, names.get_values_for_type(x509.IPAddress))
+    return [*names.get_values_for_type(x509.DNSName), *addresses]
+
+
+def prometheus_config(doors: Sequence[Target]) -> str:
+    """Return prometheus.yml: three jobs for each door, named by replica and kind.
+
+    Args:
+        doors: What `targets` returned.
+    """
+    config = {
+        "global": {"scrape_interval": f"{INTERVAL}s", "evaluation_interval": f"{INTERVAL}s"},
+        "rule_files": [RULES_FILE],
+        "scrape_configs": [_job(door, kind) for door in doors for kind in PATHS],
+    }
+    head = "# Written by `python -m deploys.monitoring`: change the inventory, and run it again.\n"
+    return head + yaml.safe_dump(config, sort_keys=False)
+
+
+def _job(door: Target, kind: str) -> dict[str, Any]:
+    labels = {
+        "job": kind,
+        "instance": door.sparks[0],
+        "replica": door.replica,
+        "spark": door.sparks[0],
+    }
+    job: dict[str, Any] = {
+        "job_name": f"{door.replica}-{kind}",
+        "metrics_path": PATHS[kind],
+        "static_configs": [{"targets": [door.address], "labels": labels}],
+    }
+    if kind == "host":
+        # What a head tells of the worker beside it has the worker's name, and no other's: a head
+        # does not speak for the Sparks of other replicas.
+        own = "|".join(map(re.escape, door.sparks))
+        job["metric_relabel_configs"] = [
+            {"source_labels": ["exported_spark"], "regex": f"({own})", "target_label": "spark"},
+            {"regex": f"exported_({'|'.join(labels)})", "action": "labeldrop"},
+        ]
+    if door.keyed:
+        job["authorization"] = {"credentials_file": KEY_FILE}
+    if door.certificates:
+        job["scheme"] = "https"
+        job["tls_config"] = {"ca_file": door.certificate_file}
+        if door.server_name:
+            job["tls_config"]["server_name"] = door.server_name
+    return job
+
+
+def monitoring_files(
+    doors: Sequence[Target], key: str | None, rules: str, dashboard: str
+) -> dict[str, tuple[str, int]]:
+    """Return what is written: text and mode of each file, by its name.
+
+    Args:
+        doors: What `targets` returned.
+        key: The API key that Prometheus shows; None where no door asks for one.
+        rules: files/monitoring/alerts.yml.
+        dashboard: files/monitoring/dashboard.json.
+    """
+    files = {
+        # The key is no business of git's.
+        ".gitignore": ("*\n", 0o644),
+        "prometheus.yml": (prometheus_config(doors), 0o644),
+        RULES_FILE: (rules, 0o644),
+        DASHBOARD_FILE: (dashboard, 0o644),
+    }
+    if key:
+        files[KEY_FILE] = (f"{key}\n", 0o600)
+    files |= {
+        door.certificate_file: (door.certificates, 0o644) for door in doors if door.certificates
+    }
+    return files

@@ -1,0 +1,100 @@
+"""Judge a Spark before anything on it is changed."""
+
+import time
+from collections.abc import Generator, Sequence
+
+from pyinfra import host, state
+from pyinfra.api import Host, State, StringCommand, operation
+from pyinfra.api.exceptions import PyinfraError
+
+from sparkwright.common.findings import Finding
+from sparkwright.common.operations import (
+    differs,
+    failing,
+    is_dry_run,
+    is_looking,
+    notice,
+    planning,
+    spark_name,
+)
+from sparkwright.memory.check import memory_findings
+from sparkwright.memory.plan import Load
+from sparkwright.preflight.facts import HostSurvey
+from sparkwright.preflight.pair import differences
+from sparkwright.preflight.preflight import Requirements, findings
+
+# Of a run: each Spark that was judged, and whether it is unfit.
+_judged: dict[State, dict[str, bool]] = {}
+
+
+@operation()
+def preflight(
+    wanted: Requirements,
+    root: str,
+    images: Sequence[str],
+    folders: Sequence[str],
+    worker: Host | None = None,
+    load: Load | None = None,
+) -> Generator[StringCommand, None, None]:
+    """Fail with every error that is found, each with its remedy; warnings are only shown.
+
+    Args:
+        wanted: what this Spark must be.
+        root: the folder for weights and releases.
+        images: names and digests of the image that will run; none on an idle Spark.
+        folders: the checkpoint folders under `root` that count as fetched already.
+        worker: the other Spark, where this one is the head of a pair: they must be alike, and it
+            is the head that says where they are not.
+        load: what must fit into its memory; None on an idle Spark.
+    """
+    look = {
+        "root": root,
+        "ports": list(wanted.ports),
+        "images": list(images),
+        "folders": list(folders),
+    }
+    survey = host.get_fact(HostSurvey, **look)
+    now = time.time()
+    other = worker.get_fact(HostSurvey, **look) if worker else None
+    found = findings(survey, wanted, now, other)
+    if load:
+        found += memory_findings(load, wanted.hardware, survey)
+    apart: list[Finding] = []
+    if worker and other:
+        apart = differences(spark_name(host), survey, spark_name(worker), other)
+        for finding in apart:
+            differs("the two Sparks", "alike", finding.found)
+    for finding in found:
+        if finding.error:
+            differs("fit to serve", "nothing in its way", finding.found)
+    found += apart
+    errors = [finding for finding in found if finding.error]
+    for finding in found:
+        if not finding.error:
+            notice(str(finding))
+    refusal = failing("\n".join(map(str, errors))) if errors else None
+    if is_dry_run() and planning() and not is_looking():
+        _end_unfit(bool(errors))
+    if refusal:
+        yield refusal
+    else:
+        host.noop("the Spark is fit for what it is to serve")
+
+
+def _end_unfit(is_unfit: bool) -> None:
+    """End a dry run where the real one would: when all have been judged, and one is unfit.
+
+    Raises:
+        PyinfraError: it ends.
+    """
+    judged = _judged.setdefault(host.state, {})
+    judged[spark_name(host)] = is_unfit
+    # With fewer at a time than there are Sparks, some are not judged yet, nor will be meanwhile.
+    hosts = len(state.active_hosts)
+    while len(judged) < hosts <= state.config.PARALLEL:
+        time.sleep(0.05)
+    if unfit := sorted(spark for spark, bad in judged.items() if bad):
+        raise PyinfraError(
+            f"not fit to serve: {' and '.join(unfit)}. A run would end here, as this dry run does; "
+            "nothing was changed."
+        )

@@ -1,0 +1,85 @@
+"""Two Sparks that serve one model: what must be alike, judged before anything is changed."""
+
+import re
+from collections.abc import Iterator
+
+from sparkwright.common.findings import Finding, error, warning
+from sparkwright.host.survey import Survey
+from sparkwright.preflight.preflight import GIB
+
+# Two of one kind differ by what their firmware keeps; the 64 GB and 128 GB Sparks by far more.
+MEMORY_TOLERANCE = 2 * GIB
+# The surveys are taken one after the other, a few seconds apart.
+CLOCK_TOLERANCE = 10
+
+_UPDATE = "Update DGX OS on {} (DGX Dashboard, Update) and reboot it"
+
+
+def differences(name_a: str, a: Survey, name_b: str, b: Survey) -> list[Finding]:
+    """Return what stands between two Sparks and one model over both, errors first.
+
+    What one of them lacks is no difference: that is said of this Spark alone.
+
+    Args:
+        name_a, name_b: names of the Sparks, for the reader.
+        a, b: their surveys, taken one after the other.
+    """
+    checks = [
+        *_versions(name_a, a, name_b, b),
+        *_machines(name_a, a, name_b, b),
+        *_images(name_a, a, name_b, b),
+    ]
+    return sorted(checks, key=lambda finding: not finding.error)
+
+
+def _versions(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Finding]:
+    def differing(what: str, one: str, other: str) -> tuple[str, str]:
+        older = name_a if _numbers(one) < _numbers(other) else name_b
+        return f"{what} {one} on {name_a}, {other} on {name_b}", _UPDATE.format(older)
+
+    if a.driver and b.driver and a.driver != b.driver:
+        yield error(*differing("NVIDIA driver", a.driver, b.driver))
+    if a.docker and b.docker and a.docker != b.docker and "failed" not in (a.docker, b.docker):
+        major = _numbers(a.docker)[:1] != _numbers(b.docker)[:1]
+        yield (error if major else warning)(*differing("Docker", a.docker, b.docker))
+    if a.kernel.release != b.kernel.release:
+        found, remedy = differing("kernel", a.kernel.release, b.kernel.release)
+        if a.kernel.handover or b.kernel.handover:
+            # The newer one is what hurts.
+            remedy = "Boot one kernel on both that keeps no memory for kexec handover"
+        yield warning(found, remedy)
+
+
+def _machines(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Finding]:
+    if abs(a.memory - b.memory) > MEMORY_TOLERANCE:
+        yield error(
+            f"{a.memory / GIB:.1f} GiB of memory on {name_a}, {b.memory / GIB:.1f} GiB on {name_b}",
+            "Half of the model must fit on each: put two Sparks of one size into the replica",
+        )
+    if abs(a.clock - b.clock) > CLOCK_TOLERANCE:
+        ahead, behind = (name_a, name_b) if a.clock > b.clock else (name_b, name_a)
+        yield warning(
+            f"the clock of {ahead} is {abs(a.clock - b.clock)} s ahead of that of {behind}",
+            "Set the wrong one right (`sudo timedatectl set-ntp true`): their logs belong together",
+        )
+
+
+def _images(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Finding]:
+    if a.docker_driver and b.docker_driver and a.docker_driver != b.docker_driver:
+        # Docker's two stores give one image two ids: a copy of it would not be known by either.
+        yield error(
+            f"Docker stores images by {a.docker_driver} on {name_a}, "
+            f"by {b.docker_driver} on {name_b}",
+            "Give both the same `storage-driver` and `features` in /etc/docker/daemon.json: "
+            '`"features": {"containerd-snapshotter": true}` gives overlayfs, which Docker 29 has '
+            "where it is new. What Docker holds by the other one is then hidden, and fetched again",
+        )
+    elif a.image and b.image and a.image != b.image:
+        yield error(
+            f"the engine's image is {a.image} on {name_a}, {b.image} on {name_b}",
+            f"Remove the one on {name_b} and run again: `sudo docker image rm --force {b.image}`",
+        )
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]

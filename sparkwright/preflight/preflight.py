@@ -1,0 +1,214 @@
+"""The obstacles between a Spark and a served model, judged before anything is changed."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sparkwright.causes.cause import SPACE_REMEDY
+from sparkwright.common.findings import Finding, error, warning
+from sparkwright.common.hardware import HARDWARE, Hardware
+from sparkwright.common.ports import ENGINE_PORTS
+from sparkwright.host.kernel import HANDOVER_REMEDY, POOLS_REMEDY
+from sparkwright.host.survey import Survey
+from sparkwright.runtime.gpu_obstacles import obstacle
+
+GIB = 1024**3
+
+# AEON-7/Qwen3.6-NVFP4-DFlash, README: its image is about 9 GB compressed and 22 GB unpacked.
+UNPACKED = 22 / 9
+# While Docker unpacks an image, the compressed layers and their content are on the disk together.
+IMAGE_DISK_FACTOR = 1 + UNPACKED
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """The requirements that a Spark has to meet for what it is to serve.
+
+    Attributes:
+        driver_minimum, docker_minimum: first number of the version.
+        weights: bytes of all checkpoints of the recipe.
+        image: compressed bytes of the engine's image, or of what it is built on.
+        disk_headroom: bytes that stay free for caches, logs and the next release.
+        ports: where its door and its engine are to listen.
+        clock_tolerance: seconds between the two clocks.
+        build: bytes that building the image takes beside that; 0 where it is not built.
+        pair: whether two Sparks serve the model: the worker gets the image from the head.
+    """
+
+    hardware: Hardware
+    driver_minimum: int
+    docker_minimum: int
+    weights: int
+    image: int
+    disk_headroom: int
+    ports: tuple[int, ...]
+    clock_tolerance: int
+    build: int = 0
+    pair: bool = False
+
+
+def findings(
+    survey: Survey, wanted: Requirements, now: float, worker: Survey | None = None
+) -> list[Finding]:
+    """Return everything that is wrong with a Spark, errors first.
+
+    Args:
+        now: the controller's clock when the survey was taken, seconds since the epoch.
+        worker: the other Spark, where this one is the head of a pair.
+    """
+    checks = [
+        *_hardware(survey, wanted),
+        *_software(survey, wanted, now),
+        *_kernel(survey, wanted),
+        *_disk(survey, wanted, worker or survey),
+        *_ports(survey),
+    ]
+    return sorted(checks, key=lambda finding: not finding.error)
+
+
+def _hardware(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
+    hardware = wanted.hardware
+    remedy = _remedy(survey)
+    if hardware.arch and survey.arch != hardware.arch:
+        yield error(f"the processor is {survey.arch}, {hardware.name} is {hardware.arch}", remedy)
+    if survey.gpu is None or survey.driver is None:
+        yield _no_gpu(survey, hardware)
+        return
+    memory = _memory(survey, hardware)
+    if not survey.gpu.startswith(hardware.gpu):
+        yield error(f"the GPU is {survey.gpu}, expected {hardware.gpu}", remedy)
+    elif memory < hardware.memory_gib:
+        of_gpu = "" if hardware.unified else " of the GPU's own"
+        yield error(
+            f"{memory:.1f} GiB of memory{of_gpu}, {hardware.name} has at least "
+            f"{hardware.memory_gib} GiB",
+            remedy,
+        )
+    if _major(survey.driver) < wanted.driver_minimum:
+        yield error(
+            f"NVIDIA driver {survey.driver}, at least {wanted.driver_minimum} is needed",
+            f"{hardware.update}, and reboot; driver and CUDA come as one set",
+        )
+
+
+def _no_gpu(survey: Survey, hardware: Hardware) -> Finding:
+    """The finding that nvidia-smi shows none, by what it says: an update may be the cause."""
+    known = obstacle(survey.gpu_said)
+    if known:
+        return error(f"nvidia-smi shows no GPU ({survey.gpu_said}). {known.cause}", known.remedy)
+    said = f": {survey.gpu_said}" if survey.gpu_said else ""
+    return error(f"nvidia-smi shows no GPU{said}", f"{hardware.update}, and reboot")
+
+
+def _remedy(survey: Survey) -> str:
+    """Name the class that the machine is of, if there is one."""
+    right = next((name for name, hardware in HARDWARE.items() if _is(survey, hardware)), None)
+    if right is None:
+        return f"No hardware class is like it: there are {', '.join(HARDWARE)}"
+    return f"Set `hardware: {right}` for it in the inventory, and choose a recipe for {right}"
+
+
+def _is(survey: Survey, hardware: Hardware) -> bool:
+    return (
+        survey.arch == hardware.arch
+        and (survey.gpu or "").startswith(hardware.gpu)
+        and _memory(survey, hardware) >= hardware.memory_gib
+    )
+
+
+def _memory(survey: Survey, hardware: Hardware) -> float:
+    """GiB of what the engine gets its memory from."""
+    return (survey.memory if hardware.unified else survey.gpu_memory or 0) / GIB
+
+
+def _software(survey: Survey, wanted: Requirements, now: float) -> Iterator[Finding]:
+    if survey.os != "ubuntu 24.04":
+        yield warning(
+            f"the system is {survey.os_name}",
+            "Recipes and their figures come from Ubuntu 24.04 (DGX OS 7)",
+        )
+    if survey.docker in (None, "failed"):
+        yield error(
+            "no Docker daemon answers",
+            "Start it (`sudo systemctl enable --now docker`) or reinstall its package",
+        )
+    elif _major(survey.docker or "") < wanted.docker_minimum:
+        yield error(
+            f"Docker {survey.docker}, at least {wanted.docker_minimum} is needed",
+            wanted.hardware.update,
+        )
+    if survey.systemd == "degraded":
+        yield warning(
+            f"failed units: {', '.join(survey.failed_units)}",
+            "Look with `systemctl status UNIT`; clear with `sudo systemctl reset-failed`",
+        )
+    elif survey.systemd not in ("running", "starting"):
+        yield error(
+            f"systemd is {survey.systemd}",
+            "The engine is a systemd unit: boot the Spark normally",
+        )
+    skew = survey.clock - now
+    direction = "ahead of" if skew > 0 else "behind"
+    if abs(skew) > wanted.clock_tolerance:
+        yield error(
+            f"the clock is {abs(skew):.0f} s {direction} this machine's",
+            "Set the wrong one right (`sudo timedatectl set-ntp true`): TLS needs it",
+        )
+
+
+def _kernel(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
+    kernel = survey.kernel
+    if not wanted.hardware.unified:
+        return
+    if kernel.handover:
+        lost = f"kernel {kernel.release} keeps {kernel.handover / GIB:.1f} GiB for kexec handover"
+        if wanted.pair:
+            yield error(f"{lost}: NCCL cannot register its memory for RDMA", HANDOVER_REMEDY)
+        else:
+            yield warning(f"{lost}, which no engine gets", HANDOVER_REMEDY)
+    if kernel.pools:
+        yield warning(
+            f"driver {survey.driver} keeps memory that was freed: an engine may find too little "
+            "when it starts again",
+            POOLS_REMEDY,
+        )
+
+
+def _disk(survey: Survey, wanted: Requirements, worker: Survey) -> list[Finding]:
+    weights = max(0, wanted.weights - survey.weights)
+    image = 0 if survey.image else int(wanted.image * IMAGE_DISK_FACTOR) + wanted.build
+    # On both Sparks, unpacked, beside what Docker has, while it moves from one to the other; and
+    # once more where Docker keeps its own files: it saves and loads by way of a folder there.
+    export = int(wanted.image * UNPACKED) if wanted.pair and not worker.image else 0
+    needs: dict[str, tuple[int, int]] = {}
+    for device, free, need in (
+        (survey.root_device, survey.root_free, weights + export),
+        (survey.docker_device, survey.docker_free, image + export),
+    ):
+        needs[device] = (free, needs.get(device, (0, 0))[1] + need)
+    return [
+        error(
+            f"{free / GIB:.1f} GiB free on {device}, expected {need / GIB:.1f} for weights and "
+            f"image and {wanted.disk_headroom / GIB:.1f} to spare",
+            SPACE_REMEDY,
+        )
+        for device, (free, need) in needs.items()
+        if need and free < need + wanted.disk_headroom
+    ]
+
+
+def _ports(survey: Survey) -> list[Finding]:
+    other = "Stop it, or give the replica another `port:` in the inventory"
+    return [
+        error(
+            f"port {listener.port} is taken by {listener.command} (pid {listener.pid})",
+            "Stop it: an engine is to listen there" if listener.port in ENGINE_PORTS else other,
+        )
+        for listener in survey.listeners
+        if not listener.ours
+    ]
+
+
+def _major(version: str) -> int:
+    number = re.match(r"[0-9]{1,9}(?![0-9])", version)
+    return int(number[0]) if number else 0

@@ -1,0 +1,128 @@
+"""The tables to choose a recipe by.
+
+    python -m sparkwright.recipe.catalogue
+
+prints them in Markdown. docs/recipes.md holds the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.hardware import HARDWARE
+from sparkwright.recipe.loader import load_recipe, recipe_names
+from sparkwright.recipe.options import AUTO
+from sparkwright.recipe.recipe import Figures, Recipe
+
+HEAD = ("recipe", "serves", "on", "weights", "context", "tokens/s", "proven")
+
+# Titles of the tables, in the order in which most will read them.
+_SPARK, _BUILT, _CARD = "On Sparks", "On Sparks, with an image to be built", "On graphics cards"
+
+_NOT_TOLD = "?"
+_CONTEXTS = {AUTO: "what fits", None: "the model's"}
+
+
+def catalogue(recipes: Iterable[Recipe]) -> str:
+    """Return Markdown with a table for each kind of machine and image.
+
+    Args:
+        recipes: What to show; recipes of the lab only are left out.
+    """
+    kinds: dict[str, list[Recipe]] = {_SPARK: [], _BUILT: [], _CARD: []}
+    for recipe in recipes:
+        if recipe.hardware != ["lab"]:
+            kinds[_kind(recipe)].append(recipe)
+    return "\n\n".join(f"### {kind}\n\n{table(found)}" for kind, found in kinds.items() if found)
+
+
+def _kind(recipe: Recipe) -> str:
+    if not any(HARDWARE[name].unified for name in recipe.hardware):
+        return _CARD
+    return _BUILT if recipe.build else _SPARK
+
+
+def table(recipes: Iterable[Recipe]) -> str:
+    """Return a Markdown table with a line for each recipe.
+
+    Args:
+        recipes: What to show.
+    """
+    lines = [HEAD, ("---",) * len(HEAD), *map(_row, recipes)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _row(recipe: Recipe) -> tuple[str, ...]:
+    context = recipe.options.max_model_len
+    weights = recipe.memory.weights_gib
+    return (
+        f"`{recipe.name}`",
+        _line(recipe.description),
+        f"{', '.join(recipe.hardware)}: {' or '.join(map(str, recipe.sparks))}",
+        f"{weights:.0f} GiB" if weights else _NOT_TOLD,
+        _CONTEXTS.get(context) or f"{context:,}",
+        "; ".join(_speeds(recipe)) or _NOT_TOLD,
+        _line(recipe.proven),
+    )
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _speeds(recipe: Recipe) -> Iterator[str]:
+    """The source's speeds on the least number of Sparks, and on more if it has any of that."""
+    least, *more = sorted(recipe.sparks)
+    speed = _speed(recipe.for_sparks(least).expected)
+    if speed:
+        yield speed
+    for count in more:
+        own = recipe.by_sparks.get(str(count))
+        if own and own.expected:
+            yield f"on {count}: {_speed(own.expected)}"
+
+
+def _speed(expected: Figures) -> str:
+    """One request's speed when it is alone, over all workloads, and the most of many together."""
+    alone = [
+        figures["tok_s"]
+        for workload, figures in expected.items()
+        if "tok_s" in figures and (workload == "concurrent-1" or not _many(workload))
+    ]
+    totals = [
+        figures["total_tok_s"]
+        for workload, figures in expected.items()
+        if "total_tok_s" in figures and _many(workload)
+    ]
+    parts = []
+    if alone:
+        parts.append(" to ".join(dict.fromkeys(f"{end:.0f}" for end in (min(alone), max(alone)))))
+    if totals:
+        parts.append(f"{max(totals):.0f} in all")
+    return ", ".join(parts)
+
+
+def _many(workload: str) -> bool:
+    return workload.startswith(("concurrent-", "mix-", "rag-"))
+
+
+def main() -> int:
+    """Print the tables. Returns the exit status."""
+    try:
+        print(catalogue(map(load_recipe, recipe_names())))
+    except PlanError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser(
+        prog="python -m sparkwright.recipe.catalogue",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    ).parse_args()
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""The faults of a recipe beyond the form of its single values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.schema import NAME, NAME_RULE, nearest
+from sparkwright.recipe import engine_log, options, vllm_names
+from sparkwright.recipe.build import build_problems
+from sparkwright.recipe.recipe import Recipe, Settings
+from sparkwright.recipe.values import OWN_ARGUMENTS, OWN_ENVIRONMENT, REFERENCE
+from sparkwright.recipe.vllm_names import is_secret, normal
+from sparkwright.recipe.workloads import EXPECTED, METRICS
+
+
+def problems(recipe: Recipe) -> Iterator[str]:
+    """Say what cannot be, as ``KEY: found X; expected Y``.
+
+    Args:
+        recipe: The recipe, each value of which is well-formed.
+    """
+    if not NAME.fullmatch(recipe.name):
+        yield f"found the name {recipe.name!r}; expected {NAME_RULE}"
+    for hardware in recipe.hardware:
+        if hardware not in HARDWARE:
+            yield f"hardware: found {hardware}; expected {nearest(hardware, HARDWARE)}"
+    if len({HARDWARE[name].arch for name in recipe.hardware if name in HARDWARE} - {None}) > 1:
+        found = ", ".join(recipe.hardware)
+        yield f"hardware: found {found}; expected classes of one processor, with one image"
+    if not set(recipe.sparks) <= {1, 2} or len(set(recipe.sparks)) < len(recipe.sparks):
+        yield f"sparks: found {recipe.sparks}; expected [1], [2] or [1, 2]"
+    if "model" not in recipe.checkpoints:
+        found = ", ".join(recipe.checkpoints) or "nothing"
+        yield f"checkpoints: found {found}; expected one named model"
+    folders: dict[str, str] = {}
+    for name, checkpoint in recipe.checkpoints.items():
+        other = folders.setdefault(checkpoint.folder, name)
+        if other != name:
+            yield (
+                f"checkpoints.{name}.folder: found {checkpoint.folder}, which {other} uses; "
+                "expected a folder of its own"
+            )
+    for name in recipe.served_names:
+        if name.startswith("-") or recipe.served_names.count(name) > 1:
+            yield f"served_names: found {name}; expected each name once, none that starts with '-'"
+    if recipe.build:
+        yield from build_problems(recipe.build)
+    known = vllm_names.options(recipe.release)
+    yield from _setting_problems("", recipe, recipe.checkpoints, known)
+    yield from _figure_problems("", recipe.expected)
+    counts = [str(count) for count in recipe.sparks]
+    for count, difference in recipe.by_sparks.items():
+        if count not in counts:
+            expected = " or ".join(counts)
+            yield f"by_sparks.{count}: found {count}; expected {expected}, which `sparks` lists"
+        yield from _setting_problems(f"by_sparks.{count}.", difference, recipe.checkpoints, known)
+        yield from _figure_problems(f"by_sparks.{count}.", difference.expected or {})
+
+
+def _setting_problems(
+    where: str, settings: Settings, checkpoints: Collection[str], known: Collection[str]
+) -> Iterator[str]:
+    for option in settings.args:
+        if whole := _whole(option, known):
+            yield (
+                f"{where}args.{option}: found a part of an option's name, which vLLM would take "
+                f"for the whole; expected {nearest(option, whole)}"
+            )
+    kinds = (("args", settings.args, OWN_ARGUMENTS), ("env", settings.env, OWN_ENVIRONMENT))
+    for kind, values, own in kinds:
+        for key, value in values.items():
+            at = f"{where}{kind}.{key}"
+            if key in own or (kind == "env" and key.upper() in own):
+                yield f"{at}: found it set; expected it left out: Sparkwright sets it"
+            elif is_secret(key):
+                yield f"{at}: found a secret's name; expected no secret in a recipe"
+            for reference in _references(value):
+                if reference not in checkpoints:
+                    there = nearest(reference, checkpoints)
+                    yield f"{at}: found ${{{reference}}}; expected a checkpoint: {there}"
+    wrong = [f"args.{problem}" for problem in options.problems(settings.args)]
+    for problem in wrong or engine_log.problems(settings):
+        yield f"{where}{problem}"
+
+
+def _whole(option: str, known: Collection[str]) -> list[str]:
+    """Options that a name is the beginning of; none if it is one itself. argparse takes either."""
+    name = normal(option)
+    names = {*known, *OWN_ARGUMENTS}
+    return [] if name in names else [each for each in names if each.startswith(name)]
+
+
+def _figure_problems(where: str, figures: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    for workload, values in figures.items():
+        if workload not in EXPECTED:
+            known = nearest(workload, EXPECTED)
+            yield f"{where}expected.{workload}: found an unknown workload; expected {known}"
+        for metric in values:
+            if metric not in METRICS:
+                known = nearest(metric, METRICS)
+                yield f"{where}expected.{workload}.{metric}: found it; expected {known}"
+
+
+def _references(value: object) -> Iterator[str]:
+    """Names in ``${…}`` anywhere in a value."""
+    if isinstance(value, str):
+        yield from REFERENCE.findall(value)
+    elif isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _references(item)

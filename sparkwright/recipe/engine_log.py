@@ -1,0 +1,57 @@
+"""The log level of an engine: less than vLLM's own, without what a start and its failures say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sparkwright.common.schema import shown
+from sparkwright.recipe.recipe import Recipe, Settings
+
+LEVEL = "VLLM_LOGGING_LEVEL"
+
+# What an engine that serves logs without end: a line for each request, and every ten seconds its
+# speeds, which /metrics has as well. vLLM's own level WARNING would hide the phases of a start from
+# whoever waits for it, and from the doctor half of what it knows causes by.
+_QUIET: dict[str, dict[str, Any]] = {
+    "args": {"disable-uvicorn-access-log": True},
+    "env": {"VLLM_LOG_STATS_INTERVAL": "3600"},
+}
+_LEVELS: dict[str, dict[str, dict[str, Any]]] = {
+    "DEBUG": {"env": {LEVEL: "DEBUG"}},
+    "INFO": {},
+    "WARNING": _QUIET,
+}
+_TELLING = ("debug", "info", "trace")
+
+
+def at_level(recipe: Recipe, level: str) -> Recipe:
+    """Return a recipe whose engine logs as the group data say.
+
+    Args:
+        recipe: As it is for its number of Sparks, or for any.
+        level: DEBUG, INFO (vLLM's own) or WARNING: no lines of requests and speeds.
+    """
+    said = _LEVELS[level]
+    return recipe.model_copy(
+        update={"args": recipe.args | said.get("args", {}), "env": recipe.env | said.get("env", {})}
+    )
+
+
+def problems(settings: Settings) -> Iterator[str]:
+    """Say which settings would hide a start from those who wait for it.
+
+    Args:
+        settings: their options are such as vLLM takes.
+    """
+    level, uvicorn = settings.env.get(LEVEL, "INFO"), settings.options.uvicorn_log_level
+    remedy = (
+        "expected it left out: what a start says would be hidden from the run and the doctor; "
+        "log_level: WARNING in the group data makes an engine quiet that serves"
+    )
+    if level.lower() not in _TELLING:
+        yield f"env.{LEVEL}: found {level}; {remedy}"
+    if uvicorn.lower() not in _TELLING:
+        yield f"args.uvicorn-log-level: found {shown(uvicorn)}; {remedy}"
+    if settings.env.get("VLLM_CONFIGURE_LOGGING", "1") == "0":
+        yield f"env.VLLM_CONFIGURE_LOGGING: found 0; {remedy}"

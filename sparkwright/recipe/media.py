@@ -1,0 +1,29 @@
+"""From where an engine may fetch the images, sounds and videos that a request names by URL.
+
+vLLM fetches any address by default: a client with a key could have the Spark ask its own loopback,
+the LAN's machines and a pair's fabric. Media inside a request (`data:`) need no address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparkwright.recipe.recipe import Recipe
+
+DOMAINS = "allowed-media-domains"
+# An empty list means all domains to vLLM; this name never resolves (RFC 2606, section 2).
+NOWHERE = "media.invalid"
+# A redirect leads to where its server says, which vLLM does not compare with the list.
+NO_REDIRECTS = {"VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0"}
+
+
+def from_domains(recipe: Recipe, domains: Sequence[str]) -> Recipe:
+    """Return a recipe whose engine fetches media from these domains only.
+
+    Args:
+        recipe: As it is for its number of Sparks, or for any.
+        domains: Host names or IPv4 addresses; none: no URL is fetched.
+    """
+    if not domains:
+        return recipe
+    return recipe.model_copy(update={"args": recipe.args | {DOMAINS: list(domains)}})

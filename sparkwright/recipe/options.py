@@ -1,0 +1,247 @@
+"""vLLM's options that this project decides by, read as vLLM reads its command line.
+
+Everything that asks what a recipe's ``args`` mean asks `options`: the memory plan, the supervisor's
+patience, the gateway, the catalogue, the rules. What vLLM would refuse is refused when the recipe
+is loaded, and one option has one spelling.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from sparkwright.common.schema import shown
+
+# vLLM's human_readable_int (utils/argparse_utils.py of 0.32.0): 1k is 1,000 and 1K 1,024.
+_NUMBER = re.compile(r"(\d+)(\.\d+)?([kmgtKMGT]?)")
+_MULTIPLES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_MULTIPLES |= {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_SUFFIXES = "k, m, g, t (powers of 1,000) or K, M, G, T (powers of 1,024)"
+
+# Seconds; with what a stop takes beside it, less than TimeoutStopSec of files/engine/vllm@.service.
+LONGEST_DRAIN = 400
+
+AUTO = -1
+
+# Options that each say one key of speculative-config, since vLLM 0.22.
+_SHORT_DRAFT = {
+    "spec-method": "method",
+    "spec-model": "model",
+    "spec-tokens": "num_speculative_tokens",
+}
+
+
+def _digits(value: object) -> int | None:
+    """Read what Python's int() reads of the word that the command line has; None if it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    word = str(value).strip()
+    return int(word) if re.fullmatch(r"\d+", word) else None
+
+
+def _count(value: object) -> int:
+    number = _digits(value)
+    if not number:
+        raise ValueError("a whole number above 0, in digits")
+    return number
+
+
+def _whole(value: object) -> int:
+    number = _digits(value)
+    if number is None:
+        raise ValueError("a whole number, in digits")
+    return number
+
+
+def _drain(value: object) -> int:
+    seconds = _digits(value)
+    if seconds is None or seconds > LONGEST_DRAIN:
+        raise ValueError(f"whole seconds, 0 to {LONGEST_DRAIN}")
+    return seconds
+
+
+def _human(value: object) -> int:
+    plain = isinstance(value, int | str) and not isinstance(value, bool)
+    match = _NUMBER.fullmatch(str(value).strip()) if plain else None
+    # A fraction needs a decimal suffix: vLLM refuses 1.5K and 1.5.
+    if match and not (match[2] and not match[3].islower()):
+        number = int(float(match[1] + (match[2] or "")) * _MULTIPLES[match[3]])
+        if not match[2]:
+            number = int(match[1]) * _MULTIPLES[match[3]]
+        if number:
+            return number
+    raise ValueError(
+        f"a whole number above 0, which may end in {_SUFFIXES}; a fraction only before a small "
+        "letter"
+    )
+
+
+def _length(value: object) -> int:
+    if value == AUTO or str(value).strip().lower() in ("auto", str(AUTO)):
+        return AUTO
+    try:
+        return _human(value)
+    except ValueError as error:
+        raise ValueError(f"auto, or {error}") from None
+
+
+def _share(value: object) -> float:
+    try:
+        share = float(value) if isinstance(value, int | float | str) else math.nan
+    except ValueError:
+        share = math.nan
+    if isinstance(value, bool) or not 0 < share <= 1:
+        raise ValueError("a share above 0, at most 1, such as 0.8")
+    return share
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+def _word(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("text")
+    return value
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    """Read JSON as the command line has it; vLLM takes either sign between the words of a key."""
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError("a mapping, such as {key: value}")
+    return {str(key).replace("-", "_"): item for key, item in found.items()}
+
+
+def _draft(value: object) -> dict[str, Any]:
+    draft = _mapping(value)
+    if "num_speculative_tokens" in draft:
+        try:
+            draft["num_speculative_tokens"] = _count(draft["num_speculative_tokens"])
+        except ValueError as error:
+            raise ValueError(f"num_speculative_tokens to be {error}") from None
+    return draft
+
+
+Count = Annotated[int, BeforeValidator(_count)]
+Human = Annotated[int, BeforeValidator(_human)]
+Length = Annotated[int, BeforeValidator(_length)]
+Flag = Annotated[bool, BeforeValidator(_flag)]
+Word = Annotated[str, BeforeValidator(_word)]
+Mapped = Annotated[dict[str, Any], BeforeValidator(_mapping)]
+
+
+class Options(BaseModel):
+    """The values in a recipe's ``args``; None where they leave one to vLLM.
+
+    Attributes:
+        max_model_len: Tokens of the longest request; `AUTO` = as many as fit.
+        max_num_seqs: Requests that run at once, at the most.
+        max_num_batched_tokens: Tokens of one step, at the most.
+        gpu_memory_utilization: Share of the memory that vLLM takes.
+        kv_cache_memory_bytes: Bytes of the KV cache; then the share does not size it.
+        shutdown_timeout: Seconds that running requests get at a stop.
+        draft: What drafts tokens, from ``speculative-config`` and its short forms; empty = nothing.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=lambda name: name.replace("_", "-")
+    )
+
+    max_model_len: Length | None = None
+    max_num_seqs: Count | None = None
+    max_num_batched_tokens: Human | None = None
+    gpu_memory_utilization: Annotated[float, BeforeValidator(_share)] | None = None
+    kv_cache_memory_bytes: Human | None = None
+    max_cudagraph_capture_size: Annotated[int, BeforeValidator(_whole)] | None = None
+    shutdown_timeout: Annotated[int, BeforeValidator(_drain)] = 0
+    enforce_eager: Flag = False
+    enable_prefix_caching: Flag | None = None
+    async_scheduling: Flag | None = None
+    language_model_only: Flag = False
+    enable_auto_tool_choice: Flag = False
+    kv_cache_dtype: Word = "auto"
+    attention_backend: Word | None = None
+    attention_config: Mapped | None = None
+    quantization: Word | None = None
+    uvicorn_log_level: Word = "info"
+    hf_overrides: Mapped | None = None
+    compilation_config: Mapped | None = None
+    optimization_level: Annotated[int, BeforeValidator(_whole)] | None = None
+    speculative_config: Annotated[dict[str, Any], BeforeValidator(_draft)] | None = None
+    spec_method: Word | None = None
+    spec_model: Word | None = None
+    spec_tokens: Count | None = None
+
+    @property
+    def draft(self) -> dict[str, Any]:
+        """The drafting settings: --spec-method and its like say the same as single keys."""
+        told = self.model_dump(by_alias=True, include={"spec_method", "spec_model", "spec_tokens"})
+        short = {_SHORT_DRAFT[name]: value for name, value in told.items() if value is not None}
+        return {**(self.speculative_config or {}), **short}
+
+    @property
+    def drafted(self) -> int:
+        """Tokens that are drafted for each step; 0 = none."""
+        return int(self.draft.get("num_speculative_tokens", 0))
+
+    @property
+    def mtp(self) -> bool:
+        """Tell whether the model's own MTP head drafts them."""
+        return str(self.draft.get("method", "")).endswith("mtp")
+
+    @property
+    def attention(self) -> str:
+        """The attention backend, in small letters: vLLM minds no case; empty = vLLM's choice."""
+        named = self.attention_backend or (self.attention_config or {}).get("backend", "")
+        return str(named).lower()
+
+    @property
+    def graphs(self) -> Literal["none", "pieces", "steps"]:
+        """The scope of CUDA graphs: none, pieces of steps, or whole steps (vLLM's default)."""
+        level = 2 if self.optimization_level is None else self.optimization_level
+        by_level = {0: "NONE", 1: "PIECEWISE"}.get(level, "FULL_AND_PIECEWISE")
+        mode = str((self.compilation_config or {}).get("cudagraph_mode", by_level)).upper()
+        if self.enforce_eager or mode == "NONE" or self.max_cudagraph_capture_size == 0:
+            return "none"
+        return "pieces" if mode == "PIECEWISE" else "steps"
+
+
+def options(args: Mapping[str, Any]) -> Options:
+    """Read a recipe's ``args``.
+
+    Raises:
+        ValueError: A value is none that vLLM takes; `problems` says which.
+    """
+    return Options.model_validate(args)
+
+
+def problems(args: Mapping[str, Any]) -> Iterator[str]:
+    """Say what of a recipe's ``args`` vLLM would not take, as ``KEY: found X; expected Y``."""
+    for name, value in args.items():
+        if name.startswith("no-"):
+            # Else an option could be read as unset although the line unsets it.
+            yield (
+                f"{name}: found it set to {shown(value)}; expected {name.removeprefix('no-')}: "
+                f"{json.dumps(value is False)}"
+            )
+    try:
+        read = options(args)
+    except ValidationError as error:
+        for detail in error.errors():
+            expected = detail["msg"].removeprefix("Value error, ")
+            yield f"{detail['loc'][0]}: found {shown(detail['input'])}; expected {expected}"
+        return
+    for short, key in _SHORT_DRAFT.items():
+        if short in args and key in (read.speculative_config or {}):
+            yield f"{short}: found it beside speculative-config's {key}; expected one of them"

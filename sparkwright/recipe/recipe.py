@@ -1,0 +1,181 @@
+"""A recipe: one thing that can be served, and with what."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from sparkwright.common.schema import Model, Text
+from sparkwright.recipe.options import Options, options
+from sparkwright.recipe.values import (
+    Argument,
+    Build,
+    Folder,
+    ImageOrBuild,
+    Option,
+    Release,
+    Repository,
+    Revision,
+    Variable,
+)
+
+_NUMBERS = re.compile(r"\d+\.\d+\.\d+")
+# Seconds before the end of vLLM's own drain at which a stop breaks off what is in flight.
+BREAK_OFF = 2
+
+
+class Checkpoint(Model):
+    """A repository on the hub, and the folder below the root that holds it on a Spark."""
+
+    repo: Repository = Field(description="OWNER/NAME, as on the hub")
+    revision: Revision = Field(default="main", description="a branch, tag or commit")
+    folder: Folder = Field(description="one folder name, such as qwen36-nvfp4")
+    not_before: date | None = Field(
+        default=None, description="a date such as 2026-04-19; an older commit is refused"
+    )
+
+
+Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Figures = Annotated[
+    dict[str, dict[str, Figure]],
+    Field(description="a mapping of workloads to figures, such as single: {tok_s: 83.9}"),
+]
+
+
+class Memory(Model):
+    """The memory figures that a recipe's source saw, to hold the memory plan against."""
+
+    weights_gib: float | None = Field(default=None, gt=0, description="GiB of weights")
+    kv_cache_gib: float | None = Field(default=None, gt=0, description="GiB of KV cache")
+    kv_cache_tokens: int | None = Field(default=None, gt=0, description="tokens, as vLLM logs them")
+    concurrency: float | None = Field(
+        default=None, gt=0, description="requests of max-model-len at once, as vLLM logs them"
+    )
+    total_gib: float | None = Field(default=None, gt=0, description="GiB in use while serving")
+
+
+class Settings(Model):
+    """The command line and environment of vLLM."""
+
+    args: dict[Option, Argument] = Field(
+        default_factory=dict, description="a mapping of vLLM's options, without dashes"
+    )
+    env: dict[Variable, Text] = Field(
+        default_factory=dict, description="text in quotes (variables are strings)"
+    )
+
+    @property
+    def options(self) -> Options:
+        """The options in ``args``, as vLLM reads them."""
+        return options(self.args)
+
+
+class Difference(Settings):
+    """The values that differ with one number of Sparks; each replaces the recipe's own."""
+
+    start_timeout: int | None = Field(
+        default=None, ge=1, description="seconds until it must answer, a whole number above 0"
+    )
+    expected: Figures | None = None
+
+
+def _text_keys(value: object) -> object:
+    """YAML reads a count as a number; messages name keys."""
+    return {str(key): item for key, item in value.items()} if isinstance(value, dict) else value
+
+
+class Recipe(Settings):
+    """One thing that can be served, and with what."""
+
+    name: str
+    description: str = Field(description="a sentence on what it serves")
+    source: str = Field(description="where its settings come from")
+    proven: str = Field(description="a sentence on who has seen it run, and where")
+    vllm: Text = Field(min_length=1, description="the vLLM version in the image, such as '0.33.0'")
+    judged_by: Release | None = Field(
+        default=None, description="the nearest release of vLLM, such as 0.20.2"
+    )
+    hardware: list[str] = Field(
+        min_length=1, description="a list of hardware classes, such as [gb10]"
+    )
+    sparks: list[int] = Field(
+        min_length=1, description="a list of Spark counts, such as [1] or [1, 2]"
+    )
+    image: ImageOrBuild = Field(
+        description="an image with a tag or digest, such as example.org/name:1.0, or {build: …}"
+    )
+    checkpoints: dict[str, Checkpoint] = Field(
+        description="a mapping with 'model' and, by names of your own, what else the engine loads"
+    )
+    served_names: list[Text] = Field(
+        min_length=1, description="a list of the names that clients ask for"
+    )
+    by_sparks: Annotated[dict[str, Difference], BeforeValidator(_text_keys)] = Field(
+        default_factory=dict,
+        description="a mapping of Spark counts to what differs, such as 2: {args: {…}, env: {…}}",
+    )
+    start_timeout: int = Field(
+        ge=1, description="seconds until it must answer, a whole number above 0"
+    )
+    memory: Memory = Field(default_factory=Memory, description="a mapping of the source's figures")
+    expected: Figures = Field(default_factory=dict)
+
+    @property
+    def build(self) -> Build | None:
+        """The way in which the image is made; None: it is pulled as it is."""
+        return self.image if isinstance(self.image, Build) else None
+
+    @property
+    def base_image(self) -> str:
+        """The name for which a registry is asked: the image, or what it is built on."""
+        return self.image.base if isinstance(self.image, Build) else self.image
+
+    @property
+    def judge(self) -> str:
+        """The release of vLLM that says whether it would take the recipe."""
+        return self.judged_by or self.vllm
+
+    @property
+    def release(self) -> tuple[int, ...] | None:
+        """The numbers of `judge`, such as (0, 28, 0); None where it names no release."""
+        return tuple(map(int, self.judge.split("."))) if _NUMBERS.fullmatch(self.judge) else None
+
+    @property
+    def longest_step(self) -> float:
+        """Seconds that one step of a sound engine may take.
+
+        It reads up to max-num-batched-tokens. Others measured 1,800 to 12,000 tokens a second on
+        Sparks; 1,500 is taken here.
+        """
+        return (self.options.max_num_batched_tokens or 0) / 1500
+
+    @property
+    def stop_timeout(self) -> int:
+        """Seconds that a stop leaves to what is in flight; then the engine is killed.
+
+        That is shortly before vLLM would end it: a stream then gets a last `[DONE]`, as if all had
+        been said (vLLM 0.26, measured). A connection that breaks off tells its client.
+        """
+        return max(0, self.options.shutdown_timeout - BREAK_OFF)
+
+    def for_sparks(self, count: int) -> Recipe:
+        """Return the recipe as it is for one number of Sparks.
+
+        Args:
+            count: Number of Sparks in the replica.
+
+        Returns:
+            The recipe with what ``by_sparks`` says of that number in place, and no ``by_sparks``.
+        """
+        own = self.by_sparks.get(str(count), Difference())
+        changes = {
+            "args": self.args | own.args,
+            "env": self.env | own.env,
+            "start_timeout": own.start_timeout or self.start_timeout,
+            "expected": self.expected if own.expected is None else own.expected,
+            "by_sparks": {},
+        }
+        return self.model_copy(update=changes)

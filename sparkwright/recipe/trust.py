@@ -1,0 +1,167 @@
+"""The trust that a recipe asks for: options and variables that reach beyond serving a model.
+
+A recipe of a stranger is data only as long as its options cannot run code, open ports or pass on
+what clients ask. Those that can are allowed by the inventory (`trusts` of a replica), never by the
+recipe. The judgement is by what is known: a name that no vLLM in `vllm_names.txt` has needs trust.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from sparkwright.recipe.recipe import Recipe
+from sparkwright.recipe.values import OWN_ENVIRONMENT
+from sparkwright.recipe.vllm_names import UNKNOWN, normal, options, table
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that a recipe sets and that only an inventory can allow.
+
+    Attributes:
+        name: The option or variable, as `trusts` names it.
+        key: Where the recipe says it, such as ``args.trust-remote-code``.
+        danger: What it lets the recipe do.
+    """
+
+    name: str
+    key: str
+    danger: str
+
+
+# Variables of other programs that only tune them. Left out: what names libraries, programs, files
+# or machines, such as LD_PRELOAD, PYTHONPATH, NCCL_NET_PLUGIN, CC, HTTPS_PROXY, HF_ENDPOINT.
+_TUNING = re.compile(
+    r"PYTORCH_(CUDA_)?ALLOC_CONF|PYTORCH_NVML_BASED_CUDA_CHECK"
+    r"|TORCH_(MATMUL_PRECISION|CUDA_ARCH_LIST|ALLOW_TF32_CUBLAS_OVERRIDE)|TORCHDYNAMO_DISABLE"
+    r"|TORCH_NCCL_(AVOID_RECORD_STREAMS|BLOCKING_WAIT|ASYNC_ERROR_HANDLING|HEARTBEAT_TIMEOUT_SEC)"
+    r"|NVIDIA_(FORWARD_COMPAT|DISABLE_REQUIRE|TF32_OVERRIDE)"
+    r"|CUDA_(DEVICE_ORDER|DEVICE_MAX_CONNECTIONS|LAUNCH_BLOCKING|MODULE_LOADING|CACHE_MAXSIZE)"
+    r"|CUTE_DSL_ARCH|CUBLAS_WORKSPACE_CONFIG|TOKENIZERS_PARALLELISM|SAFETENSORS_FAST_GPU"
+    r"|FLASHINFER_(CUDA_ARCH_LIST|DISABLE_VERSION_CHECK|LOGGING_LEVEL)"
+    r"|NCCL_(NVLS_ENABLE|P2P_DISABLE|P2P_LEVEL|SHM_DISABLE|CUMEM_ENABLE|PROTO|ALGO|BUFFSIZE"
+    r"|(MIN|MAX)_(NCHANNELS|CTAS)|IB_(TIMEOUT|RETRY_CNT|TC|SL|QPS_PER_CONNECTION|MERGE_NICS)"
+    r"|CROSS_NIC|NET_GDR_LEVEL|NTHREADS)"
+    r"|(OMP|MKL|OPENBLAS|NUMEXPR)_NUM_THREADS|OMP_(PROC_BIND|PLACES)|TZ|LANG|LC_ALL"
+)
+
+_CHECKPOINT_FILE = re.compile(r"\$\{[^}]+\}(/[A-Za-z0-9_-][\w.-]*)+", re.ASCII)
+_COMPILATION = {
+    *("mode", "level", "use-inductor", "custom-ops", "splitting-ops", "compile-sizes"),
+    *("compile-mm-encoder", "compile-ranges-endpoints", "use-inductor-graph-partition"),
+    *("cudagraph-mode", "cudagraph-capture-sizes", "max-cudagraph-capture-size", "full-cuda-graph"),
+    *("cudagraph-num-of-warmups", "cudagraph-copy-inputs", "cudagraph-specialize-lora"),
+    *("use-cudagraph", "pass-config", "fast-moe-cold-start", "backend"),
+}
+
+
+def _one_of(*plain: object) -> Callable[[object], bool]:
+    return lambda value: value in plain
+
+
+def _keys(value: object) -> dict[str, object]:
+    """Keys as vLLM reads them, with either sign between words; none if two of them are one."""
+    said = value if isinstance(value, dict) else {}
+    keys = {str(key).replace("_", "-"): item for key, item in said.items()}
+    return keys if len(keys) == len(said) else {}
+
+
+def _compilation(value: object) -> bool:
+    keys = _keys(value)
+    if not keys:
+        return isinstance(value, int) or str(value).isdigit()
+    return keys.keys() <= _COMPILATION and keys.get("backend", "") in ("", "eager", "inductor")
+
+
+def _method(value: object) -> bool:
+    return isinstance(value, str) and value != "custom_class" and "." not in value
+
+
+def _draft(value: object) -> bool:
+    """Tell whether it is no dotted path of a Python class, which vLLM would import."""
+    return str(value) in ("ngram", "[ngram]") or "/" in str(value) or str(value).startswith("${")
+
+
+def _speculation(value: object) -> bool:
+    keys = _keys(value)
+    if "draft-load-config" in keys:
+        return False
+    return _method(keys["method"]) if "method" in keys else _draft(keys.get("model"))
+
+
+# Options of the table that need trust only with some values: what tells the others.
+_PLAIN: Mapping[str, Callable[[object], bool]] = {
+    "load-format": _one_of(
+        "auto", "hf", "safetensors", "fastsafetensors", "instanttensor", "mistral", "dummy"
+    ),
+    "config-format": _one_of("auto", "hf", "mistral"),
+    "tokenizer-mode": _one_of("auto", "hf", "slow", "mistral", "deepseek_v32", "deepseek_v4"),
+    "distributed-executor-backend": _one_of("mp", "uni"),
+    "kv-offloading-backend": _one_of("native"),
+    "data-parallel-size": _one_of(1),
+    "chat-template": lambda value: _CHECKPOINT_FILE.fullmatch(str(value)) is not None,
+    "compilation-config": _compilation,
+    "speculative-config": _speculation,
+    "spec-method": _method,
+    "spec-model": _draft,
+}
+
+
+def needs(recipe: Recipe) -> Iterator[Need]:
+    """Say what of a recipe's settings only an inventory can allow.
+
+    Args:
+        recipe: As it is for one number of Sparks.
+    """
+    there = options(recipe.release)
+    for name, value in recipe.args.items():
+        known = table().get(name)
+        read = _read(value)
+        if known is None or name not in there:
+            yield Need(name, f"args.{name}", UNKNOWN)
+        elif known.danger and value is not False and not _PLAIN.get(name, _never)(read):
+            yield Need(name, f"args.{name}", known.danger)
+        else:
+            for key, danger in _inside(read):
+                yield Need(name, f"args.{name}.{key}", danger)
+    for name in recipe.env:
+        known = table().get(name)
+        if name in OWN_ENVIRONMENT or _TUNING.fullmatch(name):
+            continue
+        if known is None:
+            yield Need(name, f"env.{name}", UNKNOWN)
+        elif known.danger:
+            yield Need(name, f"env.{name}", known.danger)
+
+
+def _never(_: object) -> bool:
+    return False
+
+
+def _read(value: object) -> object:
+    """Read text that holds JSON, as vLLM does."""
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def _inside(value: object) -> Iterator[tuple[str, str]]:
+    """Keys inside a value that are options which need trust, such as reasoning_parser_plugin."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            known = table().get(normal(str(key)))
+            if known and known.danger and item is not False:
+                plain = _PLAIN.get(normal(str(key)), _never)
+                if not plain(item):
+                    yield str(key), known.danger
+            for deeper, danger in _inside(item):
+                yield f"{key}.{deeper}", danger
+    elif isinstance(value, list):
+        for item in value:
+            yield from _inside(item)

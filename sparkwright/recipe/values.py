@@ -1,0 +1,125 @@
+"""The allowed values of single keys of a recipe."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Discriminator, Field, Tag
+
+from sparkwright.common.placed import folder_names
+from sparkwright.common.schema import Model, Text, matching
+
+# manifests/NAME@… is another job's order.
+_JOBS = ("image", "image-build", "image-export", "switch")
+
+# What each Spark of a pair finds out about its own link when an engine starts.
+FABRIC_ENVIRONMENT = (
+    *("VLLM_HOST_IP", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"),
+    *("UCX_NET_DEVICES", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX"),
+    *("NCCL_IGNORE_CPU_AFFINITY", "NCCL_DEBUG"),
+)
+
+# Options and variables that follow from the inventory, the lock or the way the engine is run.
+OWN_ARGUMENTS = (
+    *("model", "served-model-name", "tensor-parallel-size", "config"),
+    *("disable-log-stats", "ssl-certfile", "ssl-keyfile", "ssl-ca-certs", "ssl-cert-reqs"),
+    *("ssl-ciphers", "enable-ssl-refresh", "allowed-media-domains"),
+    *("host", "port", "uds", "nnodes", "node-rank", "master-addr", "master-port", "headless"),
+)
+OWN_ENVIRONMENT = (
+    *("HF_HUB_OFFLINE", "VLLM_NO_USAGE_STATS", "VLLM_MEDIA_URL_ALLOW_REDIRECTS"),
+    *FABRIC_ENVIRONMENT,
+)
+
+# A checkpoint's name where its folder is meant.
+REFERENCE = re.compile(r"\$\{([^}]*)\}")
+
+_FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+_REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+_IMAGE = re.compile(
+    r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
+    r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})"
+)
+_OPTION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
+_BUILD = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+def reserved_folders() -> list[str]:
+    """Return the names that weights cannot have in the root folder of a Spark."""
+    return [*folder_names(), *_JOBS]
+
+
+def _folder(value: str) -> str:
+    if not _FOLDER.fullmatch(value):
+        raise ValueError("one folder name of letters, digits, '.', '_' and '-', below the root")
+    reserved = reserved_folders()
+    if value in reserved:
+        raise ValueError(f"another folder than {', '.join(reserved)}, which are in use")
+    return value
+
+
+def _argument(value: object) -> object:
+    """Accept what a command line or JSON can hold: no null alone, no date, no NaN."""
+    if isinstance(value, list):
+        fits = bool(value) and all(_is_scalar(item) for item in value)
+    else:
+        fits = _is_json(value) if isinstance(value, dict) else _is_scalar(value)
+    if not fits:
+        raise ValueError(
+            "true, false, a number, text on one line that does not start with '-', "
+            "a list of these, or a mapping"
+        )
+    return value
+
+
+def _is_scalar(value: object) -> bool:
+    if isinstance(value, str):
+        return value.isprintable() and not value.startswith("-")
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+Argument = Annotated[Any, AfterValidator(_argument)]
+Folder = Annotated[str, AfterValidator(_folder)]
+Image = Annotated[
+    str, matching(_IMAGE, "an image with a tag or digest, such as example.org/name:1.0")
+]
+Option = Annotated[str, matching(_OPTION, "a long option of vLLM without its dashes")]
+Repository = Annotated[str, matching(_REPO, "OWNER/NAME, as on the hub")]
+Revision = Annotated[str, matching(_REVISION, "a branch, tag or commit")]
+Variable = Annotated[str, matching(_VARIABLE, "the name of an environment variable")]
+Release = Annotated[str, matching(_RELEASE, "a release of vLLM, such as 0.28.0")]
+
+
+class Build(Model):
+    """An image that a Spark makes itself, of a folder below files/images."""
+
+    build: Annotated[str, matching(_BUILD, "a folder of files/images")] = Field(
+        description="a folder of files/images"
+    )
+    base: Image = Field(description="the image that it is built on, with a tag or digest")
+    args: dict[Variable, Text] = Field(
+        default_factory=dict, description="text in quotes, for the ARG lines of its Dockerfile"
+    )
+
+
+def _kind(value: object) -> str:
+    return "<build>" if isinstance(value, dict | Build) else "<image>"
+
+
+ImageOrBuild = Annotated[
+    Annotated[Image, Tag("<image>")] | Annotated[Build, Tag("<build>")], Discriminator(_kind)
+]

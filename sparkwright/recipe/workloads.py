@@ -1,0 +1,271 @@
+"""The workloads of the benchmark, by the tables of its sources."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sparkwright.common.paths import FILES
+from sparkwright.common.startup import COLD_START, PHASES, WARM_START
+
+METRICS: Mapping[str, str] = {
+    "tok_s": "tokens a second of a request after its first token, median",
+    "tok_s_p95": "the same, 95th percentile",
+    "tok_s_min": "the same, slowest request",
+    "tok_s_max": "the same, fastest request",
+    "total_tok_s": "tokens a second, all requests together",
+    "ttft_ms": "milliseconds to the first token, median",
+    "ttft_ms_p95": "the same, 95th percentile",
+    "ttft_cold_ms": "milliseconds to the first token of a long prompt that no cache holds",
+    "prefill_tok_s": "tokens of the prompt a second until the first token, median",
+    "acceptance": "accepted share of the drafted tokens, 0 to 1",
+    "acceptance_first": "accepted share of each draft's first token, 0 to 1",
+    "accepted_length": "tokens of a step: one, and those of its draft that were accepted, mean",
+    "errors": "failed requests",
+    **PHASES,
+}
+
+# A prompt of this kind is made from paragraphs on the Spark, to a number of tokens.
+LONG = "long"
+
+_FILES = FILES / "benchmark"
+# Tokens that a chat template and a prompt of a file may take; the longest of ours has about 300.
+_SHORT_PROMPT = 500
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Requests that are measured under one name.
+
+    Attributes:
+        description: for people.
+        source: whose table it repeats.
+        prompts: kinds that are asked in turn: stems of files/benchmark/prompts, or `LONG`.
+        output_tokens: the most that is answered.
+        requests: of each run; where time ends it, more than can be in that time.
+        concurrency: requests at once.
+        temperature: 0 always takes the likeliest token.
+        input_tokens: length of a long prompt.
+        whole: an answer goes on to `output_tokens`, whatever the model says.
+        fresh: each long prompt is another one, so that no cache holds any of it.
+        runs: their labels; a cold run is one request whose prompt the warm ones repeat.
+        seconds: after which nothing more is asked, and what is under way is answered; 0 = never.
+        decides: its speeds decide over the verdict; else they are only shown.
+    """
+
+    name: str
+    description: str
+    source: str
+    prompts: tuple[str, ...]
+    output_tokens: int
+    requests: int
+    concurrency: int = 1
+    temperature: float = 0.0
+    input_tokens: int = 0
+    whole: bool = False
+    fresh: bool = False
+    runs: tuple[str, ...] = ("",)
+    seconds: int = 0
+    decides: bool = True
+
+    @property
+    def context(self) -> int:
+        """Tokens of context that its longest request takes, template included."""
+        return self.input_tokens + _SHORT_PROMPT + self.output_tokens
+
+
+_KINDS = ("short", "code", "json", "prose")
+_AEON, _DOCAI = "AEON-7", "docai.hu"
+
+
+def _shown(name: str, description: str, **how: Any) -> Workload:
+    """A section of AEON-7's benchmark with few trials: on other prompts it decides nothing."""
+    return Workload(name, description, _AEON, **how, decides=False)
+
+
+# AEON-7 has all eight sections in github.com/AEON-7/Qwen3.6-NVFP4-DFlash,
+# scripts/bench_full.py at 681047e: lengths, trials, temperatures and runs are those. Its prompts
+# are not: ours are of the same kinds and lengths.
+_AUTHORS = (
+    Workload("single", "Ten prompts of mixed kinds", _AEON, ("mixed",), 300, 10),
+    *(
+        _shown(f"ttft-{kind}", f"{told} to read", prompts=(kind,), output_tokens=16, requests=5)
+        for kind, told in (("tiny", "A word"), ("question", "A question"), ("medium", "50 tokens"))
+    ),
+    _shown(
+        "ttft-long",
+        "465 tokens to read",
+        prompts=(LONG,),
+        input_tokens=465,
+        output_tokens=16,
+        requests=5,
+    ),
+    *(
+        _shown(
+            f"decode-{tokens}",
+            f"Answers of up to {tokens} tokens",
+            prompts=("mixed",),
+            output_tokens=tokens,
+            requests=3,
+        )
+        for tokens in (50, 200, 500, 1000)
+    ),
+    *(
+        _shown(
+            name,
+            f"The same five prompts at temperature {temperature:g}",
+            prompts=("mixed",),
+            output_tokens=200,
+            requests=5,
+            temperature=temperature,
+        )
+        for name, temperature in (("greedy", 0.0), ("sampled", 0.7))
+    ),
+    *(
+        _shown(
+            f"prefill-{tokens // 1024}k",
+            f"{tokens:,} tokens to read, nothing cached",
+            prompts=(LONG,),
+            output_tokens=64,
+            requests=1,
+            input_tokens=tokens,
+            fresh=True,
+        )
+        for tokens in (1024, 4096, 16_384, 32_768)
+    ),
+    *(
+        Workload(
+            name=f"concurrent-{number}",
+            description=f"{number} at once, 200 tokens each",
+            source=_AEON,
+            prompts=("mixed",),
+            output_tokens=200,
+            # All of a run start together.
+            requests=number,
+            concurrency=number,
+            temperature=0.7,
+            whole=True,
+            runs=("", "", ""),
+        )
+        for number in (1, 2, 4, 8, 16, 32, 64, 128)
+    ),
+    *(
+        _shown(
+            f"ttft-at-{number}",
+            f"The first token of {number} at once",
+            prompts=("mixed",),
+            output_tokens=1,
+            requests=number,
+            concurrency=number,
+            runs=("", "", ""),
+        )
+        for number in (1, 4, 16, 64)
+    ),
+    *(
+        _shown(
+            f"rag-{number}",
+            f"{number} at once that read the same 1,000 tokens and answer in 50",
+            prompts=(LONG,),
+            output_tokens=50,
+            requests=number,
+            concurrency=number,
+            temperature=0.7,
+            input_tokens=1000,
+            runs=("", ""),
+        )
+        for number in (1, 4, 16, 64)
+    ),
+)
+_MIXES = (
+    Workload(
+        "mix-short",
+        "Four at once of all short kinds, 90 s",
+        _DOCAI,
+        _KINDS,
+        300,
+        400,
+        4,
+        seconds=90,
+    ),
+    Workload(
+        name="mix-typical",
+        description="Four at once, each fourth reads 7,500 tokens, 90 s",
+        source=_DOCAI,
+        prompts=("short", "code", "json", LONG),
+        output_tokens=300,
+        requests=400,
+        concurrency=4,
+        input_tokens=7_500,
+        seconds=90,
+    ),
+    # All send the same prompt, as docai.hu's seem to: 8 in 106 s leave no time to read each anew.
+    *(
+        Workload(
+            name=name,
+            description=f"{told} at once that read 108,000 tokens, {seconds} s",
+            source=_DOCAI,
+            prompts=(LONG,),
+            output_tokens=256,
+            requests=40,
+            concurrency=number,
+            input_tokens=108_000,
+            seconds=seconds,
+        )
+        for name, told, number, seconds in (
+            ("mix-long", "Four", 4, 90),
+            ("mix-long-2", "Two", 2, 180),
+        )
+    ),
+)
+_ALL = (
+    *_AUTHORS,
+    Workload("short", "A short question in Hungarian", _DOCAI, ("short",), 256, 4),
+    Workload("code", "A function in Python", _DOCAI, ("code",), 300, 4),
+    Workload("json", "A Hungarian invoice to JSON", _DOCAI, ("json",), 300, 4),
+    Workload("prose", "200 words in Hungarian", _DOCAI, ("prose",), 300, 4),
+    *(
+        Workload(
+            name=f"long-{name}",
+            description=f"{tokens:,} tokens to read, cold and then again",
+            source=_DOCAI,
+            prompts=(LONG,),
+            output_tokens=256,
+            requests=3,
+            input_tokens=tokens,
+            runs=("cold", "warm"),
+        )
+        for name, tokens in (("8k", 7_500), ("32k", 30_000))
+    ),
+    *_MIXES,
+    Workload(
+        name="prefill-decode",
+        description="8,192 tokens to read, 256 to write, nothing cached",
+        source="NVIDIA's local-ai-inference-recipes",
+        prompts=(LONG,),
+        output_tokens=256,
+        requests=5,
+        input_tokens=8_192,
+        whole=True,
+        fresh=True,
+    ),
+)
+# At the speeds of AEON-7 all of it takes 25 to 30 minutes, at those of docai.hu an hour: eight of
+# these minutes are the mixes', which go by time. An estimate, no measurement.
+WORKLOADS: Mapping[str, Workload] = {workload.name: workload for workload in _ALL}
+
+# What a recipe may expect figures of: the start's are read from the engine's journal.
+EXPECTED = (*WORKLOADS, COLD_START, WARM_START)
+
+
+def order(workload: Workload) -> dict[str, object]:
+    """Return the workload as JSON takes it, for files/benchmark/measure.py."""
+    texts = {kind: _lines(f"prompts/{kind}.txt") for kind in workload.prompts if kind != LONG}
+    return {**asdict(workload), "context": workload.context, "texts": texts}
+
+
+def passages() -> list[str]:
+    """Return the paragraphs that long prompts are made of."""
+    return _lines("passages.txt")
+
+
+def _lines(name: str) -> list[str]:
+    return [line for line in (_FILES / name).read_text().splitlines() if line]

@@ -1,0 +1,298 @@
+"""The `vllm serve` and `docker run` lines.
+
+    python -m sparkwright.release.command RECIPE [--sparks N]
+
+prints them for every rank, with no host and no lock at hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import PurePosixPath
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.ports import LOOPBACK, MASTER_PORT
+from sparkwright.recipe.advisories import warning
+from sparkwright.recipe.loader import load_recipe
+from sparkwright.recipe.media import DOMAINS, NO_REDIRECTS, NOWHERE
+from sparkwright.recipe.recipe import Recipe
+from sparkwright.recipe.trust import needs
+from sparkwright.recipe.values import FABRIC_ENVIRONMENT, REFERENCE
+from sparkwright.release.container import CONTAINER_OPTIONS
+from sparkwright.release.guard import slice_of
+
+# Where the engine finds things inside its container.
+_MODELS = "/models"
+# Its home, and the only folder of it that outlasts an engine: compiled code, by any tool that
+# writes into a home (vLLM, FlashInfer, Triton, TileLang, modules of trust-remote-code), or into
+# /root/.cache by its full name. What an image has installed for root as a user is still found.
+_HOME = "/root/.cache"
+_AT_HOME = ("--env", f"HOME={_HOME}", "--env", "PYTHONUSERBASE=/root/.local")
+
+# Weights are on the host and checked before a start: an engine asks no hub. Nor does it report use.
+_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"} | NO_REDIRECTS
+# With one Spark its processes meet on loopback: before 0.28 vLLM asks which address leads to the
+# internet (UniProcExecutor), and Gloo what /etc/hosts says of the Spark's name. A pair's are found
+# at a start (files/engine/fabric_env.py).
+_ALONE = {"VLLM_HOST_IP": LOOPBACK, "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+
+# Seconds that a head waits for a step of its worker, whose loss vLLM learns of in no other way; 300
+# is vLLM's own (envs.py). It stands behind the supervisor's probe, which ends a hung engine after
+# 10 + 6 s for each probe, and which needs none of vLLM's help. A sound step never takes so long:
+# twice the longest is waited for, and at least 180, since kernels that are compiled at a first
+# request count as well (115 s for a whole start with empty caches). On two H100 with the worker
+# killed, stopped or cut off, 60 ended the head at 60.9 s, and 300 left it hanging for 200 and on.
+_STEP_TIMEOUT, _LEAST_STEP_TIMEOUT = "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", 180
+
+
+@dataclass(frozen=True)
+class Place:
+    """One rank of a replica, and where it is reached.
+
+    Attributes:
+        port: TCP port of the API, which only rank 0 has, on loopback: a door stands before it.
+        rank: 0 is the head.
+        nodes: Number of Sparks; each has one GPU, so it is the tensor-parallel size as well.
+        master: The head's fabric address; needed with more than one Spark.
+    """
+
+    port: int
+    rank: int = 0
+    nodes: int = 1
+    master: str | None = None
+
+
+class Expansion(str):
+    """A word that the shell expands: it must not be quoted."""
+
+
+def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
+    """Arguments of ``vllm`` for one rank.
+
+    Args:
+        recipe: What is served.
+        place: The rank.
+
+    Returns:
+        The words after ``vllm``, unquoted.
+
+    Raises:
+        PlanError: More than one Spark, and no fabric address.
+    """
+    words = ["serve", _container_path(recipe, "model")]
+    args = dict(recipe.args)
+    domains = args.pop(DOMAINS, [NOWHERE])
+    for option, value in args.items():
+        words += _option(option, _resolve(recipe, value))
+    # Ours come last: of what is said twice vLLM takes the last.
+    words += _option(DOMAINS, domains)
+    words += ["--served-model-name", *recipe.served_names]
+    words += ["--tensor-parallel-size", str(place.nodes)]
+    if place.nodes > 1:
+        if place.master is None:
+            raise PlanError(f"{recipe.name}: found {place.nodes} Sparks; expected a fabric address")
+        words += ["--nnodes", str(place.nodes), "--node-rank", str(place.rank)]
+        words += ["--master-addr", place.master, "--master-port", str(MASTER_PORT)]
+    api = ["--host", LOOPBACK, "--port", str(place.port)]
+    return words + (api if place.rank == 0 else ["--headless"])
+
+
+def environment(recipe: Recipe, nodes: int = 1) -> dict[str, str]:
+    """Environment of the engine, which the recipe's own and ours make up.
+
+    Args:
+        recipe: What is served.
+        nodes: Number of Sparks that serve it together.
+    """
+    own = {key: _substitute(recipe, value) for key, value in recipe.env.items()}
+    if nodes > 1:
+        own = {_STEP_TIMEOUT: str(max(_LEAST_STEP_TIMEOUT, ceil(2 * recipe.longest_step)))} | own
+        return own | _ENVIRONMENT
+    return own | _ENVIRONMENT | _ALONE
+
+
+def docker_run(
+    recipe: Recipe,
+    place: Place,
+    *,
+    image: str,
+    cache: str,
+    release: str,
+    root: str,
+    folders: Mapping[str, str],
+) -> list[str]:
+    """The whole command that runs an engine in the foreground.
+
+    Args:
+        recipe: What is served.
+        place: The rank.
+        image: The image: a name, or what the shell expands to one.
+        cache: The image's own folder below ``cache``: a name, or what the shell expands to one.
+            Code that one image has compiled is never loaded by another.
+        release: Id of the release: name of the container and of the folder with ``engine.env``.
+        root: Folder of everything on the Spark (``/opt/qwen36``).
+        folders: Where each checkpoint is, below that.
+
+    Returns:
+        The words, unquoted.
+
+    Raises:
+        PlanError: As `serve_arguments`.
+    """
+    base = PurePosixPath(root)
+    words = ["docker", "run", "--rm", "--name", f"vllm-{release}"]
+    words += ["--label", f"sparkwright.release={release}"]
+    # The image is on the host before a start; one that would download 10 GB is an error.
+    words += ["--pull", "never"]
+    # Of the recipes' sources, --ipc host and --privileged (docai.hu) are left out: /dev/shm is the
+    # container's own, and a pair gets the devices that it needs by $RDMA_OPTIONS. Without the
+    # host's control groups a container can lose the GPU when systemd reads its units anew.
+    words += [*CONTAINER_OPTIONS, "--network", "host", "--cgroupns", "host"]
+    words += ["--cgroup-parent", slice_of(place.nodes)]
+    words += ["--ulimit", "memlock=-1", "--ulimit", "stack=67108864", "--log-driver", "none"]
+    words += ["--env-file", f"{base / 'releases' / release / 'engine.env'}"]
+    if place.nodes > 1:
+        for variable in FABRIC_ENVIRONMENT:
+            words += ["--env", variable]
+        words.append(Expansion("$RDMA_OPTIONS"))
+    for name in recipe.checkpoints:
+        words += ["--volume", f"{base / folders[name]}:{_container_path(recipe, name)}:ro"]
+    words += [*_AT_HOME, "--volume", type(cache)(f"{base / 'cache' / cache}:{_HOME}")]
+    words += ["--entrypoint", "vllm", image]
+    return words + serve_arguments(recipe, place)
+
+
+def image_id(references: Sequence[str]) -> str:
+    """Return the shell words that print the id of an image by the first name that Docker knows.
+
+    Args:
+        references: Names and digests of one image.
+    """
+    return (
+        f"docker image inspect --format '{{{{.Id}}}}' {shlex.join(references)} 2>/dev/null "
+        "| head -n 1"
+    )
+
+
+def shell_lines(words: Sequence[str], breaks: Collection[int] = ()) -> str:
+    """Quote a command for ``sh``, one option a line.
+
+    Args:
+        words: The words of the command.
+        breaks: Positions of words that start a line, too.
+
+    Returns:
+        Text that ``sh`` splits into exactly these words, but for what it expands.
+    """
+    lines: list[list[str]] = [[]]
+    for position, word in enumerate(words):
+        if word.startswith("--") or position in breaks:
+            lines.append([])
+        lines[-1].append(word if isinstance(word, Expansion) else shlex.quote(word))
+    return " \\\n  ".join(" ".join(line) for line in lines)
+
+
+def _container_path(recipe: Recipe, checkpoint: str) -> str:
+    return f"{_MODELS}/{recipe.checkpoints[checkpoint].folder}"
+
+
+def _substitute(recipe: Recipe, text: str) -> str:
+    return REFERENCE.sub(lambda match: _container_path(recipe, match[1]), text)
+
+
+def _resolve(recipe: Recipe, value: object) -> object:
+    """Put container paths in the place of ``${checkpoint}``, anywhere in a value."""
+    if isinstance(value, str):
+        return _substitute(recipe, value)
+    if isinstance(value, list):
+        return [_resolve(recipe, item) for item in value]
+    if isinstance(value, dict):
+        return {key: _resolve(recipe, item) for key, item in value.items()}
+    return value
+
+
+def _option(name: str, value: object) -> list[str]:
+    match value:
+        case True:
+            return [f"--{name}"]
+        case False:
+            return [f"--no-{name}"]
+        case list():
+            return [f"--{name}", *(_scalar(item) for item in value)]
+        case dict():
+            return [f"--{name}", json.dumps(value, separators=(",", ":"))]
+        case _:
+            return [f"--{name}", _scalar(value)]
+
+
+def _scalar(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _report(recipe: Recipe, nodes: int) -> Iterator[str]:
+    """Yield the lines that `python -m sparkwright.release.command` prints."""
+    release = f"{recipe.name}-RELEASE"
+    yield f"# {recipe.name}: {' '.join(recipe.description.split())}"
+    yield f"# vLLM {recipe.vllm}; hardware {', '.join(recipe.hardware)}; {nodes} Spark(s)."
+    yield "# A Spark runs the image by the digest in the lock, and RELEASE is 8 hexadecimal digits;"
+    yield "# COMMIT is the beginning of the one in the lock, and IMAGE is Docker's id of the image."
+    if faults := warning(recipe):
+        yield f"# {faults}"
+    if asked := dict.fromkeys(need.name for need in needs(recipe)):
+        yield "# Only a replica that says so in the inventory may serve it:"
+        yield f"#   trusts: [{', '.join(asked)}]"
+    if nodes > 1:
+        yield "# HEAD-FABRIC-ADDRESS is of `fabric_subnets`; what `--env` names, each Spark finds."
+    yield f"\n# {release}/engine.env"
+    yield from (f"{key}={value}" for key, value in environment(recipe, nodes).items())
+    image = f"sparkwright/{recipe.build.build}:BUILD" if recipe.build else recipe.base_image
+    folders = {name: f"{each.folder}@COMMIT" for name, each in recipe.checkpoints.items()}
+    for rank in range(nodes):
+        role = "head" if rank == 0 else "worker"
+        place = Place(18000, rank, nodes, "HEAD-FABRIC-ADDRESS")
+        docker = docker_run(
+            recipe,
+            place,
+            image=image,
+            cache="IMAGE",
+            release=release,
+            root="/opt/qwen36",
+            folders=folders,
+        )
+        start = docker.index(image)
+        yield f"\n# rank {rank} ({role}): docker run\n{shell_lines(docker, breaks=[start])}"
+        yield f"\n# rank {rank} ({role}): vllm serve, as it runs inside"
+        yield shell_lines(["vllm", *docker[start + 1 :]])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print what a unit will run. Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sparkwright.release.command",
+        description="Print the lines that serve a recipe.",
+    )
+    parser.add_argument("recipe", help="name of a recipe (files/recipes), or path of its file")
+    parser.add_argument("--sparks", type=int, metavar="N", help="how many (default: the least)")
+    options = parser.parse_args(arguments)
+    try:
+        recipe = load_recipe(options.recipe)
+        nodes = options.sparks if options.sparks is not None else min(recipe.sparks)
+        if nodes not in recipe.sparks:
+            supported = " or ".join(map(str, recipe.sparks))
+            raise PlanError(f"--sparks: found {nodes}; expected {supported} ({recipe.name})")
+        report = "\n".join(_report(recipe.for_sparks(nodes), nodes))
+    except PlanError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(report)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

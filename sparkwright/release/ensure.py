@@ -1,0 +1,188 @@
+"""Fills and refreshes the lock beside an inventory.
+
+    python -m deploys.lock [INVENTORY] [--refresh [RECIPE ...]] [--check] [--hf-endpoint URL]
+
+records what the recipes in use lack; with --refresh asks again for all that they name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+import threading
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+import huggingface_hub
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.schema import nearest
+from sparkwright.fleet.file import load_fleet
+from sparkwright.recipe.loader import load_recipe, recipe_names
+from sparkwright.recipe.recipe import Recipe
+from sparkwright.release.known import known
+from sparkwright.release.lock import (
+    Lock,
+    checkpoint_key,
+    diff,
+    image_key,
+    lock_path,
+    outdated,
+    read_lock,
+    write_lock,
+)
+from sparkwright.release.release import repository
+from sparkwright.release.token import HTTP, HTTPS, NONE, token_for
+
+# pyinfra runs a deploy for its hosts as greenlets of one process: the first asks, the others wait.
+_turn = threading.Lock()
+_known: dict[Path, Lock] = {}
+
+
+def ensure_lock(
+    inventory: Path,
+    recipes: Collection[Recipe],
+    endpoint: str | None,
+    token: str | None,
+    record: bool = True,
+) -> Lock:
+    """Read the lock of an inventory; ask for what it lacks for these recipes, and record it.
+
+    Args:
+        inventory: The inventory file.
+        recipes: The recipes in use.
+        endpoint: URL of the hub; None = ``HF_ENDPOINT`` or the public one.
+        token: The hub's token; None = ask as nobody.
+        record: Write it down; a dry run only keeps it in mind.
+
+    Raises:
+        PlanError: As `resolve`; then nothing is recorded.
+    """
+    path = lock_path(inventory).absolute()
+    with _turn:
+        old = _known.get(path) or read_lock(path)
+        new = resolve(old, recipes, endpoint, token)
+        if new != old and record:
+            write_lock(path, new)
+        _known[path] = new
+        return new
+
+
+def resolve(
+    lock: Lock,
+    recipes: Collection[Recipe],
+    endpoint: str | None,
+    token: str | None,
+    refresh: bool = False,
+) -> Lock:
+    """Find what the names of recipes stand for.
+
+    Args:
+        lock: What is known.
+        recipes: The recipes to look at.
+        endpoint, token: As for `ensure_lock`.
+        refresh: Ask for what is known, too.
+
+    Raises:
+        PlanError: All names that could not be resolved, and all that stand for a commit which is
+            older than a recipe takes.
+    """
+    images, checkpoints = dict(lock.images), dict(lock.checkpoints)
+    problems: dict[str, None] = {}
+    asked: set[str] = set()
+
+    def wanted(name: str, known: Iterable[str]) -> bool:
+        wanted = name not in asked and (refresh or name not in known)
+        asked.add(name)
+        return wanted
+
+    for recipe in recipes:
+        try:
+            if wanted(key := image_key(recipe), images):
+                # Most runs ask nothing, and the clients take a quarter of a second to import.
+                from sparkwright.release.resolve import resolve_image
+
+                published = known().images.get(recipe.base_image)
+                reference = recipe.base_image
+                if published:
+                    reference = f"{repository(reference)}@{published.digest}"
+                found = resolve_image(reference, _arch(recipe))
+                images[key] = found.model_copy(update={"source": published and published.source})
+        except PlanError as error:
+            problems |= dict.fromkeys(error.problems)
+        for checkpoint in recipe.checkpoints.values():
+            key = checkpoint_key(checkpoint)
+            try:
+                if wanted(key, checkpoints):
+                    from sparkwright.release.resolve import resolve_checkpoint
+
+                    named = known().checkpoints.get(key)
+                    revision = named.commit if named else checkpoint.revision
+                    told = resolve_checkpoint(checkpoint.repo, revision, endpoint, token)
+                    own = {"revision": checkpoint.revision, "source": named and named.source}
+                    checkpoints[key] = told.model_copy(update=own)
+            except PlanError as error:
+                problems |= dict.fromkeys(error.problems)
+    new = Lock(images=images, checkpoints=checkpoints)
+    for recipe in recipes:
+        problems |= dict.fromkeys(outdated(recipe, new))
+    if problems:
+        raise PlanError(*problems)
+    return new
+
+
+def _arch(recipe: Recipe) -> str:
+    return HARDWARE[recipe.hardware[0]].arch or platform.machine()
+
+
+def _chosen(used: list[Recipe], names: Collection[str]) -> list[Recipe]:
+    """Return the recipes in use that have one of these names; all of them where none is named."""
+    known = {recipe.name for recipe in used}
+    problems = [
+        f"--refresh: found {name}; expected {nearest(name, known)}"
+        for name in names
+        if name not in known
+    ]
+    if problems:
+        raise PlanError(*problems)
+    return [recipe for recipe in used if not names or recipe.name in names]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Bring a lock up to date and print what changed. Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m deploys.lock",
+        description="Record what the names in recipes stand for: images, checkpoints, files.",
+    )
+    parser.add_argument("inventory", nargs="?", type=Path, default=Path("inventory/sparks.yaml"))
+    parser.add_argument(
+        "--refresh", nargs="*", metavar="RECIPE", help="ask again (default: for all in use)"
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 on a change")
+    parser.add_argument("--hf-endpoint", metavar="URL", help="the hub (default: $HF_ENDPOINT)")
+    parser.add_argument(
+        "--hf-token",
+        choices=(HTTPS, HTTP, NONE),
+        default=HTTPS,
+        help="which hub gets this machine's token, as in the group data (default: %(default)s)",
+    )
+    options = parser.parse_args(arguments)
+    path = lock_path(options.inventory)
+    try:
+        used = load_fleet(options.inventory, recipe_names()).recipes
+        recipes = _chosen([load_recipe(name) for name in used], options.refresh or ())
+        old = read_lock(path)
+        refresh = options.refresh is not None
+        endpoint = options.hf_endpoint or huggingface_hub.constants.ENDPOINT
+        token = token_for(endpoint, huggingface_hub.get_token(), options.hf_token)
+        new = resolve(old, recipes, options.hf_endpoint, token, refresh)
+    except PlanError as error:
+        print(error, file=sys.stderr)
+        return 1
+    changes = diff(old, new)
+    print("\n".join(changes) or f"{path}: nothing changed")
+    if changes and not options.check:
+        write_lock(path, new)
+    return 1 if changes and options.check else 0

@@ -1,0 +1,41 @@
+"""The tags and branches of our recipes, and what they stand for where a public source says it."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from pydantic import Field
+
+from sparkwright.common import yaml
+from sparkwright.common.schema import Model, Text, parse
+from sparkwright.release.lock import Digest, Sha1
+
+_FILE = Path(__file__).with_name("known.yaml")
+
+
+class KnownImage(Model):
+    """The digest of an image, and who says so."""
+
+    digest: Digest = Field(description="sha256:, and 64 hexadecimal digits")
+    source: Text = Field(description="where it is published")
+
+
+class KnownCheckpoint(Model):
+    """The commit of a repository's branch, and who says so."""
+
+    commit: Sha1 = Field(description="a commit of 40 hexadecimal digits")
+    source: Text = Field(description="where it is published")
+
+
+class Known(Model):
+    """Images by their reference, checkpoints by ``repo@revision``."""
+
+    images: dict[str, KnownImage] = Field(default_factory=dict)
+    checkpoints: dict[str, KnownCheckpoint] = Field(default_factory=dict)
+
+
+@cache
+def known() -> Known:
+    """Return what is known, from ``known.yaml``."""
+    return parse(Known, yaml.load(_FILE), str(_FILE))

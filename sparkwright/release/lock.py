@@ -1,0 +1,270 @@
+"""The lock: what names stood for when they were first used, so that every Spark gets the same bits.
+
+It stands beside the inventory: ``sparks.yaml`` has ``sparks.lock.yaml``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection
+from datetime import date
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+import yaml as pyyaml
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from sparkwright.common import yaml
+from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.local_file import write_file
+from sparkwright.common.schema import Model, Text, matching, parse
+from sparkwright.recipe.recipe import Checkpoint, Recipe
+from sparkwright.release.model_config import Shape
+
+_HEADER = """\
+# What names stood for when they were first used. Written by a run and by `python -m deploys.lock`,
+# which also refreshes it (--refresh). Not meant to be edited. `source` says who publishes it;
+# without one it is what the registry or the hub said on that day, and nobody else was asked.
+"""
+
+
+def _hexadecimal(length: int, prefix: str = "") -> AfterValidator:
+    pattern = re.compile(f"{prefix}[0-9a-f]{{{length}}}")
+    return matching(pattern, f"{prefix}{length} hexadecimal digits")
+
+
+# What begins like this in a checkpoint's folder is a record, or a file on its way.
+_OURS = ".sparkwright"
+
+
+def _inside(path: str) -> str:
+    """Accept a file path that cannot leave its folder: it comes from a server and is written to."""
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or ".." in parts or not path.isprintable():
+        raise ValueError("a relative path without '..'")
+    if parts[0].startswith(_OURS):
+        raise ValueError(f"a path that does not begin with {_OURS}: these are Sparkwright's own")
+    return path
+
+
+_DAY = "a date in quotes, such as '2026-04-19'"
+
+
+def _day(text: str) -> str:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(_DAY) from None
+    return text
+
+
+def _of_this_version(shape: object) -> object:
+    """Take a shape that another version of Sparkwright wrote for none: a field would be guessed."""
+    if isinstance(shape, dict) and shape.keys() != Shape.model_fields.keys():
+        return None
+    return shape
+
+
+Digest = Annotated[str, _hexadecimal(64, "sha256:")]
+Sha256 = Annotated[str, _hexadecimal(64)]
+Sha1 = Annotated[str, _hexadecimal(40)]
+
+
+class File(Model):
+    """A file of a checkpoint: an LFS file is known by its sha256, another by git's blob hash."""
+
+    size: int = Field(ge=0, description="bytes")
+    sha256: Sha256 | None = Field(default=None, description="64 hexadecimal digits")
+    git: Sha1 | None = Field(default=None, description="40 hexadecimal digits")
+
+
+class CheckpointLock(Model):
+    """A repository at one commit.
+
+    Attributes:
+        date: The day of the commit, in UTC; None in an older lock.
+        source: Who publishes that the name stands for this; None: the hub alone said so.
+        shape: The part of ``config.json`` that decides memory; None in an older lock, in one of a
+            version with other fields, and where there is no such file or it says nothing of that.
+    """
+
+    repo: str
+    revision: str
+    commit: Sha1 = Field(description="a commit of 40 hexadecimal digits")
+    date: Annotated[str, AfterValidator(_day)] | None = Field(default=None, description=_DAY)
+    source: Text | None = Field(default=None, description="where it is published")
+    shape: Annotated[Shape | None, BeforeValidator(_of_this_version)] = None
+    files: dict[Annotated[str, AfterValidator(_inside)], File] = Field(min_length=1)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files.values())
+
+
+class ImageLock(Model):
+    """An image for one platform.
+
+    Attributes:
+        digest: What it is pulled by; of the index where there is one.
+        config: Digest of its configuration, which names the content of every layer: what is left
+            to know an image by that was copied from another Docker, and not pulled.
+        size: Compressed bytes of its layers.
+        source: Who publishes that the name stands for this; None: the registry alone said so.
+    """
+
+    digest: Digest
+    config: Digest
+    size: int = Field(ge=0, description="bytes")
+    source: Text | None = Field(default=None, description="where it is published")
+
+
+class Lock(Model):
+    """Images by `image_key`, checkpoints by `checkpoint_key`."""
+
+    images: dict[str, ImageLock] = Field(default_factory=dict)
+    checkpoints: dict[str, CheckpointLock] = Field(default_factory=dict)
+
+    def image(self, recipe: Recipe) -> ImageLock | None:
+        """Return the locked image of a recipe, or None: it is not locked yet."""
+        return self.images.get(image_key(recipe))
+
+    def checkpoint(self, checkpoint: Checkpoint) -> CheckpointLock | None:
+        """Return the locked checkpoint of a recipe's, or None: it is not locked yet."""
+        return self.checkpoints.get(checkpoint_key(checkpoint))
+
+    def folder(self, checkpoint: Checkpoint) -> str:
+        """Where a recipe's checkpoint is on a Spark, below the root.
+
+        Each commit has a folder of its own: a release goes on finding what it was made for.
+
+        Raises:
+            KeyError: It is not locked yet.
+        """
+        return f"{checkpoint.folder}@{self.checkpoints[checkpoint_key(checkpoint)].commit[:12]}"
+
+
+def image_key(recipe: Recipe) -> str:
+    """The name of a recipe's image in a lock: its reference, and what is no Spark's processor."""
+    arch = HARDWARE[recipe.hardware[0]].arch
+    return recipe.base_image if arch in (None, "aarch64") else f"{recipe.base_image} on {arch}"
+
+
+def checkpoint_key(checkpoint: Checkpoint) -> str:
+    """The name of a checkpoint in a lock: ``repo@revision``."""
+    return f"{checkpoint.repo}@{checkpoint.revision}"
+
+
+def lock_path(inventory: Path) -> Path:
+    """Where the lock of an inventory file is: ``sparks.yaml`` -> ``sparks.lock.yaml``."""
+    return inventory.with_suffix(".lock.yaml")
+
+
+def read_lock(path: Path) -> Lock:
+    """Read a lock; one that does not exist yet is empty.
+
+    Args:
+        path: The lock file.
+
+    Raises:
+        PlanError: The file is no lock.
+    """
+    return parse(Lock, yaml.load(path), str(path)) if path.exists() else Lock()
+
+
+def write_lock(path: Path, lock: Lock) -> None:
+    """Write a lock in one step, sorted, so that the same lock is the same bytes.
+
+    Args:
+        path: The lock file.
+        lock: Its new content.
+    """
+    data = lock.model_dump(exclude_none=True)
+    text = _HEADER + pyyaml.safe_dump(data, sort_keys=True, default_flow_style=False, width=1000)
+    write_file(path, text)
+
+
+def outdated(recipe: Recipe, lock: Lock) -> list[str]:
+    """Say which checkpoints stand for an older commit than their recipe takes.
+
+    Args:
+        recipe: The recipe.
+        lock: What its names stand for; a commit of unknown date passes.
+
+    Returns:
+        Problems, as PlanError takes them.
+    """
+    return [
+        f"recipe {recipe.name}: checkpoints.{name}: found commit {locked.commit[:12]} of "
+        f"{locked.date} for {checkpoint_key(checkpoint)}; expected one of {checkpoint.not_before} "
+        "or later: with an older one the engine fails (`not_before` in the recipe). Ask the hub "
+        f"again by `python -m deploys.lock INVENTORY --refresh {recipe.name}`, and the next run "
+        "fetches the files anew"
+        for name, checkpoint in recipe.checkpoints.items()
+        if checkpoint.not_before
+        and (locked := lock.checkpoint(checkpoint))
+        and locked.date
+        and date.fromisoformat(locked.date) < checkpoint.not_before
+    ]
+
+
+def diff(old: Lock, new: Lock) -> list[str]:
+    """Say what changed from one lock to another, one line a name, sorted.
+
+    Args:
+        old: The lock as it was.
+        new: The lock as it is.
+    """
+    before, after = _versions(old), _versions(new)
+    lines = []
+    for name in sorted(before.keys() | after.keys()):
+        if name not in before:
+            lines.append(f"+ {name}: {after[name]}")
+        elif name not in after:
+            lines.append(f"- {name}: {before[name]}")
+        elif before[name] != after[name]:
+            lines.append(f"~ {name}: {before[name]} -> {after[name]}")
+    return lines
+
+
+def _versions(lock: Lock) -> dict[str, str]:
+    images = {
+        f"image {ref}": f"{image.digest}, {image.size:,} bytes"
+        for ref, image in lock.images.items()
+    }
+    checkpoints = {
+        f"checkpoint {key}": _version(locked) for key, locked in lock.checkpoints.items()
+    }
+    return images | checkpoints
+
+
+def _version(locked: CheckpointLock) -> str:
+    day = f" of {locked.date}" if locked.date else ""
+    known = locked.shape.model_dump_json().encode() if locked.shape else None
+    shape = f", shape {hashlib.sha256(known).hexdigest()[:8]}" if known else ""
+    return f"{locked.commit}{day}, {len(locked.files)} files, {locked.size:,} bytes{shape}"
+
+
+def unresolved(recipes: Collection[Recipe], lock: Lock, path: str) -> list[str]:
+    """Say which names of recipes a lock lacks: a look does not ask for them.
+
+    Args:
+        recipes: those that are served.
+        path: of the lock, for the reader.
+
+    Returns:
+        Problems, as PlanError takes them.
+    """
+    names: dict[str, None] = {}
+    for recipe in recipes:
+        if lock.image(recipe) is None:
+            names[image_key(recipe)] = None
+        for checkpoint in recipe.checkpoints.values():
+            if lock.checkpoint(checkpoint) is None:
+                names[checkpoint_key(checkpoint)] = None
+    return [
+        f"{path}: found nothing for {name}; expected what it stands for, as a run of "
+        "deploys/spark.py records it"
+        for name in names
+    ]

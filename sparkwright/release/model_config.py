@@ -1,0 +1,148 @@
+"""The shape of a model: what of a checkpoint's config.json decides how much memory it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from sparkwright.common.schema import Model
+
+# Transformers whose layers are full, sliding-window or linear attention (Gated DeltaNet), nothing
+# else: what the memory plan can count. Any other model has no shape.
+_ARCHITECTURES = (
+    *("Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"),
+    *("Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"),
+    *("Qwen3MoeForCausalLM", "Qwen3ForCausalLM", "DFlashDraftModel"),
+)
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+class Shape(Model):
+    """A model's layers and sizes; a drafter has one of its own."""
+
+    full_attention: int = Field(ge=0, description="layers whose KV cache grows with the context")
+    sliding_attention: int = Field(default=0, ge=0, description="layers that keep a window of it")
+    sliding_window: int = Field(default=0, ge=0, description="tokens of that window")
+    linear_attention: int = Field(default=0, ge=0, description="layers with a state of fixed size")
+    mtp: int = Field(default=0, ge=0, description="layers of the head that drafts tokens (MTP)")
+    kv_heads: int = Field(ge=1, description="key-value heads of an attention layer")
+    head_dim: int = Field(ge=1, description="numbers in one of its keys or values")
+    linear_key_heads: int = Field(default=0, ge=0, description="of a linear-attention layer")
+    linear_value_heads: int = Field(default=0, ge=0, description="of a linear-attention layer")
+    linear_key_dim: int = Field(default=0, ge=0, description="numbers in one of its keys")
+    linear_value_dim: int = Field(default=0, ge=0, description="numbers in one of its values")
+    linear_kernel: int = Field(default=0, ge=0, description="tokens that its convolution spans")
+    state_bytes: int = Field(default=4, ge=1, description="bytes of a number of its state")
+    number_bytes: int = Field(default=2, ge=1, description="bytes of a number, if not quantized")
+    fp8_kv_cache: bool = Field(default=False, description="what kv-cache-dtype auto stands for")
+    quantized: bool = Field(default=False, description="whether the checkpoint itself is")
+    positions: int = Field(ge=1, description="tokens of the longest context")
+    hidden: int = Field(ge=1, description="numbers that stand for a token between layers")
+    vision: int = Field(default=0, ge=0, description="parameters of the vision encoder, about")
+    mtp_parameters: int = Field(default=0, ge=0, description="parameters of the MTP head, about")
+    vocabulary: int = Field(
+        default=0, ge=0, description="tokens that it knows; 0 = those of its target"
+    )
+
+
+def shape_of(config: Mapping[str, Any]) -> Shape | None:
+    """Read the shape of a model from its config.json.
+
+    Args:
+        config: The file's content, as JSON reads it.
+
+    Returns:
+        The shape; None where the architecture is not one whose memory we can count, or the file
+        does not say enough.
+    """
+    if not set(config.get("architectures") or ()) & set(_ARCHITECTURES):
+        return None
+    try:
+        return _shape(config, config.get("text_config") or config)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _shape(config: Mapping[str, Any], text: Mapping[str, Any]) -> Shape:
+    layers = _layers(text)
+    window = text.get("sliding_window") or 0
+    quantization = config.get("quantization_config") or {}
+    return Shape(
+        full_attention=layers.count("full_attention"),
+        sliding_attention=layers.count("sliding_attention"),
+        sliding_window=window if "sliding_attention" in layers else 0,
+        linear_attention=layers.count("linear_attention"),
+        mtp=text.get("mtp_num_hidden_layers") or 0,
+        kv_heads=text["num_key_value_heads"],
+        head_dim=text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"],
+        **_linear(text),
+        number_bytes=_BYTES[text.get("dtype") or text.get("torch_dtype") or _dtype(config)],
+        fp8_kv_cache=_fp8_kv_cache(quantization),
+        quantized=bool(quantization),
+        positions=text["max_position_embeddings"],
+        hidden=text["hidden_size"],
+        vision=_vision(config.get("vision_config") or {}),
+        mtp_parameters=_mtp(text),
+        vocabulary=text.get("vocab_size") or 0,
+    )
+
+
+def _layers(text: Mapping[str, Any]) -> list[str]:
+    """Return the kind of each layer; every one is full attention where nothing is said."""
+    if kinds := text.get("layer_types"):
+        unknown = set(kinds) - {"full_attention", "sliding_attention", "linear_attention"}
+        if unknown:
+            raise ValueError(f"layers of kind {', '.join(sorted(unknown))}")
+        return list(kinds)
+    return ["full_attention"] * text["num_hidden_layers"]
+
+
+def _linear(text: Mapping[str, Any]) -> dict[str, int]:
+    if "linear_attention" not in (text.get("layer_types") or ()):
+        return {}
+    return {
+        "linear_key_heads": text["linear_num_key_heads"],
+        "linear_value_heads": text["linear_num_value_heads"],
+        "linear_key_dim": text["linear_key_head_dim"],
+        "linear_value_dim": text["linear_value_head_dim"],
+        "linear_kernel": text["linear_conv_kernel_dim"],
+        "state_bytes": _BYTES[text.get("mamba_ssm_dtype") or "float32"],
+    }
+
+
+def _dtype(config: Mapping[str, Any]) -> str:
+    return str(config.get("dtype") or config.get("torch_dtype") or "bfloat16")
+
+
+def _fp8_kv_cache(quantization: Mapping[str, Any]) -> bool:
+    """Tell whether a checkpoint has scales for a KV cache of FP8, which vLLM then takes by itself.
+
+    Model Optimizer writes the name of the algorithm, or as llm-compressor does a scheme.
+    """
+    scheme = quantization.get("kv_cache_scheme")
+    named = quantization.get("kv_cache_quant_algo") or ""
+    bits = isinstance(scheme, Mapping) and (scheme.get("type"), scheme.get("num_bits"))
+    return bits == ("float", 8) or str(named).upper() == "FP8"
+
+
+def _vision(vision: Mapping[str, Any]) -> int:
+    """Parameters of a vision transformer's blocks: four matrices of attention, two of its MLP."""
+    if not vision:
+        return 0
+    hidden = vision["hidden_size"]
+    return int(vision["depth"] * (4 * hidden**2 + 2 * hidden * vision["intermediate_size"]))
+
+
+def _mtp(text: Mapping[str, Any]) -> int:
+    """Parameters of MTP layers: nearly all are those of the experts, three matrices each."""
+    experts = (
+        3
+        * text["hidden_size"]
+        * (
+            text.get("num_experts", 0) * text.get("moe_intermediate_size", 0)
+            + text.get("shared_expert_intermediate_size", 0)
+        )
+    )
+    return int((text.get("mtp_num_hidden_layers") or 0) * experts)

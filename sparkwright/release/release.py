@@ -1,0 +1,282 @@
+"""A release: a recipe with all its names resolved, frozen under one id."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from dataclasses import dataclass, replace
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.paths import FILES
+from sparkwright.common.ports import ENGINE_PORTS, LOOPBACK
+from sparkwright.common.render import render
+from sparkwright.recipe.build import build_name
+from sparkwright.recipe.recipe import Recipe
+from sparkwright.release.command import (
+    Expansion,
+    Place,
+    docker_run,
+    environment,
+    image_id,
+    serve_arguments,
+    shell_lines,
+)
+from sparkwright.release.container import CONTAINER_OPTIONS
+from sparkwright.release.lock import Lock, checkpoint_key, image_key
+
+# NVIDIA Sync and OpenClaw listen there, which many Sparks have.
+_OTHERS = (18765, 18789)
+_IMAGE = Expansion('"$image"')
+_CACHE = Expansion("${image#sha256:}")
+_SUPERVISOR = FILES / "engine"
+_UNIT = _SUPERVISOR / "vllm@.service"
+# Those of the supervisor's programs that were in ROOT/bin, one set for all releases, before each
+# release had its own; of these the switch still needs `probe` there.
+_SHARED = ("boots", "container", "engine", "fabric_env", "link", "notify", "probe")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The Sparks that serve a replica together, the head first, and the one that is meant.
+
+    Attributes:
+        sparks: Their names.
+        fabric: Each one's addresses on the two subnets of the fabric; empty for one Spark.
+        rank: Which of them is meant.
+    """
+
+    sparks: tuple[str, ...]
+    fabric: tuple[tuple[str, str], ...] = ()
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class Release:
+    """The files of one replica's engine on the disk of one of its Sparks.
+
+    Attributes:
+        id: ``<recipe>-<8 hex>``, made of everything that the engine would notice on any rank.
+        recipe: The recipe that it came from, as it is for this number of Sparks.
+        image: ``repo@sha256:…``, or the name of what is built: `build_name`.
+        images: All names by which Docker may know this very image: a copied one has lost the first.
+        port: TCP port of the engine, on the loopback address of the head.
+        root: Folder of everything on the Spark.
+        folders: Where each checkpoint is, below that: `Lock.folder`.
+        ranks: The Sparks of the replica, and which of them this is.
+        files: The files of the release folder, name -> text; among them, in ``bin``, the programs
+            that run the engine, so that a later Sparkwright changes nothing of this release.
+    """
+
+    id: str
+    recipe: Recipe
+    image: str
+    images: tuple[str, ...]
+    port: int
+    root: str
+    folders: dict[str, str]
+    ranks: Ranks
+    files: dict[str, str]
+
+    @property
+    def url(self) -> str:
+        """Where the engine answers on the head itself."""
+        return f"http://{LOOPBACK}:{self.port}"
+
+
+def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks) -> Release:
+    """Freeze a recipe.
+
+    Args:
+        recipe: What is served.
+        lock: What its names stand for.
+        root: Folder of everything on the Spark (``/opt/qwen36``).
+        ranks: The Sparks of the replica, and the one that the files are for.
+
+    Raises:
+        PlanError: The lock lacks a name of the recipe.
+    """
+    recipe = recipe.for_sparks(len(ranks.sparks))
+    _check(recipe, lock)
+    locked = lock.images[image_key(recipe)]
+    image = f"{repository(recipe.base_image)}@{locked.digest}"
+    images: tuple[str, ...] = (image, locked.digest, locked.config)
+    if recipe.build:
+        image = build_name(recipe.build, locked.digest)
+        images = (image,)
+    draft = Release(
+        id="RELEASE",
+        recipe=recipe,
+        image=image,
+        images=images,
+        port=0,
+        root=root,
+        folders={name: lock.folder(each) for name, each in recipe.checkpoints.items()},
+        ranks=ranks,
+        files={},
+    )
+    # Id and port are in the files that they are made of: these have stand-ins for both. The names
+    # of Sparks are for people: two replicas may have one release.
+    nodes = len(ranks.sparks)
+    content = [
+        _files(draft, lock, "RELEASE", Ranks(("",) * nodes, ranks.fabric, rank))
+        for rank in range(nodes)
+    ]
+    # What runs the engine is a part of it: a new one comes into force like a new image. The unit
+    # has a stand-in for the root.
+    supervisor = {path.name: path.read_text() for path in sorted(_SUPERVISOR.glob("*.py"))}
+    content += [{name: text} for name, text in supervisor.items()]
+    content.append({_UNIT.name: render(_UNIT, root="ROOT")})
+    programs = {f"bin/{name}": text for name, text in supervisor.items()}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    release = f"{recipe.name}-{digest[:8]}"
+    made = replace(draft, id=release, port=engine_port(digest))
+    return replace(made, files=programs | _files(made, lock, release, ranks))
+
+
+def engine_port(digest: str) -> int:
+    """Return where the engine of a release listens.
+
+    Args:
+        digest: of the release's content, in hexadecimal digits.
+    """
+    port = ENGINE_PORTS[int(digest, 16) % len(ENGINE_PORTS)]
+    return port + 1 if port in _OTHERS else port
+
+
+def adoption_script(root: str) -> str:
+    """Return the POSIX shell script that gives each release without programs its own.
+
+    Such a release was made when all of them ran the programs in ``ROOT/bin``, and gets a copy of
+    these: it must be in place before a unit file that expects it.
+
+    Args:
+        root: Folder of everything on the Spark.
+    """
+    programs = " ".join(f"../bin/{name}.py" for name in _SHARED)
+    return f"""\
+cd {shlex.quote(root)}/releases 2>/dev/null && [ -e ../bin/engine.py ] || exit 0
+for release in */; do
+  [ -e "$release/unit.json" ] && [ ! -e "$release/bin" ] || continue
+  rm -rf "$release/bin.new" && mkdir "$release/bin.new" || exit
+  for program in {programs}; do
+    [ ! -e $program ] || cp -p $program "$release/bin.new/" || exit
+  done
+  sync "$release/bin.new"/* && mv -T "$release/bin.new" "$release/bin" && sync "$release" || exit
+done"""
+
+
+def retirement_script(root: str) -> str:
+    """Return the POSIX shell script that removes the programs that no release runs any more.
+
+    systemd reads the new unit file first: an engine that ends meanwhile is started by what that
+    one says.
+
+    Args:
+        root: Folder of everything on the Spark.
+    """
+    names = " ".join(f"{name}.py" for name in _SHARED if name != "probe")
+    return (
+        f"cd {shlex.quote(root)}/bin && [ -e engine.py ] || exit 0; "
+        f"systemctl daemon-reload && rm -f {names}"
+    )
+
+
+def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, str]:
+    recipe, nodes = draft.recipe, len(ranks.sparks)
+    master = ranks.fabric[0][0] if ranks.fabric else None
+    head = Place(draft.port, 0, nodes, master)
+    resolved = {
+        "recipe": recipe.name,
+        "vllm": recipe.vllm,
+        "image": draft.image,
+        "checkpoints": {
+            name: {
+                "repo": checkpoint.repo,
+                "commit": lock.checkpoints[checkpoint_key(checkpoint)].commit,
+                "folder": draft.folders[name],
+            }
+            for name, checkpoint in recipe.checkpoints.items()
+        },
+        "served_names": recipe.served_names,
+        "port": draft.port,
+        "fabric": ranks.fabric,
+        "arguments": serve_arguments(recipe, head),
+        "environment": environment(recipe, nodes),
+    }
+    unit = {
+        "url": draft.url,
+        "model": recipe.served_names[0],
+        "start_timeout": recipe.start_timeout,
+        "stop_timeout": recipe.stop_timeout,
+        "probe_failures": _probe_failures(recipe),
+        "gpu": CONTAINER_OPTIONS,
+        "unified": any(HARDWARE[name].unified for name in recipe.hardware),
+        "rank": ranks.rank,
+        "sparks": ranks.sparks,
+        "fabric": ranks.fabric,
+    }
+    place = replace(head, rank=ranks.rank)
+    variables = environment(recipe, nodes).items()
+    command = docker_run(
+        recipe,
+        place,
+        image=_IMAGE,
+        cache=_CACHE,
+        release=release,
+        root=draft.root,
+        folders=draft.folders,
+    )
+    return {
+        "release.json": json.dumps(resolved, indent=2, sort_keys=True) + "\n",
+        "engine.env": "".join(f"{key}={value}\n" for key, value in variables),
+        "unit.json": json.dumps(unit, indent=2, sort_keys=True) + "\n",
+        "run": (
+            "#!/bin/sh\n"
+            f"image=$({image_id(draft.images)})\n"
+            f'[ -n "$image" ] || {{ echo "Docker has no {draft.image}" >&2; exit 1; }}\n'
+            f"exec {shell_lines(command, breaks=[command.index(_IMAGE)])}\n"
+        ),
+    }
+
+
+def _probe_failures(recipe: Recipe) -> int:
+    """Return how many probes in a row may fail, each of which takes 6 s: more than a step may."""
+    return max(3, 1 + int(recipe.longest_step / 6))
+
+
+def current_engine(root: str) -> str:
+    """Return shell lines that set release, unit and port of what `current` names.
+
+    Without it, release and port are empty and the unit is one that nobody has.
+
+    Args:
+        root: Folder of everything on the Spark.
+    """
+    link, file = shlex.quote(f"{root}/current"), shlex.quote(f"{root}/current/release.json")
+    return f"""\
+release=$(basename "$(readlink {link})" 2>/dev/null)
+unit=vllm@${{release:-none}}.service
+port=$(sed -n 's/^  "port": \\([0-9]*\\).*/\\1/p' {file} 2>/dev/null)"""
+
+
+def repository(image: str) -> str:
+    """An image reference without its tag or digest."""
+    name, _, _ = image.partition("@")
+    head, slash, last = name.rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}"
+
+
+def _check(recipe: Recipe, lock: Lock) -> None:
+    problems = []
+    where = f"recipe {recipe.name}"
+    if lock.image(recipe) is None:
+        problems.append(f"{where}: found no {image_key(recipe)} in the lock; expected its digest")
+    problems += [
+        f"{where}: found no {checkpoint_key(checkpoint)} in the lock; expected its commit"
+        for checkpoint in recipe.checkpoints.values()
+        if lock.checkpoint(checkpoint) is None
+    ]
+    if problems:
+        raise PlanError(*problems)

@@ -1,0 +1,266 @@
+"""Asks the hub and the registry what names stand for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from ipaddress import ip_address
+from typing import Any
+from urllib.request import parse_http_list, parse_keqv_list
+
+from httpx2 import Client, HTTPError, InvalidURL, Response, Timeout
+from huggingface_hub import HfApi, constants, get_session, hf_hub_url
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.hf_api import RepoSibling
+from huggingface_hub.utils import build_hf_headers, hf_raise_for_status
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.schema import parse
+from sparkwright.release.answers import LONGEST, MOST, Budget, TooMuch, in_time
+from sparkwright.release.lock import CheckpointLock, ImageLock
+from sparkwright.release.model_config import Shape, shape_of
+from sparkwright.release.release import repository
+
+# With telemetry the client asks the public hub, whatever the endpoint, how to describe its caller.
+constants.HF_HUB_DISABLE_TELEMETRY = True
+_CONFIG = "config.json"
+
+# Seconds to connect, and between two packets; what is slower than this will not be downloaded.
+_TIMEOUT = Timeout(30, connect=10)
+# What an answer that is none raises where it is read.
+_JUNK = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+# What a registry calls the processors that `uname -m` names.
+_ARCHITECTURES = {"aarch64": "arm64", "x86_64": "amd64"}
+
+_MANIFESTS = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+
+
+def resolve_checkpoint(
+    repo: str, revision: str, endpoint: str | None = None, token: str | None = None
+) -> CheckpointLock:
+    """Ask the hub for a repository's commit and its day, its files, and what its model is like.
+
+    Args:
+        repo: ``OWNER/NAME``.
+        revision: Branch, tag or commit.
+        endpoint: URL of the hub; None = ``HF_ENDPOINT`` or the public one.
+        token: Who asks; None = nobody, whatever login this machine has.
+
+    Raises:
+        PlanError: No such repository or revision, no access, no answer, one of junk, or one that
+            goes beyond the bounds of `deploys.answers`.
+
+    Example:
+        >>> resolve_checkpoint("z-lab/Qwen3.6-35B-A3B-DFlash", "main").commit  # doctest: +SKIP
+    """
+    api = HfApi(endpoint=endpoint, token=token or False)
+    where = f"{api.endpoint}: {repo}@{revision}"
+    session = get_session()
+    session.headers["Accept-Encoding"] = "identity"
+    session.event_hooks = {**session.event_hooks, "response": [Budget().bound]}
+    try:
+        told = in_time(lambda: _told(api, repo, revision))
+    except GatedRepoError:
+        remedy = "a token of an account that was granted access"
+        found = "a token that has no access" if token else "no token"
+        raise PlanError(
+            f"{where}: found a gated repository and {found}; expected {remedy}"
+        ) from None
+    except RepositoryNotFoundError:
+        remedy = "another name, or a token that may see it"
+        raise PlanError(f"{where}: found no such repository; expected {remedy}") from None
+    except RevisionNotFoundError:
+        remedy = "a branch, tag or commit of it"
+        raise PlanError(f"{where}: found no such revision; expected {remedy}") from None
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        remedy = "a valid token" if status == 401 else "an answer; try again later"
+        raise PlanError(f"{where}: found HTTP status {status}; expected {remedy}") from None
+    except TooMuch as error:
+        raise _too_much(where, error, "another hub (hf_endpoint)") from None
+    except (HTTPError, OSError) as error:
+        raise PlanError(f"{where}: found no answer ({error}); expected a hub") from None
+    except _JUNK as error:
+        problem = f"found an answer that is no hub's ({error!r})"
+        raise PlanError(f"{where}: {problem}; expected a hub") from None
+    return parse(CheckpointLock, {"repo": repo, "revision": revision, **told}, where)
+
+
+def _told(api: HfApi, repo: str, revision: str) -> dict[str, Any]:
+    info = api.model_info(repo, revision=revision, files_metadata=True, timeout=_TIMEOUT.read)
+    if info.gated:
+        # Metadata of a gated repository is public; its files are not.
+        api.auth_check(repo)
+    commit = str(info.sha)
+    files = {sibling.rfilename: _file(sibling) for sibling in info.siblings or ()}
+    return {
+        "commit": commit,
+        "date": _day(api, repo, commit),
+        "shape": _shape(api, repo, commit) if _CONFIG in files else None,
+        "files": files,
+    }
+
+
+def _too_much(where: str, error: TooMuch, remedy: str) -> PlanError:
+    bounds = f"at most {MOST:,} bytes within {LONGEST} s"
+    return PlanError(
+        f"{where}: found {error}; expected {bounds}: try again later, or take {remedy}"
+    )
+
+
+def _day(api: HfApi, repo: str, commit: str) -> str | None:
+    """The day of a commit, in UTC: the hub lists a commit with all before it, the newest first."""
+    commits = api.list_repo_commits(repo, revision=commit)
+    created = (each.created_at for each in commits if each.commit_id == commit)
+    return next((moment.date().isoformat() for moment in created), None)
+
+
+def _shape(api: HfApi, repo: str, commit: str) -> Shape | None:
+    url = hf_hub_url(repo, _CONFIG, revision=commit, endpoint=api.endpoint)
+    answer = get_session().get(url, headers=build_hf_headers(token=api.token), timeout=_TIMEOUT)
+    hf_raise_for_status(answer)
+    try:
+        config = json.loads(answer.content)
+    except (ValueError, RecursionError) as error:
+        raise PlanError(f"{repo}@{commit}: {_CONFIG}: found {error}; expected JSON") from None
+    return shape_of(config) if isinstance(config, dict) else None
+
+
+def _file(sibling: RepoSibling) -> dict[str, Any]:
+    if sibling.lfs:
+        return {"size": sibling.lfs.size, "sha256": sibling.lfs.sha256}
+    return {"size": sibling.size, "git": sibling.blob_id}
+
+
+def resolve_image(reference: str, arch: str) -> ImageLock:
+    """Ask a registry for an image's digest, and for its size on one platform.
+
+    The digest is that of the index where there is one: it stands for the image on every platform.
+
+    Args:
+        reference: Image with tag or digest, such as ``ghcr.io/owner/name:tag``.
+        arch: Processor as ``uname -m`` prints it.
+
+    Raises:
+        PlanError: No such image, none for the platform, no access, no answer, one of junk, or one
+            that goes beyond the bounds of `deploys.answers`.
+
+    Example:
+        >>> resolve_image("ghcr.io/aeon-7/vllm-spark-omni-q36:v1.2", "aarch64")  # doctest: +SKIP
+    """
+    hooks = {"response": [Budget().bound]}
+    plain = {"Accept-Encoding": "identity"}
+    try:
+        with Client(
+            event_hooks=hooks, follow_redirects=True, headers=plain, timeout=_TIMEOUT
+        ) as client:
+            image = _Image(reference, client)
+            return in_time(lambda: image.lock(_ARCHITECTURES.get(arch, arch)))
+    except TooMuch as error:
+        raise _too_much(reference, error, "the image from another registry") from None
+    except (HTTPError, InvalidURL, OSError) as error:
+        raise PlanError(f"{reference}: found no answer ({error}); expected a registry") from None
+    except _JUNK as error:
+        problem = f"found an answer that is no manifest ({error!r})"
+        raise PlanError(f"{reference}: {problem}; expected a registry") from None
+
+
+class _Image:
+    """One image on its registry, asked by the HTTP API v2, anonymously."""
+
+    def __init__(self, reference: str, client: Client) -> None:
+        self.reference = reference
+        self.client = client
+        self.token: dict[str, str] = {}
+        name = repository(reference)
+        self.version = reference[len(name) + 1 :]
+        first, _, rest = name.partition("/")
+        if not rest or not ("." in first or ":" in first or first == "localhost"):
+            first, rest = "docker.io", name
+        if first == "docker.io":
+            first, rest = "registry-1.docker.io", rest if "/" in rest else f"library/{rest}"
+        self.url = f"{_scheme(first)}://{first}/v2/{rest}"
+
+    def lock(self, architecture: str) -> ImageLock:
+        top = self._get("manifests", self.version)
+        digest = f"sha256:{hashlib.sha256(top.content).hexdigest()}"
+        told = top.headers.get("Docker-Content-Digest", digest)
+        asked = self.version if self.version.startswith("sha256:") else told
+        if not digest == told == asked:
+            raise self._error(f"content of digest {digest}", f"{asked}, as it was named")
+        manifest = top.json()
+        if "manifests" in manifest:
+            offered = {
+                (entry["platform"]["os"], entry["platform"]["architecture"]): entry["digest"]
+                for entry in manifest["manifests"]
+            }
+            self._check(architecture, list(offered))
+            manifest = self._get("manifests", offered["linux", architecture]).json()
+        else:
+            config = self._get("blobs", manifest["config"]["digest"]).json()
+            self._check(architecture, [(config["os"], config["architecture"])])
+        data = {
+            "digest": digest,
+            "config": manifest["config"]["digest"],
+            "size": sum(layer["size"] for layer in manifest["layers"]),
+        }
+        return parse(ImageLock, data, self.reference)
+
+    def _check(self, architecture: str, offered: list[tuple[str, str]]) -> None:
+        if ("linux", architecture) not in offered:
+            names = ", ".join(sorted("/".join(platform) for platform in offered))
+            raise self._error(f"an image for {names}", f"one for linux/{architecture}")
+
+    def _get(self, kind: str, version: str) -> Response:
+        response = self._request(kind, version)
+        challenge = response.headers.get("WWW-Authenticate", "")
+        if response.status_code == 401 and challenge.lower().startswith("bearer "):
+            self.token = {"Authorization": f"Bearer {self._token(challenge)}"}
+            response = self._request(kind, version)
+        match response.status_code:
+            case 200:
+                return response
+            case 401 | 403:
+                raise self._error("no access", "an image that anyone may pull")
+            case 404:
+                raise self._error("no such image", "a name and tag that the registry has")
+            case status:
+                raise self._error(f"HTTP status {status}", "an answer; try again later")
+
+    def _request(self, kind: str, version: str) -> Response:
+        headers = {"Accept": ", ".join(_MANIFESTS)} if kind == "manifests" else {}
+        return self.client.get(f"{self.url}/{kind}/{version}", headers=headers | self.token)
+
+    def _token(self, challenge: str) -> str:
+        """Fetch the token that a registry gives to anyone who asks for it."""
+        fields = parse_keqv_list(parse_http_list(challenge.partition(" ")[2]))
+        asked = {key: value for key, value in fields.items() if key in ("service", "scope")}
+        answer = self.client.get(fields["realm"], params=asked)
+        if answer.status_code != 200:
+            raise self._error("no access", "an image that anyone may pull")
+        content = answer.json()
+        return str(content.get("token") or content["access_token"])
+
+    def _error(self, found: str, expected: str) -> PlanError:
+        return PlanError(f"{self.reference}: found {found}; expected {expected}")
+
+
+def _scheme(host: str) -> str:
+    """Plain HTTP for a bare address and this machine, as in a lab; HTTPS for a name."""
+    name = host.partition(":")[0]
+    try:
+        ip_address(name)
+    except ValueError:
+        return "http" if name == "localhost" else "https"
+    return "http"

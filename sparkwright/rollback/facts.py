@@ -1,0 +1,11 @@
+"""The releases that have served on a Spark."""
+
+from sparkwright.common.facts import HostFact
+from sparkwright.rollback.rollback import History, history_script, parse_history
+
+
+class Served(HostFact[History]):
+    """The releases that have served, and those that could."""
+
+    command = staticmethod(history_script)
+    parse = staticmethod(parse_history)

@@ -1,0 +1,45 @@
+"""Go back to the release that served before."""
+
+from collections.abc import Generator
+
+from pyinfra import host
+from pyinfra.api import Host, operation
+from pyinfra.api.command import PyinfraCommand
+
+from sparkwright.common.operations import failing, notice, spark_name
+from sparkwright.engine.operations.serve import complaint, switch_back
+from sparkwright.engine.switch import Outcome, Settings
+from sparkwright.rollback.facts import Served
+from sparkwright.rollback.rollback import obstacle
+
+
+@operation()
+def rollback(
+    root: str, recipe: str, settings: Settings, peer: Host | None
+) -> Generator[PyinfraCommand]:
+    """Serve the release that served before the present one, by what is on the Spark of it.
+
+    A switch under way is taken back. Image and weights are checked before anything is touched; a
+    release that does not serve leaves the present one serving.
+
+    Args:
+        root: the folder of everything on the Spark.
+        recipe: what the inventory asks for.
+        settings: of the switch.
+        peer: the other Spark of a pair, on which this operation runs at the same time.
+    """
+    found = host.get_fact(Served, root=root)
+    theirs = peer.get_fact(Served, root=root) if peer else None
+    why = obstacle(spark_name(host), found, spark_name(peer) if peer else "", theirs)
+    release = found.before
+    if why or release is None:
+        yield failing(why or "")
+        return
+    notice(
+        f"It goes back to {release}. The inventory still asks for {recipe}, and the next run of "
+        "deploys/spark.py serves what it says: change `recipe:` there to stay"
+    )
+    outcome = Outcome()
+    yield from switch_back(root, release, settings, peer, outcome)
+    if not outcome.served:
+        yield failing(complaint(release, outcome))

@@ -1,0 +1,94 @@
+"""Which release a Spark goes back to."""
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sparkwright.common.host_output import MARK, sections
+
+
+@dataclass(frozen=True)
+class History:
+    """The releases that have served on a Spark.
+
+    Attributes:
+        served: the releases in the order in which they came to serve; some more than once.
+        current: the one that should serve now; None without one.
+        laid_down: those whose files are there.
+        under_way: those to which a switch is under way.
+    """
+
+    served: tuple[str, ...]
+    current: str | None
+    laid_down: frozenset[str]
+    under_way: tuple[str, ...]
+
+    @property
+    def before(self) -> str | None:
+        """The release to go back to: the last other one, or what a switch under way would replace.
+
+        So the way back from a way back leads forward again.
+        """
+        if self.under_way:
+            return self.current
+        others = [release for release in self.served if release != self.current]
+        return others[-1] if others else None
+
+
+def history_script(root: str) -> str:
+    """Return the POSIX shell script that reads what has served.
+
+    Args:
+        root: the folder of everything on the Spark.
+    """
+    return f"""
+cd {shlex.quote(root)} 2>/dev/null || cd /
+echo {MARK}history; cut -d' ' -f2 state/history 2>/dev/null
+echo {MARK}current; readlink current
+echo {MARK}releases; ls releases 2>/dev/null
+echo {MARK}switches
+systemctl list-units --plain --no-legend --state=active,activating 'switch@*' | cut -d' ' -f1
+true"""
+
+
+def parse_history(output: Iterable[str]) -> History:
+    """Return what the lines of `history_script` say.
+
+    Raises:
+        ValueError, KeyError: a section is missing.
+    """
+    found = {name: [line for line in lines if line] for name, lines in sections(output).items()}
+    link = found["current"]
+    return History(
+        served=tuple(found["history"]),
+        current=link[0].rsplit("/", 1)[-1] if link else None,
+        laid_down=frozenset(found["releases"]),
+        under_way=tuple(
+            unit.removeprefix("switch@").removesuffix(".service") for unit in found["switches"]
+        ),
+    )
+
+
+def obstacle(spark: str, own: History, peer: str = "", theirs: History | None = None) -> str | None:
+    """Return why there is no way back, as sentences; None if there is one.
+
+    Args:
+        spark: name of the Spark.
+        own: what has served there.
+        peer, theirs: the same of the other Spark of a pair.
+    """
+    release = own.before
+    if release is None:
+        served = f": only {own.current} has served" if own.current else ""
+        return f"There is nothing to go back to on {spark}{served}."
+    if theirs and theirs.before != release:
+        return (
+            f"{spark} would go back to {release}, {peer} to {theirs.before or 'nothing'}: a pair "
+            "serves one release. Name the recipe in the inventory, and run deploys/spark.py."
+        )
+    if release not in own.laid_down:
+        return (
+            f"{release} is no longer on {spark}: `keep_releases` says how many deploys/clean.py "
+            "leaves. Name its recipe in the inventory, and run deploys/spark.py."
+        )
+    return None

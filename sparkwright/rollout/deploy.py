@@ -1,0 +1,61 @@
+"""A rollout: the replicas of a run switch wave by wave to what they should serve."""
+
+import sys
+
+from pyinfra import state
+from pyinfra.api import deploy
+from pyinfra.api.exceptions import PyinfraError
+
+from sparkwright.common.files import ManagedFile
+from sparkwright.common.paths import FILES
+from sparkwright.engine.deploy import settings
+from sparkwright.host.operations.files import managed_files
+from sparkwright.rollout.operations import waves
+from sparkwright.run.options import check_force
+from sparkwright.run.target import bad_input, target, target_of
+
+_SPEED = FILES / "rollout" / "speed.py"
+
+
+@deploy("Rollout")
+def apply() -> None:
+    """Switch, hold, and take back what does not hold; an idle Spark stays as it is.
+
+    Raises:
+        PyinfraError: what the command line asks cannot be; no host has been changed.
+    """
+    _check_run()
+    own = target()
+    replicas = {each.replica for each in map(target_of, state.active_hosts) if each.replica}
+    with bad_input():
+        check_force(own.options.force, replicas)
+    served = own.release
+    if served is None:
+        return
+    managed_files(
+        name="Program that measures speed",
+        entries=[ManagedFile(f"{served.root}/bin/speed.py", _SPEED.read_text())],
+    )
+    waves(
+        name="Waves",
+        release=served,
+        settings=settings(served),
+        asked=own.options,
+        peer=own.peer,
+    )
+
+
+def _check_run() -> None:
+    """Refuse a run whose hosts are not all at work at once: they wait for one another."""
+    # pyinfra tells neither its state nor its hosts of it.
+    if "--serial" in sys.argv:
+        raise PyinfraError(
+            "rollout: found --serial; expected it left out: it is the rollout that has replicas "
+            "switch one after the other"
+        )
+    hosts = len(state.active_hosts)
+    if hosts > state.config.PARALLEL:
+        raise PyinfraError(
+            f"rollout: found --parallel {state.config.PARALLEL}; expected at least {hosts}, the "
+            "number of Sparks in this run: while one switches, the others wait"
+        )

@@ -1,0 +1,27 @@
+"""The facts that a rollout reads."""
+
+import shlex
+
+from sparkwright.common.facts import HostFact
+from sparkwright.rollout.serving import Standing, parse_standing, standing_script
+
+
+class ServingRelease(HostFact[Standing | None]):
+    """The release and engine that a Spark serves; None where it does not say."""
+
+    command = staticmethod(standing_script)
+    parse = staticmethod(parse_standing)
+
+
+class Speed(HostFact[str]):
+    """Tokens a second of one stream, or why there is no such figure."""
+
+    default = str
+
+    def command(self, root: str, url: str, model: str) -> str:
+        return (
+            f"python3 {shlex.quote(f'{root}/bin/speed.py')} {shlex.join([url, model])} 2>&1; true"
+        )
+
+    def parse(self, output: list[str]) -> str:
+        return "\n".join(output).strip()

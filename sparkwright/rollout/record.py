@@ -1,0 +1,108 @@
+"""The tasks of a rollout on a Spark, their reports, and what happened to its replica."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from sparkwright.rollout.serving import Standing, together
+
+NOTHING = Standing()
+
+
+class Task(Enum):
+    """The next task of a Spark."""
+
+    WAIT = "wait"
+    LOOK = "look"
+    SWITCH = "switch"
+    SOAK = "soak"
+    BACK = "back"
+    END = "end"
+
+
+class Result(StrEnum):
+    """The outcome for a replica, in the words of the report."""
+
+    WAITING = "not reached"
+    ALREADY = "serves it already"
+    SWITCHING = "switching"
+    SWITCHED = "switched"
+    FAILED = "failed, the former serves"
+    DOWN = "failed, and does not serve"
+    BACK = "taken back"
+    STUCK = "not taken back"
+    REFUSED = "refused"
+    LOST = "no connection"
+
+
+# What fails the hosts of a replica.
+FAILURES = (Result.FAILED, Result.DOWN, Result.STUCK, Result.REFUSED, Result.LOST)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of a task on one Spark, or on all Sparks of a replica.
+
+    Attributes:
+        problem: why it failed; "" when it did not.
+        standing: what serves now.
+        fits_beside: the new engine fits beside the former one, so nobody is refused meanwhile.
+        restored: the former release serves.
+        undo: what was done is in force in spite of the problem, at least on one of its Sparks.
+        beside: both engines ran side by side.
+        seconds, gap: of the switch, and those of it in which requests were refused.
+        speed: tokens a second of one stream; None where it was not measured.
+    """
+
+    problem: str = ""
+    standing: Standing = NOTHING
+    fits_beside: bool = False
+    restored: bool = False
+    undo: bool = False
+    beside: bool = False
+    seconds: float = 0.0
+    gap: float = 0.0
+    speed: float | None = None
+
+
+@dataclass
+class Record:
+    """The effect of a rollout on one replica.
+
+    Attributes:
+        sparks: of the replica, the head first.
+        release: what it should serve; "" before a Spark of it has said so.
+        names: the model names of that release.
+        former: what it served at the start; None for nothing.
+        wave: its wave, from 1; None where it is in none.
+        reason: why it is not `SWITCHED` or `ALREADY`.
+    """
+
+    replica: str
+    sparks: tuple[str, ...]
+    release: str = ""
+    names: frozenset[str] = frozenset()
+    former: str | None = None
+    wave: int | None = None
+    result: Result = Result.WAITING
+    reason: str = ""
+    beside: bool = False
+    seconds: float = 0.0
+    gap: float = 0.0
+    speed: float | None = None
+
+
+def merged(reports: Sequence[Report]) -> Report:
+    """Return what the Sparks of one replica report together, the head first."""
+    head = reports[0]
+    return Report(
+        problem="; ".join(dict.fromkeys(each.problem for each in reports if each.problem)),
+        standing=together(each.standing for each in reports),
+        fits_beside=all(each.fits_beside for each in reports),
+        restored=all(each.restored for each in reports),
+        undo=any(each.undo for each in reports) or len({bool(r.problem) for r in reports}) > 1,
+        beside=head.beside,
+        seconds=max(each.seconds for each in reports),
+        gap=head.gap,
+        speed=head.speed,
+    )

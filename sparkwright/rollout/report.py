@@ -1,0 +1,99 @@
+"""The report of a rollout, while it goes on and at its end: a file for machines, a table."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from sparkwright.rollout.record import Record, Result
+from sparkwright.rollout.waves import Rollout
+from sparkwright.run.options import RunOptions
+
+
+def report(
+    rollout: Rollout, asked: RunOptions, started: str, ended: str | None = None
+) -> dict[str, Any]:
+    """Return what is kept as JSON.
+
+    Args:
+        rollout: as far as it is.
+        asked: what was asked of it.
+        started, ended: times, as ISO 8601 has them; `ended` None while it goes on.
+
+    Returns:
+        {"started", "ended", "soak" (s), "minimum_speed" (tokens/s or None), "stopped" (why; ""),
+        "waves" (replicas of each), "replicas" (one object each: `Record`, without its `names`)}.
+    """
+    return {
+        "started": started,
+        "ended": ended,
+        "soak": asked.soak,
+        "minimum_speed": asked.minimum_speed,
+        "stopped": rollout.stopped,
+        "waves": [list(wave) for wave in rollout.waves],
+        "replicas": [_entry(record) for record in rollout.records.values()],
+    }
+
+
+def _entry(record: Record) -> dict[str, Any]:
+    values = {**asdict(record), "sparks": list(record.sparks), "result": record.result.value}
+    del values["names"]
+    return values
+
+
+def plan_lines(rollout: Rollout) -> list[str]:
+    """Return what a rollout is going to do, or why it will not."""
+    records = rollout.records.values()
+    refused = [each for each in records if each.result in (Result.REFUSED, Result.LOST)]
+    if refused:
+        return [f"replica {each.replica}: {each.reason}" for each in refused]
+    lines = [
+        f"wave {number} of {len(rollout.waves)}: {', '.join(map(_change, _of(rollout, wave)))}"
+        for number, wave in enumerate(rollout.waves, 1)
+    ]
+    already = [each.replica for each in records if each.result is Result.ALREADY]
+    return lines + ([f"{Result.ALREADY}: {', '.join(already)}"] if already else [])
+
+
+def table(rollout: Rollout) -> list[str]:
+    """Return the lines of the table: one for each replica, after a head."""
+    rows = [("replica", "Sparks", "wave", "what happened", "s", "gap s", "tok/s", "serves")]
+    for record in rollout.records.values():
+        timed = bool(record.seconds)
+        rows.append(
+            (
+                record.replica,
+                ", ".join(record.sparks),
+                str(record.wave or ""),
+                record.result + (", beside the former" if record.beside else ""),
+                f"{record.seconds:.0f}" if timed else "",
+                f"{record.gap:.1f}" if timed else "",
+                "" if record.speed is None else f"{record.speed:.1f}",
+                _serves(record),
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return lines + ([f"Stopped: {rollout.stopped}"] if rollout.stopped else [])
+
+
+def _of(rollout: Rollout, wave: tuple[str, ...]) -> list[Record]:
+    return [rollout.records[name] for name in wave]
+
+
+def _change(record: Record) -> str:
+    return f"{record.replica} ({record.former or 'nothing'} -> {record.release})"
+
+
+def _serves(record: Record) -> str:
+    match record.result:
+        case Result.ALREADY | Result.SWITCHED | Result.STUCK:
+            return record.release
+        case Result.FAILED | Result.BACK | Result.WAITING | Result.REFUSED:
+            return record.former or "nothing"
+        case Result.DOWN:
+            return "nothing"
+    return "unknown"

@@ -1,0 +1,279 @@
+"""A rollout: in which order replicas switch, and what each Spark does next.
+
+It knows no host and no clock. Every Spark asks for its task and reports what came of it; the next
+tasks are given out when all reports on the present ones are in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sparkwright.rollout.record import FAILURES, Record, Report, Result, Task, merged
+from sparkwright.rollout.serving import Standing
+
+
+def waves(replicas: Sequence[str]) -> list[tuple[str, ...]]:
+    """Part replicas into waves: one as a canary, then 1, 2, 4, … as trust grows."""
+    parted: list[tuple[str, ...]] = []
+    first = 0
+    while first < len(replicas):
+        size = max(1, 2 ** (len(parted) - 1))
+        parted.append(tuple(replicas[first : first + size]))
+        first += size
+    return parted
+
+
+Tasks = Mapping[str, Task]
+Reports = Mapping[str, Report]
+_Course = Generator[Tasks, Reports, None]
+
+
+@dataclass
+class Rollout:
+    """One rollout.
+
+    Args:
+        replicas: the Sparks of each, the head first; in the order of the inventory.
+        forced: as in `RunOptions`.
+
+    Attributes:
+        records: what has happened to each replica so far.
+        planned: all replicas have been looked at, and their waves are known.
+        waves: the replicas of each wave.
+        stopped: why it has ended before all was done; "" unless it has.
+    """
+
+    replicas: Mapping[str, Sequence[str]]
+    forced: Collection[str] = ()
+    records: dict[str, Record] = field(init=False)
+    planned: bool = field(init=False, default=False)
+    waves: list[tuple[str, ...]] = field(init=False, default_factory=list)
+    stopped: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        self.records = {name: Record(name, tuple(each)) for name, each in self.replicas.items()}
+        self._replica = {spark: name for name, each in self.replicas.items() for spark in each}
+        self._lost: dict[str, str] = {}
+        self._given: dict[str, Report] = {}
+        self._standings: dict[str, Standing] = {}
+        self._in_service: dict[str, bool] = {}
+        self._course = self._run()
+        self._tasks: Tasks | None = next(self._course)
+
+    def of(self, spark: str) -> Record:
+        """Return what has happened to a Spark's replica."""
+        return self.records[self._replica[spark]]
+
+    def declare(self, spark: str, release: str, names: Collection[str]) -> None:
+        """Take what a Spark's replica should serve; every Spark says so before its first report."""
+        record = self.of(spark)
+        record.release, record.names = release, frozenset(names)
+
+    def task(self, spark: str) -> Task:
+        """Return what a Spark is to do now; the same until it reports."""
+        if self._tasks is None:
+            return Task.END
+        open_task = self._tasks.get(self._replica[spark])
+        return Task.WAIT if open_task is None or spark in self._given else open_task
+
+    def report(self, spark: str, report: Report) -> None:
+        """Take what came of a Spark's task."""
+        self._given[spark] = report
+        self._advance()
+
+    def lost(self, spark: str, why: str) -> None:
+        """Expect no more of a Spark."""
+        self._lost.setdefault(spark, why)
+        self._advance()
+
+    def verdict(self, spark: str) -> str:
+        """Return why a Spark's part has failed, and how to go on; "" when it has not."""
+        record = self.of(spark)
+        if record.result not in FAILURES:
+            return ""
+        said = f"All that it said: journalctl -u vllm@{record.release}"
+        back = f"`pyinfra INVENTORY deploys/rollback.py --limit {record.replica}`"
+        words = {
+            Result.FAILED: f"{record.former} serves, and {record.release} is off. {said}",
+            Result.DOWN: f"It serves nothing. {said}"
+            + (f"\nTo have {record.former} serve again: {back}" if record.former else ""),
+            Result.STUCK: f"It still has {record.release}. To go back: {back}",
+        }
+        lines = [f"replica {record.replica}: {record.reason}", words.get(record.result, "")]
+        for result in (Result.BACK, Result.WAITING):
+            if names := [each.replica for each in self.records.values() if each.result is result]:
+                lines.append(f"{result.capitalize()}: {', '.join(names)}.")
+        lines.append("Run again to go on: a replica that serves what it should is not touched.")
+        return "\n".join(line for line in lines if line)
+
+    def _advance(self) -> None:
+        while self._tasks is not None:
+            for spark, why in self._lost.items():
+                self._given.setdefault(spark, Report(problem=why))
+            asked = [spark for name in self._tasks for spark in self.records[name].sparks]
+            if any(spark not in self._given for spark in asked):
+                return
+            reports = {
+                name: merged([self._given[spark] for spark in self.records[name].sparks])
+                for name in self._tasks
+            }
+            self._given = {}
+            try:
+                self._tasks = self._course.send(reports)
+            except StopIteration:
+                self._tasks = None
+
+    def _run(self) -> _Course:
+        """Give out tasks, and receive the reports on them, until the end."""
+        yield from self._begin()
+        if self.stopped:
+            return
+        switched: list[str] = []
+        for wave in self.waves:
+            switched = []
+            for name in wave:
+                if not (yield from self._turn(name, switched)):
+                    break
+            if switched and not self.stopped:
+                yield from self._soak(switched)
+            if self.stopped:
+                break
+        else:
+            switched = []
+            yield from self._look(None)
+        if self.stopped:
+            yield from self._take_back(switched)
+
+    def _begin(self) -> _Course:
+        """See what there is, plan the waves, and refuse what cannot be done without a loss."""
+        reports = yield dict.fromkeys(self.records, Task.LOOK)
+        todo = []
+        after = dict(self._note(reports))
+        for name, record in self.records.items():
+            record.former = self._standings[name].release
+            self._in_service[name] = record.former is not None
+            if reports[name].problem:
+                self._stop(name, Result.LOST, reports[name].problem)
+            elif record.former == record.release:
+                record.result = Result.ALREADY
+            else:
+                todo.append(name)
+        self.waves = waves(todo)
+        for number, wave in enumerate(self.waves, 1):
+            for name in wave:
+                record = self.records[name]
+                record.wave = number
+                without = self._without(name, after)
+                if without and not reports[name].fits_beside and name not in self.forced:
+                    self._stop(name, Result.REFUSED, without)
+                after[name] = Standing(record.release, names=record.names)
+        self.planned = True
+
+    def _turn(self, name: str, switched: list[str]) -> Generator[Tasks, Reports, bool]:
+        """Switch one replica; return whether the rollout may go on."""
+        yield from self._look(name)
+        record = self.records[name]
+        if self.stopped or record.result is Result.ALREADY:
+            return not self.stopped
+        record.result = Result.SWITCHING
+        report = (yield {name: Task.SWITCH})[name]
+        record.seconds, record.gap, record.beside = report.seconds, report.gap, report.beside
+        if report.problem:
+            self._stop(name, Result.LOST if self._is_lost(name) else Result.DOWN, report.problem)
+            back = (yield {name: Task.BACK})[name] if report.undo else report
+            if record.result is Result.DOWN and (back.restored or not back.problem):
+                record.result = Result.FAILED
+            return False
+        record.result = Result.SWITCHED
+        self._in_service[name] = True
+        switched.append(name)
+        return True
+
+    def _soak(self, switched: Sequence[str]) -> _Course:
+        reports = yield dict.fromkeys(switched, Task.SOAK)
+        for name, report in reports.items():
+            self.records[name].speed = report.speed
+            if report.problem:
+                self._stop(name, Result.STUCK, report.problem)
+
+    def _look(self, turn: str | None) -> _Course:
+        """See that all is as this rollout left it; stop where it is not.
+
+        Args:
+            turn: the replica that is to switch next; None at the end.
+        """
+        reports = yield dict.fromkeys(self.records, Task.LOOK)
+        self._note(reports)
+        for name, record in self.records.items():
+            now = self._standings[name]
+            if reports[name].problem:
+                self._stop(name, Result.LOST, reports[name].problem)
+            elif now.release is None and self._in_service[name]:
+                done = record.result is Result.SWITCHED
+                result = Result.STUCK if done else Result.REFUSED
+                self._stop(name, result, "it served when the rollout began, and does no more")
+        if turn is None or self.stopped:
+            return
+        record, now = self.records[turn], self._standings[turn]
+        if now.release == record.release:
+            record.result = Result.ALREADY
+        elif now.release not in (record.former, None):
+            self._stop(
+                turn,
+                Result.REFUSED,
+                f"found {now.release}, which somebody else has it serve; expected {record.former} "
+                f"as when the rollout began, or {record.release}",
+            )
+
+    def _take_back(self, switched: Sequence[str]) -> _Course:
+        """Have a wave serve what it served before, one replica after the other, the last first."""
+        broken = [
+            name
+            for name, record in self.records.items()
+            if record.result is Result.STUCK and name not in switched
+        ]
+        for name in [*broken, *reversed(switched)]:
+            record = self.records[name]
+            report = (yield {name: Task.BACK})[name]
+            if record.result is Result.STUCK:
+                if not report.problem:
+                    record.result = Result.FAILED
+                    continue
+            elif not report.problem:
+                record.result, record.reason = Result.BACK, self.stopped
+                continue
+            record.result = Result.STUCK
+            record.reason = f"{record.reason or self.stopped}; the way back failed: "
+            record.reason += report.problem
+
+    def _note(self, reports: Reports) -> Mapping[str, Standing]:
+        self._standings = {name: report.standing for name, report in reports.items()}
+        return self._standings
+
+    def _without(self, name: str, standings: Mapping[str, Standing]) -> str:
+        """Return what clients would find nowhere while a replica switches; "" for nothing.
+
+        A name that the new release has no more is given up by whoever wrote the inventory.
+        """
+        own = standings[name]
+        others = [each for other, each in standings.items() if other != name and each.release]
+        if own.release is None:
+            return ""
+        wanted = own.names & self.records[name].names
+        missing = wanted.difference(*(each.names for each in others))
+        if others and not missing:
+            return ""
+        what = f"model {' or '.join(sorted(missing))}" if others else "a model"
+        return (
+            f"while it switches, no other replica of this run serves {what}, and its memory does "
+            f"not hold both engines. To do it all the same: --data force={name}"
+        )
+
+    def _is_lost(self, name: str) -> bool:
+        return any(spark in self._lost for spark in self.records[name].sparks)
+
+    def _stop(self, name: str, result: Result, reason: str) -> None:
+        record = self.records[name]
+        record.result, record.reason = result, reason
+        self.stopped = self.stopped or f"replica {name}: {reason}"

@@ -1,0 +1,119 @@
+"""The options that `--data` gives one run, beside the settings of group_data/all.py."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.schema import Model, as_python, nearest, parse
+from sparkwright.recipe.workloads import WORKLOADS
+
+_WEIGHTS = "verify, or remove with deploys/remove.py"
+
+
+def _words(value: object) -> object:
+    """Split text with commas, each word once; a number is what the command line makes of one."""
+    if not isinstance(value, str | int) or isinstance(value, bool):
+        return value
+    return tuple(dict.fromkeys(word.strip() for word in str(value).split(",")))
+
+
+def _workload(name: str) -> str:
+    if name not in WORKLOADS:
+        raise ValueError(nearest(name, WORKLOADS))
+    return name
+
+
+def _path(value: object) -> object:
+    if value is None or (isinstance(value, str) and value and not value.endswith("/")):
+        return value
+    raise ValueError("the path of a file, or - for standard output")
+
+
+class RunOptions(Model):
+    """What the command line asks of one run.
+
+    Attributes:
+        docker: "restart": containers may end for a setting that takes Docker's start.
+        fabric: "verify": measure the bandwidth of a pair's link.
+        weights: "verify": hash every file anew; "remove": deploys/remove.py takes them as well.
+        json_target: Where JSON goes: a path, or "-".
+        watch: Seconds between two refreshes; None for one look.
+        workloads: Names of what the benchmark measures; None for all.
+        force: Replicas that may leave their clients with nothing for a while.
+        minimum_speed: Tokens a second that one stream must show; None for no bound.
+        soak: Seconds that each wave of a rollout must hold before the next one begins, beside the
+            trial of each switch: long enough for requests that a few minutes bring and a trial
+            does not, such as a long prompt.
+    """
+
+    docker: Literal["restart"] | None = Field(None, description="restart, or no --data docker")
+    fabric: Literal["verify"] | None = Field(None, description="verify, or no --data fabric")
+    weights: Literal["verify", "remove"] | None = Field(None, description=_WEIGHTS)
+    json_target: Annotated[str | None, BeforeValidator(_path)] = Field(None, alias="json")
+    # An engine's counters move with each step; a table cannot be read faster.
+    watch: Annotated[int, Field(ge=1, le=3600)] | None = Field(
+        None, description="seconds from 1 to 3600"
+    )
+    workloads: Annotated[
+        tuple[Annotated[str, AfterValidator(_workload)], ...] | None, BeforeValidator(_words)
+    ] = Field(None, description="names with commas between them, such as short,code")
+    force: Annotated[tuple[str, ...], BeforeValidator(_words)] = Field(
+        (), description="names of replicas, with commas between them"
+    )
+    minimum_speed: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        None, description="tokens a second, such as 40"
+    )
+    soak: float = Field(300, ge=0, allow_inf_nan=False, description="seconds, such as 300")
+
+
+OPTIONS = tuple(field.alias or name for name, field in RunOptions.model_fields.items())
+
+
+def options_of(data: Mapping[str, object]) -> RunOptions:
+    """Return the options among all that pyinfra knows of a host.
+
+    Raises:
+        PlanError: One problem for each value that cannot be.
+    """
+    values = {name: data[name] for name in OPTIONS if name in data}
+    return parse(RunOptions, values, "--data", as_python)
+
+
+def check_force(names: Collection[str], replicas: Collection[str]) -> None:
+    """Refuse `--data force` of replicas that there are not.
+
+    Raises:
+        PlanError: One problem for each.
+    """
+    problems = [
+        f"--data force: found {name!r}; expected {nearest(name, replicas)}"
+        for name in names
+        if name not in replicas
+    ]
+    if problems:
+        raise PlanError(*problems)
+
+
+def slips(
+    given: Mapping[str, object], replicas: Collection[str], *, removal: bool
+) -> Iterator[str]:
+    """Say which values of the command line no deploy takes; before any connection.
+
+    Args:
+        given: what it says.
+        replicas: the names that there are.
+        removal: it is for deploys/remove.py.
+    """
+    for name, value in given.items():
+        try:
+            options = options_of({name: value})
+            check_force(options.force, replicas)
+        except PlanError as error:
+            yield from error.problems
+            continue
+        if options.weights and removal != (options.weights == "remove"):
+            yield f"--data weights: found {value!r}; expected {_WEIGHTS}"

@@ -1,0 +1,90 @@
+"""The session of every deploy: a quick connection, and a clear word when a host fails."""
+
+import socket
+import sys
+
+from pyinfra import host, state
+from pyinfra.api import StringCommand
+from pyinfra.api.exceptions import PyinfraError
+
+from sparkwright.common.operations import is_dry_run, spark_name
+from sparkwright.run.failures import report_failures, watch_connection
+from sparkwright.run.host_data import data_of
+from sparkwright.run.target import target, target_of
+
+# Seconds between signs of life, and without an answer to one until the link counts as dead.
+KEEPALIVE, DEAD_AFTER = 15, 60
+
+
+def start_session() -> None:
+    """Prepare the connection to the current host and, once a run, the report of failures.
+
+    Raises:
+        PyinfraError: half of a pair would run, or run alone, or the host's user may not use sudo
+            without a password; nothing was changed.
+    """
+    report_failures()
+    if is_dry_run():
+        # With -y, pyinfra would plan nothing, and so have nothing to show.
+        state.check_for_changes = True
+    _check_pair()
+    _tune_connection()
+    watch_connection()
+    _check_sudo()
+
+
+def _check_pair() -> None:
+    """Refuse a run in which one Spark of a pair would wait for the other for ever."""
+    own = target()
+    if not own.is_pair:
+        return
+    pair = f"replica {own.replica}"
+    expected = " and ".join(own.ranks)
+    if len(state.active_hosts.intersection(own.together)) < 2:
+        raise PyinfraError(
+            f"{pair}: found only {own.spark} in this run; expected {expected}, as one model "
+            "is served by both: "
+            f"--limit {own.replica} takes both, --exclude {own.replica} neither"
+        )
+    # pyinfra tells neither its state nor its hosts of it.
+    if "--serial" in sys.argv:
+        raise PyinfraError(
+            f"{pair}: found --serial; expected it left out, as {expected} do each step at the same "
+            "time"
+        )
+    # With as many hosts at once as there are pairs, each may wait for one that has yet to start.
+    pairs = {each.replica for each in map(target_of, state.active_hosts) if each.is_pair}
+    if len(pairs) >= state.config.PARALLEL:
+        raise PyinfraError(
+            f"{pair}: found --parallel {state.config.PARALLEL}; expected at least "
+            f"{len(pairs) + 1}, as {expected} do each step at the same time"
+        )
+
+
+def _tune_connection() -> None:
+    """Send each command at once, and notice a dead link within a minute.
+
+    Paramiko leaves Nagle's algorithm on, 40 ms a command, and waits for ever for a host that has
+    lost its power. A local host has no client; through a jump host the transport is no socket.
+    """
+    client = getattr(host.connector, "client", None)
+    transport = client.get_transport() if client else None
+    if transport and isinstance(transport.sock, socket.socket):
+        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        transport.set_keepalive(KEEPALIVE)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+            transport.sock.setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER * 1000
+            )
+
+
+def _check_sudo() -> None:
+    """Refuse a password: pyinfra would pass it on in an environment that the host's users see."""
+    # pyinfra reads sudo's complaint, and would ask for the password.
+    answered, _ = host.run_shell_command(StringCommand("sudo -n true 2>/dev/null"))
+    if not answered:
+        raise PyinfraError(
+            f"{spark_name(host)}: found sudo that asks for a password; expected none for "
+            "this user. On the Spark: sudo visudo -f /etc/sudoers.d/sparkwright, with the line "
+            f"{data_of(host).get('ssh_user') or 'USER'} ALL=(ALL) NOPASSWD: ALL"
+        )

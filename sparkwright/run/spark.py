@@ -1,0 +1,169 @@
+"""The target of one Spark: what its inventory, group data and command line ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from sparkwright.common.hardware import HARDWARE, Hardware
+from sparkwright.fleet.fabric_plan import FabricPlan, fabric_plan
+from sparkwright.fleet.settings import Settings, settings_of
+from sparkwright.recipe.engine_log import at_level
+from sparkwright.recipe.loader import load_recipe
+from sparkwright.recipe.media import from_domains
+from sparkwright.recipe.recipe import Recipe
+from sparkwright.release.lock import Lock
+from sparkwright.release.release import Ranks, Release, make_release
+from sparkwright.run.options import RunOptions, options_of
+
+
+@cache
+def recipe_of(name: str) -> Recipe:
+    """Return a recipe by its name; a run asks for the same one many times.
+
+    Raises:
+        PlanError: As `load_recipe`.
+    """
+    return load_recipe(name)
+
+
+@dataclass(frozen=True)
+class Target:
+    """All that is asked of a Spark; a gateway's own host has settings and options only.
+
+    Attributes:
+        spark: Its name in the inventory.
+        hardware_class: Key of `HARDWARE`.
+        fleet: Path of the inventory file.
+        replica: Name of the replica that it serves; None for an idle Spark, as all that follows.
+        recipe_name: Name of the replica's recipe.
+        ranks: The Sparks of the replica, the head first.
+        rank: This Spark's place among them.
+        port: TCP port of the replica's door.
+        api_key: "none" where the door is open to all.
+        settings: Its group data.
+        options: What the command line asks of this run.
+    """
+
+    spark: str
+    hardware_class: str
+    fleet: Path
+    replica: str | None
+    recipe_name: str | None
+    ranks: tuple[str, ...]
+    rank: int | None
+    port: int | None
+    api_key: str | None
+    settings: Settings
+    options: RunOptions
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any], **more: Any) -> Self:
+        """Return the target of a host.
+
+        Args:
+            data: All that pyinfra knows of it: inventory, group data, command line.
+            more: Other attributes.
+
+        Raises:
+            PlanError: A setting or an option cannot be.
+        """
+        return cls(
+            spark=data.get("spark") or "",
+            hardware_class=data.get("hardware") or "",
+            fleet=Path(data.get("fleet") or ""),
+            replica=data.get("replica"),
+            recipe_name=data.get("recipe"),
+            ranks=tuple(data.get("ranks") or ()),
+            rank=data.get("rank"),
+            port=data.get("port"),
+            api_key=data.get("api_key"),
+            settings=settings_of(data),
+            options=options_of(data),
+            **more,
+        )
+
+    @property
+    def hardware(self) -> Hardware:
+        """Its hardware class."""
+        return HARDWARE[self.hardware_class]
+
+    @property
+    def root(self) -> str:
+        """The folder of everything on it."""
+        return self.settings.root
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """The recipe that it serves; None on an idle Spark."""
+        return recipe_of(self.recipe_name) if self.recipe_name else None
+
+    @property
+    def is_pair(self) -> bool:
+        """Tell whether it serves one model together with another Spark."""
+        return len(self.ranks) == 2
+
+    @property
+    def is_head(self) -> bool:
+        """Tell whether clients reach a replica on it."""
+        return bool(self.recipe_name) and self.rank == 0
+
+    @cached_property
+    def fabric(self) -> FabricPlan | None:
+        """Its part of its pair's own network; None for a Spark on its own."""
+        if not self.is_pair:
+            return None
+        return fabric_plan(
+            spark=self.spark,
+            ranks=self.ranks,
+            subnets=self.settings.fabric_subnets,
+            mtu=self.settings.fabric_mtu,
+            bandwidth_minimum=self.settings.fabric_bandwidth_minimum,
+        )
+
+    @property
+    def may_listen(self) -> Declared:
+        """What of ours may listen on it beyond loopback."""
+        return Declared(
+            self.port if self.is_head else None, self.fabric.addresses if self.fabric else ()
+        )
+
+    def release_by(self, lock: Lock) -> Release | None:
+        """Return the release that it is to serve; None when it is to be idle.
+
+        Args:
+            lock: What the names in its recipe stand for.
+
+        Raises:
+            PlanError: The lock lacks a name.
+        """
+        if self.recipe is None:
+            return None
+        pair = (self.fabric.addresses, self.fabric.peer_addresses) if self.fabric else ()
+        served = at_level(self.recipe, self.settings.log_level)
+        return make_release(
+            from_domains(served, self.settings.media_domains),
+            lock,
+            root=self.root,
+            ranks=Ranks(
+                sparks=self.ranks,
+                fabric=pair if self.rank == 0 else pair[::-1],
+                rank=self.rank or 0,
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The listeners of ours that are allowed beyond loopback.
+
+    Attributes:
+        door: TCP port of the door; None on a worker or an idle Spark.
+        fabric: own addresses of a pair's fabric.
+    """
+
+    door: int | None = None
+    fabric: tuple[str, ...] = ()

@@ -1,0 +1,123 @@
+"""The target of each Spark of a run, made once; nothing else reads a host's data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+from huggingface_hub import get_token
+from pyinfra import host as current
+from pyinfra.api import Host
+from pyinfra.api.exceptions import PyinfraError
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.operations import is_dry_run
+from sparkwright.release.ensure import ensure_lock
+from sparkwright.release.lock import Lock
+from sparkwright.release.release import Release
+from sparkwright.release.token import token_for
+from sparkwright.run import spark as plan
+from sparkwright.run.host_data import data_of
+
+
+@dataclass(frozen=True)
+class Target(plan.Target):
+    """A Spark's target with what only a run knows of it.
+
+    Attributes:
+        host: The Spark itself.
+    """
+
+    host: Host
+
+    @cached_property
+    def lock(self) -> Lock:
+        """What the names in its recipe stand for.
+
+        Names that are not in the lock yet are looked up, and recorded but by a dry run: the first
+        use needs the network.
+
+        Raises:
+            PyinfraError: A name stands for nothing, or nobody tells; no host has been changed.
+        """
+        with bad_input():
+            return ensure_lock(
+                self.fleet,
+                [self.recipe] if self.recipe else [],
+                self.settings.hf_endpoint,
+                self.hub_token,
+                record=not is_dry_run(),
+            )
+
+    @property
+    def hub_token(self) -> str | None:
+        """The Hugging Face token of this machine; None where the hub is asked without one.
+
+        Raises:
+            PyinfraError: The hub would get it in the clear.
+        """
+        with bad_input():
+            return token_for(self.settings.hf_endpoint, get_token(), self.settings.hf_token)
+
+    @cached_property
+    def release(self) -> Release | None:
+        """What it is to serve; None when it is to be idle.
+
+        Raises:
+            PyinfraError: As `lock`.
+        """
+        if self.recipe is None:
+            return None
+        with bad_input():
+            return self.release_by(self.lock)
+
+    @property
+    def peer(self) -> Host | None:
+        """The other Spark of its pair; None for a Spark on its own."""
+        return next((each for each in self.together if each is not self.host), None)
+
+    @property
+    def together(self) -> list[Host]:
+        """The hosts of the inventory that serve one model with it, itself among them."""
+        if not self.is_pair:
+            return [self.host]
+        hosts = self.host.inventory
+        return [each for each in hosts if target_of(each).spark in self.ranks]
+
+
+_targets: WeakKeyDictionary[Host, Target] = WeakKeyDictionary()
+
+
+def target() -> Target:
+    """Return the target of the current host.
+
+    Raises:
+        PyinfraError: A setting or an option cannot be; no host has been changed.
+    """
+    return target_of(current)
+
+
+def target_of(host: Host) -> Target:
+    """Return the target of any host of the run.
+
+    Raises:
+        PyinfraError: As `target`.
+    """
+    # pyinfra's name for the current host stands for another one at another time.
+    known: Host = host.inventory.get_host(host.name)
+    if known not in _targets:
+        with bad_input():
+            _targets[known] = Target.of(data_of(known), host=known)
+    return _targets[known]
+
+
+@contextmanager
+def bad_input() -> Iterator[None]:
+    """End the run, of all hosts, before any is changed."""
+    try:
+        yield
+    except PlanError as error:
+        raise PyinfraError(str(error)) from None

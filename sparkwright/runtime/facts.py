@@ -1,0 +1,59 @@
+"""The container runtime of a Spark, and whether it gives containers the GPU."""
+
+from dataclasses import dataclass
+
+from sparkwright.common.facts import HostFact
+from sparkwright.common.placed import DAEMON_JSON
+from sparkwright.runtime.container_gpu import Proof, parse_proof, proof_script
+
+_RUNTIMES = "{{range $name, $_ := .Runtimes}}{{$name}} {{end}}"
+
+
+@dataclass(frozen=True)
+class RuntimeState:
+    """Docker and NVIDIA's container toolkit.
+
+    Attributes:
+        toolkit: version of `nvidia-ctk`; None without it.
+        repository: a package source for the toolkit is already there, ours or the vendor's.
+        runtimes: those that Docker knows at present; none where it does not run.
+        containers: names of those that run.
+        daemon_json: text of Docker's configuration; "" without one.
+    """
+
+    toolkit: str | None
+    repository: bool
+    runtimes: tuple[str, ...]
+    containers: tuple[str, ...]
+    daemon_json: str
+
+
+class ContainerRuntime(HostFact[RuntimeState]):
+    """Toolkit, its package source, and Docker: configuration, runtimes, containers."""
+
+    def command(self, repository: str) -> str:
+        return f"""
+echo "toolkit $(nvidia-ctk --version 2>/dev/null | head -n 1)"
+cd /etc/apt
+echo "repository $(grep -rlF '{repository}' sources.list sources.list.d 2>/dev/null | head -n 1)"
+echo "runtimes $(docker info --format '{_RUNTIMES}' 2>/dev/null)"
+echo "containers $(docker ps --format '{{{{.Names}}}}' 2>/dev/null | tr '\\n' ' ')"
+echo daemon.json
+test ! -e {DAEMON_JSON} || cat {DAEMON_JSON}"""
+
+    def parse(self, output: list[str]) -> RuntimeState:
+        toolkit, repository, runtimes, containers, _, *config = output
+        return RuntimeState(
+            toolkit=toolkit.removeprefix("toolkit").strip() or None,
+            repository=bool(repository.removeprefix("repository").strip()),
+            runtimes=tuple(runtimes.split()[1:]),
+            containers=tuple(containers.split()[1:]),
+            daemon_json="\n".join(config),
+        )
+
+
+class GpuProof(HostFact[Proof]):
+    """With what it was proved that a container gets the GPU, and what there is now."""
+
+    command = staticmethod(proof_script)
+    parse = staticmethod(parse_proof)

@@ -1,0 +1,41 @@
+"""The reasons why a container, or the host, does not get the GPU, by what is said then."""
+
+from sparkwright.causes.cause import LogCause
+from sparkwright.causes.platform_causes import PLATFORM_CAUSES
+
+# What the proof of files/runtime/gpu_proof.py says, and no engine.
+_OWN = (
+    LogCause(
+        name="runtime-brings-nothing",
+        cause="The runtime nvidia ran, and brought nothing of the driver",
+        remedy="See `sudo nvidia-ctk config` and `docker info` (Runtimes): the runtime must be "
+        "NVIDIA's, and must not be told to give nothing",
+        source="files/runtime/gpu_proof.py",
+        pattern=r"CUDA is not in the container|lists no GPU|/usr/bin/nvidia-smi",
+    ),
+    LogCause(
+        name="driver-hangs",
+        cause="The driver hangs",
+        remedy="Reboot; `journalctl -k | grep -i -e nvrm -e xid` shows what it said",
+        source="files/runtime/gpu_proof.py",
+        pattern=r"no answer within",
+    ),
+)
+
+
+def obstacle(said: str) -> LogCause | None:
+    """Return what is behind words of nvidia-smi, Docker or CUDA; None where that is not known."""
+    return next((each for each in (*PLATFORM_CAUSES, *_OWN) if each.evidence([said])), None)
+
+
+def refusal(said: str) -> str:
+    """Return the error that a container gets no GPU.
+
+    Args:
+        said: by Docker, CUDA or nvidia-smi.
+    """
+    words = " ".join(said.split())
+    known = obstacle(said)
+    if known is None:
+        return f"no container gets the GPU: {words}. `nvidia-smi` and `docker info` may tell more"
+    return f"no container gets the GPU. {known.cause}. {known.remedy}. It was said: {words}"

@@ -1,0 +1,201 @@
+"""Docker that runs containers with the GPU in them."""
+
+import shlex
+from collections.abc import Generator, Mapping
+from io import StringIO
+
+from paramiko import SSHException
+from pyinfra import host, logger
+from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand, operation
+from pyinfra.api.command import PyinfraCommand
+from pyinfra.operations import files
+
+from sparkwright.common.operations import differs, failing, notice, run_now, unit_differs
+from sparkwright.common.placed import DAEMON_JSON, TOOLKIT_KEYRING, TOOLKIT_SOURCES
+from sparkwright.common.terminal import plain, plain_lines
+from sparkwright.fleet.settings import Repository
+from sparkwright.host.facts import Service
+from sparkwright.host.operations.packages import install
+from sparkwright.release.container import CONTAINER_OPTIONS
+from sparkwright.run.host_data import settings
+from sparkwright.runtime.container_gpu import Proof
+from sparkwright.runtime.daemon_json import has_nvidia_runtime, merged, step, waits
+from sparkwright.runtime.facts import ContainerRuntime, GpuProof
+from sparkwright.runtime.gpu_obstacles import refusal
+
+_REGISTER = "nvidia-ctk runtime configure --runtime=docker"
+# systemd does not wait for Docker's end of a reload.
+_RELOADED = """
+for _ in $(seq 30); do
+  case $(docker info --format '{{json .Runtimes}}') in *'"nvidia"'*) exit 0 ;; esac
+  sleep 1
+done
+echo "Docker has not taken up the runtime nvidia: see journalctl -u docker" >&2
+exit 1"""
+
+
+@operation()
+def docker(
+    repository: Repository, log_options: Mapping[str, str], restart: bool = False
+) -> Generator[PyinfraCommand, None, None]:
+    """Run Docker with NVIDIA's runtime and bounded logs; every other setting stays as it is.
+
+    The container toolkit is installed where it is missing; what DGX OS ships is kept. The runtime
+    comes into force by a reload. Log options take a start of Docker, and wait for its next one
+    where containers run: engines keep no log there.
+
+    Args:
+        repository: `url` of the toolkit's apt repository (flat, `$(ARCH)` allowed), `key_url` of
+            its signing key, and the key's `fingerprint`, which decides whether it is trusted.
+        log_options: Docker's `log-opts` for containers that set none.
+        restart: containers may end for it.
+    """
+    address = repository.url.split("/$(ARCH)")[0]
+    state = host.get_fact(ContainerRuntime, repository=address)
+    found = state.daemon_json
+    service = host.get_fact(Service, unit="docker.service", files=[DAEMON_JSON])
+    try:
+        wanted, registered = merged(found, dict(log_options)), has_nvidia_runtime(found)
+        # A runtime by an option of dockerd's own would contradict one in the file.
+        registered = registered or ("nvidia" in state.runtimes and not service.outdated)
+    except ValueError as error:
+        yield failing(f"{DAEMON_JSON} is not what Docker can read: {error}. Mend it by hand.")
+        return
+    if not state.toolkit:
+        differs("NVIDIA container toolkit", "installed", "not installed")
+    if wanted != found:
+        differs(DAEMON_JSON, f"log-opts that hold {dict(log_options)}", "others")
+    if not registered:
+        differs(DAEMON_JSON, "a runtime nvidia", "none of that name")
+    unit_differs(
+        "docker.service",
+        active=service.active,
+        enabled=service.enabled,
+        outdated=service.outdated,
+    )
+    late = wanted != found or service.outdated
+    if service.active and late and state.containers and not restart:
+        notice(waits(state.containers))
+    changes = [
+        *(() if wanted == found and registered else [keep_former(settings(host).root)]),
+        *(() if wanted == found else put_daemon_json(wanted)),
+        *(() if registered else [StringCommand(_REGISTER)]),
+        *(() if service.enabled else [StringCommand("systemctl enable --quiet docker.service")]),
+    ]
+    if not state.toolkit:
+        yield from _install_toolkit(repository, known=state.repository)
+    yield from changes
+    if changes or not state.toolkit:
+        # That took its time: whoever started a container meanwhile is not to lose it.
+        state = host.get_fact(ContainerRuntime, repository=address)
+    how = step(
+        active=service.active,
+        log_options=late,
+        runtime="nvidia" not in state.runtimes,
+        containers=state.containers,
+        wanted=restart,
+    )
+    if how:
+        yield StringCommand("dockerd --validate --config-file", DAEMON_JSON)
+        yield StringCommand(f"systemctl {how} docker.service")
+    if how == "reload":
+        yield StringCommand(_RELOADED)
+
+
+def put_daemon_json(text: str) -> Generator[PyinfraCommand, None, None]:
+    """Yield what writes Docker's settings in one step: with half of them it would not start."""
+    new = f"{DAEMON_JSON}.new"
+    yield from files.put._inner(src=StringIO(text), dest=new, mode="644", create_remote_dir=True)
+    yield StringCommand("mv -f", new, DAEMON_JSON)
+
+
+def keep_former(root: str) -> StringCommand:
+    """Return the command that keeps daemon.json as it was before our first change; empty if none.
+
+    deploys/remove.py tells by it which keys are ours: half of it would be a lie.
+
+    Args:
+        root: the folder of everything on the Spark.
+    """
+    backups, former = f"{root}/backups", f"{root}/backups/daemon.json"
+    new = QuoteString(f"{former}.new")
+    return StringCommand(
+        *("install -d -m 700", QuoteString(backups), "&& { [ -e", QuoteString(former), "] ||"),
+        *("{ if [ -e", DAEMON_JSON, "]; then cat", DAEMON_JSON, "; fi >", new),
+        *("&& mv", new, QuoteString(former), "; }; }"),
+    )
+
+
+def _install_toolkit(repository: Repository, *, known: bool) -> Generator[PyinfraCommand]:
+    """Install the toolkit from its repository; `known` says that apt has that already."""
+    if not known:
+        yield StringCommand(_trust_key(repository.key_url, repository.fingerprint))
+        yield from files.put._inner(
+            src=StringIO(
+                f"Types: deb\nURIs: {repository.url}\nSuites: /\nSigned-By: {TOOLKIT_KEYRING}\n"
+            ),
+            dest=TOOLKIT_SOURCES,
+            mode="644",
+            create_remote_dir=False,
+        )
+    yield install("nvidia-container-toolkit", new_source=not known)
+
+
+def _trust_key(url: str, fingerprint: str) -> str:
+    """Return a command that stores a key as trusted only if it is the one that is expected."""
+    return f"""
+new=$(mktemp) && trap 'rm -f "$new"' EXIT && curl --fail --silent --show-error --location \
+  --output "$new" {shlex.quote(url)} || exit 1
+found=$(gpg --batch --quiet --with-colons --show-keys "$new" |
+  awk -F: '$1 == "fpr" && last == "pub" {{print $10}} {{last = $1}}')
+if [ "$found" != {shlex.quote(fingerprint)} ]; then
+  echo "not trusted: the key of {url} has the fingerprint $found, expected {fingerprint}" >&2
+  exit 1
+fi
+install -D --mode=644 "$new" {TOOLKIT_KEYRING}"""
+
+
+_LOST = "No more word from the Spark, while a container was to show the GPU."
+
+
+@operation()
+def gpu_in_container(root: str, program: str) -> Generator[PyinfraCommand]:
+    """Have it proved that a container gets the GPU, with this driver, toolkit, Docker and kernel.
+
+    Args:
+        root: the folder of everything on the Spark.
+        program: the text of files/runtime/gpu_proof.py.
+    """
+    proof = host.get_fact(GpuProof, root=root)
+    if proof.holds:
+        host.noop("a container gets the GPU: proved with this driver, toolkit, Docker and kernel")
+        return
+    differs("GPU in a container", f"proved with {_words(proof.now)}", _words(proof.proved))
+    yield FunctionCommand(_prove, (root, program), {})
+
+
+def _words(proved: tuple[str, ...]) -> str:
+    return ", ".join(proved[:-1]) or "not proved"
+
+
+def _prove(state: State, host: Host, root: str, program: str) -> bool:
+    try:
+        shown = StringCommand("python3 -", *map(QuoteString, CONTAINER_OPTIONS))
+        done, output = run_now(host, shown, _stdin=program)
+        if not done:
+            host.log_styled(plain_lines(refusal(output.stderr)), fg="red", log_func=logger.error)
+            return False
+        # What Docker is by now: it may have been started, and the toolkit installed, in this run.
+        proof: Proof = host.get_fact(GpuProof, root=root)
+        kept, _ = run_now(host, _keep(root, proof))
+    except (OSError, EOFError, SSHException):
+        host.log_styled(_LOST, fg="red", log_func=logger.error)
+        return False
+    host.log(plain(f"a container gets {output.stdout.strip()}"))
+    return kept
+
+
+def _keep(root: str, proof: Proof) -> StringCommand:
+    folder, file = QuoteString(f"{root}/state"), QuoteString(f"{root}/state/gpu")
+    lines = map(QuoteString, proof.now)
+    return StringCommand("mkdir -p", folder, "&& printf '%s\\n'", *lines, ">", file)

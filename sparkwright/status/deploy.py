@@ -1,0 +1,86 @@
+"""The deploy that reads all Sparks, shows one table of their status, and changes nothing."""
+
+import sys
+import time
+
+import click
+from pyinfra import host, inventory, state
+from pyinfra.api import Host
+from pyinfra.api.exceptions import ConnectError
+
+from sparkwright.common.terminal import plain
+from sparkwright.run.report import check_alone, tell_machines
+from sparkwright.run.target import target, target_of
+from sparkwright.status.facts import SparkStatus
+from sparkwright.status.status import Reading, Row
+from sparkwright.status.table import as_json, table
+from sparkwright.status.warnings import warnings
+
+# Seconds for one reading: two looks at an engine's counters, and a GPU that is slow to tell.
+_PATIENCE = 20
+
+
+def apply() -> None:
+    """Show the fleet; with `--data watch=SECONDS` until Ctrl-C, with `--data json=PATH` as JSON.
+
+    There is nothing to converge, and so no operation: the run ends before pyinfra would ask
+    whether to make changes. It is no `@deploy`, which would begin with a line for each Spark.
+
+    Raises:
+        PyinfraError: an option cannot be, or there is more to run than this.
+        SystemExit: always; the status is 1 where a Spark gave no answer, else 0.
+    """
+    # pyinfra loads a deploy for all Sparks at once; one of them shows them all.
+    if host.name != next(each.name for each in inventory if each in state.active_hosts):
+        return
+    seconds, path = target().options.watch, target().options.json_target
+    check_alone("the status")
+    sparks = [each for each in inventory if state.is_host_in_limit(each)]
+    unreachable = {each.name for each in sparks if each not in state.active_hosts}
+    while True:
+        # pyinfra has just tried those: the next look tries again.
+        asked = [each for each in sparks if each.name not in unreachable]
+        readings = dict(
+            zip((each.name for each in asked), state.fact_pool.map(_read, asked), strict=True)
+        )
+        unreachable = set()
+        _show([_row(each, readings.get(each.name)) for each in sparks], path, bool(seconds))
+        if not seconds:
+            sys.exit(0 if len([*filter(None, readings.values())]) == len(sparks) else 1)
+        time.sleep(seconds)
+
+
+def _read(spark: Host) -> Reading | None:
+    """Read one Spark; a connection that is gone is made anew by the next look."""
+    try:
+        reading: Reading | None = spark.get_fact(
+            SparkStatus,
+            root=target_of(spark).root,
+            _sudo=False,
+            _timeout=_PATIENCE,
+            _ignore_errors=True,
+        )
+    except ConnectError:
+        return None
+    if reading is None:
+        spark.disconnect()
+    return reading
+
+
+def _row(spark: Host, reading: Reading | None) -> Row:
+    own = target_of(spark)
+    name = own.recipe.name if own.recipe else None
+    return Row(own.spark, own.replica, name, own.rank, reading)
+
+
+def _show(rows: list[Row], path: str | None, again: bool) -> None:
+    if not tell_machines(path, as_json(rows, time.time())):
+        return
+    if again and sys.stdout.isatty():
+        click.clear()
+    click.echo("\n".join(map(plain, table(rows))))
+    for row in rows:
+        for warning in warnings(row):
+            click.secho(plain(f"{row.spark}: {warning}"), fg="yellow" if row.reading else "red")
+    if again:
+        click.echo(f"{time.strftime('%H:%M:%S')} · Ctrl-C ends it\n")

@@ -1,0 +1,141 @@
+"""The present status of a Spark: one reading of it, as one shell script makes it."""
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sparkwright.common.host_output import read_json, sections, sections_script
+from sparkwright.doctor.gpu import GPU_COMMAND, Gpu, parse_gpu
+from sparkwright.door.door import UNIT as DOOR
+from sparkwright.engine.engine import EngineUnit, parse_engines, state_script
+from sparkwright.engine.metrics import LOAD, Load, load, metrics_command
+from sparkwright.release.release import current_engine
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One Spark, as it is.
+
+    Attributes:
+        release, recipe: what should serve, by its `current` link; None where nothing was set up.
+        unit: the engine of that release; None where systemd knows none.
+        others: releases beside it that run or start.
+        switches: releases to which a switch is under way.
+        since: when the engine began to serve, in seconds since the epoch; None while it does not.
+        load: None where no engine answers, as on the worker of a pair.
+        clock_limit: MHz that the GPU's clock may reach; None where we have set no limit.
+        memory_total, memory_available: of the host, in bytes.
+        disk_free: bytes free for root where the root folder is.
+        door: the state of its unit, as systemd names it.
+        held: requests that wait there for an engine, within the last 15 s; None where nobody told.
+    """
+
+    release: str | None
+    recipe: str | None
+    unit: EngineUnit | None
+    others: tuple[str, ...]
+    switches: tuple[str, ...]
+    since: int | None
+    load: Load | None
+    gpu: Gpu | None
+    clock_limit: int | None
+    memory_total: int
+    memory_available: int
+    disk_free: int
+    door: str
+    held: int | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A Spark of the inventory.
+
+    Attributes:
+        replica, recipe, rank: what the inventory has it serve, by names; None for an idle one.
+        reading: None where there was no answer.
+    """
+
+    spark: str
+    replica: str | None
+    recipe: str | None
+    rank: int | None
+    reading: Reading | None
+
+
+def status_script(root: str) -> str:
+    """Return the POSIX shell script that reads a Spark; it needs no rights, and takes 1 to 2 s.
+
+    Args:
+        root: the folder of everything on the Spark.
+    """
+    folder = shlex.quote(root)
+    parts = {
+        "release": f"cat {folder}/current/release.json",
+        "since": "systemctl show --value --timestamp=unix --property=ActiveEnterTimestamp $unit",
+        "first": "metrics",
+        "gpu": GPU_COMMAND,
+        "clock limit": f"cat {folder}/state/gpu-clock",
+        "second": '[ -n "$port" ] && systemctl is-active --quiet $unit && sleep 1 && metrics',
+        "memory": "awk '/^(MemTotal|MemAvailable):/ {print $2}' /proc/meminfo",
+        "disk": f"folder={folder}; while [ ! -e $folder ]; do folder=$(dirname $folder); done; "
+        "df --block-size=1 --output=avail $folder | tail -n 1",
+        "door unit": f"systemctl is-active {DOOR}",
+        # The door itself tells root alone.
+        "held": f"find {folder}/metrics/spark.prom -mmin -1 "
+        r"-exec sed -n 's/^spark_door_requests_waiting{.*} //p' {} +",
+    }
+    prelude = f"""\
+{current_engine(root)}
+metrics() {{
+  [ -n "$port" ] || return
+  date +%s.%N
+  {metrics_command(LOAD)}
+}}"""
+    return "\n".join([prelude, state_script(root), sections_script(parts)])
+
+
+def parse_status(output: Iterable[str]) -> Reading:
+    """Return the reading that the script's output lines describe.
+
+    Raises:
+        ValueError: a section that every Linux host has is missing or malformed.
+    """
+    lines = list(output)
+    found = sections(lines)
+    try:
+        state = parse_engines(lines)
+        unit = state.units.get(state.current or "")
+        total, available = (int(kib) * 1024 for kib in found["memory"])
+        since = "".join(found["since"]).removeprefix("@")
+        active = unit is not None and unit.active == "active"
+        return Reading(
+            release=state.current,
+            recipe=_recipe("\n".join(found["release"])),
+            unit=unit,
+            others=tuple(
+                sorted(
+                    each.release
+                    for each in state.units.values()
+                    if each.release != state.current and not each.ended
+                )
+            ),
+            switches=state.switches,
+            since=int(since) if active and since.isdigit() else None,
+            load=load(found["first"], found["second"]),
+            gpu=parse_gpu(found["gpu"]),
+            clock_limit=int(limit) if (limit := "".join(found["clock limit"])).isdigit() else None,
+            memory_total=total,
+            memory_available=available,
+            disk_free=int(found["disk"][0]),
+            door="".join(found["door unit"]) or "unknown",
+            held=int(held) if (held := "".join(found["held"])).isdigit() else None,
+        )
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ValueError(f"the reading of the host is incomplete: {error!r}") from error
+
+
+def _recipe(text: str) -> str | None:
+    try:
+        return str(read_json(text)["recipe"])
+    except (ValueError, KeyError, TypeError):
+        return None

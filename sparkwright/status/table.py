@@ -1,0 +1,147 @@
+"""The status of a fleet, told: a table for people, JSON for machines."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sparkwright.common.progress import time_text
+from sparkwright.status.status import Reading, Row
+from sparkwright.status.warnings import warnings
+
+_GIB = 1024**3
+_HEADINGS = (
+    *("spark", "replica", "recipe", "release", "up since", "tok/s", "requests", "KV", "drafts"),
+    *("GiB", "MHz", "W", "°C", "restarts"),
+)
+# Those that are numbers, which line up on their right.
+_NUMBERS = frozenset(_HEADINGS[5:])
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Return the table for people: a heading, and a line for each Spark."""
+    cells = [_HEADINGS, *(_cells(row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if heading in _NUMBERS else cell.ljust(width)
+            for heading, cell, width in zip(_HEADINGS, line, widths, strict=True)
+        ).rstrip()
+        for line in cells
+    ]
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    served = (row.spark, row.replica or "-", row.recipe or "-")
+    reading = row.reading
+    if reading is None:
+        return *served, "-", "no answer", *("-" for _ in _NUMBERS)
+    load, gpu, unit = reading.load, reading.gpu, reading.unit
+    requests = "-"
+    if load and load.running is not None:
+        requests = f"{load.running}+{load.waiting}" if load.waiting else f"{load.running}"
+    return (
+        *served,
+        _short(reading.release, reading.recipe, served[2]),
+        _since(row, reading),
+        _rounded(load.tokens if load else None),
+        requests,
+        _percent(load.kv_usage if load else None),
+        _percent(load.acceptance if load else None),
+        _memory(reading),
+        _clock(reading),
+        _rounded(gpu.power if gpu else None),
+        _rounded(gpu.temperature if gpu else None),
+        str(unit.restarts) if unit else "-",
+    )
+
+
+def _short(release: str | None, recipe: str | None, wanted: str) -> str:
+    """Return what tells releases of the recipe apart; all of it where it is of another recipe."""
+    if release is None:
+        return "-"
+    return release.removeprefix(f"{recipe}-") if recipe == wanted else release
+
+
+def _since(row: Row, reading: Reading) -> str:
+    if reading.since is not None:
+        return time_text(reading.since, "%d %b %H:%M")
+    if row.recipe is None:
+        return "idle"
+    words = {"activating": "starting", "inactive": "stopped", "deactivating": "stopping"}
+    state = reading.unit.active if reading.unit else "not there"
+    return words.get(state, state)
+
+
+def _memory(reading: Reading) -> str:
+    used, total = _used(reading)
+    return f"{used / _GIB:.0f}/{total / _GIB:.0f}"
+
+
+def _clock(reading: Reading) -> str:
+    clock = _rounded(reading.gpu.clock if reading.gpu else None)
+    return clock if reading.clock_limit is None else f"{clock}/{reading.clock_limit}"
+
+
+def _used(reading: Reading) -> tuple[int, int]:
+    """Return bytes used and there, of what an engine takes: the GPU's own memory, if any."""
+    gpu = reading.gpu
+    if gpu and gpu.memory_used is not None and gpu.memory_total is not None:
+        return gpu.memory_used, gpu.memory_total
+    return reading.memory_total - reading.memory_available, reading.memory_total
+
+
+def _rounded(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value * 100:.0f} %"
+
+
+def as_json(rows: Iterable[Row], now: float) -> str:
+    """Return a reading for machines, on one line; null is what is not known, or not there.
+
+    Args:
+        rows: All Sparks.
+        now: When they were read, in seconds since the epoch.
+    """
+    return json.dumps({"time": round(now, 3), "sparks": [_entry(row) for row in rows]})
+
+
+def _entry(row: Row) -> Mapping[str, Any]:
+    reading = row.reading
+    entry: dict[str, Any] = {
+        "spark": row.spark,
+        "replica": row.replica,
+        "recipe": row.recipe,
+        "rank": row.rank,
+        "answers": reading is not None,
+        "warnings": list(warnings(row)),
+    }
+    if reading is None:
+        return entry
+    load, gpu, unit = reading.load, reading.gpu, reading.unit
+    used, total = _used(reading)
+    return entry | {
+        "release": reading.release,
+        "state": unit and unit.active,
+        "status": unit and unit.status,
+        "up_since": reading.since,
+        "restarts": unit and unit.restarts,
+        "tokens_per_second": load and round(load.tokens, 1),
+        "prompt_tokens_per_second": load and round(load.prompt_tokens, 1),
+        "requests_running": load and load.running,
+        "requests_waiting": load and load.waiting,
+        "requests_held": reading.held,
+        "kv_cache_usage": load and load.kv_usage,
+        "draft_acceptance": load and load.acceptance,
+        "memory_used_bytes": used,
+        "memory_total_bytes": total,
+        "disk_free_bytes": reading.disk_free,
+        "gpu_clock_mhz": gpu and gpu.clock,
+        "gpu_clock_max_mhz": reading.clock_limit,
+        "gpu_power_w": gpu and gpu.power,
+        "gpu_temperature_c": gpu and gpu.temperature,
+        "gpu_busy_percent": gpu and gpu.busy,
+        "door": reading.door if row.rank == 0 else None,
+    }

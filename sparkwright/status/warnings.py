@@ -1,0 +1,64 @@
+"""The warnings in the status of a Spark."""
+
+from collections.abc import Iterator
+
+from sparkwright.causes.thresholds import DISK_FULL, EARLYOOM, KV_FULL, MEMORY_LOW
+from sparkwright.status.status import Reading, Row
+
+_GIB = 1024**3
+
+
+def warnings(row: Row) -> Iterator[str]:
+    """Yield what somebody should look at, a sentence each."""
+    reading = row.reading
+    if reading is None:
+        yield "no answer: is it on, and does ssh get to it?"
+        return
+    yield from _of_release(row, reading)
+    yield from _of_engine(row, reading)
+    if reading.gpu and (slow := reading.gpu.held_back):
+        yield f"the GPU is held back: {slow}; deploys/doctor.py tells what to do"
+    if 100 * reading.memory_available < MEMORY_LOW * reading.memory_total:
+        left = f"{reading.memory_available / _GIB:.1f} GiB"
+        yield f"{left} of memory are left; earlyoom ends the engine at {EARLYOOM} %"
+    if reading.disk_free < DISK_FULL:
+        free = f"{reading.disk_free / _GIB:.1f} GiB"
+        yield f"{free} are free on the disk; deploys/clean.py makes room"
+
+
+def _of_release(row: Row, reading: Reading) -> Iterator[str]:
+    wanted = row.recipe
+    for release in reading.switches:
+        yield f"a switch to {release} is under way"
+    if reading.release is None:
+        if wanted and not reading.switches:
+            yield f"{wanted} was not set up yet; deploys/spark.py does it"
+        return
+    runs = reading.unit is not None and not reading.unit.ended
+    if wanted and reading.recipe != wanted:
+        found = f"{reading.recipe or reading.release} is set up"
+        yield f"{found}; the inventory asks for {wanted}; deploys/spark.py switches to it"
+    elif not wanted and runs:
+        yield f"{reading.release} runs; the inventory leaves this Spark idle"
+
+
+def _of_engine(row: Row, reading: Reading) -> Iterator[str]:
+    for release in reading.others:
+        if not reading.switches:
+            yield f"vllm@{release} runs as well"
+    unit, load = reading.unit, reading.load
+    if row.recipe is None or reading.release is None:
+        return
+    if unit is None or unit.active != "active":
+        said = f" ({unit.status})" if unit and unit.status else ""
+        yield f"the engine is {unit.active if unit else 'not there'}{said}"
+    elif row.rank == 0 and load is None:
+        yield "the engine does not answer /metrics"
+    if unit and unit.restarts:
+        yield f"the engine was started again {unit.restarts} times; deploys/doctor.py tells why"
+    if row.rank == 0 and reading.door != "active":
+        yield f"the door is {reading.door}: clients get no answer; systemctl status door"
+    if reading.held:
+        yield f"the door holds {reading.held} requests until an engine serves"
+    if load and load.kv_usage and load.kv_usage > KV_FULL and load.waiting:
+        yield f"the KV cache is full, and {load.waiting} requests wait"

@@ -1,0 +1,33 @@
+"""The weights on a Spark."""
+
+import shlex
+from collections.abc import Sequence
+
+from sparkwright.common.facts import HostFact
+from sparkwright.weights.weights import Folder, parse_folders
+
+
+class WeightFolders(HostFact[dict[str, Folder]]):
+    """The contents of checkpoint folders, without reading any weights."""
+
+    default = dict
+
+    def command(self, root: str, folders: Sequence[str]) -> str:
+        """Return one command for all folders; it fails where something cannot be read."""
+        return f"""
+for folder in {shlex.join(folders)}; do
+  printf 'folder\\t%s\\n' "$folder"
+  cd {shlex.quote(root)} 2>/dev/null || continue
+  if [ -e "manifests/$folder.json" ]; then
+    printf 'manifest\\t%s\\n' "$(sha256sum < "manifests/$folder.json")"
+  fi
+  [ -d "$folder" ] || continue
+  cd "$folder" || exit 1
+  if [ -f .sparkwright.json ] && [ ! -L .sparkwright.json ]; then
+    printf 'record\\t%s\\n' "$(cat .sparkwright.json)"
+  fi
+  find . \\( -path ./.cache -o -path './.sparkwright*' \\) -prune -o \\
+    -type f -printf 'file\\t%s\\t%T@\\t%i\\t%P\\n' || exit 1
+done"""
+
+    parse = staticmethod(parse_folders)

@@ -1,0 +1,129 @@
+"""Make checkpoint folders what the lock says."""
+
+from collections.abc import Generator, Mapping
+
+from pyinfra import host
+from pyinfra.api import QuoteString, StringCommand, operation
+from pyinfra.api.command import PyinfraCommand
+
+from sparkwright.common.operations import differs, failing
+from sparkwright.jobs.facts import JobState
+from sparkwright.jobs.operations import follow, put_manifest, reason, start
+from sparkwright.release.lock import CheckpointLock
+from sparkwright.weights.facts import WeightFolders
+from sparkwright.weights.weights import (
+    RECORD,
+    Folder,
+    copy_manifest_text,
+    differences,
+    has_manifest,
+    manifest_text,
+    weights_difference,
+)
+
+
+@operation()
+def weights(
+    root: str, endpoint: str, checkpoints: Mapping[str, CheckpointLock], verify: bool
+) -> Generator[PyinfraCommand]:
+    """Have every file of each checkpoint, verified by hash, and no other file beside them.
+
+    A unit on the Spark fetches what is missing or wrong; one that is at work already is joined.
+    While files are as they were when they were verified, nothing is read and nothing is done.
+
+    Args:
+        endpoint: URL of the hub.
+        checkpoints: by folder below the root.
+        verify: hash everything anew.
+    """
+    orders = {name: manifest_text(locked, endpoint) for name, locked in checkpoints.items()}
+    yield from _have(root, checkpoints, orders, verify)
+
+
+@operation()
+def copied_weights(
+    root: str, share: str, checkpoints: Mapping[str, CheckpointLock], verify: bool
+) -> Generator[PyinfraCommand]:
+    """Have the same as `weights`, from the other Spark of a pair, which has it already.
+
+    Args:
+        share: URL of what the other Spark lends.
+        checkpoints: by folder below the root, here and there; none where nothing is to be copied.
+        verify: hash everything anew.
+    """
+    if not checkpoints:
+        host.noop("they are copied from here")
+        return
+    orders = {
+        name: copy_manifest_text(locked, f"{share}/weights/{name}")
+        for name, locked in checkpoints.items()
+    }
+    yield from _have(root, checkpoints, orders, verify)
+
+
+def _have(
+    root: str,
+    checkpoints: Mapping[str, CheckpointLock],
+    orders: Mapping[str, str],
+    verify: bool,
+) -> Generator[PyinfraCommand]:
+    found = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
+    folders = {name: found.get(name, Folder()) for name in checkpoints}
+    new_orders = [name for name in orders if not has_manifest(folders[name], orders[name])]
+    wrong = [name for name in folders if verify or differences(checkpoints[name], folders[name])]
+    if not new_orders and not wrong:
+        host.noop(f"{', '.join(checkpoints)}: every file is as it was verified")
+        return
+    for name in new_orders:
+        differs(
+            f"{root}/manifests/{name}.json",
+            "the manifest of the lock",
+            "another" if folders[name].manifest else "nothing",
+        )
+    for name in wrong:
+        if trouble := differences(checkpoints[name], folders[name]):
+            differs(*weights_difference(f"{root}/{name}", trouble))
+    for name in new_orders:
+        yield from put_manifest(root, name, _job(name), orders[name])
+    for name in wrong:
+        yield from _begin(root, name, verify)
+    if wrong:
+        yield from _finish(root, {name: checkpoints[name] for name in wrong})
+
+
+def _begin(root: str, name: str, verify: bool) -> Generator[PyinfraCommand]:
+    folder = f"{root}/{name}"
+    if verify:
+        yield StringCommand("systemctl stop", QuoteString(f"{_job(name)}.service"))
+        yield StringCommand("rm -f", QuoteString(f"{folder}/{RECORD}"))
+    # The unit sees this folder as a mount of its own: it can neither make it nor link from another.
+    yield StringCommand("install -d -m 755", QuoteString(folder))
+    # A job that goes on since another run has the folder. One that was cut off has left it to its
+    # user, whose links root must not follow.
+    yield StringCommand(
+        "case $(systemctl show --value --property=ActiveState",
+        QuoteString(f"{_job(name)}.service"),
+        ") in inactive | failed) python3 -B",
+        *map(QuoteString, (f"{root}/bin/hand_over.py", folder, "/")),
+        "&& python3 -B",
+        *map(QuoteString, (f"{root}/bin/link_weights.py", root, name)),
+        ";; esac",
+    )
+    yield start(_job(name))
+
+
+def _finish(root: str, checkpoints: Mapping[str, CheckpointLock]) -> Generator[PyinfraCommand]:
+    last: dict[str, JobState] = {}
+    yield follow(root, [_job(name) for name in checkpoints], last)
+    folders = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
+    problems = [
+        f"{name}: {reason(_job(name), last[_job(name)])}"
+        for name, locked in checkpoints.items()
+        if differences(locked, folders[name])
+    ]
+    if problems:
+        yield failing("\n".join(problems))
+
+
+def _job(name: str) -> str:
+    return f"weights@{name}"

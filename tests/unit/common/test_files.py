@@ -1,0 +1,118 @@
+"""Managed files: on this machine for what the shell says, in a temporary folder."""
+
+import getpass
+import grp
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sparkwright.common import placed
+from sparkwright.common.files import Directory, Entry, FileState, ManagedFile, Symlink, obstacle
+from sparkwright.host.facts import FileStates
+from sparkwright.host.operations.files import managed_files
+from tests.unit.driven import this_machine
+
+USER = getpass.getuser()
+GROUP = grp.getgrgid(os.getgid()).gr_name
+OWNER = {"user": USER, "group": GROUP}
+NAMES = ("a dir", "empty", "current", "root", "new", "taken")
+
+Entries = Callable[[], list[Entry]]
+
+
+@pytest.fixture(autouse=True)
+def table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the names of these tests in the table of what may stand in a root folder."""
+    monkeypatch.setattr(placed, "FOLDERS", tuple(map(placed.Folder, NAMES)))
+
+
+@pytest.fixture
+def entries(tmp_path: Path) -> list[Entry]:
+    return [
+        Directory(f"{tmp_path}/a dir", mode="750", **OWNER),
+        ManagedFile(f"{tmp_path}/a dir/it's", "one\ntwo\n", mode="600", **OWNER),
+        ManagedFile(f"{tmp_path}/empty", "", **OWNER),
+        Symlink(f"{tmp_path}/current", "a dir"),
+    ]
+
+
+def test_makes_what_is_missing_then_changes_nothing(entries: list[Entry], tmp_path: Path) -> None:
+    assert this_machine(root=str(tmp_path)).run(managed_files, entries=entries).did_change()
+    assert (tmp_path / "a dir/it's").read_text() == "one\ntwo\n"
+    assert (tmp_path / "a dir/it's").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "a dir").stat().st_mode & 0o777 == 0o750
+    assert (tmp_path / "current").readlink() == Path("a dir")
+
+    again = this_machine(root=str(tmp_path))
+    assert not again.run(managed_files, entries=entries).did_change()
+    assert len(again.commands) == 1
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda root: (root / "empty").write_text("x"),
+        lambda root: (root / "empty").chmod(0o666),
+        lambda root: (root / "empty").unlink(),
+        lambda root: (root / "a dir").chmod(0o755),
+        lambda root: ((root / "current").unlink(), (root / "current").symlink_to("elsewhere")),
+    ],
+)
+def test_mends_what_differs(
+    entries: list[Entry], tmp_path: Path, spoil: Callable[[Path], object]
+) -> None:
+    this_machine(root=str(tmp_path)).run(managed_files, entries=entries)
+    spoil(tmp_path)
+    assert this_machine(root=str(tmp_path)).run(managed_files, entries=entries).did_change()
+    assert not this_machine(root=str(tmp_path)).run(managed_files, entries=entries).did_change()
+
+
+def test_a_directory_may_be_a_link_to_one(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir(mode=0o755)
+    (tmp_path / "root").symlink_to("disk")
+    entry = Directory(f"{tmp_path}/root", **OWNER)
+    assert not this_machine(root=str(tmp_path)).run(managed_files, entries=[entry]).did_change()
+
+
+def test_another_kind_of_thing_fails_before_any_change(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    entries = [
+        ManagedFile(f"{tmp_path}/new", "text", **OWNER),
+        ManagedFile(f"{tmp_path}/taken", "text", **OWNER),
+    ]
+    result = this_machine(root=str(tmp_path)).run(managed_files, entries=entries)
+    assert result.did_error()
+    assert f"{tmp_path}/taken is no file (directory): move it away" in result.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_absent_and_unreadable_differ(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("x")
+    with this_machine().current() as host:
+        states = host.get_fact(
+            FileStates, paths=[f"{tmp_path}/plain/below", f"{tmp_path}/none"], links=[]
+        )
+    below = states[f"{tmp_path}/plain/below"]
+    assert (below.kind, below.detail) == ("unreadable", "Not a directory")
+    assert states[f"{tmp_path}/none"].kind == "absent"
+    entry = ManagedFile(f"{tmp_path}/plain/below", "text")
+    assert obstacle(entry, below) == f"{entry.path} cannot be read: Not a directory."
+    assert obstacle(entry, FileState("absent")) is None
+
+
+def test_a_file_whose_content_is_not_told_is_unreadable() -> None:
+    (state,) = FileStates().parse(["stat\tregular file\troot\troot\t600\t/r/key"]).values()
+    assert (state.kind, state.detail) == ("unreadable", "permission denied")
+    assert obstacle(ManagedFile("/r/key", "text"), state)
+
+
+def test_a_link_to_nothing_is_one_and_leads_to_nothing(tmp_path: Path) -> None:
+    link, other = f"{tmp_path}/link", f"{tmp_path}/other"
+    for path in (link, other):
+        Path(path).symlink_to("none")
+    with this_machine().current() as host:
+        states = host.get_fact(FileStates, paths=[other], links=[link])
+    assert (states[link].kind, states[link].detail) == ("link", "none")
+    assert states[other].kind == "absent"

@@ -1,0 +1,53 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from sparkwright.common.local_file import write_file
+
+
+def test_a_file_is_there_with_its_folder_and_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "reports" / "today" / "b.json"
+    write_file(path, "ü\n", 0o600)
+    assert path.read_bytes() == "ü\n".encode()
+    assert path.stat().st_mode & 0o777 == 0o600
+    write_file(path, "new")
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_reader_keeps_the_former_file(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    write_file(path, "former")
+    with path.open() as reader:
+        write_file(path, "new")
+        assert reader.read() == "former"
+
+
+def test_a_file_that_cannot_be_written_is_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    write_file(path, "former")
+    with pytest.raises(UnicodeEncodeError):
+        write_file(path, "\udc00")
+    assert path.read_text() == "former"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    kept = tmp_path / "elsewhere" / "lock.yaml"
+    write_file(kept, "former")
+    link = tmp_path / "lock.yaml"
+    link.symlink_to(kept)
+    write_file(link, "new")
+    assert link.readlink() == kept
+    assert kept.read_text() == "new"
+
+
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "r") as reader:
+        write_file(pipe, "said")
+        assert reader.read() == "said"
+    assert pipe.is_fifo()

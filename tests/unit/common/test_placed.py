@@ -1,0 +1,145 @@
+"""The table of what we place on a host: who reads it, and what is not in it is refused."""
+
+import getpass
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyinfra.api.operations import run_ops
+
+from sparkwright.cleanup.footprint_survey import footprint_script, parse_footprint
+from sparkwright.cleanup.operations import files_removed, settings_restored
+from sparkwright.common import placed
+from sparkwright.common.files import Directory, Entry, ManagedFile, Symlink
+from sparkwright.common.operations import look
+from sparkwright.common.placed import FILES, Folder, Outside
+from sparkwright.host.deploy import folders
+from sparkwright.host.operations.files import managed_files
+from sparkwright.host.operations.packages import install
+from sparkwright.host.operations.services import sysctl
+from tests.unit.driven import fake_host, this_machine
+from tests.unit.recipe.test_recipe import problems
+
+PROJECT = Path(__file__).parents[3]
+NEW = "of-a-test"
+
+needs_root = pytest.mark.skipif(getpass.getuser() != "root", reason="folders belong to root")
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have one more folder in the table."""
+    monkeypatch.setattr(placed, "FOLDERS", (*placed.FOLDERS, Folder(NEW, mode="700")))
+
+
+@needs_root
+@pytest.mark.usefixtures("folder")
+def test_a_folder_is_made_compared_and_removed(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    spark = this_machine(root=str(root))
+    with spark.current() as host:
+        folders()
+        run_ops(host.state)
+    assert (root / NEW).stat().st_mode & 0o777 == 0o700
+    with spark.current():
+        assert look(folders) == []
+    (root / NEW).chmod(0o755)
+    with spark.current():
+        assert look(folders) == [(f"{root}/{NEW}", "root:root 700", "root:root 755")]
+    assert spark.run(files_removed, root=str(root), weights=False).did_change()
+    assert not root.exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_weights_do_not_get_its_name(tmp_path: Path) -> None:
+    (problem,) = problems(tmp_path, checkpoints={"model": {"repo": "owner/model", "folder": NEW}})
+    assert NEW in problem.rpartition("expected another folder than ")[2]
+
+
+def test_a_file_is_found_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "its folder" / "ours.conf"
+    file.parent.mkdir()
+    file.write_text("x")
+    of_table = Outside(str(file), reader="their.service", parameters=("net.ours",))
+    monkeypatch.setattr(placed, "FILES", (*placed.FILES, of_table))
+    root = str(tmp_path / "root")
+    done = subprocess.run(
+        ["sh", "-c", footprint_script(root)], capture_output=True, text=True, check=True
+    )
+    assert str(file) in parse_footprint(done.stdout.splitlines()).settings
+    spark = fake_host({"@@unit-files": done.stdout}, root=root)
+    assert spark.run(settings_restored, root=root, log_options={}).did_change()
+    commands = " ".join(spark.scripts()[1:])
+    assert f"'{file}'" in commands
+    assert f"rmdir --ignore-fail-on-non-empty '{file.parent}'" in commands
+    assert "systemctl restart their.service" in commands
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        ManagedFile("/etc/of-a-test.conf", "x"),
+        ManagedFile("/etc/systemd/system/of-a-test.service", "x"),
+        ManagedFile("/r/of-a-test/x", "x"),
+        Directory("/r/of-a-test"),
+        Directory("/rr/bin"),
+        Symlink("/r/of-a-test", "releases/x"),
+    ],
+)
+def test_a_path_that_is_not_in_it_is_refused(entry: Entry) -> None:
+    spark = fake_host(root="/r")
+    with pytest.raises(LookupError, match=f"found no {entry.path}$"):
+        spark.run(managed_files, entries=[Directory("/r"), entry])
+    assert spark.commands == []
+
+
+def test_a_package_or_parameter_that_is_not_in_it_is_refused() -> None:
+    with pytest.raises(LookupError, match="found no of-a-test"):
+        install("of-a-test")
+    spark = fake_host(root="/r")
+    arguments: dict[str, Any] = {"path": placed.SYSCTL, "values": {"vm.overcommit_memory": "2"}}
+    with pytest.raises(LookupError, match=r"found no vm\.overcommit_memory"):
+        spark.run(sysctl, **arguments)
+    assert spark.commands == []
+
+
+# What our programs only read, what systemd makes for a unit that is enabled, and Docker's.
+READ = {
+    *("/etc/debian_version", "/etc/ld.so.conf", "/etc/os-release", "/etc/hosts"),
+    *("/etc/ssl/certs/ca-certificates.crt", "/etc/systemd/system/multi-user.target.wants"),
+    *("/var/lib/docker", "/var/lib/containerd", "/etc/netplan/90-NM-"),
+    # The package haproxy makes it; a socket of the gateway's unit is there as long as it runs.
+    *("/var/lib/haproxy", "/var/lib/haproxy/gateway.sock"),
+}
+PATH = re.compile(r"(?<![\w}/.-])/(?:etc|usr/local|usr/lib|lib|var/lib)(?:/[\w.@-]+)+")
+
+
+def strangers(text: str) -> set[str]:
+    """Return the paths of the system that a program names, without those that are known."""
+    files = [Path(file.path) for file in FILES]
+    units = [f"{placed.SYSTEMD}/{name}" for name in placed.unit_names()]
+    known = {*map(str, files), *(str(file.parent) for file in files), placed.SYSTEMD, *units}
+    return {path.rstrip(".") for path in PATH.findall(text)} - known - READ
+
+
+def test_what_changes_a_host_names_no_other_path_of_the_system() -> None:
+    """Shell commands and the programs on a Spark place things as well: none slips through."""
+    changing = [
+        *(PROJECT / "sparkwright").rglob("operations.py"),
+        *(PROJECT / "sparkwright").rglob("operations/*.py"),
+        *(PROJECT / "sparkwright").rglob("deploy.py"),
+    ]
+    assert len(changing) > 30
+    named = {
+        str(path.relative_to(PROJECT)): found
+        for path in (*changing, *(PROJECT / "files").rglob("*"))
+        if path.suffix in {".py", ".sh", ".service", ".socket", ".timer", ".cfg"}
+        # What is done while an image is built is done in a container.
+        and "images" not in path.parts
+        and (found := strangers(path.read_text()))
+    }
+    assert named == {}
+    assert strangers('Path("/etc/of-a-test/x.conf")') == {"/etc/of-a-test/x.conf"}
+    assert strangers("cat > /etc/netplan/70-of-a-test.yaml") == {"/etc/netplan/70-of-a-test.yaml"}

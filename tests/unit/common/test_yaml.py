@@ -1,0 +1,83 @@
+"""YAML files that cannot be read say where and why."""
+
+from pathlib import Path
+
+import pytest
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.yaml import load
+
+
+def written(tmp_path: Path, text: str | bytes) -> Path:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n"])
+def test_an_empty_file_is_an_empty_mapping(tmp_path: Path, text: str) -> None:
+    assert load(written(tmp_path, text)) == {}
+
+
+def test_values_keep_their_types(tmp_path: Path) -> None:
+    path = written(tmp_path, "a: {b: [1, 0.5, yes, null, text]}\n")
+    assert load(path) == {"a": {"b": [1, 0.5, True, None, "text"]}}
+
+
+def test_a_merge_is_no_duplicate(tmp_path: Path) -> None:
+    path = written(tmp_path, "x: {<<: {a: 1}, a: 2}\ny: {<<: {a: 1}, b: 3}\n")
+    assert load(path)["x"] == {"a": 2}
+    assert load(path)["y"] == {"a": 1, "b": 3}
+
+
+def test_all_duplicates_are_listed_with_their_lines(tmp_path: Path) -> None:
+    path = written(tmp_path, "sparks:\n  a: 1\n  b: 2\n  a: 3\nsparks: 4\n")
+    with pytest.raises(PlanError) as caught:
+        load(path)
+    assert sorted(caught.value.problems) == [
+        f"{path}:4: a: found twice; expected once",
+        f"{path}:5: sparks: found twice; expected once",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "found"),
+    [
+        ("a: 1\nb: [1, 2\n", ":3:", "flow sequence"),
+        ("a: 1\n\tb: 2\n", ":2:", r"'\t'"),
+        ("a: 1\nb: *nobody\n", ":2:", "the alias *nobody; expected what it stands for"),
+        ("a: 1\nb: &x {c: 1}\n", ":2:", "the anchor &x; expected what it stands for"),
+        ("a:\n  " + "[" * 40, ":2:", "expected at most 32 levels"),
+        ("a: 1\nb: " + "9" * 101, ":2:", "a number of 101 characters; expected at most 100"),
+        ("a: " + "x" * 2**20, ":", "found more than 1,048,576 bytes"),
+        ("a: !!python/object/apply:os.system [id]\n", ":1:", "python/object"),
+        ("a: 1\n---\nb: 2\n", ":2:", "another document"),
+        ("- a\n- b\n", ":", "found a list; expected a mapping"),
+        ("just text\n", ":", "found a str; expected a mapping"),
+        (b"a: \xff\n", ":", "expected UTF-8"),
+        (b"a: \x00\n", ":", "expected YAML"),
+        ("? [a]\n: 1\n", ":1:", "unhashable"),
+        ("a: 2026-99-99\n", ":", "expected YAML"),
+    ],
+)
+def test_what_is_no_mapping_of_yaml(
+    tmp_path: Path, text: str | bytes, place: str, found: str
+) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(PlanError) as caught:
+        load(path)
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{path}{place}")
+    assert found in problem
+
+
+def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="found no such file; expected a YAML file"):
+        load(tmp_path / "none.yaml")
+    with pytest.raises(PlanError, match="expected UTF-8"):
+        load(tmp_path)
+
+
+def test_path_that_cannot_be():
+    with pytest.raises(PlanError, match="found no text"):
+        load(Path("a\0b.yaml"))

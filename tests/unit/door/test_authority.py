@@ -1,0 +1,128 @@
+"""The site's own authority: what it signs, when anew, and what is left of a run that was cut."""
+
+import ssl
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from sparkwright.common.errors import PlanError
+from sparkwright.door.authority import AUTHORITY_LIFE, LIFE, RENEWAL, is_due, new_authority, signed
+from sparkwright.door.certificate import Certificate, server_names
+from sparkwright.door.certificates import authority_file, server_certificate
+from sparkwright.fleet.settings import Settings
+
+NOW = datetime.now(UTC)
+NAMES = ("spark-a", "192.168.1.20")
+OWN = Settings(tls="own")
+
+
+def made(folder: Path, *names: str, record: bool = True) -> Certificate:
+    found = server_certificate(OWN, folder / "sparks.yaml", "door-chat", names or NAMES, record)
+    assert found
+    return found
+
+
+def test_a_run_makes_it_once(tmp_path: Path) -> None:
+    first = made(tmp_path)
+    folder = tmp_path / "sparks.tls"
+    modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()}
+    assert modes == {"ca.pem": 0o600, "ca.crt": 0o644, "door-chat.pem": 0o600}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert [each.name for each in tmp_path.iterdir()] == ["sparks.tls"]
+    authority = authority_file(tmp_path / "sparks.yaml").read_text()
+    assert "PRIVATE" not in authority
+    assert first.chain.endswith(authority)
+    assert made(tmp_path) == first
+    assert first.notice(NOW) is None
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    assert made(tmp_path, record=False).pem
+    assert not list(tmp_path.iterdir())
+    first = made(tmp_path)
+    assert made(tmp_path, "other", record=False) != first
+    assert made(tmp_path) == first
+
+
+def test_other_names_or_another_authority_need_another_certificate(tmp_path: Path) -> None:
+    first = made(tmp_path)
+    renamed = made(tmp_path, *NAMES, "llm.lan")
+    assert renamed != first
+    authority = new_authority("sparks", NOW)
+    server = signed(authority, NAMES, NOW)
+    assert not is_due(server, authority, NAMES, NOW)
+    assert is_due(server, new_authority("sparks", NOW), NAMES, NOW)
+    for cut in ("", server[:300], server.partition("-----BEGIN PRIVATE")[0]):
+        assert is_due(cut, authority, NAMES, NOW)
+
+
+def test_it_is_renewed_long_before_it_ends() -> None:
+    authority = new_authority("sparks", NOW)
+    server = signed(authority, NAMES, NOW)
+    assert not is_due(server, authority, NAMES, NOW + LIFE - RENEWAL - timedelta(days=1))
+    late = NOW + LIFE - RENEWAL + timedelta(days=1)
+    assert is_due(server, authority, NAMES, late)
+    assert not is_due(signed(authority, NAMES, late), authority, NAMES, late)
+
+
+def test_none_outlives_its_authority_and_the_last_one_is_not_made_anew_each_time() -> None:
+    authority = new_authority("sparks", NOW)
+    end = NOW + AUTHORITY_LIFE
+    late = end - timedelta(days=20)
+    server = signed(authority, NAMES, late)
+    last = x509.load_pem_x509_certificate(server.encode())
+    assert abs(last.not_valid_after_utc - end) < timedelta(seconds=2)
+    assert not is_due(server, authority, NAMES, late + timedelta(days=1))
+
+
+def test_openssl_trusts_it_for_its_names_only(tmp_path: Path) -> None:
+    found = made(tmp_path)
+    server, client = _handshake(found, tmp_path, "spark-a")
+    assert client.getpeercert()
+    assert server.version() == "TLSv1.3"
+    for stranger in ("spark-b", "192.168.1.21"):
+        with pytest.raises(ssl.SSLCertVerificationError):
+            _handshake(found, tmp_path, stranger)
+
+
+def _handshake(found: Certificate, folder: Path, name: str) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Let a client who trusts the authority shake hands with a server, in memory."""
+    (folder / "server.pem").write_text(found.pem)
+    serves = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serves.load_cert_chain(folder / "server.pem")
+    asks = ssl.create_default_context(cafile=str(authority_file(folder / "sparks.yaml")))
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = serves.wrap_bio(there, back, server_side=True)
+    client = asks.wrap_bio(back, there, server_hostname=name)
+    for side in (client, server, client, server):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    return server, client
+
+
+@pytest.mark.parametrize("content", ["", "nonsense"])
+def test_an_authority_that_is_lost_is_named(tmp_path: Path, content: str) -> None:
+    made(tmp_path)
+    (tmp_path / "sparks.tls" / "ca.pem").write_text(content)
+    with pytest.raises(PlanError, match=r"sparks\.tls: found an authority .*ca.crt all clients"):
+        made(tmp_path)
+    (tmp_path / "sparks.tls" / "ca.pem").unlink()
+    with pytest.raises(PlanError, match=r"\(No such file or directory\)"):
+        made(tmp_path)
+
+
+def test_names_are_those_by_which_clients_may_ask() -> None:
+    own = Settings(tls="own", tls_names=("llm.example.org",))
+    assert server_names(own, ("192.168.1.20", "spark-a", "chat")) == (
+        *("192.168.1.20", "spark-a", "chat", "spark-a.local", "chat.local"),
+        *("llm.example.org", "localhost", "127.0.0.1"),
+    )
+    assert "10.0.0.7" in server_names(
+        own.model_copy(update={"bind": "10.0.0.7"}), (None, "spark-a", "chat")
+    )
+    assert "a_b" not in server_names(own, ("a_b", "spark-a"))

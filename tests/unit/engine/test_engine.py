@@ -1,0 +1,77 @@
+"""The state of the engines, and whether one serves as declared."""
+
+from dataclasses import replace
+
+import pytest
+
+from sparkwright.engine.engine import parse_engines, problem
+
+OUTPUT = """\
+@@current
+releases/lab-tiny-12345678
+@@enabled
+vllm@lab-tiny-12345678.service
+@@share
+enabled
+@@units
+Id=vllm@lab-tiny-12345678.service
+ActiveState=active
+SubState=running
+Result=success
+NRestarts=2
+ExecMainStatus=0
+UnitFileState=enabled
+NeedDaemonReload=no
+Job=
+StatusText=serving tiny
+
+Id=vllm@old-00000000.service
+ActiveState=failed
+SubState=failed
+Result=exit-code
+NRestarts=0
+ExecMainStatus=1
+UnitFileState=disabled
+NeedDaemonReload=yes
+Job=684
+StatusText=
+@@models
+{"object":"list","data":[{"id":"tiny"},{"id":"small"}]}
+@@completion
+{"choices":[],"usage":{"completion_tokens":1}}
+"""
+STATE = parse_engines(OUTPUT.splitlines())
+
+
+def test_units_and_answers_are_read():
+    assert STATE.current == "lab-tiny-12345678"
+    running = STATE.units["lab-tiny-12345678"]
+    assert (running.active, running.enabled, running.restarts) == ("active", True, 2)
+    assert (running.needs_reload, running.starting) == (False, False)
+    old = STATE.units["old-00000000"]
+    assert (old.active, old.enabled, old.needs_reload) == ("failed", False, True)
+    assert old.starting
+    assert (running.status, old.status) == ("serving tiny", "")
+    assert STATE.shares
+    assert STATE.models == ("tiny", "small")
+    assert problem(STATE, ["tiny", "small"]) is None
+
+
+def test_a_clean_host_has_nothing():
+    clean = parse_engines(["@@current", "@@enabled", "", "@@share", "@@units"])
+    assert (clean.current, clean.units, clean.models, clean.shares) == (None, {}, None, False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"models": ("other",)}, "does not list tiny"),
+        ({"models": None}, "does not list tiny"),
+        ({"completion": '{"error": {"message": "boom"}}'}, "boom"),
+        ({"completion": "curl: (28) Operation timed out"}, "timed out"),
+        ({"completion": None}, "no answer"),
+        ({"completion": '{"usage": {"completion_tokens": 0}}'}, "without a token"),
+    ],
+)
+def test_an_engine_that_does_not_serve(answer, reason):
+    assert reason in (problem(replace(STATE, **answer), ["tiny"]) or "")

@@ -1,0 +1,45 @@
+"""The switches of the two Sparks of a pair, on fake hosts."""
+
+import json
+from typing import Any
+
+import pytest
+
+from sparkwright.engine.operations import serve as engine
+from sparkwright.engine.switch import Outcome
+from tests.unit.engine.test_switch_operations import FORMER, REPORT, spark
+from tests.unit.release.test_release import pair
+
+
+def test_the_other_of_a_pair_ends_its_switch_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose peer has failed would wait for it until its time is over."""
+    monkeypatch.setattr(engine, "POLL_SECONDS", 0)
+    ours = pair(0)
+    said = [
+        f"active\n{json.dumps(REPORT | {'phase': 'starting'})}",
+        f"inactive\n{json.dumps(REPORT | {'phase': 'failed', 'message': 'it was stopped'})}",
+    ]
+    driven = spark(FORMER)
+    with driven.current() as worker:
+        theirs = Outcome(ended=True, reason="no GPU", began=Outcome().began)
+        monkeypatch.setitem(engine._last, (worker.name, ours.id), theirs)
+        worker.data.spark = "b"
+        answers = iter(said)
+        outcome, stopped = Outcome(), []
+
+        class Head:
+            def __init__(self) -> None:
+                self.name, self.data = "head", {"_sudo": True}
+
+            def get_fact(self, fact: Any, **_: Any) -> Any:
+                return fact().process(next(answers).splitlines())
+
+            def log(self, *_: object) -> None:
+                pass
+
+            def run_shell_command(self, command: Any, _sudo: bool) -> None:
+                stopped.append((command.get_raw_value(), _sudo))
+
+        engine._follow(worker.state, Head(), "/opt/x", ours.id, worker, outcome)  # type: ignore
+    assert stopped == [(f"systemctl stop --no-block switch@{ours.id}.service", True)]
+    assert (outcome.served, outcome.reason) == (False, "b: no GPU")

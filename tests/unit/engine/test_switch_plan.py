@@ -1,0 +1,180 @@
+"""Whether two engines fit, where the way back leads, and what a person is told."""
+
+from dataclasses import replace
+
+import pytest
+
+from sparkwright.common.hardware import HARDWARE
+from sparkwright.engine.switch import (
+    Memory,
+    Outcome,
+    Settings,
+    SwitchReport,
+    failure,
+    is_beside,
+    orders,
+    parse_memory,
+    progress_line,
+)
+from sparkwright.memory.flags import GIB
+from sparkwright.memory.known_checkpoints import nominal_load
+from sparkwright.recipe.loader import load_recipe
+from sparkwright.rollback.rollback import History, obstacle, parse_history
+
+SPARK = Memory(total=int(121.7 * GIB), available=int(115 * GIB), gpu_free=None)
+
+
+def settings(recipe: str, hardware: str = "gb10", sparks: int = 1) -> Settings:
+    load = nominal_load(load_recipe(recipe).for_sparks(sparks), sparks)
+    return Settings(120, 300, True, HARDWARE[hardware], load)
+
+
+def test_memory_is_read() -> None:
+    lines = ["@@host", "127601452", "101601452", "0", "@@gpu", "[N/A], [N/A]"]
+    assert parse_memory(lines) == Memory(127601452 * 1024, 101601452 * 1024, None)
+    assert parse_memory([*lines[:4], "@@gpu"]).gpu_free is None
+    assert parse_memory([*lines[:5], "90123, 97887"]).gpu_free == 90123 * 1024**2
+    # A card for a display has less, and more of it free.
+    largest = [*lines[:5], "8000, 8192", "700, 32607"]
+    assert parse_memory(largest).gpu_free == 700 * 1024**2
+    # One that does not say how large it is may be any.
+    assert parse_memory([*lines[:5], "8000, [N/A]", "700, 32607"]).gpu_free == 700 * 1024**2
+    # What the kernel keeps counts as available, and no engine gets it.
+    kept = parse_memory(["@@host", "127601452", "101601452", "9750528", "@@gpu"])
+    assert kept.available == (101601452 - 9750528) * 1024
+    with pytest.raises(ValueError, match="unpack"):
+        parse_memory(["@@host", "@@gpu"])
+
+
+def test_an_engine_that_takes_most_of_a_spark_has_no_room_beside_another() -> None:
+    plan = settings("qwen3.6-35b-fp8")
+    assert is_beside(plan, SPARK)
+    assert not is_beside(plan, replace(SPARK, available=20 * GIB))
+
+
+def test_what_must_stay_free_stays_free() -> None:
+    plan = replace(settings("qwen3.6-35b-fp8"), load=None)
+    assert is_beside(plan, SPARK, size=SPARK.available - 4 * GIB)
+    assert not is_beside(plan, SPARK, size=SPARK.available - 4 * GIB + 1)
+
+
+def test_a_card_has_memory_of_its_own() -> None:
+    plan = replace(settings("qwen3.5-35b-nvfp4-rtx-5090", "rtx-5090"), load=None)
+    assert is_beside(plan, replace(SPARK, gpu_free=8 * GIB), size=8 * GIB)
+    assert not is_beside(plan, replace(SPARK, gpu_free=8 * GIB), size=8 * GIB + 1)
+    assert not is_beside(plan, SPARK, size=1)
+
+
+def test_what_is_not_known_is_not_tried() -> None:
+    plan = settings("qwen3.6-35b-fp8")
+    assert plan.load
+    model = replace(plan.load.checkpoints["model"], shape=None)
+    shapeless = replace(plan.load, checkpoints={"model": model})
+    for load in (None, shapeless):
+        assert not is_beside(replace(plan, load=load), SPARK)
+
+
+def test_a_pair_is_never_two() -> None:
+    assert not is_beside(settings("qwen3.6-35b-fp8", sparks=2), replace(SPARK, available=2**50))
+
+
+def test_the_lab_holds_two() -> None:
+    lab = settings("lab-tiny", "lab")
+    assert is_beside(lab, replace(SPARK, available=4 * GIB))
+    assert not is_beside(lab, replace(SPARK, available=4 * GIB - 1))
+
+
+def test_orders_keep_the_size_for_the_way_back() -> None:
+    lab = settings("lab-tiny", "lab")
+    told = orders(lab, SPARK)
+    assert f'"beside": true, "trial": 120, "drain": 300, "door": true, "engine": {3 * GIB}' in told
+    back = replace(lab, load=None)
+    assert '"beside": false' in orders(back, SPARK)
+    assert orders(back, SPARK, 3 * GIB) == told
+
+
+def history(*served: str, current: str | None = None, under_way: tuple[str, ...] = ()) -> History:
+    return History(served, current or (served[-1] if served else None), frozenset("abc"), under_way)
+
+
+def test_the_way_back() -> None:
+    assert history().before is None
+    assert history("a").before is None
+    assert history("a", "b").before == "a"
+    assert history("a", "b", "a").before == "b"
+    assert history("a", "b", "b").before == "a"
+    assert history("a", current="b").before == "a"
+    assert history("a", "b", under_way=("c",)).before == "b"
+
+
+def test_no_way_back() -> None:
+    assert obstacle("x", history("a", "b")) is None
+    assert obstacle("x", history()) == "There is nothing to go back to on x."
+    assert obstacle("x", history("a")) == "There is nothing to go back to on x: only a has served."
+    assert "d is no longer on x" in (obstacle("x", history("d", "a")) or "")
+    of_pair = obstacle("x", history("a", "b"), "y", history("b"))
+    assert "x would go back to a, y to nothing" in (of_pair or "")
+    assert obstacle("x", history("a", "b"), "y", history("a", "b")) is None
+
+
+def test_a_history_is_read() -> None:
+    lines = ["@@history", "a", "b", "@@current", "releases/b", "@@releases", "a", "b"]
+    found = parse_history([*lines, "@@switches", "switch@c.service"])
+    assert found == History(("a", "b"), "b", frozenset("ab"), ("c",))
+    nothing = parse_history(["@@history", "@@current", "@@releases", "@@switches"])
+    assert nothing == History((), None, frozenset(), ())
+
+
+REPORT = {"former": "old", "beside": False, "message": "", "total": 0, "restored": False}
+REPORT |= {"seconds": 30.0, "gap": 25.0, "began": 1}
+
+
+def said(**values: object) -> SwitchReport:
+    return SwitchReport.model_validate(REPORT | values)
+
+
+@pytest.mark.parametrize(
+    ("changes", "served", "restored", "reason"),
+    [
+        ({"phase": "done", "restored": True}, True, None, ""),
+        ({"phase": "failed", "restored": True, "message": "no GPU"}, False, True, "no GPU"),
+        ({"phase": "failed", "message": "no GPU"}, False, False, "no GPU"),
+        ({"phase": "failed", "message": "no GPU", "former": None}, False, None, "no GPU"),
+    ],
+)
+def test_what_a_switch_has_written_is_taken_over(
+    changes: dict[str, object], served: bool, restored: bool | None, reason: str
+) -> None:
+    for beside in (True, False):
+        outcome = Outcome()
+        outcome.take(said(beside=beside, **changes))
+        assert (outcome.served, outcome.restored, outcome.reason) == (served, restored, reason)
+        assert outcome.former == (REPORT | changes)["former"]
+        assert (outcome.beside, outcome.seconds, outcome.gap) == (beside, 30.0, 25.0)
+
+
+def test_what_is_told_on_the_way() -> None:
+    def line(phase: str, **values: object) -> str:
+        return progress_line(said(phase=phase, **values))
+
+    assert "in the place of old: requests wait" in line("starting")
+    assert "beside old" in line("starting", beside=True)
+    assert line("starting", former=None) == line("checking") == line("done") == ""
+    assert line("draining", message="2 requests in flight").endswith("; 2 requests in flight")
+    assert "on trial for 15 s" in line("trial", total=15)
+    assert "old is to serve again" in line("returning")
+
+
+def test_what_is_told_in_the_end() -> None:
+    outcome = Outcome()
+    outcome.take(said(phase="failed", message="it ended", restored=True))
+    assert (outcome.served, outcome.restored, outcome.gap) == (False, True, 25.0)
+    assert "old serves again; vllm@new stays off." in failure("new", outcome)
+    outcome.take(said(phase="failed", message="it ended"))
+    assert "old does not serve now" in failure("new", outcome)
+    outcome.take(said(phase="failed", message="it ended", former=None))
+    assert outcome.restored is None
+    assert "vllm@new is off." in failure("new", outcome)
+    assert failure("new", outcome).endswith(": journalctl -u vllm@new -u switch@new")
+    outcome.take(said(phase="done"))
+    assert (outcome.served, outcome.restored, outcome.reason) == (True, None, "")

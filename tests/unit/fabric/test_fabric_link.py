@@ -1,0 +1,166 @@
+"""The link between the two Sparks, and the speed of its RDMA."""
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from sparkwright.fabric.bandwidth import (
+    bandwidth_findings,
+    client_script,
+    gbits,
+    is_measured,
+    record,
+    server_script,
+)
+from sparkwright.fabric.link_check import gid_index, link_findings, probes
+from sparkwright.fabric.state import Probe, Rdma, Reach
+from tests.unit.fabric.test_fabric import PLAN, PORT_0, A, B, spark
+
+PEER = spark(2)
+GIDS = (
+    (2, "0000:0000:0000:0000:0000:ffff:c0a8:640b", "IB/RoCE v1"),
+    (5, "0000:0000:0000:0000:0000:ffff:c0a8:640b", "RoCE v2"),
+    (7, "0000:0000:0000:0000:0000:ffff:c0a8:650b", "RoCE v2"),
+)
+# As perftest prints it; the figures are those of NVIDIA's guide for one twin.
+OUTPUT = """\
+---------------------------------------------------------------------------------------
+                    RDMA_Write BW Test
+ Dual-port       : OFF\t\tDevice         : rocep1s0f0
+ Number of qps   : 1\t\tTransport type : IB
+ Mtu             : 1024[B]
+ Link type       : Ethernet
+ GID index       : 3
+---------------------------------------------------------------------------------------
+ local address: LID 0000 QPN 0x01ac PSN 0xc76db1 RKey 0x23beb2 VAddr 0x007f26a2c8b000
+ GID: 00:00:00:00:00:00:00:00:00:00:255:255:192:168:100:11
+---------------------------------------------------------------------------------------
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 65536      5000             92.58              92.57              0.176564
+---------------------------------------------------------------------------------------
+"""
+
+
+def linked(**reaches):
+    """A Spark whose twins both reach the peer, but for what `reaches` replaces."""
+    reach = {
+        address: Reach(netdev, True, True, PEER.netdevs[netdev].mac)
+        for netdev, address in zip(PORT_0, PLAN.peer_addresses, strict=True)
+    }
+    own = spark()
+    rdma = {netdev: replace(device, gids=GIDS) for netdev, device in own.rdma.items()}
+    return replace(own, reach=reach | reaches, rdma=rdma)
+
+
+def found(own):
+    return [str(finding) for finding in link_findings(PLAN, PORT_0, own, PEER)]
+
+
+def test_a_sound_link_is_silent():
+    assert found(linked()) == []
+    assert found(replace(linked(), rdma={})) == []
+
+
+def test_a_probe_for_each_twin():
+    assert probes(PLAN, PORT_0) == [
+        Probe(A, "192.168.100.12", 9000),
+        Probe(B, "192.168.101.12", 9000),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reach", "message"),
+    [
+        (
+            Reach(A, False, True, "-"),
+            "192.168.100.12 answers small packets but none of 9000 bytes: something between spark-a"
+            " and spark-b has a smaller MTU. Set the MTU of the switch to 9000 or more, or "
+            "`fabric_mtu`",
+        ),
+        (Reach(A, False, False, "-"), f"spark-b (192.168.100.12) does not answer by {A}"),
+        (Reach("enP7s7", True, True, "-"), f"leave by enP7s7, expected {A}"),
+        (Reach(A, True, True, "00:00:5e:00:00:01"), "another machine answers for 192.168.100.12"),
+    ],
+)
+def test_each_fault_of_the_link_has_its_words(reach, message):
+    (told,) = found(linked(**{"192.168.100.12": reach}))
+    assert message in told
+
+
+def test_without_ping_nothing_is_proved():
+    assert "iputils-ping" in found(replace(linked(), reach=None))[0]
+
+
+def test_the_gid_index_is_found_by_address_and_type():
+    rdma = Rdma("rocep1s0f0", "1", "ACTIVE", "Ethernet", GIDS)
+    assert gid_index(rdma, "192.168.100.11") == 5
+    assert gid_index(rdma, "192.168.100.12") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"state": "DOWN"}, "is DOWN, expected ACTIVE"),
+        ({"link_layer": "InfiniBand"}, "is in InfiniBand mode"),
+        ({"gids": GIDS[:1]}, "has no RoCE v2 GID for 192.168.100.11"),
+    ],
+)
+def test_each_fault_of_rdma_has_its_words(change, message):
+    own = linked()
+    own = replace(own, rdma=own.rdma | {A: replace(own.rdma[A], **change)})
+    (told,) = found(own)
+    assert message in told
+
+
+def test_the_average_is_read_from_the_table():
+    assert gbits(OUTPUT.splitlines()) == 92.57
+    assert gbits(["Couldn't connect to 192.168.100.12:12000"]) is None
+
+
+def test_the_client_waits_for_the_server(tmp_path):
+    tool = tmp_path / "ib_write_bw"
+    tool.write_text(f"""#!/bin/sh
+[ "$*" = "-d rocep1s0f0 -i 1 -x 5 -p 12000 -F --report_gbits 192.168.100.12" ] || exit 2
+[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; echo "Couldn't connect"; exit 1; }}
+cat <<'END'
+{OUTPUT}END
+""")
+    tool.chmod(0o755)
+    (tmp_path / "sleep").symlink_to("/bin/true")
+    script = client_script("rocep1s0f0", 5, 12000, "192.168.100.12")
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", script], env=path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert gbits(done.stdout.splitlines()) == 92.57
+
+
+def test_a_server_without_a_client_fails(tmp_path):
+    tool = tmp_path / "ib_write_bw"
+    tool.write_text("#!/bin/sh\nexit 1")
+    tool.chmod(0o755)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    script = server_script("rocep1s0f0", 5, 12000)
+    done = subprocess.run(["sh", "-c", script], env=path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "the other Spark did not measure rocep1s0f0" in done.stderr
+
+
+def test_slow_rdma_is_an_error_with_the_cure():
+    assert bandwidth_findings(PLAN, PORT_0, [92.57, 97.28]) == []
+    slow, none = map(str, bandwidth_findings(PLAN, PORT_0, [13.2, None]))
+    assert f"by {A} reaches 13.2 Gb/s, expected 80" in slow
+    assert "unplug the power of both for 60 s" in slow
+    assert f"by {B} gave no result" in none
+
+
+def test_a_link_is_measured_once_and_another_one_again():
+    own, link = spark(), record(PLAN, spark(), PEER, PORT_0)
+    assert not is_measured(own, link)
+    own = replace(own, record=json.dumps(link | {"gbits": [92.57, 97.28]}))
+    assert is_measured(own, link)
+    assert not is_measured(own, record(PLAN, own, spark(3), PORT_0))
+    assert not is_measured(own, record(replace(PLAN, mtu=1500), own, PEER, PORT_0))
+    assert not is_measured(replace(own, record="[]"), link)

@@ -1,0 +1,299 @@
+"""OpenClaw's configuration: what it says, and what it leaves to its owner."""
+
+import json
+import re
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sparkwright.gateway.openclaw_command
+from sparkwright.common.errors import PlanError
+from sparkwright.fleet.settings import Settings
+from sparkwright.gateway.openclaw import merged
+from sparkwright.gateway.openclaw_command import main
+from tests.unit.gateway.test_gateway import SPARKS, written
+
+GATEWAY = f"{SPARKS}gateway: {{spark: spark-a, port: 4444}}\n"
+# AEON-7's model, which one engine serves under three names.
+DFLASH = """\
+sparks: {spark-a: {ssh_hostname: 192.0.2.1}}
+replicas: {chat: {recipe: qwen3.6-35b-nvfp4-dflash, sparks: [spark-a]}}
+"""
+# What OpenClaw's schema takes, by src/config/zod-schema.core.ts, zod-schema.agent-defaults.ts,
+# zod-schema.agent-runtime.ts and zod-schema.agents.ts of github.com/openclaw/openclaw: every object
+# refuses other keys. OpenClaw 2026.9.6 itself takes the whole.
+SCHEMA: dict[str, Any] = {
+    "models": {"mode": {}, "providers": {"*": {
+        "baseUrl": {}, "apiKey": {}, "api": {},
+        "models": {"*": {
+            "id": {}, "name": {}, "reasoning": {}, "input": {}, "cost": {},
+            "contextWindow": {}, "contextTokens": {}, "maxTokens": {},
+            "compat": {
+                "supportsDeveloperRole": {}, "supportsReasoningEffort": {}, "maxTokensField": {},
+                "thinkingFormat": {}, "requiresStringContent": {}, "supportsStrictMode": {},
+            },
+        }},
+    }}},
+    "agents": {
+        "defaults": {
+            "model": {"primary": {}}, "thinkingDefault": {},
+            "models": {"*": {"alias": {}, "params": {}}},
+        },
+        "list": {"*": {
+            "id": {}, "default": {}, "model": {}, "params": {}, "reasoningDefault": {},
+            "fastModeDefault": {},
+        }},
+    },
+    "bindings": {"*": {"agentId": {}, "match": {"channel": {}, "accountId": {}}}},
+}  # fmt: skip
+Ask = Callable[..., dict[str, Any]]
+
+
+def check(content: Any, schema: Mapping[str, Any]) -> None:
+    if not schema:
+        return
+    pairs = enumerate(content) if isinstance(content, list) else content.items()
+    for key, value in pairs:
+        assert key in schema or "*" in schema, key
+        check(value, schema.get(key, schema.get("*", {})))
+
+
+@pytest.fixture(autouse=True)
+def group_data(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Stand for pyinfra, which takes seconds to read them."""
+    data: dict[str, Any] = {}
+    read = lambda fleet: dict.fromkeys(fleet.replicas, Settings(**data))  # noqa: E731
+    monkeypatch.setattr(sparkwright.gateway.openclaw_command, "settings", read)
+    return data
+
+
+@pytest.fixture
+def ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
+    def ask(text: str, *more: str) -> dict[str, Any]:
+        assert main([str(written(tmp_path, text)), *more]) == 0
+        content: dict[str, Any] = json.loads(capsys.readouterr().out)
+        check(content, SCHEMA)
+        return content
+
+    return ask
+
+
+def test_a_gateway_gives_all_its_names_and_no_secret(ask: Ask) -> None:
+    content = ask(GATEWAY)
+    provider = content["models"]["providers"]["sparkwright"]
+    assert provider["baseUrl"] == "http://192.0.2.1:4444/v1"
+    assert provider["apiKey"] == "${SPARKWRIGHT_API_KEY}"
+    for model in provider["models"]:
+        assert (model["contextWindow"], model["contextTokens"]) == (262144, 245760)
+        assert model["maxTokens"] == 32768
+        assert model["compat"]["requiresStringContent"] is False
+        assert model["compat"]["supportsStrictMode"] is False
+    thinking = {model["id"]: model["compat"].get("thinkingFormat") for model in provider["models"]}
+    assert thinking["qwen3.6-35b"] == "qwen-chat-template"
+    assert thinking["qwen3.6-35b-instruct-general"] is None
+    defaults = content["agents"]["defaults"]
+    assert defaults == {"model": {"primary": "sparkwright/qwen3.6-35b"}, "thinkingDefault": "low"}
+
+
+def test_without_a_gateway_the_doors_are_asked(ask: Ask) -> None:
+    """Where there are several, each has a provider of its own; profiles are the gateway's."""
+    content = ask(SPARKS)
+    providers = content["models"]["providers"]
+    assert {name: (each["baseUrl"], each["apiKey"]) for name, each in providers.items()} == {
+        "sparkwright-chat-a": ("http://192.0.2.1:8000/v1", "${SPARKWRIGHT_API_KEY}"),
+        "sparkwright-chat-b": ("http://192.0.2.2:8001/v1", "none"),
+    }
+    assert [model["id"] for model in providers["sparkwright-chat-a"]["models"]] == ["qwen3.6-35b"]
+    primary = content["agents"]["defaults"]["model"]["primary"]
+    assert primary == "sparkwright-chat-a/qwen3.6-35b"
+
+
+def test_fast_and_deep_are_as_their_author_has_them(ask: Ask) -> None:
+    content = ask(DFLASH)
+    assert set(content["models"]["providers"]) == {"sparkwright"}
+    # By params.extra_body they reach the engine, by names of their own they do not.
+    more = {"top_p": 0.95, "top_k": 64, "repetition_penalty": 1.05}
+    sampled = {"temperature": 0.7, "extra_body": more}
+    greedy = {"temperature": 0.0, "extra_body": {"top_p": 1.0}}
+    assert content["agents"]["defaults"]["models"] == {
+        "sparkwright/qwen36-fast": {"alias": "fast", "params": greedy},
+        "sparkwright/qwen36-deep": {"alias": "deep", "params": sampled},
+    }
+    # OpenClaw refuses several agents of which none is the default.
+    main, *agents = content["agents"]["list"]
+    assert main == {"id": "main", "default": True}
+    assert agents == [
+        {
+            "id": f"agent-{alias}",
+            "model": f"sparkwright/qwen36-{alias}",
+            "params": params,
+            "reasoningDefault": "stream",
+            "fastModeDefault": False,
+        }
+        for alias, params in (("fast", greedy), ("deep", sampled))
+    ]
+
+
+def test_a_channel_is_bound_to_a_name(ask: Ask) -> None:
+    content = ask(DFLASH, "--bind", "telegram=deep", "--bind", "slack=qwen36-35b-heretic")
+    assert content["bindings"] == [
+        {"agentId": "agent-deep", "match": {"channel": "telegram", "accountId": "*"}},
+        {"agentId": "agent-qwen36-35b-heretic", "match": {"channel": "slack", "accountId": "*"}},
+    ]
+    agents = {agent["id"]: agent.get("model") for agent in content["agents"]["list"]}
+    assert agents["agent-qwen36-35b-heretic"] == "sparkwright/qwen36-35b-heretic"
+
+
+@pytest.mark.parametrize(
+    ("bind", "said"),
+    [
+        ("telegram", "--bind: found telegram; expected CHANNEL=NAME"),
+        ("telegram=dep", "--bind: found dep; expected one of deep, fast,"),
+    ],
+)
+def test_a_channel_that_cannot_be_bound(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], bind: str, said: str
+) -> None:
+    assert main([str(written(tmp_path, DFLASH)), "--bind", bind]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_door_that_only_its_spark_reaches(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], group_data: dict[str, Any]
+) -> None:
+    group_data["bind"] = "127.0.0.1"
+    assert main([str(written(tmp_path, DFLASH))]) == 1
+    assert "replicas.chat: found bind 127.0.0.1, where only spark-a" in capsys.readouterr().err
+
+
+OWNERS: dict[str, Any] = {
+    "models": {"providers": {"openai": {"baseUrl": "https://example.org", "models": []}}},
+    "agents": {
+        "defaults": {"model": "openai/own", "thinkingDefault": "high", "workspace": "~/w"},
+        "list": [{"id": "own", "default": True}],
+    },
+    "channels": {"telegram": {"enabled": True}},
+    "bindings": [{"agentId": "own", "match": {"channel": "telegram"}}],
+}
+
+
+def test_all_that_an_owner_has_stays(ask: Ask) -> None:
+    result = merged(OWNERS, ask(DFLASH))
+    assert result["models"]["providers"]["openai"] == OWNERS["models"]["providers"]["openai"]
+    assert "sparkwright" in result["models"]["providers"]
+    defaults = result["agents"]["defaults"]
+    assert {key: defaults[key] for key in OWNERS["agents"]["defaults"]} == (
+        OWNERS["agents"]["defaults"]
+    )
+    assert set(defaults["models"]) == {"sparkwright/qwen36-fast", "sparkwright/qwen36-deep"}
+    assert result["agents"]["list"] == OWNERS["agents"]["list"]
+    assert result["channels"] == OWNERS["channels"]
+
+
+@pytest.mark.parametrize("said", ["sparkwright/qwen36-deep", {"primary": "other/x"}], ids=str)
+def test_a_default_of_the_owners_choice_stays(ask: Ask, said: object) -> None:
+    result = merged({"agents": {"defaults": {"model": said}}}, ask(DFLASH))
+    assert result["agents"]["defaults"]["model"] == said
+
+
+def test_a_default_that_is_no_more_is_renewed(ask: Ask) -> None:
+    own = {"agents": {"defaults": {"model": {"primary": "sparkwright/old", "fallbacks": ["o/x"]}}}}
+    assert merged(own, ask(DFLASH))["agents"]["defaults"]["model"] == {
+        "primary": "sparkwright/qwen36-35b-heretic",
+        "fallbacks": ["o/x"],
+    }
+
+
+@pytest.mark.parametrize("key", ["list", "entries"])
+def test_an_owners_agents_get_no_others(ask: Ask, key: str) -> None:
+    """With several, OpenClaw asks which of them has heartbeats and such: the owner's to say."""
+    own = {"agents": {key: {"own": {}}}, "bindings": [{"agentId": "own"}]}
+    result = merged(own, ask(DFLASH, "--bind", "telegram=deep"))
+    assert {key: result["agents"][key], "bindings": result["bindings"]} == {
+        key: {"own": {}},
+        "bindings": own["bindings"],
+    }
+    assert not {"list", "entries"} - {key} & set(result["agents"])
+    assert "sparkwright" in result["models"]["providers"]
+
+
+def test_an_owner_without_agents_gets_ours_beside_openclaws_own(ask: Ask) -> None:
+    result = merged({"channels": {}}, ask(DFLASH, "--bind", "telegram=deep"))
+    ids = [agent["id"] for agent in result["agents"]["list"]]
+    assert ids == ["main", "agent-fast", "agent-deep"]
+    assert [each["agentId"] for each in result["bindings"]] == ["agent-deep"]
+
+
+def test_what_is_ours_follows_the_inventory(ask: Ask) -> None:
+    """A provider and models that are no more are taken out; the owner's of like names stay."""
+    before = merged({"models": {"providers": {"sparkwrights": {}}}}, ask(DFLASH))
+    after = merged(before, ask(SPARKS))
+    assert set(after["models"]["providers"]) == {
+        "sparkwrights",
+        "sparkwright-chat-a",
+        "sparkwright-chat-b",
+    }
+    assert after["agents"]["defaults"]["models"] == {}
+    assert after["agents"]["defaults"]["model"] == {"primary": "sparkwright-chat-a/qwen3.6-35b"}
+    assert merged(after, ask(SPARKS)) == after
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ({"models": {"providers": []}}, "models.providers: found list; expected a mapping"),
+        ({"agents": {"defaults": 1}}, "agents.defaults: found int; expected a mapping"),
+        ({"agents": {"defaults": {"models": 1}}}, "agents.defaults.models: found int; expected"),
+    ],
+)
+def test_a_key_of_another_kind_is_not_touched(ask: Ask, own: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError, match=re.escape(said)):
+        merged(own, ask(DFLASH))
+
+
+class TestInto:
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        return tmp_path / "home" / "openclaw.json"
+
+    def into(self, file: Path, text: str = DFLASH) -> int:
+        return main([str(written(file.parents[1], text)), "--into", str(file)])
+
+    def test_a_new_file_is_its_owners_alone(self, file: Path) -> None:
+        assert self.into(file) == 0
+        assert "sparkwright" in json.loads(file.read_text())["models"]["providers"]
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+    def test_the_file_as_it_was_is_kept(
+        self, file: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file.parent.mkdir()
+        file.write_text(json.dumps(OWNERS))
+        file.chmod(0o640)
+        assert self.into(file) == 0
+        kept = file.with_name("openclaw.json.before-sparkwright")
+        assert json.loads(kept.read_text()) == OWNERS
+        assert json.loads(file.read_text())["channels"] == OWNERS["channels"]
+        assert {stat.S_IMODE(path.stat().st_mode) for path in (file, kept)} == {0o640}
+        changed = file.read_text()
+        assert self.into(file) == 0
+        assert file.read_text() == changed
+        assert json.loads(kept.read_text()) == OWNERS
+        assert (
+            capsys.readouterr().out.splitlines()[-1]
+            == f"{file}: has it already; its agents and bindings are left alone"
+        )
+
+    @pytest.mark.parametrize("text", ["{models: {} /* mine */}", "[]", ""])
+    def test_what_would_lose_something_is_left_alone(
+        self, file: Path, text: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file.parent.mkdir()
+        file.write_text(text)
+        assert self.into(file) == 1
+        assert file.read_text() == text
+        assert [path.name for path in file.parent.iterdir()] == ["openclaw.json"]
+        assert "take over by hand what this command prints" in capsys.readouterr().err

@@ -1,0 +1,90 @@
+"""What the survey of a Spark reads, and its script."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sparkwright.host.survey import Listener, parse_survey, survey_script
+from tests.unit.preflight.test_preflight import SPARK
+
+
+def test_an_empty_answer_is_no_survey():
+    with pytest.raises(ValueError, match="incomplete"):
+        parse_survey([])
+    with pytest.raises(ValueError, match="found no line 'handover'"):
+        parse_survey(SPARK.replace("handover 0\n", "").splitlines())
+
+
+def test_the_listeners_are_read():
+    survey = parse_survey(
+        [*SPARK.splitlines(), "foreign 8000 812 python3", "ours 18001 99 VLLM::APIServer"]
+    )
+    assert survey.listeners == (
+        Listener(False, 8000, 812, "python3"),
+        Listener(True, 18001, 99, "VLLM::APIServer"),
+    )
+
+
+def test_values_are_quoted():
+    script = survey_script(root="/opt/a b", ports=[8000], images=["x@y;z"], folders=["$(id)"])
+    assert "'/opt/a b/$(id)'" in script
+    assert "'x@y;z'" in script
+
+
+DOCKER = """\
+#!/bin/sh
+case $* in
+  info*) [ -n "$VERSION" ] && echo "$VERSION $STORE" ;;
+  *inspect*) for name; do [ "$name" = sha256:known ] && echo sha256:id; done ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "docker", "driver"), [("28.5.1", "28.5.1", "overlay2"), ("", "failed", None)]
+)
+def test_the_script_runs(tmp_path: Path, version: str, docker: str, driver: str | None):
+    (tmp_path / "docker").write_text(DOCKER)
+    (tmp_path / "docker").chmod(0o755)
+    script = survey_script(
+        root="/nowhere", ports=[], images=["r@sha256:other", "sha256:known"], folders=[]
+    )
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "VERSION": version, "STORE": "overlay2 /|extfs|true"}
+    output = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True)
+    assert output.returncode == 0
+    survey = parse_survey(output.stdout.splitlines())
+    assert (survey.docker, survey.docker_driver) == (docker, driver)
+    assert survey.image == "sha256:id"
+    assert survey.kernel.release == os.uname().release
+    assert survey.kernel.command_line == Path("/proc/cmdline").read_text().strip()
+
+
+@pytest.mark.parametrize(
+    ("store", "driver", "folder"),
+    [
+        ("overlay2 DOCKER|extfs|true", "overlay2", "DOCKER"),
+        ("overlayfs DOCKER|io.containerd.snapshotter.v1", "overlayfs", "/var/lib/containerd"),
+    ],
+)
+def test_the_disk_is_that_on_which_images_lie(tmp_path: Path, store: str, driver: str, folder: str):
+    """What df is asked for tells: the machine of the test may have one file system for all."""
+    docker = str(tmp_path / "docker-root")
+    programs = {"docker": DOCKER, "df": 'for last; do :; done; echo "Filesystem\n$last 1"'}
+    for name, text in programs.items():
+        (tmp_path / name).write_text(text if name == "docker" else f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "VERSION": "29.6.2",
+        "STORE": store.replace("DOCKER", docker),
+    }
+    script = survey_script(root="/nowhere", ports=[], images=[], folders=[])
+    output = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True)
+    survey = parse_survey(output.stdout.splitlines())
+    wanted = Path(folder.replace("DOCKER", docker))
+    while not wanted.exists():
+        wanted = wanted.parent
+    assert (survey.docker_driver, survey.docker_device) == (driver, str(wanted))

@@ -1,0 +1,245 @@
+"""What the preflight says of a Spark."""
+
+from dataclasses import replace
+
+import pytest
+
+from sparkwright.common.hardware import HARDWARE
+from sparkwright.host.survey import Listener, Survey, parse_survey
+from sparkwright.preflight.preflight import GIB, Requirements, findings
+
+# What the script prints on a DGX Spark; nvidia-smi, os-release and sizes as reported for one.
+SPARK = """\
+@@arch
+aarch64
+@@kernel
+release 6.11.0-1016-nvidia
+line BOOT_IMAGE=/boot/vmlinuz-6.11.0-1016-nvidia root=UUID=1 ro quiet
+handover 0
+pools
+@@os
+ubuntu 24.04
+Ubuntu 24.04.3 LTS
+@@gpu
+NVIDIA GB10, 580.126.09, [N/A]
+@@memory
+127601452
+@@disk
+/dev/nvme0n1p2   3000000000000
+/dev/nvme0n1p2   3000000000000
+@@docker
+28.5.1
+overlay2
+@@systemd
+running
+@@clock
+1763683200
+@@image
+@@weights
+0
+@@ports
+"""
+NOW = 1763683200
+WANTED = Requirements(
+    hardware=HARDWARE["gb10"],
+    driver_minimum=580,
+    docker_minimum=25,
+    weights=22 * GIB,
+    image=9 * GIB,
+    disk_headroom=20 * GIB,
+    ports=(8000, 18001),
+    clock_tolerance=60,
+)
+FIT = parse_survey(SPARK.splitlines())
+IMAGE = "sha256:" + "1" * 64
+
+
+def test_a_spark_from_the_factory_is_fit():
+    assert findings(FIT, WANTED, NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "found", "error"),
+    [
+        ({"arch": "x86_64"}, "the processor is x86_64", True),
+        ({"memory": 64 * GIB}, "64.0 GiB of memory", True),
+        ({"gpu": None, "driver": None}, "nvidia-smi shows no GPU", True),
+        ({"gpu": "NVIDIA H200"}, "the GPU is NVIDIA H200, expected NVIDIA GB10", True),
+        ({"driver": "570.86.15"}, "NVIDIA driver 570.86.15, at least 580", True),
+        ({"docker": None}, "no Docker daemon answers", True),
+        ({"docker": "failed"}, "no Docker daemon answers", True),
+        ({"docker": "24.0.7"}, "Docker 24.0.7, at least 25", True),
+        ({"systemd": "offline"}, "systemd is offline", True),
+        ({"systemd": "degraded", "failed_units": ("a.service",)}, "failed units: a.service", False),
+        ({"clock": NOW - 3600}, "the clock is 3600 s behind", True),
+        ({"os": "debian 13", "os_name": "Debian 13"}, "the system is Debian 13", False),
+        (
+            {"listeners": (Listener(False, 8000, 7, "python3"),)},
+            "port 8000 is taken by python3",
+            True,
+        ),
+        (
+            {"listeners": (Listener(False, 18001, 7, "nc"),)},
+            "port 18001 is taken by nc (pid 7)",
+            True,
+        ),
+    ],
+)
+def test_each_finding(change, found, error):
+    (finding,) = findings(replace(FIT, **change), WANTED, NOW)
+    assert finding.error is error
+    assert found in finding.found
+    assert finding.remedy
+
+
+def test_an_engine_of_ours_may_hold_the_port():
+    ours = replace(FIT, listeners=(Listener(True, 8000, 7, "haproxy"),))
+    assert findings(ours, WANTED, NOW) == []
+
+
+def test_errors_come_first():
+    survey = replace(FIT, os="debian 13", docker=None)
+    assert [finding.error for finding in findings(survey, WANTED, NOW)] == [True, False]
+
+
+def machine(arch: str, smi: str, memory: float) -> Survey:
+    """A machine with so many GiB, whose nvidia-smi says so of its GPUs."""
+    text = SPARK.replace("aarch64", arch).replace("NVIDIA GB10, 580.126.09, [N/A]", smi)
+    return replace(parse_survey(text.splitlines()), memory=int(memory * GIB))
+
+
+# As nvidia-smi prints them; MemTotal of the 64 GB Spark is inferred, by
+# sparkwright/common/hardware.py.
+PRO = "NVIDIA RTX PRO 6000 Blackwell {}, 580.126.09, 97887"
+LAPTOP = "NVIDIA GeForce RTX 5090 Laptop GPU, 580.126.09, 24463"
+MACHINES = {
+    "Spark of 64 GB": ("gb10-64gb", machine("aarch64", "NVIDIA GB10, 580.126.09, [N/A]", 57.7)),
+    "workstation": ("rtx-pro-6000", machine("x86_64", PRO.format("Workstation Edition"), 62)),
+    "Max-Q": ("rtx-pro-6000", machine("x86_64", PRO.format("Max-Q Workstation Edition"), 125)),
+    "server": ("rtx-pro-6000", machine("x86_64", PRO.format("Server Edition"), 503)),
+    "5090": ("rtx-5090", machine("x86_64", "NVIDIA GeForce RTX 5090, 580.126.09, 32607", 31)),
+}
+
+
+class TestClasses:
+    @pytest.mark.parametrize(("right", "survey"), MACHINES.values(), ids=MACHINES)
+    @pytest.mark.parametrize("declared", HARDWARE)
+    def test_a_machine_is_of_its_class_or_told_which(
+        self, right: str, survey: Survey, declared: str
+    ):
+        found = findings(survey, replace(WANTED, hardware=HARDWARE[declared]), NOW)
+        if declared == right or (declared == "lab" and right == "gb10-64gb"):
+            assert found == []
+        else:
+            assert found
+            assert all(f"Set `hardware: {right}`" in each.remedy for each in found)
+
+    def test_a_card_has_memory_of_its_own_and_a_spark_has_not(self):
+        sharing = {name for name, each in HARDWARE.items() if each.unified}
+        assert sharing == {"gb10", "gb10-64gb", "lab"}
+
+    def test_a_spark_of_64_gb_is_no_gb10(self):
+        (finding,) = findings(MACHINES["Spark of 64 GB"][1], WANTED, NOW)
+        assert str(finding) == (
+            "error: 57.7 GiB of memory, gb10 has at least 112 GiB. Set `hardware: gb10-64gb` for "
+            "it in the inventory, and choose a recipe for gb10-64gb"
+        )
+
+    def test_more_memory_than_the_class_has_is_no_harm(self):
+        assert findings(FIT, replace(WANTED, hardware=HARDWARE["gb10-64gb"]), NOW) == []
+
+    def test_a_laptop_is_of_no_class(self):
+        wanted = replace(WANTED, hardware=HARDWARE["rtx-5090"])
+        (finding,) = findings(machine("x86_64", LAPTOP, 62), wanted, NOW)
+        assert "23.9 GiB of memory of the GPU's own, rtx-5090 has at least 31" in finding.found
+        assert "No hardware class is like it" in finding.remedy
+
+    def test_the_largest_of_several_gpus_counts(self):
+        gpus = f"NVIDIA T400, 580.126.09, 2048\n{PRO.format('Workstation Edition')}"
+        survey = machine("x86_64", gpus, 62)
+        assert survey.gpu_memory == 97887 * 1024**2
+        assert findings(survey, replace(WANTED, hardware=HARDWARE["rtx-pro-6000"]), NOW) == []
+
+    def test_the_driver_is_renewed_as_the_machine_wants_it(self):
+        old = {"driver": "570.86.15"}
+        (spark,) = findings(replace(FIT, **old), WANTED, NOW)
+        wanted = replace(WANTED, hardware=HARDWARE["rtx-5090"])
+        (card,) = findings(replace(MACHINES["5090"][1], **old), wanted, NOW)
+        assert "DGX OS" in spark.remedy
+        assert "DGX OS" not in card.remedy
+
+    def test_nvidia_smi_without_a_driver_speaks_in_sentences(self):
+        said = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+        assert machine("aarch64", said, 121).gpu is None
+
+
+class TestDriverWords:
+    @pytest.mark.parametrize(
+        ("said", "found", "remedy"),
+        [
+            (
+                "Failed to initialize NVML: Driver/library version mismatch",
+                "The NVIDIA driver was updated",
+                "Reboot",
+            ),
+            (
+                "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
+                "The NVIDIA driver is not loaded",
+                "modprobe nvidia",
+            ),
+        ],
+    )
+    def test_an_update_is_no_remedy_for_an_update(self, said: str, found: str, remedy: str):
+        survey = parse_survey(SPARK.replace("NVIDIA GB10, 580.126.09, [N/A]", said).split("\n"))
+        (finding,) = findings(survey, WANTED, NOW)
+        assert found in finding.found
+        assert remedy in finding.remedy
+        assert "Update DGX OS" not in finding.remedy
+
+    def test_other_words_are_shown(self):
+        survey = parse_survey(SPARK.replace("NVIDIA GB10, 580.126.09, [N/A]", "Oh no").split("\n"))
+        assert "nvidia-smi shows no GPU: Oh no" in findings(survey, WANTED, NOW)[0].found
+
+
+class TestDisk:
+    def test_weights_and_image_share_a_file_system(self):
+        # 22 GiB of weights, 9 GiB of image times 3.44, 20 GiB to spare: 73 GiB.
+        enough = replace(FIT, root_free=74 * GIB, docker_free=74 * GIB)
+        assert findings(enough, WANTED, NOW) == []
+        short = replace(FIT, root_free=72 * GIB, docker_free=72 * GIB)
+        assert "72.0 GiB free on /dev/nvme0n1p2" in findings(short, WANTED, NOW)[0].found
+
+    def test_each_of_two_file_systems_holds_its_own(self):
+        survey = replace(FIT, root_free=43 * GIB, docker_device="/dev/sdb", docker_free=52 * GIB)
+        assert findings(survey, WANTED, NOW) == []
+
+    def test_what_is_there_is_not_needed_again(self):
+        survey = replace(FIT, weights=22 * GIB, image=IMAGE, root_free=GIB, docker_free=GIB)
+        assert findings(survey, WANTED, NOW) == []
+
+    @pytest.mark.parametrize(
+        ("own", "workers", "need"),
+        [
+            # 22 GiB of weights, 31 of image, and 22 as which it moves to the worker.
+            pytest.param(None, None, 97, id="head of two clean Sparks"),
+            pytest.param(IMAGE, None, 66, id="head, clean worker"),
+            pytest.param(None, IMAGE, 53, id="head, the worker has the image"),
+            pytest.param(IMAGE, IMAGE, 22, id="head, both have it"),
+        ],
+    )
+    def test_the_head_holds_what_moves_to_the_worker(self, own, workers, need):
+        wanted, worker = replace(WANTED, pair=True), replace(FIT, image=workers)
+        need = (need + 20) * GIB
+        fits = replace(FIT, image=own, root_free=need, docker_free=need)
+        assert findings(fits, wanted, NOW, worker) == []
+        short = replace(fits, root_free=need - GIB, docker_free=need - GIB)
+        (finding,) = findings(short, wanted, NOW, worker)
+        assert "GiB free on /dev/nvme0n1p2" in finding.found
+
+    @pytest.mark.parametrize(("own", "need"), [(None, 97), (IMAGE, 22)])
+    def test_the_worker_holds_it_where_it_lacks_the_image(self, own, need):
+        wanted, need = replace(WANTED, pair=True), (need + 20) * GIB
+        fits = replace(FIT, image=own, root_free=need, docker_free=need)
+        assert findings(fits, wanted, NOW) == []
+        short = replace(fits, root_free=need - GIB, docker_free=need - GIB)
+        assert len(findings(short, wanted, NOW)) == 1

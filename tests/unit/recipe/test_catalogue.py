@@ -1,0 +1,107 @@
+"""The table of recipes: what it says of one, and that the documentation holds it."""
+
+from pathlib import Path
+
+import pytest
+
+from sparkwright.recipe.catalogue import catalogue, main, table
+from sparkwright.recipe.loader import load_recipe, recipe_names
+from sparkwright.recipe.recipe import Recipe
+from tests.unit.recipe.test_recipe import good, put
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "recipes.md"
+START = "<!-- catalogue: python -m sparkwright.recipe.catalogue -->\n"
+END = "<!-- end of catalogue -->"
+
+
+def recipe(folder: Path, **changes: object) -> Recipe:
+    put(folder, {**good(), **changes})
+    return load_recipe("try", folder)
+
+
+def cells(folder: Path, **changes: object) -> list[str]:
+    """Of the one line that a recipe makes."""
+    *_, line = table([recipe(folder, **changes)]).splitlines()
+    return [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def test_the_documentation_holds_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main() == 0
+    text = DOCUMENT.read_text()
+    held = text[text.index(START) + len(START) : text.index(END)]
+    assert held == capsys.readouterr().out, f"put what it prints between the markers of {DOCUMENT}"
+
+
+def test_heretic_is_explained_where_it_is_served() -> None:
+    named = [each for each in map(load_recipe, recipe_names()) if "heretic" in str(each).lower()]
+    assert named
+    for each in named:
+        assert "uncensored by a third party" in each.description, each.name
+
+
+def test_every_recipe_but_the_labs_has_a_line() -> None:
+    lines = catalogue(map(load_recipe, recipe_names())).splitlines()
+    shown = [line.split("`")[1] for line in lines if line.startswith("| `")]
+    assert sorted(shown) == [name for name in recipe_names() if not name.startswith("lab-")]
+
+
+def test_cards_and_builds_have_tables_of_their_own() -> None:
+    names = ("qwen3.5-35b-sm121", "qwen3.5-35b-nvfp4-rtx-5090", "qwen3.6-35b-nvidia", "lab-built")
+    lines = catalogue(map(load_recipe, names)).splitlines()
+    assert [line for line in lines if line.startswith(("###", "| `"))] == [
+        "### On Sparks",
+        next(line for line in lines if "qwen3.6-35b-nvidia" in line),
+        "### On Sparks, with an image to be built",
+        next(line for line in lines if "qwen3.5-35b-sm121" in line),
+        "### On graphics cards",
+        next(line for line in lines if "qwen3.5-35b-nvfp4-rtx-5090" in line),
+    ]
+
+
+def test_a_line(tmp_path: Path) -> None:
+    assert cells(
+        tmp_path,
+        description="A model\nof ours.",
+        sparks=[1, 2],
+        args={"max-model-len": 262144},
+        memory={"weights_gib": 20.65},
+        expected={"single": {"tok_s": 83.9, "tok_s_min": 41.1}, "prose": {"tok_s": 25.4}},
+    ) == [
+        "`try`",
+        "A model of ours.",
+        "gb10: 1 or 2",
+        "21 GiB",
+        "262,144",
+        "25 to 84",
+        "By nobody.",
+    ]
+
+
+def test_what_a_source_does_not_tell(tmp_path: Path) -> None:
+    assert cells(tmp_path, args={"max-model-len": "auto"})[3:6] == ["?", "what fits", "?"]
+    assert cells(tmp_path, args={})[4] == "the model's"
+
+
+@pytest.mark.parametrize(
+    ("expected", "shown"),
+    [
+        ({"short": {"tok_s": 31.6}, "code": {"tok_s": 31.7}}, "32"),
+        ({"concurrent-1": {"tok_s": 109.1, "total_tok_s": 102.9}}, "109, 103 in all"),
+        ({"concurrent-4": {"tok_s": 48.5, "total_tok_s": 128.1}}, "128 in all"),
+        ({"json": {"tok_s": 50}, "mix-short": {"total_tok_s": 80}}, "50, 80 in all"),
+        ({"long-8k": {"ttft_ms": 2550}}, "?"),
+    ],
+)
+def test_speeds(tmp_path: Path, expected: object, shown: str) -> None:
+    assert cells(tmp_path, expected=expected)[5] == shown
+
+
+def test_two_sparks_have_speeds_of_their_own(tmp_path: Path) -> None:
+    base = {"sparks": [1, 2], "expected": {"single": {"tok_s": 74.9}}}
+    own = {2: {"expected": {"single": {"tok_s": 100.2}}}}
+    assert cells(tmp_path, **base, by_sparks=own)[5] == "75; on 2: 100"
+    assert cells(tmp_path, **base, by_sparks={2: {"expected": {}}})[5] == "75"
+
+
+def test_a_bar_ends_no_cell(tmp_path: Path) -> None:
+    assert r"a \| b" in table([recipe(tmp_path, description="a | b")])

@@ -1,0 +1,250 @@
+"""Recipes of sparkrun and spark-vllm-docker: what of them becomes a recipe, and what cannot."""
+
+import pytest
+
+from inventory.sparks import load
+from sparkwright.common.errors import PlanError
+from sparkwright.recipe.loader import RECIPES, load_recipe
+from sparkwright.recipe.recipe import Recipe
+from sparkwright.release.command import main as command_main
+from sparkwright.release.lock import CheckpointLock, File, ImageLock, Lock, checkpoint_key
+from sparkwright.release.release import Ranks, make_release
+
+SPARKRUN = """\
+recipe_version: "2"
+model: owner/Model-35B
+runtime: vllm
+container: ghcr.io/somebody/vllm:nightly
+metadata: {description: A model for tests, model_params: 35B}
+defaults:
+  port: 8000
+  host: 0.0.0.0
+  tensor_parallel: 1
+  pipeline_parallel: 1
+  gpu_memory_utilization: 0.8
+  max_model_len: 262144
+  spec: '{"method": "dflash", "model": "z-lab/Qwen3.6-35B-A3B-DFlash"}'
+  unused: 1
+env:
+  VLLM_MARLIN_USE_ATOMIC_ADD: 1
+  NCCL_IB_DISABLE: "0"
+command: |
+  vllm serve {model} \\
+    --host {host} \\
+    --port {port} \\
+    --max-model-len {max_model_len} \\
+    --gpu-memory-utilization {gpu_memory_utilization} \\
+    --trust-remote-code --no-async-scheduling \\
+    --mamba_ssm_cache_dtype float32 \\
+    --speculative-config '{spec}' \\
+    --tokenizer owner/Model-35B \\
+    -tp {tensor_parallel} \\
+    -pp {pipeline_parallel}
+"""
+DOCKER = """\
+recipe_version: "1"
+name: Model-122B
+description: Serves a larger model on two Sparks
+model: owner/Model-122B
+container: docker.io/somebody/spark-vllm
+solo_only: false
+cluster_only: false
+build_args:
+mods: []
+defaults: {port: 8000, host: 0.0.0.0, tensor_parallel: 2, served_model_name: large}
+env:
+command: |
+  vllm serve owner/Model-122B \\
+    --served-model-name {served_model_name} \\
+    --compilation-config '{{"cudagraph_mode":"none","custom_ops":["all"]}}' \\
+    --host {host} --port {port} \\
+    --tensor-parallel-size {tensor_parallel} --distributed-executor-backend ray
+"""
+
+TWO = ("tensor_parallel: 1", "tensor_parallel: 2")
+
+
+@pytest.fixture
+def put(tmp_path):
+    """Write a recipe's file, changed in places; return its path."""
+
+    def write(text=SPARKRUN, *changes, name="My Model_v2.yaml"):
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        path = tmp_path / "theirs" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def problems(path):
+    with pytest.raises(PlanError) as error:
+        load_recipe(path)
+    assert all(problem.startswith(f"{path}: ") for problem in error.value.problems)
+    return [problem.removeprefix(f"{path}: ") for problem in error.value.problems]
+
+
+def test_sparkrun(put):
+    recipe = load_recipe(put())
+    assert recipe.name == "my-model-v2"
+    assert recipe.description == "A model for tests"
+    assert recipe.image == "ghcr.io/somebody/vllm:nightly"
+    assert recipe.sparks == [1]
+    assert recipe.hardware == ["gb10"]
+    assert recipe.served_names == ["owner/Model-35B"]
+    assert recipe.checkpoints["model"].folder == "owner--Model-35B"
+    assert recipe.checkpoints["drafter"].repo == "z-lab/Qwen3.6-35B-A3B-DFlash"
+    # Older ones are refused of any recipe.
+    assert recipe.checkpoints["drafter"].not_before
+    assert recipe.env == {"VLLM_MARLIN_USE_ATOMIC_ADD": "1"}
+    assert recipe.args == {
+        "max-model-len": 262144,
+        "gpu-memory-utilization": 0.8,
+        "trust-remote-code": True,
+        "async-scheduling": False,
+        "mamba-ssm-cache-dtype": "float32",
+        "speculative-config": {"method": "dflash", "model": "${drafter}"},
+        "tokenizer": "${model}",
+    }
+
+
+def test_spark_vllm_docker(put):
+    recipe = load_recipe(put(DOCKER))
+    assert recipe.description == "Serves a larger model on two Sparks"
+    assert recipe.image == "docker.io/somebody/spark-vllm:latest"
+    assert recipe.sparks == [1, 2]
+    assert recipe.served_names == ["large"]
+    assert recipe.args == {
+        "compilation-config": {"cudagraph_mode": "none", "custom_ops": ["all"]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "sparks"),
+    [
+        (SPARKRUN, [("runtime: vllm", "max_nodes: 1")], [1]),
+        (SPARKRUN, [TWO], [2]),
+        (SPARKRUN, [TWO, ("runtime: vllm", "min_nodes: 2")], [2]),
+        (SPARKRUN, [("    -tp {tensor_parallel} \\\n", "")], [1]),
+        (DOCKER, [("solo_only: false", "solo_only: true")], [1]),
+        (DOCKER, [("cluster_only: false", "cluster_only: true")], [2]),
+        (DOCKER, [("tensor_parallel: 2", "tensor_parallel: 1")], [1]),
+    ],
+)  # fmt: skip
+def test_numbers_of_sparks(put, text, changes, sparks):
+    assert load_recipe(put(text, *changes)).sparks == sparks
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ([("runtime: vllm", "mods: [mods/fix-template]")], 'mods: found ["mods/fix-template"]'),
+        ([("runtime: vllm", "builder: eugr")], 'builder: found "eugr"; expected it left out'),
+        ([("runtime: vllm", "pre_exec: [ls]")], 'pre_exec: found ["ls"]'),
+        ([("runtime: vllm", "post_exec: [ls]")], "nothing runs beside the engine"),
+        ([("runtime: vllm", "post_commands: [ls]")], "nothing runs beside the engine"),
+        ([("runtime: vllm", "build_args: [--tf5]")], 'build_args: found ["--tf5"]'),
+        ([("runtime: vllm", "executor_config: {user: root}")], "it cannot be carried over"),
+        ([("runtime: vllm", "runtime: sglang")], 'runtime: found "sglang"; expected vllm or'),
+        ([("runtime: vllm", "min_nodes: 4")], "min_nodes: found 4; expected 1 or 2"),
+        ([("runtime: vllm", "min_nodes: two")], 'min_nodes: found "two"; expected a whole number'),
+        ([TWO, ("runtime: vllm", "max_nodes: 1")], "--tensor-parallel-size 2; expected the number"),
+        ([("runtime: vllm", "min_nodes: 2")], "--tensor-parallel-size 1; expected the number of"),
+        ([("tensor_parallel: 1", "tensor_parallel: 4")], "--tensor-parallel-size 4; expected 1"),
+        ([("pipeline_parallel: 1", "pipeline_parallel: 2")], "--pipeline-parallel-size 2; expect"),
+        ([('"2"', '"3"')], 'recipe_version: found "3"; expected 1 or 2'),
+        ([("ghcr.io/somebody/vllm:nightly", "vllm-node")], "container: found vllm-node, which its"),
+        ([("container: ghcr.io/somebody/vllm:nightly", "name: x")], "container: found null"),
+        ([("model: owner/Model-35B", "model: /data/model")], "found the model /data/model; expec"),
+        ([("serve {model}", "serve other/Model")], "expected owner/Model-35B, which `model` names"),
+        ([("-tp {", "--chat-template fixed.jinja -tp {")], "--chat-template fixed.jinja, a file"),
+        ([("-tp {", "--uds /run/x -tp {")], "args.uds: found it set; expected it left out"),
+        ([("-tp {", "--api-key abc -tp {")], "args.api-key: found a secret's name"),
+        ([("-tp {tensor", "-tp {tensors")], "command: found {tensors_parallel}; expected it among"),
+        ([("vllm serve", "cd /x && vllm serve")], "command: found &&; expected one vllm serve"),
+        ([("  VLLM_M", "  HF_TOKEN: abc\n  VLLM_M")], "env.HF_TOKEN: found a secret's name"),
+        ([("ATOMIC_ADD: 1", "ATOMIC_ADD: $HOME")], 'found "$HOME"; expected the value itself'),
+        ([("ATOMIC_ADD: 1", "ATOMIC_ADD:")], "found null; expected the value itself"),
+        ([("defaults:\n", "defaults: x\nother:\n")], 'defaults: found "x"; expected a mapping'),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_carried_over(put, changes, problem):
+    assert any(problem in found for found in problems(put(SPARKRUN, *changes)))
+
+
+def test_all_problems_come_together(put):
+    changes = [
+        ("runtime: vllm", "runtime: atlas\nmods: [mods/a]\nmin_nodes: 3"),
+        ("ghcr.io/somebody/vllm:nightly", "vllm-node-tf5"),
+        ("ATOMIC_ADD: 1", "ATOMIC_ADD: $X"),
+        ("pipeline_parallel: 1", "pipeline_parallel: 3"),
+    ]
+    keys = sorted(found.partition(":")[0] for found in problems(put(SPARKRUN, *changes)))
+    variable = "env.VLLM_MARLIN_USE_ATOMIC_ADD"
+    assert keys == ["command", "container", variable, "min_nodes", "mods", "runtime"]
+
+
+def test_a_recipe_of_ours_by_its_path(tmp_path):
+    own = tmp_path / "mine.yaml"
+    own.write_text(
+        "extends: lab-tiny\ndescription: Mine.\nsource: Me.\nproven: By nobody.\nargs: {seed: 7}\n"
+    )
+    recipe = load_recipe(str(own))
+    assert (recipe.name, recipe.args["seed"]) == ("mine", 7)
+    assert load_recipe(str(RECIPES / "lab-tiny.yaml")) == load_recipe("lab-tiny")
+    with pytest.raises(PlanError, match="found no such file"):
+        load_recipe(str(tmp_path / "none.yaml"))
+
+
+def test_a_recipe_in_the_inventory(put, tmp_path):
+    put(name="foo.yaml")
+    inventory = tmp_path / "inventory" / "sparks.yaml"
+    inventory.parent.mkdir()
+    text = "sparks: {a: {ssh_hostname: 192.0.2.1}}\nreplicas:\n"
+    text += "  x: {recipe: %s, sparks: [a], trusts: [trust-remote-code]}\n"
+    for name in ("../theirs/foo.yaml", str(tmp_path / "theirs/foo.yaml")):
+        inventory.write_text(text % name)
+        ((_, data),) = load(inventory)["x"]
+        assert data["recipe"] == str(tmp_path / "theirs/foo.yaml")
+    inventory.write_text(text % "../theirs/bar.yaml")
+    with pytest.raises(PlanError, match=r"replicas.x.recipe: found .*bar.yaml, which is no file"):
+        load(inventory)
+    inventory.write_text(text.replace("[a]", "[a, b]").replace("{a:", "{b: {}, a:") % name)
+    with pytest.raises(PlanError, match="expected 1, which is what recipe foo supports"):
+        load(inventory)
+
+
+def locked(recipe: Recipe) -> Lock:
+    checkpoints = {
+        checkpoint_key(checkpoint): CheckpointLock(
+            repo=checkpoint.repo,
+            revision=checkpoint.revision,
+            commit="c" * 40,
+            files={"config.json": File(size=1, git="b" * 40)},
+        )
+        for checkpoint in recipe.checkpoints.values()
+    }
+    image = ImageLock(digest="sha256:" + "d" * 64, config="sha256:" + "f" * 64, size=1)
+    return Lock(images={recipe.base_image: image}, checkpoints=checkpoints)
+
+
+def test_a_release_comes_out(put):
+    recipe = load_recipe(put(SPARKRUN, ("model: owner", "model_revision: v1.2\nmodel: owner")))
+    assert recipe.checkpoints["model"].revision == "v1.2"
+    release = make_release(recipe, locked(recipe), root="/opt/x", ranks=Ranks(("a",)))
+    assert release.id.startswith("my-model-v2-")
+    text = "".join(text for name, text in release.files.items() if not name.startswith("bin/"))
+    assert "theirs" not in text
+    assert "serve /models/owner--Model-35B \\\n" in release.files["run"]
+    assert "  --served-model-name owner/Model-35B \\\n" in release.files["run"]
+    assert '"model":"/models/z-lab--Qwen3.6-35B-A3B-DFlash"' in release.files["run"]
+
+
+def test_the_command_line_shows_it(put, capsys):
+    assert command_main([put()]) == 0
+    assert "vllm serve /models/owner--Model-35B" in capsys.readouterr().out
+    assert command_main([put(SPARKRUN, ("runtime: vllm", "mods: [mods/a]"))]) == 1
+    assert "mods: found" in capsys.readouterr().err

@@ -1,0 +1,277 @@
+"""Recipes: what they may say, and what is said about the rest."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sparkwright.common.errors import PlanError
+from sparkwright.recipe.loader import load_recipe, recipe_names
+from sparkwright.recipe.recipe import Memory, Recipe
+from sparkwright.recipe.values import reserved_folders
+
+
+def good() -> dict[str, object]:
+    return {
+        "description": "A model.",
+        "source": "nowhere",
+        "proven": "By nobody.",
+        "vllm": "0.33.0",
+        "hardware": ["gb10"],
+        "sparks": [1],
+        "image": "example.org/vllm:1",
+        "checkpoints": {
+            "model": {"repo": "owner/model", "folder": "model"},
+            "drafter": {"repo": "owner/drafter", "folder": "drafter"},
+        },
+        "served_names": ["model"],
+        "args": {"max-model-len": 4096},
+        "env": {"VLLM_LOGGING_LEVEL": "DEBUG"},
+        "start_timeout": 60,
+    }
+
+
+def put(folder: Path, data: dict[str, object], name: str = "try") -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
+    return path
+
+
+def problems(folder: Path, **changes: object) -> list[str]:
+    path = put(folder, {**good(), **changes})
+    with pytest.raises(PlanError) as caught:
+        load_recipe("try", folder)
+    assert all(problem.startswith(f"{path}: ") for problem in caught.value.problems)
+    return [problem.removeprefix(f"{path}: ") for problem in caught.value.problems]
+
+
+def test_a_recipe_has_its_files_name(tmp_path: Path) -> None:
+    put(tmp_path, good())
+    recipe = load_recipe("try", tmp_path)
+    assert recipe.name == "try"
+    assert recipe.checkpoints["model"].revision == "main"
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_the_recipes_of_this_project_are_good(name: str) -> None:
+    assert load_recipe(name).name == name
+
+
+def test_an_unknown_recipe_comes_with_the_nearest_name() -> None:
+    with pytest.raises(PlanError, match=r"did you mean 'lab-tiny'\?"):
+        load_recipe("labtiny")
+    with pytest.raises(PlanError, match="found no such file"):
+        load_recipe("../recipes/lab-tiny")
+
+
+@pytest.mark.parametrize("key", sorted(Memory.model_fields))
+def test_what_a_source_saw_of_the_memory_is_more_than_nothing(tmp_path: Path, key: str) -> None:
+    assert any(f"memory.{key}: found 0" in each for each in problems(tmp_path, memory={key: 0}))
+
+
+@pytest.mark.parametrize("name", ["Try", "a_b", "-a"])
+def test_a_file_name_that_is_no_name(tmp_path: Path, name: str) -> None:
+    put(tmp_path, good(), name)
+    with pytest.raises(PlanError, match="expected a name of a-z"):
+        load_recipe(name, tmp_path)
+
+
+def test_an_empty_file_lacks_everything(tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("")
+    with pytest.raises(PlanError) as caught:
+        load_recipe("empty", tmp_path)
+    required = [name for name, field in Recipe.model_fields.items() if field.is_required()]
+    assert len(caught.value.problems) == len(required) - 1
+    assert all("found nothing; expected" in problem for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "/etc",
+        "../etc",
+        "a/b",
+        "..",
+        ".",
+        ".hidden",
+        "",
+        "a b",
+        "a:b",
+        "$(id)",
+        "a;id",
+        "a\nb",
+        "-rf",
+    ],
+)
+def test_a_checkpoint_stays_below_the_root(tmp_path: Path, folder: str) -> None:
+    (problem,) = problems(
+        tmp_path, checkpoints={"model": {"repo": "owner/model", "folder": folder}}
+    )
+    assert problem.startswith("checkpoints.model.folder: found")
+    assert "expected one folder name" in problem
+
+
+@pytest.mark.parametrize("folder", reserved_folders())
+def test_a_checkpoint_takes_no_folder_of_ours(tmp_path: Path, folder: str) -> None:
+    (problem,) = problems(
+        tmp_path, checkpoints={"model": {"repo": "owner/model", "folder": folder}}
+    )
+    assert "expected another folder than backups" in problem
+
+
+def test_two_checkpoints_need_two_folders(tmp_path: Path) -> None:
+    one = {"repo": "owner/model", "folder": "same"}
+    (problem,) = problems(tmp_path, checkpoints={"model": one, "drafter": {**one}})
+    assert problem == (
+        "checkpoints.drafter.folder: found same, which model uses; expected a folder of its own"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("name", "x", 'name: found "x"; expected no such key'),
+        ("descripton", "x", "did you mean 'description'?"),
+        (
+            "hardware",
+            ["gb11"],
+            "hardware: found gb11; expected one of gb10, gb10-64gb, lab, rtx-5090, rtx-pro-6000",
+        ),
+        ("hardware", [], "hardware: found []; expected a list of hardware classes"),
+        (
+            "hardware",
+            ["gb10", "rtx-5090", "lab"],
+            "hardware: found gb10, rtx-5090, lab; expected classes of one processor",
+        ),
+        ("hardware", "gb10", 'hardware: found "gb10"; expected a list of hardware classes'),
+        ("sparks", [3], "sparks: found [3]; expected [1], [2] or [1, 2]"),
+        ("sparks", [0], "sparks: found [0]; expected [1], [2] or [1, 2]"),
+        ("sparks", [1, 1], "sparks: found [1, 1]; expected [1], [2] or [1, 2]"),
+        ("sparks", 1, "sparks: found 1; expected a list of Spark counts"),
+        (
+            "vllm",
+            0.33,
+            "vllm: found 0.33; expected the vLLM version in the image, such as '0.33.0'",
+        ),
+        ("image", "example.org/vllm", "expected an image with a tag or digest"),
+        ("image", "example.org/vllm:1 --privileged", "expected an image with a tag or digest"),
+        ("image", "--privileged:1", "expected an image with a tag or digest"),
+        ("image", "a/b@sha256:12", "expected an image with a tag or digest"),
+        ("checkpoints", {}, "checkpoints: found nothing; expected one named model"),
+        ("served_names", [], "served_names: found []; expected a list of the names"),
+        (
+            "served_names",
+            ["a", "b", "--port"],
+            "served_names: found --port; expected each name once",
+        ),
+        ("start_timeout", 0, "start_timeout: found 0; expected seconds until it must answer"),
+        ("start_timeout", "60", 'start_timeout: found "60"; expected seconds until it must answer'),
+        ("env", {"A": 1}, "env.A: found 1; expected text in quotes"),
+        ("env", {"A": True}, "env.A: found true; expected text in quotes"),
+        ("env", {"A": "x\nB=y"}, 'env.A: found "x\\nB=y"; expected printable text on one line'),
+        ("env", {"A=B": "x"}, "expected the name of an environment variable"),
+        ("env", {"A B": "x"}, "expected the name of an environment variable"),
+        ("env", {"HF_HUB_OFFLINE": "0"}, "env.HF_HUB_OFFLINE: found it set; expected it left out"),
+        ("env", {"HF_TOKEN": "hf_x"}, "env.HF_TOKEN: found a secret's name; expected no secret"),
+        ("env", {"VLLM_API_KEY": "x"}, "env.VLLM_API_KEY: found a secret's name"),
+        ("args", {"api-key": "x"}, "args.api-key: found a secret's name; expected no secret"),
+        ("args", {"port": 1}, "args.port: found it set; expected it left out"),
+        ("args", {"tensor-parallel-size": 2}, "args.tensor-parallel-size: found it set"),
+        ("args", {"--dtype": "auto"}, "expected a long option of vLLM without its dashes"),
+        ("args", {"a b": "x"}, "expected a long option of vLLM without its dashes"),
+        ("args", {"dtype": None}, "args.dtype: found null; expected true, false, a number, text"),
+        ("args", {"dtype": "--port"}, 'args.dtype: found "--port"; expected true, false, a number'),
+        ("args", {"dtype": "a\0b"}, "expected true, false, a number"),
+        ("args", {"dtype": float("nan")}, "args.dtype: found NaN; expected true, false, a number"),
+        ("args", {"dtype": []}, "args.dtype: found []; expected true"),
+        ("args", {"dtype": ["a", None]}, "expected true, false, a number"),
+        ("args", {"x": {"y": float("inf")}}, "args.x: found"),
+        (
+            "args",
+            {"x": "${draftr}"},
+            "args.x: found ${draftr}; expected a checkpoint: one of drafter,",
+        ),
+        ("args", {"x": {"y": ["a${none}b"]}}, "args.x: found ${none}; expected a checkpoint"),
+        ("env", {"A": "${none}"}, "env.A: found ${none}; expected a checkpoint"),
+        (
+            "args",
+            {"shutdown-timeout": -1},
+            "args.shutdown-timeout: found -1; expected whole seconds",
+        ),
+        ("args", {"shutdown-timeout": True}, "args.shutdown-timeout: found true; expected whole"),
+        (
+            "by_sparks",
+            {2: {}},
+            "by_sparks.2: found 2; expected 1, which `sparks` lists",
+        ),
+        ("by_sparks", {"two": {}}, "by_sparks.two: found two; expected 1, which `sparks` lists"),
+        ("by_sparks", [1], "by_sparks: found [1]; expected a mapping of Spark counts"),
+        ("by_sparks", {1: None}, "by_sparks.1: found null; expected a mapping of Spark counts"),
+        (
+            "by_sparks",
+            {1: {"arg": {}}},
+            "by_sparks.1.arg: found an unknown key; "
+            "expected one of args, env, expected, start_timeout; did you mean 'args'?",
+        ),
+        ("by_sparks", {1: {"start_timeout": 0}}, "by_sparks.1.start_timeout: found 0; expected"),
+        (
+            "by_sparks",
+            {1: {"args": {"dtype": None}}},
+            "by_sparks.1.args.dtype: found null; expected true, false, a number, text",
+        ),
+        ("by_sparks", {1: {"args": {"--x": 1}}}, "expected a long option of vLLM without"),
+        ("by_sparks", {1: {"args": {"port": 1}}}, "by_sparks.1.args.port: found it set; expected"),
+        (
+            "by_sparks",
+            {1: {"args": {"x": ["${none}"]}}},
+            "by_sparks.1.args.x: found ${none}; expected a checkpoint: one of drafter, model",
+        ),
+        (
+            "by_sparks",
+            {1: {"args": {"shutdown-timeout": "1m"}}},
+            'by_sparks.1.args.shutdown-timeout: found "1m"; expected whole seconds',
+        ),
+        ("by_sparks", {1: {"env": {"A": 1}}}, "by_sparks.1.env.A: found 1; expected text in quot"),
+        (
+            "by_sparks",
+            {1: {"env": {"HF_TOKEN": "x"}}},
+            "by_sparks.1.env.HF_TOKEN: found a secret's name",
+        ),
+    ],
+)
+def test_a_value_that_cannot_be(tmp_path: Path, key: str, value: object, expected: str) -> None:
+    (problem,) = problems(tmp_path, **{key: value})
+    assert expected in problem
+
+
+@pytest.mark.parametrize(
+    "repo", ["model", "a/b/c", "../x", "a/..", "a/b;id", "owner/$(id)", "-a/b"]
+)
+def test_a_repository_that_cannot_be(tmp_path: Path, repo: str) -> None:
+    (problem,) = problems(tmp_path, checkpoints={"model": {"repo": repo, "folder": "f"}})
+    assert "expected OWNER/NAME, as on the hub" in problem
+
+
+def test_a_date_is_no_option_value(tmp_path: Path) -> None:
+    put(tmp_path, {**good(), "args": {"seed": date(2026, 1, 2)}})
+    with pytest.raises(PlanError, match=r"args\.seed: found \"2026-01-02\"; expected true, false"):
+        load_recipe("try", tmp_path)
+
+
+def test_all_problems_come_together(tmp_path: Path) -> None:
+    found = problems(
+        tmp_path,
+        hardware=["gb11"],
+        sparks=[3],
+        args={"port": 1, "x": "${none}"},
+        env={"A_KEY": "x"},
+    )
+    assert len(found) == 5
+
+
+def test_a_stop_waits_for_the_drain(tmp_path: Path) -> None:
+    put(tmp_path, {**good(), "args": {"shutdown-timeout": 60}})
+    assert load_recipe("try", tmp_path).stop_timeout == 58
+    put(tmp_path, good())
+    assert load_recipe("try", tmp_path).stop_timeout == 0

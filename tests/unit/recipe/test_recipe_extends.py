@@ -1,0 +1,157 @@
+"""A recipe that takes over what another says, and built images."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from sparkwright.common.errors import PlanError
+from sparkwright.recipe.loader import load_recipe
+from tests.unit.recipe.test_recipe import good, problems, put
+
+OWN = {"extends": "base", "description": "Another.", "source": "here", "proven": "By us."}
+
+
+def extended(folder: Path, **own: object):
+    base = {
+        "args": {"max-model-len": 4096, "dtype": "auto"},
+        "expected": {"single": {"tok_s": 50}},
+        "memory": {"weights_gib": 20},
+        "sparks": [1, 2],
+        "by_sparks": {2: {"args": {"dtype": "half"}}},
+    }
+    put(folder, {**good(), **base}, "base")
+    put(folder, {**OWN, **own})
+    return load_recipe("try", folder)
+
+
+def test_what_a_recipe_does_not_say_is_the_others(tmp_path: Path) -> None:
+    recipe = extended(tmp_path, args={"dtype": "half"}, env={"A": "1"}, start_timeout=90)
+    assert recipe.name == "try"
+    assert recipe.args == {"max-model-len": 4096, "dtype": "half"}
+    assert recipe.env == {"VLLM_LOGGING_LEVEL": "DEBUG", "A": "1"}
+    assert recipe.start_timeout == 90
+    assert recipe.image == "example.org/vllm:1"
+    assert recipe.for_sparks(2).args["dtype"] == "half"
+
+
+def test_null_takes_a_key_away(tmp_path: Path) -> None:
+    recipe = extended(tmp_path, args={"dtype": None}, checkpoints={"drafter": None})
+    assert recipe.args == {"max-model-len": 4096}
+    assert list(recipe.checkpoints) == ["model"]
+
+
+@pytest.mark.parametrize("count", [2, "2"])
+def test_a_count_of_sparks_is_one_key_however_it_is_written(tmp_path: Path, count: object) -> None:
+    assert extended(tmp_path, by_sparks={count: None}).by_sparks == {}
+
+
+def test_what_was_measured_belongs_to_one_recipe(tmp_path: Path) -> None:
+    recipe = extended(tmp_path)
+    assert not recipe.expected
+    assert recipe.memory.weights_gib is None
+    assert recipe.description == "Another."
+
+
+def test_a_recipe_says_of_itself_what_it_is(tmp_path: Path) -> None:
+    put(tmp_path, good(), "base")
+    put(tmp_path, {"extends": "base"})
+    with pytest.raises(PlanError) as caught:
+        load_recipe("try", tmp_path)
+    assert [problem.split(": ")[1] for problem in caught.value.problems] == [
+        "description",
+        "source",
+        "proven",
+    ]
+
+
+@pytest.mark.parametrize("base", ["bse", "try", 5])
+def test_a_recipe_extends_one_that_there_is(tmp_path: Path, base: object) -> None:
+    with pytest.raises(PlanError, match=r"extends: found .*; expected one of base"):
+        extended(tmp_path, extends=base)
+
+
+def test_a_recipe_extends_none_that_extends(tmp_path: Path) -> None:
+    extended(tmp_path)
+    put(tmp_path, {**OWN, "extends": "try"}, "third")
+    with pytest.raises(PlanError, match="extends: found try, which extends base; expected"):
+        load_recipe("third", tmp_path)
+
+
+def test_figures_differ_with_the_number_of_sparks(tmp_path: Path) -> None:
+    two = {2: {"expected": {"single": {"tok_s": 70}}}}
+    recipe = extended(tmp_path, expected={"short": {"tok_s": 40}}, by_sparks=two)
+    assert recipe.for_sparks(1).expected == {"short": {"tok_s": 40}}
+    assert recipe.for_sparks(2).expected == {"single": {"tok_s": 70}}
+
+
+@pytest.mark.parametrize(
+    ("expected", "problem"),
+    [
+        ({"shrt": {"tok_s": 1}}, "expected.shrt: found an unknown workload; expected one of code"),
+        ({"short": {"toks": 1}}, "expected.short.toks: found it; expected one of acceptance"),
+        ({"short": {"tok_s": "fast"}}, 'expected.short.tok_s: found "fast"; expected a mapping'),
+    ],
+)
+def test_figures_that_mean_nothing(tmp_path: Path, expected: object, problem: str) -> None:
+    assert problems(tmp_path, expected=expected)[0].startswith(problem)
+
+
+def test_a_built_image(tmp_path: Path) -> None:
+    build = {"build": "sm121-inject", "base": "example.org/vllm:1", "args": {"VLLM_COMMIT": "abc"}}
+    put(tmp_path, {**good(), "image": build})
+    recipe = load_recipe("try", tmp_path)
+    assert recipe.base_image == "example.org/vllm:1"
+    assert recipe.build
+    assert recipe.build.args == {"VLLM_COMMIT": "abc"}
+    put(tmp_path, good())
+    assert load_recipe("try", tmp_path).build is None
+
+
+@pytest.mark.parametrize(
+    ("image", "problem"),
+    [
+        ("latest", 'image: found "latest"; expected an image with a tag or digest'),
+        ({"build": "a"}, "image.base: found nothing; expected the image that it is built on"),
+        ({"build": "../a", "base": "a/b:1"}, 'image.build: found "../a"; expected a folder of'),
+        ({"biuld": "a", "base": "a/b:1"}, "image.build: found nothing; expected a folder of"),
+        ({"build": "a", "base": "a"}, 'image.base: found "a"; expected an image with a tag'),
+    ],
+)
+def test_images_that_cannot_be(tmp_path: Path, image: object, problem: str) -> None:
+    assert problems(tmp_path, image=image)[0].startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("vllm", "judged_by", "judge"), [("0.33.0", None, "0.33.0"), ("main", "0.20.2", "0.20.2")]
+)
+def test_who_judges(tmp_path: Path, vllm: str, judged_by: str | None, judge: str) -> None:
+    put(tmp_path, {**good(), "vllm": vllm, **({"judged_by": judged_by} if judged_by else {})})
+    assert load_recipe("try", tmp_path).judge == judge
+
+
+def test_only_a_release_can_judge(tmp_path: Path) -> None:
+    (problem,) = problems(tmp_path, judged_by="main")
+    assert problem.startswith('judged_by: found "main"; expected a release of vLLM')
+
+
+def test_a_checkpoint_may_be_too_old(tmp_path: Path) -> None:
+    model = {"repo": "owner/model", "folder": "model", "not_before": date(2026, 4, 19)}
+    put(tmp_path, {**good(), "checkpoints": {"model": model}})
+    assert load_recipe("try", tmp_path).checkpoints["model"].not_before == date(2026, 4, 19)
+
+
+@pytest.mark.parametrize("base", ["", "null", "''", "[]", "false"])
+def test_extends_nothing(tmp_path, base):
+    """An empty `extends` is told as what it is, not as an unknown key."""
+    (tmp_path / "one.yaml").write_text("description: One.\n")
+    (tmp_path / "two.yaml").write_text(f"extends: {base}\n")
+    with pytest.raises(PlanError, match=r"two\.yaml: extends: found .*; expected one of one"):
+        load_recipe("two", tmp_path)
+
+
+@pytest.mark.parametrize("variant", ["", "-1m", "-text", "-fp8"])
+def test_no_variant_of_qwen35_35b_samples_with_flashinfer(variant: str) -> None:
+    """github.com/AI-Guru/ai_services, 5afca52: in all four compose files, against endless loops."""
+    env = load_recipe(f"qwen3.5-35b{variant}").env
+    assert env["VLLM_USE_FLASHINFER_SAMPLER"] == "0"

@@ -1,0 +1,117 @@
+"""Combinations that are known not to work are refused, and their nearest good ones are not."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from sparkwright.recipe.loader import load_recipe
+from tests.unit.recipe.test_recipe import good, problems, put
+
+MTP = {"method": "mtp", "num_speculative_tokens": 2}
+NESTED = {"text_config": {"rope_parameters": {"rope_type": "yarn"}}}
+INJECTED = {
+    "build": "sm121-inject",
+    "base": "example.org/vllm:1",
+    "args": {"VLLM_COMMIT": "0" * 40},
+}
+
+
+def served(repo: str) -> dict[str, object]:
+    return {"model": {"repo": repo, "folder": "model"}}
+
+
+QWEN = served("Qwen/Qwen3.5-35B-A3B")
+OTHER = served("nvidia/Qwen3.5-122B-A10B-NVFP4")
+
+
+@pytest.mark.parametrize("repo", ["Qwen/Qwen3.5-35B-A3B-FP8", "ig1/Qwen3.5-35B-A3B-NVFP4"])
+@pytest.mark.parametrize("value", ["fp8", "fp8_e4m3"])
+def test_fp8_kv_cache_is_refused_for_the_model_that_answers_badly_with_it(
+    tmp_path: Path, repo: str, value: str
+) -> None:
+    (problem,) = problems(tmp_path, checkpoints=served(repo), args={"kv-cache-dtype": value})
+    assert problem.startswith(f'args.kv-cache-dtype: found "{value}"; expected it left out: with')
+    assert "26646" in problem
+
+
+def test_a_rule_names_the_number_of_sparks_that_it_is_about(tmp_path: Path) -> None:
+    difference = {2: {"args": {"kv-cache-dtype": "fp8"}}}
+    (problem,) = problems(tmp_path, sparks=[1, 2], checkpoints=QWEN, by_sparks=difference)
+    assert problem.startswith("by_sparks.2.args.kv-cache-dtype: found")
+
+
+def test_a_rule_that_both_numbers_of_sparks_break_is_told_once(tmp_path: Path) -> None:
+    args = {"kv-cache-dtype": "fp8"}
+    assert len(problems(tmp_path, sparks=[1, 2], checkpoints=QWEN, args=args)) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"args": {"attention-backend": "FLASH_ATTN", "kv-cache-dtype": "fp8"}},
+            'args.kv-cache-dtype: found "fp8"; expected it left out: attention-backend flash_attn',
+        ),
+        (
+            {"checkpoints": QWEN, "args": {"hf-overrides": {"rope_parameters": {"factor": 4.0}}}},
+            "expected rope_parameters inside text_config",
+        ),
+        (
+            {"vllm": "0.28.0", "checkpoints": OTHER, "args": {"speculative-config": MTP}},
+            "expected enable-prefix-caching: false or async-scheduling: false beside MTP",
+        ),
+        (
+            {"vllm": "main", "judged_by": "0.20.2", "checkpoints": OTHER}
+            | {"args": {"speculative-config": {"method": "qwen3_next_mtp"}}},
+            "args.speculative-config: found",
+        ),
+    ],
+)
+def test_what_fails_in_silence_is_refused(
+    tmp_path: Path, changes: dict[str, object], expected: str
+) -> None:
+    (problem,) = problems(tmp_path, **changes)
+    assert expected in problem
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"checkpoints": OTHER, "args": {"kv-cache-dtype": "fp8"}},
+        {"checkpoints": QWEN, "args": {"kv-cache-dtype": "auto"}},
+        {"checkpoints": QWEN, "args": {"kv-cache-dtype": "fp8"}, "image": INJECTED},
+        {"args": {"attention-backend": "flashinfer", "kv-cache-dtype": "fp8"}},
+        {"checkpoints": QWEN, "args": {"hf-overrides": NESTED}},
+        {"checkpoints": OTHER, "args": {"speculative-config": MTP, "async-scheduling": False}},
+        {"checkpoints": OTHER, "args": {"speculative-config": MTP, "enable-prefix-caching": False}},
+        {"checkpoints": OTHER, "args": {"speculative-config": MTP}}
+        | {"env": {"VLLM_USE_V2_MODEL_RUNNER": "1"}},
+        {"checkpoints": OTHER, "args": {"speculative-config": {"method": "dflash"}}},
+        {"checkpoints": OTHER, "args": {"speculative-config": MTP}, "vllm": "0.29.0"},
+        {"checkpoints": OTHER, "args": {"speculative-config": MTP}, "vllm": "main of today"},
+        {"checkpoints": served("owner/model"), "args": {"speculative-config": MTP}},
+    ],
+)
+def test_what_differs_in_what_matters_passes(tmp_path: Path, changes: dict[str, object]) -> None:
+    put(tmp_path, {**good(), "vllm": "0.28.0", **changes})
+    load_recipe("try", tmp_path)
+
+
+DRAFTER = {"repo": "z-lab/Qwen3.6-35B-A3B-DFlash", "folder": "drafter"}
+
+
+@pytest.mark.parametrize("since", [None, date(2026, 4, 18)])
+def test_an_old_copy_of_the_drafter_must_be_refused(tmp_path: Path, since: date | None) -> None:
+    drafter = DRAFTER | ({"not_before": since} if since else {})
+    (problem,) = problems(tmp_path, checkpoints={**OTHER, "drafter": drafter})
+    assert problem.startswith(
+        f"checkpoints.drafter.not_before: found {since or 'nothing'}; "
+        "expected 2026-04-19 or later: older ones crash"
+    )
+
+
+def test_a_copy_of_the_drafter_since_then_passes(tmp_path: Path) -> None:
+    drafter = {**DRAFTER, "not_before": date(2026, 4, 19)}
+    put(tmp_path, {**good(), "checkpoints": {**OTHER, "drafter": drafter}})
+    load_recipe("try", tmp_path)

@@ -1,0 +1,99 @@
+"""A `vllm serve` line for a shell, taken apart word by word."""
+
+import json
+
+import pytest
+
+from sparkwright.common.errors import PlanError
+from sparkwright.recipe.serve_line import fill, parse_line
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("", {}),
+        ("--port 8000 --dtype=auto", {"port": 8000, "dtype": "auto"}),
+        ("--trust-remote-code --no-async-scheduling", {"trust-remote-code": True,
+                                                       "async-scheduling": False}),
+        ("-tp 2 -pp=1 -O3 -q fp8", {"tensor-parallel-size": 2, "pipeline-parallel-size": 1,
+                                    "optimization-level": 3, "quantization": "fp8"}),
+        ("-O 2 -ep", {"optimization-level": 2, "enable-expert-parallel": True}),
+        ("--max_num_seqs 4", {"max-num-seqs": 4}),
+        ("--max-model-len -1 --seed 0", {"max-model-len": -1, "seed": 0}),
+        ("--gpu-memory-utilization 0.80", {"gpu-memory-utilization": 0.8}),
+        ("--max-model-len 256k --x 007 --y 1e3", {"max-model-len": "256k", "x": "007", "y": "1e3"}),
+        ("--served-model-name a b", {"served-model-name": ["a", "b"]}),
+        ("--seed 1 --seed 2", {"seed": 2}),
+        ("--dtype ''", {"dtype": ""}),
+        ("""-sc '{"method": "mtp", "n": 2}'""", {"speculative-config": {"method": "mtp", "n": 2}}),
+        ('''-cc "{\\"mode\\": 3}"''', {"compilation-config": {"mode": 3}}),
+        ("""--middleware '["a"]'""", {"middleware": '["a"]'}),
+        ("--chat-template 'a; b | c'", {"chat-template": "a; b | c"}),
+        (
+            "--compilation-config.cudagraph_mode none --compilation_config.pass.fuse=True",
+            {"compilation-config": {"cudagraph_mode": "none", "pass": {"fuse": True}}},
+        ),
+    ],
+)  # fmt: skip
+def test_options(words, options):
+    line = parse_line(f"vllm serve owner/name {words}")
+    assert (line.model, line.options) == ("owner/name", options)
+
+
+def test_lines_and_trailing_backslashes():
+    text = "\nvllm serve owner/name \\\n  --seed 1 \\  \n\t--port 2 \\\n"
+    assert parse_line(text).options == {"seed": 1, "port": 2}
+
+
+def test_the_model_as_an_option():
+    assert parse_line("vllm serve --model owner/name --seed 1").model == "owner/name"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "found nothing; expected vllm serve"),
+        ("sglang serve --model-path m", "found sglang serve; expected vllm serve"),
+        ("A=1 vllm serve m", "found A=1 vllm; expected vllm serve"),
+        ("bash -c 'vllm serve m'", "found bash -c; expected vllm serve"),
+        ("vllm serve m && touch x", "found &&; expected one vllm serve line"),
+        ("vllm serve m | tee log", "found |; expected one vllm serve line"),
+        ("vllm serve m 2>/dev/null", "found >; expected one vllm serve line"),
+        ("vllm serve m\n--seed 1", "found a line break without a backslash"),
+        ("vllm serve m \\\n# why\n --seed 1", "expected one vllm serve line and nothing else"),
+        ("vllm serve m --seed $SEED", "found $SEED, which a shell expands"),
+        ("vllm serve m --seed `date`", "found `date`, which a shell expands"),
+        ("vllm serve m 'x", "found words that no shell takes apart"),
+        ("vllm serve m x", "found x; expected options after the model"),
+        ("vllm serve --seed 1", "found no model"),
+        ("vllm serve m -zz 1", "found -zz; expected vLLM's long option"),
+        ("vllm serve m -sc '{method: mtp}'", "after -sc; expected JSON"),
+        ("vllm serve m --a.b 1 2", "found --a.b 1 2; expected --option '{JSON}'"),
+    ],
+)
+def test_what_is_no_serve_line(text, problem):
+    with pytest.raises(PlanError) as error:
+        parse_line(text)
+    assert problem in str(error.value)
+
+
+def test_values_in_a_template():
+    config = '{"method": "mtp", "deep": {"n": 1}}'
+    text = "--a {a} -sc '{config}' --b '{\"x\": {\"y\": 1}}'"
+    filled = fill(text, {"a": 1, "config": config})
+    assert filled == f"--a 1 -sc '{config}' --b '{{\"x\": {{\"y\": 1}}}}'"
+
+
+def test_doubled_braces_are_braces():
+    text = '-cc \'{{"a":{{"b":{n}}}}}\''
+    found = parse_line(f"vllm serve m {fill(text, {'n': 3})}").options["compilation-config"]
+    assert json.dumps(found) == '{"a": {"b": 3}}'
+
+
+def test_keys_without_a_value():
+    with pytest.raises(PlanError) as error:
+        fill("{a} {b} {c} {b}", {"a": 1, "c": None})
+    assert error.value.problems == (
+        "found {b}; expected it among `defaults`",
+        "found {c}; expected it among `defaults`",
+    )

@@ -1,0 +1,111 @@
+"""What the benchmark measures."""
+
+import json
+
+import pytest
+
+from sparkwright.common.errors import PlanError
+from sparkwright.recipe.loader import load_recipe, recipe_names
+from sparkwright.recipe.workloads import (
+    EXPECTED,
+    LONG,
+    METRICS,
+    WORKLOADS,
+    Workload,
+    order,
+    passages,
+)
+from sparkwright.run.options import RunOptions, options_of
+
+
+def test_all_or_what_is_asked_each_once():
+    assert RunOptions().workloads is None
+    assert options_of({"workloads": "code, short,code"}).workloads == ("code", "short")
+
+
+def test_unknown_names_are_refused_together():
+    with pytest.raises(PlanError) as caught:
+        options_of({"workloads": "shrot,single,codes"})
+    first, second = caught.value.problems
+    assert first.startswith("--data workloads[0]: found 'shrot'; expected one of code, ")
+    assert first.endswith("did you mean 'short'?")
+    assert second.startswith("--data workloads[2]: ")
+    assert second.endswith("did you mean 'code'?")
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_orders_hold_every_prompt(name):
+    workload = WORKLOADS[name]
+    told = json.loads(json.dumps(order(workload)))
+    assert set(told["texts"]) == set(workload.prompts) - {LONG}
+    assert all(told["texts"].values())
+    assert bool(workload.input_tokens) == (LONG in workload.prompts)
+    assert told["context"] >= workload.input_tokens + workload.output_tokens
+
+
+def test_the_tables_of_the_seeds():
+    single = order(WORKLOADS["single"])
+    assert len(set(single["texts"]["mixed"])) == single["requests"] == 10
+    assert single["temperature"] == 0
+    numbers = [1, 2, 4, 8, 16, 32, 64, 128]
+    at_once = [WORKLOADS[f"concurrent-{number}"] for number in numbers]
+    assert [each.concurrency for each in at_once] == numbers
+    assert {(each.output_tokens, each.temperature, len(each.runs)) for each in at_once} == {
+        (200, 0.7, 3)
+    }
+    # 108,000 tokens and their answer fit the 131,072 of docai.hu's recipe.
+    assert WORKLOADS["mix-long"].context <= 131_072
+    assert len(passages()) > 10
+
+
+def test_the_eight_sections_of_seed_001s_benchmark():
+    """scripts/bench_full.py at 681047e: lengths, trials and temperatures; the prompts are ours."""
+
+    def of(*names: str) -> list[Workload]:
+        return [WORKLOADS[name] for name in names]
+
+    first = of("ttft-tiny", "ttft-question", "ttft-medium", "ttft-long")
+    assert {(each.requests, each.output_tokens, each.temperature) for each in first} == {(5, 16, 0)}
+    assert first[-1].input_tokens == 465
+    decode = of("decode-50", "decode-200", "decode-500", "decode-1000")
+    assert [each.output_tokens for each in decode] == [50, 200, 500, 1000]
+    assert {each.requests for each in decode} == {3}
+    modes = of("greedy", "sampled")
+    assert [each.temperature for each in modes] == [0, 0.7]
+    assert {(each.requests, each.output_tokens) for each in modes} == {(5, 200)}
+    prefill = of("prefill-1k", "prefill-4k", "prefill-16k", "prefill-32k")
+    assert [each.input_tokens for each in prefill] == [1024, 4096, 16384, 32768]
+    assert {(each.output_tokens, each.requests, each.fresh) for each in prefill} == {(64, 1, True)}
+    for number in (1, 4, 16, 64):
+        scaling, rag = of(f"ttft-at-{number}", f"rag-{number}")
+        assert (scaling.concurrency, scaling.requests) == (rag.concurrency, rag.requests)
+        assert rag.concurrency == number
+        assert (scaling.output_tokens, scaling.temperature, len(scaling.runs)) == (1, 0, 3)
+        assert (rag.input_tokens, rag.output_tokens, len(rag.runs)) == (1000, 50, 2)
+    # Its README tells the speeds of these alone, with trials enough.
+    deciding = [name for name, each in WORKLOADS.items() if each.decides]
+    assert set(deciding) >= {"single", *(f"concurrent-{n}" for n in (1, 4, 16, 64, 128))}
+    assert not {each.name for each in (*first, *decode, *modes, *prefill)} & set(deciding)
+
+
+def test_mixes_go_by_time_as_seed_004_ran_them():
+    names = ("mix-short", "mix-typical", "mix-long", "mix-long-2")
+    mixes = {name: WORKLOADS[name] for name in names}
+    told = {name: (each.concurrency, each.seconds) for name, each in mixes.items()}
+    assert told == {
+        "mix-short": (4, 90),
+        "mix-typical": (4, 90),
+        "mix-long": (4, 90),
+        "mix-long-2": (2, 180),
+    }
+    # It got 20, 20, 8 and 6 done.
+    for name, done in zip(names, (20, 20, 8, 6), strict=True):
+        assert mixes[name].requests >= 5 * done
+
+
+def test_recipes_expect_only_what_is_measured():
+    expected = [load_recipe(name).expected for name in recipe_names()]
+    assert any(expected)
+    for figures in expected:
+        assert set(figures) <= set(EXPECTED)
+        assert {metric for values in figures.values() for metric in values} <= set(METRICS)

@@ -1,0 +1,150 @@
+"""The lock: what it holds, how it is kept, and who fills it."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sparkwright.common.errors import PlanError
+from sparkwright.release.lock import (
+    CheckpointLock,
+    File,
+    ImageLock,
+    Lock,
+    diff,
+    lock_path,
+    read_lock,
+    write_lock,
+)
+from sparkwright.release.model_config import shape_of
+from tests.unit.release.test_shape import CONFIG
+
+SHAPE = shape_of(CONFIG)
+COMMIT, DIGEST = "c" * 40, "sha256:" + "d" * 64
+
+
+def checkpoint(commit: str = COMMIT, size: int = 5) -> CheckpointLock:
+    files = {
+        "model.safetensors": File(size=size, sha256="a" * 64),
+        "config.json": File(size=1, git="b" * 40),
+    }
+    return CheckpointLock(repo="o/n", revision="main", commit=commit, files=files)
+
+
+def lock(commit: str = COMMIT) -> Lock:
+    image = ImageLock(digest=DIGEST, config=DIGEST, size=7)
+    return Lock(images={"i:1": image}, checkpoints={"o/n@main": checkpoint(commit)})
+
+
+def test_it_stands_beside_the_inventory() -> None:
+    assert lock_path(Path("inventory/sparks.yaml")) == Path("inventory/sparks.lock.yaml")
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock.yaml"
+    assert read_lock(path) == Lock()
+    write_lock(path, lock())
+    assert read_lock(path) == lock()
+    assert read_lock(path).checkpoints["o/n@main"].size == 6
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_same_lock_is_the_same_bytes(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    write_lock(one, Lock(images={"a": lock().images["i:1"], "b": lock().images["i:1"]}))
+    write_lock(other, Lock(images={"b": lock().images["i:1"], "a": lock().images["i:1"]}))
+    assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "", "a\nb"])
+def test_a_file_stays_in_its_folder(tmp_path: Path, path: str) -> None:
+    data = lock().model_dump()
+    files = data["checkpoints"]["o/n@main"]["files"]
+    files[path] = files.pop("config.json")
+    target = tmp_path / "x.lock.yaml"
+    target.write_text(yaml.safe_dump(data))
+    with pytest.raises(PlanError, match=r"expected a relative path without '\.\.'"):
+        read_lock(target)
+
+
+@pytest.mark.parametrize("commit", ["main", "C" * 40, "c" * 39, ""])
+def test_a_commit_is_a_commit(tmp_path: Path, commit: str) -> None:
+    data = lock().model_dump()
+    data["checkpoints"]["o/n@main"]["commit"] = commit
+    target = tmp_path / "x.lock.yaml"
+    target.write_text(yaml.safe_dump(data))
+    with pytest.raises(PlanError, match=r"commit: found .* expected 40 hexadecimal digits"):
+        read_lock(target)
+
+
+def test_diff_says_what_came_went_and_changed() -> None:
+    new = Lock(
+        images={"i:2": ImageLock(digest=DIGEST, config=DIGEST, size=1234)},
+        checkpoints=lock().checkpoints,
+    )
+    assert diff(lock(), lock()) == []
+    assert diff(lock(), new) == [
+        f"- image i:1: {DIGEST}, 7 bytes",
+        f"+ image i:2: {DIGEST}, 1,234 bytes",
+    ]
+    assert diff(lock(), lock("e" * 40)) == [
+        f"~ checkpoint o/n@main: {COMMIT}, 2 files, 6 bytes -> {'e' * 40}, 2 files, 6 bytes"
+    ]
+
+
+class TestDayAndShape:
+    def test_a_lock_of_before_is_good(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.lock.yaml"
+        write_lock(path, lock())
+        assert "date" not in path.read_text()
+        assert "shape" not in path.read_text()
+        (found,) = read_lock(path).checkpoints.values()
+        assert (found.date, found.shape) == (None, None)
+
+    def test_both_are_kept(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.lock.yaml"
+        known = checkpoint().model_copy(update={"date": "2026-04-19", "shape": SHAPE})
+        write_lock(path, Lock(checkpoints={"o/n@main": known}))
+        assert read_lock(path).checkpoints["o/n@main"] == known
+
+    @pytest.mark.parametrize("change", [{"new": 1}, {"hidden": None}, {"hidden": None, "new": 1}])
+    def test_a_shape_of_another_version_is_none(
+        self, tmp_path: Path, change: dict[str, int | None]
+    ) -> None:
+        data = lock().model_dump(exclude_none=True)
+        assert SHAPE
+        shape = SHAPE.model_dump() | change
+        told = {key: value for key, value in shape.items() if value is not None}
+        data["checkpoints"]["o/n@main"]["shape"] = told
+        path = tmp_path / "x.lock.yaml"
+        path.write_text(yaml.safe_dump(data))
+        assert read_lock(path) == lock()
+
+    def test_a_shape_of_junk_is_an_error(self, tmp_path: Path) -> None:
+        data = lock().model_dump(exclude_none=True)
+        assert SHAPE
+        data["checkpoints"]["o/n@main"]["shape"] = SHAPE.model_dump() | {"hidden": "many"}
+        path = tmp_path / "x.lock.yaml"
+        path.write_text(yaml.safe_dump(data))
+        with pytest.raises(PlanError, match=r"shape\.hidden: found \"many\"; expected numbers"):
+            read_lock(path)
+
+    @pytest.mark.parametrize("day", ["'19 April'", "'2026-04-31'", "2026-04-19", "''"])
+    def test_a_day_is_a_day(self, tmp_path: Path, day: str) -> None:
+        path = tmp_path / "x.lock.yaml"
+        write_lock(path, lock())
+        path.write_text(path.read_text().replace("    files:", f"    date: {day}\n    files:"))
+        with pytest.raises(PlanError, match=r"date: found .*; expected a date in quotes"):
+            read_lock(path)
+
+    def test_diff_says_what_a_refresh_found_out(self) -> None:
+        known = checkpoint().model_copy(update={"date": "2026-04-19", "shape": SHAPE})
+        (line,) = diff(lock(), Lock(images=lock().images, checkpoints={"o/n@main": known}))
+        before = f"{COMMIT}, 2 files, 6 bytes"
+        after = f"{COMMIT} of 2026-04-19, 2 files, 6 bytes, shape "
+        assert line.startswith(f"~ checkpoint o/n@main: {before} -> {after}")
+        other = shape_of(CONFIG | {"num_key_value_heads": 4})
+        changed = known.model_copy(update={"shape": other})
+        old, new = (Lock(checkpoints={"o/n@main": each}) for each in (known, changed))
+        assert len(diff(old, new)) == 1

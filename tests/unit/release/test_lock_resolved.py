@@ -1,0 +1,216 @@
+"""How a lock is filled: what is asked, recorded and refused."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import sparkwright.release.ensure
+import sparkwright.release.resolve
+from sparkwright.common.errors import PlanError
+from sparkwright.recipe.loader import RECIPES, load_recipe, recipe_names
+from sparkwright.recipe.recipe import Recipe
+from sparkwright.release.ensure import ensure_lock
+from sparkwright.release.known import known
+from sparkwright.release.lock import (
+    CheckpointLock,
+    File,
+    ImageLock,
+    Lock,
+    checkpoint_key,
+    image_key,
+    lock_path,
+    read_lock,
+    write_lock,
+)
+from tests.clock import patience
+from tests.unit.release.test_lock import COMMIT, DIGEST
+
+
+class Answers:
+    """A hub and registry that count what they are asked, and can move on or fall silent."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.commit = COMMIT
+        self.silent: set[str] = set()
+
+    def checkpoint(
+        self, repo: str, revision: str, endpoint: str | None, token: str | None
+    ) -> CheckpointLock:
+        self._ask(repo)
+        files = {"config.json": File(size=1, git="b" * 40)}
+        return CheckpointLock(repo=repo, revision=revision, commit=self.commit, files=files)
+
+    def image(self, reference: str, arch: str) -> ImageLock:
+        self._ask(f"{reference} {arch}")
+        return ImageLock(digest=DIGEST, config=DIGEST, size=7)
+
+    def _ask(self, name: str) -> None:
+        self.asked.append(name)
+        if name in self.silent:
+            raise PlanError(f"{name}: found no answer")
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
+    answers = Answers()
+    monkeypatch.setattr(sparkwright.release.resolve, "resolve_checkpoint", answers.checkpoint)
+    monkeypatch.setattr(sparkwright.release.resolve, "resolve_image", answers.image)
+    monkeypatch.setattr(sparkwright.release.ensure, "_known", {})
+    return answers
+
+
+@pytest.fixture
+def recipe() -> Recipe:
+    return load_recipe("qwen3.6-35b-nvfp4-dflash")
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    path = tmp_path / "sparks.yaml"
+    path.write_text(
+        "sparks: {a: {}}\nreplicas: {chat: {recipe: qwen3.6-35b-nvfp4-dflash, sparks: [a]}}\n"
+    )
+    return path
+
+
+ALL = [
+    "ghcr.io/aeon-7/vllm-spark-omni-q36:v1.2 aarch64",
+    "AEON-7/Qwen3.6-35B-A3B-heretic-NVFP4",
+    "z-lab/Qwen3.6-35B-A3B-DFlash",
+]
+
+
+def test_first_use_asks_once_and_records(
+    answers: Answers, recipe: Recipe, inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None)
+    assert answers.asked == ALL
+    monkeypatch.setattr(sparkwright.release.ensure, "_known", {})  # as in another process
+    answers.commit = "e" * 40
+    assert sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None) == first
+    assert answers.asked == ALL
+
+
+def test_a_dry_run_asks_and_makes_no_file(
+    answers: Answers, recipe: Recipe, inventory: Path
+) -> None:
+    found = sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None, record=False)
+    assert found.image(recipe)
+    assert answers.asked == ALL
+    assert not lock_path(inventory).exists()
+
+
+def test_an_image_is_locked_for_each_processor(answers: Answers, recipe: Recipe) -> None:
+    card = recipe.model_copy(update={"hardware": ["rtx-5090"], "checkpoints": {}})
+    new = sparkwright.release.ensure.resolve(Lock(), [card, recipe], None, None)
+    image = ALL[0].removesuffix(" aarch64")
+    assert answers.asked == [f"{image} x86_64", *ALL]
+    assert sorted(new.images) == [image, f"{image} on x86_64"]
+    assert sparkwright.release.ensure.resolve(new, [recipe, card], None, None) == new
+    assert new.image(card) is new.images[f"{image} on x86_64"]
+
+
+def test_many_hosts_at_once_ask_once(answers: Answers, recipe: Recipe, inventory: Path) -> None:
+    threads = [
+        threading.Thread(
+            target=sparkwright.release.ensure.ensure_lock, args=(inventory, [recipe], None, None)
+        )
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=patience())
+    assert answers.asked == ALL
+
+
+def test_all_that_fails_is_told_and_nothing_recorded(
+    answers: Answers, recipe: Recipe, inventory: Path
+) -> None:
+    answers.silent = set(ALL[:2])
+    with pytest.raises(PlanError) as caught:
+        sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None)
+    assert caught.value.problems == tuple(f"{name}: found no answer" for name in ALL[:2])
+    assert not lock_path(inventory).exists()
+
+
+def test_the_program_fills_refreshes_and_checks(
+    answers: Answers, inventory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = lock_path(inventory)
+    assert sparkwright.release.ensure.main([str(inventory), "--check"]) == 1
+    assert not path.exists()
+    assert sparkwright.release.ensure.main([str(inventory)]) == 0
+    assert capsys.readouterr().out.count("+ ") == 6
+    assert sparkwright.release.ensure.main([str(inventory), "--check"]) == 0
+    assert "nothing changed" in capsys.readouterr().out
+
+    answers.commit = "e" * 40
+    before = path.read_bytes()
+    assert sparkwright.release.ensure.main([str(inventory)]) == 0
+    assert sparkwright.release.ensure.main([str(inventory), "--refresh", "--check"]) == 1
+    assert path.read_bytes() == before
+    assert sparkwright.release.ensure.main([str(inventory), "--refresh"]) == 0
+    out = capsys.readouterr().out
+    assert f"{COMMIT}, 1 files, 1 bytes -> {'e' * 40}, 1 files, 1 bytes" in out
+    assert {locked.commit for locked in read_lock(path).checkpoints.values()} == {"e" * 40}
+
+
+def test_a_recipe_by_path_is_refreshed_by_its_name(answers: Answers, inventory: Path) -> None:
+    """That is how messages name it."""
+    other = inventory.with_name("mine.yaml")
+    other.write_text((RECIPES / "qwen3.6-35b-nvfp4-dflash.yaml").read_text())
+    inventory.write_text("sparks: {a: {}}\nreplicas: {c: {recipe: ./mine.yaml, sparks: [a]}}\n")
+    assert sparkwright.release.ensure.main([str(inventory), "--refresh", "mine"]) == 0
+    assert sorted(answers.asked) == sorted(ALL)
+
+
+def test_the_program_refuses(
+    answers: Answers, inventory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sparkwright.release.ensure.main([str(inventory), "--refresh", "lab-tiny"]) == 1
+    assert "--refresh: found lab-tiny; expected one of qwen3.6" in capsys.readouterr().err
+    assert sparkwright.release.ensure.main([str(inventory.with_name("none.yaml"))]) == 1
+    assert "found no such file" in capsys.readouterr().err
+    assert answers.asked == []
+
+
+class TestPublished:
+    """What a public source names is asked for by that name, and the lock says who it was."""
+
+    def test_the_first_lock_takes_it(self, inventory: Path, answers: Answers) -> None:
+        wanted = load_recipe("qwen3.6-35b-nvidia")
+        image = known().images["vllm/vllm-openai:v0.28.0"]
+        checkpoint = known().checkpoints["nvidia/Qwen3.6-35B-A3B-NVFP4@main"]
+        answers.commit = checkpoint.commit
+        lock = ensure_lock(inventory, [wanted], None, None)
+        assert f"vllm/vllm-openai@{image.digest} aarch64" in answers.asked
+        found = lock.images["vllm/vllm-openai:v0.28.0"]
+        assert found.source == image.source
+        (locked,) = lock.checkpoints.values()
+        assert (locked.revision, locked.source) == ("main", checkpoint.source)
+        assert read_lock(lock_path(inventory)) == lock
+
+    def test_an_owners_lock_stays(self, inventory: Path, answers: Answers) -> None:
+        wanted = load_recipe("qwen3.6-35b-nvidia")
+        own = Lock(images={image_key(wanted): ImageLock(digest=DIGEST, config=DIGEST, size=1)})
+        write_lock(lock_path(inventory), own)
+        assert ensure_lock(inventory, [wanted], None, None).image(wanted) == own.image(wanted)
+
+    def test_of_another_the_lock_says_that_nobody_names_it(
+        self, inventory: Path, answers: Answers, recipe: Recipe
+    ) -> None:
+        lock = ensure_lock(inventory, [recipe], None, None)
+        assert {each.source for each in (*lock.images.values(), *lock.checkpoints.values())} == {
+            None
+        }
+        assert "without one it is what the registry" in lock_path(inventory).read_text()
+
+    def test_what_is_known_is_of_our_recipes(self) -> None:
+        recipes = [load_recipe(name) for name in recipe_names()]
+        assert known().images.keys() <= {recipe.base_image for recipe in recipes}
+        assert known().checkpoints.keys() <= {
+            checkpoint_key(each) for recipe in recipes for each in recipe.checkpoints.values()
+        }

@@ -1,0 +1,236 @@
+"""A release: one id for all that the engine would notice, and the files that it stands for."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.ports import ENGINE_PORTS
+from sparkwright.recipe.recipe import Recipe
+from sparkwright.release.command import Place, docker_run
+from sparkwright.release.lock import CheckpointLock, File, ImageLock, Lock, image_key
+from sparkwright.release.release import Ranks, Release, engine_port, make_release, repository
+from tests.clock import patience
+from tests.unit.recipe.test_recipe import good
+from tests.unit.release.test_command import NASTY
+
+SUPERVISOR = Path(__file__).parents[3] / "files/engine"
+DIGEST = "sha256:" + "d" * 64
+CONFIG = "sha256:" + "f" * 64
+PAIR = (("192.168.100.11", "192.168.101.11"), ("192.168.100.12", "192.168.101.12"))
+
+
+def recipe(**changes: object) -> Recipe:
+    return Recipe.model_validate({"name": "try", **good(), **changes})
+
+
+def lock(commit: str = "c" * 40, digest: str = DIGEST, file: str = "config.json") -> Lock:
+    checkpoints = {
+        f"owner/{name}@main": CheckpointLock(
+            repo=f"owner/{name}",
+            revision="main",
+            commit=commit,
+            files={file: File(size=1, git="b" * 40)},
+        )
+        for name in ("model", "drafter")
+    }
+    image = ImageLock(digest=digest, config=CONFIG, size=1)
+    return Lock(images={"example.org/vllm:1": image}, checkpoints=checkpoints)
+
+
+def release(recipe_: Recipe | None = None, lock_: Lock | None = None, **changes: Any) -> Release:
+    where: dict[str, Any] = {"root": "/opt/x", "ranks": Ranks(("a",)), **changes}
+    return make_release(recipe_ or recipe(), lock_ or lock(), **where)
+
+
+def pair(rank: int, fabric: tuple[tuple[str, str], ...] = PAIR, names: str = "ab") -> Release:
+    """One rank's view of a release that two Sparks serve."""
+    return release(recipe(sparks=[1, 2]), ranks=Ranks((names[0], names[1]), fabric, rank))
+
+
+def test_the_same_makes_the_same() -> None:
+    assert release() == release()
+    assert release().id.startswith("try-")
+    assert len(release().id) == len("try-") + 8
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(lambda: release(recipe(args={"max-model-len": 1})), id="argument"),
+        pytest.param(lambda: release(recipe(env={"A": "b"})), id="environment"),
+        pytest.param(lambda: release(recipe(served_names=["other"])), id="served name"),
+        pytest.param(lambda: release(recipe(start_timeout=99)), id="patience"),
+        pytest.param(lambda: release(lock_=lock(commit="e" * 40)), id="commit"),
+        pytest.param(lambda: release(lock_=lock(digest="sha256:" + "e" * 64)), id="digest"),
+        pytest.param(lambda: release(root="/opt/y"), id="root"),
+        pytest.param(lambda: pair(0), id="two Sparks"),
+    ],
+)
+def test_what_the_engine_would_notice_is_another_release(other: Any) -> None:
+    assert other().id != release().id
+
+
+@pytest.mark.parametrize("change", [{"description": "Other."}, {"source": "other"}])
+def test_what_it_would_not_notice_is_the_same_release(change: dict[str, object]) -> None:
+    assert release(recipe(**change)).id == release().id
+    assert release(recipe(**change)).files == release().files
+
+
+def test_no_two_releases_of_one_id_can_differ() -> None:
+    """The id is made of the files, so that a folder never needs to be written twice."""
+    one = release()
+    assert one.files["run"].count(one.id) == 3
+    assert not any(one.id in text for name, text in one.files.items() if name != "run")
+    assert release(ranks=Ranks(("other",))).id == one.id
+
+
+@pytest.mark.parametrize(("hardware", "unified"), [("gb10", True), ("rtx-5090", False)])
+def test_the_unit_knows_whether_memory_is_unified(hardware: str, unified: bool) -> None:
+    one = recipe(hardware=[hardware])
+    (image,) = lock().images.values()
+    made = release(one, lock().model_copy(update={"images": {image_key(one): image}}))
+    assert json.loads(made.files["unit.json"])["unified"] is unified
+
+
+@pytest.mark.parametrize("tokens", [None, 2048, 9000, 17_999, 18_000, 32_768, 65_536])
+def test_probes_may_fail_for_as_long_as_a_step_may_take(tokens: int | None) -> None:
+    """A Spark reads 1,500 tokens a second at the least, and a probe that fails takes 6 s."""
+    args = {"max-num-batched-tokens": tokens} if tokens else {}
+    failures = json.loads(release(recipe(args=args)).files["unit.json"])["probe_failures"]
+    step = (tokens or 0) / 1500
+    assert failures * 6 > step
+    assert failures == 3 or (failures - 1) * 6 <= step
+
+
+def test_another_program_is_another_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the release has just what its unit runs: the programs, and none of the unit's text."""
+    before = release()
+    folder = shutil.copytree(SUPERVISOR, tmp_path / "engine")
+    with (folder / "probe.py").open("a") as program:
+        program.write("# Another one.\n")
+    monkeypatch.setattr("sparkwright.release.release._SUPERVISOR", folder)
+    after = release()
+    assert after.id != before.id
+    assert after.files["bin/probe.py"] == before.files["bin/probe.py"] + "# Another one.\n"
+    assert {name for name in after.files if name.startswith("bin/")} == {
+        f"bin/{path.name}" for path in folder.glob("*.py")
+    }
+
+
+def test_both_ranks_have_one_release_and_differ_in_their_own_part() -> None:
+    head, worker = pair(0), pair(1)
+    assert head.id == worker.id
+    same = {name for name in head.files if head.files[name] == worker.files[name]}
+    programs = {name for name in head.files if name.startswith("bin/")}
+    assert same == {"release.json", "engine.env"} | programs
+    for rank, made in enumerate((head, worker)):
+        unit = json.loads(made.files["unit.json"])
+        assert (unit["rank"], unit["sparks"], unit["fabric"]) == (
+            rank,
+            ["a", "b"],
+            [list(addresses) for addresses in PAIR],
+        )
+    assert "--headless" in worker.files["run"]
+    assert "--master-addr 192.168.100.11" in worker.files["run"]
+    assert "--env NCCL_SOCKET_IFNAME" in head.files["run"]
+    assert "NCCL" not in release().files["run"]
+
+
+def test_swapped_sparks_have_another_release_and_renamed_ones_the_same() -> None:
+    assert pair(0, PAIR[::-1]).id != pair(0).id
+    assert pair(0, names="xy").id == pair(0).id
+
+
+def test_release_json_says_what_names_stood_for() -> None:
+    content = json.loads(release().files["release.json"])
+    assert content["image"] == f"example.org/vllm@{DIGEST}" == release().image
+    assert content["checkpoints"] == {
+        name: {"repo": f"owner/{name}", "commit": "c" * 40, "folder": f"{name}@{'c' * 12}"}
+        for name in ("model", "drafter")
+    }
+    assert content["arguments"][:2] == ["serve", "/models/model"]
+    assert content["environment"]["HF_HUB_OFFLINE"] == "1"
+
+
+def test_the_environment_file_is_what_docker_reads() -> None:
+    assert release(recipe(env={"A": " b=c #d ", "E": ""})).files["engine.env"] == (
+        "A= b=c #d \nE=\nHF_HUB_OFFLINE=1\nVLLM_NO_USAGE_STATS=1\n"
+        "VLLM_MEDIA_URL_ALLOW_REDIRECTS=0\n"
+        "VLLM_HOST_IP=127.0.0.1\nGLOO_SOCKET_IFNAME=lo\nNCCL_SOCKET_IFNAME=lo\n"
+    )
+
+
+def test_run_becomes_docker_with_exactly_its_words(tmp_path: Path) -> None:
+    """Runs the script itself, with a `docker` that tells what it was called with."""
+    docker = tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+    docker.write_text(
+        "#!/bin/sh\n"
+        f"[ $1 = run ] || {{ [ $7 = sha256:{'f' * 64} ] && echo sha256:the-image; exit; }}\n"
+        "echo $$ >pid\nprintf '%s\\0' \"$@\" >words\n"
+    )
+    docker.chmod(0o755)
+    values = [word for word in NASTY if "${" not in word]
+    nasty = recipe(args={"stop": values, "json": {"x": values}}, served_names=["a", *values])
+    made = release(nasty)
+    run = tmp_path / "run"
+    run.write_text(made.files["run"])
+    run.chmod(0o755)
+    path = f"{docker.parent}:{os.environ['PATH']}"
+    with subprocess.Popen([run], cwd=tmp_path, env={"PATH": path}) as process:
+        assert process.wait(timeout=patience()) == 0
+    where = {"release": made.id, "root": "/opt/x", "folders": made.folders}
+    expected = docker_run(
+        nasty, Place(made.port), image="sha256:the-image", cache="the-image", **where
+    )
+    assert (tmp_path / "words").read_text().split("\0")[:-1] == expected[1:]
+    assert int((tmp_path / "pid").read_text()) == process.pid, "signals must reach docker itself"
+    assert {path.name for path in tmp_path.iterdir()} == {"bin", "run", "words", "pid"}
+
+
+def test_no_engine_has_a_port_that_is_anothers_on_many_sparks() -> None:
+    ports = {engine_port(f"{digest:x}") for digest in range(len(ENGINE_PORTS))}
+    assert set(ENGINE_PORTS) - ports == {18765, 18789}
+
+
+def test_engines_of_two_releases_can_stand_side_by_side() -> None:
+    ports = {release(recipe(start_timeout=seconds)).port for seconds in range(1, 21)}
+    assert ports <= set(ENGINE_PORTS)
+    assert len(ports) > 15
+    one = release()
+    assert f"--port {one.port}" in one.files["run"]
+    assert json.loads(one.files["unit.json"])["url"] == one.url == f"http://127.0.0.1:{one.port}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"lock_": Lock()}, "found no owner/drafter@main in the lock; expected its commit"),
+        ({"lock_": Lock()}, "found no example.org/vllm:1 in the lock; expected its digest"),
+    ],
+)
+def test_what_cannot_be_frozen(changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        release(**changes)
+    assert any(expected in problem for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("a:1", "a"),
+        ("example.org:5000/a/b:1.2", "example.org:5000/a/b"),
+        (f"example.org/a@{DIGEST}", "example.org/a"),
+        (f"example.org:5000/a:1@{DIGEST}", "example.org:5000/a"),
+    ],
+)
+def test_repository(image: str, name: str) -> None:
+    assert repository(image) == name

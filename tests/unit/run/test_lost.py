@@ -1,0 +1,119 @@
+"""A Spark that is lost: when a connection counts as gone, and what is said of why."""
+
+import errno
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from paramiko import AuthenticationException, SSHException
+from pyinfra.api.exceptions import PyinfraError
+
+from sparkwright.run import failures
+from sparkwright.run.failures import WatchedConnection
+from sparkwright.run.lost import cause, lost_lines, unreachable_lines
+
+COMMAND = "pyinfra inventory.py deploys/spark.py -y"
+
+
+class Lost(Exception):
+    """What ends the host's part of a run."""
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a watched connection whose answers, and whether it is there, a test sets."""
+    state = SimpleNamespace(there=True, answer=True)
+
+    def answer(*_: object, **__: object) -> Any:
+        if isinstance(state.answer, Exception):
+            raise state.answer
+        return state.answer
+
+    connector = SimpleNamespace(
+        run_shell_command=answer,
+        put_file=answer,
+        get_file=answer,
+        client=SimpleNamespace(
+            get_transport=lambda: SimpleNamespace(
+                is_active=lambda: state.there, join=lambda seconds: None
+            )
+        ),
+    )
+    monkeypatch.setattr(failures, "_lost", lambda spark, error: Lost(error))
+    spark: Any = "spark"
+    return state, WatchedConnection(spark, connector)
+
+
+@pytest.mark.parametrize("call", ["run_shell_command", "put_file", "get_file"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        SSHException("SSH session not active"),
+        EOFError(),
+        ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"),
+        TimeoutError("timed out"),
+        OSError("Socket is closed"),
+        PyinfraError("Unable to establish SFTP connection"),
+        RuntimeError("what nobody expects"),
+    ],
+)
+def test_an_error_counts_as_a_loss_where_the_connection_is_gone(
+    watched: Any, call: str, error: Exception
+) -> None:
+    state, connection = watched
+    state.answer = error
+    with pytest.raises(type(error)):
+        getattr(connection, call)("x")
+    state.there = False
+    with pytest.raises(Lost):
+        getattr(connection, call)("x")
+
+
+def test_what_fails_without_a_word_does_so_too(watched: Any) -> None:
+    """A command that was under way has no exit status; an upload says no."""
+    state, connection = watched
+    for call, failed in (("run_shell_command", (False, [])), ("put_file", False)):
+        state.there, state.answer = True, failed
+        assert getattr(connection, call)("x") == failed
+        state.there = False
+        with pytest.raises(Lost):
+            getattr(connection, call)("x")
+    state.answer = (True, ["said before"])
+    assert connection.run_shell_command("x") == (True, ["said before"])
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("", "no power, no network, or a reboot"),
+        ("[Errno 104] Connection reset by peer", "no power, no network, or a reboot"),
+        ("Could not connect ([Errno 111] Connection refused)", "it takes no connection"),
+        ("Could not connect ([Errno None] Unable to connect to port 22 on 10.0.0.2)", "is it on"),
+        ("Could not connect (timed out)", "no answer: no power or no network"),
+        ("Could not connect ([Errno 113] No route to host)", "no answer: no power or no network"),
+        (f"Authentication error (username=ann) ({AuthenticationException('x')})", "this key"),
+        ("SSH host key error (Host key for 10.0.0.2 does not match.)", "ssh-keygen -R"),
+        ("Could not resolve hostname ([Errno -2] Name or service not known)", "its name"),
+        ("SSH error (Error reading SSH protocol banner)", "the connection broke"),
+        ("something else", "something else"),
+    ],
+)
+def test_each_error_is_told_with_what_it_means(error: str, words: str) -> None:
+    told = cause(error)
+    assert words in told
+    assert error in told
+
+
+def test_the_way_on_is_told() -> None:
+    lines = lost_lines(
+        "b", "Weights", "timed out", "Image, Engine", COMMAND, f"{COMMAND} --exclude b"
+    )
+    assert lines[0] == "b: lost at: Weights: no answer: no power or no network (timed out)"
+    assert "Not done on any Spark: Image, Engine" in lines
+    assert lines[-2:] == [
+        f"When b can be reached again, continue with: {COMMAND}",
+        f"To go on without it: {COMMAND} --exclude b",
+    ]
+    alone = lost_lines("b", "Engine", "", "", COMMAND, "")
+    assert not any("Not done" in line or "without it" in line for line in alone)
+    assert "Nothing was changed on any Spark." in unreachable_lines("b", "", COMMAND, "")

@@ -1,0 +1,102 @@
+"""Docker takes up its settings, and ends nobody's containers."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from sparkwright.fleet.settings import Repository
+from sparkwright.runtime.daemon_json import merged, step
+from sparkwright.runtime.operations import docker
+from tests.unit.driven import Driven, fake_host
+
+OPTIONS = {"max-size": "50m", "max-file": "3"}
+REPOSITORY = Repository(url="http://a/deb/$(ARCH)", key_url="http://a/key", fingerprint="F" * 40)
+RUNTIME = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}
+READY = merged(json.dumps(RUNTIME), OPTIONS)
+
+
+def spark(
+    daemon_json: str = READY,
+    *,
+    toolkit: str = "1.20.1",
+    runtimes: str = "nvidia runc ",
+    containers: str = "",
+    started: int = 100,
+    changed: int = 50,
+    active: str = "active",
+) -> Driven:
+    runtime = [f"toolkit {toolkit}", "repository x", f"runtimes {runtimes}"]
+    runtime += [f"containers {containers}", "daemon.json", *daemon_json.splitlines()]
+    service = ["LoadState=loaded", f"ActiveState={active}", "UnitFileState=enabled"]
+    service += [f"ActiveEnterTimestamp=@{started}", f"Changed={changed}"]
+    answers: dict[Any, Any] = {"nvidia-ctk --version": runtime, "unit=docker.service": service}
+    return fake_host(answers, root="/r")
+
+
+def done(host: Driven, **arguments: Any) -> list[str]:
+    """The commands that change something, in their order, by their first words."""
+    result = host.run(docker, repository=REPOSITORY, log_options=OPTIONS, **arguments)
+    assert result.did_succeed()
+    facts = re.compile(r'^\s*(echo "toolkit|unit=|! \(test|.*(sha1sum|stat -c))')
+    scripts = [script for script in host.scripts() if not facts.match(script)]
+    return [script for script in scripts if "systemctl" in script or "ctk" in script]
+
+
+def test_docker_as_it_should_be_is_left_alone() -> None:
+    assert done(spark(containers="open-webui ")) == []
+
+
+def test_a_runtime_comes_by_a_reload_and_ends_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    found = done(spark("", runtimes="runc ", containers="open-webui sync "))
+    assert found == [
+        "nvidia-ctk runtime configure --runtime=docker",
+        "systemctl reload docker.service",
+    ]
+    assert "Docker is not restarted, which would end open-webui, sync" in caplog.text
+    assert "--data docker=restart" in caplog.text
+
+
+def test_log_options_wait_for_containers(caplog: pytest.LogCaptureFixture) -> None:
+    assert done(spark(containers="open-webui ", changed=200)) == []
+    assert "would end open-webui" in caplog.text
+
+
+def test_a_restart_that_ends_nobody_is_made() -> None:
+    assert done(spark(changed=200)) == ["systemctl restart docker.service"]
+
+
+def test_the_owners_word_counts() -> None:
+    host = spark("", runtimes="runc ", containers="open-webui ")
+    assert done(host, restart=True)[-1] == "systemctl restart docker.service"
+
+
+def test_a_toolkit_that_was_missing_takes_no_restart() -> None:
+    host = spark(toolkit="", runtimes="runc ", containers="open-webui ")
+    found = done(host)
+    assert "package=nvidia-container-toolkit" in "".join(host.scripts())
+    assert found[-1] == "systemctl reload docker.service"
+
+
+def test_a_runtime_by_an_option_of_dockerd_is_one() -> None:
+    """Both, in file and command line, would keep Docker from starting."""
+    assert done(spark(merged("{}", OPTIONS))) == []
+
+
+def test_a_runtime_that_only_the_last_start_knew_is_none() -> None:
+    found = done(spark(merged("{}", OPTIONS), changed=200))
+    assert found[0] == "nvidia-ctk runtime configure --runtime=docker"
+
+
+def test_docker_that_is_off_is_started() -> None:
+    assert done(spark(active="inactive", runtimes="")) == ["systemctl start docker.service"]
+
+
+@pytest.mark.parametrize("runtime", [True, False])
+@pytest.mark.parametrize("containers", [(), ("a",)])
+def test_nothing_ends_a_container_but_the_owners_word(
+    runtime: bool, containers: tuple[str, ...]
+) -> None:
+    how = step(active=True, log_options=True, runtime=runtime, containers=containers, wanted=False)
+    assert (how == "restart") == (not containers)

@@ -1,0 +1,279 @@
+"""The status of a fleet: parser, warnings and table."""
+
+import json
+import re
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkwright.common.errors import PlanError
+from sparkwright.doctor.checkup import parse_checkup
+from sparkwright.doctor.gpu import Gpu
+from sparkwright.doctor.host_causes import HOST_CAUSES
+from sparkwright.engine.metrics import Load
+from sparkwright.run.options import RunOptions, options_of
+from sparkwright.status.status import Reading, Row, parse_status, status_script
+from sparkwright.status.table import as_json, table
+from sparkwright.status.warnings import warnings
+from tests.unit.doctor.test_checkup import output as checkup_output
+
+RELEASE = "lab-tiny-0a1b2c3d"
+GIB = 1024**3
+
+UNITS = f"""\
+Id=vllm@{RELEASE}.service
+ActiveState=active
+NRestarts=2
+NeedDaemonReload=no
+Job=
+StatusText=serving
+
+Id=vllm@lab-tiny-99999999.service
+ActiveState=activating
+NRestarts=0
+NeedDaemonReload=no
+Job=17
+StatusText=starting the engine"""
+SOUND = UNITS.split("\n\n")[0].replace("NRestarts=2", "NRestarts=0")
+# Two engines, as with data parallelism; drafts.
+COUNTERS = """\
+{time}
+vllm:num_requests_running{{engine="0",model_name="m"}} 3.0
+vllm:num_requests_running{{engine="1",model_name="m"}} 1.0
+vllm:num_requests_waiting{{engine="0",model_name="m"}} 2.0
+vllm:num_requests_waiting{{engine="1",model_name="m"}} 0.0
+vllm:kv_cache_usage_perc{{engine="0",model_name="m"}} 0.25
+vllm:kv_cache_usage_perc{{engine="1",model_name="m"}} 0.125
+vllm:prompt_tokens_total{{engine="0",model_name="m"}} {read}
+vllm:generation_tokens_total{{engine="0",model_name="m"}} {written}
+vllm:generation_tokens_total{{engine="1",model_name="m"}} 7.0
+vllm:spec_decode_num_draft_tokens_total{{engine="0",model_name="m"}} 200.0
+vllm:spec_decode_num_accepted_tokens_total{{engine="0",model_name="m"}} 126.0"""
+
+
+def output(**changes: str) -> list[str]:
+    """Return what the script prints on a Spark that serves, but for some sections."""
+    parts = {
+        "current": f"releases/{RELEASE}",
+        "enabled": f"vllm@{RELEASE}.service",
+        "share": "",
+        "switches": "",
+        "door": "",
+        "units": UNITS,
+        "release": '{"recipe": "lab-tiny", "port": 18001}',
+        "since": "@1795240000",
+        "first": COUNTERS.format(time="1795247431.25", read="100.0", written="1000.0"),
+        "gpu": "2405, 61.42, 67, 96, [N/A], [N/A]",
+        "clock limit": "",
+        "second": COUNTERS.format(time="1795247432.50", read="350.0", written="1050.0"),
+        "memory": "127601452\n54525952",
+        "disk": "1000000000000",
+        "door unit": "active",
+        "held": "0",
+        **changes,
+    }
+    return [line for name, text in parts.items() for line in [f"@@{name}", *text.splitlines()]]
+
+
+def row(reading: Reading | None, **changes: Any) -> Row:
+    return replace(Row("spark-a", "chat", "lab-tiny", 0, reading), **changes)
+
+
+def test_a_reading() -> None:
+    found = parse_status(output())
+    assert found.unit is not None
+    assert (found.release, found.recipe, found.unit.restarts) == (RELEASE, "lab-tiny", 2)
+    assert (found.others, found.switches) == (("lab-tiny-99999999",), ())
+    assert found.since == 1795240000
+    assert found.load == Load(
+        tokens=40.0, prompt_tokens=200.0, running=4, waiting=2, kv_usage=0.25, acceptance=0.63
+    )
+    assert found.gpu == Gpu(2405.0, 61.42, 67.0, 96.0, None, None)
+    assert (found.memory_total, found.memory_available) == (127601452 * 1024, 54525952 * 1024)
+    assert (found.disk_free, found.door, found.held) == (10**12, "active", 0)
+    assert parse_status(output(held="")).held is None
+
+
+def test_what_is_not_there_is_not_known() -> None:
+    worker = parse_status(output(first="", second=""))
+    assert worker.load is None
+    # An engine that comes up, or goes down, between the two looks.
+    assert parse_status(output(first="1795247431.25")).load is None
+    assert parse_status(output(second="1795247432.50")).load is None
+    plain = COUNTERS[: COUNTERS.index("vllm:spec")].strip()
+    same = plain.format(time="1.0", read="0.0", written="0.0")
+    found = parse_status(output(first=same, second=same.replace("1.0", "2.0", 1))).load
+    assert found is not None
+    assert found.acceptance is None
+    # An engine that was started between the two looks counts from nothing.
+    again = COUNTERS.format(time="1795247432.25", read="1.0", written="3.0")
+    fresh = parse_status(output(second=again)).load
+    assert fresh is not None
+    assert (fresh.tokens, fresh.prompt_tokens) == (0.0, 0.0)
+    # One that is up no longer: systemd still says when it was.
+    failed = parse_status(output(units=UNITS.replace("=active", "=failed")))
+    assert failed.since is None
+    assert parse_status(output(since="", gpu="", release="")).gpu is None
+    said = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+    assert parse_status(output(gpu=said)).gpu is None
+    cards = "210, 9.1, 30, 0, 1, 32607\n2400, 300.5, 60, 99, 90000, 97887"
+    card = parse_status(output(gpu=cards)).gpu
+    assert card == Gpu(2400.0, 300.5, 60.0, 99.0, 90000 * 1024**2, 97887 * 1024**2)
+
+
+def test_a_vllm_that_lacks_a_metric_answers_all_the_same() -> None:
+    known = [line for line in COUNTERS.splitlines() if not re.search("running|kv_cache", line)]
+    first = "\n".join(known).format(time="1.0", read="100.0", written="1000.0")
+    second = "\n".join(known).format(time="2.0", read="100.0", written="1050.0")
+    found = parse_status(output(units=SOUND, first=first, second=second))
+    assert found.load == Load(
+        tokens=50.0, prompt_tokens=0.0, running=None, waiting=2, kv_usage=None, acceptance=0.63
+    )
+    assert list(warnings(row(found))) == []
+    _, line = table([row(found)])
+    assert line.split()[7:11] == ["50", "-", "-", "63"]
+    (told,) = json.loads(as_json([row(found)], 3.0))["sparks"]
+    assert (told["requests_running"], told["kv_cache_usage"]) == (None, None)
+
+
+def test_an_incomplete_reading_is_an_error() -> None:
+    with pytest.raises(ValueError, match="incomplete"):
+        parse_status(output()[:8])
+
+
+def test_the_script_reads_a_machine_without_anything(tmp_path: Path) -> None:
+    script = status_script(str(tmp_path / "nothing" / "here"))
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    found = parse_status(done.stdout.splitlines())
+    assert (found.release, found.load, found.since) == (None, None, None)
+    assert found.memory_total > found.memory_available > 0
+    assert found.disk_free > 0
+
+
+def test_the_table_has_a_line_for_each_spark() -> None:
+    serves = parse_status(output(since=str(int(time.mktime((2026, 11, 21, 9, 5, 0, 0, 0, -1))))))
+    rows = [
+        row(serves),
+        row(parse_status(output(first="", second="")), spark="spark-b", rank=1),
+        row(None, spark="c"),
+        row(
+            parse_status(output(current="", units="", release="", since="", first="", second="")),
+            spark="d",
+            replica=None,
+            recipe=None,
+            rank=None,
+        ),
+    ]
+    head, a, b, c, d = table(rows)
+    assert " ".join(head.split()) == (
+        "spark replica recipe release up since tok/s requests KV drafts GiB MHz W °C restarts"
+    )
+    assert " ".join(a.split()) == (
+        "spark-a chat lab-tiny 0a1b2c3d 21 Nov 09:05 40 4+2 25 % 63 % 70/122 2405 61 67 2"
+    )
+    assert b.split()[7:11] == ["-", "-", "-", "-"]
+    assert c.split() == ["c", "chat", "lab-tiny", "-", "no", "answer", *"-" * 9]
+    assert d.split()[:5] == ["d", "-", "-", "-", "idle"]
+    # Numbers line up on their right.
+    assert {line.index(" 2405") for line in (a, b, d)} == {head.index("  MHz")}
+    other = row(serves, recipe="lab-built")
+    assert RELEASE in table([other])[1]
+
+
+SERVES = parse_status(output(units=SOUND))
+BUSY = replace(SERVES.load, kv_usage=0.99) if SERVES.load else None
+
+
+@pytest.mark.parametrize(
+    ("reading", "changes", "said"),
+    [
+        (None, {}, "no answer"),
+        (replace(SERVES, release=None, unit=None), {}, "lab-tiny was not set up yet"),
+        (SERVES, {"recipe": "lab-built"}, "lab-tiny is set up; the inventory asks for lab-built"),
+        (
+            SERVES,
+            {"recipe": None, "rank": None},
+            f"{RELEASE} runs; the inventory leaves this Spark idle",
+        ),
+        (replace(SERVES, others=("x-1",)), {}, "vllm@x-1 runs as well"),
+        (replace(SERVES, others=("x-1",), switches=("x-1",)), {}, "a switch to x-1 is under way"),
+        (replace(SERVES, unit=None), {}, "the engine is not there"),
+        (
+            parse_status(
+                output(
+                    units=UNITS.split("\n\n")[0]
+                    .replace("=active", "=failed")
+                    .replace("=serving", "=it went down")
+                    .replace("=2", "=0")
+                )
+            ),
+            {},
+            "is failed (it went down)",
+        ),
+        (replace(SERVES, load=None), {}, "does not answer /metrics"),
+        (parse_status(output(units=UNITS.split("\n\n")[0])), {}, "started again 2 times"),
+        (replace(SERVES, door="failed"), {}, "the door is failed"),
+        (replace(SERVES, held=12), {}, "the door holds 12 requests"),
+        (replace(SERVES, load=BUSY), {}, "the KV cache is full, and 2 requests wait"),
+        (replace(SERVES, gpu=Gpu(611, 30, 50, 97, None, None)), {}, "held back: 611 MHz and 30 W"),
+        (replace(SERVES, memory_available=4 * GIB), {}, "4.0 GiB of memory are left"),
+        (replace(SERVES, disk_free=GIB), {}, "1.0 GiB are free"),
+    ],
+)
+def test_what_somebody_should_look_at(
+    reading: Reading | None, changes: dict[str, Any], said: str
+) -> None:
+    (warning,) = warnings(row(reading, **changes))
+    assert said in warning
+
+
+def test_nothing_is_said_of_a_sound_spark() -> None:
+    assert list(warnings(row(SERVES))) == []
+    # A worker has neither an API nor a door.
+    worker = replace(SERVES, load=None, door="inactive")
+    assert list(warnings(row(worker, rank=1))) == []
+    slow_and_idle = replace(SERVES, gpu=Gpu(208, 4, 45, 0, None, None))
+    assert list(warnings(row(slow_and_idle))) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "slow"),
+    [((850, 35, 80), True), ((851, 35, 80), False), ((850, 36, 80), False), ((850, 35, 79), False)],
+)
+def test_a_gpu_is_held_back_where_the_doctor_says_so(
+    values: tuple[int, int, int], slow: bool
+) -> None:
+    (fault,) = [each for each in HOST_CAUSES if each.name == "power-fault"]
+    gpu = Gpu(*values[:2], 50, values[2], None, None)
+    told = any("held back" in each for each in warnings(row(replace(SERVES, gpu=gpu))))
+    evidence = fault.sign(replace(parse_checkup(checkup_output(), 0), gpu=gpu))
+    assert (told, evidence is not None) == (slow, slow)
+
+
+def test_json_for_machines() -> None:
+    told = json.loads(as_json([row(SERVES), row(None, spark="b")], 1795247432.5))
+    a, b = told["sparks"]
+    assert told["time"] == 1795247432.5
+    assert (a["release"], a["up_since"], a["tokens_per_second"]) == (RELEASE, 1795240000, 40.0)
+    assert (a["state"], a["gpu_power_w"], a["warnings"]) == ("active", 61.42, [])
+    assert a["memory_used_bytes"] == (127601452 - 54525952) * 1024
+    assert (b["answers"], len(b["warnings"])) == (False, 1)
+
+
+@pytest.mark.parametrize("value", ["soon", 0, 3601, True, 1.5, [5]])
+def test_a_refresh_is_some_seconds(value: object) -> None:
+    with pytest.raises(PlanError, match=r"--data watch: found .*; expected seconds from 1 to 3600"):
+        options_of({"watch": value})
+    assert (RunOptions().watch, options_of({"watch": 5}).watch) == (None, 5)
+
+
+@pytest.mark.parametrize("value", ["", "folder/", 5, True])
+def test_json_goes_to_a_file_or_to_standard_output(value: object) -> None:
+    with pytest.raises(PlanError, match=r"--data json: found .*; expected the path"):
+        options_of({"json": value})
+    told = [options_of({"json": each}).json_target for each in (None, "-", "s.json")]
+    assert told == [None, "-", "s.json"]

@@ -1,0 +1,161 @@
+"""The weights operation on a host that answers as a Spark would; the rest: test_fetch_weights."""
+
+import json
+from hashlib import sha256
+
+import pytest
+
+from sparkwright.release.lock import CheckpointLock, File
+from sparkwright.weights.operations import copied_weights, weights
+from sparkwright.weights.weights import copy_manifest_text, manifest_text, parse_folders
+from tests.unit.driven import Driven, fake_host
+
+LOCKED = CheckpointLock(
+    repo="lab/tiny",
+    revision="main",
+    commit="c" * 40,
+    files={
+        "model.safetensors": File(size=10, sha256="a" * 64),
+        "config.json": File(size=3, git="b" * 40),
+    },
+)
+ENDPOINT = "http://hub.invalid"
+ARGUMENTS = {"root": "/r", "endpoint": ENDPOINT, "checkpoints": {"model": LOCKED}}
+
+RECORD = {
+    "model.safetensors": {"size": 10, "mtime_ns": 7 * 10**9, "inode": 1, "hash": "a" * 64},
+    "config.json": {"size": 3, "mtime_ns": 8 * 10**9 + 5, "inode": 2, "hash": "b" * 40},
+}
+FILES = [
+    "file\t10\t7.0000000000\t1\tmodel.safetensors",
+    "file\t3\t8.0000000050\t2\tconfig.json",
+    "file\t9\t8.0000000050\t3\t.gitattributes",
+]
+
+
+def answers(
+    *, manifest: str, files: list[str], active: str = "inactive", job: str = ""
+) -> dict[str, object]:
+    return {
+        "folder\\t": [
+            "folder\tmodel",
+            f"manifest\t{manifest}  -",
+            f"record\t{json.dumps({'files': RECORD})}",
+            *files,
+        ],
+        "ActiveState": f"weights@model\t{active}\t{job}",
+    }
+
+
+RIGHT = sha256(manifest_text(LOCKED, ENDPOINT).encode()).hexdigest()
+
+
+def units(driven: Driven) -> list[str]:
+    return [script for script in driven.scripts() if "systemctl st" in script]
+
+
+@pytest.mark.parametrize(
+    ("printed", "nanoseconds"),
+    [
+        ("1700000000.1234567890", 1_700_000_000_123_456_789),
+        ("1700000000.5", 1_700_000_000_500_000_000),
+        ("1700000000", 1_700_000_000_000_000_000),
+    ],
+)
+def test_the_time_of_a_change_is_exact(printed: str, nanoseconds: int) -> None:
+    folder = parse_folders(["folder\tmodel", f"file\t1\t{printed}\t7\tconfig.json"])["model"]
+    assert folder.files["config.json"].mtime_ns == nanoseconds
+
+
+def test_a_folder_as_it_was_verified_costs_one_command() -> None:
+    spark = fake_host(answers(manifest=RIGHT, files=FILES))
+    assert not spark.run(weights, **ARGUMENTS, verify=False).did_change()
+    assert len(spark.commands) == 1
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        FILES[1:],
+        ["file\t9\t7.0000000000\t1\tmodel.safetensors", *FILES[1:]],
+        ["file\t10\t7.0000000010\t1\tmodel.safetensors", *FILES[1:]],
+        ["file\t10\t7.0000000000\t4\tmodel.safetensors", *FILES[1:]],
+        [*FILES, "file\t1\t7.0000000000\t9\told.safetensors"],
+    ],
+    ids=["missing", "shortened", "touched", "replaced", "one too many"],
+)
+def test_what_differs_is_fetched_by_the_unit(files: list[str]) -> None:
+    failed = json.dumps({"phase": "failed", "done": 0, "total": 0, "message": "The hub is gone."})
+    spark = fake_host(answers(manifest=RIGHT, files=files, active="failed", job=failed))
+    assert spark.predicts_change(weights, **ARGUMENTS, verify=False)
+    result = spark.run(weights, **ARGUMENTS, verify=False)
+    assert units(spark) == ["systemctl daemon-reload && systemctl start weights@model.service"]
+    assert result.did_error()
+    assert "model: The hub is gone." in spark.scripts()[-1]
+
+
+def test_a_dry_run_only_looks() -> None:
+    spark = fake_host({"folder\\t": "folder\tmodel"})
+    assert spark.predicts_change(weights, **ARGUMENTS, verify=False)
+    assert not units(spark)
+
+
+def test_a_new_manifest_alone_starts_nothing() -> None:
+    spark = fake_host(answers(manifest="0" * 64, files=FILES))
+    assert spark.run(weights, **ARGUMENTS, verify=False).did_change()
+    assert units(spark) == ["systemctl stop weights@model.service"]
+
+
+def test_verify_forgets_the_record() -> None:
+    done = json.dumps({"phase": "done", "done": 13, "total": 13, "message": ""})
+    spark = fake_host(answers(manifest=RIGHT, files=FILES, job=done))
+    assert spark.run(weights, **ARGUMENTS, verify=True).did_change()
+    looks = ("show -P ActiveState", "folder")
+    begun = [s for s in spark.scripts() if not any(word in s for word in looks)]
+    assert begun == [
+        "systemctl stop weights@model.service",
+        "rm -f /r/model/.sparkwright.json",
+        "install -d -m 755 /r/model",
+        "case $(systemctl show --value --property=ActiveState weights@model.service ) in "
+        "inactive | failed) python3 -B /r/bin/hand_over.py /r/model / "
+        "&& python3 -B /r/bin/link_weights.py /r model ;; esac",
+        "systemctl daemon-reload && systemctl start weights@model.service",
+    ]
+
+
+def test_a_job_that_was_stopped_says_where_to_look() -> None:
+    spark = fake_host(answers(manifest=RIGHT, files=FILES[1:]))
+    assert spark.run(weights, **ARGUMENTS, verify=False).did_error()
+    assert "weights@model.service ended before its work was done" in spark.scripts()[-1]
+
+
+SHARE = "http://192.168.100.11:29502"
+COPIED = sha256(copy_manifest_text(LOCKED, f"{SHARE}/weights/model").encode()).hexdigest()
+COPY = {"root": "/r", "share": SHARE, "checkpoints": {"model": LOCKED}, "verify": False}
+
+
+def test_a_copy_as_it_was_verified_costs_one_command() -> None:
+    worker = fake_host(answers(manifest=COPIED, files=FILES))
+    assert not worker.run(copied_weights, **COPY).did_change()
+    assert len(worker.commands) == 1
+
+
+def test_what_the_worker_lacks_comes_from_the_head_by_the_same_unit() -> None:
+    failed = json.dumps({"phase": "failed", "done": 0, "total": 0, "message": "The cable is cut."})
+    worker = fake_host(answers(manifest=COPIED, files=FILES[1:], active="failed", job=failed))
+    assert worker.predicts_change(copied_weights, **COPY)
+    assert worker.run(copied_weights, **COPY).did_error()
+    assert units(worker) == ["systemctl daemon-reload && systemctl start weights@model.service"]
+    assert "model: The cable is cut." in worker.scripts()[-1]
+
+
+def test_the_head_copies_nothing() -> None:
+    head = fake_host()
+    assert not head.run(copied_weights, **{**COPY, "checkpoints": {}}).did_change()
+    assert head.commands == []
+
+
+def test_a_copied_manifest_names_no_hub() -> None:
+    manifest = json.loads(copy_manifest_text(LOCKED, f"{SHARE}/weights/model"))
+    assert manifest.keys() == {"source", "files"}
+    assert manifest["files"] == json.loads(manifest_text(LOCKED, ENDPOINT))["files"]
