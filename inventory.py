@@ -2,10 +2,10 @@
 
 from pathlib import Path as _Path
 
+_root = _Path(__file__).resolve().parent
 try:
-    from inventory.sparks import for_pyinfra as _for_pyinfra
+    from sparkwright.inventory.groups import for_pyinfra as _for_pyinfra
 except ImportError:
-    _root = _Path(__file__).resolve().parent
     raise SystemExit(f"\nfound no project here; expected its root: cd {_root}") from None
 
-globals().update(_for_pyinfra(_Path("inventory/sparks.yaml")))
+globals().update(_for_pyinfra(_root, _Path("inventory/sparks.yaml")))

@@ -1,6 +1,6 @@
 """pyinfra inventory.py deploys/gateway.py: one address for all replicas of the inventory.
 
-Only the gateway's host takes part in this run: see inventory/sparks.py.
+Only the gateway's host takes part in this run: see sparkwright/inventory/groups.py.
 """
 
 from sparkwright.gateway import deploy as gateway

@@ -2,7 +2,7 @@
 
 import sys
 
-from sparkwright.gateway.openclaw_command import main
+from sparkwright.openclaw.command import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,25 +16,25 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from inventory.sparks import load
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import file_in, write_file
+from sparkwright.common.paths import FILES
 from sparkwright.door.certificates import door_certificate
 from sparkwright.door.key import METRICS
 from sparkwright.door.keys import named_key
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.fleet.settings import Settings, settings_of
+from sparkwright.inventory.groups import load
 from sparkwright.monitoring.targets import DASHBOARD_FILE, RULES_FILE, monitoring_files, targets
 from sparkwright.recipe.loader import recipe_names
 
-_ROOT = Path(__file__).parents[2]
-_FILES = _ROOT / "files" / "monitoring"
+_FILES = FILES / "monitoring"
 # An inventory file of pyinfra's, as inventory.py and inventory/lab.py are.
 _INVENTORY = """\
 from pathlib import Path as _Path
 
-from inventory.sparks import load as _load
+from sparkwright.inventory.groups import load as _load
 
 globals().update(_load(_Path({path!r}), gateway={gateway}))
 """
@@ -70,7 +70,7 @@ def _data(fleet: Fleet, gateway: bool = False) -> list[dict[str, Any]]:
         file.write_text(_INVENTORY.format(path=str(fleet.source.absolute()), gateway=gateway))
         pyinfra = Path(sys.executable).with_name("pyinfra")
         command = [str(pyinfra), str(file), "debug-inventory", "--json"]
-        done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise PlanError(f"{fleet.source}: pyinfra could not read it: {done.stderr.strip()}")
     return [host["data"] for host in json.loads(done.stdout)]

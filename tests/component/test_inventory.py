@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from inventory.sparks import load
 from sparkwright.common.errors import PlanError
 from sparkwright.fleet.settings import Settings
+from sparkwright.inventory.groups import load
 from sparkwright.run.options import OPTIONS
 from tests import forked
 
@@ -36,9 +36,8 @@ replicas:
 def project(tmp_path: Path) -> Path:
     """What a clone holds of what an inventory needs."""
     root = tmp_path / "clone"
-    loader = (f"inventory/{name}.py" for name in ("__init__", "data", "sparks"))
-    for name in (*loader, "inventory.py", "config.py"):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
+    root.mkdir()
+    for name in ("inventory.py", "config.py"):
         shutil.copy(PROJECT / name, root / name)
     shutil.copytree(PROJECT / "inventory/examples", root / "inventory/examples")
     shutil.copytree(PROJECT / "sparkwright", root / "sparkwright")

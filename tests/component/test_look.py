@@ -91,7 +91,7 @@ def test_operations_tell_what_they_compare(tmp_path: Path) -> None:
 INVENTORY = """
 from pyinfra import state
 
-# As inventory/sparks.py does it for looks.
+# As sparkwright/inventory/groups.py does it for looks.
 state.should_raise_failed_hosts = lambda _: False
 _data = {"_sudo": False, "root": ROOT, "fleet": FLEET, "hardware": "lab", "api_key": None}
 _data |= {"replica": None, "recipe": RECIPE, "ranks": None, "rank": None, "port": None}

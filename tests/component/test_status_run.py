@@ -56,7 +56,7 @@ esac""",
 INVENTORY = """
 from pyinfra import state
 
-# As inventory/sparks.py does it for the status.
+# As sparkwright/inventory/groups.py does it for the status.
 state.should_raise_failed_hosts = lambda _: False
 _chat = {"spark": "spark-a", "replica": "chat", "recipe": "lab-tiny", "rank": 0}
 _gone = {"spark": "spark-b", "replica": "batch", "recipe": "lab-tiny", "rank": 0}

@@ -42,7 +42,7 @@ def _imported(paths: list[Path]) -> set[str]:
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 names.add(node.module)
     # The programs of a Spark lie beside one another there, too.
-    own = {path.stem for path in FILES.rglob("*.py")} | {"deploys", "inventory", "sparkwright"}
+    own = {path.stem for path in FILES.rglob("*.py")} | {"deploys", "sparkwright"}
     return {name.partition(".")[0] for name in names} - own - sys.stdlib_module_names
 
 
@@ -59,7 +59,7 @@ _OWN = ("benchmark", "gateway", "images", "jobs")
     [
         (
             [
-                *_programs(PROJECT / "deploys", PROJECT / "sparkwright", PROJECT / "inventory"),
+                *_programs(PROJECT / "deploys", PROJECT / "sparkwright"),
                 *PROJECT.glob("*.py"),
             ],
             HERE,

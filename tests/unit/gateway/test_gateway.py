@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 
-from inventory.sparks import load
 from sparkwright.common.errors import PlanError
 from sparkwright.common.render import render
 from sparkwright.fleet.file import load_fleet
@@ -17,6 +16,7 @@ from sparkwright.fleet.settings import Settings
 from sparkwright.gateway.files import configuration, environment
 from sparkwright.gateway.gateway import Upstream, clashes, doors, upstreams
 from sparkwright.gateway.names import served
+from sparkwright.inventory.groups import load
 from sparkwright.recipe.loader import load_recipe, recipe_names
 
 FILES = Path(__file__).parents[3] / "files" / "gateway"

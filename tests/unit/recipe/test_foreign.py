@@ -2,8 +2,8 @@
 
 import pytest
 
-from inventory.sparks import load
 from sparkwright.common.errors import PlanError
+from sparkwright.inventory.groups import load
 from sparkwright.recipe.loader import RECIPES, load_recipe
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.release.command import main as command_main

@@ -8,18 +8,17 @@ from pathlib import Path
 import click
 from pyinfra import state
 
-from inventory.data import Host, check_data
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import nearest
 from sparkwright.fleet.check import unsupported
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.gateway.gateway import clashes, needed
+from sparkwright.inventory.data import Host, check_data
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.run.failures import expect_failures
 from sparkwright.run.screen import keep_screen_plain
 
-ROOT = Path(__file__).parents[1]
 # What pyinfra may be told to run for the gateway.
 GATEWAY = ("deploys/gateway.py", "sparkwright.gateway.deploy.apply")
 # Looks at a fleet: what does not answer is told, and ends no run.
@@ -70,18 +69,19 @@ def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
     return groups
 
 
-def for_pyinfra(path: Path) -> dict[str, list[Host]]:
+def for_pyinfra(root: Path, path: Path) -> dict[str, list[Host]]:
     """`load` for an inventory file of pyinfra's: problems end the run before a host is touched.
 
     Args:
-        path: The YAML file, relative to the project root.
+        root: The project: the folder of `group_data`, in which pyinfra has to be started.
+        path: The YAML file, relative to it.
 
     Raises:
         SystemExit: With the problems, which Python prints to stderr, and exit status 1.
     """
     try:
-        if Path.cwd() != ROOT:
-            raise PlanError(f"found the folder {Path.cwd()}; expected the project root: cd {ROOT}")
+        if Path.cwd() != root:
+            raise PlanError(f"found the folder {Path.cwd()}; expected the project root: cd {root}")
         groups = load(path, gateway=_runs(GATEWAY))
         keep_screen_plain()
         if _runs(LOOKS):

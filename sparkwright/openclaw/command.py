@@ -21,9 +21,9 @@ from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.gateway.gateway import client_url, upstreams
 from sparkwright.gateway.names import served
-from sparkwright.gateway.openclaw import PROVIDER, Endpoint, has_agents, merged, openclaw
 from sparkwright.monitoring.command import door_chains, gateway_settings, settings
 from sparkwright.monitoring.targets import targets
+from sparkwright.openclaw.configuration import PROVIDER, Endpoint, has_agents, merged, openclaw
 from sparkwright.recipe.loader import load_recipe, recipe_names
 
 _KEPT = ".before-sparkwright"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-import sparkwright.gateway.openclaw_command
+import sparkwright.openclaw.command
 from sparkwright.common.errors import PlanError
 from sparkwright.fleet.settings import Settings
-from sparkwright.gateway.openclaw import merged
-from sparkwright.gateway.openclaw_command import main
+from sparkwright.openclaw.command import main
+from sparkwright.openclaw.configuration import merged
 from tests.unit.gateway.test_gateway import SPARKS, written
 
 GATEWAY = f"{SPARKS}gateway: {{spark: spark-a, port: 4444}}\n"
@@ -66,7 +66,7 @@ def group_data(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Stand for pyinfra, which takes seconds to read them."""
     data: dict[str, Any] = {}
     read = lambda fleet: dict.fromkeys(fleet.replicas, Settings(**data))  # noqa: E731
-    monkeypatch.setattr(sparkwright.gateway.openclaw_command, "settings", read)
+    monkeypatch.setattr(sparkwright.openclaw.command, "settings", read)
     return data
 
 

@@ -1,1 +1,0 @@
-"""What the Sparks are and what they serve: sparks.yaml, and pyinfra's view of it."""
