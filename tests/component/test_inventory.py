@@ -40,7 +40,8 @@ def project(tmp_path: Path) -> Path:
     for name in ("inventory.py", "config.py"):
         shutil.copy(PROJECT / name, root / name)
     shutil.copytree(PROJECT / "inventory/examples", root / "inventory/examples")
-    shutil.copytree(PROJECT / "sparkwright", root / "sparkwright")
+    for name in ("deploys", "sparkwright"):
+        shutil.copytree(PROJECT / name, root / name)
     shutil.copytree(PROJECT / "files/recipes", root / "files/recipes")
     (root / "deploy.py").write_text(DEPLOY)
     return root
