@@ -30,7 +30,8 @@ from sparkwright.run.lease import lost_lease
 from sparkwright.run.options import RunOptions
 from sparkwright.run.target import target_of
 
-REPORTS = Path(__file__).parents[2] / "rollouts"
+# In the project that pyinfra runs in.
+REPORTS = Path("rollouts")
 # Seconds between two looks whether it is this Spark's turn, and at what serves while a wave soaks.
 POLL, SOAK_POLL = 1, 10
 LOST = (
@@ -62,7 +63,7 @@ class _Book:
         write_file(file, json.dumps(content, indent=2) + "\n")
         if over and not self.told:
             self.told = True
-            for line in [*table(self.rollout), f"The report: {file.relative_to(REPORTS.parent)}"]:
+            for line in [*table(self.rollout), f"The report: {file}"]:
                 host.log(plain(line))
 
     def _sparks(self) -> list[str]:
