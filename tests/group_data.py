@@ -1,5 +1,6 @@
 """Writes group_data/all.py from the model of the settings: python -m tests.group_data."""
 
+import argparse
 import ast
 import inspect
 import textwrap
@@ -57,4 +58,5 @@ def _items(model: Model) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog="python -m tests.group_data", description=__doc__).parse_args()
     FILE.write_text(text())

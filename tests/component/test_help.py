@@ -29,7 +29,7 @@ def _programs() -> list[str]:
     return sorted(
         name
         for name, path in paths.items()
-        if name.startswith(("files/", "deploys/", "tests/"))
+        if name.startswith(("files/", "deploys/", "sparkwright/", "tests/"))
         and not name.startswith(PARTS)
         and re.search(r'^if __name__ == "__main__":', path.read_text(), re.MULTILINE)
     )
