@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, model_validator
 
 from sparkwright.benchmark.figures import Result
-from sparkwright.common.host_output import Told
+from sparkwright.common.host_output import HostAnswer
 from sparkwright.common.terminal import plain
 
 # What the result repeats of the orders.
@@ -41,7 +41,7 @@ _Word = Annotated[str, _cut(80)]
 _Sentence = Annotated[str, _cut(1000)]
 
 
-class Run(Told):
+class Run(HostAnswer):
     """One run of a workload: figures of each request that was answered, and counters."""
 
     label: _Word
@@ -69,7 +69,7 @@ class Run(Told):
         return self
 
 
-class Measured(Told):
+class Measured(HostAnswer):
     """A workload, or why it was skipped."""
 
     name: _Word
@@ -77,21 +77,21 @@ class Measured(Told):
     runs: list[Run] = Field(max_length=100)
 
 
-class Others(Told):
+class Others(HostAnswer):
     """Requests of others before the benchmark began."""
 
     running: _Tokens
     waiting: _Tokens
 
 
-class Log(Told):
+class Log(HostAnswer):
     """The figures of the engine's log and a trial answer."""
 
     network: _Word | None = None
     thinking: bool = False
 
 
-class Answer(Told):
+class Answer(HostAnswer):
     """A whole benchmark.
 
     Attributes:

@@ -86,7 +86,7 @@ _LINES = (
 
 
 @dataclass(frozen=True)
-class Row:
+class FigureRow:
     """One figure as it is shown."""
 
     workload: str
@@ -98,7 +98,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Report:
+class BenchmarkReport:
     """The report of a benchmark: the verdict, lines for the terminal, and the page."""
 
     verdict: str
@@ -106,7 +106,7 @@ class Report:
     page: str
 
 
-def report(result: Result, expected: Figures) -> Report:
+def report(result: Result, expected: Figures) -> BenchmarkReport:
     """Return all that there is to say of a result.
 
     Args:
@@ -119,10 +119,10 @@ def report(result: Result, expected: Figures) -> Report:
     shown = _rows(measured, judged)
     verdict = overall(judged)
     table = _table(shown, verdict, found)
-    return Report(verdict, table, _page(result, measured, expected, shown, verdict, found))
+    return BenchmarkReport(verdict, table, _page(result, measured, expected, shown, verdict, found))
 
 
-def _rows(measured: Figures, judged: Sequence[Verdict]) -> list[Row]:
+def _rows(measured: Figures, judged: Sequence[Verdict]) -> list[FigureRow]:
     by_key = {(each.workload, each.metric): each for each in judged}
     rows = []
     for workload in dict.fromkeys([*measured, *(each.workload for each in judged)]):
@@ -133,7 +133,7 @@ def _rows(measured: Figures, judged: Sequence[Verdict]) -> list[Row]:
                 continue
             wanted = verdict.expected if verdict else None
             told = (_figure(metric, value), _figure(metric, wanted))
-            rows.append(Row(workload, label, unit, *told, verdict))
+            rows.append(FigureRow(workload, label, unit, *told, verdict))
     return rows
 
 
@@ -141,7 +141,7 @@ def _figure(metric: str, value: float | None) -> str:
     return plots.number(value * 100 if value is not None and metric in _SHARES else value)
 
 
-def _table(rows: Sequence[Row], verdict: str, found: Sequence[Diagnosis]) -> list[str]:
+def _table(rows: Sequence[FigureRow], verdict: str, found: Sequence[Diagnosis]) -> list[str]:
     """Return the deciding figures, the verdict and the causes, a line each."""
     lines = [f"{'workload':<16}{'':<28}{'measured':>8}{'expected':>9}  verdict"]
     for row in rows:
@@ -168,7 +168,7 @@ def _page(
     result: Result,
     measured: Figures,
     expected: Figures,
-    rows: Sequence[Row],
+    rows: Sequence[FigureRow],
     verdict: str,
     found: Sequence[Diagnosis],
 ) -> str:

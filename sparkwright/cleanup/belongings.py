@@ -7,7 +7,7 @@ from typing import Any
 
 from sparkwright.common.host_output import MARK, read_json, sections
 from sparkwright.engine.engine import EngineState, parse_engines, state_script
-from sparkwright.weights.weights import Folder, parse_folders
+from sparkwright.weights.weights import CheckpointFolder, parse_folders
 
 # Jobs whose work would be lost, and what they bring is not told by any release yet.
 _JOBS = "weights@* image@* image-build@* image-copy.service image-export@*"
@@ -17,7 +17,7 @@ _IMAGE = r"{{.Id}}	{{.Size}}	{{json .RepoTags}}	{{json .RepoDigests}}"
 
 
 @dataclass(frozen=True)
-class Image:
+class StoredImage:
     """An image that Docker holds.
 
     Attributes:
@@ -89,10 +89,10 @@ class Belongings:
     served: tuple[str, ...]
     folders: Mapping[str, frozenset[str] | None]
     images: Mapping[str, str | None]
-    docker: tuple[Image, ...]
+    docker: tuple[StoredImage, ...]
     used: frozenset[str]
     brought: tuple[Brought, ...]
-    weights: Mapping[str, Folder]
+    weights: Mapping[str, CheckpointFolder]
     listed: Mapping[str, frozenset[str]]
     aside: frozenset[str]
     jobs: tuple[str, ...]
@@ -193,9 +193,9 @@ def _checkpoints(text: str) -> frozenset[str] | None:
         return None
 
 
-def _image(line: str) -> Image:
+def _image(line: str) -> StoredImage:
     id, size, tags, digests = line.split("\t")
-    return Image(id, int(size), _names(tags), _names(digests))
+    return StoredImage(id, int(size), _names(tags), _names(digests))
 
 
 def _cache(line: str) -> Cache:

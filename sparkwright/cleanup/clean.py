@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sparkwright.cleanup.belongings import Belongings, Cache, Image
+from sparkwright.cleanup.belongings import Belongings, Cache, StoredImage
 from sparkwright.common.progress import size_text
-from sparkwright.weights.weights import Folder
+from sparkwright.weights.weights import CheckpointFolder
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Cleaning:
     """
 
     releases: tuple[str, ...] = ()
-    images: tuple[tuple[Image, tuple[str, ...]], ...] = ()
+    images: tuple[tuple[StoredImage, tuple[str, ...]], ...] = ()
     weights: Mapping[str, int] = field(default_factory=dict)
     left: tuple[str, ...] = ()
     caches: tuple[Cache, ...] = ()
@@ -77,7 +77,7 @@ def superfluous(
     )
 
 
-def _sizes(weights: Mapping[str, Folder], going: Sequence[str]) -> dict[str, int]:
+def _sizes(weights: Mapping[str, CheckpointFolder], going: Sequence[str]) -> dict[str, int]:
     """Return the bytes that each folder frees: not those of files that others are linked to."""
     stays = (folder.files.values() for name, folder in weights.items() if name not in going)
     counted = {stamp.inode for stamps in stays for stamp in stamps}
@@ -106,7 +106,7 @@ def kept_releases(found: Belongings, keep: int, wanted: str | None) -> set[str]:
 
 def _images(
     found: Belongings, kept: Collection[str], wanted: Collection[str]
-) -> Iterator[tuple[Image, tuple[str, ...]]]:
+) -> Iterator[tuple[StoredImage, tuple[str, ...]]]:
     ids = {found.images.get(release) for release in kept}
     stays = {image.id for image in found.docker if image.id in ids or image.is_any(wanted)}
     bases = {

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparkwright.common.placed import PROOF, folder_names
-from sparkwright.firewall.firewall import FirewallState, Rule
+from sparkwright.firewall.firewall import FirewallState, UfwRule
 from sparkwright.runtime.daemon_json import without_ours
 
 # Where fetching puts what somebody put into a checkpoint's folder: files/jobs/checkpoint.py.
@@ -29,7 +29,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Image:
+class OurImage:
     """An image that a job of ours brought.
 
     Attributes:
@@ -82,7 +82,7 @@ class Footprint:
     daemon_json: str
     former: str | None
     netplan: str
-    images: tuple[Image, ...]
+    images: tuple[OurImage, ...]
     others_run: bool
     packages: tuple[str, ...]
     needed: dict[str, tuple[str, ...]]
@@ -108,7 +108,7 @@ class Footprint:
         return tuple(entry for entry in self.entries if entry not in known)
 
     @property
-    def removable_images(self) -> tuple[Image, ...]:
+    def removable_images(self) -> tuple[OurImage, ...]:
         """Those that no container of others was made of; what was built here comes first."""
         free = [image for image in self.images if not image.users]
         return tuple(sorted(free, key=lambda image: "@" in image.name))
@@ -124,7 +124,7 @@ class Footprint:
         return () if self.needed else self.accounts
 
     @property
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[UfwRule, ...]:
         """Our rules of ufw that can go: those for SSH only where ufw goes off again."""
         ours = [rule for rule in self.firewall.rules if rule.purpose]
         return tuple(rule for rule in ours if rule.purpose != "ssh" or self.firewall.turned_on)

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from sparkwright.cleanup.footprint import SET_ASIDE, Entry, Footprint, Image
+from sparkwright.cleanup.footprint import SET_ASIDE, Entry, Footprint, OurImage
 from sparkwright.common.host_output import read_json, sections, sections_script
 from sparkwright.common.placed import (
     DAEMON_JSON,
@@ -149,7 +149,7 @@ def _images(
     orders: Iterable[str],
     released: Collection[str],
     made_of: Sequence[Sequence[str]],
-) -> Iterator[Image]:
+) -> Iterator[OurImage]:
     """Yield the images that a job of ours brought.
 
     Orders tell, but those of a copy are overwritten by the next one's: a copied image has no name,
@@ -167,7 +167,7 @@ def _images(
                 for used, _, name, whose in made_of
                 if used == own_id and whose == "other"
             )
-            yield Image(own_id, (names or [own_id])[0], int(size), users)
+            yield OurImage(own_id, (names or [own_id])[0], int(size), users)
 
 
 def _names(order: str) -> list[str]:

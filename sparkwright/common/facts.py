@@ -130,11 +130,11 @@ def bound_output(host: Host) -> None:
         host: a connected one; this machine itself, which has no connection, stays as it is.
     """
     client = getattr(host.connector, "client", None)
-    if client is not None and not isinstance(client.exec_command, _Bounded):
-        client.exec_command = _Bounded(client.exec_command)
+    if client is not None and not isinstance(client.exec_command, _BoundedCommand):
+        client.exec_command = _BoundedCommand(client.exec_command)
 
 
-class _Bounded:
+class _BoundedCommand:
     """paramiko's `exec_command`, with bounded files for the command's output.
 
     Args:

@@ -44,7 +44,7 @@ def sections(output: Iterable[str]) -> dict[str, list[str]]:
 _MOST = 1 << 63
 
 
-class Told(BaseModel):
+class HostAnswer(BaseModel):
     """A part of what a program of ours writes on a host, or of what somebody else wrote there.
 
     Nothing is converted. Keys of another version of that program are left out.

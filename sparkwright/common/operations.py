@@ -18,7 +18,7 @@ _SHOWN = 120
 _noted: dict[str, list[tuple[str | None, Difference]]] = {}
 
 
-class Refusal(StringCommand):
+class Refused(StringCommand):
     """A command that only says why an operation cannot do its work."""
 
     def __init__(self, message: str, *bits: object) -> None:
@@ -89,7 +89,7 @@ def _found() -> list[Difference]:
 
 
 def _by_command(name: str, command: PyinfraCommand) -> list[Difference]:
-    if isinstance(command, Refusal):
+    if isinstance(command, Refused):
         lines = command.message.splitlines()
         return [Difference(name, "nothing in its way", line) for line in lines if line]
     if isinstance(command, FileUploadCommand):
@@ -116,7 +116,7 @@ def failing(message: str, *, mended: bool = False) -> StringCommand:
     said = plain_lines(message)
     if planning() and not (mended or is_looking()):
         _refuse(said)
-    return Refusal(said, "printf '%s\\n'", QuoteString(said), ">&2; exit 1")
+    return Refused(said, "printf '%s\\n'", QuoteString(said), ">&2; exit 1")
 
 
 def _refuse(message: str) -> None:

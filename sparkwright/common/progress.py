@@ -29,7 +29,7 @@ RATE_WINDOW = 20
 
 
 @dataclass(frozen=True)
-class Progress:
+class JobProgress:
     """The last report of a job; `done` and `total` are bytes of the phase, or its steps."""
 
     phase: Phase
@@ -38,12 +38,12 @@ class Progress:
     message: str
 
 
-def parse_progress(text: str) -> Progress | None:
+def parse_progress(text: str) -> JobProgress | None:
     """Return what a progress file says; None for one that is not there yet."""
     if not text.strip():
         return None
     data = read_json(text)
-    return Progress(data["phase"], data["done"], data["total"], data["message"])
+    return JobProgress(data["phase"], data["done"], data["total"], data["message"])
 
 
 class Meter:
@@ -53,7 +53,7 @@ class Meter:
         self._phase: Phase | None = None
         self._samples: deque[tuple[float, int]] = deque()
 
-    def line(self, progress: Progress, now: float) -> str:
+    def line(self, progress: JobProgress, now: float) -> str:
         """Return one line such as "downloading 12.3 of 22.0 GB · 98 MB/s · 1 min 40 s left".
 
         Args:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sparkwright.common.host_output import read_json, sections, sections_script
 from sparkwright.common.render import render
 from sparkwright.common.terminal import LINE
-from sparkwright.doctor.gpu import GPU_COMMAND, Gpu, parse_gpu
+from sparkwright.doctor.gpu import GPU_COMMAND, GpuReading, parse_gpu
 from sparkwright.engine.engine import EngineUnit, parse_engines, state_script
 from sparkwright.engine.metrics import FINISHED, Finished, finished, metrics_command
 from sparkwright.release.release import current_engine
@@ -82,7 +82,7 @@ class Checkup:
     free: dict[str, int]
     docker: str | None
     runtimes: tuple[str, ...]
-    gpu: Gpu | None
+    gpu: GpuReading | None
     gpu_inside: str | None
     downs: int
     listeners: tuple[str, ...]

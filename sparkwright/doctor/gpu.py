@@ -20,7 +20,7 @@ POWER_FAULT = KnownCause(
 
 
 @dataclass(frozen=True)
-class Gpu:
+class GpuReading:
     """The readings of nvidia-smi: MHz, W, °C, per cent, bytes; None for what it does not tell."""
 
     clock: float | None
@@ -56,7 +56,7 @@ def has_power_fault(clock: float, power: float | None) -> bool:
     return clock <= FAULT_MHZ and (power is None or power <= FAULT_WATTS)
 
 
-def parse_gpu(lines: Sequence[str]) -> Gpu | None:
+def parse_gpu(lines: Sequence[str]) -> GpuReading | None:
     """Return the GPU with the most memory: CUDA takes the fastest by itself.
 
     Args:
@@ -64,7 +64,7 @@ def parse_gpu(lines: Sequence[str]) -> Gpu | None:
     """
     # Without a driver nvidia-smi says so in a sentence on standard output.
     gpus = [
-        Gpu(clock, power, temperature, busy, _bytes(used), _bytes(total))
+        GpuReading(clock, power, temperature, busy, _bytes(used), _bytes(total))
         for line in lines
         if line.count(",") == _QUERY.count(",")
         for clock, power, temperature, busy, used, total in [map(_number, line.split(","))]

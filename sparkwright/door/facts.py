@@ -4,7 +4,7 @@ from sparkwright.common.facts import HostFact
 from sparkwright.door.state import DoorState, door_script, parse_door
 
 
-class Door(HostFact[DoorState]):
+class DoorStates(HostFact[DoorState]):
     """The door as it runs, and who else listens on its port, in one command."""
 
     command = staticmethod(door_script)

@@ -12,7 +12,7 @@ from sparkwright.common.files import ManagedFile
 from sparkwright.common.operations import differs, failing, notice, unit_differs
 from sparkwright.common.placed import SYSTEMD, folder
 from sparkwright.door.door import UNIT, DoorPlan, mark
-from sparkwright.door.facts import Door
+from sparkwright.door.facts import DoorStates
 from sparkwright.door.state import DoorState
 from sparkwright.host.operations.files import managed_files
 from sparkwright.host.operations.packages import install
@@ -37,7 +37,7 @@ def door(
         programs: the texts of the Python files there, by name, in the order of their writing.
         unit: the text of the door's unit.
     """
-    state = host.get_fact(Door, root=root, bind=plan.bind, port=plan.port)
+    state = host.get_fact(DoorStates, root=root, bind=plan.bind, port=plan.port)
     warn(plan)
     if state.elsewhere:
         yield failing(
@@ -100,7 +100,7 @@ def no_door(root: str) -> Generator[StringCommand]:
     Args:
         root: the folder of everything on the Spark.
     """
-    if not host.get_fact(Door, root=root).there:
+    if not host.get_fact(DoorStates, root=root).there:
         host.noop("there is no door")
         return
     differs(UNIT, "none: this Spark is no head", "one")

@@ -40,7 +40,7 @@ _CONTAINER = (
 
 
 @dataclass(frozen=True)
-class Container:
+class RunningContainer:
     """An engine's container that runs.
 
     Attributes:
@@ -67,7 +67,7 @@ class Running:
         clock: of the GPU, in MHz; None where nvidia-smi does not tell.
     """
 
-    containers: Mapping[str, Container]
+    containers: Mapping[str, RunningContainer]
     image: str | None
     holds: int | None
     held: tuple[str, ...]
@@ -122,9 +122,9 @@ def _of_largest(lines: Iterable[str]) -> str:
     return largest[0].strip()
 
 
-def _container(line: str) -> tuple[str, Container]:
+def _container(line: str) -> tuple[str, RunningContainer]:
     release, image, arguments, variables = line.split("\t")
-    return release, Container(image, read_json(arguments) or (), read_json(variables) or ())
+    return release, RunningContainer(image, read_json(arguments) or (), read_json(variables) or ())
 
 
 def running_differences(

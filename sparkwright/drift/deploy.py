@@ -28,7 +28,7 @@ _CONVERGES = "deploys/spark.py"
 
 
 @dataclass
-class _Book:
+class _DriftBook:
     """The differences of all Sparks of the run; `unread` says why one was not looked at.
 
     `others` is what listens there and is not ours.
@@ -39,7 +39,7 @@ class _Book:
     others: dict[str, list[str]] = field(default_factory=dict)
 
 
-_book = _Book()
+_book = _DriftBook()
 
 
 def apply() -> None:

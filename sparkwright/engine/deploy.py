@@ -7,7 +7,7 @@ from sparkwright.common.paths import FILES
 from sparkwright.common.render import unit_file
 from sparkwright.engine.operations.release import programs_and_release
 from sparkwright.engine.operations.serve import idle, serving
-from sparkwright.engine.switch import Settings
+from sparkwright.engine.switch import SwitchSettings
 from sparkwright.host.operations.guard import guarded
 from sparkwright.memory.plan import load_of
 from sparkwright.release.guard import guard_files
@@ -43,14 +43,14 @@ def apply() -> None:
     serving(name="Serve the release", release=served, settings=settings(served), peer=own.peer)
 
 
-def settings(served: Release | None) -> Settings:
+def settings(served: Release | None) -> SwitchSettings:
     """Return how the current Spark switches to a release.
 
     Args:
         served: the release; None for one of which no more is known than what is on the Spark.
     """
     own = target()
-    return Settings(
+    return SwitchSettings(
         trial=own.settings.trial_seconds,
         drain=own.settings.drain_seconds,
         door=own.is_head,

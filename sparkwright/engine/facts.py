@@ -8,7 +8,7 @@ from sparkwright.common.facts import HostFact
 from sparkwright.common.host_output import read_json
 from sparkwright.common.terminal import LINE
 from sparkwright.engine.engine import EngineState, engine_script, parse_engines, state_script
-from sparkwright.engine.switch import MEMORY_SCRIPT, Memory, SwitchReport, parse_memory
+from sparkwright.engine.switch import MEMORY_SCRIPT, MemoryState, SwitchReport, parse_memory
 
 # What journalctl --show-cursor prints last.
 _CURSOR = re.compile(r"-- cursor: ([A-Za-z0-9_=;]{1,500})")
@@ -25,7 +25,7 @@ class Engines(HostFact[EngineState]):
     parse = staticmethod(parse_engines)
 
 
-class FreeMemory(HostFact[Memory]):
+class FreeMemory(HostFact[MemoryState]):
     """A Spark's memory as it is now."""
 
     def command(self) -> str:

@@ -26,7 +26,7 @@ class _Sample(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Load:
+class EngineLoad:
     """The work of an engine, by two readings of its counters.
 
     Attributes:
@@ -71,7 +71,7 @@ def metrics_command(names: Iterable[str]) -> str:
     )
 
 
-def load(first: Sequence[str], second: Sequence[str]) -> Load | None:
+def load(first: Sequence[str], second: Sequence[str]) -> EngineLoad | None:
     """Return what happened between two readings of `LOAD`; None without them.
 
     Args:
@@ -91,7 +91,7 @@ def load(first: Sequence[str], second: Sequence[str]) -> Load | None:
 
     drafted = after.get("spec_decode_num_draft_tokens_total")
     accepted = after.get("spec_decode_num_accepted_tokens_total", 0.0)
-    return Load(
+    return EngineLoad(
         tokens=rate("generation_tokens_total"),
         prompt_tokens=rate("prompt_tokens_total"),
         running=count("num_requests_running"),

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 from sparkwright.common.hardware import Hardware
-from sparkwright.common.host_output import MARK, Told, sections
+from sparkwright.common.host_output import MARK, HostAnswer, sections
 from sparkwright.host.kernel import HANDOVER, handover
 from sparkwright.memory.check import LEAST
 from sparkwright.memory.flags import GIB
@@ -35,7 +35,7 @@ true"""
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryState:
     """A Spark's memory now, in bytes.
 
     Attributes:
@@ -50,7 +50,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Settings:
+class SwitchSettings:
     """The settings of a switch.
 
     Attributes:
@@ -68,7 +68,7 @@ class Settings:
     load: Load | None
 
 
-class SwitchReport(Told):
+class SwitchReport(HostAnswer):
     """The report of a switch by its program: files/switch/switch_report.py.
 
     Attributes:
@@ -133,7 +133,7 @@ class Outcome:
         self.seconds, self.gap = report.seconds, report.gap
 
 
-def parse_memory(output: Iterable[str]) -> Memory:
+def parse_memory(output: Iterable[str]) -> MemoryState:
     """Return the memory that the lines of `MEMORY_SCRIPT` describe.
 
     Raises:
@@ -149,14 +149,14 @@ def parse_memory(output: Iterable[str]) -> Memory:
         for gpu in sorted(gpus, key=lambda gpu: int(gpu[-1]) if gpu[-1].isdigit() else 0)
         if len(gpu) == 2 and gpu[0].isdigit()
     ]
-    return Memory(
+    return MemoryState(
         int(total) * 1024,
         int(available) * 1024 - handover(kept),
         free[-1] * 1024**2 if free else None,
     )
 
 
-def engine_size(settings: Settings, memory: Memory) -> int | None:
+def engine_size(settings: SwitchSettings, memory: MemoryState) -> int | None:
     """Return the bytes that the engine of a release takes; None where that is not known."""
     hardware, load = settings.hardware, settings.load
     if load and not hardware.total_gib:
@@ -168,7 +168,7 @@ def engine_size(settings: Settings, memory: Memory) -> int | None:
     return engine if hardware.unified else engine + CONTEXT
 
 
-def is_beside(settings: Settings, memory: Memory, size: int | None = None) -> bool:
+def is_beside(settings: SwitchSettings, memory: MemoryState, size: int | None = None) -> bool:
     """Tell whether a new engine fits beside all that runs now.
 
     A pair never runs two: its ports on the fabric are fixed.
@@ -187,7 +187,7 @@ def is_beside(settings: Settings, memory: Memory, size: int | None = None) -> bo
     return engine + least <= memory.available
 
 
-def orders(settings: Settings, memory: Memory, size: int | None = None) -> str:
+def orders(settings: SwitchSettings, memory: MemoryState, size: int | None = None) -> str:
     """Return what the program of the switch reads.
 
     Args: as `is_beside`.

@@ -2,7 +2,7 @@
 
 from pyinfra.api import deploy
 
-from sparkwright.firewall.firewall import Rule, fabric_rules, port_rules
+from sparkwright.firewall.firewall import UfwRule, fabric_rules, port_rules
 from sparkwright.firewall.operations import firewall
 from sparkwright.run.target import target
 
@@ -11,7 +11,7 @@ from sparkwright.run.target import target
 def apply() -> None:
     """Open the door's port on a head, and a pair's fabric to the other Spark."""
     own = target()
-    rules: list[Rule] = []
+    rules: list[UfwRule] = []
     if own.is_head and own.port:
         rules += port_rules(own.port, "door", own.settings.firewall_from)
     if own.fabric:

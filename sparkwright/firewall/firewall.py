@@ -14,7 +14,7 @@ SSH = "ssh"
 
 
 @dataclass(frozen=True)
-class Rule:
+class UfwRule:
     """One rule of ufw.
 
     Attributes:
@@ -51,7 +51,7 @@ class FirewallState:
     active: bool | None
     at_boot: bool
     said: str
-    rules: tuple[Rule, ...]
+    rules: tuple[UfwRule, ...]
     ssh: tuple[int, ...]
     turned_on: bool
     other: str | None
@@ -63,7 +63,7 @@ class FirewallState:
         return bool(self.active) or self.at_boot
 
 
-def port_rules(port: int, purpose: str, sources: Sequence[str]) -> list[Rule]:
+def port_rules(port: int, purpose: str, sources: Sequence[str]) -> list[UfwRule]:
     """Return the rules that open a TCP port.
 
     Args:
@@ -72,32 +72,32 @@ def port_rules(port: int, purpose: str, sources: Sequence[str]) -> list[Rule]:
         sources: networks that may reach it, as ufw writes them; empty means everybody.
     """
     if not sources:
-        return [Rule(f"allow {port}/tcp", purpose)]
+        return [UfwRule(f"allow {port}/tcp", purpose)]
     return [
-        Rule(f"allow from {source} to any port {port} proto tcp", purpose) for source in sources
+        UfwRule(f"allow from {source} to any port {port} proto tcp", purpose) for source in sources
     ]
 
 
-def fabric_rules(plan: FabricPlan) -> list[Rule]:
+def fabric_rules(plan: FabricPlan) -> list[UfwRule]:
     """Return the rules that let in all that comes from the other Spark of a pair, by the fabric.
 
     Args:
         plan: this Spark's part of it.
     """
     return [
-        Rule(f"allow from {theirs} to {own}", "fabric")
+        UfwRule(f"allow from {theirs} to {own}", "fabric")
         for own, theirs in zip(plan.addresses, plan.peer_addresses, strict=True)
     ]
 
 
-def ssh_rules(state: FirewallState) -> list[Rule]:
+def ssh_rules(state: FirewallState) -> list[UfwRule]:
     """Return the rules without which the Spark could not be reached any more."""
-    return [Rule(f"allow {port}/tcp", SSH) for port in state.ssh]
+    return [UfwRule(f"allow {port}/tcp", SSH) for port in state.ssh]
 
 
 def differences(
-    state: FirewallState, wanted: Sequence[Rule], purposes: Collection[str]
-) -> tuple[list[Rule], list[Rule]]:
+    state: FirewallState, wanted: Sequence[UfwRule], purposes: Collection[str]
+) -> tuple[list[UfwRule], list[UfwRule]]:
     """Return the rules to add, and those to delete.
 
     A rule of the owner's that says the same is enough, and stays his. What is not ours, or for
@@ -167,7 +167,7 @@ def parse_firewall(output: Iterable[str]) -> FirewallState:
             at_boot="enabled" in found["boot"],
             said=status or "",
             rules=tuple(
-                Rule(match["text"], match["purpose"])
+                UfwRule(match["text"], match["purpose"])
                 for line in found["rules"]
                 if (match := _RULE.fullmatch(line))
             ),

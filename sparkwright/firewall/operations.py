@@ -11,7 +11,7 @@ from sparkwright.common.operations import differs, failing, notice
 from sparkwright.common.placed import UFW_CONF
 from sparkwright.common.terminal import plain_lines
 from sparkwright.firewall.facts import Firewall
-from sparkwright.firewall.firewall import FirewallState, Rule, differences, ssh_rules
+from sparkwright.firewall.firewall import FirewallState, UfwRule, differences, ssh_rules
 from sparkwright.host.operations.packages import install
 
 _UNDO = "sparkwright-firewall"
@@ -21,7 +21,7 @@ _UNDO_SECONDS = 60
 
 @operation()
 def firewall(
-    root: str, mode: str, purposes: Collection[str], rules: Sequence[Rule]
+    root: str, mode: str, purposes: Collection[str], rules: Sequence[UfwRule]
 ) -> Generator[PyinfraCommand, None, None]:
     """Have ufw let through what `rules` say, where it is in use; never close it for SSH.
 
@@ -85,12 +85,12 @@ def firewall(
             )
 
 
-def delete_rule(rule: Rule) -> StringCommand:
+def delete_rule(rule: UfwRule) -> StringCommand:
     """Return the command that takes a rule away, and closes its port for IPv6 as well."""
     return StringCommand("ufw --force delete", *map(QuoteString, rule.text.split()))
 
 
-def _tell(state: FirewallState, mode: str, rules: Sequence[Rule]) -> None:
+def _tell(state: FirewallState, mode: str, rules: Sequence[UfwRule]) -> None:
     """Show what no rule of ufw changes."""
     if mode == "auto" and rules and state.other:
         needed = ", ".join(rule.text for rule in rules)

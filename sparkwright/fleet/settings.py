@@ -27,7 +27,7 @@ from sparkwright.fleet.setting_values import (
 )
 
 
-class Repository(Model):
+class AptRepository(Model):
     """The apt repository of the container toolkit."""
 
     url: Text = Field(description="a URL; apt puts the architecture for $(ARCH)")
@@ -159,8 +159,8 @@ class Settings(Model):
     25."""
 
     toolkit_repository: Annotated[
-        Repository, Field(description="a mapping of url, key_url and fingerprint")
-    ] = Repository(
+        AptRepository, Field(description="a mapping of url, key_url and fingerprint")
+    ] = AptRepository(
         url="https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH)",
         key_url="https://nvidia.github.io/libnvidia-container/gpgkey",
         fingerprint="C95B321B61E88C1809C4F759DDCAE044F796ECB0",

@@ -35,7 +35,7 @@ class GatewayState:
     status: str
 
 
-class Gateway(HostFact[GatewayState]):
+class GatewayStates(HostFact[GatewayState]):
     """The state of the gateway in relation to the files that configure it."""
 
     def command(self, root: str, port: int, files: Sequence[str]) -> str:

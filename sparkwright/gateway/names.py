@@ -34,7 +34,7 @@ ALIASES = {"qwen36-fast": "fast", "qwen36-deep": "deep"}
 
 
 @dataclass(frozen=True)
-class Served:
+class ModelAlias:
     """A name that clients may ask for.
 
     Attributes:
@@ -58,7 +58,7 @@ class Served:
         return min(known) if len(known) == len(found) else None
 
 
-def served(replicas: Sequence[Upstream], *, by_gateway: bool = True) -> list[Served]:
+def served(replicas: Sequence[Upstream], *, by_gateway: bool = True) -> list[ModelAlias]:
     """Return all that clients may ask for, in the order of the inventory.
 
     Args:
@@ -69,7 +69,7 @@ def served(replicas: Sequence[Upstream], *, by_gateway: bool = True) -> list[Ser
     for replica in replicas:
         for name in replica.names:
             names.setdefault(name, []).append(replica)
-    found: dict[str, Served] = {}
+    found: dict[str, ModelAlias] = {}
     for name, serving in names.items():
         for each in _variants(name, tuple(serving), by_gateway):
             # A recipe that serves such a name itself means that.
@@ -78,9 +78,9 @@ def served(replicas: Sequence[Upstream], *, by_gateway: bool = True) -> list[Ser
     return list(found.values())
 
 
-def _variants(name: str, serving: tuple[Upstream, ...], by_gateway: bool) -> Iterator[Served]:
+def _variants(name: str, serving: tuple[Upstream, ...], by_gateway: bool) -> Iterator[ModelAlias]:
     both = serving[0].both_modes
-    yield Served(name, serving, _PRESETS.get(name, {}), both_modes=both, thinks=both)
+    yield ModelAlias(name, serving, _PRESETS.get(name, {}), both_modes=both, thinks=both)
     # One name of a model is enough to have its profiles under.
     if by_gateway and both and name == serving[0].names[0]:
         for profile, sampling in _PROFILES.items():
@@ -90,10 +90,12 @@ def _variants(name: str, serving: tuple[Upstream, ...], by_gateway: bool) -> Ite
                 **_COMMON,
                 "chat_template_kwargs": {"enable_thinking": thinks},
             }
-            yield Served(f"{name}-{profile}", serving, sampling, both_modes=False, thinks=thinks)
+            yield ModelAlias(
+                f"{name}-{profile}", serving, sampling, both_modes=False, thinks=thinks
+            )
 
 
-def listing(names: Iterable[Served]) -> str:
+def listing(names: Iterable[ModelAlias]) -> str:
     """Return the names in one line, each with the replicas that serve it."""
     parts = (
         f"{each.name} ({', '.join(upstream.replica for upstream in each.upstreams)})"

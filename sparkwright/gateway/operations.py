@@ -11,7 +11,7 @@ from sparkwright.common.operations import failing, notice
 from sparkwright.common.terminal import plain
 from sparkwright.door.door import DoorPlan
 from sparkwright.door.operations import warn
-from sparkwright.gateway.facts import DOOR, UNIT, UNITS, Gateway
+from sparkwright.gateway.facts import DOOR, UNIT, UNITS, GatewayStates
 from sparkwright.host.operations.files import managed_files
 from sparkwright.host.operations.packages import install
 from sparkwright.host.operations.secrets import secret_file
@@ -43,7 +43,7 @@ def gateway(
     folder, port = f"{root}/gateway", door.port
     warn(door)
     files = [entry.path for entry in entries if not isinstance(entry, Directory)]
-    state = host.get_fact(Gateway, root=root, port=port, files=[*files, *secrets])
+    state = host.get_fact(GatewayStates, root=root, port=port, files=[*files, *secrets])
     if state.holder:
         yield failing(
             f"Port {port} is taken by {state.holder}: stop it, or give the gateway another port "
@@ -85,7 +85,7 @@ def gateway(
 
 
 def _report(state: State, host: Host, root: str, port: int, url: str, names: str) -> bool:
-    found = host.get_fact(Gateway, root=root, port=port, files=())
+    found = host.get_fact(GatewayStates, root=root, port=port, files=())
     host.log(plain(_words(url, names, found.status)))
     return found.active
 

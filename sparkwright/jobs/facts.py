@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkwright.common.facts import HostFact
-from sparkwright.common.progress import Progress, parse_progress
+from sparkwright.common.progress import JobProgress, parse_progress
 
 
 class EnvironmentStamp(HostFact[str | None]):
@@ -32,7 +32,7 @@ class JobState:
     """A job's unit as systemd has it, and what the job itself wrote last."""
 
     active: str
-    progress: Progress | None
+    progress: JobProgress | None
 
 
 class JobStates(HostFact[dict[str, JobState]]):

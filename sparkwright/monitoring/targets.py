@@ -24,7 +24,7 @@ _EVERYWHERE = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True)
-class Target:
+class ScrapeTarget:
     """The door of a replica, as Prometheus reaches it.
 
     Attributes:
@@ -58,7 +58,7 @@ class Target:
 
 def targets(
     fleet: Fleet, settings: Mapping[str, Settings], chain: Callable[[str], str | None]
-) -> list[Target]:
+) -> list[ScrapeTarget]:
     """Return the doors of a fleet.
 
     Args:
@@ -98,7 +98,7 @@ def targets(
         elif bind not in (*_EVERYWHERE, *_LOOPBACK):
             host = bind
         found.append(
-            Target(
+            ScrapeTarget(
                 replica=name,
                 sparks=tuple(replica.sparks),
                 address=f"{bracketed(host)}:{replica.port}",
@@ -123,7 +123,7 @@ def _names(chain: str) -> list[str]:
     return [*names.get_values_for_type(x509.DNSName), *addresses]
 
 
-def prometheus_config(doors: Sequence[Target]) -> str:
+def prometheus_config(doors: Sequence[ScrapeTarget]) -> str:
     """Return prometheus.yml: three jobs for each door, named by replica and kind.
 
     Args:
@@ -138,7 +138,7 @@ def prometheus_config(doors: Sequence[Target]) -> str:
     return head + yaml.safe_dump(config, sort_keys=False)
 
 
-def _job(door: Target, kind: str) -> dict[str, Any]:
+def _job(door: ScrapeTarget, kind: str) -> dict[str, Any]:
     labels = {
         "job": kind,
         "instance": door.sparks[0],
@@ -169,7 +169,7 @@ def _job(door: Target, kind: str) -> dict[str, Any]:
 
 
 def monitoring_files(
-    doors: Sequence[Target], key: str | None, rules: str, dashboard: str
+    doors: Sequence[ScrapeTarget], key: str | None, rules: str, dashboard: str
 ) -> dict[str, tuple[str, int]]:
     """Return what is written: text and mode of each file, by its name.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import nearest
-from sparkwright.gateway.names import ALIASES, Served
+from sparkwright.gateway.names import ALIASES, ModelAlias
 
 PROVIDER = "sparkwright"
 # OpenClaw reads it from its own environment, so that the file holds no secret.
@@ -35,9 +35,9 @@ class Endpoint:
     provider: str
     url: str
     keyed: bool
-    names: Sequence[Served]
+    names: Sequence[ModelAlias]
 
-    def reference(self, served: Served) -> str:
+    def reference(self, served: ModelAlias) -> str:
         """A model's name as OpenClaw writes it."""
         return f"{self.provider}/{served.name}"
 
@@ -55,7 +55,7 @@ def openclaw(endpoints: Sequence[Endpoint], bindings: Mapping[str, str]) -> dict
     Raises:
         PlanError: A channel is to have a name that nothing serves.
     """
-    known: dict[str, tuple[Endpoint, Served]] = {}
+    known: dict[str, tuple[Endpoint, ModelAlias]] = {}
     for each in endpoints:
         for name in each.names:
             known.setdefault(name.name, (each, name))
@@ -192,7 +192,7 @@ def _provider(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
-def _model(served: Served) -> dict[str, Any]:
+def _model(served: ModelAlias) -> dict[str, Any]:
     model: dict[str, Any] = {
         "id": served.name,
         "name": served.name,
@@ -219,13 +219,13 @@ def _model(served: Served) -> dict[str, Any]:
     return model | {"compat": compat}
 
 
-def _params(served: Served) -> dict[str, Any]:
+def _params(served: ModelAlias) -> dict[str, Any]:
     """Return the defaults that only we set: OpenClaw 2026.9.6 sends no top_p or top_k."""
     rest = dict(served.sampling)
     return {"temperature": rest.pop("temperature"), "extra_body": rest}
 
 
-def _agent(endpoint: Endpoint, served: Served) -> dict[str, Any]:
+def _agent(endpoint: Endpoint, served: ModelAlias) -> dict[str, Any]:
     agent: dict[str, Any] = {"id": _agent_id(served), "model": endpoint.reference(served)}
     if served.name in ALIASES:
         agent["params"] = _params(served)
@@ -235,7 +235,7 @@ def _agent(endpoint: Endpoint, served: Served) -> dict[str, Any]:
     return agent | {"fastModeDefault": False}
 
 
-def _agent_id(served: Served) -> str:
+def _agent_id(served: ModelAlias) -> str:
     """An id that OpenClaw takes: small letters, digits, '_' and '-', at most 64."""
     name = ALIASES.get(served.name, served.name)
     return f"agent-{re.sub(r'[^a-z0-9_-]+', '-', name.lower())}"[:64].rstrip("-")

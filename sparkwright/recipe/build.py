@@ -11,7 +11,7 @@ from pathlib import Path
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import FILES
 from sparkwright.common.schema import nearest
-from sparkwright.recipe.values import Build
+from sparkwright.recipe.values import ImageBuild
 from sparkwright.recipe.vllm_names import is_secret
 
 FOLDERS = FILES / "images"
@@ -25,7 +25,7 @@ BASE = "BASE"
 _ARGUMENT = re.compile(r"^ARG +([A-Za-z_][A-Za-z0-9_]*)(=.*)?$", re.MULTILINE)
 
 
-def build_files(build: Build, folders: Path = FOLDERS) -> dict[str, str]:
+def build_files(build: ImageBuild, folders: Path = FOLDERS) -> dict[str, str]:
     """Read what a build is made of, name -> text: all that its Dockerfile can copy.
 
     Hidden files are left out: editors and file managers leave some behind, and each would make
@@ -53,7 +53,7 @@ def _text(path: Path) -> str:
         raise PlanError(f"{path}: found no text ({error}); expected UTF-8") from None
 
 
-def build_problems(build: Build, folders: Path = FOLDERS) -> Iterator[str]:
+def build_problems(build: ImageBuild, folders: Path = FOLDERS) -> Iterator[str]:
     """Say what cannot be, as ``KEY: found X; expected Y``.
 
     Args:
@@ -78,7 +78,7 @@ def build_problems(build: Build, folders: Path = FOLDERS) -> Iterator[str]:
             yield f"image.args: found no {name}; expected it: {build.build}/Dockerfile needs it"
 
 
-def build_name(build: Build, base_digest: str, folders: Path = FOLDERS) -> str:
+def build_name(build: ImageBuild, base_digest: str, folders: Path = FOLDERS) -> str:
     """Name the image that a build makes: ``sparkwright/FOLDER:<12 hex of all its inputs>``.
 
     Args:

@@ -8,7 +8,7 @@ from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.schema import NAME, NAME_RULE, nearest
 from sparkwright.recipe import engine_log, options, vllm_names
 from sparkwright.recipe.build import build_problems
-from sparkwright.recipe.recipe import Recipe, Settings
+from sparkwright.recipe.recipe import EngineSettings, Recipe
 from sparkwright.recipe.values import OWN_ARGUMENTS, OWN_ENVIRONMENT, REFERENCE
 from sparkwright.recipe.vllm_names import is_secret, normal
 from sparkwright.recipe.workloads import EXPECTED, METRICS
@@ -59,7 +59,7 @@ def problems(recipe: Recipe) -> Iterator[str]:
 
 
 def _setting_problems(
-    where: str, settings: Settings, checkpoints: Collection[str], known: Collection[str]
+    where: str, settings: EngineSettings, checkpoints: Collection[str], known: Collection[str]
 ) -> Iterator[str]:
     for option in settings.args:
         if whole := _whole(option, known):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sparkwright.common.schema import shown
-from sparkwright.recipe.recipe import Recipe, Settings
+from sparkwright.recipe.recipe import EngineSettings, Recipe
 
 LEVEL = "VLLM_LOGGING_LEVEL"
 
@@ -38,7 +38,7 @@ def at_level(recipe: Recipe, level: str) -> Recipe:
     )
 
 
-def problems(settings: Settings) -> Iterator[str]:
+def problems(settings: EngineSettings) -> Iterator[str]:
     """Say which settings would hide a start from those who wait for it.
 
     Args:

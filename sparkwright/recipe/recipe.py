@@ -12,8 +12,8 @@ from sparkwright.common.schema import Model, Text
 from sparkwright.recipe.options import Options, options
 from sparkwright.recipe.values import (
     Argument,
-    Build,
     Folder,
+    ImageBuild,
     ImageOrBuild,
     Option,
     Release,
@@ -57,7 +57,7 @@ class Memory(Model):
     total_gib: float | None = Field(default=None, gt=0, description="GiB in use while serving")
 
 
-class Settings(Model):
+class EngineSettings(Model):
     """The command line and environment of vLLM."""
 
     args: dict[Option, Argument] = Field(
@@ -73,7 +73,7 @@ class Settings(Model):
         return options(self.args)
 
 
-class Difference(Settings):
+class BySparks(EngineSettings):
     """The values that differ with one number of Sparks; each replaces the recipe's own."""
 
     start_timeout: int | None = Field(
@@ -87,7 +87,7 @@ def _text_keys(value: object) -> object:
     return {str(key): item for key, item in value.items()} if isinstance(value, dict) else value
 
 
-class Recipe(Settings):
+class Recipe(EngineSettings):
     """One thing that can be served, and with what."""
 
     name: str
@@ -113,7 +113,7 @@ class Recipe(Settings):
     served_names: list[Text] = Field(
         min_length=1, description="a list of the names that clients ask for"
     )
-    by_sparks: Annotated[dict[str, Difference], BeforeValidator(_text_keys)] = Field(
+    by_sparks: Annotated[dict[str, BySparks], BeforeValidator(_text_keys)] = Field(
         default_factory=dict,
         description="a mapping of Spark counts to what differs, such as 2: {args: {…}, env: {…}}",
     )
@@ -124,14 +124,14 @@ class Recipe(Settings):
     expected: Figures = Field(default_factory=dict)
 
     @property
-    def build(self) -> Build | None:
+    def build(self) -> ImageBuild | None:
         """The way in which the image is made; None: it is pulled as it is."""
-        return self.image if isinstance(self.image, Build) else None
+        return self.image if isinstance(self.image, ImageBuild) else None
 
     @property
     def base_image(self) -> str:
         """The name for which a registry is asked: the image, or what it is built on."""
-        return self.image.base if isinstance(self.image, Build) else self.image
+        return self.image.base if isinstance(self.image, ImageBuild) else self.image
 
     @property
     def judge(self) -> str:
@@ -170,7 +170,7 @@ class Recipe(Settings):
         Returns:
             The recipe with what ``by_sparks`` says of that number in place, and no ``by_sparks``.
         """
-        own = self.by_sparks.get(str(count), Difference())
+        own = self.by_sparks.get(str(count), BySparks())
         changes = {
             "args": self.args | own.args,
             "env": self.env | own.env,

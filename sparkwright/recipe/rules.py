@@ -15,7 +15,7 @@ from sparkwright.recipe.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Rule:
+class OptionRule:
     """An option that must not stand as it does.
 
     Attributes:
@@ -68,7 +68,7 @@ def _races(recipe: Recipe) -> bool:
 RULES = (
     # Measured with fp8 only, and for speed, where kernels are injected (the NVIDIA forum's guide
     # that qwen3.5-35b-sm121 names); so it passes there.
-    Rule(
+    OptionRule(
         ("kv-cache-dtype",),
         lambda recipe: (
             _fp8(recipe) and (recipe.build is None or recipe.build.build != "sm121-inject")
@@ -78,14 +78,14 @@ RULES = (
         model="qwen3.5-35b-a3b",
     ),
     # GB10 has FlashAttention 2, which takes no fp8; the engine ends minutes after it started.
-    Rule(
+    OptionRule(
         ("kv-cache-dtype",),
         lambda recipe: _fp8(recipe) and recipe.options.attention == "flash_attn",
         "it left out: attention-backend flash_attn, which DFlash needs, does not take it "
         "(github.com/AEON-7/Qwen3.6-NVFP4-DFlash, docs/troubleshooting.md)",
     ),
     # vLLM 0.33.0, run: the model keeps its own rope_parameters.
-    Rule(
+    OptionRule(
         ("hf-overrides",),
         lambda recipe: bool(
             {"rope_parameters", "rope_scaling"} & {*(recipe.options.hf_overrides or ())}
@@ -96,7 +96,7 @@ RULES = (
     ),
     # Found on 0.28.0 and before; nothing is known of later ones. The V2 model runner has no such
     # race: its counts stay on the GPU (vllm-project/vllm, 51599).
-    Rule(
+    OptionRule(
         ("speculative-config", "spec-method"),
         lambda recipe: recipe.options.mtp and _races(recipe),
         "enable-prefix-caching: false or async-scheduling: false beside MTP: else answers, tool "

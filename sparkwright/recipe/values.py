@@ -104,7 +104,7 @@ Variable = Annotated[str, matching(_VARIABLE, "the name of an environment variab
 Release = Annotated[str, matching(_RELEASE, "a release of vLLM, such as 0.28.0")]
 
 
-class Build(Model):
+class ImageBuild(Model):
     """An image that a Spark makes itself, of a folder below files/images."""
 
     build: Annotated[str, matching(_BUILD, "a folder of files/images")] = Field(
@@ -117,9 +117,9 @@ class Build(Model):
 
 
 def _kind(value: object) -> str:
-    return "<build>" if isinstance(value, dict | Build) else "<image>"
+    return "<build>" if isinstance(value, dict | ImageBuild) else "<image>"
 
 
 ImageOrBuild = Annotated[
-    Annotated[Image, Tag("<image>")] | Annotated[Build, Tag("<build>")], Discriminator(_kind)
+    Annotated[Image, Tag("<image>")] | Annotated[ImageBuild, Tag("<build>")], Discriminator(_kind)
 ]

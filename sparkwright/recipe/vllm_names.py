@@ -30,7 +30,7 @@ Release = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownName:
     """The table's entry for a name.
 
     Attributes:
@@ -54,12 +54,12 @@ def number(release: str) -> Release:
 
 
 @cache
-def table() -> dict[str, Known]:
+def table() -> dict[str, KnownName]:
     """Return all names: options without their dashes, and variables."""
     found = {}
     for name, first, last, kind in _rows():
         danger = None if kind == "-" else KINDS[kind]
-        found[name] = Known(number(first), number(last), danger)
+        found[name] = KnownName(number(first), number(last), danger)
     return found
 
 

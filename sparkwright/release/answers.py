@@ -37,7 +37,7 @@ class Budget:
         if coding != "identity":
             raise TooMuch(f"an answer from {where} compressed by {coding[:20]}, unasked")
         assert isinstance(response.stream, SyncByteStream)
-        response.stream = _Bounded(response.stream, lambda size: self._take(size, str(where)))
+        response.stream = _BoundedBody(response.stream, lambda size: self._take(size, str(where)))
 
     def _take(self, size: int, where: str) -> None:
         self._left -= size
@@ -47,7 +47,7 @@ class Budget:
             raise TooMuch(f"no end of the answer from {where} within {LONGEST} s")
 
 
-class _Bounded(SyncByteStream):
+class _BoundedBody(SyncByteStream):
     def __init__(self, stream: SyncByteStream, take: Callable[[int], None]) -> None:
         self._stream = stream
         self._take = take

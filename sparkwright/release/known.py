@@ -28,7 +28,7 @@ class KnownCheckpoint(Model):
     source: Text = Field(description="where it is published")
 
 
-class Known(Model):
+class KnownDigests(Model):
     """Images by their reference, checkpoints by ``repo@revision``."""
 
     images: dict[str, KnownImage] = Field(default_factory=dict)
@@ -36,6 +36,6 @@ class Known(Model):
 
 
 @cache
-def known() -> Known:
+def known() -> KnownDigests:
     """Return what is known, from ``known.yaml``."""
-    return parse(Known, yaml.load(_FILE), str(_FILE))
+    return parse(KnownDigests, yaml.load(_FILE), str(_FILE))

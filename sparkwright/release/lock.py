@@ -71,7 +71,7 @@ Sha256 = Annotated[str, _hexadecimal(64)]
 Sha1 = Annotated[str, _hexadecimal(40)]
 
 
-class File(Model):
+class LockedFile(Model):
     """A file of a checkpoint: an LFS file is known by its sha256, another by git's blob hash."""
 
     size: int = Field(ge=0, description="bytes")
@@ -95,7 +95,7 @@ class CheckpointLock(Model):
     date: Annotated[str, AfterValidator(_day)] | None = Field(default=None, description=_DAY)
     source: Text | None = Field(default=None, description="where it is published")
     shape: Annotated[Shape | None, BeforeValidator(_of_this_version)] = None
-    files: dict[Annotated[str, AfterValidator(_inside)], File] = Field(min_length=1)
+    files: dict[Annotated[str, AfterValidator(_inside)], LockedFile] = Field(min_length=1)
 
     @property
     def size(self) -> int:

@@ -4,7 +4,7 @@ from sparkwright.common.facts import HostFact
 from sparkwright.rollback.rollback import History, history_script, parse_history
 
 
-class Served(HostFact[History]):
+class ReleaseHistory(HostFact[History]):
     """The releases that have served, and those that could."""
 
     command = staticmethod(history_script)

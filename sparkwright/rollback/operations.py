@@ -8,14 +8,14 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.operations import failing, notice, spark_name
 from sparkwright.engine.operations.serve import complaint, switch_back
-from sparkwright.engine.switch import Outcome, Settings
-from sparkwright.rollback.facts import Served
+from sparkwright.engine.switch import Outcome, SwitchSettings
+from sparkwright.rollback.facts import ReleaseHistory
 from sparkwright.rollback.rollback import obstacle
 
 
 @operation()
 def rollback(
-    root: str, recipe: str, settings: Settings, peer: Host | None
+    root: str, recipe: str, settings: SwitchSettings, peer: Host | None
 ) -> Generator[PyinfraCommand]:
     """Serve the release that served before the present one, by what is on the Spark of it.
 
@@ -28,8 +28,8 @@ def rollback(
         settings: of the switch.
         peer: the other Spark of a pair, on which this operation runs at the same time.
     """
-    found = host.get_fact(Served, root=root)
-    theirs = peer.get_fact(Served, root=root) if peer else None
+    found = host.get_fact(ReleaseHistory, root=root)
+    theirs = peer.get_fact(ReleaseHistory, root=root) if peer else None
     why = obstacle(spark_name(host), found, spark_name(peer) if peer else "", theirs)
     release = found.before
     if why or release is None:

@@ -23,7 +23,7 @@ from sparkwright.engine.facts import Engines, FreeMemory
 from sparkwright.engine.operations.serve import JOURNAL_LINES, attempt, go_back
 from sparkwright.release.release import Release
 from sparkwright.rollout.facts import ServingRelease, Speed
-from sparkwright.rollout.record import Report, Task
+from sparkwright.rollout.record import Task, TaskReport
 from sparkwright.rollout.report import plan_lines, report, table
 from sparkwright.rollout.waves import Rollout
 from sparkwright.run.lease import lost_lease
@@ -41,7 +41,7 @@ LOST = (
 
 
 @dataclass
-class _Book:
+class _RolloutBook:
     """The one rollout of a run, of which all its hosts are a part.
 
     Attributes:
@@ -71,12 +71,12 @@ class _Book:
 
 
 # One for the planning of a run, and one for its execution, when other things may serve.
-_books: dict[tuple[State, bool], _Book] = {}
+_books: dict[tuple[State, bool], _RolloutBook] = {}
 
 
 @operation()
 def waves(
-    release: Release, settings: switch.Settings, asked: RunOptions, peer: Host | None
+    release: Release, settings: switch.SwitchSettings, asked: RunOptions, peer: Host | None
 ) -> Generator[PyinfraCommand]:
     """Switch this Spark's replica when its turn has come; wait while it is another's.
 
@@ -127,7 +127,7 @@ def waves(
             else:
                 host.log(f"replica {rollout.of(spark).replica} goes back")
                 yield from go_back(release.root, settings, peer, outcome)
-                done = Report(problem="" if outcome.taken_back else _why(outcome))
+                done = TaskReport(problem="" if outcome.taken_back else _why(outcome))
             _take(book, spark, done)
     finally:
         # A failed command ends the operation here: the others must not wait for this Spark.
@@ -142,7 +142,7 @@ def waves(
         host.noop(f"it serves {first.standing.release or 'nothing'}")
 
 
-def _book(asked: RunOptions) -> _Book:
+def _book(asked: RunOptions) -> _RolloutBook:
     state: State = host.state
     key = (state, planning())
     if key not in _books:
@@ -151,11 +151,11 @@ def _book(asked: RunOptions) -> _Book:
             for each in map(target_of, state.inventory)
             if each.host in state.active_hosts and each.replica
         }
-        _books[key] = _Book(Rollout(replicas, asked.force), asked, _now())
+        _books[key] = _RolloutBook(Rollout(replicas, asked.force), asked, _now())
     return _books[key]
 
 
-def _take(book: _Book, spark: str, done: Report) -> None:
+def _take(book: _RolloutBook, spark: str, done: TaskReport) -> None:
     """Hand in what came of a task; tell what the rollout is going to do as soon as it is known."""
     known = book.rollout.planned
     book.rollout.report(spark, done)
@@ -165,23 +165,27 @@ def _take(book: _Book, spark: str, done: Report) -> None:
     book.keep()
 
 
-def _first_look(release: Release, settings: switch.Settings) -> Report:
+def _first_look(release: Release, settings: switch.SwitchSettings) -> TaskReport:
     """Return what serves here, and whether the new engine fits beside it."""
     found = _look(release.root)
     memory = _read(FreeMemory)
     return replace(found, fits_beside=bool(memory and switch.is_beside(settings, memory)))
 
 
-def _look(root: str) -> Report:
+def _look(root: str) -> TaskReport:
     """Return what serves here."""
     if lost := lost_lease(host.state):
-        return Report(problem=lost)
+        return TaskReport(problem=lost)
     standing = _read(ServingRelease, root=root)
-    return Report(standing=standing) if standing else Report(problem="it does not say what serves")
+    return (
+        TaskReport(standing=standing)
+        if standing
+        else TaskReport(problem="it does not say what serves")
+    )
 
 
-def _switched(outcome: switch.Outcome) -> Report:
-    return Report(
+def _switched(outcome: switch.Outcome) -> TaskReport:
+    return TaskReport(
         problem="" if outcome.served else _why(outcome),
         restored=bool(outcome.restored),
         undo=outcome.silent and outcome.attempted,
@@ -195,7 +199,7 @@ def _why(outcome: switch.Outcome) -> str:
     return outcome.reason or "it was not done"
 
 
-def _soak(release: Release, life: str, asked: RunOptions) -> Report:
+def _soak(release: Release, life: str, asked: RunOptions) -> TaskReport:
     """See that one life of the engine holds for as long as it should, and then delivers."""
     host.log(f"{release.id} is to hold for {asked.soak:.0f} s")
     began = time.monotonic()
@@ -205,29 +209,33 @@ def _soak(release: Release, life: str, asked: RunOptions) -> Report:
         if found.problem:
             return found
         if (found.standing.release, found.standing.life) != (release.id, life):
-            return Report(problem=f"vllm@{release.id} has not held: it ended within {past:.0f} s")
+            return TaskReport(
+                problem=f"vllm@{release.id} has not held: it ended within {past:.0f} s"
+            )
         if past >= asked.soak:
             break
         time.sleep(min(SOAK_POLL, asked.soak - past))
-    return _delivers(release, asked) if release.ranks.rank == 0 else Report()
+    return _delivers(release, asked) if release.ranks.rank == 0 else TaskReport()
 
 
-def _delivers(release: Release, asked: RunOptions) -> Report:
+def _delivers(release: Release, asked: RunOptions) -> TaskReport:
     names = release.recipe.served_names
     engines = _read(Engines, root=release.root, release=release.id, url=release.url, model=names[0])
     if trouble := problem(engines, names) if engines else "its state cannot be read":
-        return Report(problem=f"vllm@{release.id} is active, but {trouble}")
+        return TaskReport(problem=f"vllm@{release.id} is active, but {trouble}")
     if asked.minimum_speed is None:
-        return Report()
+        return TaskReport()
     said = _read(Speed, root=release.root, url=release.url, model=names[0])
     try:
         speed = float(said)
     except ValueError:
-        return Report(problem=f"vllm@{release.id}: {said or 'no speed could be measured'}")
+        return TaskReport(problem=f"vllm@{release.id}: {said or 'no speed could be measured'}")
     if speed < asked.minimum_speed:
         found = f"found {speed} tokens a second in one stream"
-        return Report(problem=f"{found}; expected at least {asked.minimum_speed:g}", speed=speed)
-    return Report(speed=speed)
+        return TaskReport(
+            problem=f"{found}; expected at least {asked.minimum_speed:g}", speed=speed
+        )
+    return TaskReport(speed=speed)
 
 
 def _read(fact: type[FactBase[Any]], **arguments: str) -> Any:

@@ -40,7 +40,7 @@ FAILURES = (Result.FAILED, Result.DOWN, Result.STUCK, Result.REFUSED, Result.LOS
 
 
 @dataclass(frozen=True)
-class Report:
+class TaskReport:
     """The result of a task on one Spark, or on all Sparks of a replica.
 
     Attributes:
@@ -66,7 +66,7 @@ class Report:
 
 
 @dataclass
-class Record:
+class ReplicaRecord:
     """The effect of a rollout on one replica.
 
     Attributes:
@@ -92,10 +92,10 @@ class Record:
     speed: float | None = None
 
 
-def merged(reports: Sequence[Report]) -> Report:
+def merged(reports: Sequence[TaskReport]) -> TaskReport:
     """Return what the Sparks of one replica report together, the head first."""
     head = reports[0]
-    return Report(
+    return TaskReport(
         problem="; ".join(dict.fromkeys(each.problem for each in reports if each.problem)),
         standing=together(each.standing for each in reports),
         fits_beside=all(each.fits_beside for each in reports),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from sparkwright.rollout.record import Record, Result
+from sparkwright.rollout.record import ReplicaRecord, Result
 from sparkwright.rollout.waves import Rollout
 from sparkwright.run.options import RunOptions
 
@@ -22,7 +22,7 @@ def report(
 
     Returns:
         {"started", "ended", "soak" (s), "minimum_speed" (tokens/s or None), "stopped" (why; ""),
-        "waves" (replicas of each), "replicas" (one object each: `Record`, without its `names`)}.
+        "waves" (replicas of each), "replicas" (an object each: `ReplicaRecord`, without `names`)}.
     """
     return {
         "started": started,
@@ -35,7 +35,7 @@ def report(
     }
 
 
-def _entry(record: Record) -> dict[str, Any]:
+def _entry(record: ReplicaRecord) -> dict[str, Any]:
     values = {**asdict(record), "sparks": list(record.sparks), "result": record.result.value}
     del values["names"]
     return values
@@ -80,15 +80,15 @@ def table(rollout: Rollout) -> list[str]:
     return lines + ([f"Stopped: {rollout.stopped}"] if rollout.stopped else [])
 
 
-def _of(rollout: Rollout, wave: tuple[str, ...]) -> list[Record]:
+def _of(rollout: Rollout, wave: tuple[str, ...]) -> list[ReplicaRecord]:
     return [rollout.records[name] for name in wave]
 
 
-def _change(record: Record) -> str:
+def _change(record: ReplicaRecord) -> str:
     return f"{record.replica} ({record.former or 'nothing'} -> {record.release})"
 
 
-def _serves(record: Record) -> str:
+def _serves(record: ReplicaRecord) -> str:
     match record.result:
         case Result.ALREADY | Result.SWITCHED | Result.STUCK:
             return record.release

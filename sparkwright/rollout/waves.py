@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sparkwright.rollout.record import FAILURES, Record, Report, Result, Task, merged
+from sparkwright.rollout.record import FAILURES, ReplicaRecord, Result, Task, TaskReport, merged
 from sparkwright.rollout.serving import Standing
 
 
@@ -25,7 +25,7 @@ def waves(replicas: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 Tasks = Mapping[str, Task]
-Reports = Mapping[str, Report]
+Reports = Mapping[str, TaskReport]
 _Course = Generator[Tasks, Reports, None]
 
 
@@ -46,22 +46,24 @@ class Rollout:
 
     replicas: Mapping[str, Sequence[str]]
     forced: Collection[str] = ()
-    records: dict[str, Record] = field(init=False)
+    records: dict[str, ReplicaRecord] = field(init=False)
     planned: bool = field(init=False, default=False)
     waves: list[tuple[str, ...]] = field(init=False, default_factory=list)
     stopped: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
-        self.records = {name: Record(name, tuple(each)) for name, each in self.replicas.items()}
+        self.records = {
+            name: ReplicaRecord(name, tuple(each)) for name, each in self.replicas.items()
+        }
         self._replica = {spark: name for name, each in self.replicas.items() for spark in each}
         self._lost: dict[str, str] = {}
-        self._given: dict[str, Report] = {}
+        self._given: dict[str, TaskReport] = {}
         self._standings: dict[str, Standing] = {}
         self._in_service: dict[str, bool] = {}
         self._course = self._run()
         self._tasks: Tasks | None = next(self._course)
 
-    def of(self, spark: str) -> Record:
+    def of(self, spark: str) -> ReplicaRecord:
         """Return what has happened to a Spark's replica."""
         return self.records[self._replica[spark]]
 
@@ -77,7 +79,7 @@ class Rollout:
         open_task = self._tasks.get(self._replica[spark])
         return Task.WAIT if open_task is None or spark in self._given else open_task
 
-    def report(self, spark: str, report: Report) -> None:
+    def report(self, spark: str, report: TaskReport) -> None:
         """Take what came of a Spark's task."""
         self._given[spark] = report
         self._advance()
@@ -110,7 +112,7 @@ class Rollout:
     def _advance(self) -> None:
         while self._tasks is not None:
             for spark, why in self._lost.items():
-                self._given.setdefault(spark, Report(problem=why))
+                self._given.setdefault(spark, TaskReport(problem=why))
             asked = [spark for name in self._tasks for spark in self.records[name].sparks]
             if any(spark not in self._given for spark in asked):
                 return

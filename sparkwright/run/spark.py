@@ -31,7 +31,7 @@ def recipe_of(name: str) -> Recipe:
 
 
 @dataclass(frozen=True)
-class Target:
+class SparkTarget:
     """All that is asked of a Spark; a gateway's own host has settings and options only.
 
     Attributes:

@@ -24,7 +24,7 @@ from sparkwright.run.host_data import data_of
 
 
 @dataclass(frozen=True)
-class Target(plan.Target):
+class Target(plan.SparkTarget):
     """A Spark's target with what only a run knows of it.
 
     Attributes:

@@ -13,7 +13,7 @@ from pyinfra.operations import files
 from sparkwright.common.operations import differs, failing, notice, run_now, unit_differs
 from sparkwright.common.placed import DAEMON_JSON, TOOLKIT_KEYRING, TOOLKIT_SOURCES
 from sparkwright.common.terminal import plain, plain_lines
-from sparkwright.fleet.settings import Repository
+from sparkwright.fleet.settings import AptRepository
 from sparkwright.host.facts import Service
 from sparkwright.host.operations.packages import install
 from sparkwright.release.container import CONTAINER_OPTIONS
@@ -36,7 +36,7 @@ exit 1"""
 
 @operation()
 def docker(
-    repository: Repository, log_options: Mapping[str, str], restart: bool = False
+    repository: AptRepository, log_options: Mapping[str, str], restart: bool = False
 ) -> Generator[PyinfraCommand, None, None]:
     """Run Docker with NVIDIA's runtime and bounded logs; every other setting stays as it is.
 
@@ -126,7 +126,7 @@ def keep_former(root: str) -> StringCommand:
     )
 
 
-def _install_toolkit(repository: Repository, *, known: bool) -> Generator[PyinfraCommand]:
+def _install_toolkit(repository: AptRepository, *, known: bool) -> Generator[PyinfraCommand]:
     """Install the toolkit from its repository; `known` says that apt has that already."""
     if not known:
         yield StringCommand(_trust_key(repository.key_url, repository.fingerprint))

@@ -12,7 +12,7 @@ from sparkwright.common.terminal import plain
 from sparkwright.run.report import check_alone, tell_machines
 from sparkwright.run.target import target, target_of
 from sparkwright.status.facts import SparkStatus
-from sparkwright.status.status import Reading, Row
+from sparkwright.status.status import Reading, SparkRow
 from sparkwright.status.table import as_json, table
 from sparkwright.status.warnings import warnings
 
@@ -67,13 +67,13 @@ def _read(spark: Host) -> Reading | None:
     return reading
 
 
-def _row(spark: Host, reading: Reading | None) -> Row:
+def _row(spark: Host, reading: Reading | None) -> SparkRow:
     own = target_of(spark)
     name = own.recipe.name if own.recipe else None
-    return Row(own.spark, own.replica, name, own.rank, reading)
+    return SparkRow(own.spark, own.replica, name, own.rank, reading)
 
 
-def _show(rows: list[Row], path: str | None, again: bool) -> None:
+def _show(rows: list[SparkRow], path: str | None, again: bool) -> None:
     if not tell_machines(path, as_json(rows, time.time())):
         return
     if again and sys.stdout.isatty():

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sparkwright.common.host_output import read_json, sections, sections_script
-from sparkwright.doctor.gpu import GPU_COMMAND, Gpu, parse_gpu
+from sparkwright.doctor.gpu import GPU_COMMAND, GpuReading, parse_gpu
 from sparkwright.door.door import UNIT as DOOR
 from sparkwright.engine.engine import EngineUnit, parse_engines, state_script
-from sparkwright.engine.metrics import LOAD, Load, load, metrics_command
+from sparkwright.engine.metrics import LOAD, EngineLoad, load, metrics_command
 from sparkwright.release.release import current_engine
 
 
@@ -36,8 +36,8 @@ class Reading:
     others: tuple[str, ...]
     switches: tuple[str, ...]
     since: int | None
-    load: Load | None
-    gpu: Gpu | None
+    load: EngineLoad | None
+    gpu: GpuReading | None
     clock_limit: int | None
     memory_total: int
     memory_available: int
@@ -47,7 +47,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Row:
+class SparkRow:
     """A Spark of the inventory.
 
     Attributes:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sparkwright.common.progress import time_text
-from sparkwright.status.status import Reading, Row
+from sparkwright.status.status import Reading, SparkRow
 from sparkwright.status.warnings import warnings
 
 _GIB = 1024**3
@@ -17,7 +17,7 @@ _HEADINGS = (
 _NUMBERS = frozenset(_HEADINGS[5:])
 
 
-def table(rows: Sequence[Row]) -> list[str]:
+def table(rows: Sequence[SparkRow]) -> list[str]:
     """Return the table for people: a heading, and a line for each Spark."""
     cells = [_HEADINGS, *(_cells(row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -30,7 +30,7 @@ def table(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: SparkRow) -> tuple[str, ...]:
     served = (row.spark, row.replica or "-", row.recipe or "-")
     reading = row.reading
     if reading is None:
@@ -62,7 +62,7 @@ def _short(release: str | None, recipe: str | None, wanted: str) -> str:
     return release.removeprefix(f"{recipe}-") if recipe == wanted else release
 
 
-def _since(row: Row, reading: Reading) -> str:
+def _since(row: SparkRow, reading: Reading) -> str:
     if reading.since is not None:
         return time_text(reading.since, "%d %b %H:%M")
     if row.recipe is None:
@@ -98,7 +98,7 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value * 100:.0f} %"
 
 
-def as_json(rows: Iterable[Row], now: float) -> str:
+def as_json(rows: Iterable[SparkRow], now: float) -> str:
     """Return a reading for machines, on one line; null is what is not known, or not there.
 
     Args:
@@ -108,7 +108,7 @@ def as_json(rows: Iterable[Row], now: float) -> str:
     return json.dumps({"time": round(now, 3), "sparks": [_entry(row) for row in rows]})
 
 
-def _entry(row: Row) -> Mapping[str, Any]:
+def _entry(row: SparkRow) -> Mapping[str, Any]:
     reading = row.reading
     entry: dict[str, Any] = {
         "spark": row.spark,

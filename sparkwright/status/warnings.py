@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from sparkwright.causes.thresholds import DISK_FULL, EARLYOOM, KV_FULL, MEMORY_LOW
-from sparkwright.status.status import Reading, Row
+from sparkwright.status.status import Reading, SparkRow
 
 _GIB = 1024**3
 
 
-def warnings(row: Row) -> Iterator[str]:
+def warnings(row: SparkRow) -> Iterator[str]:
     """Yield what somebody should look at, a sentence each."""
     reading = row.reading
     if reading is None:
@@ -26,7 +26,7 @@ def warnings(row: Row) -> Iterator[str]:
         yield f"{free} are free on the disk; deploys/clean.py makes room"
 
 
-def _of_release(row: Row, reading: Reading) -> Iterator[str]:
+def _of_release(row: SparkRow, reading: Reading) -> Iterator[str]:
     wanted = row.recipe
     for release in reading.switches:
         yield f"a switch to {release} is under way"
@@ -42,7 +42,7 @@ def _of_release(row: Row, reading: Reading) -> Iterator[str]:
         yield f"{reading.release} runs; the inventory leaves this Spark idle"
 
 
-def _of_engine(row: Row, reading: Reading) -> Iterator[str]:
+def _of_engine(row: SparkRow, reading: Reading) -> Iterator[str]:
     for release in reading.others:
         if not reading.switches:
             yield f"vllm@{release} runs as well"

@@ -4,10 +4,10 @@ import shlex
 from collections.abc import Sequence
 
 from sparkwright.common.facts import HostFact
-from sparkwright.weights.weights import Folder, parse_folders
+from sparkwright.weights.weights import CheckpointFolder, parse_folders
 
 
-class WeightFolders(HostFact[dict[str, Folder]]):
+class WeightFolders(HostFact[dict[str, CheckpointFolder]]):
     """The contents of checkpoint folders, without reading any weights."""
 
     default = dict

@@ -13,7 +13,7 @@ from sparkwright.release.lock import CheckpointLock
 from sparkwright.weights.facts import WeightFolders
 from sparkwright.weights.weights import (
     RECORD,
-    Folder,
+    CheckpointFolder,
     copy_manifest_text,
     differences,
     has_manifest,
@@ -68,7 +68,7 @@ def _have(
     verify: bool,
 ) -> Generator[PyinfraCommand]:
     found = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
-    folders = {name: found.get(name, Folder()) for name in checkpoints}
+    folders = {name: found.get(name, CheckpointFolder()) for name in checkpoints}
     new_orders = [name for name in orders if not has_manifest(folders[name], orders[name])]
     wrong = [name for name in folders if verify or differences(checkpoints[name], folders[name])]
     if not new_orders and not wrong:

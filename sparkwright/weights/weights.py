@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from sparkwright.common.difference import Difference
 from sparkwright.common.host_output import read_json
-from sparkwright.release.lock import CheckpointLock, File
+from sparkwright.release.lock import CheckpointLock, LockedFile
 
 # Where fetch-weights keeps its record, in the folder itself.
 RECORD = ".sparkwright.json"
@@ -23,7 +23,7 @@ class Stamp:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HashedFile:
     """A file whose content was hashed: what it was then, and its hash."""
 
     stamp: Stamp
@@ -31,7 +31,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Folder:
+class CheckpointFolder:
     """A checkpoint's folder on a Spark.
 
     Attributes:
@@ -42,7 +42,7 @@ class Folder:
 
     manifest: str | None = None
     files: Mapping[str, Stamp] = field(default_factory=dict)
-    record: Mapping[str, Verdict] = field(default_factory=dict)
+    record: Mapping[str, HashedFile] = field(default_factory=dict)
 
 
 def manifest_text(locked: CheckpointLock, endpoint: str) -> str:
@@ -64,16 +64,16 @@ def copy_manifest_text(locked: CheckpointLock, source: str) -> str:
     return _text({"source": source, **locked.model_dump(include={"files"}, exclude_none=True)})
 
 
-def has_manifest(folder: Folder, text: str) -> bool:
+def has_manifest(folder: CheckpointFolder, text: str) -> bool:
     """Tell whether the folder's manifest on the Spark is this text."""
     return folder.manifest == sha256(text.encode()).hexdigest()
 
 
-def parse_record(text: str) -> dict[str, Verdict]:
+def parse_record(text: str) -> dict[str, HashedFile]:
     """Return what fetch-weights recorded as verified; nothing of a record that is damaged."""
     try:
         return {
-            path: Verdict(
+            path: HashedFile(
                 Stamp(entry["size"], entry["mtime_ns"], entry["inode"]), str(entry["hash"])
             )
             for path, entry in read_json(text)["files"].items()
@@ -82,20 +82,20 @@ def parse_record(text: str) -> dict[str, Verdict]:
         return {}
 
 
-def parse_folders(lines: Iterable[str]) -> dict[str, Folder]:
+def parse_folders(lines: Iterable[str]) -> dict[str, CheckpointFolder]:
     """Return the folders that the fact's lines describe: a kind and its values, parted by tabs.
 
     Raises:
         ValueError: a line of another make.
     """
-    folders: dict[str, Folder] = {}
+    folders: dict[str, CheckpointFolder] = {}
     files: dict[str, Stamp] = {}
     name = ""
     for line in lines:
         kind, _, rest = line.partition("\t")
         if kind == "folder":
             name, files = rest, {}
-            folders[name] = Folder(files=files)
+            folders[name] = CheckpointFolder(files=files)
         elif kind == "manifest":
             folders[name] = replace(folders[name], manifest=rest.split()[0])
         elif kind == "record":
@@ -108,7 +108,7 @@ def parse_folders(lines: Iterable[str]) -> dict[str, Folder]:
     return folders
 
 
-def differences(locked: CheckpointLock, folder: Folder) -> dict[str, str]:
+def differences(locked: CheckpointLock, folder: CheckpointFolder) -> dict[str, str]:
     """Return what keeps the folder from being the checkpoint: path -> what is wrong with it.
 
     Nothing is hashed: a file counts as right while it is as it was when its hash was.
@@ -132,7 +132,7 @@ def _text(manifest: Mapping[str, object]) -> str:
     return json.dumps(manifest, indent=1, sort_keys=True) + "\n"
 
 
-def _trouble(file: File, found: Stamp | None, verdict: Verdict | None) -> str | None:
+def _trouble(file: LockedFile, found: Stamp | None, verdict: HashedFile | None) -> str | None:
     if found is None:
         return "is missing"
     if found.size != file.size:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.common.progress import Meter, Progress, parse_progress
+from sparkwright.common.progress import JobProgress, Meter, parse_progress
 from tests.clock import patience
 from tests.component.docker import Docker, image_files, serving_docker
 
@@ -41,7 +41,7 @@ class Spark:
     root: Path
     docker: Docker
 
-    def build(self, said: str) -> tuple[int, Progress]:
+    def build(self, said: str) -> tuple[int, JobProgress]:
         (self.root / "said").write_text(said)
         process = subprocess.run(
             [sys.executable, "-c", PROGRAM, JOBS, self.docker.socket, self.root, "555555555555"],
@@ -182,7 +182,7 @@ def test_how_far_a_build_is(monkeypatch: pytest.MonkeyPatch) -> None:
     said = [build.note(line) for line in BEGUN.splitlines()]
     assert said[-1] == "unit 1 of 20"
     assert build.measure() == ("building", 1, 2)
-    line = Meter().line(Progress(*build.measure(), said[-1]), 0)
+    line = Meter().line(JobProgress(*build.measure(), said[-1]), 0)
     assert line == "building, 1 of 2 steps done · unit 1 of 20"
     said = [build.note(line) for line in DONE.splitlines()]
     assert list(filter(None, said)) == ["unit 20 of 20", "vLLM 0.32.0+cpu with 20 units"]

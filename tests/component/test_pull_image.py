@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sparkwright.common.progress import Progress, parse_progress
+from sparkwright.common.progress import JobProgress, parse_progress
 from tests.clock import patience
 from tests.component.docker import listening
 
@@ -49,7 +49,7 @@ class Docker:
     requests: list[str] = field(default_factory=list)
     has_image: bool = False
 
-    def pull(self) -> tuple[int, Progress]:
+    def pull(self) -> tuple[int, JobProgress]:
         process = subprocess.run(
             [sys.executable, "-c", PROGRAM, JOBS, self.root / "docker.sock", self.root, "555"],
             capture_output=True,
@@ -99,7 +99,7 @@ def docker(tmp_path: Path) -> Iterator[Docker]:
 
 def test_pulls_by_digest(docker: Docker) -> None:
     docker.scripts = [(200, PULL)]
-    assert docker.pull() == (0, Progress("done", 1000, 1000, ""))
+    assert docker.pull() == (0, JobProgress("done", 1000, 1000, ""))
     assert docker.requests == [
         f"/images/create?fromImage=example.org/vllm&tag=sha256:{'5' * 64}",
         f"/images/{IMAGE.replace('@', '%40').replace(':', '%3A')}/json",

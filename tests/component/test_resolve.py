@@ -12,7 +12,7 @@ import pytest
 from huggingface_hub import constants
 
 from sparkwright.common.errors import PlanError
-from sparkwright.release.lock import File
+from sparkwright.release.lock import LockedFile
 from sparkwright.release.model_config import shape_of
 from sparkwright.release.resolve import resolve_checkpoint
 from tests.component.servers import free_port, serving
@@ -56,10 +56,10 @@ def test_a_checkpoint_has_a_commit_and_files(hub: str, root: Path, tmp_path: Pat
     locked = resolve_checkpoint(REPO, "main", hub)
     weights = (tmp_path / "source" / "model.safetensors").read_bytes()
     blob = hashlib.sha1(b"blob 2\0{}").hexdigest()
-    assert locked.files["model.safetensors"] == File(
+    assert locked.files["model.safetensors"] == LockedFile(
         size=len(weights), sha256=hashlib.sha256(weights).hexdigest()
     )
-    assert locked.files["config.json"] == File(size=2, git=blob)
+    assert locked.files["config.json"] == LockedFile(size=2, git=blob)
     assert resolve_checkpoint(REPO, locked.commit, hub).commit == locked.commit
     (tmp_path / "source" / "config.json").unlink()
     moved = add_commit(root, REPO, tmp_path / "source")

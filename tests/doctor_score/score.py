@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sparkwright.causes.cause import Diagnosis
 from sparkwright.doctor.checkup import KERNEL, Checkup
 from sparkwright.doctor.diagnosis import diagnose
-from sparkwright.doctor.gpu import Gpu
+from sparkwright.doctor.gpu import GpuReading
 from sparkwright.doctor.report import SHOWN
 from sparkwright.engine.engine import EngineUnit
 from sparkwright.engine.metrics import Finished
@@ -92,7 +92,7 @@ def checkup(case: Incident) -> Checkup:
         free={"/opt/qwen36": 900 * _GIB, "/var/lib/docker": 900 * _GIB},
         docker="29.6.2",
         runtimes=tuple(told.pop("runtimes", ("io.containerd.runc.v2", "nvidia", "runc"))),
-        gpu=Gpu(clock, power, 60.0, busy, None, None),
+        gpu=GpuReading(clock, power, 60.0, busy, None, None),
         gpu_inside=None,
         downs=told.pop("downs", 0),
         listeners=tuple(told.pop("listeners", ())),

@@ -46,7 +46,7 @@ from sparkwright.firewall.firewall import FirewallState, ssh_rules
 from sparkwright.host.survey import Survey
 from sparkwright.preflight.preflight import findings
 from sparkwright.run import lease
-from sparkwright.status.status import Reading, Row
+from sparkwright.status.status import Reading, SparkRow
 from sparkwright.status.table import as_json, table
 from sparkwright.status.warnings import warnings
 from tests.clock import patience
@@ -206,7 +206,7 @@ def _of_fabrics(own: FabricState, peer: FabricState) -> None:
 
 
 def _of_reading(reading: Reading) -> None:
-    row = Row("a", "r", "recipe", 0, reading)
+    row = SparkRow("a", "r", "recipe", 0, reading)
     table([row])
     as_json([row], 1.0)
     list(warnings(row))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparkwright.engine.facts import EngineSize, Switching
-from sparkwright.firewall.firewall import Rule
+from sparkwright.firewall.firewall import UfwRule
 from sparkwright.firewall.operations import delete_rule
 from sparkwright.host.facts import Service, Sysctls
 from sparkwright.jobs.facts import ImageContent, ImageState, JobStates
@@ -41,7 +41,7 @@ def test_what_a_host_said_is_quoted_in_commands(tmp_path: Path, hostile: str) ->
         Speed().command(str(tmp_path), hostile, hostile),
         Sysctls().command([hostile]),
         Service().command(hostile, [hostile]),
-        str(delete_rule(Rule(hostile, "door"))),
+        str(delete_rule(UfwRule(hostile, "door"))),
     ):
         _sh(tmp_path, command)
     assert not (tmp_path / "owned").exists()

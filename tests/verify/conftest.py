@@ -24,7 +24,7 @@ from sparkwright.door.keys import api_keys
 from sparkwright.fleet.fabric_plan import FabricPlan
 from sparkwright.release.lock import Lock, lock_path, read_lock
 from sparkwright.release.release import Release
-from sparkwright.run.spark import Target
+from sparkwright.run.spark import SparkTarget
 
 Api = Callable[..., str]
 Client = Callable[..., requests.Response]
@@ -55,7 +55,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _concerns(fixtures: Sequence[str], data: dict[str, Any]) -> bool:
     """Tell whether a test is about such a Spark."""
-    if "fabric" in fixtures and not Target.of(data).fabric:
+    if "fabric" in fixtures and not SparkTarget.of(data).fabric:
         return False
     asks = {"api", "client", "address"}.intersection(fixtures)
     if asks and "host" not in fixtures and data["rank"] != 0:
@@ -154,7 +154,7 @@ def lock(data: dict[str, Any]) -> Lock:
 @pytest.fixture(scope="session")
 def release(data: dict[str, Any], lock: Lock) -> Release:
     """What the Spark should serve."""
-    served = Target.of(data).release_by(lock)
+    served = SparkTarget.of(data).release_by(lock)
     assert served
     return served
 
@@ -162,7 +162,7 @@ def release(data: dict[str, Any], lock: Lock) -> Release:
 @pytest.fixture(scope="session")
 def fabric(data: dict[str, Any]) -> FabricPlan:
     """The Spark's part of its pair's own network."""
-    plan = Target.of(data).fabric
+    plan = SparkTarget.of(data).fabric
     assert plan
     return plan
 
@@ -178,7 +178,7 @@ def lone_api(data: dict[str, Any], lock: Lock) -> Api:
     """The same for a replica of one Spark with the same recipe; without one, skip."""
     for other in _sparks.values():
         if other["recipe"] == data["recipe"] and len(other["ranks"]) == 1:
-            alone = Target.of(other).release_by(lock)
+            alone = SparkTarget.of(other).release_by(lock)
             assert alone
             return _api(_connection(other["spark"]), alone)
     pytest.skip(f"no replica of one Spark serves {data['recipe']}: nothing to compare with")
@@ -214,7 +214,7 @@ def address(data: dict[str, Any]) -> str:
 @pytest.fixture(scope="session")
 def client(data: dict[str, Any], address: str) -> Client:
     """Send a request through the door, from here; with the fleet's key unless another is given."""
-    secure = Target.of(data).settings.secured
+    secure = SparkTarget.of(data).settings.secured
     base = f"http{'s' if secure else ''}://{address}:{data['port']}"
     (own, *_) = api_keys(Path(data["fleet"])) if data["api_key"] != "none" else ("none",)
 

@@ -11,7 +11,7 @@ from sparkwright.doctor.listeners import (
     unguarded,
 )
 from sparkwright.release.guard import ALONE
-from sparkwright.run.spark import Target
+from sparkwright.run.spark import SparkTarget
 
 # A program within the guard asks the network's next host, and itself by its own address there. One
 # that is not let out gets no answer at all; without the guard it is refused, or answered.
@@ -35,7 +35,7 @@ def listening(host) -> Listening:
 
 
 def test_every_listener_is_on_the_list(listening, data, proved):
-    may = Target.of(data).may_listen
+    may = SparkTarget.of(data).may_listen
     kinds = {}
     for each in judged(listening, may):
         kinds.setdefault(each.kind, []).append(str(each.socket))

@@ -6,7 +6,7 @@ from pyinfra.api import StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.files import Entry
-from sparkwright.common.operations import Refusal
+from sparkwright.common.operations import Refused
 from sparkwright.host.operations.files import managed_files
 from sparkwright.release.release import adoption_script, retirement_script
 
@@ -24,7 +24,7 @@ def programs_and_release(root: str, entries: Sequence[Entry]) -> Generator[Pyinf
     """
     changes = list(managed_files._inner(entries=entries))
     # Until the unit file has changed, nobody needs the copies; what is to fail changes nothing.
-    take_over = bool(changes) and not isinstance(changes[0], Refusal)
+    take_over = bool(changes) and not isinstance(changes[0], Refused)
     if take_over:
         yield StringCommand(adoption_script(root))
     yield from changes

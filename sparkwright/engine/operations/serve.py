@@ -17,7 +17,7 @@ from sparkwright.common.terminal import plain
 from sparkwright.engine.engine import SHARE, EngineState, engine_differences, problem
 from sparkwright.engine.facts import Engines, EngineSize, FreeMemory, Switching
 from sparkwright.engine.phases import phase
-from sparkwright.engine.switch import JOB, Outcome, Settings, failure, orders, progress_line
+from sparkwright.engine.switch import JOB, Outcome, SwitchSettings, failure, orders, progress_line
 from sparkwright.jobs.operations import LOST, put_manifest, start
 from sparkwright.release.release import Release
 
@@ -36,7 +36,7 @@ _last: dict[tuple[str, str], Outcome] = {}
 
 @operation()
 def serving(
-    release: Release, settings: Settings, peer: Host | None = None
+    release: Release, settings: SwitchSettings, peer: Host | None = None
 ) -> Generator[PyinfraCommand, None, None]:
     """Serve `release`, and nothing else, now and after every boot.
 
@@ -66,7 +66,7 @@ def serving(
 
 
 def attempt(
-    release: Release, settings: Settings, peer: Host | None, outcome: Outcome
+    release: Release, settings: SwitchSettings, peer: Host | None, outcome: Outcome
 ) -> Generator[PyinfraCommand]:
     """Yield what `serving` does, without a failure of the host where the release does not serve.
 
@@ -95,7 +95,7 @@ def attempt(
 
 
 def go_back(
-    root: str, settings: Settings, peer: Host | None, outcome: Outcome
+    root: str, settings: SwitchSettings, peer: Host | None, outcome: Outcome
 ) -> Generator[PyinfraCommand]:
     """Yield what undoes an attempt that was committed; the host does not fail.
 
@@ -120,7 +120,7 @@ def go_back(
 
 
 def switch_back(
-    root: str, release: str, settings: Settings, peer: Host | None, outcome: Outcome
+    root: str, release: str, settings: SwitchSettings, peer: Host | None, outcome: Outcome
 ) -> Generator[PyinfraCommand]:
     """Yield what has a release serve that served before, by what is on the Spark of it.
 
@@ -173,7 +173,9 @@ def _engines(release: Release) -> EngineState:
     )
 
 
-def _settle(engines: EngineState, release: Release, settings: Settings) -> Generator[StringCommand]:
+def _settle(
+    engines: EngineState, release: Release, settings: SwitchSettings
+) -> Generator[StringCommand]:
     """Leave a release that runs and boots as the only one, current, and behind the door."""
     if any(engine.needs_reload for engine in engines.units.values()):
         yield StringCommand("systemctl daemon-reload")
@@ -208,7 +210,7 @@ def _stop(engines: EngineState, keep: str | None) -> Generator[StringCommand]:
 def _job(
     root: str,
     release: str,
-    settings: Settings,
+    settings: SwitchSettings,
     under_way: Sequence[str],
     peer: Host | None,
     outcome: Outcome,

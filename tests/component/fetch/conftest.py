@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.common.progress import Progress, parse_progress
+from sparkwright.common.progress import JobProgress, parse_progress
 from sparkwright.release.lock import CheckpointLock
 from sparkwright.release.resolve import resolve_checkpoint
 from sparkwright.weights.facts import WeightFolders
-from sparkwright.weights.weights import Folder, differences, manifest_text
+from sparkwright.weights.weights import CheckpointFolder, differences, manifest_text
 from tests.clock import patience
 from tests.component.fetch.pair import Lender, lending
 from tests.component.servers import until
@@ -119,12 +119,12 @@ class Spark:
         assert self.progress().phase == "failed"
         return self.progress().message
 
-    def progress(self) -> Progress:
+    def progress(self) -> JobProgress:
         progress = parse_progress((self.folder / ".sparkwright-progress.json").read_text())
         assert progress
         return progress
 
-    def look(self) -> Folder:
+    def look(self) -> CheckpointFolder:
         """Read the folder as an operation does, by the fact's own command."""
         with this_machine().current() as host:
             found = host.get_fact(WeightFolders, root=str(self.root), folders=[self.name])

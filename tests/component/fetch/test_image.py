@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.common.progress import Progress, parse_progress
+from sparkwright.common.progress import JobProgress, parse_progress
 from tests.clock import patience
 from tests.component.docker import Docker, image_files, serving_docker
 from tests.component.fetch.conftest import JOBS, TRIES
@@ -52,7 +52,7 @@ class Side:
         _, errors = process.communicate(timeout=patience())
         return process.returncode, errors
 
-    def progress(self, job: str) -> Progress:
+    def progress(self, job: str) -> JobProgress:
         progress = parse_progress((self.root / f"jobs/{job}.json").read_text())
         assert progress
         return progress

@@ -16,7 +16,7 @@ from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.fleet.settings import Settings
 from sparkwright.monitoring.command import door_chains
-from sparkwright.monitoring.targets import Target, targets
+from sparkwright.monitoring.targets import ScrapeTarget, targets
 from sparkwright.recipe.loader import recipe_names
 from tests.clock import patience
 from tests.component.monitoring import FILES
@@ -46,7 +46,7 @@ replicas:
 """
 
 
-def doors(folder: Path, text: str = TWO, **settings: Any) -> list[Target]:
+def doors(folder: Path, text: str = TWO, **settings: Any) -> list[ScrapeTarget]:
     known = fleet(folder, text)
     own = dict.fromkeys(known.replicas, Settings(**settings))
     return targets(known, own, door_chains(known, own))

@@ -12,7 +12,7 @@ from sparkwright.benchmark.causes import causes
 from sparkwright.benchmark.figures import figures
 from sparkwright.benchmark.verdict import overall, verdicts
 from sparkwright.causes.thresholds import FAULT_MHZ, FAULT_WATTS
-from sparkwright.doctor.gpu import Gpu
+from sparkwright.doctor.gpu import GpuReading
 from sparkwright.recipe.loader import load_recipe
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -161,7 +161,7 @@ def test_the_power_fault_begins_where_the_doctor_sees_it(
 ) -> None:
     gpu = [[sample[0], clock, watts, sample[3]] for sample in SOUND["gpu"]]
     assert _names(SOUND | {"gpu": gpu}) == found
-    load = Gpu(clock, watts, 60.0, 100.0, None, None)
+    load = GpuReading(clock, watts, 60.0, 100.0, None, None)
     assert bool(load.held_back) == bool(found)
 
 

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.cleanup.belongings import Belongings, Image, belongings_script, parse_belongings
+from sparkwright.cleanup.belongings import (
+    Belongings,
+    StoredImage,
+    belongings_script,
+    parse_belongings,
+)
 from sparkwright.cleanup.clean import superfluous
 from sparkwright.cleanup.operations import clean
 from sparkwright.common.placed import FOLDERS
@@ -194,7 +199,7 @@ def test_what_somebody_else_names_or_uses_stays(disk: Disk) -> None:
 
 def test_the_base_of_what_is_built_stays_as_long_as_that(disk: Disk) -> None:
     found = disk.found
-    base = Image("sha256:dd", 1, (), ("example/base@sha256:4",))
+    base = StoredImage("sha256:dd", 1, (), ("example/base@sha256:4",))
     found = replace(found, docker=(*found.docker, base))
     assert base not in [image for image, _ in superfluous(found, keep=1).images]
     assert base in [image for image, _ in superfluous(found, keep=0).images]

@@ -2,36 +2,36 @@
 
 import pytest
 
-from sparkwright.common.progress import Meter, Progress, duration_text, parse_progress, size_text
+from sparkwright.common.progress import JobProgress, Meter, duration_text, parse_progress, size_text
 
 
 def test_a_line_has_share_rate_and_time_left() -> None:
     meter = Meter()
     total = 22_000_000_000
-    assert meter.line(Progress("downloading", 0, total, ""), 0) == "downloading 0.0 of 22.0 GB"
-    line = meter.line(Progress("downloading", 980_000_000, total, ""), 10)
+    assert meter.line(JobProgress("downloading", 0, total, ""), 0) == "downloading 0.0 of 22.0 GB"
+    line = meter.line(JobProgress("downloading", 980_000_000, total, ""), 10)
     assert line == "downloading 1.0 of 22.0 GB · 98.0 MB/s · 3 min 34 s left"
 
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:
     meter = Meter()
     for second in range(60):
-        meter.line(Progress("downloading", second * 10**6, 10**8, ""), second)
-    line = meter.line(Progress("downloading", 59 * 10**6, 10**8, ""), 79)
+        meter.line(JobProgress("downloading", second * 10**6, 10**8, ""), second)
+    line = meter.line(JobProgress("downloading", 59 * 10**6, 10**8, ""), 79)
     assert line == "downloading 59.0 of 100.0 MB · 0 kB/s"
 
 
 def test_a_phase_has_its_own_rate() -> None:
     meter = Meter()
-    meter.line(Progress("verifying", 10**9, 10**9, ""), 0)
-    line = meter.line(Progress("downloading", 5 * 10**8, 10**9, "waiting"), 5)
+    meter.line(JobProgress("verifying", 10**9, 10**9, ""), 0)
+    line = meter.line(JobProgress("downloading", 5 * 10**8, 10**9, "waiting"), 5)
     assert line == "downloading 0.5 of 1.0 GB · waiting"
 
 
 def test_a_job_that_has_not_said_anything() -> None:
     assert parse_progress("\n") is None
     text = '{"phase": "done", "done": 1, "total": 2, "message": "x"}'
-    assert parse_progress(text) == Progress("done", 1, 2, "x")
+    assert parse_progress(text) == JobProgress("done", 1, 2, "x")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from sparkwright.doctor.checkup import FailedSwitch, checkup_script, parse_checkup
 from sparkwright.doctor.diagnosis import from_switch
-from sparkwright.doctor.gpu import Gpu
+from sparkwright.doctor.gpu import GpuReading
 from sparkwright.engine.metrics import Finished, finished
 
 RELEASE = "lab-tiny-0a1b2c3d"
@@ -72,7 +72,7 @@ def test_a_reading():
     assert found.swapped == 512 * 4096
     assert found.free["/var/lib/docker"] == 1_000_000_000
     assert (found.docker, "nvidia" in found.runtimes) == ("28.3.3", True)
-    assert found.gpu == Gpu(611.0, 14.21, 45.0, 97.0, None, None)
+    assert found.gpu == GpuReading(611.0, 14.21, 45.0, 97.0, None, None)
     assert found.gpu_inside is None
     assert found.downs == 1
     assert found.listeners == ("python3",)

@@ -9,7 +9,7 @@ import pytest
 from sparkwright.causes.log_causes import LOG_CAUSES, from_log, hint
 from sparkwright.doctor.checkup import Checkup
 from sparkwright.doctor.diagnosis import diagnose
-from sparkwright.doctor.gpu import Gpu
+from sparkwright.doctor.gpu import GpuReading
 from sparkwright.doctor.host_causes import HOST_CAUSES, LOG_SIGNS, ROOT_CAUSES
 from sparkwright.doctor.report import report
 from sparkwright.engine.engine import EngineUnit
@@ -40,7 +40,7 @@ HEALTHY = Checkup(
     free={"/opt/qwen36": 900 * GIB, "/var/lib/docker": 900 * GIB},
     docker="28.3.3",
     runtimes=("io.containerd.runc.v2", "nvidia", "runc"),
-    gpu=Gpu(2418.0, 62.0, 60.0, 96.0, None, None),
+    gpu=GpuReading(2418.0, 62.0, 60.0, 96.0, None, None),
     gpu_inside="GPU 0: NVIDIA GB10 (UUID: GPU-1)",
     downs=0,
     listeners=(),
@@ -60,9 +60,9 @@ READINGS = {
     "driver-memory-pools": {"driver": "610.57.04", "log": (REFUSED,)},
     "driver-610-64k": {"driver": "610.57.04", "kernel": "7.0.0-1019-nvidia-64k", "log": (FAULT,)},
     "driver-no-memory": {"unit": STOPPED, "log": (NO_MEMORY,)},
-    "gpu-spins": {"gpu": Gpu(2418.0, 17.0, 50.0, 96.0, None, None)},
+    "gpu-spins": {"gpu": GpuReading(2418.0, 17.0, 50.0, 96.0, None, None)},
     "disk-space": {"free": {"/opt/qwen36": 900 * GIB, "/var/lib/docker": GIB}},
-    "power-fault": {"gpu": Gpu(611.0, 14.2, 45.0, 97.0, None, None)},
+    "power-fault": {"gpu": GpuReading(611.0, 14.2, 45.0, 97.0, None, None)},
     "swapping": {"swapped": 200 * 1024**2},
     # vllm-project/vllm#48140 and llamastash/llamastash#80: 2.77 GiB free, 52 available.
     "page-cache": {
@@ -138,7 +138,7 @@ def test_names_are_unique_and_sentences_end_without_a_stop():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"gpu": Gpu(208.0, 3.6, 40.0, 0.0, None, None)},  # at rest a GPU is slow, too
+        {"gpu": GpuReading(208.0, 3.6, 40.0, 0.0, None, None)},  # at rest a GPU is slow, too
         {"gpu": None, "finished": None, "gpu_inside": None},
         {"finished": Finished(cut=0, ended=0)},
         {"memory": (121 * GIB, 2 * GIB, 30 * GIB)},  # while it serves, files may have the rest
@@ -146,7 +146,10 @@ def test_names_are_unique_and_sentences_end_without_a_stop():
         {"cma": (32 * 1024**2, 32 * 1024**2)},
         {"driver": "610.57.04", "kernel": "7.0.0-1019-nvidia-64k"},
         {"driver": None},
-        {"unit": STOPPED, "gpu": Gpu(2418.0, 17.0, 50.0, 96.0, None, None)},  # another's work
+        {
+            "unit": STOPPED,
+            "gpu": GpuReading(2418.0, 17.0, 50.0, 96.0, None, None),
+        },  # another's work
     ],
 )
 def test_a_sound_host_shows_nothing(changes):

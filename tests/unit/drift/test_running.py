@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkwright.drift.containers import (
-    Container,
+    RunningContainer,
     parse_running,
     running_differences,
     running_script,
@@ -110,4 +110,4 @@ esac
     )
     found = parse_running(done.stdout.splitlines())
     assert (found.image, found.holds) == ("sha256:aa", None)
-    assert found.containers == {"a-1": Container("sha256:bb", ["serve"], ["A=b"])}
+    assert found.containers == {"a-1": RunningContainer("sha256:bb", ["serve"], ["A=b"])}

@@ -10,12 +10,12 @@ from pyinfra.api import operation
 
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.engine.operations.serve import attempt, go_back, idle, serving
-from sparkwright.engine.switch import Outcome, Settings
+from sparkwright.engine.switch import Outcome, SwitchSettings
 from tests.unit.driven import Driven, fake_host
 from tests.unit.release.test_release import release
 
 NEW = release()
-SETTINGS = Settings(trial=15, drain=30, door=True, hardware=HARDWARE["lab"], load=None)
+SETTINGS = SwitchSettings(trial=15, drain=30, door=True, hardware=HARDWARE["lab"], load=None)
 UNIT = "Id=vllm@{}.service\nActiveState={}\nNRestarts=0\nNeedDaemonReload=no\nJob=\nStatusText=x\n"
 REPORT = {"phase": "done", "done": 0, "total": 0, "message": "", "former": "old", "beside": True}
 REPORT |= {"restored": None, "began": 1, "seconds": 3.0, "gap": 0.0}

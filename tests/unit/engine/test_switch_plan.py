@@ -6,10 +6,10 @@ import pytest
 
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.engine.switch import (
-    Memory,
+    MemoryState,
     Outcome,
-    Settings,
     SwitchReport,
+    SwitchSettings,
     failure,
     is_beside,
     orders,
@@ -21,17 +21,17 @@ from sparkwright.memory.known_checkpoints import nominal_load
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.rollback.rollback import History, obstacle, parse_history
 
-SPARK = Memory(total=int(121.7 * GIB), available=int(115 * GIB), gpu_free=None)
+SPARK = MemoryState(total=int(121.7 * GIB), available=int(115 * GIB), gpu_free=None)
 
 
-def settings(recipe: str, hardware: str = "gb10", sparks: int = 1) -> Settings:
+def settings(recipe: str, hardware: str = "gb10", sparks: int = 1) -> SwitchSettings:
     load = nominal_load(load_recipe(recipe).for_sparks(sparks), sparks)
-    return Settings(120, 300, True, HARDWARE[hardware], load)
+    return SwitchSettings(120, 300, True, HARDWARE[hardware], load)
 
 
 def test_memory_is_read() -> None:
     lines = ["@@host", "127601452", "101601452", "0", "@@gpu", "[N/A], [N/A]"]
-    assert parse_memory(lines) == Memory(127601452 * 1024, 101601452 * 1024, None)
+    assert parse_memory(lines) == MemoryState(127601452 * 1024, 101601452 * 1024, None)
     assert parse_memory([*lines[:4], "@@gpu"]).gpu_free is None
     assert parse_memory([*lines[:5], "90123, 97887"]).gpu_free == 90123 * 1024**2
     # A card for a display has less, and more of it free.

@@ -4,7 +4,7 @@ import pytest
 
 from sparkwright.firewall.firewall import (
     FirewallState,
-    Rule,
+    UfwRule,
     differences,
     parse_firewall,
     port_rules,
@@ -44,10 +44,10 @@ def test_the_parser_reads_what_a_spark_says():
         at_boot=True,
         said="Status: active",
         rules=(
-            Rule("allow 22/tcp", None),
-            Rule("limit OpenSSH", None),
-            Rule("route allow in on eth0 out on eth1 to any port 80 proto tcp", None),
-            Rule("allow 8000/tcp", "door"),
+            UfwRule("allow 22/tcp", None),
+            UfwRule("limit OpenSSH", None),
+            UfwRule("route allow in on eth0 out on eth1 to any port 80 proto tcp", None),
+            UfwRule("allow 8000/tcp", "door"),
         ),
         ssh=(22, 2222),
         turned_on=False,
@@ -96,10 +96,10 @@ def state(*rules, **values):
         (DOOR, DOOR, [], []),
         (DOOR, OTHER, OTHER, DOOR),
         # The owner's own rule is enough; it never becomes ours, and never goes.
-        ((Rule("allow 8000/tcp", None),), DOOR, [], []),
-        ((Rule("allow 8000/tcp", None),), OTHER, OTHER, []),
+        ((UfwRule("allow 8000/tcp", None),), DOOR, [], []),
+        ((UfwRule("allow 8000/tcp", None),), OTHER, OTHER, []),
         # Another purpose is another's.
-        ((Rule("allow 22/tcp", "ssh"), Rule("allow 4000/tcp", "gateway")), [], [], []),
+        ((UfwRule("allow 22/tcp", "ssh"), UfwRule("allow 4000/tcp", "gateway")), [], [], []),
     ],
 )
 def test_differences(found, wanted, add, delete):

@@ -5,7 +5,7 @@ from typing import Any
 from pyinfra.api import HiddenValue
 
 from sparkwright.common.files import Directory, ManagedFile
-from sparkwright.gateway.facts import Gateway, GatewayState
+from sparkwright.gateway.facts import GatewayState, GatewayStates
 from sparkwright.gateway.operations import gateway
 from tests.unit.door.plans import plan
 from tests.unit.driven import fake_host, said_of_file
@@ -27,7 +27,7 @@ socket LISTEN 0 2048 0.0.0.0:4000 0.0.0.0:* users:(("haproxy",pid=814,fd=9))
 
 
 def test_the_state_of_a_gateway() -> None:
-    found = Gateway().process(OUTPUT.splitlines())
+    found = GatewayStates().process(OUTPUT.splitlines())
     assert found == GatewayState(
         installed=True,
         stray=False,
@@ -40,12 +40,12 @@ def test_the_state_of_a_gateway() -> None:
     other = OUTPUT.replace('"haproxy",pid=814', '"nginx",pid=7').replace(
         "changed 99", "changed 101"
     )
-    found = Gateway().process(other.splitlines())
+    found = GatewayStates().process(other.splitlines())
     assert (found.outdated, found.holder) == (True, "nginx (process 7)")
     # One of an earlier version had no door: it listened itself.
     earlier = OUTPUT.replace("active active active active", "active inactive active inactive")
     earlier = earlier.replace('"haproxy",pid=814', '"python",pid=812').replace(" enabled", "", 1)
-    found = Gateway().process(earlier.splitlines())
+    found = GatewayStates().process(earlier.splitlines())
     assert (found.active, found.enabled, found.holder) == (False, False, None)
 
 

@@ -5,7 +5,7 @@ from hashlib import sha256
 
 import pytest
 
-from sparkwright.common.progress import Progress
+from sparkwright.common.progress import JobProgress
 from sparkwright.image.operations import copied_image, exported_image, image
 from sparkwright.jobs.facts import ImageState, JobState, JobStates
 from sparkwright.jobs.operations import LOST, reason, virtual_environment
@@ -48,7 +48,7 @@ def test_states_of_two_jobs() -> None:
         "weights@b\tinactive\t",
     ]
     assert JobStates().process(lines) == {
-        "weights@a": JobState("active", Progress("verifying", 1, 2, "")),
+        "weights@a": JobState("active", JobProgress("verifying", 1, 2, "")),
         "weights@b": JobState("inactive", None),
     }
 
@@ -155,5 +155,5 @@ def test_a_lost_connection_says_that_the_job_goes_on(caplog: pytest.LogCaptureFi
 
 
 def test_the_reason_of_a_job_that_did_not_say_one() -> None:
-    state = JobState("failed", Progress("downloading", 1, 2, ""))
+    state = JobState("failed", JobProgress("downloading", 1, 2, ""))
     assert "look with `journalctl -u weights@a`" in reason("weights@a", state)

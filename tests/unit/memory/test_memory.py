@@ -15,7 +15,7 @@ from sparkwright.memory.plan import MemoryPlan, Weights, load_of, plan_memory
 from sparkwright.memory.report import main
 from sparkwright.preflight.operations import preflight
 from sparkwright.recipe.loader import load_recipe
-from sparkwright.release.lock import CheckpointLock, File, Lock, checkpoint_key
+from sparkwright.release.lock import CheckpointLock, Lock, LockedFile, checkpoint_key
 from tests.unit import gpu_memory
 from tests.unit.driven import fake_host
 from tests.unit.preflight.test_preflight import SPARK, WANTED
@@ -139,7 +139,11 @@ def test_a_lock_says_how_large_it_is():
     recipe = load_recipe(BF16)
     checkpoint = recipe.checkpoints["model"]
     shape = shape_named(checkpoint.repo)
-    files = {"a.safetensors": File(size=7), "b.safetensors": File(size=5), "c.json": File(size=1)}
+    files = {
+        "a.safetensors": LockedFile(size=7),
+        "b.safetensors": LockedFile(size=5),
+        "c.json": LockedFile(size=1),
+    }
     locked = CheckpointLock(
         repo=checkpoint.repo, revision="main", commit="1" * 40, files=files, shape=shape
     )

@@ -9,7 +9,7 @@ import pytest
 from sparkwright.common.errors import PlanError
 from sparkwright.preflight.preflight import GIB, findings
 from sparkwright.recipe.build import DISK, FOLDERS, build_files, build_name, build_problems
-from sparkwright.recipe.values import Build
+from sparkwright.recipe.values import ImageBuild
 from sparkwright.release.release import Release
 from tests.unit.preflight.test_preflight import FIT, NOW, WANTED
 from tests.unit.release.test_release import lock, recipe, release
@@ -27,8 +27,8 @@ def folders(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def build(folder: str = "mine", **arguments: str) -> Build:
-    return Build(build=folder, base="example.org/vllm:1", args=arguments)
+def build(folder: str = "mine", **arguments: str) -> ImageBuild:
+    return ImageBuild(build=folder, base="example.org/vllm:1", args=arguments)
 
 
 def test_the_name_stands_for_all_inputs(folders: Path) -> None:
@@ -47,7 +47,7 @@ def test_the_name_stands_for_all_inputs(folders: Path) -> None:
 
 
 def test_the_tag_of_the_base_does_not_count(folders: Path) -> None:
-    other = Build(build="mine", base="example.org/vllm:2", args={"COMMIT": "a"})
+    other = ImageBuild(build="mine", base="example.org/vllm:2", args={"COMMIT": "a"})
     assert build_name(other, DIGEST, folders) == build_name(build(COMMIT="a"), DIGEST, folders)
 
 
@@ -61,7 +61,7 @@ def test_the_tag_of_the_base_does_not_count(folders: Path) -> None:
         (build(COMMIT="a", HF_TOKEN="x"), "image.args.HF_TOKEN: found a secret's name"),
     ],
 )
-def test_what_cannot_be_built(folders: Path, wrong: Build, said: str) -> None:
+def test_what_cannot_be_built(folders: Path, wrong: ImageBuild, said: str) -> None:
     (problem,) = build_problems(wrong, folders)
     assert said in problem
 

@@ -7,7 +7,7 @@ import pytest
 from sparkwright.engine.phases import phase
 from sparkwright.recipe.engine_log import at_level
 from sparkwright.recipe.sparkrun import translate
-from sparkwright.run.spark import Target
+from sparkwright.run.spark import SparkTarget
 from tests.unit.recipe.test_recipe import problems
 from tests.unit.release.test_release import lock, recipe, release
 
@@ -40,7 +40,7 @@ def test_a_quiet_engine_says_all_that_a_start_says() -> None:
 def test_the_group_data_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sparkwright.run.spark.recipe_of", lambda name: recipe())
     data = {"recipe": "try", "ranks": ["a"], "rank": 0, "log_level": "WARNING"}
-    served = Target.of(data).release_by(lock())
+    served = SparkTarget.of(data).release_by(lock())
     assert served
     files = served.files
     assert "VLLM_LOG_STATS_INTERVAL=3600\n" in files["engine.env"]

@@ -7,7 +7,7 @@ from sparkwright.inventory.groups import load
 from sparkwright.recipe.loader import RECIPES, load_recipe
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.release.command import main as command_main
-from sparkwright.release.lock import CheckpointLock, File, ImageLock, Lock, checkpoint_key
+from sparkwright.release.lock import CheckpointLock, ImageLock, Lock, LockedFile, checkpoint_key
 from sparkwright.release.release import Ranks, make_release
 
 SPARKRUN = """\
@@ -223,7 +223,7 @@ def locked(recipe: Recipe) -> Lock:
             repo=checkpoint.repo,
             revision=checkpoint.revision,
             commit="c" * 40,
-            files={"config.json": File(size=1, git="b" * 40)},
+            files={"config.json": LockedFile(size=1, git="b" * 40)},
         )
         for checkpoint in recipe.checkpoints.values()
     }

@@ -7,7 +7,7 @@ import pytest
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import parse
 from sparkwright.recipe.loader import load_recipe, recipe_names
-from sparkwright.recipe.recipe import Difference
+from sparkwright.recipe.recipe import BySparks
 from sparkwright.recipe.values import FABRIC_ENVIRONMENT
 from tests.unit.recipe.test_recipe import good, problems, put
 
@@ -77,4 +77,4 @@ def test_the_lab_recipe_differs_only_in_how_its_ranks_share_cores() -> None:
 @pytest.mark.parametrize("figure", [-1.0, float("nan"), float("inf")])
 def test_figures_that_cannot_be(figure):
     with pytest.raises(PlanError, match=r"expected\.single\.tok_s: found"):
-        parse(Difference, {"expected": {"single": {"tok_s": figure}}}, "r.yaml")
+        parse(BySparks, {"expected": {"single": {"tok_s": figure}}}, "r.yaml")

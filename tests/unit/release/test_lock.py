@@ -8,9 +8,9 @@ import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.release.lock import (
     CheckpointLock,
-    File,
     ImageLock,
     Lock,
+    LockedFile,
     diff,
     lock_path,
     read_lock,
@@ -25,8 +25,8 @@ COMMIT, DIGEST = "c" * 40, "sha256:" + "d" * 64
 
 def checkpoint(commit: str = COMMIT, size: int = 5) -> CheckpointLock:
     files = {
-        "model.safetensors": File(size=size, sha256="a" * 64),
-        "config.json": File(size=1, git="b" * 40),
+        "model.safetensors": LockedFile(size=size, sha256="a" * 64),
+        "config.json": LockedFile(size=1, git="b" * 40),
     }
     return CheckpointLock(repo="o/n", revision="main", commit=commit, files=files)
 

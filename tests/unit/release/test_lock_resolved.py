@@ -14,9 +14,9 @@ from sparkwright.release.ensure import ensure_lock
 from sparkwright.release.known import known
 from sparkwright.release.lock import (
     CheckpointLock,
-    File,
     ImageLock,
     Lock,
+    LockedFile,
     checkpoint_key,
     image_key,
     lock_path,
@@ -39,7 +39,7 @@ class Answers:
         self, repo: str, revision: str, endpoint: str | None, token: str | None
     ) -> CheckpointLock:
         self._ask(repo)
-        files = {"config.json": File(size=1, git="b" * 40)}
+        files = {"config.json": LockedFile(size=1, git="b" * 40)}
         return CheckpointLock(repo=repo, revision=revision, commit=self.commit, files=files)
 
     def image(self, reference: str, arch: str) -> ImageLock:

@@ -13,7 +13,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.ports import ENGINE_PORTS
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.release.command import Place, docker_run
-from sparkwright.release.lock import CheckpointLock, File, ImageLock, Lock, image_key
+from sparkwright.release.lock import CheckpointLock, ImageLock, Lock, LockedFile, image_key
 from sparkwright.release.release import Ranks, Release, engine_port, make_release, repository
 from tests.clock import patience
 from tests.unit.recipe.test_recipe import good
@@ -35,7 +35,7 @@ def lock(commit: str = "c" * 40, digest: str = DIGEST, file: str = "config.json"
             repo=f"owner/{name}",
             revision="main",
             commit=commit,
-            files={file: File(size=1, git="b" * 40)},
+            files={file: LockedFile(size=1, git="b" * 40)},
         )
         for name in ("model", "drafter")
     }

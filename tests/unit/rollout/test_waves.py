@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sparkwright.rollout.record import Report, Result, Task
+from sparkwright.rollout.record import Result, Task, TaskReport
 from sparkwright.rollout.report import plan_lines
 from sparkwright.rollout.serving import Standing
 from sparkwright.rollout.waves import Rollout, waves
@@ -30,7 +30,7 @@ class Fleet:
     wanted: str = "new"
     fits: Collection[str] = ()
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    fails: Mapping[tuple[Task, str], Report] = field(default_factory=dict)
+    fails: Mapping[tuple[Task, str], TaskReport] = field(default_factory=dict)
     after: Mapping[tuple[Task, str], Callable[["Fleet", Rollout], None]] = field(
         default_factory=dict
     )
@@ -56,13 +56,15 @@ class Fleet:
     def _do(
         self, rollout: Rollout, task: Task, spark: str, former: Mapping[str, str | None]
     ) -> None:
-        done = self.fails.get((task, spark), Report(seconds=10.0, gap=1.0))
+        done = self.fails.get((task, spark), TaskReport(seconds=10.0, gap=1.0))
         if task is not Task.LOOK:
             self.log.append(f"{task.value} {spark}")
         if task is Task.LOOK and not done.problem:
             release = self.serves[spark]
             names = self.names.get(spark, NAMES) if release else frozenset()
-            done = Report(standing=Standing(release, "life", names), fits_beside=spark in self.fits)
+            done = TaskReport(
+                standing=Standing(release, "life", names), fits_beside=spark in self.fits
+            )
         elif task is Task.SWITCH:
             in_service = [each for each in self.serves if self.serves[each] and each != spark]
             self.least = min(self.least, len(in_service))
@@ -115,7 +117,7 @@ def test_what_serves_its_release_is_not_touched() -> None:
 
 
 def test_a_failed_switch_stops_the_rollout_and_takes_its_wave_back() -> None:
-    fails = {(Task.SWITCH, "d"): Report(problem="no token", restored=True)}
+    fails = {(Task.SWITCH, "d"): TaskReport(problem="no token", restored=True)}
     fleet = singles("a", "b", "c", "d", "e", fails=fails)
     rollout = fleet.play()
     assert fleet.log[-3:] == ["switch c", "switch d", "back c"]
@@ -134,7 +136,7 @@ def test_a_failed_switch_stops_the_rollout_and_takes_its_wave_back() -> None:
 
 
 def test_a_wave_that_does_not_hold_is_taken_back_the_last_first() -> None:
-    fails = {(Task.SOAK, "c"): Report(problem="too slow", speed=3.0)}
+    fails = {(Task.SOAK, "c"): TaskReport(problem="too slow", speed=3.0)}
     fleet = singles("a", "b", "c", "d", fails=fails)
     rollout = fleet.play()
     assert fleet.log[-2:] == ["back d", "back c"]
@@ -147,8 +149,8 @@ def test_a_wave_that_does_not_hold_is_taken_back_the_last_first() -> None:
 
 def test_a_way_back_that_fails_is_told() -> None:
     fails = {
-        (Task.SOAK, "a"): Report(problem="it ended"),
-        (Task.BACK, "a"): Report(problem="disk full"),
+        (Task.SOAK, "a"): TaskReport(problem="it ended"),
+        (Task.BACK, "a"): TaskReport(problem="disk full"),
     }
     fleet = singles("a", "b", fails=fails)
     rollout = fleet.play()
@@ -158,7 +160,7 @@ def test_a_way_back_that_fails_is_told() -> None:
 
 
 def test_a_switch_that_leaves_nothing_is_told() -> None:
-    fails = {(Task.SWITCH, "a"): Report(problem="no token")}
+    fails = {(Task.SWITCH, "a"): TaskReport(problem="no token")}
     rollout = singles("a", "b", fails=fails).play()
     assert results(rollout) == {"a": Result.DOWN, "b": Result.WAITING}
     assert "It serves nothing" in rollout.verdict("a")
@@ -244,7 +246,7 @@ def test_a_model_that_no_other_replica_serves_counts() -> None:
     for spark in fleet.serves:
         rollout.declare(spark, "new", names.get(spark, NAMES))
     for spark in fleet.serves:
-        rollout.report(spark, Report(standing=Standing("old", "life", names.get(spark, NAMES))))
+        rollout.report(spark, TaskReport(standing=Standing("old", "life", names.get(spark, NAMES))))
     assert rollout.task("a") is Task.END
     assert results(rollout)["c"] is Result.REFUSED
     assert "serves model coder" in rollout.verdict("c")
@@ -260,7 +262,7 @@ def test_a_pair_switches_as_a_whole() -> None:
     fleet = Fleet(
         {"big": ("a", "b"), "small": ("c",)},
         {"a": "old", "b": "old", "c": "old"},
-        fails={(Task.SWITCH, "b"): Report(problem="no link", restored=True)},
+        fails={(Task.SWITCH, "b"): TaskReport(problem="no link", restored=True)},
     )
     rollout = fleet.play()
     assert fleet.log == ["switch a", "switch b", "back a", "back b"]
@@ -285,7 +287,7 @@ def test_a_spark_lost_in_its_switch_counts_as_lost() -> None:
         rollout.declare(spark, "new", NAMES)
     for _ in range(2):
         for spark in "ab":
-            rollout.report(spark, Report(standing=Standing("old", "life", NAMES)))
+            rollout.report(spark, TaskReport(standing=Standing("old", "life", NAMES)))
     assert rollout.task("a") is Task.SWITCH
     rollout.lost("a", "no word")
     assert rollout.task("b") is Task.END

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.rollout.record import Report, Task
+from sparkwright.rollout.record import Task, TaskReport
 from sparkwright.rollout.report import plan_lines, report, table
 from sparkwright.rollout.waves import Rollout
 from sparkwright.run.options import RunOptions, check_force, options_of
@@ -40,7 +40,7 @@ def test_a_replica_that_is_forced_is_one_of_the_run() -> None:
 
 
 def test_the_report_is_whole_at_any_time() -> None:
-    fails = {(Task.SWITCH, "b"): Report(problem="no token", restored=True, seconds=7.0)}
+    fails = {(Task.SWITCH, "b"): TaskReport(problem="no token", restored=True, seconds=7.0)}
     rollout = singles("a", "b", "c", fails=fails).play()
     asked = RunOptions(soak=5)
     told = json.loads(json.dumps(report(rollout, asked, "T0", "T1")))

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from sparkwright.fleet.settings import Repository
+from sparkwright.fleet.settings import AptRepository
 from sparkwright.runtime.daemon_json import merged, step
 from sparkwright.runtime.operations import docker
 from tests.unit.driven import Driven, fake_host
 
 OPTIONS = {"max-size": "50m", "max-file": "3"}
-REPOSITORY = Repository(url="http://a/deb/$(ARCH)", key_url="http://a/key", fingerprint="F" * 40)
+REPOSITORY = AptRepository(url="http://a/deb/$(ARCH)", key_url="http://a/key", fingerprint="F" * 40)
 RUNTIME = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}
 READY = merged(json.dumps(RUNTIME), OPTIONS)
 

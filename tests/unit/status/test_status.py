@@ -12,11 +12,11 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.doctor.checkup import parse_checkup
-from sparkwright.doctor.gpu import Gpu
+from sparkwright.doctor.gpu import GpuReading
 from sparkwright.doctor.host_causes import HOST_CAUSES
-from sparkwright.engine.metrics import Load
+from sparkwright.engine.metrics import EngineLoad
 from sparkwright.run.options import RunOptions, options_of
-from sparkwright.status.status import Reading, Row, parse_status, status_script
+from sparkwright.status.status import Reading, SparkRow, parse_status, status_script
 from sparkwright.status.table import as_json, table
 from sparkwright.status.warnings import warnings
 from tests.unit.doctor.test_checkup import output as checkup_output
@@ -79,8 +79,8 @@ def output(**changes: str) -> list[str]:
     return [line for name, text in parts.items() for line in [f"@@{name}", *text.splitlines()]]
 
 
-def row(reading: Reading | None, **changes: Any) -> Row:
-    return replace(Row("spark-a", "chat", "lab-tiny", 0, reading), **changes)
+def row(reading: Reading | None, **changes: Any) -> SparkRow:
+    return replace(SparkRow("spark-a", "chat", "lab-tiny", 0, reading), **changes)
 
 
 def test_a_reading() -> None:
@@ -89,10 +89,10 @@ def test_a_reading() -> None:
     assert (found.release, found.recipe, found.unit.restarts) == (RELEASE, "lab-tiny", 2)
     assert (found.others, found.switches) == (("lab-tiny-99999999",), ())
     assert found.since == 1795240000
-    assert found.load == Load(
+    assert found.load == EngineLoad(
         tokens=40.0, prompt_tokens=200.0, running=4, waiting=2, kv_usage=0.25, acceptance=0.63
     )
-    assert found.gpu == Gpu(2405.0, 61.42, 67.0, 96.0, None, None)
+    assert found.gpu == GpuReading(2405.0, 61.42, 67.0, 96.0, None, None)
     assert (found.memory_total, found.memory_available) == (127601452 * 1024, 54525952 * 1024)
     assert (found.disk_free, found.door, found.held) == (10**12, "active", 0)
     assert parse_status(output(held="")).held is None
@@ -122,7 +122,7 @@ def test_what_is_not_there_is_not_known() -> None:
     assert parse_status(output(gpu=said)).gpu is None
     cards = "210, 9.1, 30, 0, 1, 32607\n2400, 300.5, 60, 99, 90000, 97887"
     card = parse_status(output(gpu=cards)).gpu
-    assert card == Gpu(2400.0, 300.5, 60.0, 99.0, 90000 * 1024**2, 97887 * 1024**2)
+    assert card == GpuReading(2400.0, 300.5, 60.0, 99.0, 90000 * 1024**2, 97887 * 1024**2)
 
 
 def test_a_vllm_that_lacks_a_metric_answers_all_the_same() -> None:
@@ -130,7 +130,7 @@ def test_a_vllm_that_lacks_a_metric_answers_all_the_same() -> None:
     first = "\n".join(known).format(time="1.0", read="100.0", written="1000.0")
     second = "\n".join(known).format(time="2.0", read="100.0", written="1050.0")
     found = parse_status(output(units=SOUND, first=first, second=second))
-    assert found.load == Load(
+    assert found.load == EngineLoad(
         tokens=50.0, prompt_tokens=0.0, running=None, waiting=2, kv_usage=None, acceptance=0.63
     )
     assert list(warnings(row(found))) == []
@@ -219,7 +219,11 @@ BUSY = replace(SERVES.load, kv_usage=0.99) if SERVES.load else None
         (replace(SERVES, door="failed"), {}, "the door is failed"),
         (replace(SERVES, held=12), {}, "the door holds 12 requests"),
         (replace(SERVES, load=BUSY), {}, "the KV cache is full, and 2 requests wait"),
-        (replace(SERVES, gpu=Gpu(611, 30, 50, 97, None, None)), {}, "held back: 611 MHz and 30 W"),
+        (
+            replace(SERVES, gpu=GpuReading(611, 30, 50, 97, None, None)),
+            {},
+            "held back: 611 MHz and 30 W",
+        ),
         (replace(SERVES, memory_available=4 * GIB), {}, "4.0 GiB of memory are left"),
         (replace(SERVES, disk_free=GIB), {}, "1.0 GiB are free"),
     ],
@@ -236,7 +240,7 @@ def test_nothing_is_said_of_a_sound_spark() -> None:
     # A worker has neither an API nor a door.
     worker = replace(SERVES, load=None, door="inactive")
     assert list(warnings(row(worker, rank=1))) == []
-    slow_and_idle = replace(SERVES, gpu=Gpu(208, 4, 45, 0, None, None))
+    slow_and_idle = replace(SERVES, gpu=GpuReading(208, 4, 45, 0, None, None))
     assert list(warnings(row(slow_and_idle))) == []
 
 
@@ -248,7 +252,7 @@ def test_a_gpu_is_held_back_where_the_doctor_says_so(
     values: tuple[int, int, int], slow: bool
 ) -> None:
     (fault,) = [each for each in HOST_CAUSES if each.name == "power-fault"]
-    gpu = Gpu(*values[:2], 50, values[2], None, None)
+    gpu = GpuReading(*values[:2], 50, values[2], None, None)
     told = any("held back" in each for each in warnings(row(replace(SERVES, gpu=gpu))))
     evidence = fault.sign(replace(parse_checkup(checkup_output(), 0), gpu=gpu))
     assert (told, evidence is not None) == (slow, slow)

@@ -5,7 +5,7 @@ from hashlib import sha256
 
 import pytest
 
-from sparkwright.release.lock import CheckpointLock, File
+from sparkwright.release.lock import CheckpointLock, LockedFile
 from sparkwright.weights.operations import copied_weights, weights
 from sparkwright.weights.weights import copy_manifest_text, manifest_text, parse_folders
 from tests.unit.driven import Driven, fake_host
@@ -15,8 +15,8 @@ LOCKED = CheckpointLock(
     revision="main",
     commit="c" * 40,
     files={
-        "model.safetensors": File(size=10, sha256="a" * 64),
-        "config.json": File(size=3, git="b" * 40),
+        "model.safetensors": LockedFile(size=10, sha256="a" * 64),
+        "config.json": LockedFile(size=3, git="b" * 40),
     },
 )
 ENDPOINT = "http://hub.invalid"

@@ -1,0 +1,31 @@
+"""The library is easy to enter: small folders that the docs name, and names of one meaning."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+LIBRARY = PROJECT / "sparkwright"
+
+
+def test_no_folder_has_more_than_18_modules() -> None:
+    modules = [path for path in LIBRARY.rglob("*.py") if path.stem != "__init__"]
+    assert max(Counter(path.parent for path in modules).values()) <= 18
+
+
+def test_each_subject_has_a_line_in_the_docs() -> None:
+    text = (PROJECT / "docs/architecture.md").read_text()
+    rows = [row for row in text.splitlines() if row.startswith("| `")]
+    subjects = [path.parent.name for path in LIBRARY.glob("*/__init__.py")]
+    assert len(subjects) > 20
+    assert [each for each in subjects if not any(f"`{each}`" in row for row in rows)] == []
+
+
+def test_no_class_name_stands_for_two_things() -> None:
+    names = Counter(
+        node.name
+        for path in LIBRARY.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in names.items() if count > 1] == []
