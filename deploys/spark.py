@@ -3,21 +3,6 @@
 One step alone: pyinfra inventory.py sparkwright.weights.deploy.apply
 """
 
-from sparkwright.deploy import provision
-from sparkwright.engine import deploy as engine
-from sparkwright.fabric import deploy as fabric
-from sparkwright.firewall import deploy as firewall
-from sparkwright.preflight import deploy as preflight
-from sparkwright.run.lease import hold_lease
-from sparkwright.run.session import start_session
-from sparkwright.runtime import deploy as runtime
+from sparkwright.deploy import converge
 
-start_session()
-hold_lease()
-
-preflight.apply()
-fabric.apply()
-firewall.apply()
-runtime.apply()
-provision()
-engine.apply()
+converge()

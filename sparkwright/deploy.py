@@ -1,19 +1,48 @@
-"""What several commands have a Spark go through."""
+"""What commands have a Spark go through, from one end to the other.
+
+In a deploy of another project, beside operations of its own:
+
+    from sparkwright.deploy import converge
+
+    converge()
+"""
 
 from sparkwright.door import deploy as door
+from sparkwright.engine import deploy as engine
+from sparkwright.fabric import deploy as fabric
+from sparkwright.firewall import deploy as firewall
 from sparkwright.host import deploy as host
 from sparkwright.image import deploy as image
 from sparkwright.jobs import deploy as jobs
 from sparkwright.link import deploy as link
 from sparkwright.monitoring import deploy as monitoring
+from sparkwright.preflight import deploy as preflight
+from sparkwright.run.lease import hold_lease
+from sparkwright.run.session import start_session
+from sparkwright.runtime import deploy as runtime
 from sparkwright.weights import deploy as weights
 
 
-def provision() -> None:
-    """Call all that an engine's start needs on a Spark, but what may disturb one that serves.
+def converge() -> None:
+    """Bring the current Spark from its factory state to a served model.
 
     pyinfra orders operations by the line of each call.
+
+    Raises:
+        PyinfraError: something of the input cannot be; no host has been changed.
     """
+    start_session()
+    hold_lease()
+    preflight.apply()
+    fabric.apply()
+    firewall.apply()
+    runtime.apply()
+    provision()
+    engine.apply()
+
+
+def provision() -> None:
+    """Call all that an engine's start needs on a Spark, but what may disturb one that serves."""
     host.apply()
     host.folders()
     link.apply()

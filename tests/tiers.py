@@ -81,7 +81,7 @@ RUNS = {
         _tests("contract", 5, "tests/contract"),
         _system("changes", 7, "switch", "update"),
         _system("factory", 5, "factory", "download", "access", "firewall"),
-        _system("lab", 3, "lab", "lab_fabric"),
+        _system("lab", 5, "lab", "lab_fabric", "foreign"),
         _system("in-use", 4, "machine_in_use"),
         _system("network", 5, "network_manager"),
         _system("images", 5, "image_store"),

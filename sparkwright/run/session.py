@@ -23,6 +23,9 @@ def start_session() -> None:
         PyinfraError: half of a pair would run, or run alone, or the host's user may not use sudo
             without a password; nothing was changed.
     """
+    # With more, an operation whose facts failed goes on with their defaults, as if nothing were
+    # there.
+    state.config.FAIL_PERCENT = 0
     report_failures()
     if is_dry_run():
         # With -y, pyinfra would plan nothing, and so have nothing to show.
