@@ -37,7 +37,9 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     locked = re.findall(r"^\S+==\S+", (PROJECT / "requirements.lock").read_text(), re.MULTILINE)
     (folder / "versions.txt").write_text("\n".join(locked))
     pip = [str(folder / "bin/pip"), "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--constraint", folder / "versions.txt", PROJECT], check=True)
+    words = [*pip, "--constraint", folder / "versions.txt", PROJECT]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     return folder / "bin"
 
 
