@@ -233,7 +233,7 @@ def _delivers(release: Release, asked: RunOptions) -> TaskReport:
     if speed < asked.minimum_speed:
         found = f"found {speed} tokens a second in one stream"
         return TaskReport(
-            problem=f"{found}; expected at least {asked.minimum_speed:g}", speed=speed
+            problem=f"{found}; expected at least {asked.minimum_speed:.15g}", speed=speed
         )
     return TaskReport(speed=speed)
 

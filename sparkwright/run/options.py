@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Literal
 
@@ -80,7 +81,13 @@ def options_of(data: Mapping[str, object]) -> RunOptions:
         PlanError: One problem for each value that cannot be.
     """
     values = {name: data[name] for name in OPTIONS if name in data}
-    return parse(RunOptions, values, "--data", as_python)
+    try:
+        return parse(RunOptions, values, "--data", as_python)
+    except PlanError as error:
+        # Words with commas between them have no numbers for those who typed them.
+        raise PlanError(
+            *(re.sub(r"\[\d+\]:", ":", each, count=1) for each in error.problems)
+        ) from None
 
 
 def check_force(names: Collection[str], replicas: Collection[str]) -> None:
