@@ -171,14 +171,14 @@ _KNOWN = (
     ),
     ReadingCause(
         name="others-at-work",
-        cause="Somebody else's requests were served at the same time",
-        remedy="Measure again when nobody asks",
+        cause="Other requests were served at the same time",
+        remedy="Measure again without other clients",
         source="vLLM's own counters",
         sign=_others,
     ),
     ReadingCause(
         name="request-errors",
-        cause="Requests failed, so that the figures are of the rest",
+        cause="Some requests failed; the figures cover only the others",
         remedy="`pyinfra inventory.py deploys/doctor.py`, and `journalctl -u 'vllm@*'`",
         source="the benchmark's own record",
         sign=_errors,
@@ -186,7 +186,7 @@ _KNOWN = (
     ReadingCause(**vars(NCCL_ON_SOCKETS), sign=_socket),
     ReadingCause(
         name="thinking",
-        cause="The model thinks before it answers; the expected figures are without that",
+        cause="The model reasons before it answers; the expected figures are without reasoning",
         remedy='Ask with chat_template_kwargs {"enable_thinking": false}, which the recipe\'s '
         "default-chat-template-kwargs can hold",
         source="AEON-7 and docai.hu",
@@ -209,7 +209,7 @@ _KNOWN = (
     ),
     ReadingCause(
         name="cold-cache",
-        cause="Repeated prompts were read anew: the prefix cache was not hit",
+        cause="Repeated prompts missed the prefix cache",
         remedy="`enable-prefix-caching: true` in the recipe's args; see that the prompt's start "
         "is fixed",
         source="docai.hu: 18.11 s cold, 3.87 s warm",
@@ -217,7 +217,7 @@ _KNOWN = (
     ),
     ReadingCause(
         name="kv-cache-full",
-        cause="The KV cache was full, and requests were begun again",
+        cause="The KV cache was full, and requests were preempted",
         remedy="Lower max-num-seqs or max-model-len, or raise gpu-memory-utilization where "
         "memory is left",
         source="vLLM's counter num_preemptions",

@@ -8,13 +8,13 @@ COMPUTE_CAUSES = (
     LogCause(
         name="fp8-kv-cache",
         cause="This model cannot use an FP8 KV cache here",
-        remedy="Take kv-cache-dtype out of the recipe",
+        remedy="Remove kv-cache-dtype from the recipe",
         source="AI-Guru; vllm-project/vllm#26646; NVIDIA/dgx-spark-playbooks#107",
         pattern=r"fp8e4nv|_cudnn_gemm_fp8|CUDNN_STATUS_EXECUTION_FAILED",
     ),
     LogCause(
         name="foreign-kernels",
-        cause="A kernel that was made for another Blackwell fails on this GPU",
+        cause="A kernel built for another Blackwell GPU fails on this one",
         remedy=f"{_MARLIN} do without it; or take an image that was built for SM 12.1",
         source="vllm-project/vllm#38423, #39761, #40082; flashinfer-ai/flashinfer#2065; "
         "Avarok-Cybersecurity/dgx-vllm#9",
@@ -26,9 +26,9 @@ COMPUTE_CAUSES = (
     ),
     LogCause(
         name="shared-memory",
-        cause="A kernel wants more of the GPU's shared memory than this one has: a GB10 has 99 KiB "
-        "for a block, data centres' have 228",
-        remedy=f"Take attention-backend and moe-backend out of the recipe; if vLLM's choice fails "
+        cause="A kernel needs more shared memory than this GPU has: 99 KiB per block on a GB10, "
+        "228 on data center GPUs",
+        remedy="Remove attention-backend and moe-backend from the recipe; if vLLM's choice fails "
         f"as well, {_MARLIN}",
         source="Triton's words: triton-lang/triton#8182, vllm-project/vllm#36802; NVIDIA/"
         "cutlass#3144 has the sizes",
@@ -36,7 +36,7 @@ COMPUTE_CAUSES = (
     ),
     LogCause(
         name="gpu-kernels",
-        cause="The image has no kernels for this GPU, or its ptxas does not know it",
+        cause="The image has no kernels for this GPU, or its ptxas does not support it",
         remedy="Use the image that the recipe names: GB10 is sm_121 and takes CUDA 13; where a "
         "recipe is your own, TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas may do",
         source="triton-lang/triton#8539, #9181; the SM121 guide; NVIDIA's playbook trt-llm",
@@ -46,9 +46,8 @@ COMPUTE_CAUSES = (
     ),
     LogCause(
         name="attention-backend",
-        cause="No attention kernel can do what the recipe asks for together: its KV cache, its "
-        "drafts, this model",
-        remedy="Take kv-cache-dtype out of the recipe first, then attention-backend; drafts have "
+        cause="No attention kernel supports this combination of KV cache type, drafts and model",
+        remedy="Remove kv-cache-dtype from the recipe first, then attention-backend; drafts have "
         "an attention_backend of their own in speculative-config",
         source="vllm-project/vllm#30214, #48406; spark-arena/recipe-registry#23",
         pattern=r"No valid attention backend|Selected backend \S+ is not valid|"
@@ -58,9 +57,8 @@ COMPUTE_CAUSES = (
     ),
     LogCause(
         name="kernel-choice",
-        cause="The kernels that the recipe or vLLM chose for this checkpoint's layers do not do "
-        "them on this GPU",
-        remedy=f"Take moe-backend and linear-backend out of the recipe; if vLLM's choice fails as "
+        cause="The selected kernels do not support this checkpoint's layers on this GPU",
+        remedy="Remove moe-backend and linear-backend from the recipe; if vLLM's choice fails as "
         f"well, {_MARLIN}",
         source="vllm-project/vllm#30163, #33333, #40082, #43969",
         pattern=r"does not support (the|this MoE) deployment|"
@@ -73,8 +71,7 @@ COMPUTE_CAUSES = (
     ),
     LogCause(
         name="kernel-build",
-        cause="A kernel that is compiled at the start could not be: a compiler, its headers or the "
-        "memory for it are missing",
+        cause="Compiling a kernel at the start failed: compiler, headers or memory are missing",
         remedy="Use the image that the recipe names, which has what it needs; remove what a former "
         "image left in cache/flashinfer of our folder; where compilers were killed, "
         'MAX_JOBS: "2" in the recipe\'s `env`',
@@ -88,8 +85,8 @@ COMPUTE_CAUSES = (
     ),
     LogCause(
         name="illegal-address",
-        cause="The GPU met an address that is not: with DFlash a drafter older than 2026-04-19 "
-        "(beyond 16,000 tokens), or its CUDA graphs with many requests at once",
+        cause="Illegal GPU memory access: with DFlash, a drafter older than 2026-04-19 (beyond "
+        "16,000 tokens), or its CUDA graphs with many parallel requests",
         remedy="Take the drafter's present commit (`python -m deploys.lock --refresh`); if it "
         "recurs, lower max-num-seqs or set enforce-eager, and report it",
         source="AEON-7; z-lab/dflash#146; vllm-project/vllm#53726",
@@ -99,9 +96,9 @@ COMPUTE_CAUSES = (
     ),
     LogCause(
         name="device-assert",
-        cause="A kernel was given an index that is out of bounds, as a token that is none: drafts "
-        "do that first",
-        remedy="Take speculative-config out of the recipe; if it recurs, set enforce-eager, and "
+        cause="Index out of bounds in a GPU kernel, such as an invalid token id; drafts are the "
+        "first suspect",
+        remedy="Remove speculative-config from the recipe; if it recurs, set enforce-eager, and "
         "report it",
         source="AEON-7/Qwen3.6-27B-AEON-Ultimate-Uncensored-DFlash#2; vllm-project/vllm#21731, "
         "#50021",
@@ -109,24 +106,24 @@ COMPUTE_CAUSES = (
     ),
     LogCause(
         name="graph-capture",
-        cause="Something cannot be recorded into a CUDA graph that the engine makes at its start",
-        remedy="Set enforce-eager to serve at once, slower; take what is unusual out of the recipe "
-        "(drafts, attention-backend), or another image, to have graphs again",
+        cause="CUDA graph capture failed at the start of the engine",
+        remedy="To serve now, but slower, set enforce-eager. To use graphs again, remove unusual "
+        "options (drafts, attention-backend) or use another image",
         source="CUDA's words; SystemPanic/vllm-windows#5, vllm-project/vllm#51181",
         pattern=r"not permitted when stream is capturing|cudaErrorStreamCapture\w+|"
         r"due to a previous error during capture",
     ),
     LogCause(
         name="batch-invariant",
-        cause="VLLM_BATCH_INVARIANT is set, and a layer of this model cannot do it",
-        remedy="Take VLLM_BATCH_INVARIANT out of the recipe's `env`",
+        cause="VLLM_BATCH_INVARIANT is set, but a layer of this model does not support it",
+        remedy="Remove VLLM_BATCH_INVARIANT from the recipe's `env`",
         source="luisefigueroa/pulsar-gb10-vllm-stack: docs/TROUBLESHOOTING.md",
         pattern=r"batch_invariant mode is not supported",
     ),
     LogCause(
         name="cublas",
-        cause="A matrix product of NVIDIA's library fails: memory that was nearly full, or a "
-        "library of another CUDA than the driver's",
+        cause="A cuBLAS matrix multiplication failed: memory was nearly full, or the library "
+        "does not match the driver's CUDA version",
         remedy="Lower gpu-memory-utilization by 0.05; if it recurs, use the image that the recipe "
         "names, and no LD_LIBRARY_PATH in its `env`",
         source="FHNW-Security-Lab-Experimental/glm-5.2-gb10: cyber-runtime/CUBLAS-CRASH-FIX.md",
@@ -134,7 +131,7 @@ COMPUTE_CAUSES = (
     ),
     LogCause(
         name="compile-failed",
-        cause="torch.compile does not get through this model here",
+        cause="torch.compile fails on this model",
         remedy="Stop the engine, remove cache/vllm of our folder, which may be another image's, "
         "and start it; if it recurs, set enforce-eager or use the image that the recipe names",
         source="PyTorch's names of its errors",

@@ -8,20 +8,20 @@ _LOWER = "Lower the recipe's gpu-memory-utilization (0.8, then 0.7), then its ma
 MEMORY_CAUSES = (
     LogCause(
         name="negative-graph-estimate",
-        cause="vLLM took the CUDA graphs for less than nothing, and made the KV cache larger by "
-        "it: on a Spark other programs give memory back while it measures, and MTP makes it worse",
-        remedy='VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS: "0" in the recipe\'s `env`, or the size '
-        "itself by kv-cache-memory-bytes",
+        cause="vLLM estimated a negative size for the CUDA graphs and enlarged the KV cache by "
+        "it: other programs freed memory during the measurement; MTP makes this worse",
+        remedy='Set VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS: "0" in the recipe\'s `env`, or '
+        "set kv-cache-memory-bytes",
         source="vllm-project/vllm#44740, #46932",
         pattern=r"Estimated CUDA graph memory: -[1-9]",
     ),
     LogCause(
         name="free-memory-at-start",
         cause="Less memory is free than gpu-memory-utilization asks for; on a Spark vLLM also "
-        "counts files that Linux keeps in memory as used",
-        remedy="See with `free -g` who has it. Is `available` high and `free` low, then "
-        "`sudo sh -c 'sync; echo 3 > /proc/sys/vm/drop_caches'` and a new start; else stop what "
-        "takes it, or lower gpu-memory-utilization",
+        "counts the page cache as used",
+        remedy="Check `free -g`. If `available` is high and `free` low, run `sudo sh -c 'sync; "
+        "echo 3 > /proc/sys/vm/drop_caches'` and restart the engine; otherwise stop the "
+        "program that uses the memory, or lower gpu-memory-utilization",
         source="vllm-project/vllm#35313, #48140; NVIDIA drops caches in 34 of its playbooks",
         pattern=r"less than desired (GPU|CPU) memory utilization",
     ),
@@ -44,8 +44,8 @@ MEMORY_CAUSES = (
     ),
     LogCause(
         name="mamba-blocks",
-        cause="The KV cache has fewer blocks than max-num-seqs: each request of a hybrid model "
-        "takes one of its own",
+        cause="The KV cache has fewer blocks than max-num-seqs; each request of a hybrid model "
+        "needs its own block",
         remedy="Lower max-num-seqs to what the message says, or raise gpu-memory-utilization",
         source="vllm-project/vllm#49064",
         pattern=r"exceeds available Mamba cache blocks",
@@ -67,7 +67,7 @@ MEMORY_CAUSES = (
     ),
     LogCause(
         name="kernel-oom",
-        cause="The kernel ended a process, as the memory of the Spark was full",
+        cause="The kernel's OOM killer ended a process: the Spark's memory was full",
         remedy=_LOWER,
         source="Linux' own OOM killer; LMCache/LMCache#4759 shows one on a GB10",
         pattern=r"(?i:out of memory): Killed process \d+|invoked oom-killer|oom-kill:constraint|"
@@ -76,10 +76,11 @@ MEMORY_CAUSES = (
     ),
     LogCause(
         name="ray-memory",
-        cause="Ray ended a rank as 95 % of the Spark's memory was taken, which loading weights "
-        "does with the files that Linux keeps",
-        remedy="Take distributed-executor-backend: ray out of the recipe, two Sparks need none; "
-        'else RAY_memory_monitor_refresh_ms: "0" in its `env`, as earlyoom watches memory here',
+        cause="Ray ended a rank because 95 % of the memory was in use; the page cache reaches "
+        "that while weights load",
+        remedy="Remove distributed-executor-backend: ray from the recipe (two Sparks do not need "
+        'Ray), or set RAY_memory_monitor_refresh_ms: "0" in its `env`; earlyoom watches '
+        "the memory here",
         source="MiaAI-Lab/GLM-5.3-Flash-NVFP4-Dual-DGX-Spark#2; vllm-project/vllm#1160, #2669",
         pattern=r"ray\.exceptions\.OutOfMemoryError|killed due to memory pressure \(OOM\)|"
         r"Ray killed this worker",
@@ -98,8 +99,8 @@ MEMORY_CAUSES = (
     ),
     LogCause(
         name="peer-closed",
-        cause="The other rank's process ended: its connections closed under this one, minutes "
-        "before vLLM gives up",
+        cause="The other rank's process ended and its connections closed; vLLM would notice only "
+        "minutes later",
         remedy="Look at the other Spark first: the cause is there",
         source="NVIDIA/nccl#1235; seen on two H100 with a rank that was killed; "
         "eugr/spark-vllm-docker#255",
@@ -112,7 +113,8 @@ MEMORY_CAUSES = (
         cause="A step of the engine never ended: memory that was nearly full, or ranks that wait "
         "for each other",
         remedy="Lower gpu-memory-utilization (0.70 to 0.75 on two Sparks); if it recurs on two, "
-        "set enforce-eager or take another image: some hang hybrid models with CUDA graphs",
+        "set enforce-eager or use another image: some hang with hybrid models and CUDA "
+        "graphs",
         source="eugr/spark-vllm-docker#321, #348; luisefigueroa/pulsar-gb10-vllm-stack",
         pattern=r"RPC call to \w+ timed out|shm_broadcast\.py\W.*\b(acquire_read|timeout_ms)\b",
     ),
@@ -126,8 +128,9 @@ MEMORY_CAUSES = (
     LogCause(
         name="no-answer",
         cause="The engine ran and generated nothing, so its supervisor ended it",
-        remedy="It starts again by itself. If it recurs, the lines before tell what it was at; on "
-        "two Sparks try another image, for some hang hybrid models with CUDA graphs",
+        remedy="It restarts by itself. If it recurs, the preceding log lines show what it was "
+        "doing; on two Sparks try another image, because some hang with hybrid models and "
+        "CUDA graphs",
         source="files/engine/probe.py; luisefigueroa/pulsar-gb10-vllm-stack",
         pattern=r"engine ended: .*(while its counters stand still|"
         r"a completion of one token gave status)",
@@ -142,24 +145,24 @@ MEMORY_CAUSES = (
     ),
     LogCause(
         name="rank-lost",
-        cause="Its peer's engine or the link to it ended, so this one did too",
+        cause="The other Spark's engine, or the link to it, ended, so this engine was ended too",
         remedy="Look at the other Spark first: the cause is there, or in the cable",
         source="files/engine/link.py",
         pattern=r"^engine ended: \S+: (?!it was stopped)",
     ),
     LogCause(
         name="start-limit",
-        cause="Five starts in an hour failed: systemd tries no more, so that a loop does not use "
-        "up the memory that sshd needs",
-        remedy="Mend the cause, then run pyinfra again, which begins anew",
+        cause="Five starts within an hour failed, so systemd gave up (an endless loop would use "
+        "up the memory that sshd needs)",
+        remedy="Fix the cause, then run pyinfra again, which resets the counter",
         source="files/engine/vllm@.service; eugr/spark-vllm-docker#257: 35 starts cost sshd",
         pattern=r"Start request repeated too quickly|start-limit-hit",
     ),
     LogCause(
         name="vllm-defect",
-        cause="The engine ended by an error in its own program, which no entry here knows",
-        remedy="Search vLLM's issues for the line; meanwhile take out of the recipe what is least "
-        "usual in it: drafts first, then set enforce-eager, or take another image",
+        cause="The engine crashed with a Python error that matches no known cause",
+        remedy="Search vLLM's issues for this line. Meanwhile remove unusual options from the "
+        "recipe, drafts first; then set enforce-eager, or use another image",
         source="Python's names of such errors; eugr/spark-vllm-docker#400",
         # The API server outlives what a request of a client's makes it stumble over.
         pattern=r"^(\((?!APIServer)[^)]*\) )?(ERROR \S+ \S+ \[(?!serving|api_server)\S+\] )?"
@@ -171,8 +174,8 @@ MEMORY_CAUSES = (
     ),
     LogCause(
         name="message-role",
-        cause="A client sends messages in the role `developer`, which the model's chat template "
-        "does not know: those requests fail",
+        cause="A client sends messages with the role `developer`, which the chat template does "
+        "not support; these requests fail",
         remedy="Have the client send `system` (OpenClaw: supportsDeveloperRole: false), or give "
         "the recipe a chat-template that takes `developer`",
         source="AI-Guru, commit 8aa8ee5; 0xku/kon#5",

@@ -7,7 +7,7 @@ _FABRIC = "`pyinfra inventory.py sparkwright.fabric.deploy.apply` says what is w
 NCCL_ON_SOCKETS = KnownCause(
     name="nccl-on-sockets",
     cause="The two ranks talk by TCP, not by RDMA: slower, and without an error",
-    remedy="Look whether /sys/class/infiniband has the fabric's devices, and reboot where not; "
+    remedy="Check that /sys/class/infiniband lists the fabric's devices; if not, reboot. "
     f"{_FABRIC}",
     source="luisefigueroa/pulsar-gb10-vllm-stack; NCCL falls back without an error",
 )
@@ -15,9 +15,10 @@ NCCL_ON_SOCKETS = KnownCause(
 NETWORK_CAUSES = (
     LogCause(
         name="nccl-wrong-interface",
-        cause="NCCL or Gloo takes another interface than the fabric's",
-        remedy="Take NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME and NCCL_IB_HCA out of the recipe's "
-        "`env`: the engine finds them at each start; the cable is in the same port of both Sparks",
+        cause="NCCL or Gloo uses an interface other than the fabric",
+        remedy="Remove NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME and NCCL_IB_HCA from the recipe's "
+        "`env`: the engine finds them at each start; the cable is in the same port of "
+        "both Sparks",
         source="NVIDIA's playbook speculative-decoding; gpustack/gpustack#2125",
         pattern=r"(?i)Socket operation on non-socket|no socket interface found|No interface found|"
         r"connectFullMesh failed|Unable to find address for",
@@ -25,8 +26,8 @@ NETWORK_CAUSES = (
     LogCause(
         name="gpus-too-few",
         cause="The recipe asks for more GPUs than there are: a Spark has one",
-        remedy="Give the replica two Sparks (`sparks: [a, b]`), and take tensor-parallel-size out "
-        "of the recipe's `args`: it follows from them",
+        remedy="Give the replica two Sparks (`sparks: [a, b]`), and remove tensor-parallel-size "
+        "from the recipe's `args`: it follows from them",
         source="vLLM's checks of its parallel configuration; NVIDIA/dgx-spark-playbooks#63",
         pattern=r"exceeds available GPUs|required \w+s exceeds the total number of available|"
         r"World size \(\d+\) is larger than|Cannot provide a placement group|"
@@ -35,10 +36,10 @@ NETWORK_CAUSES = (
     ),
     LogCause(
         name="gpus-indivisible",
-        cause="The model cannot be split over this many GPUs: its heads, experts or blocks of "
-        "quantised weights do not divide",
-        remedy="Give the replica one Spark if the model fits there, else another checkpoint of it; "
-        "enable-expert-parallel may spare experts the split",
+        cause="The model cannot be split over this many GPUs: its heads, experts or quantization "
+        "blocks are not divisible",
+        remedy="Give the replica one Spark if the model fits there, else another checkpoint of "
+        "it; with enable-expert-parallel the experts are not split",
         source="vLLM's checks of its parallel configuration; vllm-project/vllm#414, #52435",
         pattern=r"must be divisible by (tensor parallel|ep_?size|tp_?size)|"
         r"not aligned with the quantized weight shape|"
@@ -46,7 +47,7 @@ NETWORK_CAUSES = (
     ),
     LogCause(
         name="rank-unreached",
-        cause="One rank waited for the other at the start, and it never came",
+        cause="One rank waited at the start for the other, which never connected",
         remedy="Look at the other Spark first: its engine did not start, or another release did. "
         f"If it runs there, {_FABRIC}",
         source="the words of torch and NCCL; vllm-project/vllm#15744, #19670",
@@ -57,8 +58,8 @@ NETWORK_CAUSES = (
     LogCause(
         name="rdma-absent",
         cause="NCCL was told to use RDMA and finds no device for it in the container",
-        remedy="See that /sys/class/infiniband has the fabric's devices, and reboot where not; "
-        f"take NCCL_IB_HCA and NCCL_NET out of the recipe's `env`. {_FABRIC}",
+        remedy="Check that /sys/class/infiniband lists the fabric's devices; if not, reboot. "
+        f"Remove NCCL_IB_HCA and NCCL_NET from the recipe's `env`. {_FABRIC}",
         source="NCCL's warnings; getainode/ainode#87",
         pattern=r"Failed to initialize any NET plugin|"
         r"NET/IB : (Unable to open device|No IP interface)",
@@ -73,14 +74,14 @@ NETWORK_CAUSES = (
     LogCause(
         name="rdma-gid",
         cause="The two network cards do not agree on their addresses (GIDs)",
-        remedy="Take NCCL_IB_GID_INDEX out of the recipe's `env`; see that no port has an address "
-        f"of 169.254, as NetworkManager gives by itself. {_FABRIC}",
+        remedy="Remove NCCL_IB_GID_INDEX from the recipe's `env`; see that no port has an "
+        f"address of 169.254, as NetworkManager gives by itself. {_FABRIC}",
         source="guardkit/dgx-spark: RUNBOOK-two-spark-bring-up.md",
         pattern=r"ibv_modify_qp\b.*(failed|Invalid argument|No data|timed out)",
     ),
     LogCause(
         name="rdma-timeout",
-        cause="What one Spark sent over RDMA, the other one never acknowledged",
+        cause="RDMA packets from one Spark were never acknowledged by the other",
         remedy=f"{_FABRIC}: cable, MTU, addresses. If all is well there, reboot both Sparks",
         source="NVIDIA/nccl#426; FujitsuPolycom/sparkring#278",
         pattern=r"Got completion .*(error |status=(\w+\()?)12\b|IBV_WC_RETRY_EXC_ERR|"
@@ -88,7 +89,7 @@ NETWORK_CAUSES = (
     ),
     LogCause(
         name="nccl-hang",
-        cause="The two ranks stopped hearing of each other inside NCCL",
+        cause="NCCL: the two ranks lost contact with each other",
         remedy="Update the image: NCCL 2.30.5 hangs two Sparks, 2.30.7 does not; with an image "
         'that must stay, NCCL_NVLS_ENABLE: "0" in the recipe\'s `env`',
         source="gorlak/sparky-cluster; NVIDIA/nccl#2167",

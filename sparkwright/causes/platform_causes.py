@@ -6,15 +6,15 @@ from sparkwright.host.kernel import HANDOVER_REMEDY
 PLATFORM_CAUSES = (
     LogCause(
         name="kernel-kho",
-        cause="The kernel sets memory aside for a handover between kernels (KHO): network card and "
-        "GPU get none of it, and some 9 GiB are missing",
+        cause="The kernel reserves some 9 GiB for kexec handover (KHO), which network card and "
+        "GPU cannot use",
         remedy=HANDOVER_REMEDY,
         source="NVIDIA/NV-Kernels#590, #591; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259",
         pattern=r"ibv_reg_mr\w*\b.*(Cannot allocate memory|ENOMEM)",
     ),
     LogCause(
         name="pcie-fault",
-        cause="A PCIe device failed and Linux could not bring it back: mostly the ConnectX-7, "
+        cause="A PCIe device failed and Linux could not recover it: usually the ConnectX-7, "
         "under load and heat",
         remedy=f"{UNPLUG_REMEDY}; if it recurs, {CLOCK_REMEDY} and give the Spark air on all sides",
         source="MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#146",
@@ -23,9 +23,9 @@ PLATFORM_CAUSES = (
     ),
     LogCause(
         name="gpu-fault",
-        cause="The GPU failed as hardware does: it fell off its bus, or its memory is damaged",
-        remedy=f"{UNPLUG_REMEDY}; if it recurs, it is a case for its seller: keep "
-        "`sudo nvidia-bug-report.sh`'s file",
+        cause="GPU hardware failure: it fell off the bus, or its memory is damaged",
+        remedy=f"{UNPLUG_REMEDY}; if it recurs, contact the vendor with the file from `sudo "
+        "nvidia-bug-report.sh`",
         source="NVIDIA's table of Xid errors; wtdcode/vllm-backport#62",
         pattern=r"Xid\b(?: \(PCI:[\w:]+\))?:? (?:48|6[1234]|74|79|9[245]|1[12]0|119|149|154)\b|"
         r"caused by previous Xid (?:119|14\d|154)|fallen off the bus|uncorrectable ECC error|"
@@ -40,8 +40,8 @@ PLATFORM_CAUSES = (
     ),
     LogCause(
         name="driver-not-loaded",
-        cause="The NVIDIA driver is not loaded: a kernel without its module, or Secure Boot "
-        "refuses it",
+        cause="The NVIDIA driver is not loaded: the kernel has no module for it, or Secure Boot "
+        "rejects it",
         remedy="`sudo modprobe nvidia` says why. Without the module for `uname -r` boot the former "
         "kernel; where its key was rejected enrol it (`sudo mokutil --import`) or turn Secure "
         "Boot off",
@@ -53,9 +53,9 @@ PLATFORM_CAUSES = (
     ),
     LogCause(
         name="gpus-flag",
-        cause="The container toolkit is in CDI mode and refuses Docker's --gpus",
-        remedy="Run pyinfra again: engines ask by `--runtime nvidia` by now, as a container of "
-        "your own may; or `sudo nvidia-ctk config --in-place --set "
+        cause="The container toolkit is in CDI mode, which does not support Docker's --gpus",
+        remedy="Run pyinfra again: engines now use `--runtime nvidia`, which your own containers "
+        "can use too. Or: `sudo nvidia-ctk config --in-place --set "
         "nvidia-container-runtime.mode=legacy`",
         source="NVIDIA/xr-ai#249",
         pattern=r"invoking the NVIDIA Container Runtime Hook directly",
@@ -81,9 +81,9 @@ PLATFORM_CAUSES = (
     LogCause(
         name="driver-too-old",
         cause="The image wants a newer NVIDIA driver than this Spark has",
-        remedy="Take an image for the CUDA that `nvidia-smi` shows, as those of our recipes are. A "
-        "newer driver comes with DGX OS: look before at the kernel that comes along, for "
-        "7.0.0-1019 needs kho=off",
+        remedy="Use an image for the CUDA version that `nvidia-smi` shows, as our recipes do. A "
+        "newer driver comes with a DGX OS update; check its kernel first: 7.0.0-1019 "
+        "needs kho=off",
         source="ggml-org/llama.cpp#9665 shows the container toolkit's words; CUDA's errors 35, "
         "222, 803, 804",
         pattern=r"unsatisfied condition: cuda>=|CUDA driver version is insufficient|"
@@ -93,10 +93,10 @@ PLATFORM_CAUSES = (
     ),
     LogCause(
         name="gpu-lost",
-        cause="The container has no GPU, or lost it as `systemctl daemon-reload` may make one do",
-        remedy="Restart the engine: `sudo systemctl restart 'vllm@*'`; if it recurs, take CUDA_"
-        "VISIBLE_DEVICES and NVIDIA_VISIBLE_DEVICES out of the recipe's `env`, and see whether "
-        "`docker run --rm --runtime nvidia IMAGE nvidia-smi` shows the GPU",
+        cause="The container has no GPU, or lost it; `systemctl daemon-reload` can cause that",
+        remedy="Restart the engine: `sudo systemctl restart 'vllm@*'`; if it recurs, remove "
+        "CUDA_VISIBLE_DEVICES and NVIDIA_VISIBLE_DEVICES from the recipe's `env`, and see "
+        "whether `docker run --rm --runtime nvidia IMAGE nvidia-smi` shows the GPU",
         source="NVIDIA/nvidia-container-toolkit#1227; gorlak/sparky-cluster",
         pattern=r"Failed to initialize NVML: Unknown Error|GPU is lost|"
         r"no CUDA-capable device is detected|device\(s\) is/are busy or unavailable|"

@@ -21,17 +21,17 @@ START_CAUSES = (
     LogCause(
         name="release-absent",
         cause="The files of the release are not on the Spark",
-        remedy="Run pyinfra again, which lays them down",
+        remedy="Run pyinfra again, which installs them",
         source="files/engine/engine.py",
         pattern=r"releases/\S+/unit\.json: .*run pyinfra again",
     ),
     LogCause(
         name="image-parts",
-        cause="Parts of the image do not fit each other: torch, CUDA and vLLM of different builds, "
-        "or a module is missing",
+        cause="The image's components do not match: torch, CUDA and vLLM are from different "
+        "builds, or a module is missing",
         remedy="Use the image that the recipe names, by its digest (`python -m deploys.lock "
-        "--refresh` takes today's); in an image of your own build all of it anew, and install "
-        "nothing with pip into a finished one",
+        "--refresh` takes today's); rebuild an image of your own completely, and install "
+        "nothing into it with pip",
         source="spark-arena/sparkrun#127, #280; eugr/spark-vllm-docker#135, #141, #238, #263",
         pattern=r"(ImportError|OSError): .*(cannot open shared object file|undefined symbol)|"
         r"^(?!.*(WARNING|INFO|DEBUG)).*(undefined symbol: _Z|ModuleNotFoundError: |"
@@ -45,7 +45,7 @@ START_CAUSES = (
     ),
     LogCause(
         name="unknown-flag",
-        cause="The image's vLLM does not know a flag of the recipe, or not this value",
+        cause="The image's vLLM does not know a flag of the recipe, or does not accept its value",
         remedy="Compare with the recipe's `vllm` version: flags come and go; `make check-recipes` "
         "tells which",
         source="vLLM exits 2 on its command line; pydantic's words for what is within JSON",
@@ -55,8 +55,9 @@ START_CAUSES = (
     LogCause(
         name="unknown-variable",
         cause="The image's vLLM does not know a VLLM_ variable of the recipe",
-        remedy="Take it out of the recipe's `env`: several gave way to flags (VLLM_USE_FLASHINFER_"
-        "MOE_FP4 to --moe-backend in 0.24, VLLM_TEST_FORCE_FP8_MARLIN in 0.29)",
+        remedy="Remove it from the recipe's `env`: several gave way to flags "
+        "(VLLM_USE_FLASHINFER_MOE_FP4 to --moe-backend in 0.24, "
+        "VLLM_TEST_FORCE_FP8_MARLIN in 0.29)",
         source="vLLM with --fail-on-environ-validation",
         pattern=r"ValueError: Unknown vLLM environment variable",
     ),
@@ -71,7 +72,7 @@ START_CAUSES = (
     ),
     LogCause(
         name="context-beyond-model",
-        cause="max-model-len is more than the model was made for",
+        cause="max-model-len exceeds the model's context length",
         remedy="Lower it to what the message says; for a million tokens the YaRN override must "
         "stand inside text_config, as in recipe qwen3.5-35b-1m",
         source="vLLM's check of the configuration",
@@ -88,16 +89,18 @@ START_CAUSES = (
     ),
     LogCause(
         name="quantization",
-        cause="The recipe's `quantization` is not the checkpoint's, or vLLM does not know that",
-        remedy="Take quantization out of the recipe: vLLM reads it in the checkpoint; where it "
-        "does not know it, take the release that the model's card names",
+        cause="The recipe's `quantization` differs from the checkpoint's, or vLLM does not "
+        "support the checkpoint's",
+        remedy="Remove quantization from the recipe: vLLM reads it from the checkpoint; if it "
+        "does not support it, use the release that the model's card names",
         source="vLLM's check of the model's configuration; vllm-project/vllm#19050",
         pattern=r"Quantization method specified in the model config|Unknown quantization method",
     ),
     LogCause(
         name="custom-code",
-        cause="The checkpoint has Python code of its own, which the recipe does not let run",
-        remedy="Read that code; where you trust its author, set trust-remote-code: true",
+        cause="The checkpoint contains Python code, and the recipe does not allow it to run",
+        remedy="Read that code. If you trust its author, set trust-remote-code: true in the "
+        "recipe and `trusts: [trust-remote-code]` for the replica",
         source="transformers' words",
         pattern=r"contains custom code which must be executed",
     ),
@@ -113,8 +116,8 @@ START_CAUSES = (
     ),
     LogCause(
         name="stale-weights-layout",
-        cause="The checkpoint names its weights otherwise than this vLLM expects them, as the "
-        "first version of AEON-7's does, without `language_model.`",
+        cause="The checkpoint's weight names differ from what this vLLM expects (as in the first "
+        "version of AEON-7's, without `language_model.`)",
         remedy="Take the present commit: `python -m deploys.lock --refresh`, then run pyinfra",
         source="AEON-7, version 2",
         pattern=r"no module or parameter named|weights were not initialized from checkpoint|"
@@ -124,7 +127,7 @@ START_CAUSES = (
     ),
     LogCause(
         name="broken-weights",
-        cause="A file of the weights is cut short or damaged",
+        cause="A weights file is truncated or damaged",
         remedy="Hash them all and fetch what is wrong: `pyinfra inventory.py deploys/spark.py "
         "--data weights=verify`",
         source="MiaAI-Lab/Qwen3.8-Flash-Next-Dual-DGX-Sparks#30",
@@ -133,8 +136,8 @@ START_CAUSES = (
     LogCause(
         name="files-absent",
         cause="A file of the model is not on the Spark, and the engine asks no hub",
-        remedy="Run pyinfra again, which fetches what the lock names; for a gated model accept its "
-        "licence on the web first, and log in with `hf auth login`",
+        remedy="Run pyinfra again, which fetches what the lock names; for a gated model accept "
+        "its license on the web first, and log in with `hf auth login`",
         source="HF_HUB_OFFLINE=1, which every release sets",
         pattern=r"(OfflineModeIsEnabled|(LocalEntry|Entry|Repository|Revision)NotFoundError|"
         r"GatedRepoError): |access a gated repo|is not a valid model identifier|"
@@ -154,7 +157,7 @@ START_CAUSES = (
     ),
     LogCause(
         name="shm-full",
-        cause="/dev/shm is full: what the processes of an engine tell each other goes through it",
+        cause="/dev/shm is full; the engine's processes communicate through it",
         remedy="It is the container's own, of 16 GiB, and empty at each start: restart the engine; "
         "of a release from before, which used the Spark's, `ls -l /dev/shm` shows what it has left",
         source="the words of NCCL, PyTorch and Python; --shm-size bounds ours",
@@ -163,7 +166,7 @@ START_CAUSES = (
     ),
     LogCause(
         name="read-only-root",
-        cause="The image writes where an engine may not: its container's root is read-only",
+        cause="The image tries to write to the container's root, which is read-only",
         remedy="Send what it writes into /root/.cache, which outlasts the engine, or into /tmp, by "
         "a variable of the recipe's `env`; /dev/shm is open as well",
         source="EROFS; `docker run --read-only`, which every release has",
@@ -171,7 +174,7 @@ START_CAUSES = (
     ),
     LogCause(
         name="weights-unreadable",
-        cause="The engine, root without the powers of root, may not read a file of the weights",
+        cause="The engine (root without capabilities) cannot read a weights file",
         remedy="Let all read what is in the checkpoint's folder: `sudo chmod -R a+rX FOLDER`",
         source="EACCES; `docker run --cap-drop ALL`, which every release has",
         pattern=r"Permission denied: '/models/",

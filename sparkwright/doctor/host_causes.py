@@ -142,15 +142,15 @@ LOG_SIGNS: dict[str, Callable[[Checkup], str | None]] = {
 ROOT_CAUSES = (
     HostCause(
         name="page-cache",
-        cause="Files in memory take what vLLM looks for: it counts them as used",
-        remedy="Nothing where our unit starts the engine, as it drops them first; by hand: "
+        cause="vLLM counts the page cache as used memory",
+        remedy="Nothing, if our unit starts the engine: it drops the page cache first. By hand: "
         "`sudo sh -c 'sync; echo 3 > /proc/sys/vm/drop_caches'`",
         source="vllm-project/vllm#35313, #48140",
         sign=_page_cache,
     ),
     HostCause(
         name="driver-memory-pools",
-        cause="Driver 610 keeps the memory that the engine before has freed",
+        cause="Driver 610 keeps memory that the previous engine freed",
         remedy=f"{POOLS_REMEDY}; a reboot alone helps once",
         source="christopherowen/dgx-spark-memory-saver: docs/driver-610.md, three Sparks",
         sign=_pools,
@@ -164,8 +164,8 @@ ROOT_CAUSES = (
     ),
     HostCause(
         name="driver-no-memory",
-        cause="The driver got no memory for itself: model, drafts, files and system together took "
-        "all of it, which may freeze a Spark without any OOM kill",
+        cause="The driver could not allocate memory for itself: model, drafts, page cache and "
+        "system use all of it, which may freeze a Spark without an OOM kill",
         remedy="Lower gpu-memory-utilization to 0.75 or less and max-num-batched-tokens to 4096; "
         "with MTP take fewer num_speculative_tokens, or none; "
         'PYTORCH_CUDA_ALLOC_CONF: "expandable_segments:False" in the recipe\'s `env` helped some',
@@ -178,7 +178,7 @@ ROOT_CAUSES = (
 HOST_CAUSES = (
     HostCause(
         name="gpu-lost-in-container",
-        cause="The engine's container has lost the GPU, as `systemctl daemon-reload` may make it",
+        cause="The engine's container lost the GPU; `systemctl daemon-reload` can cause that",
         remedy="`sudo systemctl restart 'vllm@*'`",
         source="NVIDIA/nvidia-container-toolkit#1227; gorlak/sparky-cluster",
         sign=_gpu_lost,
@@ -206,18 +206,18 @@ HOST_CAUSES = (
     ),
     HostCause(
         name="gpu-spins",
-        cause="The GPU is busy and computes nothing: a kernel waits for ever, while /health says "
-        "that all is well",
-        remedy="`sudo systemctl restart 'vllm@*'`, which our supervisor does by itself; if it "
-        'recurs, VLLM_USE_FLASHINFER_SAMPLER: "0" in the recipe\'s `env`, then enforce-eager, or '
-        "an image of 0.28 or newer",
+        cause="The GPU is busy but computes nothing: a kernel is stuck, although /health still "
+        "returns 200",
+        remedy="The supervisor restarts the engine by itself (by hand: `sudo systemctl restart "
+        "'vllm@*'`). If it recurs, set VLLM_USE_FLASHINFER_SAMPLER: \"0\" in the recipe's "
+        "`env`, then enforce-eager, or use an image with vLLM 0.28 or newer",
         source="vllm-project/vllm#49203; eugr/spark-vllm-docker#260",
         sign=_spins,
     ),
     HostCause(**vars(POWER_FAULT), sign=_throttled),
     HostCause(
         name="swapping",
-        cause="Memory goes to the disk and back: nothing is fast while it does",
+        cause="The Spark is swapping, which makes everything slow",
         remedy="Lower the recipe's gpu-memory-utilization (AI-Guru: from 0.80 to 0.75)",
         source="AI-Guru",
         sign=_thrash,
@@ -226,30 +226,31 @@ HOST_CAUSES = (
         name="hard-downs",
         cause="The Spark lost its power or froze while its engine ran",
         remedy="Lower the recipe's gpu-memory-utilization; where memory is not the cause, "
-        f"{CLOCK_REMEDY}; two within an hour keep it from starting at boot",
+        f"{CLOCK_REMEDY}; after two within an hour the engine is not started at boot",
         source="files/engine/boots.py",
         sign=_downs,
     ),
     HostCause(
         name="clock",
-        cause="Its clock or that of this machine is wrong: TLS fails when it is off",
+        cause="The clock of the Spark or of this machine is wrong; TLS then fails",
         remedy="`sudo timedatectl set-ntp true`",
         source="NVIDIA's playbook trt-llm",
         sign=_clock,
     ),
     HostCause(
         name="content-null",
-        cause="Most answers are cut short: a thinking model has then spent max_tokens on "
-        "reasoning, and `content` is null with finish_reason length",
-        remedy="Ask with max_tokens of 2048 or more, or with chat_template_kwargs "
+        cause="Most answers hit max_tokens: a thinking model spent them on reasoning, and "
+        "`content` is null with finish_reason length",
+        remedy="Send requests with max_tokens of 2048 or more, or with chat_template_kwargs "
         '{"enable_thinking": false}',
         source="AEON-7; NVIDIA's playbook vllm",
         sign=_cut,
     ),
     HostCause(
         name="restarts",
-        cause="The engine has been started again after it ended by itself",
-        remedy="Look at why: `journalctl -u 'vllm@*'`; five starts an hour, and systemd gives up",
+        cause="The engine ended by itself and was restarted",
+        remedy="For the reason see `journalctl -u 'vllm@*'`. After five starts within an hour "
+        "systemd gives up",
         source="files/engine/vllm@.service",
         sign=_restarts,
     ),

@@ -34,7 +34,7 @@ def report(
     if len(found) > SHOWN:
         yield f"and also: {', '.join(each.name for each in found[SHOWN:])}", "yellow"
     if _fails(checkup) and not from_log(checkup.log):
-        yield "its log shows no cause that is known; its last words:", "red"
+        yield "its log shows no known cause; the last lines:", "red"
         for line in _last_words(checkup.log):
             yield f"  {line}", "yellow"
         yield f"  all of them: journalctl -u vllm@{checkup.release}", "yellow"
@@ -51,10 +51,10 @@ def fabric_diagnosis(plan: FabricPlan, own: FabricState, other: FabricState) -> 
     )
     return Diagnosis(
         "fabric",
-        f"The link between {plan.spark} and {plan.peer} is not as it was set up: a cable that was "
-        f"pulled or moved, an address, or an MTU other than {plan.mtu}",
+        f"The link between {plan.spark} and {plan.peer} differs from its configuration: the cable "
+        f"was pulled or moved, or an address or the MTU ({plan.mtu}) changed",
         "; ".join(states) or "none of its interfaces is there",
-        "`pyinfra inventory.py sparkwright.fabric.deploy.apply` mends it or names what it cannot",
+        "`pyinfra inventory.py sparkwright.fabric.deploy.apply` repairs it or names what it cannot",
     )
 
 
@@ -64,8 +64,8 @@ def listener_diagnosis(socket: str) -> Diagnosis:
         "listener",
         "Something of ours listens where the LAN may reach it, and should not",
         socket,
-        "`pyinfra inventory.py deploys/spark.py` brings the guard of the engine and the door into "
-        "force; where it does not, Docker has another cgroup driver than systemd: docs/firewall.md",
+        "`pyinfra inventory.py deploys/spark.py` activates the engine guard and the door. If it "
+        "does not help, Docker does not use the systemd cgroup driver: docs/firewall.md",
     )
 
 

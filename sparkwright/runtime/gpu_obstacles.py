@@ -7,7 +7,7 @@ from sparkwright.causes.platform_causes import PLATFORM_CAUSES
 _OWN = (
     LogCause(
         name="runtime-brings-nothing",
-        cause="The runtime nvidia ran, and brought nothing of the driver",
+        cause="The NVIDIA runtime ran but did not add the driver to the container",
         remedy="See `sudo nvidia-ctk config` and `docker info` (Runtimes): the runtime must be "
         "NVIDIA's, and must not be told to give nothing",
         source="files/runtime/gpu_proof.py",

@@ -154,7 +154,7 @@ def _fault(said: str) -> Callable[[Spark], object]:
         (
             _fault("stderr: Auto-detected mode as 'csv'\ninvoking the NVIDIA Container Runtime "
                    "Hook directly (e.g. specifying the docker --gpus flag) is not supported."),
-            "refuses Docker's --gpus",
+            "does not support Docker's --gpus",
             "--runtime nvidia",
         ),
         (
@@ -170,7 +170,7 @@ def _fault(said: str) -> Callable[[Spark], object]:
         (lambda spark: spark.cuda(999), "CUDA does not start", "modprobe -r nvidia_uvm"),
         (
             lambda spark: (spark.folder / "libcuda.so.1").unlink(),
-            "brought nothing of the driver",
+            "did not add the driver",
             "nvidia-ctk config",
         ),
     ],

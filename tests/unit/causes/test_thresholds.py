@@ -74,6 +74,6 @@ def test_what_the_supervisor_and_its_unit_do_is_told_as_it_is() -> None:
     unit = (FILES / "engine" / "vllm@.service").read_text().splitlines()
     starts = next(WORDS[count] for count in WORDS if f"StartLimitBurst={count}" in unit)
     assert "StartLimitIntervalSec=1h" in unit
-    assert KNOWN["start-limit"].cause.startswith(f"{starts.capitalize()} starts in an hour")
-    assert f"{starts} starts an hour" in KNOWN["restarts"].remedy
+    assert KNOWN["start-limit"].cause.startswith(f"{starts.capitalize()} starts within an hour")
+    assert f"{starts} starts within an hour" in KNOWN["restarts"].remedy
     assert f"After {starts} systemd" in RULES["EngineRestarts"]["annotations"]["description"]
