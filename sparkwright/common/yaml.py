@@ -38,7 +38,7 @@ class _Loader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(
                 problem=f"the {kind}{name[:60]}",
                 problem_mark=event.start_mark,
-                note="expected what it stands for, written out",
+                note="expected the value itself: aliases are not supported",
             )
         self.depth += 1
         if self.depth > DEEPEST:
@@ -92,7 +92,7 @@ def load(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise PlanError(f"{path}: found no such file; expected a YAML file") from None
     except (OSError, ValueError) as error:
-        raise PlanError(f"{path}: found no text ({error}); expected UTF-8") from None
+        raise PlanError(f"{path}: cannot be read as UTF-8 text ({error})") from None
     data = parse(text, str(path))
     if data is None:
         return {}

@@ -112,9 +112,9 @@ def _own(fleet: Path, server: str, names: Sequence[str], record: bool) -> Certif
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise PlanError(
-            f"{folder}: found an authority that cannot be used ({why}); expected {_KEYS} and "
-            f"{_SHOWN}, as a run made them: bring them back from a copy, or remove the folder, and "
-            f"the next run makes another, whose {_SHOWN} all clients need then"
+            f"{folder}: the certificate authority is unusable ({why}): restore {_KEYS} and "
+            f"{_SHOWN} from a backup, or delete the folder; the next run then creates a new "
+            f"authority, and all clients need its {_SHOWN}"
         ) from None
     chain, key = text.partition(PRIVATE_KEY)[::2]
     return parse_certificate(

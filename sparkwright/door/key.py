@@ -115,7 +115,7 @@ def _key(words: Sequence[str], replicas: Collection[str] | None) -> Key:
         return Key(f"key-{key.digest[:6].lower()}", key.secret)
     name, secret, *rest = words
     if not _NAME.fullmatch(name):
-        raise ValueError(f"found other than a name before the key; expected {_NAMES}, then the key")
+        raise ValueError(f"found no valid name before the key; expected {_NAMES}, then the key")
     _check(secret)
     until = rest.pop() if rest and _DATE.fullmatch(rest[-1]) else None
     if len(rest) > 1:
@@ -128,7 +128,7 @@ def _key(words: Sequence[str], replicas: Collection[str] | None) -> Key:
     for place in places:
         if known is not None and place not in known:
             raise ValueError(
-                f"found {place[:SHORTEST]!r} as what the key of {name} is for; expected "
+                f"found {place[:SHORTEST]!r} for the key of {name}; expected "
                 f"{', '.join(sorted(known))}"
             )
     try:
@@ -154,4 +154,4 @@ def _check(secret: str) -> None:
         )
     # A text that is found in itself, once moved, repeats a piece.
     if secret in (secret + secret)[1:-1]:
-        raise ValueError(f"found a key that repeats a piece; expected a random one: {_ANOTHER}")
+        raise ValueError(f"found a key with a repeating pattern; expected a random one: {_ANOTHER}")

@@ -77,7 +77,7 @@ class Replica(Model):
     )
     port: _Port = Field(default=8000, description="a TCP port from 1 to 65535")
     api_key: Literal["none"] | None = Field(
-        default=None, description="none, for a door that is open to all, or no such key"
+        default=None, description="`none` (open to everyone), or leave `api_key` out"
     )
     trusts: list[Text] = Field(
         default_factory=list,

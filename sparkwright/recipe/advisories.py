@@ -59,14 +59,12 @@ ADVISORIES = (
         (0, 20, 0),
         "a text that spells a model's tokens for images ends the engine",
     ),
-    Advisory(
-        "GHSA-q8gq-377p-jq3r", (), (0, 22, 0), "a checkpoint has code run by its configuration"
-    ),
+    Advisory("GHSA-q8gq-377p-jq3r", (), (0, 22, 0), "a checkpoint's configuration can run code"),
     Advisory(
         "GHSA-94f4-hr76-p5j6",
         (0, 3, 0),
         (0, 22, 0),
-        "vLLM's own check of keys is got round (the door checks them here)",
+        "vLLM's own key check can be bypassed (the door checks them here)",
     ),
     Advisory(
         "GHSA-8wr5-jm2h-8r4f",
@@ -74,9 +72,9 @@ ADVISORIES = (
         (0, 24, 0),
         "a request ends an engine that drafts tokens",
     ),
-    Advisory("GHSA-hgg8-fqqc-vfmw", (), (0, 24, 0), "an error tells addresses of memory"),
+    Advisory("GHSA-hgg8-fqqc-vfmw", (), (0, 24, 0), "an error reveals memory addresses"),
     Advisory(
-        "GHSA-rwxx-mrjm-wc2m", (), (0, 24, 0), "a regular expression of a client keeps it busy"
+        "GHSA-rwxx-mrjm-wc2m", (), (0, 24, 0), "a client's regular expression can block the engine"
     ),
 )
 

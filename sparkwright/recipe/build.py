@@ -50,7 +50,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise PlanError(f"{path}: found no text ({error}); expected UTF-8") from None
+        raise PlanError(f"{path}: cannot be read as UTF-8 text ({error})") from None
 
 
 def build_problems(build: ImageBuild, folders: Path = FOLDERS) -> Iterator[str]:

@@ -27,7 +27,10 @@ def problems(recipe: Recipe) -> Iterator[str]:
             yield f"hardware: found {hardware}; expected {nearest(hardware, HARDWARE)}"
     if len({HARDWARE[name].arch for name in recipe.hardware if name in HARDWARE} - {None}) > 1:
         found = ", ".join(recipe.hardware)
-        yield f"hardware: found {found}; expected classes of one processor, with one image"
+        yield (
+            f"hardware: found {found}; expected hardware classes with the same processor, since "
+            "a recipe has one image"
+        )
     if not set(recipe.sparks) <= {1, 2} or len(set(recipe.sparks)) < len(recipe.sparks):
         yield f"sparks: found {recipe.sparks}; expected [1], [2] or [1, 2]"
     if "model" not in recipe.checkpoints:
@@ -64,8 +67,8 @@ def _setting_problems(
     for option in settings.args:
         if whole := _whole(option, known):
             yield (
-                f"{where}args.{option}: found a part of an option's name, which vLLM would take "
-                f"for the whole; expected {nearest(option, whole)}"
+                f"{where}args.{option}: found an abbreviated option, which vLLM would expand; "
+                f"expected {nearest(option, whole)}"
             )
     kinds = (("args", settings.args, OWN_ARGUMENTS), ("env", settings.env, OWN_ENVIRONMENT))
     for kind, values, own in kinds:
@@ -99,7 +102,10 @@ def _figure_problems(where: str, figures: Mapping[str, Mapping[str, float]]) -> 
         for metric in values:
             if metric not in METRICS:
                 known = nearest(metric, METRICS)
-                yield f"{where}expected.{workload}.{metric}: found it; expected {known}"
+                yield (
+                    f"{where}expected.{workload}.{metric}: found an unknown figure; expected "
+                    f"{known}"
+                )
 
 
 def _references(value: object) -> Iterator[str]:

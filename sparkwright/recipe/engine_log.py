@@ -46,8 +46,8 @@ def problems(settings: EngineSettings) -> Iterator[str]:
     """
     level, uvicorn = settings.env.get(LEVEL, "INFO"), settings.options.uvicorn_log_level
     remedy = (
-        "expected it left out: what a start says would be hidden from the run and the doctor; "
-        "log_level: WARNING in the group data makes an engine quiet that serves"
+        "remove it: it hides the start from the run and the doctor. To log less while serving, "
+        'set log_level = "WARNING" in the group data'
     )
     if level.lower() not in _TELLING:
         yield f"env.{LEVEL}: found {level}; {remedy}"

@@ -244,4 +244,4 @@ def problems(args: Mapping[str, Any]) -> Iterator[str]:
         return
     for short, key in _SHORT_DRAFT.items():
         if short in args and key in (read.speculative_config or {}):
-            yield f"{short}: found it beside speculative-config's {key}; expected one of them"
+            yield f"{short}: is set here and as speculative-config's {key}; expected only one"

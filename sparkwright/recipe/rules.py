@@ -73,7 +73,7 @@ RULES = (
         lambda recipe: (
             _fp8(recipe) and (recipe.build is None or recipe.build.build != "sm121-inject")
         ),
-        "it left out: with it this model fails to start (vllm-project/vllm, 26646) or talks "
+        "it left out: with it this model fails to start (vllm-project/vllm, 26646) or produces "
         "gibberish (huggingface.co/ig1/Qwen3.5-35B-A3B-NVFP4)",
         model="qwen3.5-35b-a3b",
     ),

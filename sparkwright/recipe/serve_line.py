@@ -107,7 +107,7 @@ def _words(text: str) -> list[str]:
     try:
         words = list(lexer)
     except ValueError as error:
-        raise PlanError(f"found words that no shell takes apart ({error})") from None
+        raise PlanError(f"found a line with invalid shell quoting ({error})") from None
     for word in words:
         if (word and set(word) <= set(_OPERATORS)) or word.startswith("#"):
             found = "a line break without a backslash" if set(word) == {"\n"} else word

@@ -136,7 +136,7 @@ def _key_problems(data: Mapping[str, Any]) -> Iterator[str]:
         if key in _REFUSED and value:
             yield f"{key}: found {shown(value)}; expected {_REFUSED[key]}"
         elif key not in (*_READ, *_HARMLESS, *_REFUSED) and value:
-            yield f"{key}: found {shown(value)}; expected it left out: it cannot be carried over"
+            yield f"{key}: found {shown(value)}, which cannot be converted; remove it"
     if str(data.get("recipe_version", "2")) not in ("1", "2"):
         yield f"recipe_version: found {shown(data['recipe_version'])}; expected 1 or 2"
     runtime = data.get("runtime") or "vllm"
@@ -191,10 +191,12 @@ def _sparks(data: Mapping[str, Any], tensor_parallel: Any) -> list[int]:
     most = 1 if solo else int(data.get("max_nodes") or 2)
     if least > 2:
         key = "min_nodes" if "min_nodes" in data else "cluster_only"
-        raise PlanError(f"{key}: found {least}; expected 1 or 2, which a replica has of Sparks")
+        raise PlanError(f"{key}: found {least}; expected 1 or 2, the number of Sparks of a replica")
     if tensor_parallel not in (1, 2):
         found = f"--tensor-parallel-size {shown(tensor_parallel)}"
-        raise PlanError(f"command: found {found}; expected 1 or 2, which a replica has of Sparks")
+        raise PlanError(
+            f"command: found {found}; expected 1 or 2, the number of Sparks of a replica"
+        )
     first = str(data.get("recipe_version")) == "1"
     sizes = {1, 2} if first and tensor_parallel == 2 else {tensor_parallel}
     sparks = sorted(size for size in sizes if least <= size <= most)

@@ -264,7 +264,6 @@ def unresolved(recipes: Collection[Recipe], lock: Lock, path: str) -> list[str]:
             if lock.checkpoint(checkpoint) is None:
                 names[checkpoint_key(checkpoint)] = None
     return [
-        f"{path}: found nothing for {name}; expected what it stands for, as a run of "
-        "deploys/spark.py records it"
+        f"{path}: {name} is not in the lock yet; a run of deploys/spark.py records it"
         for name in names
     ]

@@ -90,7 +90,9 @@ def resolve_checkpoint(
     except TooMuch as error:
         raise _too_much(where, error, "another hub (hf_endpoint)") from None
     except (HTTPError, OSError) as error:
-        raise PlanError(f"{where}: found no answer ({error}); expected a hub") from None
+        raise PlanError(
+            f"{where}: no answer from the Hub ({error}); check the network and hf_endpoint"
+        ) from None
     except _JUNK as error:
         problem = f"found an answer that is no hub's ({error!r})"
         raise PlanError(f"{where}: {problem}; expected a hub") from None
@@ -170,7 +172,10 @@ def resolve_image(reference: str, arch: str) -> ImageLock:
     except TooMuch as error:
         raise _too_much(reference, error, "the image from another registry") from None
     except (HTTPError, InvalidURL, OSError) as error:
-        raise PlanError(f"{reference}: found no answer ({error}); expected a registry") from None
+        raise PlanError(
+            f"{reference}: no answer from the registry ({error}); check the network "
+            "and the image's name"
+        ) from None
     except _JUNK as error:
         problem = f"found an answer that is no manifest ({error!r})"
         raise PlanError(f"{reference}: {problem}; expected a registry") from None

@@ -25,9 +25,9 @@ def token_for(endpoint: str, token: str | None, setting: str = HTTPS) -> str | N
         return None
     if setting == HTTPS and not _is_private(endpoint):
         raise PlanError(
-            f"hf_endpoint: found {endpoint}, which gets the Hugging Face token in the clear; "
-            f"expected https. hf_token = {NONE!r} in the group data (or --hf-token) asks without "
-            f"it, and {HTTP!r} is for a mirror in a network that nobody else reaches"
+            f"hf_endpoint: found {endpoint}, which would receive the Hugging Face token "
+            f"unencrypted; expected https. Set hf_token = {NONE!r} in the group data (or "
+            f"--hf-token) to use no token, or {HTTP!r} for a mirror in an isolated network"
         )
     return token
 

@@ -238,7 +238,7 @@ def test_what_differs_with_two_sparks_is_judged_too(tmp_path: Path) -> None:
     assert fleet_problems(tmp_path, recipe) == []
     assert [need.name for need in needs(recipe.for_sparks(2))] == ["middleware"]
     told = refusal(tmp_path, sparks=[1, 2], by_sparks={2: {"args": {"hos": "0.0.0.0"}}})
-    assert "by_sparks.2.args.hos: found a part of an option's name" in told
+    assert "by_sparks.2.args.hos: found an abbreviated option" in told
 
 
 def test_an_engine_fetches_no_url_unless_the_group_data_name_its_host(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_who_gets_the_token(endpoint: str, setting: str, sent: bool) -> None:
     ["http://192.168.1.5", "http://hub", "ftp://127.0.0.2.example", "HTTP://127.evil", "x"],
 )
 def test_no_token_in_the_clear(endpoint: str) -> None:
-    with pytest.raises(PlanError, match="in the clear; expected https"):
+    with pytest.raises(PlanError, match="unencrypted; expected https"):
         token_for(endpoint, "hf_x")
     assert token_for(endpoint, None) is None
 

@@ -76,10 +76,10 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         ("", 0o600, "a.keys: found no key"),
         ("# none\n", 0o600, "a.keys: found no key"),
         (f"# short\n{KEY}\nsk-1234567890123456\n", 0o600, "line 3: found a key of 19 characters"),
-        (f"{KEY}+ {KEY}\n", 0o600, "line 1: found other than a name before the key"),
-        (f"{'a' * 33} {KEY}\n", 0o600, "line 1: found other than a name before the key"),
+        (f"{KEY}+ {KEY}\n", 0o600, "line 1: found no valid name before the key"),
+        (f"{'a' * 33} {KEY}\n", 0o600, "line 1: found no valid name before the key"),
         ("sk-" + "a" * 20, 0o600, "line 1: found a key of 4 different characters; expected at"),
-        ("abcdefghij" * 3, 0o600, "line 1: found a key that repeats a piece"),
+        ("abcdefghij" * 3, 0o600, "line 1: found a key with a repeating pattern"),
         (f"a {KEY} chat 2027-01-01 more\n", 0o600, "line 1: found 3 words after the key of a"),
         (f"a {KEY} 2027-02-30\n", 0o600, "line 1: found 2027-02-30, which is no day"),
         (f"a {KEY}\nb {KEY}\n", 0o600, "a.keys: found one key for a and b"),
@@ -110,7 +110,7 @@ def test_a_line_says_whose_a_key_is_what_it_opens_and_until_when(tmp_path: Path)
     # A line of before keys had names is known by a part of its sum.
     assert old.name == f"key-{old.digest[:6].lower()}"
     assert api_keys(path) == (KEY, f"{KEY}2", f"{KEY}3")
-    with pytest.raises(PlanError, match="line 2: found 'chat' as what the key of ann is for; exp"):
+    with pytest.raises(PlanError, match="line 2: found 'chat' for the key of ann; exp"):
         fleet_keys(path, replicas=["code"])
 
 
@@ -160,7 +160,7 @@ def test_one_command_makes_replaces_and_removes_a_key(
     # What cannot be leaves the file as it was.
     for words, told in (
         (("add", "a b"), "found 'a b'; expected a name of up to 32"),
-        (("add", "bob", "--for", "nowhere"), "found 'nowhere' as what the key of bob is for"),
+        (("add", "bob", "--for", "nowhere"), "found 'nowhere' for the key of bob"),
         (("rotate", "ann"), "found no key of ann; expected one of owner, key-"),
         (("remove", "ann"), "found no key of ann"),
     ):

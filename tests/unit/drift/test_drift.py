@@ -174,7 +174,8 @@ def test_what_only_a_run_may_ask_for() -> None:
     recipe = load_recipe("lab-tiny")
     problems = unresolved([recipe, recipe], Lock(), "sparks.lock.yaml")
     assert len(problems) == 2
-    assert all(each.startswith("sparks.lock.yaml: found nothing for ") for each in problems)
+    assert all(each.startswith("sparks.lock.yaml: ") for each in problems)
+    assert all("is not in the lock yet" in each for each in problems)
 
 
 def test_the_result_for_machines() -> None:

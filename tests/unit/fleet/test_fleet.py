@@ -141,7 +141,7 @@ def test_a_spark_that_cannot_be(tmp_path: Path, text: str, expected: str) -> Non
         ),
         (
             "x: {recipe: chatty, sparks: [a], api_key: x}",
-            'x.api_key: found "x"; expected none, for',
+            'x.api_key: found "x"; expected `none` (',
         ),
         ("x: {recipe: chatty, sparks: [a], prot: 1}", "did you mean 'port'?"),
         ("a: {recipe: chatty, sparks: [a]}", "replicas.a: found a name that a Spark or group has"),

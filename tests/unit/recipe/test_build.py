@@ -83,7 +83,7 @@ def test_what_an_editor_leaves_behind_makes_no_other_image(folders: Path) -> Non
 def test_a_file_that_is_no_text_is_told(folders: Path) -> None:
     (folders / "mine/kernels.so").write_bytes(b"\x7fELF\xff")
     (problem,) = build_problems(build(COMMIT="a"), folders)
-    assert "kernels.so: found no text" in problem
+    assert "kernels.so: cannot be read as UTF-8 text" in problem
 
 
 def test_all_files_of_a_folder_are_copied_by_name() -> None:

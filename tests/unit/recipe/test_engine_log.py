@@ -54,20 +54,20 @@ def test_debugging() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"env": {"VLLM_LOGGING_LEVEL": "WARNING"}}, "env.VLLM_LOGGING_LEVEL: found WARNING; exp"),
-        ({"env": {"VLLM_LOGGING_LEVEL": "error"}}, "env.VLLM_LOGGING_LEVEL: found error; expec"),
-        ({"env": {"VLLM_CONFIGURE_LOGGING": "0"}}, "env.VLLM_CONFIGURE_LOGGING: found 0; expect"),
-        ({"args": {"uvicorn-log-level": "error"}}, 'args.uvicorn-log-level: found "error"; exp'),
+        ({"env": {"VLLM_LOGGING_LEVEL": "WARNING"}}, "env.VLLM_LOGGING_LEVEL: found WARNING; rem"),
+        ({"env": {"VLLM_LOGGING_LEVEL": "error"}}, "env.VLLM_LOGGING_LEVEL: found error; rem"),
+        ({"env": {"VLLM_CONFIGURE_LOGGING": "0"}}, "env.VLLM_CONFIGURE_LOGGING: found 0; rem"),
+        ({"args": {"uvicorn-log-level": "error"}}, 'args.uvicorn-log-level: found "error"; rem'),
         (
             {"by_sparks": {1: {"env": {"VLLM_LOGGING_LEVEL": "ERROR"}}}},
-            "by_sparks.1.env.VLLM_LOGGING_LEVEL: found ERROR; expected it left out",
+            "by_sparks.1.env.VLLM_LOGGING_LEVEL: found ERROR; remove it",
         ),
     ],
 )
 def test_no_recipe_hides_a_start(tmp_path: Path, settings: dict[str, object], said: str) -> None:
     (problem,) = problems(tmp_path, **settings)
     assert problem.startswith(said)
-    assert "log_level: WARNING in the group data" in problem
+    assert 'log_level = "WARNING" in the group data' in problem
 
 
 def test_another_projects_level_is_left_to_the_owner(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_numbers_of_sparks(put, text, changes, sparks):
         ([("runtime: vllm", "post_exec: [ls]")], "nothing runs beside the engine"),
         ([("runtime: vllm", "post_commands: [ls]")], "nothing runs beside the engine"),
         ([("runtime: vllm", "build_args: [--tf5]")], 'build_args: found ["--tf5"]'),
-        ([("runtime: vllm", "executor_config: {user: root}")], "it cannot be carried over"),
+        ([("runtime: vllm", "executor_config: {user: root}")], "which cannot be converted"),
         ([("runtime: vllm", "runtime: sglang")], 'runtime: found "sglang"; expected vllm or'),
         ([("runtime: vllm", "min_nodes: 4")], "min_nodes: found 4; expected 1 or 2"),
         ([("runtime: vllm", "min_nodes: two")], 'min_nodes: found "two"; expected a whole number'),

@@ -69,7 +69,7 @@ def test_what_vllm_takes_for_no_number_is_refused(tmp_path: Path, value: object)
         ),
         (
             {"spec-tokens": 2, "speculative-config": {"num-speculative-tokens": 3}},
-            "spec-tokens: found it beside speculative-config's num_speculative_tokens",
+            "spec-tokens: is set here and as speculative-config's num_speculative_tokens",
         ),
         (
             {"no-enable-prefix-caching": True},

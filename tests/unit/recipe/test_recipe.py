@@ -142,7 +142,7 @@ def test_two_checkpoints_need_two_folders(tmp_path: Path) -> None:
         (
             "hardware",
             ["gb10", "rtx-5090", "lab"],
-            "hardware: found gb10, rtx-5090, lab; expected classes of one processor",
+            "hardware: found gb10, rtx-5090, lab; expected hardware classes with",
         ),
         ("hardware", "gb10", 'hardware: found "gb10"; expected a list of hardware classes'),
         ("sparks", [3], "sparks: found [3]; expected [1], [2] or [1, 2]"),

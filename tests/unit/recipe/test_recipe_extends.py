@@ -89,7 +89,10 @@ def test_figures_differ_with_the_number_of_sparks(tmp_path: Path) -> None:
     ("expected", "problem"),
     [
         ({"shrt": {"tok_s": 1}}, "expected.shrt: found an unknown workload; expected one of code"),
-        ({"short": {"toks": 1}}, "expected.short.toks: found it; expected one of acceptance"),
+        (
+            {"short": {"toks": 1}},
+            "expected.short.toks: found an unknown figure; expected one of acceptance",
+        ),
         ({"short": {"tok_s": "fast"}}, 'expected.short.tok_s: found "fast"; expected a mapping'),
     ],
 )

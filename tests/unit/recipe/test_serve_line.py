@@ -63,7 +63,7 @@ def test_the_model_as_an_option():
         ("vllm serve m \\\n# why\n --seed 1", "expected one vllm serve line and nothing else"),
         ("vllm serve m --seed $SEED", "found $SEED, which a shell expands"),
         ("vllm serve m --seed `date`", "found `date`, which a shell expands"),
-        ("vllm serve m 'x", "found words that no shell takes apart"),
+        ("vllm serve m 'x", "found a line with invalid shell quoting"),
         ("vllm serve m x", "found x; expected options after the model"),
         ("vllm serve --seed 1", "found no model"),
         ("vllm serve m -zz 1", "found -zz; expected vLLM's long option"),
