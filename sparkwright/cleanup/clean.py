@@ -62,7 +62,9 @@ def superfluous(
     if any(found.folders.get(release, frozenset()) is None for release in kept):
         damaged = [release for release in kept if found.folders.get(release, ()) is None]
         names = " and ".join(sorted(damaged))
-        return Cleaning(gone, left=(f"leaves images and weights: {names} does not say its own",))
+        return Cleaning(
+            gone, left=(f"keeps images and weights: {names} does not say which ones it uses",)
+        )
     named = set(folders).union(*(found.folders.get(release) or () for release in kept))
     spare = [name for name in found.weights if name not in named]
     trouble = {name: why for name in spare if (why := _foreign(found, name))}
@@ -140,8 +142,8 @@ def _orphans(found: Belongings, gone: Collection[str], images: Collection[str]) 
         if image.id in ids - stay - found.used:
             name = next(iter((*image.tags, *image.digests, image.id)))
             yield (
-                f"leaves image {name}, {size_text(image.size)}: no order of ours names it. "
-                f"To remove it: sudo docker image rm {image.id[:19]}"
+                f"keeps image {name}, {size_text(image.size)}: we did not fetch it. To remove it: "
+                f"sudo docker image rm {image.id[:19]}"
             )
 
 

@@ -39,13 +39,13 @@ def clean(
     """
     found = host.get_fact(OnSpark, root=root)
     if work := (*(f"switch@{release}" for release in found.engines.switches), *found.jobs):
-        yield failing(f"{' and '.join(work)} is at work: wait for its end, and run again.")
+        yield failing(f"{' and '.join(work)} is running: wait until it ends, and run again.")
         return
     gone = superfluous(found, keep, wanted, folders, images)
     for line in gone.lines():
         notice(line)
     if not (gone.releases or gone.images or gone.weights or gone.caches):
-        host.noop("nothing is there that nobody needs")
+        host.noop("nothing to delete")
     for release in gone.releases:
         unit = QuoteString(f"vllm@{release}.service")
         yield StringCommand("systemctl reset-failed", unit, "2>/dev/null; true")
@@ -196,7 +196,7 @@ def images_removed(root: str) -> Generator[StringCommand, None, None]:
     """
     found = _footprint(root)
     if not found.removable_images:
-        host.noop("Docker has no image that we brought")
+        host.noop("Docker has no image that we fetched")
     for image in found.removable_images:
         yield StringCommand("docker image rm --force", image.id)
 

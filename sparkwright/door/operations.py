@@ -83,7 +83,9 @@ def door(
 def warn(plan: DoorPlan) -> None:
     """Tell who else may read what goes through a door, and that its certificate ends soon."""
     if plan.keys is None:
-        notice(f"Port {plan.port} is open to all who reach it, as `api_key: none` says.")
+        notice(
+            f"Port {plan.port} needs no key (`api_key: none`): anyone who can reach it can use it."
+        )
     elif plan.in_the_clear:
         notice(
             f"Keys and prompts go to port {plan.port} in the clear, and the network can read them: "
@@ -128,7 +130,7 @@ def _tell(state: DoorState, root: str, files: Mapping[str, str | None]) -> None:
             )
     unit_differs(UNIT, active=state.active, enabled=state.enabled, outdated=state.outdated)
     if state.active and state.mark != mark(files):
-        differs(UNIT, "the declared settings in force", "others")
+        differs(UNIT, "the declared settings loaded", "others")
     if state.active and state.version != state.installed:
         differs(UNIT, f"haproxy {state.installed}", f"{state.version} still runs")
 

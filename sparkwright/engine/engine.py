@@ -209,7 +209,7 @@ def engine_differences(
             boots = " and boots" if unit.enabled else ""
             yield Difference(f"vllm@{name}.service", "off", f"{unit.active}{boots}")
         if unit.needs_reload:
-            yield Difference(f"vllm@{name}.service", "as its file has it", "an older text of it")
+            yield Difference(f"vllm@{name}.service", "as in its file", "an older version")
     for name in state.failed:
         if name != f"vllm@{release}.service":
             yield Difference(name, "not failed", "failed")

@@ -234,5 +234,5 @@ def failure(release: str, outcome: Outcome) -> str:
         words.append(f"{outcome.former} does not serve now, but is what boots; {unit} stays off.")
     else:
         words.append(f"{unit} is off.")
-    words.append(f"All that it said: journalctl -u {unit} -u {JOB.format(release)}")
+    words.append(f"Full log: journalctl -u {unit} -u {JOB.format(release)}")
     return "\n".join(words)

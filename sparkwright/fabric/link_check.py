@@ -11,7 +11,7 @@ from sparkwright.fleet.fabric_plan import FabricPlan
 # Both were asked; only a Spark that does not say what its own commands print leaves it out.
 _UNTOLD = Finding(
     True,
-    "the link could not be judged: one of the two Sparks does not tell of it",
+    "the link could not be checked: one of the two Sparks reports nothing about it",
     "Look at both with `ip address`: the twins named above must be there",
 )
 
@@ -40,7 +40,11 @@ def link_findings(
         peer: the other Spark's state.
     """
     if own.reach is None:
-        return [Finding(True, "there is no ping", "Install it (`sudo apt install iputils-ping`)")]
+        return [
+            Finding(
+                True, "the program ping is missing", "Install it (`sudo apt install iputils-ping`)"
+            )
+        ]
     found: list[Finding] = []
     for netdev, address, own_address in zip(port, plan.peer_addresses, plan.addresses, strict=True):
         reach, theirs = own.reach.get(address), peer.netdevs.get(netdev)
@@ -75,8 +79,8 @@ def _reach(
             True,
             f"{address} answers small packets but none of {plan.mtu} bytes: something between "
             f"{plan.spark} and {plan.peer} has a smaller MTU",
-            f"Set the MTU of the switch to {plan.mtu} or more, or `fabric_mtu` in group_data to "
-            "what it can",
+            f"Set the MTU of the switch to {plan.mtu} or more, or set `fabric_mtu` in group_data "
+            "to the switch's maximum",
         )
     elif not reach.small:
         yield Finding(

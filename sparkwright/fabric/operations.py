@@ -76,7 +76,7 @@ def fabric(
     theirs = fabric_findings(plan.of_peer, hardware, other, own)
     port = common_port(hardware, own, other)
     if not errors and any(finding.error for finding in theirs):
-        errors = [f"error: {plan.peer} is not fit for the fabric; nothing was changed here."]
+        errors = [f"error: {plan.peer} failed the fabric check; nothing was changed here."]
     if errors or port is None:
         yield failing("\n".join(errors))
         return
@@ -87,8 +87,8 @@ def fabric(
     in_force = is_in_force(plan, port, own)
     if not in_force and (reached := _reached_by(port, own)):
         yield failing(
-            f"error: {plan.spark} is reached at {reached}, by the very cable that is to be set "
-            "up. Write its address on the LAN into the inventory, as ssh_hostname."
+            f"error: {plan.spark} is reached at {reached}, through the cable that this run "
+            "configures. Set ssh_hostname to its LAN address in the inventory."
         )
         return
     yield from sysctl._inner(path=FABRIC_SYSCTL, values=arp_settings(port))

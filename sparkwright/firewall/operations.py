@@ -41,12 +41,12 @@ def firewall(
         return
     if state.other and mode == "on":
         yield failing(
-            f"{state.other} is at work: two firewalls would fight. Turn it off, "
-            'or set firewall = "auto" in the group data.'
+            f"{state.other} is active, and two firewalls would conflict. Turn it off, or set "
+            'firewall = "auto" in the group data.'
         )
         return
     if state.installed and state.active is None:
-        yield failing(f"ufw does not tell whether it is on: {state.said or 'no answer'}.")
+        yield failing(f"the state of ufw cannot be read: {state.said or 'no answer'}.")
         return
 
     turn_on = mode == "on" and not (state.active and state.at_boot)
@@ -94,13 +94,13 @@ def _tell(state: FirewallState, mode: str, rules: Sequence[UfwRule]) -> None:
     """Show what no rule of ufw changes."""
     if mode == "auto" and rules and state.other:
         needed = ", ".join(rule.text for rule in rules)
-        notice(f"{state.other} is left as it is. In ufw's words it must: {needed}.")
+        notice(f"{state.other} is not changed. It must allow, in ufw's syntax: {needed}.")
     elif mode == "auto" and rules and not state.used:
         notice('ufw is off, and left so. firewall = "on" in the group data turns it on.')
     if state.published and (mode == "on" or state.used):
         notice(
-            f"ufw does not guard what Docker publishes: {', '.join(state.published)}. "
-            "To keep it from the LAN, publish it at 127.0.0.1 (docker run -p 127.0.0.1:8080:80)."
+            f"ufw does not filter ports that Docker publishes: {', '.join(state.published)}. To "
+            "keep it from the LAN, publish it at 127.0.0.1 (docker run -p 127.0.0.1:8080:80)."
         )
 
 

@@ -158,7 +158,7 @@ def parse_attempt(output: Iterable[str]) -> Attempt:
     """
     found = sections(output)
     if not {"done", "held", "failed"} & found.keys():
-        raise ValueError(f"apt's end is not told: found {', '.join(found) or 'nothing'}")
+        raise ValueError(f"apt's exit status is unknown: found {', '.join(found) or 'nothing'}")
     return Attempt(
         done="done" in found,
         held=_holder(found["held"]) if "held" in found else None,
@@ -198,9 +198,9 @@ def impatient(undone: str, held: str, patience: int) -> str:
         patience: for how long that was waited for, in seconds.
     """
     return (
-        f"{undone}: {held}, still after {duration_text(patience)}. Let that end "
-        "(on a new Spark it is the first update of the system: `systemctl list-jobs`, DGX "
-        "Dashboard), and run again; apt_patience_seconds in the group data has it waited for longer"
+        f"{undone}: {held}, still after {duration_text(patience)}. Let that end (on a new Spark "
+        "it is the first update of the system: `systemctl list-jobs`, DGX Dashboard), and run "
+        "again; to wait longer, set apt_patience_seconds in the group data"
     )
 
 

@@ -21,7 +21,7 @@ from sparkwright.jobs.facts import EnvironmentStamp, JobState, JobStates
 POLL = 2
 # What a run that was killed has begun goes on: nothing is put into an environment beside it.
 _ALONE = "flock /run/lock/sparkwright-environment"
-LOST = "No more word from the Spark. What runs there needs no connection: run again to follow it."
+LOST = "The Spark stopped responding. What runs there needs no connection: run again to follow it."
 # Seconds between two lines of a job: a terminal is watched, a log is kept.
 TERMINAL_LINES, LOG_LINES = 2, 10
 

@@ -28,7 +28,7 @@ def identity(root: str, spark: str) -> Generator[StringCommand]:
     if found.state == "fit":
         host.noop("the Spark has a key and its certificate")
     elif found.state == "unreadable":
-        yield failing(f"{found.detail}. Move it away: a new one is made.")
+        yield failing(f"{found.detail}. Move it away; the next run makes a new one.")
     else:
         differs(f"{root}/secrets/link.key", "a key with its certificate", found.state)
         yield StringCommand(new_identity_script(root, spark))

@@ -63,7 +63,7 @@ def judge(plan: MemoryPlan) -> Iterator[Finding]:
     if _auto_is_longer(plan):
         yield warning(
             f"max-model-len auto stays at {plan.limit} with this vLLM, though the KV cache holds "
-            f"{plan.context} tokens: a longer request never ends",
+            f"{plan.context} tokens: a longer request never finishes",
             f"Set max-model-len to at most {_round(plan.context)}",
         )
 
@@ -71,9 +71,9 @@ def judge(plan: MemoryPlan) -> Iterator[Finding]:
 def _unknown(load: Load) -> Finding:
     names = ", ".join(weights.repo for weights in load.shapeless)
     return warning(
-        f"whether it fits into memory is not known: the lock has no shape of {names}",
-        "Refresh it: `python -m deploys.lock --refresh`. If that brings none, the architecture is "
-        "one that the plan cannot count",
+        f"memory use is unknown: the lock has no model shape for {names}",
+        "Refresh it: `python -m deploys.lock --refresh`. If that adds none, the memory plan does "
+        "not support this architecture",
     )
 
 
@@ -82,7 +82,7 @@ def _weights(plan: MemoryPlan) -> Finding:
     if plan.flags.kv_bytes is not None:
         found = f"kv-cache-memory-bytes {_mib(plan.kv_bytes)} holds no request"
     else:
-        parts = f"weights of {_gib(plan.weights + plan.drafter)} and what they run with"
+        parts = f"weights of {_gib(plan.weights + plan.drafter)}, and the memory to run them,"
         found = f"{parts} leave nothing of {_share(plan)} for the KV cache"
     larger = _enlarge(plan, plan.cache.size(min(plan.context or plan.limit, plan.limit)))
     return error(found, f"Set {larger}" if larger else _lower(plan))
@@ -129,8 +129,8 @@ def _requests(plan: MemoryPlan) -> Finding:
     if larger := _enlarge(plan, plan.flags.sequences * plan.cache.pool):
         remedy += f", or {larger}"
     return finding(
-        f"max-num-seqs {plan.flags.sequences} is more than the {plan.blocks} blocks of the KV "
-        f"cache, of which CUDA graphs take one a request: vLLM {may} to start",
+        f"max-num-seqs {plan.flags.sequences} exceeds the {plan.blocks} KV cache blocks; with "
+        f"CUDA graphs each request needs one. vLLM {may} to start",
         remedy,
     )
 

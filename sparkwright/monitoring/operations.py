@@ -60,8 +60,9 @@ def host_metrics(
     of_exporter: list[ManagedFile] = []
     if unit == TIMER and state.foreign:
         notice(
-            f"{state.foreign}: that exporter stays as it is. With --collector.textfile.directory="
-            f"{root}/metrics it tells of GPU and engine as well."
+            f"{state.foreign}: that exporter is not changed. With "
+            f"--collector.textfile.directory={root}/metrics it also exports GPU and engine "
+            "metrics."
         )
     elif unit == TIMER:
         of_exporter = [ManagedFile(EXPORTER_DEFAULTS, exporter_defaults(root))]

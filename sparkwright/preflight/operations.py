@@ -78,7 +78,7 @@ def preflight(
     if refusal:
         yield refusal
     else:
-        host.noop("the Spark is fit for what it is to serve")
+        host.noop("preflight passed")
 
 
 def _end_unfit(is_unfit: bool) -> None:
@@ -95,6 +95,6 @@ def _end_unfit(is_unfit: bool) -> None:
         time.sleep(0.05)
     if unfit := sorted(spark for spark, bad in judged.items() if bad):
         raise PyinfraError(
-            f"not fit to serve: {' and '.join(unfit)}. A run would end here, as this dry run does; "
-            "nothing was changed."
+            f"preflight failed: {' and '.join(unfit)}. A run would end here, as this dry run "
+            "does; nothing was changed."
         )

@@ -60,7 +60,8 @@ def _machines(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Findin
         ahead, behind = (name_a, name_b) if a.clock > b.clock else (name_b, name_a)
         yield warning(
             f"the clock of {ahead} is {abs(a.clock - b.clock)} s ahead of that of {behind}",
-            "Set the wrong one right (`sudo timedatectl set-ntp true`): their logs belong together",
+            "Correct the wrong clock (`sudo timedatectl set-ntp true`), so that their logs can "
+            "be compared",
         )
 
 
@@ -71,8 +72,8 @@ def _images(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Finding]
             f"Docker stores images by {a.docker_driver} on {name_a}, "
             f"by {b.docker_driver} on {name_b}",
             "Give both the same `storage-driver` and `features` in /etc/docker/daemon.json: "
-            '`"features": {"containerd-snapshotter": true}` gives overlayfs, which Docker 29 has '
-            "where it is new. What Docker holds by the other one is then hidden, and fetched again",
+            '`"features": {"containerd-snapshotter": true}` gives overlayfs, the default of '
+            "a new Docker 29. Images in the other store are then hidden, and downloaded again",
         )
     elif a.image and b.image and a.image != b.image:
         yield error(

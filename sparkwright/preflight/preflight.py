@@ -104,7 +104,7 @@ def _remedy(survey: Survey) -> str:
     """Name the class that the machine is of, if there is one."""
     right = next((name for name, hardware in HARDWARE.items() if _is(survey, hardware)), None)
     if right is None:
-        return f"No hardware class is like it: there are {', '.join(HARDWARE)}"
+        return f"No hardware class matches it; the classes are {', '.join(HARDWARE)}"
     return f"Set `hardware: {right}` for it in the inventory, and choose a recipe for {right}"
 
 
@@ -202,7 +202,7 @@ def _ports(survey: Survey) -> list[Finding]:
     return [
         error(
             f"port {listener.port} is taken by {listener.command} (pid {listener.pid})",
-            "Stop it: an engine is to listen there" if listener.port in ENGINE_PORTS else other,
+            "Stop it: the engine needs this port" if listener.port in ENGINE_PORTS else other,
         )
         for listener in survey.listeners
         if not listener.ours

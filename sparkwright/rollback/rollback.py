@@ -88,7 +88,7 @@ def obstacle(spark: str, own: History, peer: str = "", theirs: History | None = 
         )
     if release not in own.laid_down:
         return (
-            f"{release} is no longer on {spark}: `keep_releases` says how many deploys/clean.py "
-            "leaves. Name its recipe in the inventory, and run deploys/spark.py."
+            f"{release} is no longer on {spark}: deploys/clean.py keeps `keep_releases` of them. "
+            "Set its recipe in the inventory, and run deploys/spark.py."
         )
     return None

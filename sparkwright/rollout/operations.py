@@ -35,8 +35,8 @@ REPORTS = Path("rollouts")
 # Seconds between two looks whether it is this Spark's turn, and at what serves while a wave soaks.
 POLL, SOAK_POLL = 1, 10
 LOST = (
-    "there is no word from it any more. A switch goes on there by itself, and undoes itself if it "
-    "fails: deploys/status.py tells how it ended"
+    "the Spark stopped responding. A switch continues there, and reverts if it fails; "
+    "deploys/status.py shows the result"
 )
 
 
@@ -180,7 +180,7 @@ def _look(root: str) -> TaskReport:
     return (
         TaskReport(standing=standing)
         if standing
-        else TaskReport(problem="it does not say what serves")
+        else TaskReport(problem="what serves cannot be read")
     )
 
 
@@ -210,7 +210,7 @@ def _soak(release: Release, life: str, asked: RunOptions) -> TaskReport:
             return found
         if (found.standing.release, found.standing.life) != (release.id, life):
             return TaskReport(
-                problem=f"vllm@{release.id} has not held: it ended within {past:.0f} s"
+                problem=f"vllm@{release.id} failed its soak: it ended within {past:.0f} s"
             )
         if past >= asked.soak:
             break

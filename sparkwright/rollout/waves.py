@@ -94,7 +94,7 @@ class Rollout:
         record = self.of(spark)
         if record.result not in FAILURES:
             return ""
-        said = f"All that it said: journalctl -u vllm@{record.release}"
+        said = f"Full log: journalctl -u vllm@{record.release}"
         back = f"`pyinfra INVENTORY deploys/rollback.py --limit {record.replica}`"
         words = {
             Result.FAILED: f"{record.former} serves, and {record.release} is off. {said}",
@@ -224,8 +224,8 @@ class Rollout:
             self._stop(
                 turn,
                 Result.REFUSED,
-                f"found {now.release}, which somebody else has it serve; expected {record.former} "
-                f"as when the rollout began, or {record.release}",
+                f"found {now.release}, set by somebody else; expected {record.former} as when the "
+                f"rollout began, or {record.release}",
             )
 
     def _take_back(self, switched: Sequence[str]) -> _Course:
@@ -269,7 +269,7 @@ class Rollout:
         what = f"model {' or '.join(sorted(missing))}" if others else "a model"
         return (
             f"while it switches, no other replica of this run serves {what}, and its memory does "
-            f"not hold both engines. To do it all the same: --data force={name}"
+            f"not hold both engines. To switch anyway: --data force={name}"
         )
 
     def _is_lost(self, name: str) -> bool:

@@ -187,7 +187,7 @@ class FailureReport(BaseStateCallback):
             [
                 f"{spark_name(host)} failed at: {_name(state, op_hash)}",
                 f"Not done on any Spark: {left}" if left else "Nothing was left to do.",
-                f"What is done stays done. When the cause is gone, continue with: {command}",
+                f"Completed operations remain. When the cause is fixed, continue with: {command}",
                 *([f"To go on without {_left_out(host)}: {without}"] if without else []),
             ],
         )

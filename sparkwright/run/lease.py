@@ -149,8 +149,8 @@ class _Lock:
         if not self._command.ended() or not self._command.connected():
             return ""
         return (
-            f"{self._name}: this run has lost the lock that keeps others away, as after hours of "
-            "sleep: another run may be at work. When it has ended, continue with the same command."
+            f"{self._name}: this run lost its lease (did this machine sleep?), and another run "
+            "may be changing the Spark. When that run has ended, repeat this command."
         )
 
     def record(self, op_hash: str) -> None:

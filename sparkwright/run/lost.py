@@ -19,13 +19,17 @@ _CAUSES = (
     ),
     (
         r"uthentication|private key|publickey|password",
-        "it does not take this key: `ssh ADDRESS` has to get in without a password",
+        "it rejects this SSH key: `ssh ADDRESS` must log in without a password",
     ),
-    (r"resolve|Name or service", "nobody knows its name: see its address in the inventory"),
+    (
+        r"resolve|Name or service",
+        "its host name does not resolve: check its address in the inventory",
+    ),
     (
         # paramiko says the second of a port that is closed, and of a host that is not there.
         r"refused|Unable to connect",
-        "it takes no connection: is it on, has it booted, is it the address of the inventory?",
+        "it refuses the connection: is it on and booted, and is the address in the inventory "
+        "right?",
     ),
     (r"timed out|Timeout|No route|unreachable|Host is down", "no answer: no power or no network"),
     (
@@ -77,8 +81,8 @@ def lost_lines(
     """
     return [
         f"{spark}: lost at: {step}: {cause(error)}",
-        "What is done stays done, and what works on the Spark by itself (a download, a switch) "
-        "goes on there if it has power.",
+        "Completed operations remain, and what runs on the Spark by itself (a download, a "
+        "switch) continues there if it has power.",
         *([f"Not done on any Spark: {left}"] if left else []),
         *_ways_on(spark, command, without),
     ]

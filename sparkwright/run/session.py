@@ -45,8 +45,7 @@ def _check_pair() -> None:
     expected = " and ".join(own.ranks)
     if len(state.active_hosts.intersection(own.together)) < 2:
         raise PyinfraError(
-            f"{pair}: found only {own.spark} in this run; expected {expected}, as one model "
-            "is served by both: "
+            f"{pair}: only {own.spark} is in this run, but {expected} serve one model together: "
             f"--limit {own.replica} takes both, --exclude {own.replica} neither"
         )
     # pyinfra tells neither its state nor its hosts of it.

@@ -59,7 +59,7 @@ def docker(
         # A runtime by an option of dockerd's own would contradict one in the file.
         registered = registered or ("nvidia" in state.runtimes and not service.outdated)
     except ValueError as error:
-        yield failing(f"{DAEMON_JSON} is not what Docker can read: {error}. Mend it by hand.")
+        yield failing(f"{DAEMON_JSON} is invalid: {error}. Correct it by hand.")
         return
     if not state.toolkit:
         differs("NVIDIA container toolkit", "installed", "not installed")
@@ -155,7 +155,7 @@ fi
 install -D --mode=644 "$new" {TOOLKIT_KEYRING}"""
 
 
-_LOST = "No more word from the Spark, while a container was to show the GPU."
+_LOST = "The Spark stopped responding while a container was to show the GPU."
 
 
 @operation()

@@ -39,7 +39,7 @@ def _of_release(row: SparkRow, reading: Reading) -> Iterator[str]:
         found = f"{reading.recipe or reading.release} is set up"
         yield f"{found}; the inventory asks for {wanted}; deploys/spark.py switches to it"
     elif not wanted and runs:
-        yield f"{reading.release} runs; the inventory leaves this Spark idle"
+        yield f"{reading.release} runs, but the inventory assigns no replica to this Spark"
 
 
 def _of_engine(row: SparkRow, reading: Reading) -> Iterator[str]:

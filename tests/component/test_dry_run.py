@@ -64,14 +64,14 @@ def test_it_ends_after_the_preflight_of_all_where_a_run_would(
     assert status == 1, said
     for words in ("found 1 GiB; expected 100", "found none; expected one", "found an odd one"):
         assert words in said
-    assert "not fit to serve: a and c. A run would end here" in said
+    assert "preflight failed: a and c. A run would end here" in said
     assert not list(tmp_path.glob("*-went-on"))
 
 
 def test_with_few_at_a_time_each_of_the_unfit_ends_it(tmp_path: Path) -> None:
     status, said = _run(tmp_path, "abc", "--dry", "--parallel", "1")
     assert status == 1
-    assert "not fit to serve: " in said
+    assert "preflight failed: " in said
 
 
 @pytest.mark.parametrize("options", [["--dry"], ["--dry", "-y"]])

@@ -226,7 +226,7 @@ def test_a_run_that_has_lost_its_lock_begins_no_more(tmp_path: Path, order: Sequ
         (tmp_path / "end").touch()
         said, _ = first.communicate(timeout=patience())
     assert first.returncode == 1
-    assert "spark-a: this run has lost the lock that keeps others away" in said
+    assert "spark-a: this run lost its lease" in said
     assert "--> Starting operation: First" in said
     # With --serial its name is said before it begins.
     assert ("--> Starting operation: Second" in said) == bool(order)
@@ -264,5 +264,5 @@ def test_a_run_that_freezes_gives_way_to_another(tmp_path: Path) -> None:
             (tmp_path / "end").touch()
         said, _ = first.communicate(timeout=patience())
     assert first.returncode == 1
-    assert "this run has lost the lock that keeps others away" in said
+    assert "this run lost its lease" in said
     assert "Starting operation: Second" not in said

@@ -153,7 +153,7 @@ def test_a_spark_loses_its_power_amid_an_operation(
     said = _run_losing(tmp_path, sparks["b"], "-y")
     assert said.count("b: lost at: First: the connection") == 1, said
     assert "no power, no network, or a reboot" in said
-    assert "What is done stays done" in said
+    assert "Completed operations remain" in said
     assert "Not done on any Spark: Second, Third" in said
     assert "continue with: pyinfra -y inventory.py deploy.py\n" in said
     assert "To go on without it: pyinfra -y inventory.py deploy.py --exclude b\n" in said
@@ -223,8 +223,8 @@ def _other_key(spark: Machine) -> None:
 @pytest.mark.parametrize(
     ("befalls", "option", "words"),
     [
-        (Machine.power_off, ["-y"], "it takes no connection: is it on"),
-        (Machine.refuse_keys, ["--dry"], "it does not take this key"),
+        (Machine.power_off, ["-y"], "it refuses the connection: is it on"),
+        (Machine.refuse_keys, ["--dry"], "it rejects this SSH key"),
         (_other_key, [], "it shows another host key than before"),
     ],
 )

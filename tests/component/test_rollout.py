@@ -259,7 +259,7 @@ def test_a_spark_that_is_lost_in_its_switch_ends_the_rollout(project: Project) -
         "big": "not reached",
     }
     assert run.report["ended"]
-    assert "Stopped: replica b: there is no word from it any more" in run.said
+    assert "Stopped: replica b: the Spark stopped responding" in run.said
 
 
 def test_planning_tells_the_waves_and_changes_nothing(project: Project) -> None:

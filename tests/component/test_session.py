@@ -55,7 +55,7 @@ def test_whole_pairs_run(tmp_path: Path, options: list[str]) -> None:
     [
         (
             ["--limit", "@fake/spark-b", "--limit", "chat"],
-            "replica big: found only spark-b in this run; expected spark-a and spark-b",
+            "replica big: only spark-b is in this run, but spark-a and spark-b",
         ),
         (["--exclude", "@fake/spark-c"], "--limit wide takes both, --exclude wide neither"),
         (["--limit", "big", "--serial"], "replica big: found --serial; expected it left out"),

@@ -289,4 +289,4 @@ def _failed_now(theirs: Outcome, ours: Outcome) -> bool:
 
 
 def _unknown(release: str) -> str:
-    return f"the switch ended without a word: journalctl -u {JOB.format(release)}"
+    return f"the switch ended without a report: journalctl -u {JOB.format(release)}"

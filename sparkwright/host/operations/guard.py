@@ -25,7 +25,7 @@ def guarded(entries: Sequence[ManagedFile]) -> Generator[PyinfraCommand]:
     changes = list(managed_files._inner(entries=entries))
     unread = host.get_fact(Unread, units=[entry.path.rpartition("/")[2] for entry in entries])
     for unit in [] if changes else unread:
-        differs(unit, "as its file has it", "an older text of it")
+        differs(unit, "as in its file", "an older version")
     yield from changes
     if changes or unread:
         yield StringCommand("systemctl daemon-reload")

@@ -24,7 +24,7 @@ from sparkwright.run.host_data import settings
 
 # Seconds between two attempts, and between two lines that say who is waited for.
 _PAUSE, _SAY = 5, 30
-_LOST = "No more word from the Spark. What apt has begun goes on there: run again to wait for it."
+_LOST = "The Spark stopped responding. What apt has begun goes on there: run again to wait for it."
 # Whose lists of packages this run has fetched: once is enough.
 _updated: set[str] = set()
 

@@ -181,7 +181,7 @@ def test_what_we_have_not_brought_stays(disk: Disk) -> None:
     assert gone.weights == {}
     assert gone.left == (
         "leaves weights two: notes.txt in it is not of the checkpoint",
-        "leaves image example/a@sha256:1, 5.0 GB: no order of ours names it. "
+        "keeps image example/a@sha256:1, 5.0 GB: we did not fetch it. "
         "To remove it: sudo docker image rm sha256:aa",
     )
 
@@ -209,7 +209,7 @@ def test_a_release_that_does_not_say_its_own_keeps_all(disk: Disk) -> None:
     (disk.root / f"releases/{NOW}/release.json").write_text("{")
     gone = superfluous(disk.found, keep=0)
     assert (gone.images, gone.weights) == ((), {})
-    assert gone.left == (f"leaves images and weights: {NOW} does not say its own",)
+    assert gone.left == (f"keeps images and weights: {NOW} does not say which ones it uses",)
 
 
 def test_a_clean_host_has_nothing(tmp_path: Path) -> None:

@@ -163,9 +163,9 @@ def test_where_it_cannot_listen_nothing_is_changed(section: str, said: str, told
 
 def test_open_to_all_is_said(caplog: pytest.LogCaptureFixture) -> None:
     spark(settled(plan())).run(door, root=ROOT, plan=plan(), **TEXTS)
-    assert "open to all" not in caplog.text
+    assert "needs no key" not in caplog.text
     spark(settled(plan(keys=None))).run(door, root=ROOT, plan=plan(keys=None), **TEXTS)
-    assert "Port 8000 is open to all who reach it" in caplog.text
+    assert "Port 8000 needs no key" in caplog.text
 
 
 def test_a_spark_that_is_no_head_has_no_door() -> None:

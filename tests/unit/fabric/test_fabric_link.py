@@ -78,7 +78,7 @@ def test_a_probe_for_each_twin():
             Reach(A, False, True, "-"),
             "192.168.100.12 answers small packets but none of 9000 bytes: something between spark-a"
             " and spark-b has a smaller MTU. Set the MTU of the switch to 9000 or more, or "
-            "`fabric_mtu`",
+            "set `fabric_mtu`",
         ),
         (Reach(A, False, False, "-"), f"spark-b (192.168.100.12) does not answer by {A}"),
         (Reach("enP7s7", True, True, "-"), f"leave by enP7s7, expected {A}"),

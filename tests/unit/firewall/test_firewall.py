@@ -118,8 +118,12 @@ def run(host, mode="auto", rules=DOOR):
 @pytest.mark.parametrize(
     ("mode", "sections", "reason"),
     [
-        ("on", {"other": ["firewalld"]}, "two firewalls would fight"),
-        ("auto", {"ufw": ["ERROR: no iptables"]}, "whether it is on: ERROR: no iptables"),
+        ("on", {"other": ["firewalld"]}, "two firewalls would conflict"),
+        (
+            "auto",
+            {"ufw": ["ERROR: no iptables"]},
+            "the state of ufw cannot be read: ERROR: no iptables",
+        ),
     ],
 )
 def test_what_a_run_refuses(mode, sections, reason):

@@ -47,7 +47,7 @@ def test_who_holds_a_lock(lines: list[str], held: str) -> None:
 
 
 def test_an_answer_without_an_end_is_none() -> None:
-    with pytest.raises(ValueError, match="apt's end is not told: found updated"):
+    with pytest.raises(ValueError, match="apt's exit status is unknown: found updated"):
         parse_attempt(["@@updated", "W: x"])
 
 

@@ -110,9 +110,9 @@ class TestFindings:
         plan = planned(BF16, "0.26.0", max_num_seqs=1024, kv_cache_memory_bytes="20G")
         (said,) = _said(plan)
         assert said.startswith(
-            f"error: max-num-seqs 1024 is more than the {plan.blocks} blocks of the KV cache, of "
-            "which CUDA graphs take one a request: vLLM refuses to start. "
-            f"Set max-num-seqs to at most {plan.blocks}, or kv-cache-memory-bytes to at least "
+            f"error: max-num-seqs 1024 exceeds the {plan.blocks} KV cache blocks; with CUDA "
+            "graphs each request needs one. vLLM refuses to start. Set max-num-seqs to at most "
+            f"{plan.blocks}, or kv-cache-memory-bytes to at least "
         )
 
     @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ class TestFindings:
         assert blocks < 1024
         for requests, kind in ((blocks + 60, "warning"), (2 * blocks, "error")):
             (said,) = _said(planned(BF16, max_num_seqs=requests, gpu_memory_utilization=0.7))
-            assert said.startswith(f"{kind}: max-num-seqs {requests} is more than the ")
+            assert said.startswith(f"{kind}: max-num-seqs {requests} exceeds the ")
 
     def test_with_drafts_the_backend_decides(self):
         (said,) = _said(planned(MTP, max_num_seqs=512))
-        assert said.startswith("warning: max-num-seqs 512 is more than the ")
+        assert said.startswith("warning: max-num-seqs 512 exceeds the ")
         assert "vLLM may refuse to start" in said
 
     def test_a_lock_of_before_has_no_shape(self):

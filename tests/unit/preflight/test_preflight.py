@@ -152,7 +152,7 @@ class TestClasses:
         wanted = replace(WANTED, hardware=HARDWARE["rtx-5090"])
         (finding,) = findings(machine("x86_64", LAPTOP, 62), wanted, NOW)
         assert "23.9 GiB of memory of the GPU's own, rtx-5090 has at least 31" in finding.found
-        assert "No hardware class is like it" in finding.remedy
+        assert "No hardware class matches it" in finding.remedy
 
     def test_the_largest_of_several_gpus_counts(self):
         gpus = f"NVIDIA T400, 580.126.09, 2048\n{PRO.format('Workstation Edition')}"

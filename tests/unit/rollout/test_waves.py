@@ -130,7 +130,7 @@ def test_a_failed_switch_stops_the_rollout_and_takes_its_wave_back() -> None:
     }
     assert fleet.serves == {"a": "new", "b": "new", "c": "old", "d": "old", "e": "old"}
     said = rollout.verdict("d")
-    assert "replica d: no token\nold serves, and new is off. All that it said: jour" in said
+    assert "replica d: no token\nold serves, and new is off. Full log: jour" in said
     assert "Taken back: c.\nNot reached: e.\nRun again" in said
     assert [spark for spark in fleet.serves if rollout.verdict(spark)] == ["d"]
 

@@ -197,7 +197,7 @@ BUSY = replace(SERVES.load, kv_usage=0.99) if SERVES.load else None
         (
             SERVES,
             {"recipe": None, "rank": None},
-            f"{RELEASE} runs; the inventory leaves this Spark idle",
+            f"{RELEASE} runs, but the inventory assigns no replica to this Spark",
         ),
         (replace(SERVES, others=("x-1",)), {}, "vllm@x-1 runs as well"),
         (replace(SERVES, others=("x-1",), switches=("x-1",)), {}, "a switch to x-1 is under way"),
