@@ -62,7 +62,7 @@ def inside(tmp_path):
 PRELUDE = """
 import json, subprocess, sys
 from pathlib import Path
-from sparkwright.firewall.firewall import Rule, fabric_rules, port_rules
+from sparkwright.firewall.firewall import fabric_rules, port_rules
 from tests.unit.driven import this_machine
 from tests.unit.firewall.test_firewall import DOOR, OTHER, firewall
 from tests.unit.fabric.test_fabric import PLAN

@@ -49,7 +49,7 @@ from pyinfra.api import FunctionCommand, StringCommand, operation
 from sparkwright.common.facts import HostFact
 from sparkwright.common.operations import failing, notice
 from sparkwright.common.errors import PlanError
-from sparkwright.common.progress import Meter, Progress
+from sparkwright.common.progress import JobProgress, Meter
 from sparkwright.run.target import bad_input
 
 ESCAPES = json.loads(HOSTILE)
@@ -64,7 +64,7 @@ class Said(HostFact[int]):
 
 def shown(state, host):
     host.log(f"raw {ESCAPES}")
-    host.log(Meter().line(Progress("downloading", 1, 2, f"job {ESCAPES}"), 1.0))
+    host.log(Meter().line(JobProgress("downloading", 1, 2, f"job {ESCAPES}"), 1.0))
     logger.error("%s", f"logged {ESCAPES}")
     return True
 
