@@ -1,7 +1,8 @@
 """attack.py TARGET PORT KIND COUNT SOURCE ...: hostile connections, until standard input ends.
 
 None of them shows a key. From each source, an address of this machine, so many are held as COUNT
-says; what the server ends is made anew. A line comes when each has been tried: how many are held.
+says; what the server ends is made anew. A line comes when each has been tried and the server has
+ended what it ends: how many are held.
 
 silent        says nothing
 head          says the head of a request, a line at a time
@@ -44,6 +45,18 @@ class Attack:
         self.held = self.tried = 0
         self._turn = asyncio.Semaphore(64)
 
+    async def settled(self) -> int:
+        """Return how many are held once the server has got to all that it ends.
+
+        The kernel takes a connection before the server looks at it, which a busy machine delays.
+        """
+        least, looks = self.held, 0
+        while looks < 20:
+            await asyncio.sleep(0.05)
+            looks = 0 if self.held < least else looks + 1
+            least = min(least, self.held)
+        return least
+
     async def keep(self, source: str) -> None:
         """Hold a connection, and make another when it ends, for ever."""
         while True:
@@ -79,7 +92,7 @@ async def main(target: str, port: int, kind: str, count: int, sources: Sequence[
     kept = [asyncio.create_task(attack.keep(source)) for _ in range(count) for source in sources]
     while attack.tried < len(kept):
         await asyncio.sleep(0.05)
-    print("held", attack.held, flush=True)
+    print("held", await attack.settled(), flush=True)
     await asyncio.to_thread(sys.stdin.read)
     print("tried", attack.tried, "held", attack.held, flush=True)
 
