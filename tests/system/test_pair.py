@@ -111,7 +111,7 @@ rm $file; wait"""
 def test_half_of_a_pair_is_no_run(serving: Pair) -> None:
     run = pyinfra(DEPLOY, "--limit", "spark2")
     assert run.status
-    assert "found only spark2 in this run" in run.output
+    assert "only spark2 is in this run" in run.output
     assert run.changed == frozenset()
 
 
