@@ -1,4 +1,4 @@
-"""What commands have a Spark go through, from one end to the other.
+"""The deploys from end to end: `converge`, and the part of it that a rollout shares.
 
 In a deploy of another project, beside operations of its own:
 

@@ -1,4 +1,4 @@
-"""Room on the disk: what nobody goes back to."""
+"""The deploys that delete: what no rollback needs, or all of Sparkwright."""
 
 from pyinfra.api import deploy
 

@@ -1,4 +1,4 @@
-"""Remove what nobody goes back to."""
+"""Operations that delete what no rollback needs, or all that Sparkwright has placed."""
 
 from collections.abc import Collection, Generator, Mapping
 from pathlib import Path

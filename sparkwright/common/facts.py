@@ -32,9 +32,9 @@ class HostFact(FactBase[T]):
     as a whole are bounded.
 
     Example:
-        Script and parser of a fact are mostly functions of `plan`::
+        Script and parser of a fact are mostly functions of a pure module::
 
-            class Door(HostFact[DoorState]):
+            class DoorStates(HostFact[DoorState]):
                 command = staticmethod(door_script)
                 parse = staticmethod(parse_door)
     """

@@ -1,4 +1,4 @@
-"""One script that reads many things: its output in named sections."""
+"""The output of hosts: named sections of one script, and JSON, checked before it is used."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The differences from what is declared: operations tell them where somebody only looks."""
+"""The base of operations: differences, messages, failing commands, and commands run at once."""
 
 import sys
 from collections.abc import Callable

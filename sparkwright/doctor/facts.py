@@ -1,4 +1,4 @@
-"""The symptoms of a Spark, for the doctor."""
+"""The facts of the doctor: the symptoms of a Spark, and all its sockets."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Set up the network between the two Sparks of a pair."""
+"""Operations of the network between the two Sparks of a pair, and the check of its link."""
 
 import json
 import socket

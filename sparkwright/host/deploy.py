@@ -1,4 +1,4 @@
-"""The host's settings for months of serving: bounded logs, a memory guard, right clocks."""
+"""The deploys of the host: settings for months of serving, and the root folder."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The states of many paths, in one command."""
+"""The facts of files and of units: many paths in one command, and one unit at a time."""
 
 import re
 import shlex

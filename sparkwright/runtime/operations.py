@@ -1,4 +1,4 @@
-"""Docker that runs containers with the GPU in them."""
+"""Operations of Docker and NVIDIA's runtime, and the proof of the GPU in a container."""
 
 import shlex
 from collections.abc import Generator, Mapping

@@ -1,4 +1,4 @@
-"""The checkpoints of the release that a Spark should serve."""
+"""The deploys of weights: the Hub's token, and the checkpoints that a Spark should serve."""
 
 from pyinfra.api import HiddenValue, deploy
 
