@@ -3,19 +3,13 @@
 from pyinfra.api import deploy
 
 from sparkwright.benchmark.operations import benchmark
-from sparkwright.common.files import ManagedFile
-from sparkwright.common.paths import FILES
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import folder
 from sparkwright.common.render import unit_file
 from sparkwright.host.operations.files import managed_files
 from sparkwright.recipe.workloads import WORKLOADS
+from sparkwright.release.programs import program_files
 from sparkwright.run.target import target
-
-_PROGRAMS = [
-    FILES / "jobs" / "progress.py",
-    FILES / "benchmark" / "measure.py",
-    *sorted((FILES / "benchmark").glob("bench_*.py")),
-]
 
 
 @deploy("Benchmark")
@@ -30,8 +24,8 @@ def apply() -> None:
         name="Programs of the benchmark",
         entries=[
             folder(root, "benchmarks"),
-            *(ManagedFile(f"{root}/bin/{path.name}", path.read_text()) for path in _PROGRAMS),
-            unit_file(FILES / "benchmark" / "benchmark.service", root=root),
+            *program_files(root),
+            unit_file(HOST_FILES / "benchmark" / "benchmark.service", root=root),
         ],
     )
     benchmark(

@@ -15,10 +15,10 @@ from sparkwright.benchmark.causes import causes
 from sparkwright.benchmark.figures import Figures, Result, accepted_by_place, figures
 from sparkwright.benchmark.verdict import BELOW, MISSING, NOTHING, Verdict, overall, verdicts
 from sparkwright.causes.cause import Diagnosis
-from sparkwright.common.paths import FILES
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.render import render
 
-_TEMPLATE = FILES / "benchmark" / "page.html.j2"
+_TEMPLATE = HOST_FILES / "benchmark" / "page.html.j2"
 
 # Name and unit of each metric, in the order in which they are shown.
 _METRICS = {

@@ -12,7 +12,7 @@ from sparkwright.cleanup.facts import OnSpark, OurFootprint
 from sparkwright.cleanup.footprint import SET_ASIDE, Footprint
 from sparkwright.cleanup.remove import report
 from sparkwright.common.operations import failing, notice
-from sparkwright.common.paths import FILES
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import DAEMON_JSON, PACKAGES, deleted_files
 from sparkwright.firewall.operations import delete_rule
 from sparkwright.host.operations.packages import purge
@@ -71,7 +71,7 @@ def _remove(root: str, *names: str) -> StringCommand:
     return StringCommand("rm -rf", *(QuoteString(f"{root}/{name}") for name in names))
 
 
-_WITHDRAW = FILES / "fabric" / "withdraw.sh"
+_WITHDRAW = HOST_FILES / "fabric" / "withdraw.sh"
 
 
 @operation()

@@ -11,17 +11,23 @@ Kind = Literal["absent", "unreadable", "file", "directory", "link", "other"]
 
 @dataclass(frozen=True)
 class ManagedFile:
-    """A small text file. Not for secrets: `text` shows in --diff; see `operations/secrets.py`.
+    """A small file. Not for secrets: `text` shows in --diff; see `operations/secrets.py`.
 
     Attributes:
+        text: its content; bytes of what is no text.
         mode: octal digits, as in "644".
     """
 
     path: str
-    text: str
+    text: str | bytes
     mode: str = "644"
     user: str = "root"
     group: str = "root"
+
+    @property
+    def content(self) -> bytes:
+        """The file's bytes."""
+        return self.text if isinstance(self.text, bytes) else self.text.encode()
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,7 @@ def is_current(entry: Entry, state: FileState) -> bool:
         return False
     if isinstance(entry, Directory):
         return state.kind == "directory"
-    return (state.kind, state.detail) == ("file", sha256(entry.text.encode()).hexdigest())
+    return (state.kind, state.detail) == ("file", sha256(entry.content).hexdigest())
 
 
 def obstacle(entry: Entry, state: FileState) -> str | None:
@@ -100,7 +106,7 @@ def file_difference(entry: Entry, state: FileState) -> Difference:
         expected.append(f"{entry.user}:{entry.group} {entry.mode}")
         found.append(f"{state.user}:{state.group} {state.mode}")
     if isinstance(entry, ManagedFile):
-        content = sha256(entry.text.encode()).hexdigest()
+        content = sha256(entry.content).hexdigest()
         if state.detail != content:
             expected.append(f"content sha256:{content[:12]}")
             found.append(f"sha256:{state.detail[:12]}")

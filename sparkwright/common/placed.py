@@ -89,8 +89,11 @@ EXPORTER_DEFAULTS = "/etc/default/prometheus-node-exporter"
 DAEMON_JSON = "/etc/docker/daemon.json"
 NETPLAN = "/etc/netplan/60-sparkwright-fabric.yaml"
 UFW_CONF = "/etc/ufw/ufw.conf"
+# The programs of a Spark, for a person who looks.
+COMMAND = "/usr/local/bin/sparkwright-host"
 
 FILES = (
+    Outside(COMMAND),
     Outside(JOURNALD, reader="systemd-journald.service"),
     Outside(
         FABRIC_SYSCTL,

@@ -3,19 +3,18 @@
 from pyinfra.api import deploy
 
 from sparkwright.common.operations import is_dry_run
-from sparkwright.common.paths import FILES
-from sparkwright.common.render import render
+from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.render import unit_file
 from sparkwright.door.certificates import door_certificate
 from sparkwright.door.door import UNIT, DoorPlan, door_plan
 from sparkwright.door.keys import fleet_keys
 from sparkwright.door.operations import door, no_door
 from sparkwright.fleet.file import load_fleet
 from sparkwright.recipe.loader import recipe_names
+from sparkwright.release.programs import program_files
 from sparkwright.run.target import Target, bad_input, target
 
-_FILES = FILES / "door"
-# What imports another comes after it.
-_PROGRAMS = ("haproxy.py", "door.py")
+_FILES = HOST_FILES / "door"
 
 
 @deploy("Door")
@@ -30,8 +29,7 @@ def apply() -> None:
         root=own.root,
         plan=_plan(own),
         template=(_FILES / "door.cfg").read_text(),
-        programs={name: (_FILES / name).read_text() for name in _PROGRAMS},
-        unit=render(_FILES / UNIT, root=own.root),
+        programs=[*program_files(own.root), unit_file(_FILES / UNIT, root=own.root)],
     )
 
 

@@ -1,6 +1,6 @@
 """The door of a replica: on its head, and nowhere else."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 
@@ -8,7 +8,7 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.common.files import ManagedFile
+from sparkwright.common.files import Entry, ManagedFile
 from sparkwright.common.operations import differs, failing, notice, unit_differs
 from sparkwright.common.placed import SYSTEMD, folder
 from sparkwright.door.door import UNIT, DoorPlan, mark
@@ -22,7 +22,7 @@ _PACKAGE = "haproxy"
 
 @operation()
 def door(
-    root: str, plan: DoorPlan, template: str, programs: Mapping[str, str], unit: str
+    root: str, plan: DoorPlan, template: str, programs: Sequence[Entry]
 ) -> Generator[PyinfraCommand]:
     """Have the door open: haproxy in a unit of its own, with these settings, keys and certificate.
 
@@ -33,9 +33,8 @@ def door(
     Args:
         root: the folder of everything on the Spark.
         plan: what the door is to be.
-        template: the text of files/door/door.cfg.
-        programs: the texts of the Python files there, by name, in the order of their writing.
-        unit: the text of the door's unit.
+        template: the text of files/host/door/door.cfg.
+        programs: what sets the door's engines, and its unit.
     """
     state = host.get_fact(DoorStates, root=root, bind=plan.bind, port=plan.port)
     warn(plan)
@@ -52,13 +51,14 @@ def door(
         )
         return
     files = plan.files(template, root)
+    (unit,) = (entry for entry in programs if entry.path == f"{SYSTEMD}/{UNIT}")
+    assert isinstance(unit, ManagedFile)
     laid_down = list(
         managed_files._inner(
             entries=[
                 folder(root, "bin"),
                 folder(root, "door"),
-                *(ManagedFile(f"{root}/bin/{name}", text) for name, text in programs.items()),
-                ManagedFile(f"{SYSTEMD}/{UNIT}", unit),
+                *programs,
             ]
         )
     )
@@ -72,7 +72,7 @@ def door(
         yield from _proved(root, files)
     if not state.enabled:
         yield StringCommand(f"systemctl enable --quiet {UNIT}")
-    if state.outdated or state.files.get(UNIT, ("", ""))[1] != _sha256(unit):
+    if state.outdated or state.files.get(UNIT, ("", ""))[1] != sha256(unit.content).hexdigest():
         yield StringCommand(f"systemctl daemon-reload && systemctl restart {UNIT}")
     elif not state.active:
         yield StringCommand(f"systemctl start {UNIT}")
@@ -158,7 +158,7 @@ def _proved(root: str, files: Mapping[str, str | None]) -> Generator[StringComma
             continue
         yield StringCommand("umask 077 && cat >", staged, _stdin=text)
         moves += ["&& mv -f", staged, place]
-    program = [QuoteString(f"{root}/bin/door.py"), QuoteString(root)]
+    program = [QuoteString(f"{root}/bin/sparkwright-host"), "door", QuoteString(root)]
     yield StringCommand(
         *("python3 -B", *program, "sync && { said=$(haproxy -c -C", QuoteString(new)),
         *("-f door.cfg -f", QuoteString(f"{folder}/engines.cfg")),

@@ -73,7 +73,7 @@ started=$(systemctl show --value --property=ActiveEnterTimestamp {UNIT})
 changed=$(stat --format=%Y {SYSTEMD}/{UNIT} 2>/dev/null)
 [ "${{changed:-0}}" -le "$(date --date="${{started:-@0}}" +%s)" ] || echo outdated
 echo {MARK}running
-[ -e {at}/bin/door.py ] && python3 -B {at}/bin/door.py {at} running
+[ -e {at}/bin/sparkwright-host ] && python3 -B {at}/bin/sparkwright-host door {at} running
 true"""
 
 

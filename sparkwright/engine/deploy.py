@@ -3,7 +3,7 @@
 from pyinfra.api import deploy
 
 from sparkwright.common.files import Directory, Entry, ManagedFile
-from sparkwright.common.paths import FILES
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.render import unit_file
 from sparkwright.engine.operations.release import programs_and_release
 from sparkwright.engine.operations.serve import idle, serving
@@ -11,17 +11,11 @@ from sparkwright.engine.switch import SwitchSettings
 from sparkwright.host.operations.guard import guarded
 from sparkwright.memory.plan import load_of
 from sparkwright.release.guard import guard_files
-from sparkwright.release.release import Release
+from sparkwright.release.programs import program_files
+from sparkwright.release.release import PROGRAM, Release
 from sparkwright.run.target import target
 
-# What all releases share. The supervisor of an engine is none of it: it is a part of its release.
-_PROGRAMS = [
-    FILES / "engine" / "probe.py",
-    *sorted((FILES / "switch").glob("*.py")),
-    FILES / "door" / "haproxy.py",
-    FILES / "door" / "door.py",
-]
-_UNITS = [FILES / "engine" / "vllm@.service", FILES / "switch" / "switch@.service"]
+_UNITS = [HOST_FILES / "engine" / "vllm@.service", HOST_FILES / "switch" / "switch@.service"]
 
 
 @deploy("Engine")
@@ -65,10 +59,7 @@ def programs(root: str) -> list[Entry]:
     Args:
         root: the folder of everything on the Spark.
     """
-    return [
-        *(ManagedFile(f"{root}/bin/{path.name}", path.read_text()) for path in _PROGRAMS),
-        *(unit_file(path, root=root) for path in _UNITS),
-    ]
+    return [*program_files(root), *(unit_file(path, root=root) for path in _UNITS)]
 
 
 def _lay_down(served: Release) -> None:
@@ -83,6 +74,7 @@ def _lay_down(served: Release) -> None:
         entries=[
             Directory(folder),
             Directory(f"{folder}/bin"),
+            ManagedFile(f"{folder}/{PROGRAM}", served.program, mode="755"),
             *(
                 ManagedFile(f"{folder}/{name}", text, mode="755" if name == "run" else "644")
                 for name, text in served.files.items()

@@ -12,7 +12,7 @@ from pyinfra.api.command import PyinfraCommand
 from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.hardware import Hardware
 from sparkwright.common.operations import differs, failing, notice, planning, unit_differs
-from sparkwright.common.paths import FILES
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import FABRIC_SYSCTL, folder
 from sparkwright.common.ports import LINK_PORT, SHARE_PORT
 from sparkwright.common.render import unit_file
@@ -34,7 +34,7 @@ from sparkwright.host.facts import Service
 from sparkwright.host.operations.files import managed_files
 from sparkwright.host.operations.services import sysctl
 
-_FILES = FILES / "fabric"
+_FILES = HOST_FILES / "fabric"
 # Seconds for a port to find its link.
 _LINK_SECONDS = 10
 

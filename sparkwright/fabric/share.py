@@ -1,12 +1,12 @@
 """The share: what the head of a pair lends to its worker, and where."""
 
 from sparkwright.common.files import ManagedFile
-from sparkwright.common.paths import FILES
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.ports import SHARE_PORT
 from sparkwright.common.render import unit_file
 from sparkwright.fleet.fabric_plan import FabricPlan
 
-_FILES = FILES / "share"
+_FILES = HOST_FILES / "fabric"
 
 
 def share_url(address: str) -> str:

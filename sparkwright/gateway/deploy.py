@@ -6,7 +6,7 @@ from pyinfra.api import HiddenValue, deploy
 from sparkwright.common import placed
 from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.operations import is_dry_run
-from sparkwright.common.paths import FILES
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.render import unit_file
 from sparkwright.door.certificate import server_names
 from sparkwright.door.certificates import chains, door_certificate, server_certificate
@@ -22,12 +22,12 @@ from sparkwright.gateway.gateway import client_url, doors, needed, upstreams
 from sparkwright.gateway.names import listing, served
 from sparkwright.gateway.operations import gateway
 from sparkwright.recipe.loader import recipe_names
+from sparkwright.release.programs import program
 from sparkwright.run.host_data import data_of, settings_of_replica
 from sparkwright.run.spark import recipe_of
 from sparkwright.run.target import bad_input, target
 
-_FILES = FILES / "gateway"
-_PROGRAMS = [*sorted(_FILES.glob("*.py")), _FILES.parent / "engine" / "notify.py"]
+_FILES = HOST_FILES / "gateway"
 
 
 @deploy("Gateway")
@@ -59,13 +59,13 @@ def apply() -> None:
             behind=BEHIND,
         )
     requirements = (_FILES / "requirements.txt").read_text()
-    door_files = door.files((_FILES.parent / "door" / "door.cfg").read_text(), folder)
+    door_files = door.files((HOST_FILES / "door" / "door.cfg").read_text(), folder)
     entries: list[Entry] = [
         Directory(root),
         *(placed.folder(root, name) for name in ("secrets", "state", "gateway")),
         Directory(f"{folder}/door", mode="700"),
         ManagedFile(f"{folder}/requirements.txt", requirements),
-        *(ManagedFile(f"{folder}/{path.name}", path.read_text()) for path in _PROGRAMS),
+        ManagedFile(f"{folder}/gateway", program("host.gateway.gateway")),
         ManagedFile(f"{folder}/config.yaml", configuration(replicas, urls)),
         *(ManagedFile(f"{folder}/door/{name}", text) for name, text in DOOR_FILES.items()),
         *(unit_file(_FILES / name, root=root, trusted=bool(trusted)) for name in UNITS),

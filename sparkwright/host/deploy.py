@@ -5,7 +5,7 @@ from pathlib import Path
 from pyinfra.api import deploy
 
 from sparkwright.common.files import Directory, ManagedFile
-from sparkwright.common.paths import FILES
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import EARLYOOM, JOURNALD, SYSCTL, layout
 from sparkwright.common.render import unit_file
 from sparkwright.host.operations.files import managed_files
@@ -13,7 +13,7 @@ from sparkwright.host.operations.gpu_clock import gpu_clock
 from sparkwright.host.operations.services import clock, service, sysctl
 from sparkwright.run.target import target
 
-_GPU_CLOCK = FILES / "gpu" / "gpu-clock.service"
+_GPU_CLOCK = HOST_FILES / "gpu-clock.service"
 
 
 @deploy("Host")

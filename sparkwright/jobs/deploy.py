@@ -2,14 +2,16 @@
 
 from pyinfra.api import deploy
 
-from sparkwright.common.files import Entry, ManagedFile
-from sparkwright.common.paths import FILES
+from sparkwright.common.files import ManagedFile
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.render import unit_file
 from sparkwright.host.operations.files import managed_files
 from sparkwright.jobs.operations import virtual_environment
+from sparkwright.release.programs import program_files
 from sparkwright.run.target import target
 
-_FILES = FILES / "jobs"
+_REQUIREMENTS = HOST_FILES / "weights" / "requirements.txt"
+_UNITS = sorted((*HOST_FILES.glob("weights/*.service"), *HOST_FILES.glob("image/*.service")))
 
 
 @deploy("Hugging Face tools")
@@ -20,13 +22,15 @@ def apply() -> None:
     hf-xet, which is in the environment.
     """
     root = target().root
-    requirements = (_FILES / "requirements.txt").read_text()
-    entries: list[Entry] = [
-        ManagedFile(f"{root}/bin/{path.name}", path.read_text())
-        for path in (*sorted(_FILES.glob("*.py")), _FILES / "requirements.txt")
-    ]
-    entries += [unit_file(path, root=root) for path in sorted(_FILES.glob("*.service"))]
-    managed_files(name="Programs and units", entries=entries)
+    requirements = _REQUIREMENTS.read_text()
+    managed_files(
+        name="Programs and units",
+        entries=[
+            *program_files(root),
+            ManagedFile(f"{root}/bin/requirements.txt", requirements),
+            *(unit_file(path, root=root) for path in _UNITS),
+        ],
+    )
     virtual_environment(
         name="Environment with huggingface_hub",
         path=f"{root}/hf",

@@ -18,7 +18,7 @@ from typing import Any
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import file_in, write_file
-from sparkwright.common.paths import FILES
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.door.certificates import door_certificate
 from sparkwright.door.key import METRICS
 from sparkwright.door.keys import named_key
@@ -29,7 +29,7 @@ from sparkwright.inventory.groups import load
 from sparkwright.monitoring.targets import DASHBOARD_FILE, RULES_FILE, monitoring_files, targets
 from sparkwright.recipe.loader import recipe_names
 
-_FILES = FILES / "monitoring"
+_FILES = HOST_FILES / "monitoring"
 # An inventory file of pyinfra's, as inventory.py and inventory/lab.py are.
 _INVENTORY = """\
 from pathlib import Path as _Path

@@ -2,12 +2,11 @@
 
 from pyinfra.api import deploy
 
-from sparkwright.common.paths import FILES
 from sparkwright.monitoring.node_exporter import SOCKET, TIMER, metrics_units
 from sparkwright.monitoring.operations import host_metrics
+from sparkwright.release.programs import program_files
 from sparkwright.run.target import target
 
-_FILES = FILES / "monitoring"
 # What each of the two starts.
 _SERVICES = {TIMER: "spark-metrics.service", SOCKET: "fabric-metrics@.service"}
 
@@ -24,6 +23,6 @@ def apply() -> None:
         name="GPU, engine and host",
         root=own.root,
         unit=unit,
-        program=(_FILES / "spark_metrics.py").read_text(),
+        programs=program_files(own.root),
         units=metrics_units(names, own.root, own.fabric),
     )

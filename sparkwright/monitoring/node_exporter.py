@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sparkwright.common.files import ManagedFile
 from sparkwright.common.host_output import MARK, sections
-from sparkwright.common.paths import FILES
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.ports import EXPORTER_PORT, METRICS_PORT
 from sparkwright.common.render import unit_file
 from sparkwright.fleet.fabric_plan import FabricPlan
@@ -17,7 +17,7 @@ EXPORTER = f"{PACKAGE}.service"
 _SCRAPES = 4
 # A head writes for its exporter; a worker answers its head, on the fabric.
 TIMER, SOCKET = "spark-metrics.timer", "fabric-metrics.socket"
-_FILES = FILES / "monitoring"
+_FILES = HOST_FILES / "monitoring"
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from sparkwright.monitoring.node_exporter import (
 
 @operation()
 def host_metrics(
-    root: str, unit: str | None, program: str, units: Sequence[ManagedFile]
+    root: str, unit: str | None, programs: Sequence[Entry], units: Sequence[ManagedFile]
 ) -> Generator[PyinfraCommand]:
     """Have a Spark tell of itself: a head by a node exporter on loopback, a worker to its head.
 
@@ -34,7 +34,7 @@ def host_metrics(
     Args:
         root: the folder of everything on the Spark.
         unit: `TIMER` for a head, `SOCKET` for a worker; None for a Spark that serves nothing.
-        program: the text of files/monitoring/spark_metrics.py.
+        programs: those of a Spark.
         units: the files of that unit and of the service that it starts.
     """
     files = {EXPORTER: [EXPORTER_DEFAULTS], TIMER: [], SOCKET: []}
@@ -54,7 +54,7 @@ def host_metrics(
     entries: list[Entry] = [
         folder(root, "bin"),
         folder(root, "metrics"),
-        ManagedFile(f"{root}/bin/spark_metrics.py", program),
+        *programs,
         *units,
     ]
     of_exporter: list[ManagedFile] = []

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sparkwright.common.paths import FILES
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.startup import COLD_START, PHASES, WARM_START
 
 METRICS: Mapping[str, str] = {
@@ -27,7 +27,7 @@ METRICS: Mapping[str, str] = {
 # A prompt of this kind is made from paragraphs on the Spark, to a number of tokens.
 LONG = "long"
 
-_FILES = FILES / "benchmark"
+_FILES = HOST_FILES / "benchmark"
 # Tokens that a chat template and a prompt of a file may take; the longest of ours has about 300.
 _SHORT_PROMPT = 500
 

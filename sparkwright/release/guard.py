@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from sparkwright.common.files import ManagedFile
-from sparkwright.common.paths import FILES
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.render import unit_file
 
 # A pair's is within the other: what it allows is added, and what that denies is denied.
@@ -15,7 +15,7 @@ _NEIGHBOURS = (
     *("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"),
     *("224.0.0.0/4", "fc00::/7", "fe80::/10", "ff00::/8"),
 )
-_FILES = FILES / "guard"
+_FILES = HOST_FILES / "engine"
 
 
 def slice_of(nodes: int) -> str:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.common.paths import FILES
+from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.placed import SYSTEMD
 from sparkwright.common.ports import ENGINE_PORTS, LOOPBACK
 from sparkwright.common.render import render
 from sparkwright.recipe.build import build_name
@@ -25,15 +26,17 @@ from sparkwright.release.command import (
 )
 from sparkwright.release.container import CONTAINER_OPTIONS
 from sparkwright.release.lock import Lock, checkpoint_key, image_key
+from sparkwright.release.programs import program
 
 # NVIDIA Sync and OpenClaw listen there, which many Sparks have.
 _OTHERS = (18765, 18789)
 _IMAGE = Expansion('"$image"')
 _CACHE = Expansion("${image#sha256:}")
-_SUPERVISOR = FILES / "engine"
-_UNIT = _SUPERVISOR / "vllm@.service"
-# Those of the supervisor's programs that were in ROOT/bin, one set for all releases, before each
-# release had its own; of these the switch still needs `probe` there.
+# The file of a release folder that runs the engine.
+PROGRAM = "bin/engine"
+_SUPERVISOR = "host.engine.supervisor"
+_UNIT = HOST_FILES / "engine" / "vllm@.service"
+# The supervisor's programs in ROOT/bin, one set for all releases, before each release had its own.
 _SHARED = ("boots", "container", "engine", "fabric_env", "link", "notify", "probe")
 
 
@@ -65,8 +68,9 @@ class Release:
         root: Folder of everything on the Spark.
         folders: Where each checkpoint is, below that: `Lock.folder`.
         ranks: The Sparks of the replica, and which of them this is.
-        files: The files of the release folder, name -> text; among them, in ``bin``, the programs
-            that run the engine, so that a later Sparkwright changes nothing of this release.
+        files: The text files of the release folder, by name.
+        program: What runs the engine, a file of that folder too, so that a later Sparkwright
+            changes nothing of this release.
     """
 
     id: str
@@ -78,6 +82,7 @@ class Release:
     folders: dict[str, str]
     ranks: Ranks
     files: dict[str, str]
+    program: bytes
 
     @property
     def url(self) -> str:
@@ -115,6 +120,7 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks) -> Rele
         folders={name: lock.folder(each) for name, each in recipe.checkpoints.items()},
         ranks=ranks,
         files={},
+        program=program(_SUPERVISOR),
     )
     # Id and port are in the files that they are made of: these have stand-ins for both. The names
     # of Sparks are for people: two replicas may have one release.
@@ -125,14 +131,12 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks) -> Rele
     ]
     # What runs the engine is a part of it: a new one comes into force like a new image. The unit
     # has a stand-in for the root.
-    supervisor = {path.name: path.read_text() for path in sorted(_SUPERVISOR.glob("*.py"))}
-    content += [{name: text} for name, text in supervisor.items()]
+    content.append({PROGRAM: hashlib.sha256(draft.program).hexdigest()})
     content.append({_UNIT.name: render(_UNIT, root="ROOT")})
-    programs = {f"bin/{name}": text for name, text in supervisor.items()}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     release = f"{recipe.name}-{digest[:8]}"
     made = replace(draft, id=release, port=engine_port(digest))
-    return replace(made, files=programs | _files(made, lock, release, ranks))
+    return replace(made, files=_files(made, lock, release, ranks))
 
 
 def engine_port(digest: str) -> int:
@@ -146,41 +150,47 @@ def engine_port(digest: str) -> int:
 
 
 def adoption_script(root: str) -> str:
-    """Return the POSIX shell script that gives each release without programs its own.
+    """Return the POSIX shell script that gives each older release its program as `PROGRAM`.
 
-    Such a release was made when all of them ran the programs in ``ROOT/bin``, and gets a copy of
-    these: it must be in place before a unit file that expects it.
+    The oldest were made when all of them ran the programs in ``ROOT/bin``, and get a copy of these;
+    later ones have theirs as ``bin/engine.py``. It must be there before a unit file that expects
+    it.
 
     Args:
         root: Folder of everything on the Spark.
     """
     programs = " ".join(f"../bin/{name}.py" for name in _SHARED)
     return f"""\
-cd {shlex.quote(root)}/releases 2>/dev/null && [ -e ../bin/engine.py ] || exit 0
+cd {shlex.quote(root)}/releases 2>/dev/null || exit 0
 for release in */; do
-  [ -e "$release/unit.json" ] && [ ! -e "$release/bin" ] || continue
-  rm -rf "$release/bin.new" && mkdir "$release/bin.new" || exit
-  for program in {programs}; do
-    [ ! -e $program ] || cp -p $program "$release/bin.new/" || exit
-  done
-  sync "$release/bin.new"/* && mv -T "$release/bin.new" "$release/bin" && sync "$release" || exit
+  [ -e "$release/unit.json" ] && [ ! -e "$release/{PROGRAM}" ] || continue
+  if [ ! -e "$release/bin" ] && [ -e ../bin/engine.py ]; then
+    rm -rf "$release/bin.new" && mkdir "$release/bin.new" || exit
+    for program in {programs}; do
+      [ ! -e $program ] || cp -p $program "$release/bin.new/" || exit
+    done
+    sync "$release/bin.new"/* && mv -T "$release/bin.new" "$release/bin" || exit
+  fi
+  [ ! -e "$release/bin/engine.py" ] || ln -s engine.py "$release/{PROGRAM}" || exit
+  sync "$release" || exit
 done"""
 
 
 def retirement_script(root: str) -> str:
-    """Return the POSIX shell script that removes the programs that no release runs any more.
+    """Return the POSIX shell script that removes programs of older versions that no unit runs.
 
-    systemd reads the new unit file first: an engine that ends meanwhile is started by what that
-    one says.
+    systemd reads the new unit files first: an engine that ends meanwhile is started by what they
+    say.
 
     Args:
         root: Folder of everything on the Spark.
     """
-    names = " ".join(f"{name}.py" for name in _SHARED if name != "probe")
-    return (
-        f"cd {shlex.quote(root)}/bin && [ -e engine.py ] || exit 0; "
-        f"systemctl daemon-reload && rm -f {names}"
-    )
+    return f"""\
+cd {shlex.quote(root)}/bin && systemctl daemon-reload || exit
+for file in sparkwright-host-*; do
+  [ "$file" = "$(readlink sparkwright-host)" ] || rm -f "$file"
+done
+grep -qs "^Exec.* {root}/bin/[a-z_]*[.]py " {SYSTEMD}/*.service || rm -f ./*.py"""
 
 
 def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, str]:

@@ -6,15 +6,10 @@ from pyinfra import state
 from pyinfra.api import deploy
 from pyinfra.api.exceptions import PyinfraError
 
-from sparkwright.common.files import ManagedFile
-from sparkwright.common.paths import FILES
 from sparkwright.engine.deploy import settings
-from sparkwright.host.operations.files import managed_files
 from sparkwright.rollout.operations import waves
 from sparkwright.run.options import check_force
 from sparkwright.run.target import bad_input, target, target_of
-
-_SPEED = FILES / "rollout" / "speed.py"
 
 
 @deploy("Rollout")
@@ -32,10 +27,6 @@ def apply() -> None:
     served = own.release
     if served is None:
         return
-    managed_files(
-        name="Program that measures speed",
-        entries=[ManagedFile(f"{served.root}/bin/speed.py", _SPEED.read_text())],
-    )
     waves(
         name="Waves",
         release=served,

@@ -19,9 +19,8 @@ class Speed(HostFact[str]):
     default = str
 
     def command(self, root: str, url: str, model: str) -> str:
-        return (
-            f"python3 {shlex.quote(f'{root}/bin/speed.py')} {shlex.join([url, model])} 2>&1; true"
-        )
+        measure = shlex.join(["python3", "-B", f"{root}/bin/sparkwright-host", "speed", url, model])
+        return f"{measure} 2>&1; true"
 
     def parse(self, output: list[str]) -> str:
         return "\n".join(output).strip()

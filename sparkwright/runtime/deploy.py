@@ -2,11 +2,11 @@
 
 from pyinfra.api import deploy
 
-from sparkwright.common.paths import FILES
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.run.target import target
 from sparkwright.runtime.operations import docker, gpu_in_container
 
-_PROOF = FILES / "runtime" / "gpu_proof.py"
+_PROOF = HOST_FILES / "runtime" / "gpu_proof.py"
 
 
 @deploy("Container runtime")

@@ -2,18 +2,15 @@
 
 from pyinfra.api import HiddenValue, deploy
 
-from sparkwright.common.files import ManagedFile
-from sparkwright.common.paths import FILES
 from sparkwright.fabric.share import share_units, share_url
 from sparkwright.fleet.fabric_plan import FabricPlan
 from sparkwright.host.operations import secrets
 from sparkwright.host.operations.services import service
 from sparkwright.release.lock import checkpoint_key
+from sparkwright.release.programs import program_files
 from sparkwright.release.token import NONE
 from sparkwright.run.target import target
 from sparkwright.weights.operations import copied_weights, weights
-
-_FILES = FILES / "share"
 
 
 @deploy("Weights")
@@ -58,7 +55,7 @@ def _share(root: str, plan: FabricPlan) -> None:
         name="Share on the fabric",
         unit="fabric-share.socket",
         entries=[
-            ManagedFile(f"{root}/bin/share.py", (_FILES / "share.py").read_text()),
+            *program_files(root),
             *share_units(root, plan),
         ],
     )

@@ -104,9 +104,9 @@ def _begin(root: str, name: str, verify: bool) -> Generator[PyinfraCommand]:
         "case $(systemctl show --value --property=ActiveState",
         QuoteString(f"{_job(name)}.service"),
         ") in inactive | failed) python3 -B",
-        *map(QuoteString, (f"{root}/bin/hand_over.py", folder, "/")),
+        *map(QuoteString, (f"{root}/bin/sparkwright-host", "hand-over", folder, "/")),
         "&& python3 -B",
-        *map(QuoteString, (f"{root}/bin/link_weights.py", root, name)),
+        *map(QuoteString, (f"{root}/bin/sparkwright-host", "link-weights", root, name)),
         ";; esac",
     )
     yield start(_job(name))

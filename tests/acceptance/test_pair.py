@@ -5,9 +5,9 @@ The tests build on one another, in order.
 
 from collections.abc import Callable
 
-import probe
 import pytest
 
+from host.common import probe
 from sparkwright.common.ports import MASTER_PORT
 from sparkwright.release.lock import lock_path, read_lock
 from tests.driver.client import PORT

@@ -4,12 +4,14 @@ python -m tests.benchmarks.copies: on two virtual Sparks of its own.
 """
 
 import argparse
+import base64
 import shlex
 import statistics
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
+from sparkwright.release.programs import spark_programs
 from tests.lab.lab import Lab
 from tests.lab.network import FABRIC_PORTS
 from tests.lab.shard import enter
@@ -24,12 +26,11 @@ ROOT = "/opt/copy-benchmark"
 HEAD, WORKER = "192.168.100.11", "192.168.100.12"
 SHARE_PORT, LINK_PORT = 29512, 29513
 _PROJECT = Path(__file__).parents[2]
-_PROGRAMS = (*(_PROJECT / "files/jobs").glob("*.py"), _PROJECT / "files/share/share.py")
 
 _MAKE = """
 import json, os
 from pathlib import Path
-from content import File
+from host.weights.hashing_file import File
 folder, record = Path("{root}/model"), {{}}
 folder.mkdir(parents=True)
 for number in range({files}):
@@ -44,17 +45,18 @@ for number in range({files}):
 print(json.dumps({{p: {{"size": r["size"], "sha256": r["hash"]}} for p, r in record.items()}}))
 """
 _LEND = """
-import socket, share
+import socket
 from pathlib import Path
-share.LISTENING = socket.create_server(("{head}", {port})).detach()
-share.main(Path("{root}"), ["{worker}"])
+from host.fabric import file_server
+file_server.LISTENING = socket.create_server(("{head}", {port})).detach()
+file_server.main(Path("{root}"), ["{worker}"])
 """
 _COPY = """
 import json
 from pathlib import Path
-from checkpoint import Checkpoint
-from fabric import Share
-from progress import Progress
+from host.weights.checkpoint import Checkpoint
+from host.weights.peer_source import Share
+from host.common.progress import Progress
 folder = Path("{root}/copy")
 folder.mkdir()
 checkpoint = Checkpoint(folder, json.loads(Path("{root}/manifest.json").read_text()))
@@ -106,7 +108,7 @@ threads = [Thread(target=receive) for _ in range(4)]
 def _filled(program: str) -> str:
     values = {"root": ROOT, "head": HEAD, "worker": WORKER, "port": SHARE_PORT, "link": LINK_PORT}
     text = textwrap.dedent(program).format(**values, files=FILES, mebibytes=MEBIBYTES)
-    return f"import sys; sys.path.insert(0, '{ROOT}/bin')\n{text}"
+    return f"import sys; sys.path.insert(0, '{ROOT}/sparkwright-host')\n{text}"
 
 
 def _python(spark: Handle, program: str) -> str:
@@ -138,9 +140,9 @@ class Pair:
             _sudo(
                 spark, f"ip link set {port} up mtu 9000; ip address replace {address}/24 dev {port}"
             )
-            _sudo(spark, f"rm -rf {ROOT}; mkdir -p {ROOT}/bin")
-            for path in _PROGRAMS:
-                _sudo(spark, f"cat > {ROOT}/bin/{path.name}", path.read_text())
+            _sudo(spark, f"rm -rf {ROOT}; mkdir -p {ROOT}")
+            archive = base64.b64encode(spark_programs()).decode()
+            _sudo(spark, f"base64 -d > {ROOT}/sparkwright-host", archive)
         manifest = _python(self.head, _MAKE)
         _sudo(self.worker, f"cat > {ROOT}/manifest.json", manifest)
         for name, program in (("share", _LEND), ("link", _SEND)):

@@ -12,8 +12,8 @@ _REPO = "sparkwright/tiny-qwen3.5-moe"
 _SHARDS = f"{_REPO}/*.safetensors"
 # Processes of an engine that computes: of vLLM's names the kernel keeps 15 letters.
 _ENGINE = "'^VLLM::'"
-_SUPERVISOR = "'bin/[e]ngine.py'"
-_JOBS = "'bin/(fetch_weights|link_weights|pull_image|copy_image|export_image|build_image)[.]py'"
+_SUPERVISOR = "'bin/[e]ngine /opt'"
+_JOBS = "'sparkwright-host (fetch-weights|(pull|copy|export|build)-image) '"
 
 # What is left free of a full disk, in MiB.
 _LEFT = (1, 100, 600)
@@ -110,7 +110,7 @@ BLOWS: dict[str, Blow] = {
     "disk full": _fill,
     "clock moved": _move_clock,
     "job killed": _command(f"pkill -KILL -n -f {_JOBS}"),
-    "switch killed": _command("pkill -KILL -n -f 'bin/[s]witch.py'"),
+    "switch killed": _command("pkill -KILL -n -f 'sparkwright-[h]ost switch'"),
 }
 
 # What ends a fault that lasts.

@@ -33,7 +33,7 @@ def worker(tmp_path: Path, head: Side) -> Iterator[Side]:
 
 
 def moved(head: Side, worker: Side) -> None:
-    for spark, program, job in ((head, "export_image", (JOB,)), (worker, "copy_image", ())):
+    for spark, program, job in ((head, "export-image", (JOB,)), (worker, "copy-image", ())):
         status, errors = spark.run(program, *job)
         assert status == 0, errors
 
@@ -58,16 +58,16 @@ def test_one_that_was_built_anew_is_exported_anew(head: Side, worker: Side) -> N
 
 
 def test_an_export_that_is_there_is_not_made_again(head: Side) -> None:
-    assert head.run("export_image", JOB)[0] == 0
+    assert head.run("export-image", JOB)[0] == 0
     head.docker.cut = 0
-    assert head.run("export_image", JOB)[0] == 0
+    assert head.run("export-image", JOB)[0] == 0
     assert head.progress(f"image-export@{JOB}").phase == "done"
 
 
 def test_what_the_head_does_not_call_so_is_given_to_nobody(head: Side, worker: Side) -> None:
     orders = json.loads((worker.root / "manifests/image-copy.json").read_text())
     worker.order("image-copy", **orders | {"ids": [OTHER_ID]})
-    assert head.run("export_image", JOB)[0] == 0
-    assert worker.run("copy_image")[0] == 1
+    assert head.run("export-image", JOB)[0] == 0
+    assert worker.run("copy-image")[0] == 1
     assert "has built another meanwhile: run again" in worker.progress("image-copy").message
     assert worker.docker.images == {}

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,16 +14,15 @@ import pytest
 from sparkwright.common.progress import JobProgress, Meter, parse_progress
 from tests.clock import patience
 from tests.component.docker import Docker, image_files, serving_docker
+from tests.programs import changed_program
 
-JOBS = Path(__file__).parents[2] / "files" / "jobs"
 IMAGE = "sparkwright/lab-inject:555555555555"
 BASE = f"example.org/vllm@sha256:{'7' * 64}"
 PROGRAM = """
-import pathlib, sys; sys.path.insert(0, sys.argv.pop(1))
-import docker_socket, build_image
+import pathlib, sys
+from host.image import build, docker_socket
 docker_socket.SOCKET = pathlib.Path(sys.argv.pop(1))
-try: build_image.main(pathlib.Path(sys.argv[1]), sys.argv[2])
-except build_image.Stop as stop: sys.exit(str(stop))
+build.command()
 """
 # It keeps what it was given, and says what it is told to say.
 STAND_IN = """\
@@ -44,7 +42,7 @@ class Spark:
     def build(self, said: str) -> tuple[int, JobProgress]:
         (self.root / "said").write_text(said)
         process = subprocess.run(
-            [sys.executable, "-c", PROGRAM, JOBS, self.docker.socket, self.root, "555555555555"],
+            changed_program(PROGRAM, self.docker.socket, self.root, "555555555555"),
             env={**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}"},
             capture_output=True,
             text=True,
@@ -174,8 +172,7 @@ def test_no_docker(spark: Spark) -> None:
 
 
 def test_how_far_a_build_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(JOBS))
-    from build_image import Build
+    from host.image.build import Build
 
     build = Build()
     assert build.measure() == ("building", 0, 0)
@@ -191,8 +188,7 @@ def test_how_far_a_build_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_lines_are_those_of_the_step_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(JOBS))
-    from build_image import Build
+    from host.image.build import Build
 
     build = Build()
     for line in ("#7 [a 1/2] RUN x", "#8 [b 1/2] RUN y", "#7 0.1 of x", "#8 0.2 of y"):

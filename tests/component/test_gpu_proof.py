@@ -15,7 +15,7 @@ from sparkwright.release.container import CONTAINER_OPTIONS
 from sparkwright.runtime.operations import gpu_in_container
 from tests.unit.driven import Driven, this_machine
 
-PROGRAM = Path(__file__).parents[2] / "files/runtime/gpu_proof.py"
+PROGRAM = Path(__file__).parents[2] / "files/host/runtime/gpu_proof.py"
 _CUDA = ".globl cuInit\n.type cuInit, %function\ncuInit:\n{}\nret\n"
 _CUDA += '.section .note.GNU-stack, "", %progbits\n'
 

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -14,15 +13,14 @@ import pytest
 from sparkwright.common.progress import JobProgress, parse_progress
 from tests.clock import patience
 from tests.component.docker import listening
+from tests.programs import changed_program
 
-JOBS = Path(__file__).parents[2] / "files" / "jobs"
 IMAGE = f"example.org/vllm@sha256:{'5' * 64}"
 PROGRAM = """
-import pathlib, sys; sys.path.insert(0, sys.argv.pop(1))
-import docker_socket, pull_image
-docker_socket.SOCKET, pull_image.DELAYS = pathlib.Path(sys.argv.pop(1)), (0.05, 0.05)
-try: pull_image.main(pathlib.Path(sys.argv[1]), sys.argv[2])
-except pull_image.Stop as stop: sys.exit(str(stop))
+import pathlib, sys
+from host.image import docker_socket, pull
+docker_socket.SOCKET, pull.DELAYS = pathlib.Path(sys.argv.pop(1)), (0.05, 0.05)
+pull.command()
 """
 
 # As Docker 26 with the overlay2 store says it; ids and sizes shortened.
@@ -51,7 +49,7 @@ class Docker:
 
     def pull(self) -> tuple[int, JobProgress]:
         process = subprocess.run(
-            [sys.executable, "-c", PROGRAM, JOBS, self.root / "docker.sock", self.root, "555"],
+            changed_program(PROGRAM, self.root / "docker.sock", self.root, "555"),
             capture_output=True,
             text=True,
             timeout=patience(),
@@ -160,8 +158,7 @@ def test_no_docker(docker: Docker) -> None:
 
 
 def test_phases(docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(JOBS))
-    from pull_image import Pull
+    from host.image.pull import Pull
 
     pull = Pull(1200)
     seen = []

@@ -5,11 +5,11 @@ import http.client
 import json
 from pathlib import Path
 
-import probe
 import pytest
 import requests
-import speed
 
+from host.common import probe
+from host.rollout import speed
 from sparkwright.engine.phases import phase
 from tests.contract import facts
 from tests.contract.engines import (

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import probe
 import pytest
 import requests
 
+from host.common import probe
 from sparkwright.causes.start_causes import START_CAUSES
 from tests.contract import engines, facts
 from tests.contract.conftest import Start

@@ -6,9 +6,9 @@ import re
 import threading
 import time
 
-import probe
 import pytest
 
+from host.common import probe
 from sparkwright.engine.metrics import FINISHED, LOAD, finished, load
 from tests.contract import facts
 from tests.contract.engines import COMPLETIONS, JSON, PORT, Running, chat, choice, until

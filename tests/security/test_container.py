@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from fabric_env import fabric_environment
 
+from host.engine.fabric_env import fabric_environment
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.release.command import Place, docker_run
 from sparkwright.release.container import CONFINEMENT

@@ -12,9 +12,9 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from progress import Stop
-from saved import INDEX, LARGEST_TEXT, LAYOUT, MANIFEST, Saved, listed, read
 
+from host.common.progress import JobError
+from host.image.archive import INDEX, LARGEST_TEXT, LAYOUT, MANIFEST, Saved, listed, read
 from tests.component.docker import image_files
 from tests.component.fetch.test_image import Side, side
 from tests.component.servers import serving
@@ -78,7 +78,7 @@ EVIL_MANIFEST = document(config={"digest": OTHER_ID}, layers=[])
 
 @given(st.binary() | JSON.map(lambda data: json.dumps(data).encode()))
 def test_any_bytes_for_a_listing(text: bytes) -> None:
-    with pytest.raises(Stop):
+    with pytest.raises(JobError):
         listed(text)
 
 
@@ -86,7 +86,7 @@ def test_any_bytes_for_a_listing(text: bytes) -> None:
 def test_a_listing_leads_nowhere_else(files: dict[str, Any]) -> None:
     try:
         taken = listed(json.dumps({"files": files}).encode())
-    except Stop:
+    except JobError:
         return
     folder = Path("/opt/qwen36/imports")
     for path, file in taken.items():
@@ -100,7 +100,7 @@ def test_a_listing_leads_nowhere_else(files: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("text", [b"[" * 100_000, b'{"files": {' + b'"a":1,' * 10, b"9" * 10_000])
 def test_a_listing_that_is_a_bomb(text: bytes) -> None:
-    with pytest.raises(Stop):
+    with pytest.raises(JobError):
         listed(text)
 
 
@@ -146,7 +146,7 @@ def image(**changes: object) -> dict[str, object]:
     ],
 )
 def test_what_is_not_one_image(tmp_path: Path, files: Files) -> None:
-    with pytest.raises(Stop, match="is not one image as Docker saves it"):
+    with pytest.raises(JobError, match="is not one image as Docker saves it"):
         unpacked(tmp_path, files)
 
 
@@ -223,7 +223,7 @@ def copied(worker: Side, source: str) -> str:
     """Copy an image; return what a user is told."""
     worker.order("image-copy", images=LOCKED, source=source)
     before = below(worker.root.parent)
-    worker.run("copy_image", tries=2)
+    worker.run("copy-image", tries=2)
     added = below(worker.root.parent) - before - {"worker/jobs/image-copy.json"}
     assert all(path.startswith("worker/imports/") for path in added)
     return worker.progress("image-copy").message

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from contextlib import suppress
 from http.server import ThreadingHTTPServer
-from pathlib import Path
 
-import probe
 import pytest
-from link import Link
 
+from host.benchmark import bench_engine
+from host.common import probe
+from host.engine.peer_link import Link
+from host.rollout import speed
 from tests.clock import patience
 from tests.component.servers import serving
 from tests.security.test_hub import BUFFERS, Liar, endless
-
-FILES = Path(__file__).parents[2] / "files"
-sys.path[:0] = [str(FILES / "benchmark"), str(FILES / "rollout")]
-
-import bench_engine  # noqa: E402
-import speed  # noqa: E402
 
 
 class _Writer:

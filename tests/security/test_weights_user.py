@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hand_over import hand_over
+
+from host.weights.hand_over import hand_over
 
 # Nobody has this one: it is beyond those that systemd gives away.
 FETCHER = 59_999

@@ -6,10 +6,10 @@ The tests build on one another, in order: what the Sparks live through is to lea
 import json
 from collections.abc import Callable, Iterator
 
-import link
-import probe
 import pytest
 
+from host.common import probe
+from host.engine import peer_link
 from sparkwright.common.ports import MASTER_PORT
 from sparkwright.release.guard import ALONE, PAIR
 from tests.driver.client import PORT
@@ -25,7 +25,7 @@ from tests.lab import hub, services
 
 # Seconds that a start may lose between two looks: for the peer, for a first token, by the door,
 # which checks twice a second, and tries again each second.
-LOOKS = 2 * link.RETRY + probe.READY_INTERVAL + 1.5
+LOOKS = 2 * peer_link.RETRY + probe.READY_INTERVAL + 1.5
 REMOVE = "deploys/remove.py"
 NETPLAN = "/etc/netplan/40-cx7.yaml"
 Listings = list[dict[str, set[str]]]

@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 
-import link
-import probe
 import pytest
 
+from host.common import probe
+from host.engine import peer_link
 from tests.driver.events import DEAD_RANK, EVENTS, plain_start, recovery
 from tests.driver.load import Load, load
 from tests.driver.pairs import Pair
@@ -21,7 +21,7 @@ OUTAGE = 12
 HEARD = r"ss -tinH '( sport = :29500 or dport = :29500 )' | grep -qE 'lastrcv:[0-9]{1,4}( |$)'"
 
 # Seconds until two supervisors have found each other, at the worst.
-GREETED = link.GREETING + link.RETRY
+GREETED = peer_link.GREETING + peer_link.RETRY
 # How much longer a start or a boot may take than when it was measured, as others use the machine
 # as well. What notices an event too late takes tens of seconds more.
 BUSY_START, BUSY_BOOT = 4, 2
@@ -51,7 +51,7 @@ def noticed(serving: Pair) -> dict[str, float]:
     hang = probe.INTERVAL + failures * (probe.TOKEN_DEADLINE + probe.COUNTERS_DEADLINE)
     pause = serving.head.run(f"systemctl show -P RestartUSec {serving.unit()}").stdout
     restart = float(pause.strip().removesuffix("s"))
-    signs = {"end": 0.0, "silence": link.SILENCE, "hang": hang}
+    signs = {"end": 0.0, "silence": peer_link.SILENCE, "hang": hang}
     return {sign: seconds + restart for sign, seconds in signs.items()}
 
 

@@ -19,17 +19,17 @@ cd /opt/qwen36
 now=$(basename $(readlink current))
 port=$(sed -n 's/^  "port": \\([0-9]*\\).*/\\1/p' current/release.json)
 cp -a releases/$now releases/{EARLIER}
-mv releases/{EARLIER}/bin/*.py bin/
+mv releases/{EARLIER}/bin/engine bin/engine.py
 rmdir releases/{EARLIER}/bin
-sed -i s/probe_failures/attempts/ bin/engine.py releases/{EARLIER}/unit.json
+sed -i s/probe_failures/probe_attempts/ bin/engine.py releases/{EARLIER}/unit.json
 sed -i s/$now/{EARLIER}/g releases/{EARLIER}/run
-sed -i s,releases/%i/bin/,bin/, /etc/systemd/system/vllm@.service
+sed -i s,releases/%i/bin/engine,bin/engine.py, /etc/systemd/system/vllm@.service
 systemctl daemon-reload
 systemctl disable --now vllm@$now
-python3 -B bin/door.py /opt/qwen36 forget $now
+sparkwright-host door /opt/qwen36 forget $now
 systemctl enable --now vllm@{EARLIER}
-python3 -B bin/door.py /opt/qwen36 offer {EARLIER} $port
-python3 -B bin/door.py /opt/qwen36 prefer {EARLIER}
+sparkwright-host door /opt/qwen36 offer {EARLIER} $port
+sparkwright-host door /opt/qwen36 prefer {EARLIER}
 ln -sfnT releases/{EARLIER} current
 echo 1700000000 {EARLIER} > state/history
 rm -r releases/$now
@@ -40,7 +40,7 @@ def program(spark: Handle) -> str:
     """Return the program that runs the engine of the release that serves."""
     pid = f"$(systemctl show -P MainPID vllm@{current(spark)})"
     words = spark.run(f"tr '\\0' '\\n' < /proc/{pid}/cmdline").stdout.split()
-    return next(word for word in words if word.endswith(".py"))
+    return next(word for word in words if word.startswith("/opt/"))
 
 
 def test_what_an_earlier_one_had_served_comes_back(spark: Handle, served: str) -> None:
@@ -52,9 +52,9 @@ def test_what_an_earlier_one_had_served_comes_back(spark: Handle, served: str) -
         run = pyinfra(DEPLOY)
     assert run.status == 1
     assert f"{EARLIER} serves again" in run.output
-    own = f"/opt/qwen36/releases/{EARLIER}/bin/engine.py"
+    own = f"/opt/qwen36/releases/{EARLIER}/bin/engine"
     assert program(spark) == own
-    assert "attempts" in spark.run(f"cat {own}").stdout
+    assert "probe_attempts" in spark.run(f"grep -a attempts {own}").stdout
     assert standing(spark) == only(EARLIER)
 
 
@@ -62,7 +62,7 @@ def test_it_also_comes_back_from_a_boot(spark: Handle, served: str) -> None:
     spark.reboot()
     wait_active(spark)
     assert standing(spark) == only(EARLIER)
-    assert program(spark) == f"/opt/qwen36/releases/{EARLIER}/bin/engine.py"
+    assert program(spark) == f"/opt/qwen36/releases/{EARLIER}/bin/engine"
 
 
 def test_the_way_back_from_the_update_leads_there(spark: Handle, served: str) -> None:
@@ -71,7 +71,7 @@ def test_the_way_back_from_the_update_leads_there(spark: Handle, served: str) ->
     assert updated == served
     pyinfra("deploys/rollback.py").succeeded()
     assert standing(spark) == only(EARLIER)
-    assert program(spark) == f"/opt/qwen36/releases/{EARLIER}/bin/engine.py"
+    assert program(spark) == f"/opt/qwen36/releases/{EARLIER}/bin/engine"
 
 
 def test_it_goes_with_all_its_programs(spark: Handle, served: str) -> None:

@@ -188,7 +188,10 @@ def _settle(
         yield StringCommand("ln -sfnT", QuoteString(f"releases/{release.id}"), link)
     if settings.door and engines.preferred != release.id:
         door = StringCommand(
-            "python3 -B", QuoteString(f"{release.root}/bin/door.py"), QuoteString(release.root)
+            "python3 -B",
+            QuoteString(f"{release.root}/bin/sparkwright-host"),
+            "door",
+            QuoteString(release.root),
         )
         yield StringCommand(
             *(door, "offer", QuoteString(release.id), str(release.port), "&&"),

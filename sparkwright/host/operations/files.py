@@ -1,7 +1,7 @@
 """Many small files with one look at the host."""
 
 from collections.abc import Generator, Sequence
-from io import StringIO
+from io import BytesIO
 
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand, operation
@@ -66,7 +66,7 @@ def managed_files(entries: Sequence[Entry]) -> Generator[PyinfraCommand]:
 def _put(entry: Entry) -> Generator[PyinfraCommand]:
     if isinstance(entry, ManagedFile):
         yield from files.put._inner(
-            src=StringIO(entry.text),
+            src=BytesIO(entry.content),
             dest=entry.path,
             create_remote_dir=False,
         )

@@ -89,6 +89,7 @@ def hub_token(
         "HF_HUB_DISABLE_TELEMETRY=1 HF_HUB_DISABLE_UPDATE_CHECK=1",
         QuoteString(f"{root}/hf/bin/python"),
         "-B",
-        QuoteString(f"{root}/bin/check_token.py"),
+        QuoteString(f"{root}/bin/sparkwright-host"),
+        "check-token",
     )
     yield from secret_file._inner(path=path, content=HiddenValue(f"{text}\n"), proof=proof)

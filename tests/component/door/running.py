@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from door import Door
 
+from host.door.door import Door
 from sparkwright.common.render import render
 from sparkwright.door.door import DoorPlan
 from tests.clock import patience

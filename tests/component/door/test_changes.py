@@ -7,8 +7,8 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from door import DoorError, Engine
 
+from host.door.door import DoorError, Engine
 from sparkwright.door.key import Key
 from tests.component.door.running import FakeServer, Running, haproxy, load, stream
 from tests.component.servers import fill, small_disk, until

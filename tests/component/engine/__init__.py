@@ -2,4 +2,4 @@
 
 from pathlib import Path
 
-PROGRAMS = Path(__file__).parents[3] / "files" / "engine"
+PROGRAMS = Path(__file__).parents[3] / "files" / "host" / "engine"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.clock import patience
-from tests.component.engine import PROGRAMS
 from tests.component.servers import free_port, until
+from tests.programs import changed_program
 
 RELEASE = "tiny-0a1b2c3d"
 NAMES = ("spark-a", "spark-b")
@@ -21,25 +21,26 @@ ADDRESSES = (("127.0.0.11", "127.0.0.21"), ("127.0.0.12", "127.0.0.22"))
 
 # Other times are the only thing that differs from the unit's own command.
 _PROGRAM = """
-import json, sys; sys.path.insert(0, sys.argv.pop(1))
-import engine, link, probe
+import json, sys
+from host.common import probe
+from host.engine import peer_link, supervisor
 for name, value in json.loads(sys.argv.pop(1)).items():
     module, _, constant = name.partition(".")
-    setattr(sys.modules[module], constant, value)
-engine.run()
+    setattr(globals()[module], constant, value)
+supervisor.command()
 """
 TIMES: dict[str, Any] = {
-    "link.BEAT": 0.1,
-    "link.SILENCE": patience(),
-    "link.GREETING": patience(),
-    "link.RETRY": 0.1,
+    "peer_link.BEAT": 0.1,
+    "peer_link.SILENCE": patience(),
+    "peer_link.GREETING": patience(),
+    "peer_link.RETRY": 0.1,
     "probe.READY_INTERVAL": 0.05,
     "probe.INTERVAL": 0.05,
     "probe.TOKEN_DEADLINE": patience(),
     "probe.COUNTERS_DEADLINE": patience(),
-    "engine.RETRY": 0.1,
-    "engine.PING": 0.1,
-    "engine._DROP_CACHES": 'touch "$STATE/dropped-caches"',
+    "supervisor.RETRY": 0.1,
+    "supervisor.PING": 0.1,
+    "supervisor._DROP_CACHES": 'touch "$STATE/dropped-caches"',
 }
 # A probe that fails lasts as long as both of these.
 HANGS = {"probe.TOKEN_DEADLINE": patience(0.1), "probe.COUNTERS_DEADLINE": patience(0.5)}
@@ -117,9 +118,9 @@ class Spark:
         self._address = f"sparkwright-{os.getpid()}-{id(systemd)}"
         systemd.bind(f"\0{self._address}")
         target = (str(self.root), release)
-        names = {"link.PORT": self.link_port} | TIMES | times
+        names = {"peer_link.PORT": self.link_port} | TIMES | times
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, str(PROGRAMS), json.dumps(names), *target],
+            changed_program(_PROGRAM, json.dumps(names), *target),
             env={
                 "PATH": f"{self.state}/bin:{os.environ['PATH']}",
                 "NOTIFY_SOCKET": f"@{self._address}",

@@ -83,7 +83,7 @@ def test_one_ends_and_so_does_the_other(pair: Pair, which: int, event: str) -> N
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_silence_is_a_loss(pair: Pair, which: int) -> None:
-    serve(pair, **{"link.SILENCE": patience(1)})
+    serve(pair, **{"peer_link.SILENCE": patience(1)})
     frozen, other = pair[which], pair[1 - which]
     frozen.signal(signal.SIGSTOP)
     assert other.end() == 1
@@ -95,7 +95,7 @@ def test_silence_is_a_loss(pair: Pair, which: int) -> None:
 def test_a_silent_fabric_is_sat_out(pair: Pair) -> None:
     """A cable that is put back in time ends nothing: no token comes, and no word of the other."""
     head, worker = pair
-    serve(pair, **HANGS | {"link.QUIET": patience(0.3)})
+    serve(pair, **HANGS | {"peer_link.QUIET": patience(0.3)})
     worker.signal(signal.SIGSTOP)
     head.set("hang")
     looks = head.asked.count("metrics")
@@ -269,7 +269,7 @@ def test_waits_for_its_own_addresses(pair: Pair) -> None:
 
 def test_strangers_and_noise_do_not_keep_the_worker_out(pair: Pair) -> None:
     head, worker = pair
-    head.start(**{"link.GREETING": patience(2)})
+    head.start(**{"peer_link.GREETING": patience(2)})
     head.wait_status("nothing heard yet")
     where = ("127.0.0.11", head.link_port)
     until(lambda: _connects(where))

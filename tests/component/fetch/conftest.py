@@ -3,7 +3,6 @@
 import os
 import random
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,23 +23,24 @@ from tests.component.servers import until
 from tests.lab import hub
 from tests.lab.hub.faults import Traffic
 from tests.lab.hub.server import Hub
+from tests.programs import changed_program
 from tests.unit.driven import this_machine
 
 REPO = "lab/tiny"
 WEIGHTS = f"{REPO}/model.safetensors"
 NAME = "model@0123456789ab"
 SIZE = 3 * 1024 * 1024
-JOBS = Path(__file__).parents[3] / "files" / "jobs"
 # Tries that bring nothing, of a program that is to get over what is in its way, however long.
 TRIES = 10_000
 # The delays between tries and the size of blocks are all that differs from the unit's own command.
 PROGRAM = """
-import sys; sys.path.insert(0, sys.argv.pop(1))
-import content, fabric, tries; content.BLOCK = 64 * 1024
-tries.DELAYS = fabric.DELAYS = (0.05,) * int(sys.argv.pop(1))
-import fetch_weights, link_weights, pathlib
-link_weights.main(pathlib.Path(sys.argv[1]), sys.argv[2])
-tries.conclude(lambda: fetch_weights.main(pathlib.Path(sys.argv[1]), sys.argv[2]))
+import pathlib, sys
+from host.common import retry
+from host.weights import fetch, hashing_file, link, peer_source
+hashing_file.BLOCK = 64 * 1024
+retry.DELAYS = peer_source.DELAYS = (0.05,) * int(sys.argv.pop(1))
+link.main(pathlib.Path(sys.argv[1]), sys.argv[2])
+fetch.command()
 """
 
 
@@ -74,7 +74,7 @@ class Spark:
     def begin(self, tries: int = TRIES) -> subprocess.Popen[str]:
         self.folder.mkdir(exist_ok=True)
         return subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(JOBS), str(tries), str(self.root), self.name],
+            changed_program(PROGRAM, tries, self.root, self.name),
             env={
                 "PATH": os.environ["PATH"],
                 "HF_HOME": str(self.root / "hf-home"),

@@ -2,7 +2,6 @@
 
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -11,19 +10,19 @@ from pathlib import Path
 
 from tests.clock import patience
 from tests.component.servers import free_port
+from tests.programs import changed_program
 
-SHARE = Path(__file__).parents[3] / "files" / "share" / "share.py"
 PROGRAM = """
-import pathlib, sys; sys.path.insert(0, sys.argv.pop(1))
-import share
-share.LISTENING, share.IDLE = int(sys.argv.pop(1)), float(sys.argv.pop(1))
-share.Share.timeout = 0.05
-share.main(pathlib.Path(sys.argv[1]), sys.argv[2:])
+import sys
+from host.fabric import file_server
+file_server.LISTENING, file_server.IDLE = int(sys.argv.pop(1)), float(sys.argv.pop(1))
+file_server.Share.timeout = 0.05
+file_server.command()
 """
 
 
 class Lender:
-    """share.py as its unit runs it, with the socket that systemd would pass on."""
+    """The file server as its unit runs it, with the socket that systemd would pass on."""
 
     def __init__(self, root: Path, clients: Sequence[str], idle: float) -> None:
         self.port = free_port()
@@ -38,7 +37,7 @@ class Lender:
             listening.listen()
             number = str(listening.fileno())
             self.process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, str(SHARE.parent), number, *self._arguments],
+                changed_program(PROGRAM, number, *self._arguments),
                 pass_fds=[listening.fileno()],
             )
             return self.process

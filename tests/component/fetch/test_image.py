@@ -3,7 +3,6 @@
 import json
 import random
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,9 +13,10 @@ import pytest
 from sparkwright.common.progress import JobProgress, parse_progress
 from tests.clock import patience
 from tests.component.docker import Docker, image_files, serving_docker
-from tests.component.fetch.conftest import JOBS, TRIES
+from tests.component.fetch.conftest import TRIES
 from tests.component.fetch.pair import Line, lending
 from tests.component.servers import until
+from tests.programs import changed_program
 
 REFERENCE = f"example.org:5000/lab/vllm@sha256:{'5' * 64}"
 BLOCK = 64 * 1024
@@ -24,13 +24,14 @@ LAYERS = [random.Random(seed).randbytes(1024 * 1024) for seed in (1, 2)]
 ID, FILES = image_files(*LAYERS)
 SIZE = sum(map(len, FILES.values()))
 PROGRAM = """
-import importlib, pathlib, sys; sys.path.insert(0, sys.argv.pop(1))
-import content, docker_socket, fabric, tries
-docker_socket.SOCKET, content.BLOCK = pathlib.Path(sys.argv.pop(1)), 64 * 1024
-tries.DELAYS = fabric.DELAYS = (0.05,) * int(sys.argv.pop(1))
-name, root, *rest = sys.argv[1:]
-program = importlib.import_module(name)
-tries.conclude(lambda: program.main(pathlib.Path(root), *rest))
+import pathlib, sys
+from host import command
+from host.common import retry
+from host.image import docker_socket
+from host.weights import hashing_file, peer_source
+docker_socket.SOCKET, hashing_file.BLOCK = pathlib.Path(sys.argv.pop(1)), 64 * 1024
+retry.DELAYS = peer_source.DELAYS = (0.05,) * int(sys.argv.pop(1))
+command.main()
 """
 
 
@@ -42,9 +43,9 @@ class Side:
     docker: Docker
 
     def begin(self, program: str, *arguments: str, tries: int = TRIES) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", PROGRAM, JOBS, self.docker.socket, tries, program]
+        command = changed_program(PROGRAM, self.docker.socket, tries, program)
         return subprocess.Popen(
-            [*map(str, command), str(self.root), *arguments], stderr=subprocess.PIPE, text=True
+            [*command, str(self.root), *arguments], stderr=subprocess.PIPE, text=True
         )
 
     def run(self, program: str, *arguments: str, tries: int = TRIES) -> tuple[int, str]:
@@ -94,14 +95,14 @@ def worker(tmp_path: Path, line: Line) -> Iterator[Side]:
 
 
 def export(head: Side) -> None:
-    status, errors = head.run("export_image", "555")
+    status, errors = head.run("export-image", "555")
     assert status == 0, errors
     assert head.progress("image-export@555").phase == "done"
 
 
 def test_an_image_moves(head: Side, worker: Side, line: Line) -> None:
     export(head)
-    status, errors = worker.run("copy_image")
+    status, errors = worker.run("copy-image")
     assert status == 0, errors
     assert worker.docker.images == {ID: FILES}
     assert worker.progress("image-copy").phase == "done"
@@ -123,7 +124,7 @@ def test_an_export_that_is_there_is_not_made_again(head: Side) -> None:
 def test_a_copy_that_was_cut_fetches_the_rest(head: Side, worker: Side, line: Line) -> None:
     export(head)
     line.rate = SIZE // 8
-    process = worker.begin("copy_image")
+    process = worker.begin("copy-image")
     partial = worker.root / "imports/.sparkwright-partial"
 
     def come() -> int:
@@ -139,7 +140,7 @@ def test_a_copy_that_was_cut_fetches_the_rest(head: Side, worker: Side, line: Li
     had = come()
     line.cut()
     before, line.rate = line.sent, 0
-    status, errors = worker.run("copy_image")
+    status, errors = worker.run("copy-image")
     assert status == 0, errors
     assert worker.docker.images == {ID: FILES}
     assert line.sent - before < SIZE - had + 2 * BLOCK
@@ -149,7 +150,7 @@ def test_the_worker_waits_for_an_export_in_the_making(head: Side, worker: Side) 
     export(head)
     made = head.root / "exports/555"
     aside = made.rename(head.root / "exports/aside")
-    process = worker.begin("copy_image")
+    process = worker.begin("copy-image")
     report = worker.root / "jobs/image-copy.json"
     until(lambda: report.exists() and "555 is not here yet" in report.read_text())
     aside.rename(made)
@@ -158,7 +159,7 @@ def test_the_worker_waits_for_an_export_in_the_making(head: Side, worker: Side) 
 
 
 def test_no_export(worker: Side) -> None:
-    assert worker.run("copy_image", tries=3)[0] == 1
+    assert worker.run("copy-image", tries=3)[0] == 1
     assert "says: 555 is not here yet, again and again" in worker.progress("image-copy").message
     progress = worker.progress("image-copy")
     assert (progress.done, progress.total) == (0, 0)
@@ -167,7 +168,7 @@ def test_no_export(worker: Side) -> None:
 def test_docker_is_full(head: Side, worker: Side) -> None:
     export(head)
     worker.docker.error = "write /var/lib/docker/tmp/x: no space left on device"
-    assert worker.run("copy_image")[0] == 1
+    assert worker.run("copy-image")[0] == 1
     assert "the disk is full: free some space" in worker.progress("image-copy").message
     # All that was fetched is kept for the next run.
     assert (worker.root / "imports/manifest.json").exists()
@@ -178,7 +179,7 @@ def test_the_head_has_another_image_than_the_lock(head: Side, worker: Side) -> N
     orders = json.loads((worker.root / "manifests/image-copy.json").read_text())
     orders["images"][2] = f"sha256:{'6' * 64}"
     worker.order("image-copy", **orders)
-    assert worker.run("copy_image")[0] == 1
+    assert worker.run("copy-image")[0] == 1
     assert "another image than the lock" in worker.progress("image-copy").message
 
 
@@ -197,6 +198,6 @@ def test_an_export_that_fails_leaves_nothing(
 ) -> None:
     head.docker.images[REFERENCE] = dict(FILES)
     spoil(head.docker)
-    assert head.run("export_image", "555")[0] == 1
+    assert head.run("export-image", "555")[0] == 1
     assert said in head.progress("image-export@555").message
     assert list((head.root / "exports").iterdir()) == []

@@ -2,5 +2,5 @@
 
 from pathlib import Path
 
-FILES = Path(__file__).parents[3] / "files" / "gateway"
+FILES = Path(__file__).parents[3] / "files" / "host" / "gateway"
 KEYS = ["sk-door-and-client-0123", "sk-another-client-4567"]

@@ -33,9 +33,9 @@ from tests.unit.door.plans import files, plan
 # The program, with other times: between looks, until a Spark without power is given up, and until a
 # door that takes its time.
 HURRIED = f"""
-import doors, runpy
+from host.gateway import doors, gateway
 doors.EVERY, doors.CONNECT, doors.ANSWER = 0.1, {CONNECT}, {patience()}
-runpy.run_path("gateway.py", run_name="__main__")
+gateway.command()
 """
 
 
@@ -89,8 +89,6 @@ def started(
 ) -> Iterator[tuple[str, Path]]:
     """A gateway as its unit starts it: its URL, and the file that holds what it prints."""
     folder = tmp_path_factory.mktemp("gateway")
-    for program in (*FILES.glob("*.py"), FILES.parent / "engine" / "notify.py"):
-        shutil.copy(program, folder)
     names = ("tiny", "qwen36-fast")
     replicas = [
         Upstream(f"chat-{each}", names, "sparkwright/tiny-qwen3.5-moe", 4096, keyed=True)

@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from sparkwright.release.programs import program
 from tests.clock import patience
 from tests.component.door.running import haproxy
-from tests.component.gateway import FILES, KEYS
+from tests.component.gateway import KEYS
 from tests.component.gateway.clients import (
     Client,
     ask,
@@ -29,10 +30,11 @@ pytestmark = [
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
 
 
-def test_it_says_what_it_is_for(python: Path) -> None:
+def test_it_says_what_it_is_for(python: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "gateway"
+    archive.write_bytes(program("host.gateway.gateway"))
     done = subprocess.run(
-        [python, "-B", FILES / "gateway.py", "--help"],
-        env={"PYTHONPATH": str(FILES.parent / "engine")},
+        [python, "-B", archive, "--help"],
         capture_output=True,
         text=True,
         check=True,

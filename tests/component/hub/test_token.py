@@ -2,15 +2,13 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.clock import patience
 from tests.component.hub.client import Running
-
-PROGRAM = Path(__file__).parents[3] / "files/jobs/check_token.py"
+from tests.programs import host_program
 
 
 def check(
@@ -20,7 +18,7 @@ def check(
     own = {"HF_ENDPOINT": endpoint, "HF_TOKEN_PATH": str(folder / "token")}
     own |= {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1"}
     return subprocess.run(
-        [sys.executable, "-B", PROGRAM],
+        host_program("check-token"),
         env={"PATH": os.environ["PATH"], "HOME": str(folder), **own, **variables},
         capture_output=True,
         text=True,

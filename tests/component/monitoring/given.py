@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import spark_metrics
 
+from host.monitoring import metrics
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.fleet.settings import Settings
@@ -64,7 +64,7 @@ def worker(says: bytes) -> Iterator[None]:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        spark_metrics.PORT = server.getsockname()[1]
+        metrics.PORT = server.getsockname()[1]
         try:
             yield
         finally:

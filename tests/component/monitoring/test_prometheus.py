@@ -14,8 +14,8 @@ from urllib.parse import quote
 from urllib.request import urlopen
 
 import pytest
-import spark_metrics
 
+from host.monitoring import metrics
 from sparkwright.door.certificates import read_certificate
 from sparkwright.monitoring.node_exporter import exporter_defaults
 from sparkwright.monitoring.targets import monitoring_files
@@ -176,7 +176,7 @@ def test_prometheus_finds_all_that_the_dashboard_shows(
         "import sys\nprint('0 0' if sys.argv[2] == 'held' else 'ann 1 0 0')"
     )
     with worker(b'spark_memory_total_bytes{spark="spark-b"} 5\n'):
-        spark_metrics.main([str(root), str(root / "metrics" / "spark.prom")])
+        metrics.main([str(root), str(root / "metrics" / "spark.prom")])
     labels = 'spark="spark-c",replica="other",job="engine",instance="spark-c"'
     (root / "metrics" / "forged.prom").write_text(f"forged{{{labels}}} 1\n")
     prometheus = Prometheus(watched(root, door_of_head, KEY, None))

@@ -2,15 +2,15 @@
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import spark_metrics
 
-from tests.component.monitoring import FILES
+from host.door.door import Door
+from host.monitoring import metrics
 from tests.component.monitoring.given import worker
 from tests.component.servers import free_port
+from tests.programs import host_program
 
 OWN = """\
 # HELP spark_gpu_clock_hertz Clock of the GPU's multiprocessors.
@@ -40,18 +40,24 @@ def test_of_several_gpus_the_largest_is_watched(root: Path) -> None:
     smi.write_text(
         "#!/bin/sh\necho '210, 9.1, 35, 2, 8000, 8192'; echo '2400, 310.5, 66, 97, 700, 32607'\n"
     )
-    program = [sys.executable, str(FILES / "spark_metrics.py"), str(root)]
+    program = host_program("metrics", root)
     found = values(subprocess.run(program, capture_output=True, text=True, check=True).stdout)
     assert found['spark_gpu_clock_hertz{spark="spark-a"}'] == 2400e6
     assert found['spark_gpu_memory_total_bytes{spark="spark-a"}'] == 32607 * 1024**2
 
 
-def test_a_head_tells_whose_keys_are_used(root: Path) -> None:
-    (root / "bin/door.py").write_text(
-        "import sys\nprint({'names': 'ann 12 1 3\\nprometheus 4 0 0', 'held': '2 5'}[sys.argv[2]])"
-    )
-    program = [sys.executable, str(FILES / "spark_metrics.py"), str(root)]
-    found = values(subprocess.run(program, capture_output=True, text=True, check=True).stdout)
+def test_a_head_tells_whose_keys_are_used(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Told(Door):
+        def names(self) -> dict[str, tuple[int, int, int]]:
+            return {"ann": (12, 1, 3), "prometheus": (4, 0, 0)}
+
+        def held(self) -> tuple[int, int]:
+            return 2, 5
+
+    monkeypatch.setattr(metrics, "Door", Told)
+    assert not [name for name in values(metrics.text_of(metrics.own(root))) if "door" in name]
+    (root / "door").mkdir()
+    found = values(metrics.text_of(metrics.own(root)))
     assert found['spark_door_requests_total{spark="spark-a",key="ann"}'] == 12
     assert found['spark_door_requests_in_flight{spark="spark-a",key="ann"}'] == 1
     assert found['spark_door_requests_total{spark="spark-a",key="prometheus"}'] == 4
@@ -61,7 +67,7 @@ def test_a_head_tells_whose_keys_are_used(root: Path) -> None:
 
 
 def test_a_spark_tells_of_its_gpu_and_its_engine(root: Path) -> None:
-    program = [sys.executable, str(FILES / "spark_metrics.py"), str(root)]
+    program = host_program("metrics", root)
     text = subprocess.run(program, capture_output=True, text=True, check=True).stdout
     assert text.startswith(OWN)
     found = values(text)
@@ -80,7 +86,7 @@ def test_one_without_anything_tells_of_its_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = values(spark_metrics.text_of(spark_metrics.own(tmp_path)))
+    found = values(metrics.text_of(metrics.own(tmp_path)))
     assert {name.partition("{")[0] for name in found} == {
         "spark_memory_available_bytes",
         "spark_memory_total_bytes",
@@ -96,7 +102,7 @@ def test_the_head_writes_what_its_worker_tells_too(root: Path) -> None:
     )
     file = root / "metrics" / "spark.prom"
     with worker(says):
-        assert spark_metrics.main([str(root), str(file)]) == 0
+        assert metrics.main([str(root), str(file)]) == 0
     found = values(file.read_text())
     assert found['spark_gpu_clock_hertz{spark="spark-b"}'] == 2405e6
     assert found['spark_engine_restarts_total{spark="spark-b"}'] == 1
@@ -110,11 +116,11 @@ def test_the_head_writes_what_its_worker_tells_too(root: Path) -> None:
 def test_a_worker_that_tells_nothing_is_told_of(root: Path, says: bytes | None) -> None:
     file = root / "metrics" / "spark.prom"
     if says is None:
-        spark_metrics.PORT = free_port()
-        spark_metrics.main([str(root), str(file)])
+        metrics.PORT = free_port()
+        metrics.main([str(root), str(file)])
     else:
         with worker(says):
-            spark_metrics.main([str(root), str(file)])
+            metrics.main([str(root), str(file)])
     found = values(file.read_text())
     assert found['spark_peer_answers{spark="spark-b"}'] == 0
     assert found['spark_gpu_power_watts{spark="spark-a"}'] == 61.42

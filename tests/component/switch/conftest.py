@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from math import ceil
 from pathlib import Path
@@ -14,8 +13,9 @@ import pytest
 
 from tests.clock import patience
 from tests.component.servers import until
-from tests.component.switch import FILES, systemctl
+from tests.component.switch import systemctl
 from tests.component.switch.engines import Engines, engines
+from tests.programs import changed_program
 
 OLD, NEW, OTHER = "tiny-00000000", "tiny-11111111", "tiny-22222222"
 
@@ -24,11 +24,12 @@ OLD, NEW, OTHER = "tiny-00000000", "tiny-11111111", "tiny-22222222"
 _PROGRAM = """
 import json, subprocess, sys
 from pathlib import Path
-sys.path[:0] = json.loads(sys.argv.pop(1))
-import commit, door, newcomer, switch, switch_check, systemctl
+from host.door import door
+from host.switch import candidate, check, commit, switch
+from tests.component.switch import systemctl
 state, changed = Path(sys.argv.pop(1)), json.loads(sys.argv.pop(1))
 for name, value in changed.items():
-    for module in (switch, newcomer, switch_check):
+    for module in (switch, candidate, check):
         if hasattr(module, name):
             setattr(module, name, value)
 commit.WANTS = state / "wants"
@@ -62,7 +63,7 @@ def noted(name):
 for name in ("offer", "prefer", "hold", "forget"):
     setattr(Door, name, noted(name))
 switch.Door = Door
-switch.run()
+switch.command()
 """
 _TIMES = {"LOOK": 0.02, "QUESTION": 0.05, "TOKEN": patience(), "MARGIN": 0, "HEAD": 0.5, "DISK": 0}
 # Seconds of a drain or a trial that a test ends.
@@ -105,7 +106,7 @@ class Spark:
         """Lay a release down, and say how its engine behaves."""
         folder, port = self.root / "releases" / name, self._ports[name]
         (folder / "bin").mkdir(parents=True, exist_ok=True)
-        (folder / "bin/engine.py").touch()
+        (folder / "bin/engine").touch()
         seconds = BRIEF if how in ("never", "silent", "broken") else patience()
         unit = {"url": f"http://127.0.0.1:{port}", "model": "tiny", "start_timeout": seconds}
         unit |= {"rank": rank, "fabric": [["a", "b"], ["c", "d"]] if pair else []}
@@ -132,11 +133,9 @@ class Spark:
         """Start a switch as its unit does."""
         told = {"beside": False, "trial": 0.1, "drain": 0.2, "door": True} | dict(orders)
         (self.root / f"manifests/switch@{name}.json").write_text(json.dumps(told))
-        folders = [FILES / "switch", FILES / "door", FILES / "engine", Path(__file__).parent]
-        paths = [str(folder) for folder in folders]
-        words = [json.dumps(paths), str(self.state), json.dumps(_TIMES | changed)]
+        words = [self.state, json.dumps(_TIMES | changed), self.root, name, *word.split()]
         self.process = subprocess.Popen(
-            [sys.executable, "-B", "-c", _PROGRAM, *words, str(self.root), name, *word.split()],
+            changed_program(_PROGRAM, *words),
             env={"PATH": f"{self.state}/bin:{os.environ['PATH']}", "STATE": str(self.state)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

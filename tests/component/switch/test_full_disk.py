@@ -1,16 +1,15 @@
 """The disk fills up in the middle of a switch: logs of others, a download."""
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.component.servers import fill, small_disk
-from tests.component.switch import FILES
 from tests.component.switch.conftest import BESIDE, BRIEF, LONG, NEW, OLD, Spark, is_new, is_old
 from tests.component.switch.engines import Engines
+from tests.programs import host_program
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def spark(tmp_path: Path, ports: Engines) -> Iterator[Spark]:
 def test_the_former_one_gets_its_clients_back(
     served: Spark, orders: dict[str, bool], phase: str, how: str
 ) -> None:
-    door = [sys.executable, "-B", FILES / "door/door.py", served.root]
+    door = host_program("door", served.root)
     subprocess.run([*door, "prepare"], check=True)
     if phase == "starting":
         served.behaves(NEW, "never")

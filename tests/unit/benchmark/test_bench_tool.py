@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from host.benchmark.measure import Tool
+from host.common.progress import JobError
+from sparkwright.common.paths import HOST_FILES
 from tests.clock import patience
-
-FILES = Path(__file__).parents[3] / "files"
-sys.path[:0] = [str(FILES / "jobs"), str(FILES / "benchmark")]
-
-from measure import Tool  # noqa: E402
-from progress import Stop  # noqa: E402
 
 
 def docker(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -34,7 +31,7 @@ def docker(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
 )
 def test_a_tool_without_a_result(tmp_path, monkeypatch, script, said):
     docker(tmp_path, monkeypatch, script)
-    with pytest.raises(Stop, match=r"journalctl -u benchmark") as caught:
+    with pytest.raises(JobError, match=r"journalctl -u benchmark") as caught:
         Tool("vllm-x").run([], [])
     assert said in str(caught.value) or "Broken pipe" in str(caught.value)
 
@@ -60,7 +57,7 @@ def test_what_the_tool_prints_is_no_answer(tmp_path):
         path = tmp_path / "vllm" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    command = [sys.executable, "-c", (FILES / "benchmark/bench_tool.py").read_text()]
+    command = [sys.executable, "-c", (HOST_FILES / "benchmark/bench_tool.py").read_text()]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, env={"PYTHONPATH": str(tmp_path)}, text=True, **pipes) as tool:
         print('{"arguments": [], "requests": [], "seconds": 0}', file=tool.stdin, flush=True)
@@ -71,6 +68,6 @@ def test_what_the_tool_prints_is_no_answer(tmp_path):
 
 
 def test_the_tool_ends_with_its_input():
-    command = [sys.executable, "-c", (FILES / "benchmark/bench_tool.py").read_text()]
+    command = [sys.executable, "-c", (HOST_FILES / "benchmark/bench_tool.py").read_text()]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=patience(), check=False)
     assert done.returncode == 0

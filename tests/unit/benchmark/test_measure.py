@@ -3,22 +3,17 @@
 import asyncio
 import json
 import sys
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from host.benchmark.bench_engine import COUNTERS, Engine, positions, samples
+from host.benchmark.bench_gpu import sample
+from host.benchmark.bench_prompts import QUESTION, long_prompt, requests
+from host.benchmark.bench_tool import stop_after, until
+from host.benchmark.measure import TIME_IS_UP, Measurement, arguments, run_of
+from host.common.progress import JobError
 from sparkwright.common.startup import KEPT, start_figures
-
-FILES = Path(__file__).parents[3] / "files"
-sys.path[:0] = [str(FILES / "jobs"), str(FILES / "benchmark")]
-
-from bench_engine import COUNTERS, Engine, positions, samples  # noqa: E402
-from bench_gpu import sample  # noqa: E402
-from bench_prompts import QUESTION, long_prompt, requests  # noqa: E402
-from bench_tool import stop_after, until  # noqa: E402
-from measure import TIME_IS_UP, Measurement, arguments, run_of  # noqa: E402
-from progress import Stop  # noqa: E402
 
 PASSAGES = ["one two three four", "five six seven", "eight nine ten eleven twelve"]
 # Two of ten requests of a real run, and a third that the tool could not have answered. vLLM 0.26.0
@@ -120,7 +115,7 @@ def test_the_tool_is_left_as_it_was_by_a_run_without_a_bound(monkeypatch):
     package.serve = serve
     for name, module in (("vllm", ModuleType("vllm")), ("vllm.benchmarks", package)):
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr("bench_tool._ASKS", {})
+    monkeypatch.setattr("host.benchmark.bench_tool._ASKS", {})
     stop_after(1e-9)
     limited = serve.ASYNC_REQUEST_FUNCS["openai-chat"]
     assert asyncio.run(limited(1)) == 1
@@ -135,12 +130,12 @@ class Dying(Measurement):
 
     def _of(self, workload, context, tool):
         if workload["name"] == "c":
-            raise Stop("vllm@x does not answer.")
+            raise JobError("vllm@x does not answer.")
         return {"name": workload["name"], "skipped": None, "runs": []}
 
 
 def measured_by_a_dying_engine(monkeypatch, names):
-    monkeypatch.setattr("measure.Tool", lambda container: None)
+    monkeypatch.setattr("host.benchmark.measure.Tool", lambda container: None)
     orders = dict.fromkeys(("url", "model", "release", "replica", "recipe", "vllm"), "x")
     orders |= {"hardware": "lab", "sparks": 1, "workloads": [{"name": name} for name in names]}
     orders["start"] = ""
@@ -157,7 +152,7 @@ def test_what_was_measured_before_the_engine_died_is_kept(monkeypatch):
 
 
 def test_nothing_measured_is_a_failure(monkeypatch):
-    with pytest.raises(Stop, match="does not answer"):
+    with pytest.raises(JobError, match="does not answer"):
         measured_by_a_dying_engine(monkeypatch, "cd")
 
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 from runpy import run_path
 
-import boots
 import pytest
 import yaml
 
+from host.engine import crash_guard
 from sparkwright.causes.cause import UNPLUG_REMEDY
 from sparkwright.causes.log_causes import LOG_CAUSES
 from sparkwright.causes.thresholds import (
@@ -22,7 +22,7 @@ from sparkwright.causes.thresholds import (
 from sparkwright.doctor.host_causes import HOST_CAUSES
 
 PROJECT = Path(__file__).parents[3]
-FILES = PROJECT / "files"
+FILES = PROJECT / "files" / "host"
 GROUP_DATA = run_path(str(PROJECT / "group_data" / "all.py"))
 RULES = {
     rule["alert"]: rule
@@ -68,8 +68,8 @@ def test_the_group_data_are_what_the_doctor_takes_for_granted() -> None:
 
 
 def test_what_the_supervisor_and_its_unit_do_is_told_as_it_is() -> None:
-    downs = f"{WORDS[boots.TOO_MANY]} within an hour"
-    assert boots.WINDOW == 3600
+    downs = f"{WORDS[crash_guard.TOO_MANY]} within an hour"
+    assert crash_guard.WINDOW == 3600
     assert downs in KNOWN["hard-downs"].remedy
     unit = (FILES / "engine" / "vllm@.service").read_text().splitlines()
     starts = next(WORDS[count] for count in WORDS if f"StartLimitBurst={count}" in unit)

@@ -8,7 +8,7 @@ from sparkwright.door.door import DoorPlan, door_plan
 from sparkwright.door.key import Key
 from sparkwright.fleet.settings import settings_of
 
-FILES = Path(__file__).parents[3] / "files" / "door"
+FILES = Path(__file__).parents[3] / "files" / "host" / "door"
 KEY, OTHER = "sk-0123456789abcdefghij", "sk-abcdefghij0123456789"
 NUMBERS = ("max_body_mib", "max_connections", "stranger_connections", "key_requests")
 SETTINGS: dict[str, Any] = {

@@ -15,7 +15,7 @@ from tests.unit.certificates import certificate, private_key, written
 from tests.unit.door.plans import named
 from tests.unit.driven import Driven, fake_host, said_of_file
 
-FILES = Path(__file__).parents[3] / "files" / "door"
+FILES = Path(__file__).parents[3] / "files" / "host" / "door"
 ROOT = "/r"
 UNIT = render(FILES / "door.service", root=ROOT)
 PROGRAMS = {name: (FILES / name).read_text() for name in ("haproxy.py", "door.py")}

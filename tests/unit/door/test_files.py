@@ -1,13 +1,12 @@
 """The choice of an engine on disk, where no door runs."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from door import Door, DoorError, Engine, main
 
-from tests.unit.door.plans import FILES
+from host.door.door import Door, DoorError, Engine, main
+from tests.programs import host_program
 
 
 def test_the_files_stand_without_a_running_door(tmp_path: Path) -> None:
@@ -54,14 +53,14 @@ def test_a_door_without_files_knows_what_should_serve(tmp_path: Path) -> None:
     release.mkdir(parents=True)
     (release / "release.json").write_text('{"port": 18321}')
     (tmp_path / "current").symlink_to("releases/tiny-1")
-    run = [sys.executable, str(FILES / "door.py"), str(tmp_path)]
+    run = host_program("door", tmp_path)
     subprocess.run([*run, "prepare"], check=True)
     said = subprocess.run([*run, "engines"], check=True, capture_output=True, text=True)
     assert said.stdout == "tiny-1 18321\n"
     assert "first tiny-1" in (tmp_path / "door" / "choice.map").read_text()
     refused = subprocess.run([*run, "prefer", "other"], check=False, capture_output=True, text=True)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr.startswith("door.py: found no engine other")
+    assert refused.stderr.startswith("door: found no engine other")
 
 
 def test_its_commands_are_what_a_deploy_says(
@@ -91,7 +90,7 @@ def test_its_commands_are_what_a_deploy_says(
 def test_a_reload_of_a_door_that_is_gone_fails(tmp_path: Path) -> None:
     """systemd would take any other end for a door that has its new files."""
     # Linux has no process ID above 2^22.
-    run = [sys.executable, str(FILES / "door.py"), str(tmp_path), "reload", str(2**22 + 1)]
+    run = host_program("door", tmp_path, "reload", 2**22 + 1)
     done = subprocess.run(run, check=False, capture_output=True, text=True)
     assert done.returncode == 1
-    assert done.stderr.startswith("door.py: ")
+    assert done.stderr.startswith("door: ")

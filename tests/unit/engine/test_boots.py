@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from boots import Boots
+
+from host.engine.crash_guard import CrashGuard
 
 
 def crash(root: Path, boot: str, now: float) -> bool:
     """One boot: whether it does not start; else its engine runs until the power is cut."""
-    boots = Boots(root, "tiny", boot)
+    boots = CrashGuard(root, "tiny", boot)
     if boots.too_many_hard_downs(now):
         return True
     boots.mark()
@@ -39,14 +40,14 @@ def test_a_clock_that_was_set_back_makes_no_second_one(tmp_path: Path) -> None:
 
 def test_an_orderly_end_is_no_hard_down(tmp_path: Path) -> None:
     for boot in ("1", "2", "3", "4"):
-        boots = Boots(tmp_path, "tiny", boot)
+        boots = CrashGuard(tmp_path, "tiny", boot)
         assert not boots.too_many_hard_downs(0)
         boots.mark()
         boots.clear()
 
 
 def test_a_mark_that_comes_after_the_end_is_none(tmp_path: Path) -> None:
-    boots = Boots(tmp_path, "tiny", "1")
+    boots = CrashGuard(tmp_path, "tiny", "1")
     boots.clear()
     boots.mark()
     assert not boots._marker.exists()
@@ -59,14 +60,14 @@ def test_a_killed_supervisor_is_no_hard_down(tmp_path: Path) -> None:
 
 def test_a_power_cut_while_two_run_side_by_side_is_one(tmp_path: Path) -> None:
     for release in ("former", "new"):
-        Boots(tmp_path, release, "boot 1").mark()
-    assert not Boots(tmp_path, "former", "boot 2").too_many_hard_downs(0)
+        CrashGuard(tmp_path, release, "boot 1").mark()
+    assert not CrashGuard(tmp_path, "former", "boot 2").too_many_hard_downs(0)
 
 
 def test_the_end_of_one_leaves_the_mark_of_the_other(tmp_path: Path) -> None:
     for release in ("former", "new"):
-        Boots(tmp_path, release, "boot 1").mark()
-    Boots(tmp_path, "former", "boot 1").clear()
+        CrashGuard(tmp_path, release, "boot 1").mark()
+    CrashGuard(tmp_path, "former", "boot 1").clear()
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["running@new"]
 
 
@@ -75,7 +76,7 @@ def test_a_marker_that_is_damaged_counts(tmp_path: Path, content: str) -> None:
     (tmp_path / "state").mkdir()
     for expected in (False, True):
         (tmp_path / "state/running@tiny").write_text(content)
-        assert Boots(tmp_path, "tiny", "boot").too_many_hard_downs(0) is expected
+        assert CrashGuard(tmp_path, "tiny", "boot").too_many_hard_downs(0) is expected
 
 
 def test_a_damaged_record_is_an_empty_one(tmp_path: Path) -> None:

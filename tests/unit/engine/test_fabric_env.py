@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-import link
 import pytest
-from fabric_env import fabric_environment, netdevs
 
+from host.engine import peer_link
+from host.engine.fabric_env import fabric_environment, netdevs
 from sparkwright.common.ports import LINK_PORT
 from sparkwright.release.command import FABRIC_ENVIRONMENT
 
@@ -78,7 +78,7 @@ def test_docker_passes_on_what_is_set(sysfs: Path) -> None:
         device(sysfs, netdev, 3)
     with_rdma, _ = fabric_environment(FOUND, sysfs)
     assert {*without, *with_rdma} == {*FABRIC_ENVIRONMENT, "RDMA_OPTIONS"}
-    assert link.PORT == LINK_PORT
+    assert peer_link.PORT == LINK_PORT
 
 
 @pytest.mark.parametrize(("indexes", "expected"), [((5, 5), "5"), ((11, 11), "11"), ((3, 5), None)])

@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from former import find_former, fits_beside, has_head
+
+from host.switch.previous import find_previous, fits_beside, has_head
 
 ALONE: dict[str, Any] = {"fabric": [], "rank": 0, "port": 18001}
 OTHER_PORT = ALONE | {"port": 18002}
@@ -27,7 +28,7 @@ PAIR: dict[str, Any] = ALONE | {"fabric": [["a", "b"], ["c", "d"]]}
 def test_which_one_it_is(
     boots: list[str], running: list[str], current: str, found: tuple[str | None, bool]
 ) -> None:
-    assert find_former("new", boots, running, current, {}, "boot-2") == found
+    assert find_previous("new", boots, running, current, {}, "boot-2") == found
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_one_that_a_killed_switch_has_stopped_is_to_run(
     former: str, boot: str, ran: bool, found: bool
 ) -> None:
     last = {"former": former, "boot": boot, "ran": ran}
-    assert find_former("new", ["a"], [], "a", last, "boot-2") == ("a", found)
+    assert find_previous("new", ["a"], [], "a", last, "boot-2") == ("a", found)
 
 
 @pytest.mark.parametrize(

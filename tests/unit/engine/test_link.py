@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from link import Pair, join
+
+from host.engine.peer_link import Pair, join
 
 RIGHT = {"release": "tiny-1", "spark": "spark-b", "rank": 1}
 

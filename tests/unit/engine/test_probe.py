@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
-import probe
 import pytest
+
+from host.common import probe
 
 TOKEN = "token"
 

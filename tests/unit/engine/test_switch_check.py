@@ -6,8 +6,8 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
-import switch_check
-from switch_check import DISK, Refusal, check
+
+from host.switch.check import DISK, Refusal, check
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -23,8 +23,8 @@ def test_every_disk_that_an_engine_writes_to_has_room(
     (release / "unit.json").write_text("{}")
     (release / "release.json").write_text(json.dumps({"port": 1, "checkpoints": {}}))
     (release / "bin").mkdir()
-    (release / "bin/engine.py").touch()
-    monkeypatch.setattr(switch_check, "DOCKER", docker)
+    (release / "bin/engine").touch()
+    monkeypatch.setattr("host.switch.check.DOCKER", docker)
     monkeypatch.setattr(
         shutil, "disk_usage", lambda path: Usage(0, 0, DISK - (path == tmp_path / full))
     )

@@ -106,8 +106,8 @@ def test_what_serves_is_left_alone() -> None:
     ("found", "command"),
     [
         ({"current": "old"}, f"ln -sfnT releases/{NEW.id} /opt/x/current"),
-        ({"first": "old"}, f"door.py /opt/x offer {NEW.id} {NEW.port}"),
-        ({"hold": "yes"}, f"door.py /opt/x prefer {NEW.id}"),
+        ({"first": "old"}, f"bin/sparkwright-host door /opt/x offer {NEW.id} {NEW.port}"),
+        ({"hold": "yes"}, f"bin/sparkwright-host door /opt/x prefer {NEW.id}"),
         ({"stray": "active"}, "systemctl disable --quiet --now vllm@stray.service"),
         ({"failed": "switch@bad.service"}, "systemctl reset-failed switch@bad.service"),
         ({"stray": "failed", "boots": "stray"}, "systemctl disable --quiet --now"),

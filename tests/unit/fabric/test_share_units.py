@@ -15,6 +15,6 @@ def test_it_listens_on_the_fabric_and_knows_the_worker() -> None:
         "fabric-share.socket"
     ].replace("# The fabric may come up later than this.\n", "")
     service = texts["fabric-share.service"]
-    assert "/r/bin/share.py /r 192.168.100.12 192.168.101.12\n" in service
+    assert "/r/bin/sparkwright-host serve-files /r 192.168.100.12 192.168.101.12\n" in service
     assert "InaccessiblePaths=/r/secrets " in service
     assert share_url(plan.addresses[0]) == "http://192.168.100.11:29502"

@@ -19,7 +19,7 @@ from sparkwright.gateway.names import served
 from sparkwright.inventory.groups import load
 from sparkwright.recipe.loader import load_recipe, recipe_names
 
-FILES = Path(__file__).parents[3] / "files" / "gateway"
+FILES = Path(__file__).parents[3] / "files" / "host" / "gateway"
 SPARKS = """\
 sparks:
   spark-a: {ssh_hostname: 192.0.2.1, ssh_user: nvidia}
@@ -226,7 +226,7 @@ def test_the_gateway_knows_its_own_key_alone() -> None:
 
 def test_the_unit_trusts_certificates_only_where_there_are_some() -> None:
     plain = render(FILES / "gateway.service", root="/r", trusted=False)
-    start = "ExecStart=/r/gateway/env/bin/python -B /r/gateway/gateway.py /r/gateway/config.yaml"
+    start = "ExecStart=/r/gateway/env/bin/python -B /r/gateway/gateway /r/gateway/config.yaml"
     assert f"{start}\n" in plain
     assert "SSL_CERT_FILE" not in plain
     secured = render(FILES / "gateway.service", root="/r", trusted=True)

@@ -22,7 +22,7 @@ from sparkwright.monitoring.node_exporter import (
 from sparkwright.monitoring.operations import host_metrics
 from tests.unit.driven import fake_host, said_of_file
 
-FILES = Path(__file__).parents[3] / "files" / "monitoring"
+FILES = Path(__file__).parents[3] / "files" / "host" / "monitoring"
 ROOT = "/opt/qwen36"
 
 
@@ -33,8 +33,9 @@ def test_units_know_root_and_fabric() -> None:
     names = ("spark-metrics.timer", "spark-metrics.service", "fabric-metrics.socket")
     texts = {Path(unit.path).name: unit.text for unit in metrics_units(names, "/r", fabric)}
     assert "\nListenStream=192.168.100.12:29503\n" in texts["fabric-metrics.socket"]
-    assert "/r/bin/spark_metrics.py /r /r/metrics/spark.prom\n" in texts["spark-metrics.service"]
-    program = (FILES / "spark_metrics.py").read_text()
+    written = texts["spark-metrics.service"]
+    assert "/r/bin/sparkwright-host metrics /r /r/metrics/spark.prom\n" in written
+    program = (FILES / "metrics.py").read_text()
     assert f"\nPORT = {METRICS_PORT}\n" in program
 
 

@@ -9,13 +9,13 @@ from hashlib import sha256
 from pathlib import Path
 
 import httpx2
-import hub
 import pytest
-import tries
-from checkpoint import Checkpoint
-from content import ALIGNED, File, Growing
-from progress import Progress, Stop
-from tries import Transient, persist
+
+from host.common.progress import JobError, Progress
+from host.common.retry import DELAYS, ENOUGH, RetryableError, retry
+from host.weights import hub
+from host.weights.checkpoint import Checkpoint
+from host.weights.hashing_file import ALIGNED, File, Growing
 
 CONTENT = bytes(range(256)) * 40
 WHOLE = File("model.safetensors", len(CONTENT), sha256(CONTENT).hexdigest())
@@ -26,7 +26,7 @@ MANIFEST = {"model.safetensors": {"size": WHOLE.size, "sha256": WHOLE.digest}}
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds before each further try, which nobody waits for."""
     seconds: list[float] = []
-    monkeypatch.setattr(tries.time, "sleep", seconds.append)
+    monkeypatch.setattr("time.sleep", seconds.append)
     return seconds
 
 
@@ -45,54 +45,54 @@ class Line:
         if self.left:
             self.left -= 1
             self.size += self.brings
-            raise Transient("it broke", self.wait)
+            raise RetryableError("it broke", self.wait)
 
 
 def test_tries_are_spent_by_those_that_bring_nothing(waits: list[float], progress: Progress):
     line = Line(failures=3, brings=0)
-    with pytest.raises(Stop, match="it broke, again and again: try later"):
-        persist(line.attempt, lambda: line.size, progress, "it", delays=(1, 2))
+    with pytest.raises(JobError, match="it broke, again and again: try later"):
+        retry(line.attempt, lambda: line.size, progress, "it", delays=(1, 2))
     assert waits == [1, 2]
     assert progress.message == ""
 
 
 def test_tries_begin_anew_where_one_has_brought_something(waits: list[float], progress: Progress):
-    line = Line(failures=50, brings=tries.ENOUGH)
-    persist(line.attempt, lambda: line.size, progress, "it", delays=(1, 2))
+    line = Line(failures=50, brings=ENOUGH)
+    retry(line.attempt, lambda: line.size, progress, "it", delays=(1, 2))
     assert waits == [1] * 50
 
 
 def test_tries_that_bring_enough_together_count_as_one_that_does(
     waits: list[float], progress: Progress
 ):
-    line = Line(failures=4, brings=tries.ENOUGH // 2)
-    persist(line.attempt, lambda: line.size, progress, "it", delays=(1, 2))
+    line = Line(failures=4, brings=ENOUGH // 2)
+    retry(line.attempt, lambda: line.size, progress, "it", delays=(1, 2))
     assert waits == [1, 1, 2, 1]
 
 
 @pytest.mark.parametrize("brings", [0, 1, -1])
 def test_a_byte_a_try_is_nothing(waits: list[float], progress: Progress, brings: int):
     line = Line(failures=10**9, brings=brings)
-    with pytest.raises(Stop):
-        persist(line.attempt, lambda: line.size, progress, "it", delays=(1, 2))
+    with pytest.raises(JobError):
+        retry(line.attempt, lambda: line.size, progress, "it", delays=(1, 2))
     assert waits == [1, 2]
 
 
 def test_bytes_that_are_taken_back_are_counted_once(waits: list[float], progress: Progress):
-    sizes = [0, *[tries.ENOUGH, 0] * 50]
+    sizes = [0, *[ENOUGH, 0] * 50]
 
     def attempt() -> None:
         sizes.pop(0)
-        raise Transient("it broke")
+        raise RetryableError("it broke")
 
-    with pytest.raises(Stop):
-        persist(attempt, lambda: sizes[0], progress, "it", delays=(1, 2))
+    with pytest.raises(JobError):
+        retry(attempt, lambda: sizes[0], progress, "it", delays=(1, 2))
     assert waits == [1, 2]
 
 
 def test_a_server_may_ask_for_a_longer_wait(waits: list[float], progress: Progress):
     line = Line(failures=2, brings=0, wait=2)
-    persist(line.attempt, lambda: 0, progress, "it", delays=(1, 4))
+    retry(line.attempt, lambda: 0, progress, "it", delays=(1, 4))
     assert waits == [2, 4]
 
 
@@ -132,12 +132,12 @@ def test_what_may_pass_is_tried_again(
     fetched: Callable[..., bytes], waits: list[float], status: int
 ):
     assert fetched((status, {})) == CONTENT
-    assert waits == [tries.DELAYS[0]]
+    assert waits == [DELAYS[0]]
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 499])
 def test_what_stays_is_not(fetched: Callable[..., bytes], waits: list[float], status: int):
-    with pytest.raises(Stop, match=rf"\({status}"):
+    with pytest.raises(JobError, match=rf"\({status}"):
         fetched((status, {}))
     assert waits == []
 
@@ -191,7 +191,7 @@ def test_a_connection_that_drips_is_given_up(
     hub.Repository("http://hub.invalid", "lab/tiny", "1" * 40, progress).fetch(WHOLE, partial)
     assert partial.read_bytes() == CONTENT
     assert now[0] == hub.WINDOW + 1
-    assert waits == [tries.DELAYS[0]]
+    assert waits == [DELAYS[0]]
 
 
 def test_a_partial_file_that_is_too_long_begins_again(tmp_path: Path):
@@ -261,7 +261,7 @@ def test_only_bytes_that_are_missing_need_room(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     checkpoint.verify()
     if lacks:
-        with pytest.raises(Stop, match="are still to be fetched"):
+        with pytest.raises(JobError, match="are still to be fetched"):
             checkpoint.fetch(Sent())
         assert partial.stat().st_size == here
     else:

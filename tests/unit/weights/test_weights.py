@@ -117,8 +117,8 @@ def test_verify_forgets_the_record() -> None:
         "rm -f /r/model/.sparkwright.json",
         "install -d -m 755 /r/model",
         "case $(systemctl show --value --property=ActiveState weights@model.service ) in "
-        "inactive | failed) python3 -B /r/bin/hand_over.py /r/model / "
-        "&& python3 -B /r/bin/link_weights.py /r model ;; esac",
+        "inactive | failed) python3 -B /r/bin/sparkwright-host hand-over /r/model / "
+        "&& python3 -B /r/bin/sparkwright-host link-weights /r model ;; esac",
         "systemctl daemon-reload && systemctl start weights@model.service",
     ]
 

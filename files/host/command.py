@@ -1,0 +1,48 @@
+"""sparkwright-host: the programs that Sparkwright runs on a Spark, a subcommand each.
+
+Systemd's units and Sparkwright's runs call them; by hand they are of use to look at something.
+"""
+
+import argparse
+import importlib
+import sys
+
+# Subcommand -> the module whose `command` runs it, and what it is for.
+COMMANDS = {
+    "engine": ("host.engine.supervisor", "run the engine of a release, as vllm@RELEASE does"),
+    "switch": ("host.switch.switch", "have another release serve, or take that back"),
+    "door": ("host.door.door", "list the engines behind the door, or change which is preferred"),
+    "metrics": ("host.monitoring.metrics", "print the metrics of GPU, engine, memory and door"),
+    "speed": ("host.rollout.speed", "measure the speed of one answer"),
+    "benchmark": ("host.benchmark.measure", "measure the workloads that a run has asked for"),
+    "gpu-proof": ("host.runtime.gpu_proof", "show that a container gets the GPU"),
+    "fetch-weights": ("host.weights.fetch", "fetch and verify a checkpoint"),
+    "link-weights": ("host.weights.link", "begin a checkpoint with files of its other commits"),
+    "hand-over": ("host.weights.hand_over", "give a folder of weights another owner"),
+    "check-token": ("host.weights.check_token", "ask the hub whose token this is"),
+    "pull-image": ("host.image.pull", "have Docker pull an image"),
+    "build-image": ("host.image.build", "have Docker build an image"),
+    "export-image": ("host.image.export", "unpack an image for the other Spark of the pair"),
+    "copy-image": ("host.image.copy", "fetch an image from the other Spark of the pair"),
+    "serve-files": ("host.fabric.file_server", "lend verified files to the other Spark"),
+}
+
+
+def main() -> None:
+    """Run the subcommand that the command line names; its module says how it exits."""
+    listing = "\n".join(f"  {name:<15}{purpose}" for name, (_, purpose) in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="sparkwright-host",
+        description=__doc__,
+        epilog=f"subcommands:\n{listing}\n\nEach of them has a --help of its own.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("subcommand", choices=COMMANDS, metavar="SUBCOMMAND")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...")
+    chosen = parser.parse_args()
+    sys.argv = [f"{parser.prog} {chosen.subcommand}", *chosen.arguments]
+    importlib.import_module(COMMANDS[chosen.subcommand][0]).command()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,278 @@
+"""door ROOT COMMAND: which engines are behind the door, and which of them gets new requests.
+
+offer RELEASE PORT   the engine joins as second choice: it gets requests while no other is up
+prefer RELEASE       new requests go to this one, as long as it is up
+hold                 no engine gets a new request, until one is preferred or the door restarts:
+                     those that may wait do, the others get 503
+busy RELEASE         print how many requests are in flight at it
+forget RELEASE       it is no longer known; what it has in flight goes on
+engines              print what is known, the preferred first: a line each, RELEASE PORT
+names                print whose keys are used: NAME, requests since a reload, those in flight,
+                     those that were held
+held                 print how many requests wait for an engine; and were given up since a reload
+
+For the door's unit: `prepare` before its start, `sync` after it, `reload PID` for its reload.
+For a deploy: `sync` writes missing files; `running` prints what the running door was made of;
+`compare FOLDER` sees whether a key that opens the door is missing there: then the next reload ends
+what is in flight, which that key may have begun.
+
+Each change is in ROOT/door first, where a start of the door finds it, and then in the door that
+runs, without a reload of it: a reload leaves a second process until the last stream has ended.
+"""
+
+import fcntl
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from host.common.atomic import replace
+from host.door.haproxy import BACKENDS, NOBODY, NOBODY_PORT, PATIENT, DoorError, Haproxy, server
+
+RUN = Path("/run/door")
+NO_RELEASE = "-"
+
+_RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_SERVER = re.compile(rf"    server ({_RELEASE.pattern}) 127\.0\.0\.1:(\d+) check ")
+
+
+class Engine(NamedTuple):
+    """An engine behind the door; it listens on 127.0.0.1."""
+
+    release: str
+    port: int
+
+
+class Door:
+    """The door of this Spark. All of it works while the door does not run: then on its files only.
+
+    Args:
+        root: the folder of everything on the Spark.
+        run: the folder of the door's socket.
+    """
+
+    def __init__(self, root: Path, run: Path = RUN) -> None:
+        self._folder = root / "door"
+        self._haproxy = Haproxy(run / "master.sock")
+        self._map = self._folder / "choice.map"
+        self._config = self._folder / "engines.cfg"
+        self._link = root / "current"
+        self._revoked = self._folder / "revoked"
+
+    def offer(self, release: str, port: int) -> None:
+        """Have an engine as second choice; as the first one if there is no other.
+
+        Args:
+            release: its release.
+            port: TCP port on 127.0.0.1.
+        """
+        if not _RELEASE.fullmatch(release) or not 0 < port < 65536:
+            raise DoorError(f"found {release} {port}; expected a release and its port")
+        with self._changed() as (engines, choice):
+            engines[release] = port
+            if choice["first"] not in engines:
+                choice["first"] = release
+
+    def prefer(self, release: str) -> None:
+        """Send new requests to an engine; the others keep what they have in flight.
+
+        Raises:
+            DoorError: it was not offered.
+        """
+        with self._changed() as (engines, choice):
+            if release not in engines:
+                raise DoorError(f"found no engine {release} behind the door; offer it first")
+            choice.update(first=release, hold="no")
+
+    def hold(self) -> None:
+        """Send new requests to no engine, until one is preferred or the door is restarted."""
+        with self._changed() as (_, choice):
+            choice["hold"] = "yes"
+
+    def forget(self, release: str) -> None:
+        """Know an engine no longer; what it has in flight goes on."""
+        with self._changed() as (engines, choice):
+            engines.pop(release, None)
+            if choice["first"] == release:
+                choice["first"] = next(iter(engines), NO_RELEASE)
+
+    def busy(self, release: str) -> int:
+        """Return how many requests are in flight at an engine; 0 while the door does not run.
+
+        A process of before a reload knows no engine that came later. So its connections that rest
+        count as well, for the minute that they have: the next request may go to this engine.
+        """
+        with self._locked():
+            held = self._read()[1]["hold"] == "yes"
+            found = self._haproxy.in_flight(release)
+        return sum(now if held else max(now, later) for now, later in found)
+
+    def engines(self) -> list[Engine]:
+        """Return what is known, the preferred engine first."""
+        engines, choice = self._read()
+        return sorted(
+            (Engine(*pair) for pair in engines.items()), key=lambda each: each[0] != choice["first"]
+        )
+
+    def compare(self, new: Path) -> None:
+        """Note whether a key that opens the door is missing in a folder of new files."""
+        if not (new / "keys").exists():
+            return
+        kept = {line.split()[0] for line in _lines(new / "keys")}
+        for line in _lines(self._folder / "keys"):
+            # DIGEST NAME:END; there was a time when it was DIGEST alone.
+            digest, _, rest = line.partition(" ")
+            end = rest.split(":")[1:2]
+            if digest not in kept and not (end and int(end[0]) <= time.time()):
+                self._revoked.touch()
+
+    def prepare(self) -> None:
+        """Have the files that the door reads when it starts; a hold ends here."""
+        self._revoked.unlink(missing_ok=True)
+        with self._changed() as (_, choice):
+            choice["hold"] = "no"
+
+    def sync(self) -> None:
+        """Have the files, and bring the door that runs to what they say."""
+        with self._changed():
+            pass
+
+    def running(self) -> dict[str, str]:
+        """Return `version` and `mark` of the door that runs; nothing while it does not."""
+        return self._haproxy.running()
+
+    def names(self) -> dict[str, tuple[int, int, int]]:
+        """Return for each name of a key its requests since the last reload, those in flight, and
+        those that were held.
+        """
+        return self._haproxy.names()
+
+    def held(self) -> tuple[int, int]:
+        """Return how many requests wait for an engine, and were given up since the last reload."""
+        return self._haproxy.held()
+
+    def reload(self, master: int) -> None:
+        """Have the door read its files anew, in a new process; the old one ends with its streams.
+
+        It ends at once where a key opens the door no more: see `compare`.
+
+        Args:
+            master: process ID of the door.
+
+        Raises:
+            DoorError: it did not take them, and goes on as it was.
+        """
+        with self._locked():
+            engines, choice = self._read()
+            if choice["hold"] == "no" and choice["first"] in engines:
+                self._haproxy.leave_to(engines[choice["first"]])
+            try:
+                self._haproxy.reload(master)
+            finally:
+                self._apply(engines, choice)
+            if self._revoked.exists():
+                self._haproxy.end_former()
+                self._revoked.unlink()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        with (self._folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    @contextmanager
+    def _changed(self) -> Iterator[tuple[dict[str, int], dict[str, str]]]:
+        with self._locked():
+            engines, choice = self._read()
+            yield engines, choice
+            self._write(engines, choice)
+            self._apply(engines, choice)
+
+    def _read(self) -> tuple[dict[str, int], dict[str, str]]:
+        choice = {"first": NO_RELEASE, "hold": "no"}
+        choice |= dict(line.split() for line in _lines(self._map) if line.count(" ") == 1)
+        if not self._config.exists():
+            engines = self._current()
+            return engines, {**choice, "first": next(iter(engines), NO_RELEASE)}
+        servers = map(_SERVER.match, _lines(self._config))
+        return {server[1]: int(server[2]) for server in servers if server}, choice
+
+    def _current(self) -> dict[str, int]:
+        """Return the engine that should serve, for a door that knows none yet."""
+        try:
+            release = self._link.readlink().name
+            return {release: json.loads((self._link / "release.json").read_text())["port"]}
+        except FileNotFoundError:
+            return {}
+
+    def _write(self, engines: Mapping[str, int], choice: Mapping[str, str]) -> None:
+        rule, hold = f"str(first),map({self._map})", choice["hold"]
+        text = "# The engines behind the door. Written and read by `sparkwright-host door`.\n"
+        for backend in BACKENDS:
+            text += f"backend {backend} from {'patient' if backend == PATIENT else 'door'}\n"
+            text += f"    use-server %[{rule}] if {{ {rule} -m found }} "
+            text += f"!{{ str(hold),map({self._map}) yes }}\n"
+            for engine in engines.items():
+                text += f"    server {server(backend, *engine, hold)}\n"
+        nobody = f"    server {NOBODY} 127.0.0.1:{NOBODY_PORT} weight 1\n"
+        choices = "".join(f"{key} {value}\n" for key, value in choice.items())
+        for path, content in ((self._config, text + nobody), (self._map, choices)):
+            if _lines(path) != content.splitlines():
+                replace(path, content, durable=True)
+
+    def _apply(self, engines: Mapping[str, int], choice: Mapping[str, str]) -> None:
+        self._haproxy.apply(engines, self._map, choice)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do one command. Returns the exit status."""
+    match arguments:
+        case ["-h" | "--help"]:
+            print(__doc__)
+        case [root, "offer", release, port] if port.isdecimal():
+            Door(Path(root)).offer(release, int(port))
+        case [root, "busy", release]:
+            print(Door(Path(root)).busy(release))
+        case [root, "prefer" | "forget" as command, release]:
+            getattr(Door(Path(root)), command)(release)
+        case [root, "engines"]:
+            for engine in Door(Path(root)).engines():
+                print(*engine)
+        case [root, "names"]:
+            for name, counts in Door(Path(root)).names().items():
+                print(name, *counts)
+        case [root, "held"]:
+            print(*Door(Path(root)).held())
+        case [root, "running"]:
+            for name, value in Door(Path(root)).running().items():
+                print(name, value)
+        case [root, "hold" | "prepare" | "sync" as command]:
+            getattr(Door(Path(root)), command)()
+        case [root, "compare", folder]:
+            Door(Path(root)).compare(Path(folder))
+        case [root, "reload", master] if master.isdecimal():
+            Door(Path(root)).reload(int(master))
+        case _:
+            print(__doc__, file=sys.stderr)
+            return 2
+    return 0
+
+
+def command() -> NoReturn:
+    """Does what the command line says."""
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except (DoorError, OSError) as problem:
+        sys.exit(f"door: {problem}")

@@ -1,0 +1,80 @@
+"""Counts how often this Spark went down hard, of late, while its engine ran."""
+
+import json
+import time
+from pathlib import Path
+from threading import Lock
+
+from host.common.atomic import replace
+
+WINDOW = 3600
+# One power cut is an accident; two within the window are a cause.
+TOO_MANY = 2
+
+
+class CrashGuard:
+    """ROOT/state: `running@RELEASE` is there while that engine runs; `hard-downs` holds times.
+
+    Args:
+        root: the folder of everything on the Spark.
+        release: the one that runs; in a switch, another may run beside it.
+        boot_id: names this boot.
+    """
+
+    def __init__(self, root: Path, release: str, boot_id: str) -> None:
+        self._folder = root / "state"
+        self._marker = self._folder / f"running@{release}"
+        self._record = self._folder / "hard-downs"
+        self._boot_id = boot_id
+        self._lock = Lock()
+        self._over = False
+
+    def mark(self) -> None:
+        """Note, beyond a loss of power, that the engine runs from now on, unless its life is over.
+
+        A thread that does so goes on when the life that waits for it ends.
+        """
+        with self._lock:
+            if not self._over:
+                marker = {"boot": self._boot_id, "time": time.time()}
+                self._write(self._marker, marker)
+
+    def clear(self) -> None:
+        """Note an orderly end, after which nothing is marked."""
+        with self._lock:
+            self._over = True
+            self._marker.unlink(missing_ok=True)
+
+    def too_many_hard_downs(self, now: float) -> bool:
+        """Count a marker of another boot, once; True when it is one too many.
+
+        The record is then empty again: the next start is somebody's wish.
+        """
+        markers = [path for path in self._folder.glob("running*") if path.suffix != ".new"]
+        left = [marker for marker in markers if self._left_behind(marker)]
+        if not left:
+            return False
+        downs = [time for time in self._downs() if 0 <= now - time < WINDOW] + [now]
+        too_many = len(downs) >= TOO_MANY
+        self._write(self._record, [] if too_many else downs)
+        for marker in left:
+            marker.unlink(missing_ok=True)
+        return too_many
+
+    def _left_behind(self, marker: Path) -> bool:
+        try:
+            return bool(json.loads(marker.read_text())["boot"] != self._boot_id)
+        except FileNotFoundError:
+            return False
+        except (ValueError, KeyError, TypeError):
+            return True
+
+    def _downs(self) -> list[float]:
+        try:
+            return [float(time) for time in json.loads(self._record.read_text())]
+        except (OSError, ValueError, TypeError):
+            return []
+
+    def _write(self, path: Path, content: object) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        replace(path, json.dumps(content) + "\n", durable=True)

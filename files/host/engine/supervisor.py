@@ -1,0 +1,267 @@
+"""engine ROOT RELEASE: run one release's engine, from the wait for its peer to its last word.
+
+One program for one Spark and for a pair, whose two supervisors hold a link: both engines start, and
+none outlives the other. One run is one life; systemd starts the next.
+
+Exit status: 0 stopped on purpose; 1 ended; 2 it would end in the same way again, for vLLM refuses
+its command line, or the release is not there; 3 this Spark went down hard twice within an hour.
+"""
+
+import asyncio
+import json
+import signal
+import sys
+import time
+import traceback
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from host.common import probe
+from host.common.boot import boot_id
+from host.common.command_line import words
+from host.common.log import log, notify, show
+from host.engine import peer_link
+from host.engine.container import Container, docker
+from host.engine.crash_guard import CrashGuard
+from host.engine.fabric_env import fabric_environment, netdevs
+
+PING = 5.0
+RETRY = 2.0
+# What the worker gives a head that drains, on top of the head's own bound.
+DRAIN_MARGIN = 15
+
+_HARD_DOWN = (
+    "this Spark went down hard twice within an hour while its engine ran (out of memory?): "
+    "the engine is not started at boot. Lower gpu-memory-utilization in the recipe and run "
+    "`pyinfra inventory.py deploys/spark.py`; start it by hand: systemctl start vllm@{}"
+)
+# On unified memory vLLM takes the page cache for memory in use (vllm-project/vllm#35313).
+_DROP_CACHES = "timeout 20 sync; echo 3 > /proc/sys/vm/drop_caches"
+
+
+class EndError(Exception):
+    """The end of a life: its reason and exit status."""
+
+    def __init__(self, reason: str, status: int = 1) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class StopError(EndError):
+    """Somebody wants the end: what is in flight may be answered first."""
+
+
+class Supervisor:
+    """One life of one rank.
+
+    Args:
+        root: the folder of everything on the Spark.
+        release: the one to run.
+
+    Raises:
+        OSError, ValueError, KeyError: the release's unit.json is missing or wrong.
+    """
+
+    def __init__(self, root: Path, release: str) -> None:
+        folder = root / "releases" / release
+        self._unit: dict[str, Any] = json.loads((folder / "unit.json").read_text())
+        self._release = release
+        self._engine = probe.Engine(self._unit["url"], self._unit["model"])
+        self._container = Container(f"vllm-{release}", folder / "run")
+        self._crashes = CrashGuard(root, release, boot_id())
+        self._told_to_stop = asyncio.Event()
+        self._link: peer_link.Link | None = None
+        self._pair: peer_link.Pair | None = None
+        self._is_worker = bool(self._unit["rank"])
+        self._serves = False
+        if self._unit["fabric"]:
+            addresses = tuple(twins[0] for twins in self._unit["fabric"])
+            sparks = tuple(self._unit["sparks"])
+            self._pair = peer_link.Pair(root, release, self._unit["rank"], sparks, addresses)
+
+    async def run(self) -> int:
+        """Live; return the exit status."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._told_to_stop.set)
+        pings = asyncio.create_task(_ping())
+        end = await self._end()
+        reason = str(end)
+        try:
+            # One that still starts has nothing in flight, and would not heed a SIGTERM.
+            if isinstance(end, StopError) and self._serves:
+                show(f"stopping: {reason}")
+                await self._drain()
+        finally:
+            show(reason if end.status == 3 else f"engine ended: {reason}")
+            if self._link:
+                self._link.say("end", reason)
+            problem = await self._container.remove() if self._container.begun else None
+            if problem:
+                # It may hold the memory: should this Spark have to be switched off, that counts.
+                log(f"the container may still be there: {problem}")
+            else:
+                self._crashes.clear()
+            if self._link:
+                await self._link.close()
+            pings.cancel()
+        return 0 if self._told_to_stop.is_set() else end.status
+
+    async def _end(self) -> EndError:
+        """Live until something ends that; return what."""
+        try:
+            await first(self._stopped(), self._live())
+        except EndError as end:
+            return end
+        except Exception as error:
+            traceback.print_exc()
+            return EndError(f"unexpected {type(error).__name__}: {error}")
+        raise AssertionError("a life ends by an exception")
+
+    async def _live(self) -> None:
+        if await asyncio.to_thread(self._crashes.too_many_hard_downs, time.time()):
+            raise EndError(_HARD_DOWN.format(self._release), 3)
+        while problem := await docker("version"):
+            show(f"waiting for Docker: {problem}")
+            await asyncio.sleep(RETRY)
+        # One that a power cut or a killed supervisor left holds the name, and maybe the memory.
+        while problem := await self._container.remove():
+            show(f"waiting for Docker to remove the last container: {problem}")
+            await asyncio.sleep(RETRY)
+        if not self._pair:
+            await self._serve({})
+            return
+        while missing := set(self._addresses) - set(await self._netdevs()):
+            show(f"waiting for {' and '.join(sorted(missing))} on this Spark: is the cable in?")
+            await asyncio.sleep(RETRY)
+        while await _run("iptables", "-w", "-C", "INPUT", "-j", "SPARKWRIGHT"):
+            show("waiting for the fabric's firewall: systemctl restart fabric-guard")
+            await asyncio.sleep(RETRY)
+        self._link = await peer_link.join(self._pair, show)
+        found = await self._netdevs()
+        if missing := set(self._addresses) - set(found):
+            raise EndError(f"{' and '.join(sorted(missing))} went away: is the cable in?")
+        environment, warnings = fabric_environment(found)
+        for warning in warnings:
+            log(f"warning: {warning}")
+        await first(self._peer_ends(), self._peer_stops(), self._serve(environment))
+
+    async def _serve(self, environment: dict[str, str]) -> None:
+        show("starting the engine")
+        # An older release does not say: it is a Spark's.
+        if self._unit.get("unified", True):
+            await _run("sh", "-c", _DROP_CACHES)
+        if self._link and not self._is_worker:
+            await self._link.heard("started").wait()
+        try:
+            await asyncio.to_thread(self._crashes.mark)
+        except OSError as error:
+            # A full disk must not keep a former release from coming back.
+            log(f"warning: should this Spark go down hard, that will not count: {error}")
+        await self._container.start(environment)
+        await first(self._container_ends(), self._answer())
+
+    async def _answer(self) -> None:
+        """Say when the engine serves, and when it no longer does; for a worker the head knows."""
+        if self._link and self._is_worker:
+            self._link.say("started")
+            await self._link.heard("serving").wait()
+        else:
+            await self._ready()
+        self._serves = True
+        notify("READY=1")
+        show("serving")
+        if self._link and self._is_worker:
+            await asyncio.Event().wait()
+        if self._link:
+            self._link.say("serving")
+        raise EndError(
+            await probe.watch(self._engine, self._unit["probe_failures"], self._fabric_is_silent)
+        )
+
+    def _fabric_is_silent(self) -> bool:
+        """Tell whether ranks may wait for a fabric that comes back: how long, the link decides."""
+        return bool(self._link and self._link.quiet)
+
+    async def _ready(self) -> None:
+        seconds = self._unit["start_timeout"]
+        try:
+            async with asyncio.timeout(seconds):
+                await probe.ready(self._engine)
+        except TimeoutError:
+            raise EndError(f"the engine did not answer within {seconds} s") from None
+
+    async def _container_ends(self) -> NoReturn:
+        status = await self._container.ended()
+        refused = ": vLLM refuses its command line" if status == 2 else ""
+        raise EndError(f"its exit status was {status}{refused}", 2 if status == 2 else 1)
+
+    async def _stopped(self) -> NoReturn:
+        await self._told_to_stop.wait()
+        raise StopError("it was stopped", 0)
+
+    async def _peer_ends(self) -> NoReturn:
+        assert self._link
+        raise EndError(f"{self._link.peer}: {await asyncio.shield(self._link.lost)}")
+
+    async def _peer_stops(self) -> NoReturn:
+        assert self._link
+        await self._link.heard("stopping").wait()
+        raise StopError(f"{self._link.peer}: it was stopped")
+
+    async def _drain(self) -> None:
+        """Let the head answer what is in flight: that takes both engines and the link."""
+        seconds = self._unit["stop_timeout"]
+        if self._link and self._is_worker:
+            self._link.say("stopping")
+            await first(asyncio.shield(self._link.lost), asyncio.sleep(seconds + DRAIN_MARGIN))
+        elif self._link:
+            await first(asyncio.shield(self._link.lost), self._container.stop(seconds))
+        else:
+            await self._container.stop(seconds)
+
+    @property
+    def _addresses(self) -> list[str]:
+        return list(self._unit["fabric"][self._unit["rank"]])
+
+    async def _netdevs(self) -> dict[str, str]:
+        process = await asyncio.create_subprocess_exec("ip", "-j", "addr", stdout=PIPE)
+        output, _ = await process.communicate()
+        return netdevs(json.loads(output), self._addresses)
+
+
+async def first(*ways: Awaitable[Any]) -> None:
+    """Wait until one of them ends, and drop the others; raise what it raised."""
+    tasks = [asyncio.ensure_future(way) for way in ways]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        next(task for task in tasks if task.done()).result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _run(*command: str) -> int:
+    """Run a command without a word of it; return its exit status."""
+    process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=DEVNULL)
+    return await process.wait()
+
+
+async def _ping() -> None:
+    while True:
+        notify("WATCHDOG=1")
+        await asyncio.sleep(PING)
+
+
+def command() -> NoReturn:
+    """Runs the engine that the command line names."""
+    root, release = words(__doc__, "ROOT", "RELEASE")
+    try:
+        supervisor = Supervisor(Path(root), release)
+    except (OSError, ValueError, KeyError) as error:
+        show(f"releases/{release}/unit.json: {error!r}: run pyinfra again")
+        sys.exit(2)
+    sys.exit(asyncio.run(supervisor.run()))

@@ -1,0 +1,212 @@
+"""serve-files ROOT CLIENT…: lend verified files to the Sparks at these addresses, and no other.
+
+GET /weights/FOLDER/PATH?hash=HASH   a file of ROOT/FOLDER, while it is as it was when verified
+GET /images/ID                       what is in the image export ROOT/exports/ID
+GET /images/ID/PATH?hash=HASH        a file of it
+The socket comes from systemd. Ends when nobody has asked for a while: systemd starts it again.
+"""
+
+import json
+import os
+import re
+import socket
+import sys
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock
+from typing import Any, BinaryIO
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from host.common.command_line import words
+
+# The first socket that systemd passes on.
+LISTENING = 3
+# Seconds without a request after which the program ends; an export in the making counts as one.
+IDLE = 120
+# Seconds for which a client may stand still in the middle of a file.
+PATIENCE = 60
+
+RECORD = ".sparkwright.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
+_RANGE = re.compile(r"bytes=(\d+)-")
+
+
+class Refusal(Exception):
+    """A refusal to lend something, with the reason that the other Spark shows."""
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Library:
+    """The files of one root that may be lent."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def listing(self, address: str) -> bytes:
+        """Return what an image export consists of, as JSON.
+
+        Raises:
+            Refusal: there is no such export.
+        """
+        files = self._record(*self._folder(address))
+        slim = {path: {"size": file["size"], "sha256": file["hash"]} for path, file in files}
+        return json.dumps({"files": slim}).encode()
+
+    @contextmanager
+    def opened(self, address: str) -> Iterator[tuple[BinaryIO, int]]:
+        """Open the file that an address asks for; give its size too.
+
+        Raises:
+            Refusal: it is not there, or not what it was when it was verified.
+        """
+        parts = urlsplit(address)
+        kind, name, path = (*parts.path.strip("/").split("/", 2), "", "")[:3]
+        folder, name = self._folder(f"/{kind}/{name}")
+        path = unquote(path)
+        entry = dict(self._record(folder, name)).get(path)
+        if entry is None or [entry["hash"]] != parse_qs(parts.query).get("hash"):
+            raise Refusal(HTTPStatus.NOT_FOUND, f"{path} of {name} is not verified here yet")
+        try:
+            descriptor = os.open(folder / path, os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError as error:
+            reason = f"{path} of {name} cannot be read here: {error.strerror}"
+            raise Refusal(HTTPStatus.NOT_FOUND, reason) from None
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            found = os.fstat(descriptor)
+            stamp = {"size": found.st_size, "mtime_ns": found.st_mtime_ns, "inode": found.st_ino}
+            if entry != stamp | {"hash": entry["hash"]}:
+                reason = f"{path} of {name} was changed here since it was verified"
+                raise Refusal(HTTPStatus.NOT_FOUND, reason)
+            yield file, found.st_size
+
+    def exporting(self) -> float:
+        """Return when an export was last at work, in seconds since 1970; 0 if none ever was."""
+        reports = (self._root / "jobs").glob("image-export@*.json")
+        return max((report.stat().st_mtime for report in reports), default=0)
+
+    def _folder(self, address: str) -> tuple[Path, str]:
+        _, kind, name = (*address.split("/"), "", "")[:3]
+        folders = {"weights": self._root, "images": self._root / "exports"}
+        if kind not in folders or not _NAME.fullmatch(name):
+            raise Refusal(HTTPStatus.NOT_FOUND, "nothing of that name is lent")
+        return folders[kind] / name, name
+
+    def _record(self, folder: Path, name: str) -> Collection[tuple[str, dict[str, Any]]]:
+        try:
+            files: dict[str, dict[str, Any]] = json.loads((folder / RECORD).read_text())["files"]
+        except (OSError, ValueError, KeyError):
+            raise Refusal(HTTPStatus.NOT_FOUND, f"{name} is not here yet") from None
+        return files.items()
+
+
+class Share(ThreadingHTTPServer):
+    """Serves several requests at once, and knows how long nobody has asked."""
+
+    daemon_threads = True
+    # A look at the clock this often, in seconds.
+    timeout = 2
+
+    def __init__(self, listening: socket.socket, library: Library, clients: list[str]) -> None:
+        address = listening.getsockname()
+        super().__init__(address, Request, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listening
+        self.server_name, self.server_port = address[:2]
+        self.library = library
+        self.clients = clients
+        self._lock = Lock()
+        self._active = 0
+        self._asked = time.time()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Take a connection, which counts as a request at once."""
+        self._asked = time.time()
+        return super().get_request()
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Count a request from its begin to its end."""
+        with self._lock:
+            self._active += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._active -= 1
+                self._asked = time.time()
+
+    def idle(self) -> bool:
+        """Tell whether nobody has needed this program for a while."""
+        return not self._active and time.time() - IDLE > max(self._asked, self.library.exporting())
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Name what went wrong in one line: a client that leaves is no fault of this program."""
+        print(f"{client_address[0]}: {sys.exception()!r}", file=sys.stderr, flush=True)
+
+
+class Request(BaseHTTPRequestHandler):
+    """One connection of the other Spark."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = PATIENCE
+    server: Share
+
+    def do_GET(self) -> None:
+        """Send a file from where the client's copy ends, or the list of an export."""
+        with self.server.busy():
+            try:
+                client = self.client_address[0]
+                if client not in self.server.clients:
+                    reason = f"lent to {' and '.join(self.server.clients)} only, not to {client}"
+                    raise Refusal(HTTPStatus.FORBIDDEN, reason)
+                if re.fullmatch("/images/[^/]*", self.path):
+                    text = self.server.library.listing(self.path)
+                    self._head(HTTPStatus.OK, len(text))
+                    self.wfile.write(text)
+                else:
+                    with self.server.library.opened(self.path) as (file, size):
+                        self._send(file, size)
+            except Refusal as refusal:
+                text = str(refusal).encode()
+                self._head(refusal.status, len(text))
+                self.wfile.write(text)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Leave the journal to what goes wrong."""
+
+    def _send(self, file: BinaryIO, size: int) -> None:
+        wanted = _RANGE.fullmatch(self.headers.get("Range", "bytes=0-"))
+        start = int(wanted[1]) if wanted else size + 1
+        if start > size:
+            raise Refusal(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, f"it has {size} bytes")
+        part = f"bytes {start}-{size - 1}/{size}"
+        self._head(HTTPStatus.PARTIAL_CONTENT, size - start, {"Content-Range": part})
+        os.posix_fadvise(file.fileno(), start, 0, os.POSIX_FADV_SEQUENTIAL)
+        if start < size:
+            self.connection.sendfile(file, start)
+
+    def _head(self, status: HTTPStatus, length: int, more: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(length), **(more or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+
+def main(root: Path, clients: list[str]) -> None:
+    """Serve until nobody asks any more."""
+    with Share(socket.socket(fileno=LISTENING), Library(root), clients) as share:
+        while not share.idle():
+            share.handle_request()
+
+
+def command() -> None:
+    """Serves the clients that the command line names."""
+    root, *clients = words(__doc__, "ROOT", rest="CLIENT")
+    main(Path(root), clients)

@@ -1,0 +1,170 @@
+"""The gate before LiteLLM: a few paths, and the fields of a request."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import httpx
+
+from host.gateway.doors import ANSWER, Call, Doors
+from host.gateway.fields import Unknown, checked
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+PATHS = {
+    "/v1/models": "GET",
+    "/v1/chat/completions": "POST",
+    "/v1/completions": "POST",
+    "/v1/messages": "POST",
+    "/v1/responses": "POST",
+}
+# LiteLLM takes orders and keys from headers; these carry none.
+HEADERS = {
+    b"accept",
+    b"access-control-request-headers",
+    b"access-control-request-method",
+    b"anthropic-beta",
+    b"anthropic-version",
+    b"host",
+    b"origin",
+    b"user-agent",
+}
+
+
+class Gate:
+    """Lets requests through to LiteLLM.
+
+    Args:
+        own_key: what LiteLLM wants to be asked with.
+    """
+
+    def __init__(self, app: App, doors: Doors, own_key: str) -> None:
+        self.app, self.doors, self.own_key = app, doors, own_key
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._pass(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with httpx.AsyncClient(timeout=ANSWER) as client:
+            watch: list[asyncio.Task[None]] = []
+
+            async def told(message: Any) -> None:
+                if message["type"] == "lifespan.startup.complete":
+                    await self.doors.look(client)
+                    watch.append(asyncio.create_task(self.doors.watch(client)))
+                await send(message)
+
+            await self.app(scope, receive, told)
+            for task in watch:
+                task.cancel()
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, method = scope["path"], scope["method"]
+        if path == "/health" and method in ("GET", "HEAD"):
+            serves = len(self.doors.down) < len(self.doors.replicas)
+            await answer(send, 200 if serves else 503, {"status": "ok" if serves else "down"})
+        elif path not in PATHS:
+            await refuse(send, 404, "not_found_error", f"no such path: {path}")
+        elif method not in (PATHS[path], "OPTIONS"):
+            await refuse(send, 405, "invalid_request_error", f"expected {PATHS[path]}")
+        else:
+            await self._forward(scope, receive, send)
+
+    async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read(receive)
+        if body is None:
+            return
+        if scope["method"] == "POST":
+            try:
+                # What was judged is what LiteLLM gets, in its one meaning.
+                body = json.dumps(checked(json.loads(body)), allow_nan=False).encode()
+            except Unknown as field:
+                why = f"unknown field: {field}. The gateway takes OpenAI's, Anthropic's and vLLM's."
+                await refuse(send, 400, "invalid_request_error", why, param=str(field))
+                return
+            except (ValueError, TypeError, RecursionError):
+                await refuse(send, 400, "invalid_request_error", "the body is no JSON object")
+                return
+        name = str(uuid.uuid4())
+        headers = [
+            *((header, value) for header, value in scope["headers"] if header in HEADERS),
+            (b"authorization", f"Bearer {self.own_key}".encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"content-type", b"application/json"),
+            (b"x-litellm-call-id", name.encode()),
+        ]
+        call = self.doors.begin(name)
+        try:
+            failed = True
+            while failed:
+                request = Try(body, receive, send, call)
+                await self.app({**scope, "headers": headers}, request.receive, request.send)
+                failed = request.failed
+        finally:
+            self.doors.end(name)
+
+
+class Try:
+    """One try of a request; a failure is not passed on while there are others to try."""
+
+    def __init__(self, body: bytes, receive: Receive, send: Send, call: Call) -> None:
+        self.body: bytes | None = body
+        self.failed = False
+        self._receive, self._send, self._call = receive, send, call
+
+    async def receive(self) -> Any:
+        """Return the body, then what else the client says: that it has gone."""
+        if self.body is None:
+            return await self._receive()
+        body, self.body = self.body, None
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(self, message: Any) -> None:
+        """Pass on a part of the answer. A stream's first part comes with its first token."""
+        if message["type"] == "http.response.start":
+            status = message["status"]
+            self.failed = (status == 408 or status >= 500) and self._call.others
+        if not self.failed:
+            await self._send(message)
+
+
+async def read(receive: Receive) -> bytes | None:
+    """Return the body of a request, which the door bounds; None if the client leaves meanwhile."""
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+async def refuse(
+    send: Send, status: int, kind: str, message: str, param: str | None = None
+) -> None:
+    """Answer with an error in OpenAI's form."""
+    error = {"message": message, "type": kind, "param": param, "code": status}
+    await answer(send, status, {"error": error})
+
+
+async def answer(send: Send, status: int, content: dict[str, Any]) -> None:
+    """Answer with JSON."""
+    body = json.dumps(content).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"access-control-allow-origin", b"*"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

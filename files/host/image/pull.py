@@ -1,0 +1,132 @@
+"""pull-image ROOT ID: have Docker pull the image that ROOT/manifests/image@ID.json names.
+
+Docker's own API tells bytes, which `docker pull` does not where nobody watches.
+Exit status: 0 the image is here, 1 it is not; ROOT/jobs/image@ID.json says why.
+"""
+
+import http.client
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from host.common.command_line import words
+from host.common.log import log
+from host.common.progress import JobError, Progress
+from host.common.retry import RetryableError, run_job
+from host.image.docker_socket import FULL, Docker, complaint, failure, is_here, judge
+
+# Seconds before each further try: Docker itself tries each layer five times.
+DELAYS = (2, 10, 30, 60)
+
+# What a layer's status says of it; those of other statuses are not begun yet.
+FETCHED = ("Verifying Checksum", "Download complete", "Extracting", "Pull complete")
+
+# Docker's words -> what they mean, and what helps.
+CAUSES = (
+    (("no matching manifest",), "the image was not made for this machine's processor"),
+    FULL,
+    (
+        ("unauthorized", "authentication required", "no basic auth", "denied", "forbidden"),
+        "the registry asks for a login: use an image that anyone may pull",
+    ),
+    (
+        ("manifest unknown", "not found", "no such image"),
+        "the registry has no such image: check its name, "
+        "or refresh the lock (python -m deploys.lock --refresh)",
+    ),
+    (("server gave http response to https client",), "the registry speaks no TLS"),
+)
+
+
+class Pull:
+    """The progress of each layer, by what Docker says of it."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._fetched: dict[str, int] = {}
+        self._extracted: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
+        self._waiting: set[str] = set()
+
+    def measure(self) -> tuple[str, int, int]:
+        """Return phase, bytes done and bytes in total; both count the layers as packed."""
+        if self._fetched and not self._waiting:
+            return "extracting", sum(self._extracted.values()), sum(self._sizes.values())
+        return "downloading", sum(self._fetched.values()), self._total
+
+    def note(self, event: dict[str, Any]) -> None:
+        """Take in one line of Docker's answer."""
+        layer, status = event.get("id"), event.get("status", "")
+        if layer is None or status.startswith("Pulling from"):
+            return
+        detail = event.get("progressDetail") or {}
+        current, size = detail.get("current", 0), detail.get("total", 0)
+        if status == "Downloading":
+            self._sizes[layer] = max(size, self._sizes.get(layer, 0))
+            self._fetched[layer] = current
+        elif status in FETCHED:
+            self._fetched[layer] = self._sizes.setdefault(layer, size)
+            # In the containerd store Docker counts seconds here: they have no total.
+            if status == "Extracting" and size:
+                self._extracted[layer] = current
+            if status == "Pull complete":
+                self._extracted[layer] = self._sizes[layer]
+        if status in FETCHED or status == "Already exists":
+            self._waiting.discard(layer)
+        else:
+            self._waiting.add(layer)
+
+
+def pull(image: str) -> Iterator[dict[str, Any]]:
+    """Have Docker pull an image, `repository@digest`; yield what it says on the way.
+
+    Raises:
+        JobError: it cannot be had.
+        RetryableError: it was not had this time.
+    """
+    repository, _, digest = image.partition("@")
+    docker = Docker()
+    answer = docker.ask("POST", f"/images/create?fromImage={quote(repository)}&tag={digest}")
+    if answer.status != http.client.OK:
+        judge(image, complaint(answer), CAUSES)
+    try:
+        for line in answer:
+            event = json.loads(line)
+            if said := failure(event):
+                judge(image, said, CAUSES)
+            yield event
+    except (OSError, http.client.HTTPException, ValueError):
+        raise RetryableError("Docker ended in the middle of the pull") from None
+    finally:
+        docker.close()
+
+
+def main(root: Path, job: str) -> None:
+    """Do the job; every end but success is raised."""
+    manifest = json.loads((root / "manifests" / f"image@{job}.json").read_text())
+    image = manifest["image"]
+    layers = Pull(manifest["size"])
+    with Progress(root / "jobs" / f"image@{job}.json", layers.measure) as progress:
+        for delay in (*DELAYS, None):
+            try:
+                for event in pull(image):
+                    layers.note(event)
+                    progress.message = ""
+                if not is_here(image):
+                    raise RetryableError("Docker has pulled the image, but does not have it")
+                return
+            except RetryableError as error:
+                if delay is None:
+                    raise JobError(f"{image}: {error}") from None
+                progress.message = f"{error}; next try in {delay} s"
+                log(progress.message)
+                time.sleep(delay)
+
+
+def command() -> None:
+    """Pulls the image of a job."""
+    root, job = words(__doc__, "ROOT", "ID")
+    run_job(lambda: main(Path(root), job))

@@ -1,0 +1,59 @@
+"""The requirements of a release, checked before what serves is touched."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from host.switch.units import Unit, run
+
+# Bytes without which nothing is begun: an engine that starts writes state, logs and caches, and
+# Docker a container; the former one needs as much to come back.
+DISK = 10**9
+DOCKER, CONTAINERD = Path("/var/lib/docker"), Path("/var/lib/containerd")
+
+# Fails in seconds where the engine would take minutes to find no GPU.
+_PROOF = ["docker", "run", "--rm", "--pull", "never", "--network", "none"]
+# The way in which an older release asks for the GPU, which does not say so.
+_GPUS = ["--gpus", "all"]
+
+
+class Refusal(Exception):
+    """The reason why the new release cannot serve, as a sentence."""
+
+
+def check(root: Path, release: str) -> dict[str, Any]:
+    """Return what unit.json and release.json say; refuse what could not start.
+
+    Raises:
+        Refusal: the disk is full, or weights, image, GPU or a file of the release are not there.
+    """
+    folder = root / "releases" / release
+    try:
+        unit: dict[str, Any] = json.loads((folder / "unit.json").read_text())
+        content = json.loads((folder / "release.json").read_text())
+        unit["port"] = content["port"]
+        checkpoints = [each["folder"] for each in content["checkpoints"].values()]
+        (folder / "bin/engine").stat()
+    except (OSError, ValueError, KeyError) as error:
+        raise Refusal(f"releases/{release} is not whole ({error!r})") from None
+    for path in (root, DOCKER, CONTAINERD):
+        if path.exists() and (free := shutil.disk_usage(path).free) < DISK:
+            raise Refusal(
+                f"{free / 1e9:.1f} GB are free at {path}; expected {DISK / 1e9:.0f}: "
+                "free some space, and run again"
+            )
+    for name in checkpoints:
+        if not (root / name / ".sparkwright.json").exists():
+            raise Refusal(f"the weights are gone: {root}/{name}")
+    # What stands before the engine's own line finds the image, or says that there is none.
+    before = (folder / "run").read_text().partition("\nexec ")[0]
+    found = run("sh", "-c", f'{before}\nprintf "%s\\n" "$image"')
+    if found.returncode:
+        raise Refusal(found.stderr.strip())
+    if Unit(release).ended:
+        image = ["--entrypoint", "nvidia-smi", found.stdout.strip()]
+        proof = run(*_PROOF, *unit.get("gpu", _GPUS), *image, "--list-gpus")
+        if proof.returncode:
+            raise Refusal(f"a container sees no GPU: {proof.stderr.strip()[-500:]}")
+    return unit

@@ -1,0 +1,277 @@
+"""switch ROOT RELEASE [back]: have RELEASE serve in the place of the one that serves now.
+
+The orders are in ROOT/manifests/switch@RELEASE.json. What is new is checked before what serves is
+touched. Until the commit, which is the rename of one link, every end of this program, a power cut
+included, leaves the former release as the one that boots; all but a power cut have it serve again.
+
+`back` is for the unit, when the program was killed: it takes back what that one had begun.
+
+Exit status: 0 it serves, 1 it does not; ROOT/jobs/switch@RELEASE.json says why, and what now does.
+"""
+
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from host.common.boot import boot_id
+from host.common.command_line import words
+from host.common.log import log
+from host.door.door import Door
+from host.door.haproxy import DoorError
+from host.switch.candidate import MARGIN, Candidate
+from host.switch.check import Refusal, check
+from host.switch.commit import commit, disable, enabled, point, undo
+from host.switch.previous import find_previous, fits_beside, has_head
+from host.switch.report import Report
+from host.switch.state import Turn, laid_down, load, write
+from host.switch.units import Unit, reset_failed, running, systemctl
+
+# Seconds between two looks at a unit or a number.
+LOOK = 0.5
+# Seconds beyond the drain after which a worker no longer waits for its head to stop the former:
+# the head's own bounds for in-flight requests, and Docker's for the end of a container.
+HEAD = 600
+
+
+class StopRequest(Refusal):
+    """Somebody wants the end of this."""
+
+
+class Switch:
+    """One switch.
+
+    Args:
+        root: the folder of everything on the Spark.
+        release: the one that is to serve.
+    """
+
+    def __init__(self, root: Path, release: str) -> None:
+        self._root = root
+        self._new = release
+        self._lost = ""
+        self._told = False
+        self._heed = True
+        self._record = root / "state" / "switch.json"
+        self._report = Report(root / "jobs" / f"switch@{release}.json")
+        self._door: Door | None = None
+
+    def run(self) -> int:
+        """Make the switch; return the exit status."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._tell)
+        self._report.say("checking")
+        try:
+            with Turn(self._root, self._wait_for_turn):
+                self._switch()
+        except (Refusal, OSError) as error:
+            return self._failed(str(error))
+        self._report.say("done")
+        return 0
+
+    def _tell(self, *_: object) -> None:
+        # An event's lock is no place for a handler: it may interrupt who holds it, and wait for it.
+        self._told = True
+
+    def back(self) -> int:
+        """Take back what a program that was killed had begun; return the exit status."""
+        with Turn(self._root, lambda: time.sleep(LOOK)):
+            record = load(self._record)
+            if record is None or record["release"] != self._new:
+                return 0
+            self._report.take_up()
+            self._take_orders()
+            self._heed = False
+            if self._new in enabled():
+                # It was killed after the commit, or there was nothing to go back to.
+                self._finish()
+                return 0
+            self._return(record["former"], bool(record["ran"]))
+            self._record.unlink(missing_ok=True)
+        return self._failed("the program of the switch was killed")
+
+    def _switch(self) -> None:
+        self._take_orders()
+        systemctl("daemon-reload")
+        former, ran = self._former()
+        self._report.note(former=former, restored=former is not None and Unit(former).active)
+        unit = check(self._root, self._new)
+        pair = bool(unit["fabric"])
+        candidate = Candidate(self._new, unit, self._report, self._pause)
+        beside = bool(
+            (self._orders["beside"] and former and ran)
+            and fits_beside(unit, laid_down(self._root, former))
+        )
+        # From here on something may have to be taken back.
+        write(self._record, {"release": self._new, "former": former, "ran": ran, "boot": boot_id()})
+        self._report.note(beside=beside)
+        try:
+            for release in running():
+                if release not in (self._new, former):
+                    systemctl("stop", f"vllm@{release}.service")
+            if former is None:
+                # It is what this Spark is about, even while it does not serve.
+                point(self._root, self._new)
+            if former and ran and not beside:
+                self._stop_former(former, pair)
+            candidate.start()
+            if self._door:
+                self._door.offer(self._new, unit["port"])
+                self._door.prefer(self._new)
+            self._report.open()
+            if former:
+                candidate.watch(self._orders["trial"])
+            commit(self._root, self._new, former)
+        except Exception as error:
+            self._heed = False
+            self._return(former, ran)
+            self._record.unlink(missing_ok=True)
+            known = isinstance(error, (Refusal, DoorError, OSError))
+            raise Refusal(str(error) if known else f"unexpected {error!r}") from error
+        self._heed = False
+        if former and beside:
+            self._wait_idle(former, self._orders["drain"])
+        self._finish()
+
+    def _take_orders(self) -> None:
+        found = load(self._root / "manifests" / f"switch@{self._new}.json")
+        if found is None:
+            raise Refusal(f"there are no orders for {self._new}: run pyinfra again")
+        self._orders = found
+        self._door = Door(self._root) if found["door"] else None
+
+    def _former(self) -> tuple[str | None, bool]:
+        current = (self._root / "current").resolve().name
+        last = load(self._record) or {}
+        return find_previous(self._new, enabled(), running(), current, last, boot_id())
+
+    def _stop_former(self, former: str, pair: bool) -> None:
+        """Stop it when what is in flight is answered, or has had its time."""
+        seconds = self._orders["drain"]
+        if self._door:
+            self._report.close()
+            self._door.hold()
+            self._wait_idle(former, seconds)
+        elif pair and has_head(laid_down(self._root, former)) and Unit(former).active:
+            # The head lets clients finish; its end is the end of this one's life.
+            self._report.say("waiting", message="for the head to stop its engine")
+            invocation, deadline = Unit(former).invocation, time.monotonic() + seconds + HEAD
+            while (now := Unit(former)).active and now.invocation == invocation:
+                if time.monotonic() > deadline:
+                    raise Refusal(f"the head has not stopped {former}")
+                self._pause()
+        self._report.close()
+        self._report.say("stopping")
+        self._report.note(restored=False)
+        name = f"vllm@{former}.service"
+        systemctl("stop", name)
+        # A worker's has ended with its head's: that is no failure for anybody to look into.
+        reset_failed(name)
+
+    def _finish(self) -> None:
+        """Leave the new release as the only one that boots, runs, and is behind the door."""
+        for release in enabled():
+            if release != self._new:
+                disable(release)
+        systemctl("daemon-reload")
+        for release in running():
+            if release != self._new:
+                self._report.say("stopping")
+                systemctl("stop", f"vllm@{release}.service")
+        # What others failed at is over; the journal keeps it.
+        reset_failed("vllm@*.service")
+        reset_failed("switch@*.service")
+        if self._door:
+            with suppress(DoorError, OSError):
+                for engine in self._door.engines():
+                    if engine.release != self._new:
+                        self._door.forget(engine.release)
+        self._record.unlink(missing_ok=True)
+
+    def _wait_idle(self, release: str, seconds: float) -> None:
+        """Return when nothing is in flight at a release, and after so many seconds at the latest.
+
+        Somebody who wants the end of this need not wait for that.
+        """
+        deadline = time.monotonic() + seconds
+        while (busy := self._busy(release)) and time.monotonic() < deadline:
+            self._report.say("draining", message=f"{busy} requests in flight")
+            if self._told and not self._heed:
+                return
+            self._pause()
+
+    def _busy(self, release: str) -> int:
+        try:
+            return self._door.busy(release) if self._door else 0
+        except (DoorError, OSError) as error:
+            log(f"the door does not tell what is in flight: {error!r}")
+            return 0
+
+    def _return(self, former: str | None, ran: bool) -> None:
+        """Have the former release serve again; leave the new one off."""
+        self._report.say("returning")
+        if former:
+            undo(self._new, former)
+        systemctl("stop", "--no-block", f"vllm@{self._new}.service")
+        if former and ran and Unit(former).active:
+            # It never stopped: clients go back to it at once.
+            self._welcome(former)
+            self._report.open()
+            self._report.note(restored=True)
+        systemctl("stop", f"vllm@{self._new}.service")
+        if former and ran and not Unit(former).active:
+            self._report.note(restored=self._restart(former))
+        if self._door:
+            with suppress(DoorError, OSError):
+                self._door.forget(self._new)
+
+    def _restart(self, former: str) -> bool:
+        """Start the former release; tell whether it serves again within its own budget."""
+        name = f"vllm@{former}.service"
+        seconds = laid_down(self._root, former).get("start_timeout", 3600) + MARGIN
+        deadline = time.monotonic() + seconds
+        self._report.close()
+        # Until it is up, clients wait for it.
+        self._welcome(former)
+        reset_failed(name)
+        systemctl("start", "--no-block", name)
+        while not (now := Unit(former)).active:
+            # systemd tries it some times by itself.
+            if now.ended or time.monotonic() > deadline:
+                self._lost = f"{former} does not serve again either: {now.why}"
+                return False
+            time.sleep(LOOK)
+        self._report.open()
+        return True
+
+    def _welcome(self, former: str) -> None:
+        if not self._door:
+            return
+        try:
+            self._door.offer(former, laid_down(self._root, former)["port"])
+            self._door.prefer(former)
+        except (DoorError, OSError, KeyError) as error:
+            log(f"the door does not take {former}: {error!r}")
+
+    def _failed(self, reason: str) -> int:
+        self._report.failed(". ".join(filter(None, (reason, self._lost))))
+        return 1
+
+    def _wait_for_turn(self) -> None:
+        self._report.say("waiting", message="for the end of another switch")
+        self._pause()
+
+    def _pause(self) -> None:
+        """Wait a moment; heed a word from outside as long as that is wanted."""
+        time.sleep(LOOK)
+        if self._told and self._heed:
+            raise StopRequest("the switch was stopped")
+
+
+def command() -> NoReturn:
+    """Makes the switch that the command line names."""
+    root, release, *back = words(__doc__, "ROOT", "RELEASE", rest="back")
+    switch = Switch(Path(root), release)
+    sys.exit(switch.back() if back else switch.run())

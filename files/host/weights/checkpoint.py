@@ -1,0 +1,213 @@
+"""A folder that holds exactly the files that it should, each with the right hash."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from pathlib import Path
+from threading import Lock
+from typing import Any, Protocol
+
+from host.common.atomic import replace
+from host.common.log import log
+from host.common.progress import JobError
+from host.weights.hashing_file import File
+
+# A file that arrives damaged this often is damaged at its source, or this machine's memory is bad.
+DAMAGES = 3
+
+RECORD = ".sparkwright.json"
+PARTIAL = ".sparkwright-partial"
+SET_ASIDE = ".sparkwright-set-aside"
+# In the folder, as who fetches may write nowhere else.
+REPORT = ".sparkwright-progress.json"
+
+
+class Source(Protocol):
+    """Where files come from.
+
+    Attributes:
+        name: for people.
+        phase: what it is to fetch from there.
+        connections: files at a time.
+    """
+
+    name: str
+    phase: str
+    connections: int
+
+    def fetch(self, file: File, partial: Path) -> str | None:
+        """Append to a partial file what it lacks; return its hash if it was computed on the way.
+
+        Raises:
+            JobError: it cannot be had.
+        """
+        ...
+
+
+class Record:
+    """Which files were found right, each with what tells that nobody has touched it since."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / RECORD
+        self._lock = Lock()
+        try:
+            self._files: dict[str, dict[str, Any]] = json.loads(self._path.read_text())["files"]
+        except (OSError, ValueError, KeyError):
+            self._files = {}
+
+    def digest(self, path: str, file: Path) -> str | None:
+        """The hash that this very file, as it is, was found to have; None if nobody looked."""
+        entry = self._files.get(path, {})
+        return entry["hash"] if entry == _entry(file, entry.get("hash", "")) else None
+
+    def add(self, path: str, file: Path, digest: str) -> None:
+        """Note a file whose hash was computed just now."""
+        with self._lock:
+            self._files[path] = _entry(file, digest)
+            self._save()
+
+    def _save(self) -> None:
+        replace(self._path, json.dumps({"files": self._files}, sort_keys=True) + "\n")
+
+
+def _entry(file: Path, digest: str) -> dict[str, Any]:
+    stat = file.stat()
+    return {
+        "size": stat.st_size,
+        "mtime_ns": stat.st_mtime_ns,
+        "inode": stat.st_ino,
+        "hash": digest,
+    }
+
+
+class Checkpoint:
+    """One folder, what it must be, and how far it is."""
+
+    def __init__(self, folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
+        self.folder = folder
+        self.files = {
+            path: File(path, file["size"], file.get("sha256") or file["git"])
+            for path, file in files.items()
+        }
+        self.record = Record(folder)
+        self.right: set[str] = set()
+        self._to_check = self._checked = 0
+        self._verified = False
+        self._moving = "downloading"
+
+    def measure(self) -> tuple[str, int, int]:
+        """Return phase, bytes done and bytes in total."""
+        if not self._verified:
+            return "verifying", self._checked, self._to_check
+        total = sum(file.size for file in self.files.values())
+        here = sum(
+            file.size if path in self.right else self._fetched(file)
+            for path, file in self.files.items()
+        )
+        return (self._moving if here < total else "verifying"), here, total
+
+    def verify(self) -> None:
+        """Keep what is right; remove what is not, and set aside what is not of the checkpoint."""
+        for path in list(self._strangers()):
+            self._set_aside(path)
+        unsure = [file for file in self.files.values() if self._is_unsure(file)]
+        self._to_check = sum(file.size for file in unsure)
+        for file in unsure:
+            place = self.folder / file.path
+            self._keep(file, place, file.digest_of(place, self._count))
+        self._verified = True
+
+    def fetch(self, source: Source) -> None:
+        """Fetch what is not right, several files at a time, the largest first."""
+        self._moving = source.phase
+        missing = [file for path, file in self.files.items() if path not in self.right]
+        missing.sort(key=lambda file: -file.size)
+        self._check_space(missing)
+        pool = ThreadPoolExecutor(source.connections)
+        jobs = [pool.submit(self._fetch_file, file, source) for file in missing]
+        done, _ = wait(jobs, return_when=FIRST_EXCEPTION)
+        # On a failure the others may be amid gigabytes: the process ends without them.
+        pool.shutdown(wait=False, cancel_futures=True)
+        for job in done:
+            job.result()
+        shutil.rmtree(self.folder / PARTIAL, ignore_errors=True)
+
+    def _strangers(self) -> Iterator[str]:
+        for file in self.folder.rglob("*"):
+            path = file.relative_to(self.folder).as_posix()
+            known = path in self.files or path.startswith(".")
+            if not known and (file.is_symlink() or file.is_file()):
+                yield path
+
+    def _set_aside(self, path: str) -> None:
+        aside = self.folder / SET_ASIDE / path
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / path).replace(aside)
+        log(f"{path} is not part of the checkpoint: moved to {aside}")
+
+    def _is_unsure(self, file: File) -> bool:
+        """Tell whether only its hash can tell if a file is right; remove it where its size can."""
+        place = self.folder / file.path
+        if place.is_dir() and not place.is_symlink():
+            raise JobError(f"{place} is a folder where the checkpoint has a file: move it away.")
+        if place.is_symlink() or not place.exists():
+            place.unlink(missing_ok=True)
+        elif self.record.digest(file.path, place) == file.digest:
+            self.right.add(file.path)
+        elif place.stat().st_size == file.size:
+            return True
+        else:
+            place.unlink()
+        return False
+
+    def _check_space(self, missing: list[File]) -> None:
+        need = sum(file.size - self._fetched(file) for file in missing)
+        free = shutil.disk_usage(self.folder).free
+        if need > free:
+            raise JobError(
+                f"{need / 1e9:.2f} GB are still to be fetched, and {free / 1e9:.2f} GB are free "
+                f"on the disk of {self.folder}: free some space, and run again."
+            )
+
+    def _fetch_file(self, file: File, source: Source) -> None:
+        partial = self._partial(file)
+        partial.parent.mkdir(exist_ok=True)
+        for damages in range(1, DAMAGES + 1):
+            digest = source.fetch(file, partial)
+            if self._keep(file, partial, digest or file.digest_of(partial)):
+                return
+            log(f"{file.path} arrived damaged ({damages} of {DAMAGES} times)")
+        raise JobError(
+            f"{file.path} of {source.name} arrived with a wrong hash {DAMAGES} times: the copy "
+            "there differs from the lock, or this machine's memory or disk damages data."
+        )
+
+    def _keep(self, file: File, found: Path, digest: str) -> bool:
+        """Put a file in place if its hash is right, and note it; remove it otherwise."""
+        if digest != file.digest:
+            found.unlink()
+            return False
+        with found.open("rb") as content:
+            os.fsync(content.fileno())
+        place = self.folder / file.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        found.replace(place)
+        self.record.add(file.path, place, digest)
+        self.right.add(file.path)
+        return True
+
+    def _count(self, seen: int) -> None:
+        self._checked += seen
+
+    def _partial(self, file: File) -> Path:
+        """Where a file grows: its name tells its content."""
+        return self.folder / PARTIAL / f"{file.digest[:16]}-{file.path.replace('/', '%')}"
+
+    def _fetched(self, file: File) -> int:
+        """Bytes of a file that are on the disk, but not in place yet."""
+        try:
+            return min(self._partial(file).stat().st_size, file.size)
+        except FileNotFoundError:
+            return 0

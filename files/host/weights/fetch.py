@@ -1,0 +1,41 @@
+"""fetch-weights ROOT FOLDER: make ROOT/FOLDER what ROOT/manifests/FOLDER.json says.
+
+Fetches only what is missing or wrong, from the hub at the pinned commit or from the other Spark of
+a pair; resumes what was begun; verifies everything by hash. The folder holds nothing else
+afterwards, but for names that start with a dot: other files are moved to
+FOLDER/.sparkwright-set-aside.
+Exit status: 0 the folder is right, 1 it is not; FOLDER/.sparkwright-progress.json says why.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from host.common.command_line import words
+from host.common.progress import Progress
+from host.common.retry import run_job
+from host.weights.checkpoint import REPORT, Checkpoint, Source
+from host.weights.hub import Repository
+from host.weights.peer_source import Share
+
+
+def source(manifest: dict[str, Any], progress: Progress) -> Source:
+    """Return what a manifest names: the other Spark of a pair, or a repository on the hub."""
+    if "source" in manifest:
+        return Share(manifest["source"], progress)
+    return Repository(manifest["endpoint"], manifest["repo"], manifest["commit"], progress)
+
+
+def main(root: Path, name: str) -> None:
+    """Do the job; every end but success is raised."""
+    manifest = json.loads((root / "manifests" / f"{name}.json").read_text())
+    checkpoint = Checkpoint(root / name, manifest["files"])
+    with Progress(root / name / REPORT, checkpoint.measure) as progress:
+        checkpoint.verify()
+        checkpoint.fetch(source(manifest, progress))
+
+
+def command() -> None:
+    """Fetches the checkpoint of a folder."""
+    root, folder = words(__doc__, "ROOT", "FOLDER")
+    run_job(lambda: main(Path(root), folder))

@@ -1,0 +1,128 @@
+"""The share of the other Spark: files fetched over the fabric, hashed on the way."""
+
+import errno
+import http.client
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from host.common.progress import JobError, Progress
+from host.common.retry import RetryableError, retry
+from host.weights.hashing_file import File, Growing
+
+# Seconds without a byte after which a connection counts as dead.
+PATIENCE = 20
+# Seconds before each further try: a Spark that lost its power is back in less than these.
+DELAYS = (1, 2, *[5] * 35)
+# Bytes of a listing; a longer one is cut, and so is no JSON. An image has some 200 files.
+LONGEST_LISTING = 1024 * 1024
+REMEDY = (
+    "look at fabric-share.socket on that Spark, and at the cable; then run again, "
+    "which goes on where this ended"
+)
+
+
+class Share:
+    """A folder that the other Spark lends.
+
+    Args:
+        url: of the folder, such as http://192.168.100.11:29502/weights/qwen36-nvfp4.
+    """
+
+    phase = "copying"
+    # While one writes, others receive and hash: so the disk always has something to do.
+    connections = 8
+
+    def __init__(self, url: str, progress: Progress) -> None:
+        self.name = url
+        self._address = urlsplit(url)
+        self._progress = progress
+
+    def listing(self) -> bytes:
+        """Return what the files of an image export are, by the other Spark's word: JSON.
+
+        Raises:
+            JobError: there is none, or nobody answers.
+        """
+        answers: list[bytes] = []
+
+        def attempt() -> None:
+            with self._request(self._address.path) as answer:
+                answers.append(answer.read(LONGEST_LISTING))
+
+        self._persist(attempt, lambda: 0, self.name)
+        return answers[0]
+
+    def fetch(self, file: File, partial: Path) -> str:
+        """Append to a partial file what it lacks; return the hash of the whole.
+
+        Raises:
+            JobError: no further try can help, or enough of them have failed.
+        """
+        try:
+            with Growing(partial, file) as growing:
+                address = f"{self._address.path}/{quote(file.path)}?hash={file.digest}"
+
+                def attempt() -> None:
+                    if growing.complete:
+                        return
+                    headers = {"Range": f"bytes={growing.position}-"}
+                    with self._request(address, headers) as answer:
+                        growing.append(lambda part: _read(answer, part))
+
+                self._persist(attempt, lambda: growing.position, file.path)
+                return growing.digest
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            remedy = "free some space" if full else "mend that"
+            raise JobError(f"{error.strerror} ({partial}): {remedy}, and run again.") from error
+
+    def _persist(self, attempt: Callable[[], None], brought: Callable[[], int], what: str) -> None:
+        retry(attempt, brought, self._progress, what, REMEDY, DELAYS)
+
+    @contextmanager
+    def _request(
+        self, address: str, headers: dict[str, str] | None = None
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Ask, and give the answer; what fails of the connection becomes RetryableError."""
+        connection = http.client.HTTPConnection(self._address.netloc, timeout=PATIENCE)
+        try:
+            try:
+                connection.request("GET", address, headers=headers or {})
+                answer = connection.getresponse()
+            except (OSError, http.client.HTTPException) as error:
+                raise RetryableError(
+                    f"no answer from {self._address.netloc} ({_words(error)})"
+                ) from error
+            if answer.status == http.client.FORBIDDEN:
+                raise JobError(f"{self._address.netloc} refuses this Spark: {_text(answer)}.")
+            if answer.status not in (http.client.OK, http.client.PARTIAL_CONTENT):
+                raise RetryableError(f"{self._address.netloc} says: {_text(answer)}")
+            yield answer
+        except (_Broken, EOFError) as error:
+            reason = error.args[0] if error.args else "it ended early"
+            raise RetryableError(
+                f"no whole answer from {self._address.netloc} ({reason})"
+            ) from error
+        finally:
+            connection.close()
+
+
+class _Broken(Exception):
+    """A connection that failed in the middle: the disk's errors are others."""
+
+
+def _read(answer: http.client.HTTPResponse, part: memoryview) -> int:
+    try:
+        return answer.readinto(part)
+    except (OSError, http.client.HTTPException) as error:
+        raise _Broken(_words(error)) from error
+
+
+def _text(answer: http.client.HTTPResponse) -> str:
+    return answer.read(1000).decode(errors="replace")
+
+
+def _words(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,103 @@
+"""The programs of a Spark, as zip archives that Python runs: each is named by its content.
+
+The same files make the same bytes on every machine: nothing is compressed, as versions of zlib
+differ, and all members have one date.
+"""
+
+import ast
+import io
+import zipfile
+from collections.abc import Iterable, Iterator
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from sparkwright.common.files import Entry, ManagedFile, Symlink
+from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.placed import COMMAND
+
+# The earliest that a zip archive can have.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def program_files(root: str) -> list[Entry]:
+    """Return all programs of a Spark as its file ``sparkwright-host``.
+
+    The file's name has its hash in it, and a link is what units call: a program that starts during
+    an update finds either version whole.
+
+    Args:
+        root: Folder of everything on the Spark.
+    """
+    content = spark_programs()
+    name = f"sparkwright-host-{sha256(content).hexdigest()[:12]}"
+    return [
+        ManagedFile(f"{root}/bin/{name}", content, mode="755"),
+        Symlink(f"{root}/bin/sparkwright-host", name),
+        Symlink(COMMAND, f"{root}/bin/sparkwright-host"),
+    ]
+
+
+@cache
+def spark_programs() -> bytes:
+    """Return the archive of ``sparkwright-host``: all programs but the gateway's."""
+    paths = (path for path in HOST_FILES.rglob("*.py") if path.parent.name != "gateway")
+    return archive("host.command:main", paths)
+
+
+@cache
+def program(module: str) -> bytes:
+    """Return the archive that runs one module's ``command``, with all that it imports.
+
+    Args:
+        module: As in "host.engine.supervisor".
+    """
+    return archive(f"{module}:command", _imported(module))
+
+
+def archive(main: str, paths: Iterable[Path]) -> bytes:
+    """Return a zip archive that Python runs.
+
+    Args:
+        main: Where it begins, as "module:function".
+        paths: The modules in it, below `HOST_FILES`.
+    """
+    module, _, function = main.partition(":")
+    texts = {path.relative_to(HOST_FILES.parent).as_posix(): path.read_bytes() for path in paths}
+    texts["__main__.py"] = f"from {module} import {function}\n\n{function}()\n".encode()
+    buffer = io.BytesIO(b"#!/usr/bin/python3 -B\n")
+    buffer.seek(0, io.SEEK_END)
+    with zipfile.ZipFile(buffer, "w") as made:
+        for name, text in sorted(texts.items()):
+            member = zipfile.ZipInfo(name, _EPOCH)
+            member.create_system = 3
+            made.writestr(member, text)
+    return buffer.getvalue()
+
+
+def _imported(module: str) -> set[Path]:
+    """Return the files of a module, of the packages that it is in, and of all that it imports."""
+    waiting, paths = [module], set[Path]()
+    while waiting:
+        name = waiting.pop()
+        for path in _files(name):
+            if path not in paths:
+                paths.add(path)
+                waiting += _imports(path)
+    return paths
+
+
+def _files(name: str) -> Iterator[Path]:
+    """Yield the file of a module or package, and those of the packages above it."""
+    parts = name.split(".")
+    for end in range(1, len(parts) + 1):
+        path = HOST_FILES.parent.joinpath(*parts[:end])
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if file.exists():
+            yield file
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("host."):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)

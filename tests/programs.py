@@ -1,0 +1,29 @@
+"""The programs of a Spark, as one has them: the archive that a run puts there."""
+
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from sparkwright.common.paths import FILES
+from sparkwright.release.programs import spark_programs
+
+
+def host_program(subcommand: str, *words: object) -> list[str]:
+    """Return the command of a subcommand of `sparkwright-host`."""
+    archive = Path(_folder().name, "sparkwright-host")
+    return [sys.executable, "-B", str(archive), subcommand, *map(str, words)]
+
+
+def changed_program(text: str, *words: object) -> list[str]:
+    """Return the command of a program that changes some of `host`, and then runs it."""
+    found = f"import sys; sys.path[:0] = {[str(FILES), str(FILES.parent)]!r}\n{text}"
+    return [sys.executable, "-B", "-c", found, *map(str, words)]
+
+
+@cache
+def _folder() -> "tempfile.TemporaryDirectory[str]":
+    """Return a folder with the archive, which goes with the process that made it."""
+    folder = tempfile.TemporaryDirectory(prefix="sparkwright-host-")
+    Path(folder.name, "sparkwright-host").write_bytes(spark_programs())
+    return folder
