@@ -82,7 +82,7 @@ bench: packages
 
 # What the product installs, as CycloneDX: here, for the jobs on a Spark, and for the gateway.
 SBOM := .sbom
-SBOM_OF := requirements.lock files/jobs/requirements.txt files/gateway/requirements.txt \
+SBOM_OF := requirements.lock files/host/weights/requirements.txt files/host/gateway/requirements.txt \
   files/images/community/requirements.txt files/images/sm121-inject/requirements.txt
 sbom:
 	python3 -m venv --clear $(SBOM)

@@ -27,13 +27,17 @@ def _run(script: str, **environment: str) -> None:
 
 
 def _programs(root: Path, release: str) -> dict[str, str]:
+    """Return what is in a release's folder of programs; one that runs the engine is a link."""
     folder = root / "releases" / release / "bin"
-    return {path.name: path.read_text() for path in folder.iterdir()}
+    return {
+        path.name: f"-> {path.readlink()}" if path.is_symlink() else path.read_text()
+        for path in folder.iterdir()
+    }
 
 
 def test_each_release_of_before_gets_what_it_ran(root: Path) -> None:
     _run(adoption_script(str(root)))
-    before = {name: f"{name} of before" for name in SHARED}
+    before = {"engine": "-> engine.py"} | {name: f"{name} of before" for name in SHARED}
     assert _programs(root, "one-00000000") == _programs(root, "two-11111111") == before
 
 
@@ -44,10 +48,15 @@ def test_a_release_with_programs_of_its_own_keeps_them(root: Path) -> None:
     (root / "releases/two-11111111/bin.new").mkdir()
     (root / "releases/two-11111111/bin.new/half.py").touch()
     _run(adoption_script(str(root)))
-    assert _programs(root, "one-00000000") == {"engine.py": "its own"}
-    assert _programs(root, "two-11111111").keys() == set(SHARED)
-    _run(adoption_script(str(root)))
-    assert _programs(root, "one-00000000") == {"engine.py": "its own"}
+    (root / "releases/three-22222222/bin").mkdir(parents=True)
+    (root / "releases/three-22222222/unit.json").touch()
+    (root / "releases/three-22222222/bin/engine").write_text("an archive")
+    own = {"engine": "-> engine.py", "engine.py": "its own"}
+    for _ in range(2):
+        _run(adoption_script(str(root)))
+        assert _programs(root, "one-00000000") == own
+        assert _programs(root, "two-11111111").keys() == {"engine", *SHARED}
+        assert _programs(root, "three-22222222") == {"engine": "an archive"}
 
 
 def test_a_folder_that_is_no_release_yet_is_left_to_the_run(root: Path) -> None:
@@ -63,13 +72,22 @@ def test_a_spark_without_such_releases_stays_as_it_is(
     for name in there:
         (tmp_path / name).mkdir()
     _run(adoption_script(str(tmp_path)))
-    _run(retirement_script(str(tmp_path)), PATH="/nonexistent:/usr/bin:/bin")
     assert sorted(path.name for path in tmp_path.rglob("*")) == sorted(there)
 
 
-def test_what_nobody_runs_any_more_goes_once_systemd_knows_better(
-    root: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    "unit", ["", "ExecStart=/usr/bin/python3 -B ROOT/bin/door.py ROOT prepare"]
+)
+def test_what_no_unit_runs_any_more_goes_once_systemd_knows_better(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: str
 ) -> None:
+    units = tmp_path / "units"
+    units.mkdir()
+    (units / "door.service").write_text(unit.replace("ROOT", str(root)) + "\n")
+    monkeypatch.setattr("sparkwright.release.release.SYSTEMD", str(units))
+    for name in ("old", "new"):
+        (root / f"bin/sparkwright-host-{name}").touch()
+    (root / "bin/sparkwright-host").symlink_to("sparkwright-host-new")
     systemctl = tmp_path / "tools/systemctl"
     systemctl.parent.mkdir()
     systemctl.write_text(f"#!/bin/sh\necho $* $(ls {root}/bin) > {tmp_path}/asked\n")
@@ -77,9 +95,10 @@ def test_what_nobody_runs_any_more_goes_once_systemd_knows_better(
     _run(retirement_script(str(root)), PATH=f"{systemctl.parent}:/usr/bin:/bin")
     asked = (tmp_path / "asked").read_text().split()
     assert asked[0] == "daemon-reload"
-    assert "engine.py" in asked
-    left = sorted(path.name for path in (root / "bin").iterdir())
-    assert left == ["door.py", "probe.py", "switch.py"]
+    assert {"engine.py", "sparkwright-host-old"} <= set(asked)
+    left = {path.name for path in (root / "bin").iterdir()}
+    stay = {*SHARED, "switch.py", "door.py"} if unit else set()
+    assert left == {"sparkwright-host", "sparkwright-host-new"} | stay
 
 
 def test_a_disk_without_room_ends_the_run_before_the_unit_expects_a_copy(root: Path) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,10 +11,8 @@ from tests.contract import engines
 from tests.contract.engines import Running
 from tests.lab.engine_image import Engine
 from tests.lab.setup import missing_packages
-from tests.lab.state import PROJECT
 
 # The product's own programs are clients here.
-sys.path += [str(PROJECT / "files" / name) for name in ("engine", "rollout")]
 
 Start = Callable[..., Running]
 

@@ -41,8 +41,7 @@ def _imported(paths: list[Path]) -> set[str]:
                 names |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 names.add(node.module)
-    # The programs of a Spark lie beside one another there, too.
-    own = {path.stem for path in FILES.rglob("*.py")} | {"deploys", "sparkwright"}
+    own = {"deploys", "host", "sparkwright"}
     return {name.partition(".")[0] for name in names} - own - sys.stdlib_module_names
 
 
@@ -50,8 +49,9 @@ def _programs(*folders: Path) -> list[Path]:
     return [path for folder in folders for path in folder.rglob("*.py")]
 
 
+HOST = FILES / "host"
 # These have packages of their own: an environment, or an image's.
-_OWN = ("benchmark", "gateway", "images", "jobs")
+_OWN = (HOST / "benchmark", HOST / "gateway", HOST / "weights", FILES / "images")
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,11 @@ _OWN = ("benchmark", "gateway", "images", "jobs")
             HERE,
         ),
         *(
-            (_programs(FILES / name), (FILES / name / "requirements.txt").read_text().split())
-            for name in ("jobs", "gateway")
+            (_programs(HOST / name), (HOST / name / "requirements.txt").read_text().split())
+            for name in ("weights", "gateway")
         ),
-        (_programs(FILES / "benchmark"), ["vllm==the image's"]),
-        (_programs(*(each for each in FILES.iterdir() if each.name not in _OWN)), []),
+        (_programs(HOST / "benchmark"), ["vllm==the image's"]),
+        ([path for path in _programs(FILES) if not set(path.parents) & set(_OWN)], []),
     ],
     ids=["here", "jobs", "gateway", "benchmark", "python alone"],
 )

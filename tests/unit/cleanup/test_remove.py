@@ -190,7 +190,7 @@ def test_parameters_are_written_down_as_they_were_first(standins, tmp_path):
     assert sum(line.startswith("vm.swappiness") for line in record) == 1
 
 
-WITHDRAW = PROJECT / "files/fabric/withdraw.sh"
+WITHDRAW = PROJECT / "files/host/fabric/withdraw.sh"
 NETWORK = """
 mount -t sysfs none /sys
 for name in lan0 fab0 fab1; do

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from sparkwright.common.render import render
+from sparkwright.common.files import ManagedFile
+from sparkwright.common.render import unit_file
 from sparkwright.door.certificates import read_certificate
 from sparkwright.door.door import DoorPlan, door_plan, mark
 from sparkwright.door.operations import door, no_door
@@ -17,10 +18,10 @@ from tests.unit.driven import Driven, fake_host, said_of_file
 
 FILES = Path(__file__).parents[3] / "files" / "host" / "door"
 ROOT = "/r"
-UNIT = render(FILES / "door.service", root=ROOT)
-PROGRAMS = {name: (FILES / name).read_text() for name in ("haproxy.py", "door.py")}
+UNIT = unit_file(FILES / "door.service", root=ROOT)
+PROGRAMS = [ManagedFile("/r/bin/sparkwright-host", "program"), UNIT]
 TEMPLATE = (FILES / "door.cfg").read_text()
-TEXTS: dict[str, Any] = {"template": TEMPLATE, "programs": PROGRAMS, "unit": UNIT}
+TEXTS: dict[str, Any] = {"template": TEMPLATE, "programs": PROGRAMS}
 KEY = "sk-0123456789abcdefghij"
 CLEAN = "@@installed\n@@stray\n@@elsewhere\n@@taken\n@@there\n@@files\n@@unit\ninactive\n@@running"
 
@@ -33,11 +34,9 @@ def plan(**changes: Any) -> DoorPlan:
 
 def spark(state: str) -> Driven:
     """A Spark whose door is like this, and which has the program and the unit."""
-    texts = {f"/r/bin/{name}": text for name, text in PROGRAMS.items()}
-    texts["/etc/systemd/system/door.service"] = UNIT
     folders = {"/r/bin": "755", "/r/door": "700"}
     lines = [f"stat\tdirectory\troot\troot\t{mode}\t{path}" for path, mode in folders.items()]
-    lines += [line for path, text in texts.items() for line in said_of_file(path, text)]
+    lines += [line for file in PROGRAMS for line in said_of_file(file.path, file.text)]
     there = "\n".join(lines) if state != CLEAN else ""
     return fake_host({"@@installed": state, "follow=-L": there}, root=ROOT)
 
@@ -56,7 +55,7 @@ def settled(of: DoorPlan, **changes: str) -> str:
         "elsewhere": "",
         "taken": "",
         "there": "/r/door",
-        "files": "\n".join([*there, f"{digest(UNIT)} 644 door.service"]),
+        "files": "\n".join([*there, f"{digest(UNIT.text)} 644 door.service"]),
         "unit": "active\nenabled",
         "running": f"version 2.8.5-1\nmark {mark(files)}",
         **changes,

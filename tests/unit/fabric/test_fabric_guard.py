@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-GUARD = Path(__file__).parents[3] / "files/fabric/fabric-guard"
+GUARD = Path(__file__).parents[3] / "files/host/fabric/fabric-guard"
 ARGUMENTS = (
     "29500:29502 enp1s0f0np0 192.168.100.0/24 192.168.100.12 02:00:00:00:00:0a "
     "enP2p1s0f0np0 192.168.101.0/24 192.168.101.12 02:00:00:00:00:0b"

@@ -11,7 +11,7 @@ from sparkwright.status.table import as_json, table
 from tests.unit.driven import fake_host
 from tests.unit.status.test_status import SERVES, output, row
 
-UNIT = Path(__file__).parents[3] / "files/gpu/gpu-clock.service"
+UNIT = Path(__file__).parents[3] / "files/host/gpu-clock.service"
 FACT = "unit=gpu-clock.service"
 
 

@@ -62,6 +62,9 @@ def test_the_script_reads_a_machine_without_anything(tmp_path: Path) -> None:
         parse_exporter(["@@package"])
 
 
+PROGRAMS = [ManagedFile(f"{ROOT}/bin/sparkwright-host", "program")]
+
+
 def metrics_run(unit: str | None, output: list[str], current: bool = False) -> list[str]:
     """Return the commands that change a Spark: of a fake one, where all files are absent.
 
@@ -76,14 +79,15 @@ def metrics_run(unit: str | None, output: list[str], current: bool = False) -> l
     if current:
         answers["stat $follow"] = file_lines(units)
     host = fake_host(answers, root=ROOT)
-    host.run(host_metrics, name="x", root=ROOT, unit=unit, program="p", units=units)
+    host.run(host_metrics, name="x", root=ROOT, unit=unit, programs=PROGRAMS, units=units)
     facts = ("@@listener", "stat $follow")
     return [each for each in host.scripts() if not any(fact in each for fact in facts)]
 
 
 def file_lines(units: Sequence[ManagedFile]) -> list[str]:
     files = {unit.path: unit.text for unit in units}
-    files |= {f"{ROOT}/bin/spark_metrics.py": "p", EXPORTER_DEFAULTS: exporter_defaults(ROOT)}
+    files |= {file.path: file.text for file in PROGRAMS}
+    files |= {EXPORTER_DEFAULTS: exporter_defaults(ROOT)}
     return [
         *(line for path, text in files.items() for line in said_of_file(path, text)),
         *(f"stat\tdirectory\troot\troot\t755\t{ROOT}/{name}" for name in ("bin", "metrics")),

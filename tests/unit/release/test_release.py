@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from tests.clock import patience
 from tests.unit.recipe.test_recipe import good
 from tests.unit.release.test_command import NASTY
 
-SUPERVISOR = Path(__file__).parents[3] / "files/engine"
 DIGEST = "sha256:" + "d" * 64
 CONFIG = "sha256:" + "f" * 64
 PAIR = (("192.168.100.11", "192.168.101.11"), ("192.168.100.12", "192.168.101.12"))
@@ -108,29 +106,20 @@ def test_probes_may_fail_for_as_long_as_a_step_may_take(tokens: int | None) -> N
     assert failures == 3 or (failures - 1) * 6 <= step
 
 
-def test_another_program_is_another_release(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And the release has just what its unit runs: the programs, and none of the unit's text."""
+def test_another_program_is_another_release(monkeypatch: pytest.MonkeyPatch) -> None:
     before = release()
-    folder = shutil.copytree(SUPERVISOR, tmp_path / "engine")
-    with (folder / "probe.py").open("a") as program:
-        program.write("# Another one.\n")
-    monkeypatch.setattr("sparkwright.release.release._SUPERVISOR", folder)
+    monkeypatch.setattr("sparkwright.release.release.program", lambda module: b"another")
     after = release()
     assert after.id != before.id
-    assert after.files["bin/probe.py"] == before.files["bin/probe.py"] + "# Another one.\n"
-    assert {name for name in after.files if name.startswith("bin/")} == {
-        f"bin/{path.name}" for path in folder.glob("*.py")
-    }
+    assert (after.program, after.files.keys()) == (b"another", before.files.keys())
 
 
 def test_both_ranks_have_one_release_and_differ_in_their_own_part() -> None:
     head, worker = pair(0), pair(1)
     assert head.id == worker.id
     same = {name for name in head.files if head.files[name] == worker.files[name]}
-    programs = {name for name in head.files if name.startswith("bin/")}
-    assert same == {"release.json", "engine.env"} | programs
+    assert same == {"release.json", "engine.env"}
+    assert head.program == worker.program
     for rank, made in enumerate((head, worker)):
         unit = json.loads(made.files["unit.json"])
         assert (unit["rank"], unit["sparks"], unit["fabric"]) == (
