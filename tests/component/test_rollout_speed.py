@@ -2,19 +2,17 @@
 
 import json
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from tests.clock import patience
+from tests.programs import host_program
 
-SPEED = Path(__file__).parents[2] / "files/rollout/speed.py"
 # Seconds before the first of some pieces, and between two of them.
 FIRST, NEXT = 0.6, 0.02
 PIECES, TOKENS_PER_PIECE = 16, 8
@@ -67,7 +65,7 @@ def url() -> Iterator[str]:
 
 def _speed(url: str, model: str) -> str:
     return subprocess.run(
-        [sys.executable, SPEED, url, model],
+        host_program("speed", url, model),
         capture_output=True,
         text=True,
         check=True,

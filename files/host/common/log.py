@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 from contextlib import suppress
 
 _shown = ""
@@ -30,5 +31,5 @@ def show(text: str) -> None:
 
 
 def log(text: str) -> None:
-    """Print a line now; the journal gets it."""
-    print(text, flush=True)
+    """Write a line for the journal; standard output is for what a program is asked for."""
+    print(text, file=sys.stderr, flush=True)

@@ -27,6 +27,7 @@ from tests.component.gateway.clients import CLIENT, CONNECT, Client, ask, said
 from tests.component.gateway.replicas import Door
 from tests.component.servers import free_port, listens, serving, until
 from tests.lab import cache
+from tests.programs import changed_program
 from tests.unit.certificates import certificate, private_key, written
 from tests.unit.door.plans import files, plan
 
@@ -121,7 +122,7 @@ def started(
             # systemd passes the socket as the third one.
             [
                 *("bash", "-c", f'exec "$0" "$@" 3<&{listening.fileno()}'),
-                *(python, "-B", "-c", HURRIED, "config.yaml"),
+                *(python, *changed_program(HURRIED, "config.yaml")[1:]),
             ],
             pass_fds=[listening.fileno()],
             cwd=folder,
