@@ -54,15 +54,15 @@ file_server.main(Path("{root}"), ["{worker}"])
 _COPY = """
 import json
 from pathlib import Path
-from host.weights.checkpoint import Checkpoint
-from host.weights.peer_source import Share
+from host.weights.checkpoint import LocalCheckpoint
+from host.weights.peer_source import PeerSource
 from host.common.progress import Progress
 folder = Path("{root}/copy")
 folder.mkdir()
-checkpoint = Checkpoint(folder, json.loads(Path("{root}/manifest.json").read_text()))
+checkpoint = LocalCheckpoint(folder, json.loads(Path("{root}/manifest.json").read_text()))
 with Progress(Path("{root}/progress.json"), checkpoint.measure) as progress:
     checkpoint.verify()
-    checkpoint.fetch(Share("http://{head}:{port}/weights/model", progress))
+    checkpoint.fetch(PeerSource("http://{head}:{port}/weights/model", progress))
 """
 _WRITE = """
 import mmap, os

@@ -1,7 +1,6 @@
 """A hub, or a mirror in its place, that lies: what it costs in bytes, in tries and in time."""
 
 import subprocess
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.clock import patience
-from tests.component.fetch.conftest import JOBS, SIZE, Spark, fetching
+from tests.component.fetch.conftest import SIZE, Spark, fetching
 from tests.component.servers import serving
 from tests.lab import hub
+from tests.programs import changed_program
 
 # Further tries that a Spark makes here.
 TRIES = 3
@@ -175,14 +175,15 @@ def whose(spark: Spark, lie: Callable[[Liar], None]) -> tuple[str, type[Liar]]:
     with serving(server) as address:
         environment = {"HF_ENDPOINT": f"http://{address}", "HF_TOKEN_PATH": str(token)}
         program = (
-            "import sys, check_token; check_token.DELAYS = (0.05,) * 3; print(check_token.main())"
+            "from host.weights import check_token\n"
+            "check_token.DELAYS = (0.05,) * 3\n"
+            "check_token.command()\n"
         )
         done = subprocess.run(
-            [sys.executable, "-c", program],
+            changed_program(program),
             env={
                 **environment,
                 "HF_HUB_DISABLE_TELEMETRY": "1",
-                "PYTHONPATH": str(JOBS),
                 "HF_HOME": str(spark.root),
             },
             capture_output=True,

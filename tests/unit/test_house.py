@@ -6,10 +6,11 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
 LIBRARY = PROJECT / "sparkwright"
+HOST = PROJECT / "files/host"
 
 
 def test_no_folder_has_more_than_18_modules() -> None:
-    modules = [path for path in LIBRARY.rglob("*.py") if path.stem != "__init__"]
+    modules = [path for path in _modules() if path.stem != "__init__"]
     assert max(Counter(path.parent for path in modules).values()) <= 18
 
 
@@ -24,8 +25,12 @@ def test_each_subject_has_a_line_in_the_docs() -> None:
 def test_no_class_name_stands_for_two_things() -> None:
     names = Counter(
         node.name
-        for path in LIBRARY.rglob("*.py")
+        for path in _modules()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ClassDef)
     )
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def _modules() -> list[Path]:
+    return [*LIBRARY.rglob("*.py"), *HOST.rglob("*.py")]

@@ -51,7 +51,7 @@ def positions(text: str) -> list[int]:
     return [found[place] for place in sorted(found)]
 
 
-class Engine:
+class MeasuredEngine:
     """An engine that serves.
 
     Args:

@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from host.benchmark.bench_engine import Engine
+from host.benchmark.bench_engine import MeasuredEngine
 from host.benchmark.bench_gpu import Gpu
 from host.benchmark.bench_prompts import LONG, requests
 from host.common.atomic import replace
@@ -145,7 +145,7 @@ class Measurement:
     def __init__(self, orders: Mapping[str, Any]) -> None:
         self._orders = orders
         self._started, self._began = time.time(), time.monotonic()
-        self._engine = Engine(orders["url"], orders["model"], f"vllm@{orders['release']}")
+        self._engine = MeasuredEngine(orders["url"], orders["model"], f"vllm@{orders['release']}")
         self._done: list[dict[str, Any]] = []
         self.given_up = ""
 

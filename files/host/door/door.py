@@ -40,7 +40,7 @@ _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SERVER = re.compile(rf"    server ({_RELEASE.pattern}) 127\.0\.0\.1:(\d+) check ")
 
 
-class Engine(NamedTuple):
+class DoorEngine(NamedTuple):
     """An engine behind the door; it listens on 127.0.0.1."""
 
     release: str
@@ -111,11 +111,12 @@ class Door:
             found = self._haproxy.in_flight(release)
         return sum(now if held else max(now, later) for now, later in found)
 
-    def engines(self) -> list[Engine]:
+    def engines(self) -> list[DoorEngine]:
         """Return what is known, the preferred engine first."""
         engines, choice = self._read()
         return sorted(
-            (Engine(*pair) for pair in engines.items()), key=lambda each: each[0] != choice["first"]
+            (DoorEngine(*pair) for pair in engines.items()),
+            key=lambda each: each[0] != choice["first"],
         )
 
     def compare(self, new: Path) -> None:

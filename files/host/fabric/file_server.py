@@ -35,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
 _RANGE = re.compile(r"bytes=(\d+)-")
 
 
-class Refusal(Exception):
+class NotLent(Exception):
     """A refusal to lend something, with the reason that the other Spark shows."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
@@ -43,7 +43,7 @@ class Refusal(Exception):
         self.status = status
 
 
-class Library:
+class VerifiedFiles:
     """The files of one root that may be lent."""
 
     def __init__(self, root: Path) -> None:
@@ -53,7 +53,7 @@ class Library:
         """Return what an image export consists of, as JSON.
 
         Raises:
-            Refusal: there is no such export.
+            NotLent: there is no such export.
         """
         files = self._record(*self._folder(address))
         slim = {path: {"size": file["size"], "sha256": file["hash"]} for path, file in files}
@@ -64,7 +64,7 @@ class Library:
         """Open the file that an address asks for; give its size too.
 
         Raises:
-            Refusal: it is not there, or not what it was when it was verified.
+            NotLent: it is not there, or not what it was when it was verified.
         """
         parts = urlsplit(address)
         kind, name, path = (*parts.path.strip("/").split("/", 2), "", "")[:3]
@@ -72,18 +72,18 @@ class Library:
         path = unquote(path)
         entry = dict(self._record(folder, name)).get(path)
         if entry is None or [entry["hash"]] != parse_qs(parts.query).get("hash"):
-            raise Refusal(HTTPStatus.NOT_FOUND, f"{path} of {name} is not verified here yet")
+            raise NotLent(HTTPStatus.NOT_FOUND, f"{path} of {name} is not verified here yet")
         try:
             descriptor = os.open(folder / path, os.O_RDONLY | os.O_NOFOLLOW)
         except OSError as error:
             reason = f"{path} of {name} cannot be read here: {error.strerror}"
-            raise Refusal(HTTPStatus.NOT_FOUND, reason) from None
+            raise NotLent(HTTPStatus.NOT_FOUND, reason) from None
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             found = os.fstat(descriptor)
             stamp = {"size": found.st_size, "mtime_ns": found.st_mtime_ns, "inode": found.st_ino}
             if entry != stamp | {"hash": entry["hash"]}:
                 reason = f"{path} of {name} was changed here since it was verified"
-                raise Refusal(HTTPStatus.NOT_FOUND, reason)
+                raise NotLent(HTTPStatus.NOT_FOUND, reason)
             yield file, found.st_size
 
     def exporting(self) -> float:
@@ -95,31 +95,31 @@ class Library:
         _, kind, name = (*address.split("/"), "", "")[:3]
         folders = {"weights": self._root, "images": self._root / "exports"}
         if kind not in folders or not _NAME.fullmatch(name):
-            raise Refusal(HTTPStatus.NOT_FOUND, "nothing of that name is lent")
+            raise NotLent(HTTPStatus.NOT_FOUND, "nothing of that name is lent")
         return folders[kind] / name, name
 
     def _record(self, folder: Path, name: str) -> Collection[tuple[str, dict[str, Any]]]:
         try:
             files: dict[str, dict[str, Any]] = json.loads((folder / RECORD).read_text())["files"]
         except (OSError, ValueError, KeyError):
-            raise Refusal(HTTPStatus.NOT_FOUND, f"{name} is not here yet") from None
+            raise NotLent(HTTPStatus.NOT_FOUND, f"{name} is not here yet") from None
         return files.items()
 
 
-class Share(ThreadingHTTPServer):
+class FileServer(ThreadingHTTPServer):
     """Serves several requests at once, and knows how long nobody has asked."""
 
     daemon_threads = True
     # A look at the clock this often, in seconds.
     timeout = 2
 
-    def __init__(self, listening: socket.socket, library: Library, clients: list[str]) -> None:
+    def __init__(self, listening: socket.socket, files: VerifiedFiles, clients: list[str]) -> None:
         address = listening.getsockname()
         super().__init__(address, Request, bind_and_activate=False)
         self.socket.close()
         self.socket = listening
         self.server_name, self.server_port = address[:2]
-        self.library = library
+        self.files = files
         self.clients = clients
         self._lock = Lock()
         self._active = 0
@@ -144,7 +144,7 @@ class Share(ThreadingHTTPServer):
 
     def idle(self) -> bool:
         """Tell whether nobody has needed this program for a while."""
-        return not self._active and time.time() - IDLE > max(self._asked, self.library.exporting())
+        return not self._active and time.time() - IDLE > max(self._asked, self.files.exporting())
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Name what went wrong in one line: a client that leaves is no fault of this program."""
@@ -156,7 +156,7 @@ class Request(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = PATIENCE
-    server: Share
+    server: FileServer
 
     def do_GET(self) -> None:
         """Send a file from where the client's copy ends, or the list of an export."""
@@ -165,15 +165,15 @@ class Request(BaseHTTPRequestHandler):
                 client = self.client_address[0]
                 if client not in self.server.clients:
                     reason = f"lent to {' and '.join(self.server.clients)} only, not to {client}"
-                    raise Refusal(HTTPStatus.FORBIDDEN, reason)
+                    raise NotLent(HTTPStatus.FORBIDDEN, reason)
                 if re.fullmatch("/images/[^/]*", self.path):
-                    text = self.server.library.listing(self.path)
+                    text = self.server.files.listing(self.path)
                     self._head(HTTPStatus.OK, len(text))
                     self.wfile.write(text)
                 else:
-                    with self.server.library.opened(self.path) as (file, size):
+                    with self.server.files.opened(self.path) as (file, size):
                         self._send(file, size)
-            except Refusal as refusal:
+            except NotLent as refusal:
                 text = str(refusal).encode()
                 self._head(refusal.status, len(text))
                 self.wfile.write(text)
@@ -185,7 +185,7 @@ class Request(BaseHTTPRequestHandler):
         wanted = _RANGE.fullmatch(self.headers.get("Range", "bytes=0-"))
         start = int(wanted[1]) if wanted else size + 1
         if start > size:
-            raise Refusal(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, f"it has {size} bytes")
+            raise NotLent(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, f"it has {size} bytes")
         part = f"bytes {start}-{size - 1}/{size}"
         self._head(HTTPStatus.PARTIAL_CONTENT, size - start, {"Content-Range": part})
         os.posix_fadvise(file.fileno(), start, 0, os.POSIX_FADV_SEQUENTIAL)
@@ -201,7 +201,7 @@ class Request(BaseHTTPRequestHandler):
 
 def main(root: Path, clients: list[str]) -> None:
     """Serve until nobody asks any more."""
-    with Share(socket.socket(fileno=LISTENING), Library(root), clients) as share:
+    with FileServer(socket.socket(fileno=LISTENING), VerifiedFiles(root), clients) as share:
         while not share.idle():
             share.handle_request()
 

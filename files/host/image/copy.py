@@ -21,8 +21,8 @@ from host.common.progress import JobError, Progress
 from host.common.retry import RetryableError, retry, run_job
 from host.image.archive import BLOBS, is_built, listed, read
 from host.image.docker_socket import FULL, Docker, complaint, failure, is_here, judge
-from host.weights.checkpoint import Checkpoint
-from host.weights.peer_source import Share
+from host.weights.checkpoint import LocalCheckpoint
+from host.weights.peer_source import PeerSource
 
 # A tar archive is made of such blocks, and ends with two empty ones.
 BLOCK = tarfile.BLOCKSIZE
@@ -97,7 +97,7 @@ class Copy:
         self._ids: list[str] = manifest.get("ids", self._references)
         self._source: str = manifest["source"]
         self._folder = folder
-        self._checkpoint: Checkpoint | None = None
+        self._checkpoint: LocalCheckpoint | None = None
         self._archive: Archive | None = None
         self._layers: dict[str, tuple[int, int]] = {}
 
@@ -111,8 +111,8 @@ class Copy:
 
     def fetch(self, progress: Progress) -> None:
         """Have in the folder what the head has exported, and nothing else."""
-        share = Share(self._source, progress)
-        self._checkpoint = Checkpoint(self._folder, listed(share.listing()))
+        share = PeerSource(self._source, progress)
+        self._checkpoint = LocalCheckpoint(self._folder, listed(share.listing()))
         self._checkpoint.verify()
         self._checkpoint.fetch(share)
 

@@ -19,7 +19,7 @@ from host.common.retry import RetryableError, run_job
 from host.image.archive import BLOBS, is_built, read
 from host.image.docker_socket import FULL, Docker, complaint, judge
 from host.weights.checkpoint import Record
-from host.weights.hashing_file import File, Growing
+from host.weights.hashing_file import File, ResumableFile
 
 CAUSES = (
     FULL,
@@ -34,7 +34,7 @@ class Export:
         self._image = image
         self._folder = folder
         self._done = self._total = 0
-        self._growing: Growing | None = None
+        self._growing: ResumableFile | None = None
 
     def measure(self) -> tuple[str, int, int]:
         """Return phase, bytes done and bytes in total, about."""
@@ -101,7 +101,7 @@ class Export:
     ) -> None:
         place = folder / member.name
         place.parent.mkdir(parents=True, exist_ok=True)
-        with Growing(place, File(member.name, member.size, digest="0" * 64)) as growing:
+        with ResumableFile(place, File(member.name, member.size, digest="0" * 64)) as growing:
             self._growing = growing
             growing.append(content.readinto)  # type: ignore[attr-defined]
         if member.name.startswith(BLOBS) and place.name != growing.digest:

@@ -82,7 +82,7 @@ def _entry(file: Path, digest: str) -> dict[str, Any]:
     }
 
 
-class Checkpoint:
+class LocalCheckpoint:
     """One folder, what it must be, and how far it is."""
 
     def __init__(self, folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:

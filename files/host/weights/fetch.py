@@ -14,22 +14,22 @@ from typing import Any
 from host.common.command_line import words
 from host.common.progress import Progress
 from host.common.retry import run_job
-from host.weights.checkpoint import REPORT, Checkpoint, Source
+from host.weights.checkpoint import REPORT, LocalCheckpoint, Source
 from host.weights.hub import Repository
-from host.weights.peer_source import Share
+from host.weights.peer_source import PeerSource
 
 
 def source(manifest: dict[str, Any], progress: Progress) -> Source:
     """Return what a manifest names: the other Spark of a pair, or a repository on the hub."""
     if "source" in manifest:
-        return Share(manifest["source"], progress)
+        return PeerSource(manifest["source"], progress)
     return Repository(manifest["endpoint"], manifest["repo"], manifest["commit"], progress)
 
 
 def main(root: Path, name: str) -> None:
     """Do the job; every end but success is raised."""
     manifest = json.loads((root / "manifests" / f"{name}.json").read_text())
-    checkpoint = Checkpoint(root / name, manifest["files"])
+    checkpoint = LocalCheckpoint(root / name, manifest["files"])
     with Progress(root / name / REPORT, checkpoint.measure) as progress:
         checkpoint.verify()
         checkpoint.fetch(source(manifest, progress))

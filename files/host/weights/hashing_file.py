@@ -48,7 +48,7 @@ class File:
         return str(digest.hexdigest())
 
 
-class Growing:
+class ResumableFile:
     """A partial file that goes on where it ends, hashed while it is written.
 
     Past the page cache, where the file system can: that takes a fraction of the time, and leaves
@@ -68,7 +68,7 @@ class Growing:
         self._hash_again()
         self._set_direct(True)
 
-    def __enter__(self) -> "Growing":
+    def __enter__(self) -> "ResumableFile":
         return self
 
     def __exit__(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from host.common.command_line import words
 from host.common.log import log
-from host.weights.checkpoint import Checkpoint, Record
+from host.weights.checkpoint import LocalCheckpoint, Record
 
 
 def others(root: Path, folder: str) -> Iterator[Path]:
@@ -24,7 +24,7 @@ def others(root: Path, folder: str) -> Iterator[Path]:
     yield from (path for path in newest_first if path.name != folder)
 
 
-def link(checkpoint: Checkpoint, other: Path) -> int:
+def link(checkpoint: LocalCheckpoint, other: Path) -> int:
     """Link what another folder holds of a checkpoint; return how many files those are.
 
     What cannot be linked, such as a file on another disk, is left to be fetched.
@@ -51,7 +51,7 @@ def link(checkpoint: Checkpoint, other: Path) -> int:
 def main(root: Path, folder: str) -> None:
     """Link from each folder of another commit what the ones before did not have."""
     files = json.loads((root / "manifests" / f"{folder}.json").read_text())["files"]
-    checkpoint = Checkpoint(root / folder, files)
+    checkpoint = LocalCheckpoint(root / folder, files)
     for other in others(root, folder):
         if linked := link(checkpoint, other):
             log(f"{linked} of {len(files)} files are linked from {other}")

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 
 from host.common.progress import JobError, Progress
 from host.common.retry import RetryableError, retry
-from host.weights.hashing_file import File, Growing
+from host.weights.hashing_file import File, ResumableFile
 
 # Seconds without a byte after which a connection counts as dead.
 PATIENCE = 20
@@ -23,7 +23,7 @@ REMEDY = (
 )
 
 
-class Share:
+class PeerSource:
     """A folder that the other Spark lends.
 
     Args:
@@ -61,7 +61,7 @@ class Share:
             JobError: no further try can help, or enough of them have failed.
         """
         try:
-            with Growing(partial, file) as growing:
+            with ResumableFile(partial, file) as growing:
                 address = f"{self._address.path}/{quote(file.path)}?hash={file.digest}"
 
                 def attempt() -> None:

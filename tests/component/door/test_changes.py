@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from host.door.door import DoorError, Engine
+from host.door.door import DoorEngine, DoorError
 from sparkwright.door.key import Key
 from tests.component.door.running import FakeServer, Running, haproxy, load, stream
 from tests.component.servers import fill, small_disk, until
@@ -99,7 +99,7 @@ def test_a_switch_cuts_no_stream_of_before(
         assert running.serves() == "b"
         door.forget("a")
         assert door.busy("a") == 1
-        assert door.engines() == [Engine("b", b.server_port)]
+        assert door.engines() == [DoorEngine("b", b.server_port)]
         # And back again, while it still goes on.
         door.offer("a", a.server_port)
         door.prefer("a")

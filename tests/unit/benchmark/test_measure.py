@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from host.benchmark.bench_engine import COUNTERS, Engine, positions, samples
+from host.benchmark.bench_engine import COUNTERS, MeasuredEngine, positions, samples
 from host.benchmark.bench_gpu import sample
 from host.benchmark.bench_prompts import QUESTION, long_prompt, requests
 from host.benchmark.bench_tool import stop_after, until
@@ -193,7 +193,7 @@ while echo '1791.0 spark1 engine[7]: INFO: "POST /v1/chat/completions" 200 OK'; 
         path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.chdir(tmp_path)
-    kept = Engine("http://x", "m", "vllm@x").start(KEPT)
+    kept = MeasuredEngine("http://x", "m", "vllm@x").start(KEPT)
     assert [at for at, _ in kept] == [1764.5, 1770.25, 1790.0]
     assert "_SYSTEMD_INVOCATION_ID=0123" in (tmp_path / "called").read_text()
     assert start_figures(kept) == {"start-warm": {"weights_seconds": 5.5, "ready_seconds": 25.5}}

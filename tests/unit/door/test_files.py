@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from host.door.door import Door, DoorError, Engine, main
+from host.door.door import Door, DoorEngine, DoorError, main
 from tests.programs import host_program
 
 
@@ -18,17 +18,17 @@ def test_the_files_stand_without_a_running_door(tmp_path: Path) -> None:
     door.offer("a-1", 18001)
     door.offer("b-2", 18002)
     door.offer("b-2", 18002)
-    assert door.engines() == [Engine("a-1", 18001), Engine("b-2", 18002)]
+    assert door.engines() == [DoorEngine("a-1", 18001), DoorEngine("b-2", 18002)]
     door.prefer("b-2")
     door.hold()
-    assert Door(tmp_path).engines() == [Engine("b-2", 18002), Engine("a-1", 18001)]
+    assert Door(tmp_path).engines() == [DoorEngine("b-2", 18002), DoorEngine("a-1", 18001)]
     assert door.busy("a-1") == 0
     assert "hold yes" in (tmp_path / "door" / "choice.map").read_text()
     door.prepare()
     assert "hold no" in (tmp_path / "door" / "choice.map").read_text()
     door.forget("b-2")
     door.forget("b-2")
-    assert door.engines() == [Engine("a-1", 18001)]
+    assert door.engines() == [DoorEngine("a-1", 18001)]
     door.forget("a-1")
     assert door.engines() == []
     assert {file.name for file in (tmp_path / "door").iterdir()} == {
@@ -42,10 +42,10 @@ def test_the_second_choice_moves_up(tmp_path: Path) -> None:
         door.offer(name, port)
     door.forget("a-1")
     door.offer("c-3", 18003)
-    assert door.engines() == [Engine("b-2", 18002), Engine("c-3", 18003)]
+    assert door.engines() == [DoorEngine("b-2", 18002), DoorEngine("c-3", 18003)]
     door.forget("c-3")
     door.offer("d-4", 18004)
-    assert door.engines()[0] == Engine("b-2", 18002)
+    assert door.engines()[0] == DoorEngine("b-2", 18002)
 
 
 def test_a_door_without_files_knows_what_should_serve(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 from host.common.progress import JobError, Progress
 from host.common.retry import DELAYS, ENOUGH, RetryableError, retry
 from host.weights import hub
-from host.weights.checkpoint import Checkpoint
-from host.weights.hashing_file import ALIGNED, File, Growing
+from host.weights.checkpoint import LocalCheckpoint
+from host.weights.hashing_file import ALIGNED, File, ResumableFile
 
 CONTENT = bytes(range(256)) * 40
 WHOLE = File("model.safetensors", len(CONTENT), sha256(CONTENT).hexdigest())
@@ -207,7 +207,7 @@ def test_a_partial_file_that_is_too_long_begins_again(tmp_path: Path):
         source = source[count:]
         return count
 
-    with Growing(partial, WHOLE) as growing:
+    with ResumableFile(partial, WHOLE) as growing:
         assert growing.position == 0
         growing.append(read)
         assert growing.digest == WHOLE.digest
@@ -233,7 +233,7 @@ def test_what_is_written_leaves_the_memory_to_others(tmp_path: Path):
         pytest.skip("this file system keeps all in memory")
     content = bytes(16 * ALIGNED)
     whole = File("model.safetensors", len(content), sha256(content).hexdigest())
-    with Growing(tmp_path / "partial", whole) as growing:
+    with ResumableFile(tmp_path / "partial", whole) as growing:
         growing.append(len)
         assert growing.complete
     assert not is_in_memory(tmp_path / "partial")
@@ -253,7 +253,7 @@ class Sent:
 def test_only_bytes_that_are_missing_need_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: int, lacks: int
 ):
-    checkpoint = Checkpoint(tmp_path, MANIFEST)
+    checkpoint = LocalCheckpoint(tmp_path, MANIFEST)
     partial = tmp_path / ".sparkwright-partial" / f"{WHOLE.digest[:16]}-{WHOLE.path}"
     partial.parent.mkdir()
     partial.write_bytes(CONTENT[:here])
