@@ -3,11 +3,14 @@
 import os
 import signal
 from collections.abc import Generator
+from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from tests.lab.state import Engine
+
+VERIFY = Path(__file__).with_name("verify")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,7 +32,7 @@ def pytest_runtest_makereport(
     Verification is another matter: it asks before it reboots a Spark.
     """
     report = yield
-    if report.skipped and os.environ.get("CI") and "verify" not in item.path.parts:
+    if report.skipped and os.environ.get("CI") and VERIFY not in item.path.parents:
         report.outcome = "failed"
         report.longrepr = f"skipped, and in CI it must run: {report.longrepr}"
     return report

@@ -11,6 +11,7 @@ import requests
 from host.common import probe
 from host.rollout import speed
 from sparkwright.engine.phases import phase
+from sparkwright.verify import tools
 from tests.contract import facts
 from tests.contract.engines import (
     COMPLETIONS,
@@ -24,7 +25,6 @@ from tests.contract.engines import (
     choice,
     events,
 )
-from tests.verify import tools
 
 
 def test_health(serving: Running) -> None:

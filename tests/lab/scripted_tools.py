@@ -1,8 +1,8 @@
 """A tool parser of vLLM's for a model that cannot call tools: it is told each word.
 
 `--tool-parser-plugin` loads this file, which lies beside the tiny model's weights. To a question of
-tests/verify/tools.py it has the engine generate exactly the text that a Qwen model would say, by
-vLLM's own constraint on what may come next; a question that it does not know is left alone. All
+sparkwright/verify/tools.py it has the engine generate exactly the text that a Qwen model would say,
+by vLLM's own constraint on what may come next; a question that it does not know is left alone. All
 else is real: HTTP, chat template, sampling, streaming, and the parser that finds the calls in the
 text, which is one of vLLM's. So this proves that calls come through whole, from the tokens to the
 client and from a tool's result to the next call. It does not prove that a model knows when to call

@@ -25,8 +25,8 @@ from tests.mutants.reach import Test, reach
 from tests.mutants.trees import ROOT, copies, pytest
 
 CODE = ("files/**/*.py", "sparkwright/*/*.py")
-# Run by hosts, or by pyinfra.
-OTHERS = {"facts", "operations", "deploy", "__init__", "__main__"}
+# Run by hosts, by pyinfra, or on Sparks alone.
+OTHERS = re.compile(r"facts|operations|deploy|__init__|__main__|test_\w+")
 ACCEPTED = 0.1
 # Seconds of tests for one change, and how many tests come first.
 LIMIT, FIRST = 120, 10
@@ -123,7 +123,7 @@ def _first_failure(tree: Path, names: Sequence[str]) -> str | None:
 
 def _code() -> list[Path]:
     paths = {path.relative_to(ROOT) for pattern in CODE for path in ROOT.glob(pattern)}
-    return sorted(path for path in paths if path.parts[0] == "files" or path.stem not in OTHERS)
+    return sorted(p for p in paths if p.parts[0] == "files" or not OTHERS.fullmatch(p.stem))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import pytest
 import requests
 
 from sparkwright.door.keys import api_keys
+from sparkwright.verify import tools
 from tests.clock import patience
 from tests.driver.client import CHAT, ask, authorization, said
 from tests.driver.declared import BROKEN, Change, edited, recipe, seed
@@ -21,7 +22,6 @@ from tests.driver.product import DEPLOY, PROJECT, background, killed_at, pyinfra
 from tests.driver.sparks import current, eventually
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
-from tests.verify import tools
 
 GATEWAY, PORT = "deploys/gateway.py", 4000
 ROLLOUT = "deploys/rollout.py"

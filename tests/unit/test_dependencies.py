@@ -12,8 +12,11 @@ import pytest
 from packaging.requirements import Requirement
 
 PROJECT = Path(__file__).parents[2]
-FILES = PROJECT / "files"
-HERE = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["dependencies"]
+FILES, LIBRARY = PROJECT / "files", PROJECT / "sparkwright"
+DECLARED = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+HERE = DECLARED["dependencies"]
+# Who verifies has these as well: no other part of the product may need them.
+VERIFY = [*HERE, *DECLARED["optional-dependencies"]["verify"]]
 
 
 def _normal(name: str) -> str:
@@ -59,11 +62,13 @@ _OWN = (HOST / "benchmark", HOST / "gateway", HOST / "weights", FILES / "images"
     [
         (
             [
-                *_programs(PROJECT / "deploys", PROJECT / "sparkwright"),
+                *_programs(PROJECT / "deploys"),
+                *(path for path in _programs(LIBRARY) if LIBRARY / "verify" not in path.parents),
                 *PROJECT.glob("*.py"),
             ],
             HERE,
         ),
+        (_programs(LIBRARY / "verify"), VERIFY),
         *(
             (_programs(HOST / name), (HOST / name / "requirements.txt").read_text().split())
             for name in ("weights", "gateway")
@@ -71,7 +76,7 @@ _OWN = (HOST / "benchmark", HOST / "gateway", HOST / "weights", FILES / "images"
         (_programs(HOST / "benchmark"), ["vllm==the image's"]),
         ([path for path in _programs(FILES) if not set(path.parents) & set(_OWN)], []),
     ],
-    ids=["here", "jobs", "gateway", "benchmark", "python alone"],
+    ids=["here", "verify", "jobs", "gateway", "benchmark", "python alone"],
 )
 def test_every_import_is_declared(paths: list[Path], declared: Sequence[str]) -> None:
     assert paths
@@ -82,5 +87,5 @@ def test_every_import_is_declared(paths: list[Path], declared: Sequence[str]) ->
 
 def test_the_lock_has_what_is_declared() -> None:
     locked = _pinned((PROJECT / "requirements.lock").read_text().splitlines())
-    for each in map(Requirement, HERE):
+    for each in map(Requirement, VERIFY):
         assert each.specifier.contains(locked[_normal(each.name)]), each

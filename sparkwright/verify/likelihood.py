@@ -5,6 +5,8 @@ near tie goes another way. The log probabilities of a prompt stay near one anoth
 """
 
 import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 # Lincoln at Gettysburg, 1863: every model of English has read it many times. So long that a layer's
 # sum over the ranks is of hundreds of KB, as in real prompts; so short that the logits of all
@@ -27,7 +29,7 @@ KNOWN = -4.0
 ALIKE = 0.95
 
 
-def question(model):
+def question(model: str) -> dict[str, object]:
     """Return the body of a completion request that has a text's tokens judged."""
     return {
         "model": model,
@@ -38,14 +40,14 @@ def question(model):
     }
 
 
-def of_prompt(answer):
+def of_prompt(answer: Mapping[str, Any]) -> list[float]:
     """Return the log probability of each token of the prompt; the first has none."""
     _, *positions = answer["choices"][0]["prompt_logprobs"]
     # With 0 alternatives asked for, a position has the prompt's own token alone.
     return [entry["logprob"] for position in positions for entry in position.values()]
 
 
-def problem(own, other=None):
+def problem(own: Sequence[float], other: Sequence[float] | None = None) -> str | None:
     """Say what is wrong with the log probabilities of a text; None where nothing is.
 
     Args:

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.verify import tools
+from sparkwright.verify import tools
 
 ONE, PARALLEL = tools.STORIES[0], tools.STORIES[1]
 MESSAGE = tools.STORIES[2].steps[1]

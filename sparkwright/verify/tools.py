@@ -5,7 +5,11 @@ text. So what counts is what the calls say.
 """
 
 import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
 
 SYSTEM = (
     "Use the tools. Never guess what a tool can tell: call it, and wait for its result before a "
@@ -18,8 +22,8 @@ class Call:
     """A call that must come, and what the tool then answers."""
 
     name: str
-    arguments: dict
-    result: dict
+    arguments: Json
+    result: Json
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Story:
     answer: tuple[str, ...]
 
 
-def _tool(name, description, /, **properties):
+def _tool(name: str, description: str, /, **properties: Json) -> Json:
     schema = {"type": "object", "properties": properties, "required": list(properties)}
     function = {"name": name, "description": description, "parameters": schema}
     return {"type": "function", "function": function}
@@ -65,7 +69,7 @@ TOOLS = [
 ]
 
 
-def _weather(city, temperature):
+def _weather(city: str, temperature: int) -> Call:
     arguments = {"city": city, "unit": "celsius"}
     return Call("get_weather", arguments, {"city": city, "temperature": temperature})
 
@@ -114,7 +118,7 @@ STORIES = [
     ),
 ]
 
-_TYPES = {
+_TYPES: dict[str, Any] = {
     "string": str,
     "integer": int,
     "number": int | float,
@@ -124,7 +128,7 @@ _TYPES = {
 }
 
 
-def opening(story):
+def opening(story: Story) -> list[Json]:
     """Return the messages that a story begins with."""
     return [
         {"role": "system", "content": SYSTEM},
@@ -132,9 +136,11 @@ def opening(story):
     ]
 
 
-def assemble(chunks):
+def assemble(chunks: Iterable[Json]) -> Json:
     """Return the choice that the chunks of a stream make up, as one whole answer has it."""
-    message, calls, reason = {"role": "assistant", "content": ""}, {}, None
+    message: Json = {"role": "assistant", "content": ""}
+    calls: dict[int, Json] = {}
+    reason = None
     for choice in (choice for chunk in chunks for choice in chunk["choices"]):
         delta = choice["delta"]
         message["content"] += delta.get("content") or ""
@@ -150,7 +156,7 @@ def assemble(chunks):
     return {"message": message, "finish_reason": reason}
 
 
-def problems(choice, step):
+def problems(choice: Json, step: Sequence[Call]) -> list[str]:
     """List what is wrong with an answer that must make the calls of a step, and no other.
 
     Args:
@@ -175,7 +181,7 @@ def problems(choice, step):
     return found
 
 
-def answer_problems(choice, story):
+def answer_problems(choice: Json, story: Story) -> list[str]:
     """List what is wrong with the answer that ends a story."""
     content = choice["message"].get("content") or ""
     if choice["message"].get("tool_calls"):
@@ -184,7 +190,7 @@ def answer_problems(choice, story):
     return [f"no {word} in the answer {content!r}" for word in missing]
 
 
-def results(choice, step):
+def results(choice: Json, step: Sequence[Call]) -> list[Json]:
     """Return the messages that go on from an answer without problems: itself, and its results."""
     calls = choice["message"]["tool_calls"]
     messages = [{"role": "assistant", "content": None, "tool_calls": calls}]
@@ -195,7 +201,7 @@ def results(choice, step):
     return messages
 
 
-def _call_problems(call):
+def _call_problems(call: Json) -> list[str]:
     function = call["function"]
     tool = next((tool for tool in TOOLS if tool["function"]["name"] == function["name"]), None)
     if tool is None:
@@ -207,7 +213,7 @@ def _call_problems(call):
     return list(_misfits(arguments, tool["function"]["parameters"], function["name"]))
 
 
-def _misfits(value, schema, where):
+def _misfits(value: Any, schema: Json, where: str) -> Iterator[str]:
     """Say where a value does not fit its JSON schema, of which TOOLS uses a few words."""
     kind = schema["type"]
     if not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind != "boolean"):
@@ -228,5 +234,5 @@ def _misfits(value, schema, where):
         yield f"{where}: {value!r} is none of {', '.join(schema['enum'])}"
 
 
-def _made(call):
+def _made(call: Json) -> tuple[str, Any]:
     return call["function"]["name"], json.loads(call["function"]["arguments"])

@@ -1,0 +1,207 @@
+"""Verification of real or virtual Sparks, on the inventory that pyinfra uses.
+
+pytest --pyargs sparkwright.verify [--inventory FILE] [--reboot]
+"""
+
+import json
+import shlex
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable, Generator
+
+import pytest
+import requests
+from testinfra.host import Host
+
+from sparkwright.common.errors import PlanError
+from sparkwright.door.keys import api_keys
+from sparkwright.fleet.fabric_plan import FabricPlan
+from sparkwright.release.lock import Lock, lock_path, read_lock
+from sparkwright.release.release import Release
+from sparkwright.run.spark import SparkTarget
+from sparkwright.verify.sparks import SPARKS, Data, concerns, connection, disconnect, load
+
+Api = Callable[..., str]
+Client = Callable[..., requests.Response]
+Proved = Callable[[str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options, in a group of their own."""
+    group = parser.getgroup("sparkwright")
+    group.addoption(
+        "--inventory", default="inventory.py", help="the inventory, as for pyinfra (inventory.py)"
+    )
+    group.addoption(
+        "--reboot", action="store_true", help="also reboot each Spark, and see it serve again"
+    )
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Read the inventory first: what is wrong with it ends the run, in one sentence."""
+    try:
+        load(session.config.getoption("--inventory"))
+    except PlanError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def pytest_sessionfinish() -> None:
+    """Close the connections."""
+    disconnect()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run every test on every Spark of the inventory that it concerns, as its fixtures tell."""
+    if "spark" in metafunc.fixturenames:
+        sparks = load(metafunc.config.getoption("--inventory"))
+        names = [name for name, data in sparks.items() if concerns(metafunc.fixturenames, data)]
+        none = pytest.param("none", marks=pytest.mark.skip("concerns no Spark of this inventory"))
+        metafunc.parametrize("spark", names or [none], scope="session")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None, object, object]:
+    """Show what an owner wrote wrong, or has yet to deploy, without a traceback."""
+    try:
+        return (yield)
+    except PlanError as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+
+
+@pytest.fixture(scope="session")
+def data(spark: str) -> Data:
+    """Inventory and group data of the Spark, as a deploy sees them."""
+    return SPARKS[spark]
+
+
+@pytest.fixture(scope="session")
+def target(data: Data) -> SparkTarget:
+    """What is asked of the Spark: settings that its group data leaves out have their defaults."""
+    return SparkTarget.of(data)
+
+
+@pytest.fixture(scope="session")
+def host(data: Data) -> Host:
+    """The Spark itself, as root."""
+    return connection(data["spark"])
+
+
+@pytest.fixture(scope="session")
+def head(data: Data) -> Host:
+    """The head of the Spark's replica, which is the Spark itself where it serves alone."""
+    return connection(data["ranks"][0])
+
+
+@pytest.fixture(scope="session")
+def peer(fabric: FabricPlan) -> Host:
+    """The other Spark of a pair."""
+    return connection(fabric.peer)
+
+
+@pytest.fixture(scope="session")
+def lock(target: SparkTarget) -> Lock:
+    """What the names in recipes stood for when the fleet was deployed."""
+    return read_lock(lock_path(target.fleet))
+
+
+@pytest.fixture(scope="session")
+def release(target: SparkTarget, lock: Lock) -> Release:
+    """What the Spark should serve."""
+    served = target.release_by(lock)
+    assert served
+    return served
+
+
+@pytest.fixture(scope="session")
+def fabric(target: SparkTarget) -> FabricPlan:
+    """The Spark's part of its pair's own network."""
+    plan = target.fabric
+    assert plan
+    return plan
+
+
+@pytest.fixture(scope="session")
+def api(head: Host, release: Release) -> Api:
+    """Send a request to the engine from the head itself; return the answer's text."""
+    return _api(head, release)
+
+
+@pytest.fixture(scope="session")
+def lone_api(data: Data, lock: Lock) -> Api:
+    """The same for a replica of one Spark with the same recipe; without one, skip."""
+    for other in SPARKS.values():
+        if other["recipe"] == data["recipe"] and len(other["ranks"]) == 1:
+            alone = SparkTarget.of(other).release_by(lock)
+            assert alone
+            return _api(connection(other["spark"]), alone)
+    pytest.skip(f"no replica of one Spark serves {data['recipe']}: nothing to compare with")
+
+
+def _api(head: Host, release: Release) -> Api:
+    def ask(path: str, body: dict[str, object] | None = None, timeout: float = 120) -> str:
+        data = f"--header 'Content-Type: application/json' --data {shlex.quote(json.dumps(body))}"
+        answer: str = head.check_output(
+            f"curl --silent --show-error --fail-with-body --max-time {timeout} "
+            f"{data if body else ''} {release.url}{path}"
+        )
+        return answer
+
+    return ask
+
+
+@pytest.fixture(scope="session")
+def address(data: Data) -> str:
+    """Where clients reach the Spark; SSH may know it by another name, and by a way of its own."""
+    if data["pyinfra_name"] == "@local":
+        return "127.0.0.1"
+    connection(data["spark"])  # fails with its reason where the Spark does not answer
+    name: str = data.get("ssh_hostname") or data["spark"]
+    told = subprocess.run(["ssh", "-G", name], capture_output=True, text=True, check=True).stdout
+    options = dict(line.split(" ", 1) for line in told.splitlines() if " " in line)
+    if options.get("proxyjump", "none") != "none":
+        pytest.skip(
+            f"{name} is behind {options['proxyjump']}: its door cannot be reached from here"
+        )
+    return options["hostname"]
+
+
+@pytest.fixture(scope="session")
+def client(data: Data, target: SparkTarget, address: str) -> Client:
+    """Send a request through the door, from here; with the fleet's key unless another is given."""
+    base = f"http{'s' if target.settings.secured else ''}://{address}:{data['port']}"
+    own = "none" if data["api_key"] == "none" else api_keys(target.fleet, record=False)[0]
+
+    def ask(
+        method: str, path: str, body: object = None, key: str | None = own, stream: bool = False
+    ) -> requests.Response:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        # A certificate names the Spark as its clients do, which may not be as pyinfra does.
+        return requests.request(
+            method,
+            base + path,
+            json=body,
+            headers=headers,
+            stream=stream,
+            timeout=120,
+            verify=False,
+        )
+
+    return ask
+
+
+@pytest.fixture
+def proved(request: pytest.FixtureRequest, spark: str) -> Proved:
+    """Note a sentence for the summary: what this test has just proved."""
+    return lambda sentence: request.node.user_properties.append((spark, sentence))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say for each Spark what was proved."""
+    sentences = defaultdict(list)
+    for report in terminalreporter.getreports("passed"):
+        for spark, sentence in report.user_properties:
+            sentences[spark].append(sentence)
+    for spark, lines in sentences.items():
+        terminalreporter.section(f"proved on {spark}")
+        for line in lines:
+            terminalreporter.line(f"  {line}")

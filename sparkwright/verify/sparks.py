@@ -1,0 +1,131 @@
+"""The Sparks of an inventory as pyinfra sees them, and the connections to them."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import testinfra
+from testinfra.host import Host
+
+from sparkwright.common.errors import PlanError
+from sparkwright.run.spark import SparkTarget
+
+Data = dict[str, Any]
+
+# What `load` has read, by the Spark's name.
+SPARKS: dict[str, Data] = {}
+
+# A dead connection is noticed, so that a test may reboot the Spark.
+_ALIVE = "-o ServerAliveInterval=5 -o ServerAliveCountMax=2"
+
+
+def load(inventory: str) -> dict[str, Data]:
+    """Read all that pyinfra knows of each Spark, once: inventory and group data.
+
+    Args:
+        inventory: as pyinfra takes it; read in the current folder.
+
+    Returns:
+        What is known of each Spark, by its name; other hosts are left out.
+
+    Raises:
+        PlanError: There is no such file, it names no Spark, or pyinfra refuses it.
+    """
+    if not SPARKS:
+        if inventory.endswith(".py") and not Path(inventory).exists():
+            # pyinfra would take it for a host's name.
+            raise PlanError(
+                f"found no file {inventory} in {Path.cwd()}; expected the root of a pyinfra "
+                "project, or another inventory: --inventory FILE"
+            )
+        answer = subprocess.run(
+            # -P: as with the program `pyinfra`, modules of this folder shadow no installed ones.
+            [sys.executable, "-P", "-m", "pyinfra", inventory, "debug-inventory", "--json"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if answer.returncode:
+            said = (line for line in answer.stderr.splitlines() if not line.startswith("-->"))
+            raise PlanError("\n".join(said).strip())
+        hosts = [
+            {"pyinfra_name": host["name"], **host["data"]} for host in json.loads(answer.stdout)
+        ]
+        SPARKS.update({data["spark"]: data for data in hosts if data.get("spark")})
+        if not SPARKS:
+            raise PlanError(
+                f"{inventory}: found no Spark in it; expected an inventory that calls "
+                "sparkwright.inventory.groups.for_pyinfra"
+            )
+    return SPARKS
+
+
+def concerns(fixtures: Sequence[str], data: Data) -> bool:
+    """Tell whether a test is about such a Spark.
+
+    Args:
+        fixtures: names of the fixtures that the test uses.
+        data: inventory and group data of the Spark.
+    """
+    if "fabric" in fixtures and not SparkTarget.of(data).fabric:
+        return False
+    asks = {"api", "client", "address"}.intersection(fixtures)
+    if asks and "host" not in fixtures and data["rank"] != 0:
+        return False
+    return bool(data["recipe"]) or "release" not in fixtures
+
+
+@cache
+def _sockets() -> Path:
+    """Make the folder of ssh's sockets, one a Spark, when the first is needed.
+
+    Each command goes through its Spark's one connection, which is closed at the end: a login a
+    command would take ten times as long. In /tmp, as a socket's path has 107 characters at most.
+    """
+    return Path(tempfile.mkdtemp(prefix="verify-", dir="/tmp"))
+
+
+@cache
+def connection(spark: str) -> Host:
+    """Return a connection to a Spark, as root; fail with a sentence if it does not answer."""
+    data = SPARKS[spark]
+    if data["pyinfra_name"] == "@local":
+        host = testinfra.get_host("local://", sudo=True)
+    else:
+        user = f"{data['ssh_user']}@" if "ssh_user" in data else ""
+        address = data.get("ssh_hostname", data["spark"])
+        options = f"-o BatchMode=yes {_ALIVE}"
+        if "ssh_known_hosts_file" in data:
+            options += f" -o UserKnownHostsFile={data['ssh_known_hosts_file']}"
+        host = testinfra.get_host(
+            f"ssh://{user}{address}:{data.get('ssh_port', 22)}",
+            sudo=True,
+            ssh_identity_file=data.get("ssh_key"),
+            ssh_extra_args=options,
+            controlpath=str(_sockets() / spark),
+        )
+    try:
+        answer = host.run("true")
+    except RuntimeError as error:  # ssh's own failure
+        (answer,) = error.args
+    if answer.rc:
+        pytest.fail(f"{spark}: found no way in as root: {answer.stderr.strip()}", pytrace=False)
+    return host
+
+
+def disconnect() -> None:
+    """Close all connections."""
+    if not _sockets.cache_info().currsize:
+        return
+    for socket in _sockets().iterdir():
+        close = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", socket.name]
+        subprocess.run(close, capture_output=True, check=False)
+    # ssh removes a socket itself, maybe at this moment.
+    shutil.rmtree(_sockets(), ignore_errors=True)

@@ -1,0 +1,96 @@
+"""The door: what a client reaches on the LAN, asked from here, and what it does not."""
+
+import json
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+
+from sparkwright.door.certificates import authority_file
+from sparkwright.release.release import Release
+from sparkwright.run.spark import SparkTarget
+from sparkwright.verify.plugin import Client, Proved
+from sparkwright.verify.sparks import Data
+
+# Routes of vLLM 0.33 that no client needs; its own `--api-key` leaves most of them open.
+CLOSED = (
+    ("POST", "/invocations"),
+    ("POST", "/tokenize"),
+    ("POST", "/detokenize"),
+    ("POST", "/inference/v1/generate"),
+    ("POST", "/generative_scoring"),
+    ("POST", "/scale_elastic_ep"),
+    ("POST", "/ping"),
+    ("GET", "/ping"),
+    ("GET", "/load"),
+    ("GET", "/version"),
+    ("GET", "/docs"),
+    ("GET", "/openapi.json"),
+)
+
+
+def test_key(client: Client, data: Data, release: Release, proved: Proved) -> None:
+    """Without the key, and with a wrong one, nobody gets in."""
+    names = {entry["id"] for entry in client("GET", "/v1/models").json()["data"]}
+    assert names >= set(release.recipe.served_names)
+    if data["api_key"] == "none":
+        assert client("GET", "/v1/models", key=None).ok
+        proved(f"port {data['port']} is open to all, as the inventory says")
+        return
+    for key in (None, "sk-wrong", ""):
+        for path in ("/v1/models", "/metrics"):
+            assert client("GET", path, key=key).status_code == 401, (key, path)
+        body = {"model": release.recipe.served_names[0], "prompt": "Hi", "max_tokens": 1}
+        assert client("POST", "/v1/completions", body, key=key).status_code == 401, key
+    proved(f"port {data['port']} wants the key: none and a wrong one get 401")
+
+
+def test_certificate(data: Data, target: SparkTarget, address: str, proved: Proved) -> None:
+    if target.settings.tls != "own":
+        pytest.skip('no certificate of the site\'s own: tls = "own" in the group data')
+    context = ssl.create_default_context(cafile=authority_file(Path(data["fleet"])))
+    with (
+        socket.create_connection((address, data["port"]), timeout=30) as plain,
+        context.wrap_socket(plain, server_hostname=data["spark"]) as secured,
+    ):
+        assert secured.version() in ("TLSv1.2", "TLSv1.3")
+    proved("the door shows a certificate of the site's own authority")
+
+
+def test_only_what_clients_need(client: Client, proved: Proved) -> None:
+    assert client("GET", "/health", key=None).ok
+    for method, path in CLOSED:
+        assert client(method, path, {} if method == "POST" else None).status_code == 404, path
+    proved(f"/v1 and /health pass; {len(CLOSED)} other endpoints are 404, with the key too")
+
+
+def test_the_engine_is_behind_it(address: str, release: Release, proved: Proved) -> None:
+    with socket.socket() as connection:
+        connection.settimeout(3)
+        assert connection.connect_ex((address, release.port))
+    proved(f"the engine's own port {release.port} is closed on the LAN")
+
+
+def test_metrics(client: Client, proved: Proved) -> None:
+    """Engine, door and host of each Spark, for Prometheus."""
+    kinds = {"/metrics": "vllm:", "/metrics/door": "haproxy_", "/metrics/host": "node_"}
+    for path, prefix in kinds.items():
+        assert f"\n{prefix}" in client("GET", path).text, path
+    proved(f"{', '.join(kinds)} through the door")
+
+
+def test_streaming(client: Client, release: Release, proved: Proved) -> None:
+    body = {
+        "model": release.recipe.served_names[0],
+        "messages": [{"role": "user", "content": "Say hello."}],
+        "max_tokens": 8,
+        "stream": True,
+        "chat_template_kwargs": {"enable_thinking": False},
+    }
+    answer = client("POST", "/v1/chat/completions", body, stream=True)
+    lines = [line.decode() for line in answer.iter_lines() if line]
+    assert lines[-1] == "data: [DONE]"
+    events = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+    assert len(events) >= 2
+    proved(f"a stream of {len(events)} events through the door")

@@ -1,0 +1,148 @@
+"""The engine: the bits that were declared, and answers to what clients ask."""
+
+import hashlib
+import json
+import shlex
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+from sparkwright.release.command import image_id
+from sparkwright.release.container import CONTAINER_OPTIONS
+from sparkwright.release.lock import Lock
+from sparkwright.release.release import Release
+from sparkwright.run.spark import SparkTarget
+from sparkwright.verify.plugin import Api, Proved
+from sparkwright.verify.sparks import Data
+
+
+def chat(release: Release, **options: object) -> dict[str, object]:
+    """Return the body of a short chat request that does not think."""
+    return {
+        "model": release.recipe.served_names[0],
+        "messages": [{"role": "user", "content": "Say hello."}],
+        "max_tokens": 8,
+        "temperature": 0,
+        "chat_template_kwargs": {"enable_thinking": False},
+        **options,
+    }
+
+
+def chunks(answer: str) -> list[dict[str, Any]]:
+    """Return the chunks of a streamed answer, which must be whole."""
+    lines = [line.removeprefix("data: ") for line in answer.splitlines() if line]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def test_weights(
+    host: Host, target: SparkTarget, release: Release, lock: Lock, proved: Proved
+) -> None:
+    """Every file of every checkpoint is there in full; the smaller ones are hashed as well."""
+    for name, checkpoint in release.recipe.checkpoints.items():
+        locked = lock.checkpoint(checkpoint)
+        assert locked
+        folder = f"{target.root}/{release.folders[name]}"
+        sizes = dict(
+            line.rsplit(" ", 1)
+            for line in host.check_output(f"find {folder} -type f -printf '%P %s\\n'").splitlines()
+        )
+        for path, file in locked.files.items():
+            assert int(sizes.get(path, -1)) == file.size, f"{folder}/{path}"
+        small = [path for path, file in locked.files.items() if file.size < 64 * 1024**2]
+        for path in small:
+            file = locked.files[path]
+            quoted = shlex.quote(f"{folder}/{path}")
+            if file.sha256:
+                found = host.check_output(f"sha256sum < {quoted}").split()[0]
+                assert found == file.sha256, path
+            else:
+                header = f"printf 'blob %s\\0' {file.size}; cat {quoted}"
+                found = host.check_output(f"({header}) | sha1sum").split()[0]
+                assert found == file.git, path
+        proved(
+            f"{checkpoint.folder}: {len(locked.files)} files, {locked.size:,} bytes of "
+            f"{checkpoint.repo} at {locked.commit[:12]}, {len(small)} of them hashed now"
+        )
+
+
+def test_unit(host: Host, release: Release, proved: Proved) -> None:
+    service = host.service(f"vllm@{release.id}")
+    assert service.is_running
+    assert service.is_enabled
+    others = host.check_output(
+        "systemctl list-units --plain --no-legend --state=active 'vllm@*' | cut -d' ' -f1"
+    ).split()
+    assert others == [f"vllm@{release.id}.service"]
+    proved(f"vllm@{release.id} is active, enabled, and the only engine")
+
+
+def test_release_is_what_was_declared(
+    host: Host, target: SparkTarget, release: Release, proved: Proved
+) -> None:
+    folder = f"{target.root}/releases/{release.id}"
+    assert host.file(f"{target.root}/current").linked_to == folder
+    for name, text in release.files.items():
+        found = host.check_output(f"sha256sum < {shlex.quote(f'{folder}/{name}')}").split()[0]
+        assert found == hashlib.sha256(text.encode()).hexdigest(), name
+    container = json.loads(host.check_output(f"docker inspect vllm-{release.id}"))[0]
+    assert container["Image"] == host.check_output(image_id(release.images)).strip()
+    assert container["State"]["Running"]
+    proved(f"the container runs {release.image}")
+
+
+def test_gpu_in_container(host: Host, release: Release, proved: Proved) -> None:
+    gpus = host.check_output(
+        f"docker run --rm --pull never {shlex.join(CONTAINER_OPTIONS)} --network none "
+        f'--entrypoint nvidia-smi "$({image_id(release.images)})" --list-gpus'
+    ).strip()
+    assert "NVIDIA" in gpus
+    proved(f"a container sees {gpus.split(' (')[0]}")
+
+
+def test_served_names(api: Api, release: Release, proved: Proved) -> None:
+    models = {entry["id"] for entry in json.loads(api("/v1/models"))["data"]}
+    assert models >= set(release.recipe.served_names)
+    proved(f"served names: {', '.join(release.recipe.served_names)}")
+
+
+def test_chat(api: Api, release: Release, proved: Proved) -> None:
+    answer = json.loads(api("/v1/chat/completions", chat(release)))
+    tokens = answer["usage"]["completion_tokens"]
+    assert tokens >= 1
+    text = answer["choices"][0]["message"]["content"]
+    proved(f"chat: {tokens} tokens: {text!r}")
+
+
+def test_streaming(api: Api, release: Release, proved: Proved) -> None:
+    body = chat(release, stream=True, stream_options={"include_usage": True})
+    found = chunks(api("/v1/chat/completions", body))
+    assert len([chunk for chunk in found if chunk["choices"]]) >= 2
+    tokens = found[-1]["usage"]["completion_tokens"]
+    assert tokens >= 1
+    proved(f"streaming: {tokens} tokens in {len(found)} events")
+
+
+def test_thinking(api: Api, data: Data, release: Release, proved: Proved) -> None:
+    """Thoughts come apart from the answer, and leave room for one: `content` is not null."""
+    if "reasoning-parser" not in release.recipe.args:
+        pytest.skip(f"recipe {release.recipe.name} names no reasoning-parser")
+
+    def ask(thinking: bool) -> tuple[str | None, str | None]:
+        body = chat(release, max_tokens=room, chat_template_kwargs={"enable_thinking": thinking})
+        (choice,) = json.loads(api("/v1/chat/completions", body, timeout=600))["choices"]
+        message = choice["message"]
+        # The second is the name that older releases of vLLM gave it.
+        return message.get("reasoning") or message.get("reasoning_content"), message["content"]
+
+    # The random model of a lab thinks for as long as it may.
+    lab = data["hardware"] == "lab"
+    room = 16 if lab else 4096
+    thoughts, answer = ask(thinking=True)
+    assert thoughts
+    assert answer or lab, "it thought for 4096 tokens, and then said nothing"
+    without, direct = ask(thinking=False)
+    assert not without
+    assert direct
+    proved(f"thinking: {len(thoughts)} characters of thought apart from the answer; off: none")

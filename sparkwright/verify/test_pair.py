@@ -1,0 +1,138 @@
+"""A pair: the link between its Sparks, the same bits on both, and data that takes the link."""
+
+import json
+import shlex
+import statistics
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+from sparkwright.fleet.fabric_plan import FabricPlan
+from sparkwright.release.release import Release
+from sparkwright.run.spark import SparkTarget
+from sparkwright.verify import likelihood
+from sparkwright.verify.plugin import Api, Proved
+from sparkwright.verify.sparks import Data
+from sparkwright.verify.test_engine import chat
+
+
+def twins(host: Host, fabric: FabricPlan) -> list[dict[str, Any]]:
+    """Return the interfaces that carry the Spark's fabric addresses, as `ip` shows them."""
+    links = json.loads(host.check_output("ip -j -4 addr"))
+    by_address = {entry["local"]: link for link in links for entry in link["addr_info"]}
+    return [by_address[address] for address in fabric.addresses]
+
+
+def received(host: Host, interface: str) -> int:
+    """Return the bytes that an interface received: by RDMA where it has that."""
+    rdma = f"/sys/class/net/{interface}/device/infiniband/*/ports/1/counters/port_rcv_data"
+    words = host.run(f"cat {rdma}")
+    if words.rc == 0:
+        return 4 * sum(map(int, words.stdout.split()))
+    return int(host.check_output(f"cat /sys/class/net/{interface}/statistics/rx_bytes"))
+
+
+def test_link(host: Host, fabric: FabricPlan, proved: Proved) -> None:
+    for link, address, peer in zip(
+        twins(host, fabric), fabric.addresses, fabric.peer_addresses, strict=True
+    ):
+        assert link["mtu"] == fabric.mtu
+        route = json.loads(host.check_output(f"ip -j route get {peer} from {address}"))[0]
+        assert route["dev"] == link["ifname"]
+        # 28 bytes are the headers of IP and ICMP.
+        host.check_output(f"ping -q -M do -s {fabric.mtu - 28} -c 3 -i 0.2 -I {address} {peer}")
+    proved(f"packets of {fabric.mtu} bytes reach {fabric.peer} on both twins")
+
+
+def test_rdma(host: Host, fabric: FabricPlan, release: Release, proved: Proved) -> None:
+    """NCCL says in its log what it uses; without RDMA devices there is nothing to prove."""
+    if host.run("ls /sys/class/infiniband | grep -q .").rc:
+        pytest.skip("no RDMA devices on this Spark: NCCL and Gloo use TCP")
+    unit = f"vllm@{release.id}.service"
+    invocation = host.check_output(f"systemctl show -P InvocationID {unit}").strip()
+    log = f"journalctl --quiet --output=cat _SYSTEMD_INVOCATION_ID={invocation}"
+    lines = host.check_output(f"{log} | grep -m 1 'NET/IB' || true").strip()
+    assert lines, "NCCL did not choose RDMA: its log has no line with NET/IB"
+    proved(f"NCCL: {lines}")
+
+
+def test_the_link_is_guarded(host: Host, fabric: FabricPlan, proved: Proved) -> None:
+    assert host.service("fabric-guard").is_running
+    assert host.service("fabric-guard").is_enabled
+    proved("ports of the engines' own traffic are closed on the LAN")
+
+
+def test_same_release_and_bits(
+    host: Host, peer: Host, target: SparkTarget, release: Release, proved: Proved
+) -> None:
+    folder = shlex.quote(f"{target.root}/releases/{release.id}")
+    records = " ".join(
+        shlex.quote(f"{target.root}/{weights}/.sparkwright.json")
+        for weights in release.folders.values()
+    )
+    hashes = f"python3 -c {shlex.quote(_HASHES)} {records}"
+    image = f"docker inspect --format '{{{{.Image}}}}' vllm-{release.id}"
+    for command in (f"cat {folder}/release.json", hashes, image):
+        assert host.check_output(command) == peer.check_output(command)
+    proved(f"{release.id}: the same files, weights and image on both Sparks")
+
+
+_HASHES = """
+import json, sys
+for path in sys.argv[1:]:
+    files = json.load(open(path))["files"]
+    print(path, sorted((name, file["hash"]) for name, file in files.items()))
+"""
+
+
+def test_data_takes_the_link(
+    host: Host, api: Api, fabric: FabricPlan, release: Release, proved: Proved
+) -> None:
+    """A completion makes the ranks talk: the fabric's counters must show it, the LAN's must not."""
+    lan = json.loads(host.check_output("ip -j route show default"))[0]["dev"]
+    names = [link["ifname"] for link in twins(host, fabric)]
+    before = {name: received(host, name) for name in (*names, lan)}
+    api("/v1/chat/completions", chat(release, max_tokens=16, ignore_eos=True))
+    grown = {name: received(host, name) - bytes for name, bytes in before.items()}
+    link = sum(grown[name] for name in names)
+    assert link > 100_000
+    assert link > 2 * grown[lan]
+    proved(f"16 tokens: {link:,} bytes came by the link, {grown[lan]:,} by the LAN")
+
+
+def test_a_known_text_is_known(
+    api: Api, data: Data, fabric: FabricPlan, release: Release, proved: Proved
+) -> None:
+    """A sum over the ranks that goes wrong leaves nothing of what a model has learned."""
+    if data["hardware"] == "lab":
+        pytest.skip("the lab's model is random: it knows no text")
+    found = text_of(api, release)
+    assert not likelihood.problem(found)
+    mean = statistics.fmean(found)
+    proved(f"a known text: {mean:.2f} a token (natural logarithm; chance is -12)")
+
+
+def test_as_one_spark(
+    api: Api, lone_api: Api, data: Data, fabric: FabricPlan, release: Release, proved: Proved
+) -> None:
+    """On CPUs the same tokens come; on GPUs rounding decides between near ties."""
+    if data["hardware"] == "lab":
+        first, second = (
+            json.loads(ask("/v1/chat/completions", chat(release, logprobs=True)))["choices"][0]
+            for ask in (api, lone_api)
+        )
+        tokens = [[each["token"] for each in one["logprobs"]["content"]] for one in (first, second)]
+        assert tokens[0] == tokens[1]
+        proved(f"the same {len(tokens[0])} greedy tokens as one Spark gives")
+        return
+    own, other = (text_of(ask, release) for ask in (api, lone_api))
+    assert not likelihood.problem(own, other)
+    apart = statistics.fmean(abs(a - b) for a, b in zip(own, other, strict=True))
+    proved(f"log probabilities of a prompt as one Spark gives: {apart:.3f} apart in the mean")
+
+
+def text_of(ask: Api, release: Release) -> list[float]:
+    """Return the log probabilities of the known text."""
+    body = likelihood.question(release.recipe.served_names[0])
+    return likelihood.of_prompt(json.loads(ask("/v1/completions", body)))

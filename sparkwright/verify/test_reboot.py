@@ -1,0 +1,50 @@
+"""After a reboot the Spark serves again, with nobody's help."""
+
+import time
+
+import pytest
+from testinfra.host import Host
+
+from sparkwright.release.release import Release
+from sparkwright.verify.plugin import Api, Proved
+from sparkwright.verify.sparks import Data
+from sparkwright.verify.test_engine import chat
+
+# What changes with each boot; a container has its host's boot_id, and a process 1 of its own.
+BOOT = "cat /proc/sys/kernel/random/boot_id; cut -d' ' -f22 /proc/1/stat"
+# Seconds until units start: firmware and system of a Spark may take 3 to 4 minutes.
+BOOT_TIMEOUT = 300
+
+
+def output(host: Host, command: str) -> str | None:
+    """Return what a command prints; None when it fails, or the Spark cannot be reached."""
+    try:
+        result = host.run(command)
+    except RuntimeError:  # ssh's own failure
+        return None
+    return result.stdout if result.rc == 0 else None
+
+
+def test_serves_again_after_reboot(
+    host: Host,
+    data: Data,
+    release: Release,
+    api: Api,
+    proved: Proved,
+    request: pytest.FixtureRequest,
+) -> None:
+    if not request.config.getoption("--reboot"):
+        pytest.skip("reboots the Spark: ask for it with --reboot")
+    if data["pyinfra_name"] == "@local":
+        pytest.skip("the Spark that runs the tests cannot watch its own reboot")
+    before = host.check_output(BOOT)
+    begun = time.monotonic()
+    output(host, "systemctl reboot")
+    deadline = begun + BOOT_TIMEOUT + release.recipe.start_timeout
+    active = f"systemctl is-active --quiet vllm@{release.id} && {{ {BOOT}; }}"
+    while (output(host, active) or before).strip() == before:
+        if time.monotonic() > deadline:
+            pytest.fail(f"vllm@{release.id} is not active {deadline - begun:.0f} s after a reboot")
+        time.sleep(2)
+    api("/v1/chat/completions", chat(release))
+    proved(f"serves again {time.monotonic() - begun:.0f} s after the order to reboot")
