@@ -37,13 +37,13 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     locked = re.findall(r"^\S+==\S+", (PROJECT / "requirements.lock").read_text(), re.MULTILINE)
     (folder / "versions.txt").write_text("\n".join(locked))
     pip = [str(folder / "bin/pip"), "install", "--quiet", "--disable-pip-version-check"]
-    words = [*pip, "--constraint", folder / "versions.txt", PROJECT]
+    words = [*pip, "--constraint", folder / "versions.txt", f"{PROJECT}[verify]"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder / "bin"
 
 
-def test_it_converges_a_spark_beside_its_own_operations(
+def test_it_converges_a_spark_beside_its_own_operations_and_verifies_it(
     python: Path, tmp_path: Path, spark: Handle
 ) -> None:
     spark.reset()
@@ -54,9 +54,8 @@ def test_it_converges_a_spark_beside_its_own_operations(
     (tmp_path / "inventory.py").write_text(INVENTORY)
     (tmp_path / "deploy.py").write_text(DEPLOY)
 
-    def run() -> set[str]:
-        """Return the names of the operations that changed something."""
-        words = [python / "pyinfra", "inventory.py", "deploy.py", "-y", "--json"]
+    def output(*words: str | Path) -> str:
+        """Run a program in the project's folder, which must succeed; return what it prints."""
         done = subprocess.run(
             words,
             cwd=tmp_path,
@@ -68,10 +67,19 @@ def test_it_converges_a_spark_beside_its_own_operations(
             timeout=patience(900),
         )
         assert done.returncode == 0, done.stderr + done.stdout
-        operations = json.loads(done.stdout)["results"]["operations"]
+        return done.stdout
+
+    def run() -> set[str]:
+        """Return the names of the operations that changed something."""
+        said = output(python / "pyinfra", "inventory.py", "deploy.py", "-y", "--json")
+        operations = json.loads(said)["results"]["operations"]
         return {operation["name"] for operation in operations if operation["success"]}
 
     assert {"Before", "After"} < run()
     assert spark.run("cat /etc/before /etc/after").stdout == "oursours"
     assert current(spark).startswith("lab-tiny-")
     assert run() == set()
+    said = output(python / "pytest", "--pyargs", "sparkwright.verify")
+    _, proved = said.split("proved on spark1")
+    for sentence in ("earlyoom guards the memory", "the only engine", "chat: ", "wants the key"):
+        assert sentence in proved, said

@@ -1,0 +1,155 @@
+"""Verification from any folder, by the installed package's entry point for pytest.
+
+No Spark answers here: what is shown is which tests are found, and what is said of bad use.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.clock import patience
+
+PROJECT = Path(__file__).parents[2]
+INVENTORY = """\
+from pathlib import Path
+from sparkwright.inventory.groups import for_pyinfra
+globals().update(for_pyinfra(Path(__file__).resolve().parent, Path("sparks.yaml")))
+web = ["web.example.org"]
+"""
+# Nothing listens on port 1.
+SPARKS = """\
+sparks:
+  spark-a: {ssh_hostname: 127.0.0.1, ssh_port: 1, hardware: lab}
+replicas:
+  chat: {recipe: lab-tiny, sparks: [spark-a], trusts: [tool-parser-plugin]}
+"""
+OTHER_OPTION = """\
+def pytest_addoption(parser):
+    parser.addoption("--inventory", default="of the warehouse")
+"""
+OTHER_TEST = """\
+import sys
+
+def test_option(request):
+    assert request.config.getoption("--inventory") == "of the warehouse"
+    assert not request.config.pluginmanager.has_plugin("sparkwright.verify.plugin")
+    assert not {"pyinfra", "sparkwright.verify.plugin"} & sys.modules.keys()
+"""
+
+Pytest = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with nothing in it."""
+    (tmp_path / "project").mkdir()
+    return tmp_path / "project"
+
+
+@pytest.fixture
+def project(folder: Path) -> Path:
+    """A pyinfra project of a Spark and another host, without group data."""
+    (folder / "inventory.py").write_text(INVENTORY)
+    (folder / "sparks.yaml").write_text(SPARKS)
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path, folder: Path) -> Pytest:
+    """Run pytest in the folder, as if the package were installed."""
+    declared = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["entry-points"]
+    installed = tmp_path / "packages/sparkwright-0.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: sparkwright\nVersion: 0\n")
+    entries = (f"{name} = {module}\n" for name, module in declared["pytest11"].items())
+    (installed / "entry_points.txt").write_text(f"[pytest11]\n{''.join(entries)}")
+
+    def pytest_(*words: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": f"{installed.parent}:{PROJECT}", "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=patience(),
+        )
+
+    return pytest_
+
+
+def refused(run: Pytest, *words: str) -> str:
+    """Verify, which must be refused; what is said of it."""
+    done = run("--pyargs", "sparkwright.verify", *words)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout
+    assert done.stdout == ""
+    return done.stderr.removeprefix("ERROR: ").strip()
+
+
+def test_an_empty_folder(run: Pytest, folder: Path) -> None:
+    assert refused(run) == (
+        f"found no file inventory.py in {folder}; expected the root of a pyinfra project, or "
+        "another inventory: --inventory FILE"
+    )
+
+
+def test_an_inventory_without_a_spark(run: Pytest) -> None:
+    assert refused(run, "--inventory", "web.example.org") == (
+        "web.example.org: found no Spark in it; expected an inventory that calls "
+        "sparkwright.inventory.groups.for_pyinfra"
+    )
+
+
+def test_wrong_group_data(run: Pytest, project: Path) -> None:
+    (project / "group_data").mkdir()
+    (project / "group_data/all.py").write_text("trial_seconds = 'soon'\n")
+    said = refused(run)
+    assert said.startswith("group_data/all.py: trial_seconds: found 'soon'; expected")
+    assert said.count("\n") == 0
+
+
+@pytest.mark.parametrize("words", [(), ("-n", "2")], ids=["one process", "two"])
+def test_a_spark_that_does_not_answer_yet(
+    run: Pytest, project: Path, words: tuple[str, ...]
+) -> None:
+    """Each test says what is missing: a way in, or the first deploy, which writes the lock."""
+    done = run("--pyargs", "sparkwright.verify", *words)
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stderr
+    assert re.search(r"\n=+ \d+ skipped, \d+ errors in ", done.stdout)
+    assert "\nspark-a: found no way in as root: ssh: connect to host 127.0.0.1" in done.stdout
+    assert (
+        "\nrecipe lab-tiny: found no sparkwright/tiny-qwen3.5-moe@main in the lock" in done.stdout
+    )
+    assert "During handling" not in done.stdout
+    assert not re.search(r"\.py:\d+: ", done.stdout)
+    assert sorted(path.name for path in project.iterdir()) == ["inventory.py", "sparks.yaml"]
+
+
+def test_tests_verify_has_the_same_tests(run: Pytest, project: Path) -> None:
+    def names(*words: str) -> list[str]:
+        done = run("--collect-only", "-q", *words)
+        assert done.returncode == 0, done.stdout
+        return sorted(re.findall(r"::(\S+)", done.stdout))
+
+    found = names("--pyargs", "sparkwright.verify")
+    assert len(found) > 40
+    assert names(str(PROJECT / "tests/verify")) == found
+    of_the_host = names("--pyargs", "sparkwright.verify.test_host")
+    assert "test_driver[spark-a]" in of_the_host
+    assert len(of_the_host) < len(found)
+    assert names(str(PROJECT / "tests/verify/test_host.py")) == of_the_host
+
+
+def test_another_run_of_pytest_notices_nothing(run: Pytest, folder: Path) -> None:
+    (folder / "conftest.py").write_text(OTHER_OPTION)
+    (folder / "test_other.py").write_text(OTHER_TEST)
+    done = run()
+    assert done.returncode == 0, done.stdout
+    assert "plugins: " in done.stdout
+    assert "sparkwright-0" in done.stdout
