@@ -22,7 +22,7 @@ NOW = {"Prefer": "wait=0"}
 
 
 @dataclass
-class Call:
+class GatewayCall:
     """A request of a client.
 
     Attributes:
@@ -50,7 +50,7 @@ class Doors(CustomLogger):
             self.keys[params["api_base"]] = os.environ.get(key, key)
         self.down: dict[str, str] = {}
         self.in_flight: Counter[str] = Counter()
-        self.calls: dict[str, Call] = {}
+        self.calls: dict[str, GatewayCall] = {}
 
     async def async_filter_deployments(  # type: ignore[override]
         self,
@@ -62,7 +62,7 @@ class Doors(CustomLogger):
     ) -> list[dict[str, Any]]:
         """Return the one that is to be asked: LiteLLM calls this for each try of a request."""
         doors = {each["litellm_params"]["api_base"]: each for each in healthy_deployments}
-        call = self.calls.get((request_kwargs or {}).get("litellm_call_id", ""), Call())
+        call = self.calls.get((request_kwargs or {}).get("litellm_call_id", ""), GatewayCall())
         if call.tried:
             self.in_flight[call.tried[-1]] -= 1
         new = [door for door in doors if door not in call.tried]
@@ -82,9 +82,9 @@ class Doors(CustomLogger):
             found = {**found, "litellm_params": params}
         return [found]
 
-    def begin(self, name: str) -> Call:
+    def begin(self, name: str) -> GatewayCall:
         """Know of a request; its name is what LiteLLM calls it by."""
-        call = self.calls[name] = Call(counts=True)
+        call = self.calls[name] = GatewayCall(counts=True)
         return call
 
     def end(self, name: str) -> None:

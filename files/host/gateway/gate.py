@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from host.gateway.doors import ANSWER, Call, Doors
+from host.gateway.doors import ANSWER, GatewayCall, Doors
 from host.gateway.fields import Unknown, checked
 
 Scope = MutableMapping[str, Any]
@@ -117,7 +117,7 @@ class Gate:
 class Try:
     """One try of a request; a failure is not passed on while there are others to try."""
 
-    def __init__(self, body: bytes, receive: Receive, send: Send, call: Call) -> None:
+    def __init__(self, body: bytes, receive: Receive, send: Send, call: GatewayCall) -> None:
         self.body: bytes | None = body
         self.failed = False
         self._receive, self._send, self._call = receive, send, call
