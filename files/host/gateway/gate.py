@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from host.gateway.doors import ANSWER, GatewayCall, Doors
+from host.gateway.doors import ANSWER, Doors, GatewayCall
 from host.gateway.fields import Unknown, checked
 
 Scope = MutableMapping[str, Any]
