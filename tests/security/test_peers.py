@@ -99,9 +99,7 @@ def test_an_answer_to_a_benchmark_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(bench_engine, "_MOST", 1 << 20)
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Engine)) as address:
         engine = bench_engine.MeasuredEngine(f"http://{address}", "m", "vllm@x")
-        with pytest.raises(
-            bench_engine.JobError, match="more than 1,048,576"
-        ):
+        with pytest.raises(bench_engine.JobError, match="more than 1,048,576"):
             engine.counters()
     assert _Engine.sent < (1 << 20) + BUFFERS
 

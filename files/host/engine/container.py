@@ -54,7 +54,7 @@ class Container:
             await docker("stop", "-t", str(seconds), self._name, patience=seconds + PATIENCE)
 
     async def remove(self) -> str | None:
-        """Leave no such container, however it is; return why one may be left.
+        """Remove the container, whatever its state; return why it may still be there.
 
         SIGKILL, not SIGTERM: the engine may be stopped by a signal.
         """

@@ -1,4 +1,4 @@
-"""Counts how often this Spark went down hard, of late, while its engine ran."""
+"""Counts how often this Spark went down without a shutdown while its engine ran."""
 
 import json
 import time
@@ -13,7 +13,7 @@ TOO_MANY = 2
 
 
 class CrashGuard:
-    """ROOT/state: `running@RELEASE` is there while that engine runs; `hard-downs` holds times.
+    """Keeps ROOT/state/running@RELEASE while that engine runs, and hard-downs, the times of such ends.
 
     Args:
         root: the folder of everything on the Spark.
@@ -30,9 +30,9 @@ class CrashGuard:
         self._over = False
 
     def mark(self) -> None:
-        """Note, beyond a loss of power, that the engine runs from now on, unless its life is over.
+        """Record durably that the engine runs, unless `clear` was called before.
 
-        A thread that does so goes on when the life that waits for it ends.
+        A thread does this, and may get to it after the run that started it has ended.
         """
         with self._lock:
             if not self._over:
@@ -40,15 +40,15 @@ class CrashGuard:
                 self._write(self._marker, marker)
 
     def clear(self) -> None:
-        """Note an orderly end, after which nothing is marked."""
+        """Record an orderly end; a later `mark` does nothing."""
         with self._lock:
             self._over = True
             self._marker.unlink(missing_ok=True)
 
     def too_many_hard_downs(self, now: float) -> bool:
-        """Count a marker of another boot, once; True when it is one too many.
+        """Count the markers that another boot left, each once; tell whether there were too many.
 
-        The record is then empty again: the next start is somebody's wish.
+        Then the record is emptied: the next start is one by hand, and is not refused.
         """
         markers = [path for path in self._folder.glob("running*") if path.suffix != ".new"]
         left = [marker for marker in markers if self._left_behind(marker)]

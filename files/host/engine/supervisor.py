@@ -1,7 +1,7 @@
-"""engine ROOT RELEASE: run one release's engine, from the wait for its peer to its last word.
+"""engine ROOT RELEASE: run one release's engine, from the wait for its peer to its end.
 
 One program for one Spark and for a pair, whose two supervisors hold a link: both engines start, and
-none outlives the other. One run is one life; systemd starts the next.
+none outlives the other. Each run of this program is one run of the engine; systemd starts the next.
 
 Exit status: 0 stopped on purpose; 1 ended; 2 it would end in the same way again, for vLLM refuses
 its command line, or the release is not there; 3 this Spark went down hard twice within an hour.
@@ -42,7 +42,7 @@ _DROP_CACHES = "timeout 20 sync; echo 3 > /proc/sys/vm/drop_caches"
 
 
 class EndError(Exception):
-    """The end of a life: its reason and exit status."""
+    """The end of this run: its reason and exit status."""
 
     def __init__(self, reason: str, status: int = 1) -> None:
         super().__init__(reason)
@@ -50,11 +50,11 @@ class EndError(Exception):
 
 
 class StopError(EndError):
-    """Somebody wants the end: what is in flight may be answered first."""
+    """A requested end: requests in flight may be answered first."""
 
 
 class Supervisor:
-    """One life of one rank.
+    """One run of one rank's engine.
 
     Args:
         root: the folder of everything on the Spark.
@@ -71,7 +71,7 @@ class Supervisor:
         self._engine = probe.Engine(self._unit["url"], self._unit["model"])
         self._container = Container(f"vllm-{release}", folder / "run")
         self._crashes = CrashGuard(root, release, boot_id())
-        self._told_to_stop = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         self._link: peer_link.Link | None = None
         self._pair: peer_link.Pair | None = None
         self._is_worker = bool(self._unit["rank"])
@@ -82,10 +82,10 @@ class Supervisor:
             self._pair = peer_link.Pair(root, release, self._unit["rank"], sparks, addresses)
 
     async def run(self) -> int:
-        """Live; return the exit status."""
+        """Run the engine to its end; return the exit status."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._told_to_stop.set)
+            loop.add_signal_handler(number, self._stop_requested.set)
         pings = asyncio.create_task(_ping())
         end = await self._end()
         reason = str(end)
@@ -107,10 +107,10 @@ class Supervisor:
             if self._link:
                 await self._link.close()
             pings.cancel()
-        return 0 if self._told_to_stop.is_set() else end.status
+        return 0 if self._stop_requested.is_set() else end.status
 
     async def _end(self) -> EndError:
-        """Live until something ends that; return what."""
+        """Run the engine until something ends that; return what."""
         try:
             await first(self._stopped(), self._live())
         except EndError as end:
@@ -118,7 +118,7 @@ class Supervisor:
         except Exception as error:
             traceback.print_exc()
             return EndError(f"unexpected {type(error).__name__}: {error}")
-        raise AssertionError("a life ends by an exception")
+        raise AssertionError("a run ends by an exception")
 
     async def _live(self) -> None:
         if await asyncio.to_thread(self._crashes.too_many_hard_downs, time.time()):
@@ -199,7 +199,7 @@ class Supervisor:
         raise EndError(f"its exit status was {status}{refused}", 2 if status == 2 else 1)
 
     async def _stopped(self) -> NoReturn:
-        await self._told_to_stop.wait()
+        await self._stop_requested.wait()
         raise StopError("it was stopped", 0)
 
     async def _peer_ends(self) -> NoReturn:
@@ -245,7 +245,7 @@ async def first(*ways: Awaitable[Any]) -> None:
 
 
 async def _run(*command: str) -> int:
-    """Run a command without a word of it; return its exit status."""
+    """Run a command, and drop what it prints; return its exit status."""
     process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=DEVNULL)
     return await process.wait()
 
@@ -257,7 +257,7 @@ async def _ping() -> None:
 
 
 def command() -> NoReturn:
-    """Runs the engine that the command line names."""
+    """Runs the engine that the command line names; does not return."""
     root, release = words(__doc__, "ROOT", "RELEASE")
     try:
         supervisor = Supervisor(Path(root), release)

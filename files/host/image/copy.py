@@ -20,7 +20,7 @@ from host.common.log import log
 from host.common.progress import JobError, Progress
 from host.common.retry import RetryableError, retry, run_job
 from host.image.archive import BLOBS, is_built, listed, read
-from host.image.docker_socket import FULL, Docker, complaint, failure, is_here, judge
+from host.image.docker_socket import FULL, Docker, complaint, failure, is_here, raise_known
 from host.weights.checkpoint import LocalCheckpoint
 from host.weights.peer_source import PeerSource
 
@@ -163,7 +163,7 @@ class Copy:
                 log("Docker has stopped listening; its reason follows")
             answer = docker.getresponse()
             if answer.status != http.client.OK:
-                judge(self._references[0], complaint(answer), [FULL])
+                raise_known(self._references[0], complaint(answer), [FULL])
             for line in answer:
                 self._note(json.loads(line))
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -173,7 +173,7 @@ class Copy:
 
     def _note(self, event: dict[str, Any]) -> None:
         if said := failure(event):
-            judge(self._references[0], said, [FULL])
+            raise_known(self._references[0], said, [FULL])
         detail = event.get("progressDetail") or {}
         if "id" in event and detail.get("total"):
             self._layers[event["id"]] = (detail.get("current", 0), detail["total"])

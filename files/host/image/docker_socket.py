@@ -69,8 +69,8 @@ def failure(event: dict[str, Any]) -> str | None:
     return said
 
 
-def judge(image: str, said: str, causes: Sequence[Cause]) -> NoReturn:
-    """Raise JobError where Docker's words have a known cause, RetryableError otherwise."""
+def raise_known(image: str, said: str, causes: Sequence[Cause]) -> NoReturn:
+    """Raise JobError where Docker's message has a known cause, RetryableError otherwise."""
     for words, meaning in causes:
         if any(word in said.lower() for word in words):
             raise JobError(f"{image}: {meaning}. Docker says: {said}")

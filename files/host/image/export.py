@@ -17,7 +17,7 @@ from host.common.command_line import words
 from host.common.progress import JobError, Progress
 from host.common.retry import RetryableError, run_job
 from host.image.archive import BLOBS, is_built, read
-from host.image.docker_socket import FULL, Docker, complaint, judge
+from host.image.docker_socket import FULL, Docker, complaint, raise_known
 from host.weights.checkpoint import Record
 from host.weights.hashing_file import File, ResumableFile
 
@@ -79,7 +79,7 @@ class Export:
     def _ask(self, what: str) -> http.client.HTTPResponse:
         answer = Docker().ask("GET", f"/images/{quote(self._image)}/{what}")
         if answer.status != http.client.OK:
-            judge(self._image, complaint(answer), CAUSES)
+            raise_known(self._image, complaint(answer), CAUSES)
         return answer
 
     def _unpack(self, archive: tarfile.TarFile, folder: Path) -> None:

@@ -16,7 +16,7 @@ from host.common.command_line import words
 from host.common.log import log
 from host.common.progress import JobError, Progress
 from host.common.retry import RetryableError, run_job
-from host.image.docker_socket import FULL, Docker, complaint, failure, is_here, judge
+from host.image.docker_socket import FULL, Docker, complaint, failure, is_here, raise_known
 
 # Seconds before each further try: Docker itself tries each layer five times.
 DELAYS = (2, 10, 30, 60)
@@ -91,12 +91,12 @@ def pull(image: str) -> Iterator[dict[str, Any]]:
     docker = Docker()
     answer = docker.ask("POST", f"/images/create?fromImage={quote(repository)}&tag={digest}")
     if answer.status != http.client.OK:
-        judge(image, complaint(answer), CAUSES)
+        raise_known(image, complaint(answer), CAUSES)
     try:
         for line in answer:
             event = json.loads(line)
             if said := failure(event):
-                judge(image, said, CAUSES)
+                raise_known(image, said, CAUSES)
             yield event
     except (OSError, http.client.HTTPException, ValueError):
         raise RetryableError("Docker ended in the middle of the pull") from None

@@ -1,4 +1,4 @@
-"""The decisions about the release that serves now: which one it is, and when it stops."""
+"""Finds the release to fall back to, and decides when it stops."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -46,5 +46,5 @@ def fits_beside(unit: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
 
 
 def has_head(theirs: Mapping[str, Any]) -> bool:
-    """Tell whether a release is the worker's part of a pair, whose life ends with the head's."""
+    """Tell whether a release is the worker's part of a pair, whose engine ends with the head's."""
     return bool(theirs.get("fabric")) and theirs.get("rank") == 1

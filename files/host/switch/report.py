@@ -33,11 +33,11 @@ class Report:
         }
 
     def take_up(self) -> None:
-        """Go on where a program that was killed has ended."""
+        """Go on with the report of a program that was killed."""
         self._said |= load(self._file) or {}
 
     def say(self, phase: str, done: int = 0, total: int = 0, message: str = "") -> None:
-        """Tell what is being done, and how far that is."""
+        """Report the phase, and how far it is."""
         if phase != self._said["phase"]:
             log(phase)
         new = {"phase": phase, "done": done, "total": total, "message": message}
@@ -47,22 +47,22 @@ class Report:
         self._write()
 
     def note(self, **values: object) -> None:
-        """Tell something else."""
+        """Report other values."""
         self._said |= values
         self._write()
 
     def failed(self, reason: str) -> None:
-        """Tell that it has failed."""
+        """Report the failure."""
         self.say("failed", message=reason)
         log(reason)
 
     def close(self) -> None:
-        """From now on no engine gets a new request."""
+        """Note that no engine gets new requests from now on."""
         if self._closed is None:
             self._closed = time.monotonic()
 
     def open(self) -> None:
-        """From now on they are answered again."""
+        """Note that requests are answered again."""
         if self._closed is not None:
             self._said["gap"] += round(time.monotonic() - self._closed, 1)
             self._closed = None

@@ -37,7 +37,7 @@ HEAD = 600
 
 
 class StopRequest(Refusal):
-    """Somebody wants the end of this."""
+    """A request to stop this switch."""
 
 
 class Switch:

@@ -38,12 +38,12 @@ def systemctl(*arguments: str) -> str:
 
 
 def reset_failed(unit: str) -> None:
-    """Have systemd count starts anew; it complains of a unit that it has never started."""
+    """Have systemd count starts anew. Its complaint about a unit that never started is dropped."""
     subprocess.run(["systemctl", "reset-failed", unit], stderr=subprocess.DEVNULL)
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command; what it says besides goes to the journal."""
+    """Run a command; a failure goes to the journal."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         log(f"{' '.join(command[:4])}: exit status {done.returncode}: {done.stderr.strip()}")

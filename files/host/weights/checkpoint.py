@@ -47,7 +47,7 @@ class Source(Protocol):
 
 
 class Record:
-    """Which files were found right, each with what tells that nobody has touched it since."""
+    """The files that were verified, each with what shows that it has not changed since."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / RECORD
@@ -58,7 +58,7 @@ class Record:
             self._files = {}
 
     def digest(self, path: str, file: Path) -> str | None:
-        """The hash that this very file, as it is, was found to have; None if nobody looked."""
+        """Return the hash that was computed of a file; None if it has changed since, or is new."""
         entry = self._files.get(path, {})
         return entry["hash"] if entry == _entry(file, entry.get("hash", "")) else None
 
@@ -83,7 +83,7 @@ def _entry(file: Path, digest: str) -> dict[str, Any]:
 
 
 class LocalCheckpoint:
-    """One folder, what it must be, and how far it is."""
+    """A checkpoint in its folder: the files that it must have, and those that it has."""
 
     def __init__(self, folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
         self.folder = folder
@@ -92,49 +92,49 @@ class LocalCheckpoint:
             for path, file in files.items()
         }
         self.record = Record(folder)
-        self.right: set[str] = set()
+        self.verified: set[str] = set()
         self._to_check = self._checked = 0
-        self._verified = False
+        self._is_verified = False
         self._moving = "downloading"
 
     def measure(self) -> tuple[str, int, int]:
         """Return phase, bytes done and bytes in total."""
-        if not self._verified:
+        if not self._is_verified:
             return "verifying", self._checked, self._to_check
         total = sum(file.size for file in self.files.values())
         here = sum(
-            file.size if path in self.right else self._fetched(file)
+            file.size if path in self.verified else self._fetched(file)
             for path, file in self.files.items()
         )
         return (self._moving if here < total else "verifying"), here, total
 
     def verify(self) -> None:
-        """Keep what is right; remove what is not, and set aside what is not of the checkpoint."""
-        for path in list(self._strangers()):
+        """Keep verified files, remove wrong ones, and set aside those that are none of its own."""
+        for path in list(self._unexpected()):
             self._set_aside(path)
-        unsure = [file for file in self.files.values() if self._is_unsure(file)]
-        self._to_check = sum(file.size for file in unsure)
-        for file in unsure:
+        unverified = [file for file in self.files.values() if self._needs_hash(file)]
+        self._to_check = sum(file.size for file in unverified)
+        for file in unverified:
             place = self.folder / file.path
             self._keep(file, place, file.digest_of(place, self._count))
-        self._verified = True
+        self._is_verified = True
 
     def fetch(self, source: Source) -> None:
-        """Fetch what is not right, several files at a time, the largest first."""
+        """Fetch the missing files, several at a time, the largest first."""
         self._moving = source.phase
-        missing = [file for path, file in self.files.items() if path not in self.right]
+        missing = [file for path, file in self.files.items() if path not in self.verified]
         missing.sort(key=lambda file: -file.size)
         self._check_space(missing)
         pool = ThreadPoolExecutor(source.connections)
         jobs = [pool.submit(self._fetch_file, file, source) for file in missing]
         done, _ = wait(jobs, return_when=FIRST_EXCEPTION)
-        # On a failure the others may be amid gigabytes: the process ends without them.
+        # After a failure others may still have gigabytes to go: the process ends without them.
         pool.shutdown(wait=False, cancel_futures=True)
         for job in done:
             job.result()
         shutil.rmtree(self.folder / PARTIAL, ignore_errors=True)
 
-    def _strangers(self) -> Iterator[str]:
+    def _unexpected(self) -> Iterator[str]:
         for file in self.folder.rglob("*"):
             path = file.relative_to(self.folder).as_posix()
             known = path in self.files or path.startswith(".")
@@ -147,15 +147,15 @@ class LocalCheckpoint:
         (self.folder / path).replace(aside)
         log(f"{path} is not part of the checkpoint: moved to {aside}")
 
-    def _is_unsure(self, file: File) -> bool:
-        """Tell whether only its hash can tell if a file is right; remove it where its size can."""
+    def _needs_hash(self, file: File) -> bool:
+        """Tell whether a file must be hashed; remove it where its size is wrong."""
         place = self.folder / file.path
         if place.is_dir() and not place.is_symlink():
             raise JobError(f"{place} is a folder where the checkpoint has a file: move it away.")
         if place.is_symlink() or not place.exists():
             place.unlink(missing_ok=True)
         elif self.record.digest(file.path, place) == file.digest:
-            self.right.add(file.path)
+            self.verified.add(file.path)
         elif place.stat().st_size == file.size:
             return True
         else:
@@ -195,18 +195,18 @@ class LocalCheckpoint:
         place.parent.mkdir(parents=True, exist_ok=True)
         found.replace(place)
         self.record.add(file.path, place, digest)
-        self.right.add(file.path)
+        self.verified.add(file.path)
         return True
 
     def _count(self, seen: int) -> None:
         self._checked += seen
 
     def _partial(self, file: File) -> Path:
-        """Where a file grows: its name tells its content."""
+        """Return the place of a partial file, whose name has the hash of the whole in it."""
         return self.folder / PARTIAL / f"{file.digest[:16]}-{file.path.replace('/', '%')}"
 
     def _fetched(self, file: File) -> int:
-        """Bytes of a file that are on the disk, but not in place yet."""
+        """Return the bytes of a partial file."""
         try:
             return min(self._partial(file).stat().st_size, file.size)
         except FileNotFoundError:
