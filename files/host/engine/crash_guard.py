@@ -13,7 +13,7 @@ TOO_MANY = 2
 
 
 class CrashGuard:
-    """Keeps ROOT/state/running@RELEASE while that engine runs, and hard-downs, the times of such ends.
+    """Keeps ROOT/state/running@RELEASE while that engine runs, and the times of hard ends.
 
     Args:
         root: the folder of everything on the Spark.
