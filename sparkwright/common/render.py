@@ -3,13 +3,18 @@
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from sparkwright.common.files import ManagedFile
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import SYSTEMD
 
 _ENVIRONMENT = Environment(
-    undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    loader=FileSystemLoader(HOST_FILES),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
 )
 
 
