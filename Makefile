@@ -42,7 +42,7 @@ lint: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports --no-logo
+	PYTHONPATH=files $(VENV)/bin/lint-imports --no-logo
 
 unit: setup
 	$(PYTHON) -m pytest tests/unit

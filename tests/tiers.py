@@ -60,7 +60,7 @@ def _system(name: str, minutes: float, *modules: str) -> Part:
 
 
 SETUP = Part("setup", "setup", 15, "python -m tests.lab build")
-LINT = "ruff check . && ruff format --check . && mypy && lint-imports --no-logo"
+LINT = "ruff check . && ruff format --check . && mypy && PYTHONPATH=files lint-imports --no-logo"
 RUNS = {
     "test": [
         SETUP,
