@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sparkwright.cleanup.belongings import Belongings, Cache, StoredImage
+from sparkwright.cleanup.artifacts import Artifacts, Cache, StoredImage
 from sparkwright.common.progress import size_text
 from sparkwright.weights.weights import CheckpointFolder
 
@@ -41,7 +41,7 @@ class Cleaning:
 
 
 def superfluous(
-    found: Belongings,
+    found: Artifacts,
     keep: int,
     wanted: str | None = None,
     folders: Collection[str] = (),
@@ -95,7 +95,7 @@ def _sizes(weights: Mapping[str, CheckpointFolder], going: Sequence[str]) -> dic
     return sizes
 
 
-def kept_releases(found: Belongings, keep: int, wanted: str | None) -> set[str]:
+def kept_releases(found: Artifacts, keep: int, wanted: str | None) -> set[str]:
     """Return the releases that stay, whether they are there or not.
 
     Args: as `superfluous`.
@@ -107,7 +107,7 @@ def kept_releases(found: Belongings, keep: int, wanted: str | None) -> set[str]:
 
 
 def _images(
-    found: Belongings, kept: Collection[str], wanted: Collection[str]
+    found: Artifacts, kept: Collection[str], wanted: Collection[str]
 ) -> Iterator[tuple[StoredImage, tuple[str, ...]]]:
     ids = {found.images.get(release) for release in kept}
     stays = {image.id for image in found.docker if image.id in ids or image.is_any(wanted)}
@@ -125,7 +125,7 @@ def _images(
             yield image, tuple(each.file for each in found.brought if image.is_any(each.names))
 
 
-def _caches(found: Belongings, kept: Collection[str], going: Collection[str]) -> Iterator[Cache]:
+def _caches(found: Artifacts, kept: Collection[str], going: Collection[str]) -> Iterator[Cache]:
     """Yield what no image of Docker's can have compiled, and no release uses that stays."""
     stay = {image.id for image in found.docker if image.id not in going}
     for cache in found.caches:
@@ -134,7 +134,7 @@ def _caches(found: Belongings, kept: Collection[str], going: Collection[str]) ->
             yield cache
 
 
-def _orphans(found: Belongings, gone: Collection[str], images: Collection[str]) -> Iterator[str]:
+def _orphans(found: Artifacts, gone: Collection[str], images: Collection[str]) -> Iterator[str]:
     """Say which images of removed releases stay, as nothing shows that we have brought them."""
     ids = {found.images.get(release) for release in gone} - {None, *images}
     stay = {found.images.get(release) for release in found.images.keys() - gone}
@@ -147,7 +147,7 @@ def _orphans(found: Belongings, gone: Collection[str], images: Collection[str]) 
             )
 
 
-def _foreign(found: Belongings, name: str) -> str | None:
+def _foreign(found: Artifacts, name: str) -> str | None:
     """Return why a checkpoint folder is not ours alone."""
     folder = found.weights[name]
     ours = folder.record.keys() | found.listed.get(name, frozenset())

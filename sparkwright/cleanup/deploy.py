@@ -3,15 +3,15 @@
 from pyinfra.api import deploy
 
 from sparkwright.cleanup.operations import (
-    announced,
+    announce_removal,
     clean,
-    closed,
-    files_removed,
-    images_removed,
-    packages_removed,
-    parted,
-    settings_restored,
-    stopped,
+    close_firewall,
+    remove_fabric,
+    remove_files,
+    remove_images,
+    remove_packages,
+    restore_settings,
+    stop_units,
 )
 from sparkwright.run.target import target
 
@@ -37,17 +37,17 @@ def remove() -> None:
     own = target()
     root, log_options = own.root, own.settings.docker_log_options
     weights = own.options.weights == "remove"
-    announced(
+    announce_removal(
         name="What goes, and what stays",
         root=root,
         weights=weights,
         earlyoom=f'EARLYOOM_ARGS="{own.settings.earlyoom_arguments}"\n',
         log_options=log_options,
     )
-    stopped(name="Units", root=root)
-    closed(name="Firewall", root=root)
-    parted(name="Fabric", root=root)
-    settings_restored(name="Settings", root=root, log_options=log_options)
-    images_removed(name="Images", root=root)
-    packages_removed(name="Packages", root=root)
-    files_removed(name="Files", root=root, weights=weights)
+    stop_units(name="Units", root=root)
+    close_firewall(name="Firewall", root=root)
+    remove_fabric(name="Fabric", root=root)
+    restore_settings(name="Settings", root=root, log_options=log_options)
+    remove_images(name="Images", root=root)
+    remove_packages(name="Packages", root=root)
+    remove_files(name="Files", root=root, weights=weights)

@@ -1,16 +1,16 @@
 """The releases, images and weights on a Spark."""
 
-from sparkwright.cleanup.belongings import Belongings, belongings_script, parse_belongings
+from sparkwright.cleanup.artifacts import Artifacts, artifacts_script, parse_artifacts
 from sparkwright.cleanup.footprint import Footprint
 from sparkwright.cleanup.footprint_survey import footprint_script, parse_footprint
 from sparkwright.common.facts import HostFact
 
 
-class OnSpark(HostFact[Belongings]):
+class StoredArtifacts(HostFact[Artifacts]):
     """Everything that a cleaning judges, in one command."""
 
-    command = staticmethod(belongings_script)
-    parse = staticmethod(parse_belongings)
+    command = staticmethod(artifacts_script)
+    parse = staticmethod(parse_artifacts)
 
 
 class OurFootprint(HostFact[Footprint]):

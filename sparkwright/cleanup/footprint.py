@@ -8,7 +8,7 @@ from sparkwright.common.placed import PROOF, folder_names
 from sparkwright.firewall.firewall import FirewallState, UfwRule
 from sparkwright.runtime.daemon_json import without_ours
 
-# Where fetching puts what somebody put into a checkpoint's folder: files/jobs/checkpoint.py.
+# Where fetching puts what somebody put into a checkpoint's folder: host/weights/checkpoint.py.
 SET_ASIDE = ".sparkwright-set-aside"
 
 

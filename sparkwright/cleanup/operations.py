@@ -8,7 +8,7 @@ from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.cleanup.clean import superfluous
-from sparkwright.cleanup.facts import OnSpark, OurFootprint
+from sparkwright.cleanup.facts import OurFootprint, StoredArtifacts
 from sparkwright.cleanup.footprint import SET_ASIDE, Footprint
 from sparkwright.cleanup.remove import report
 from sparkwright.common.operations import failing, notice
@@ -37,7 +37,7 @@ def clean(
         wanted: the release that the inventory asks for; None on an idle Spark.
         folders, images: its checkpoint folders and the names of its image.
     """
-    found = host.get_fact(OnSpark, root=root)
+    found = host.get_fact(StoredArtifacts, root=root)
     if work := (*(f"switch@{release}" for release in found.engines.switches), *found.jobs):
         yield failing(f"{' and '.join(work)} is running: wait until it ends, and run again.")
         return
@@ -75,7 +75,7 @@ _WITHDRAW = HOST_FILES / "fabric" / "withdraw.sh"
 
 
 @operation()
-def announced(
+def announce_removal(
     root: str, weights: bool, earlyoom: str, log_options: Mapping[str, str]
 ) -> Generator[StringCommand, None, None]:
     """Show what goes and what stays, before anything does.
@@ -94,7 +94,7 @@ def announced(
 
 
 @operation()
-def stopped(root: str) -> Generator[StringCommand, None, None]:
+def stop_units(root: str) -> Generator[StringCommand, None, None]:
     """Stop and disable every unit of ours: first what would start another, then the engines.
 
     The fabric's firewall thus outlives what it guards.
@@ -116,7 +116,7 @@ def stopped(root: str) -> Generator[StringCommand, None, None]:
 
 
 @operation()
-def closed(root: str) -> Generator[StringCommand, None, None]:
+def close_firewall(root: str) -> Generator[StringCommand, None, None]:
     """Take our rules out of ufw; turn it off if it was us who turned it on.
 
     Args:
@@ -134,7 +134,7 @@ def closed(root: str) -> Generator[StringCommand, None, None]:
 
 
 @operation()
-def parted(root: str) -> Generator[StringCommand, None, None]:
+def remove_fabric(root: str) -> Generator[StringCommand, None, None]:
     """Take the fabric's settings out of force; the LAN's interface is left alone.
 
     Args:
@@ -154,7 +154,7 @@ def parted(root: str) -> Generator[StringCommand, None, None]:
 
 
 @operation()
-def settings_restored(
+def restore_settings(
     root: str, log_options: Mapping[str, str]
 ) -> Generator[PyinfraCommand, None, None]:
     """Take our files out of /etc, and our keys out of Docker's configuration.
@@ -188,7 +188,7 @@ def settings_restored(
 
 
 @operation()
-def images_removed(root: str) -> Generator[StringCommand, None, None]:
+def remove_images(root: str) -> Generator[StringCommand, None, None]:
     """Remove the images that our jobs brought, unless containers of others were made of them.
 
     Args:
@@ -202,7 +202,7 @@ def images_removed(root: str) -> Generator[StringCommand, None, None]:
 
 
 @operation()
-def packages_removed(root: str) -> Generator[PyinfraCommand, None, None]:
+def remove_packages(root: str) -> Generator[PyinfraCommand, None, None]:
     """Purge the packages that our runs brought, unless others have come to need them.
 
     Debian's packages leave their accounts behind: those go as well.
@@ -225,7 +225,7 @@ def packages_removed(root: str) -> Generator[PyinfraCommand, None, None]:
 
 
 @operation()
-def files_removed(root: str, weights: bool) -> Generator[StringCommand, None, None]:
+def remove_files(root: str, weights: bool) -> Generator[StringCommand, None, None]:
     """Remove our unit files and folders, last: they tell what else is ours.
 
     Args:

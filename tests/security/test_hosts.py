@@ -25,7 +25,7 @@ from pyinfra.api.exceptions import FactProcessError
 
 import sparkwright
 from sparkwright.causes.log_causes import from_log
-from sparkwright.cleanup.belongings import Belongings
+from sparkwright.cleanup.artifacts import Artifacts
 from sparkwright.cleanup.clean import superfluous
 from sparkwright.common.facts import HostFact
 from sparkwright.common.hardware import HARDWARE
@@ -225,7 +225,7 @@ JUDGES: dict[str, tuple[Any, Callable[..., Any]]] = {
     "preflight": (st.from_type(Survey), lambda found: findings(found, WANTED, NOW, found)),
     "fabric": (FABRICS, lambda found: _of_fabrics(found, spark(2))),
     "the peer's fabric": (FABRICS, lambda found: _of_fabrics(spark(), found)),
-    "clean": (st.from_type(Belongings), lambda found: superfluous(found, 1, "x")),
+    "clean": (st.from_type(Artifacts), lambda found: superfluous(found, 1, "x")),
     "firewall": (st.from_type(FirewallState), ssh_rules),
 }
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.cleanup.belongings import (
-    Belongings,
+from sparkwright.cleanup.artifacts import (
+    Artifacts,
     StoredImage,
-    belongings_script,
-    parse_belongings,
+    artifacts_script,
+    parse_artifacts,
 )
 from sparkwright.cleanup.clean import superfluous
 from sparkwright.cleanup.operations import clean
@@ -81,7 +81,7 @@ class Disk:
     def told(self) -> str:
         """What the script says, as it runs."""
         return subprocess.run(
-            ["sh", "-c", belongings_script(str(self.root))],
+            ["sh", "-c", artifacts_script(str(self.root))],
             env={"PATH": f"{self.state}/bin:{os.environ['PATH']}", "STATE": str(self.state)},
             capture_output=True,
             text=True,
@@ -89,8 +89,8 @@ class Disk:
         ).stdout
 
     @property
-    def found(self) -> Belongings:
-        return parse_belongings(self.told.splitlines())
+    def found(self) -> Artifacts:
+        return parse_artifacts(self.told.splitlines())
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_what_runs_or_boots_stays(disk: Disk) -> None:
     for name, state, enabled in ((OLDEST, "active", ""), (OLDEST, "failed", OLDEST)):
         wants = f"vllm@{enabled}.service" if enabled else ""
         lines = ["@@current", "@@enabled", wants, "@@share", "@@units"]
-        engines = parse_belongings(
+        engines = parse_artifacts(
             [*lines, *unit.format(name, state).splitlines(), "@@images", "@@used", "@@jobs"]
         ).engines
         gone = superfluous(replace(found, engines=engines), keep=0)

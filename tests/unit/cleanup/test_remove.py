@@ -9,10 +9,10 @@ import pytest
 
 from sparkwright.cleanup.footprint_survey import footprint_script, parse_footprint
 from sparkwright.cleanup.operations import (
-    files_removed,
-    packages_removed,
-    settings_restored,
-    stopped,
+    remove_files,
+    remove_packages,
+    restore_settings,
+    stop_units,
 )
 from sparkwright.host import packages
 from sparkwright.host.operations.services import sysctl
@@ -80,7 +80,7 @@ def test_a_package_that_others_need_stays(standins, tmp_path, monkeypatch):
     assert found.needed == {"b": ("d",)}
     monkeypatch.setattr(packages, "_BEGIN", packages._BEGIN.replace("/run/lock", str(tmp_path)))
     spark = this_machine(apt_patience_seconds=0)
-    assert spark.run(packages_removed, root=str(root)).did_succeed()
+    assert spark.run(remove_packages, root=str(root)).did_succeed()
     assert calls(tmp_path)[-1].endswith("--option APT::Get::AutomaticRemove=false a")
 
 
@@ -103,18 +103,18 @@ def test_a_root_folder_as_it_is_left(standins, tmp_path):
         return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
     run = this_machine().run
-    assert run(files_removed, root=str(root), weights=False).did_change()
+    assert run(remove_files, root=str(root), weights=False).did_change()
     weights = ["qwen36/.sparkwright-set-aside/old.bin", "qwen36/.sparkwright.json"]
     weights += ["qwen36/model.safetensors", "w/.sparkwright.json", "w/model.safetensors"]
     assert left() == ["mine/notes", *weights]
     assert list((tmp_path / "disk").iterdir()) == []
-    assert not run(files_removed, root=str(root), weights=False).did_change()
-    assert run(files_removed, root=str(root), weights=True).did_change()
+    assert not run(remove_files, root=str(root), weights=False).did_change()
+    assert run(remove_files, root=str(root), weights=True).did_change()
     assert left() == ["mine/notes", "qwen36/.sparkwright-set-aside/old.bin"]
     shutil.rmtree(root / "mine")
     shutil.rmtree(root / "qwen36")
     (root / "releases").mkdir()
-    assert run(files_removed, root=str(root), weights=True).did_change()
+    assert run(remove_files, root=str(root), weights=True).did_change()
     assert not root.exists()
 
 
@@ -124,7 +124,7 @@ def spark(**words):
 
 def test_what_would_start_an_engine_again_stops_first():
     host = spark()
-    assert host.run(stopped, root="/r").did_change()
+    assert host.run(stop_units, root="/r").did_change()
     assert host.scripts()[1:] == [
         "systemctl disable --quiet --now switch@chat-1.service",
         "systemctl disable --quiet --now vllm@chat-1.service",
@@ -134,13 +134,13 @@ def test_what_would_start_an_engine_again_stops_first():
 
 def test_what_the_purge_of_a_package_leaves_goes_too():
     host = fake_host({"@@unit-files": "\n".join(OUTPUT), "apt-get": "@@done"}, root="/r")
-    assert host.run(packages_removed, root="/r").did_change()
+    assert host.run(remove_packages, root="/r").did_change()
     assert host.scripts()[-1].startswith("rm -f /var/lib/haproxy/dev/log; rmdir ")
 
 
 def test_settings_are_what_they_were():
     host = spark()
-    assert host.run(settings_restored, root="/r", log_options=OPTIONS).did_change()
+    assert host.run(restore_settings, root="/r", log_options=OPTIONS).did_change()
     assert host.scripts()[1:] == [
         "sysctl --quiet --write vm.swappiness=60 || true",
         "rm -f /etc/systemd/journald.conf.d/sparkwright.conf /etc/sysctl.d/90-sparkwright.conf",
@@ -153,7 +153,7 @@ def test_settings_are_what_they_were():
 
 def test_docker_restarts_where_that_ends_nothing():
     host = spark(made_of=["sha256:11 false /owner other"])
-    host.run(settings_restored, root="/r", log_options=OPTIONS)
+    host.run(restore_settings, root="/r", log_options=OPTIONS)
     assert host.scripts()[-1] == "systemctl restart docker.service"
 
 

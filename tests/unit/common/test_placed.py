@@ -10,7 +10,7 @@ import pytest
 from pyinfra.api.operations import run_ops
 
 from sparkwright.cleanup.footprint_survey import footprint_script, parse_footprint
-from sparkwright.cleanup.operations import files_removed, settings_restored
+from sparkwright.cleanup.operations import remove_files, restore_settings
 from sparkwright.common import placed
 from sparkwright.common.files import Directory, Entry, ManagedFile, Symlink
 from sparkwright.common.operations import look
@@ -48,7 +48,7 @@ def test_a_folder_is_made_compared_and_removed(tmp_path: Path) -> None:
     (root / NEW).chmod(0o755)
     with spark.current():
         assert look(folders) == [(f"{root}/{NEW}", "root:root 700", "root:root 755")]
-    assert spark.run(files_removed, root=str(root), weights=False).did_change()
+    assert spark.run(remove_files, root=str(root), weights=False).did_change()
     assert not root.exists()
 
 
@@ -70,7 +70,7 @@ def test_a_file_is_found_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     )
     assert str(file) in parse_footprint(done.stdout.splitlines()).settings
     spark = fake_host({"@@unit-files": done.stdout}, root=root)
-    assert spark.run(settings_restored, root=root, log_options={}).did_change()
+    assert spark.run(restore_settings, root=root, log_options={}).did_change()
     commands = " ".join(spark.scripts()[1:])
     assert f"'{file}'" in commands
     assert f"rmdir --ignore-fail-on-non-empty '{file.parent}'" in commands

@@ -37,7 +37,7 @@ class StoredImage:
 
 
 @dataclass(frozen=True)
-class Brought:
+class ImageOrder:
     """Orders by which we had an image brought: a file in ROOT/manifests.
 
     Attributes:
@@ -67,7 +67,7 @@ class Cache:
 
 
 @dataclass(frozen=True)
-class Belongings:
+class Artifacts:
     """The releases, images and weights on a Spark.
 
     Attributes:
@@ -91,7 +91,7 @@ class Belongings:
     images: Mapping[str, str | None]
     docker: tuple[StoredImage, ...]
     used: frozenset[str]
-    brought: tuple[Brought, ...]
+    brought: tuple[ImageOrder, ...]
     weights: Mapping[str, CheckpointFolder]
     listed: Mapping[str, frozenset[str]]
     aside: frozenset[str]
@@ -99,7 +99,7 @@ class Belongings:
     caches: tuple[Cache, ...]
 
 
-def belongings_script(root: str) -> str:
+def artifacts_script(root: str) -> str:
     """Return the POSIX shell script that reads what is on a Spark; it reads no weights.
 
     Args:
@@ -159,18 +159,18 @@ systemctl list-units --plain --no-legend --state=active,activating {_JOBS} | cut
 true"""
 
 
-def parse_belongings(output: Iterable[str]) -> Belongings:
-    """Return what the lines of `belongings_script` say.
+def parse_artifacts(output: Iterable[str]) -> Artifacts:
+    """Return what the lines of `artifacts_script` say.
 
     Raises:
-        ValueError, KeyError: something is missing or of another make.
+        ValueError, KeyError: something is missing or malformed.
     """
     lines = list(output)
     found = {name: [line for line in part if line] for name, part in sections(lines).items()}
     releases = [line.split("\t", 2) for line in found.get("releases", ())]
     listed = [line.split("\t", 1) for line in found.get("listed", ())]
     brought = [line.split("\t", 1) for line in found.get("brought", ())]
-    return Belongings(
+    return Artifacts(
         engines=parse_engines(lines),
         served=tuple(found.get("history", ())),
         folders={name: _checkpoints(text) for name, _, text in releases},
@@ -207,9 +207,9 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(read_json(text) or ())
 
 
-def _brought(file: str, told: Mapping[str, Any]) -> Brought:
+def _brought(file: str, told: Mapping[str, Any]) -> ImageOrder:
     named: Sequence[str] = told.get("images") or [told["image"]] if told else []
-    return Brought(file, tuple(named), str(told.get("base", "")))
+    return ImageOrder(file, tuple(named), str(told.get("base", "")))
 
 
 def _json(text: str) -> dict[str, Any]:
