@@ -1,10 +1,10 @@
 """Many small files with one look at the host."""
 
 from collections.abc import Generator, Sequence
-from io import BytesIO
+from io import BytesIO, StringIO
 
 from pyinfra import host
-from pyinfra.api import QuoteString, StringCommand, operation
+from pyinfra.api import FileUploadCommand, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.operations import files
 
@@ -65,11 +65,7 @@ def managed_files(entries: Sequence[Entry]) -> Generator[PyinfraCommand]:
 
 def _put(entry: Entry) -> Generator[PyinfraCommand]:
     if isinstance(entry, ManagedFile):
-        yield from files.put._inner(
-            src=BytesIO(entry.content),
-            dest=entry.path,
-            create_remote_dir=False,
-        )
+        yield from _upload(entry.path, entry.text)
     elif isinstance(entry, Directory):
         owner = ["-o", QuoteString(entry.user), "-g", QuoteString(entry.group), "-m", entry.mode]
         yield StringCommand("install -d", *owner, QuoteString(entry.path))
@@ -77,6 +73,15 @@ def _put(entry: Entry) -> Generator[PyinfraCommand]:
         new = QuoteString(f"{entry.path}.new")
         yield StringCommand("ln -sfnT", QuoteString(entry.target), new)
         yield StringCommand("mv -fT", new, QuoteString(entry.path))
+
+
+def _upload(path: str, text: str | bytes) -> Generator[PyinfraCommand]:
+    if isinstance(text, str):
+        yield from files.put._inner(src=StringIO(text), dest=path, create_remote_dir=False)
+    else:
+        # files.put reads its lines, for --diff.
+        name = host.get_temp_filename(path)
+        yield FileUploadCommand(BytesIO(text), path, remote_temp_filename=name)
 
 
 def _owned(entries: Sequence[ManagedFile]) -> Generator[StringCommand]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyinfra.api.config import config_defaults
 
 from sparkwright.common import placed
 from sparkwright.common.files import Directory, Entry, FileState, ManagedFile, Symlink, obstacle
@@ -67,6 +68,17 @@ def test_mends_what_differs(
     spoil(tmp_path)
     assert this_machine(root=str(tmp_path)).run(managed_files, entries=entries).did_change()
     assert not this_machine(root=str(tmp_path)).run(managed_files, entries=entries).did_change()
+
+
+def test_a_program_is_put_over_another_whatever_the_run_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --diff, pyinfra would read the lines of both."""
+    monkeypatch.setitem(config_defaults, "DIFF", True)
+    for content in (b"\x80\xff", b"\xc3\x28\n"):
+        entry = ManagedFile(f"{tmp_path}/new", content, mode="755", **OWNER)
+        assert this_machine(root=str(tmp_path)).run(managed_files, entries=[entry]).did_change()
+        assert (tmp_path / "new").read_bytes() == content
 
 
 def test_a_directory_may_be_a_link_to_one(tmp_path: Path) -> None:
