@@ -59,7 +59,8 @@ def footprint_script(root: str) -> str:
         f'[ -z "$(ls -A "$path/{SET_ASIDE}")" ] || aside=yes; '
         'echo "$(du -sD --block-size=1 "$path" | cut -f1) $weights $aside $name"; done',
         "settings": f"for path in {shlex.join(file.path for file in deleted_files())}; do "
-        "[ ! -e $path ] || echo $path; done",
+        # A link may point to what is gone.
+        'if [ -e "$path" ] || [ -L "$path" ]; then echo "$path"; fi; done',
         "earlyoom": f"cat {EARLYOOM}",
         "sysctl": f"cat {at}/state/sysctl",
         "daemon-json": f"cat {DAEMON_JSON}",
