@@ -48,17 +48,17 @@ def memory_findings(load: Load, hardware: Hardware, survey: Survey) -> list[Find
 
 
 def judge(plan: MemoryPlan) -> Iterator[Finding]:
-    """Say what of a plan cannot be, and what should not.
+    """Yield the errors and warnings about a plan.
 
-    What an error says to change is checked with the plan: so changed, it has no error left.
+    The remedy of an error is checked with the plan: changed as it says, no error is left.
     """
     if plan.kv_bytes < plan.cache.size(1):
         yield _weights(plan)
         return
-    found = [*_context(plan), *_head_room(plan)]
-    yield from found
+    findings = [*_context(plan), *_head_room(plan)]
+    yield from findings
     # The remedy of another error names how many requests it leaves room for.
-    if _too_many(plan) and not (_is_refused(plan) and any(each.error for each in found)):
+    if _too_many(plan) and not (_is_refused(plan) and any(each.error for each in findings)):
         yield _requests(plan)
     if _auto_is_longer(plan):
         yield warning(
@@ -80,10 +80,13 @@ def _unknown(load: Load) -> Finding:
 def _weights(plan: MemoryPlan) -> Finding:
     """The finding that nothing is left for a KV cache of one token."""
     if plan.flags.kv_bytes is not None:
-        found = f"kv-cache-memory-bytes {_mib(plan.kv_bytes)} holds no request"
+        found = f"{_set(plan)} holds no request"
     else:
-        parts = f"weights of {_gib(plan.weights + plan.drafter)}, and the memory to run them,"
-        found = f"{parts} leave nothing of {_share(plan)} for the KV cache"
+        share = _gib(int(plan.flags.utilization * plan.total))
+        found = (
+            f"weights of {_gib(plan.weights + plan.drafter)}, and the memory to run them, leave "
+            f"nothing of {_set(plan)} ({share}) for the KV cache"
+        )
     larger = _enlarge(plan, plan.cache.size(min(plan.context or plan.limit, plan.limit)))
     return error(found, f"Set {larger}" if larger else _lower(plan))
 
@@ -92,8 +95,9 @@ def _context(plan: MemoryPlan) -> Iterator[Finding]:
     size = plan.cache.size(plan.context)
     if plan.kv_bytes >= size:
         return
-    asked = f"max-model-len {plan.context} needs {_gib(size)} of KV cache"
-    found = f"{asked}, {_gib(plan.kv_bytes)} remain"
+    found = (
+        f"max-model-len {plan.context} needs {_gib(size)} of KV cache, {_gib(plan.kv_bytes)} remain"
+    )
     if plan.head_room < _least(plan):
         yield error(found, _lower(plan))
         return
@@ -104,19 +108,19 @@ def _context(plan: MemoryPlan) -> Iterator[Finding]:
 
 
 def _too_many(plan: MemoryPlan) -> bool:
-    """Tell whether there are more requests at once than blocks of the KV cache, and vLLM looks.
+    """Tell whether more requests run at once than the KV cache has blocks, and vLLM checks that.
 
     A request has a block with its state in each linear-attention layer of a group.
     """
-    looks = plan.flags.whole_steps and plan.flags.release >= _BLOCK_A_REQUEST
-    return bool(looks and plan.cache.state and plan.flags.sequences > plan.blocks)
+    checked = plan.flags.whole_steps and plan.flags.release >= _BLOCK_A_REQUEST
+    return bool(checked and plan.cache.state and plan.flags.sequences > plan.blocks)
 
 
 def _is_refused(plan: MemoryPlan) -> bool:
     """Tell whether vLLM certainly refuses more requests than blocks.
 
     With drafts, an attention backend such as FlashInfer makes graphs hold pieces of steps after
-    all, and vLLM does not look.
+    all, and vLLM does not check.
     """
     exact = plan.flags.kv_bytes is not None or plan.flags.sequences > _NEAR * plan.blocks
     return exact and not plan.flags.drafted
@@ -137,11 +141,10 @@ def _requests(plan: MemoryPlan) -> Finding:
 
 def _fewer(plan: MemoryPlan, size: int) -> str:
     """Name how many requests a KV cache of so many bytes has blocks for, if they are too few."""
-    blocks = plan.cache.blocks(size)
     changed = replace(plan, kv_bytes=size)
     if not (_too_many(changed) and _is_refused(changed)):
         return ""
-    return f", and max-num-seqs to at most {blocks}"
+    return f", and max-num-seqs to at most {changed.blocks}"
 
 
 def _auto_is_longer(plan: MemoryPlan) -> bool:
@@ -201,8 +204,8 @@ def _lower(plan: MemoryPlan) -> str:
 
 
 def _leaving(plan: MemoryPlan, free: int) -> tuple[str, int]:
-    """The value of the option that sizes the engine with which so much stays free, and the bytes of
-    KV cache that it makes."""
+    """The value of the option that sizes the engine which leaves so many bytes free, and the bytes
+    of KV cache that it makes."""
     size = max(0, plan.kv_bytes) + plan.head_room - free
     if plan.flags.kv_bytes is not None:
         return f"{size // MIB}M", size // MIB * MIB
@@ -226,19 +229,13 @@ def _fits_two(plan: MemoryPlan) -> bool:
 
 def _option(plan: MemoryPlan) -> str:
     """The option that sizes the engine."""
-    told = plan.flags.kv_bytes is not None
-    return "kv-cache-memory-bytes" if told else "gpu-memory-utilization"
+    return "gpu-memory-utilization" if plan.flags.kv_bytes is None else "kv-cache-memory-bytes"
 
 
 def _set(plan: MemoryPlan) -> str:
-    told = plan.flags.kv_bytes
-    value = f"{plan.flags.utilization:g}" if told is None else _mib(told)
-    return f"{_option(plan)} {value}"
-
-
-def _share(plan: MemoryPlan) -> str:
-    share = plan.flags.utilization
-    return f"gpu-memory-utilization {share:g} ({_gib(int(share * plan.total))})"
+    """The option that sizes the engine, with its value."""
+    size = plan.flags.kv_bytes
+    return f"{_option(plan)} {f'{plan.flags.utilization:g}' if size is None else _mib(size)}"
 
 
 def _round(context: int) -> int:

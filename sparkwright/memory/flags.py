@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sparkwright.memory.kv_cache import CacheSettings
 from sparkwright.recipe.options import AUTO
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.values import REFERENCE
@@ -26,25 +27,20 @@ _NEWEST = (0, 33, 0)
 _ESTIMATE = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
 
 
-@dataclass(frozen=True)
-class Flags:
-    """Settings of one engine.
+@dataclass(frozen=True, kw_only=True)
+class Flags(CacheSettings):
+    """The memory settings of one engine.
 
     Attributes:
         release: Version of the vLLM that stands for the image's own.
         utilization: Share of the memory that vLLM takes, 0 to 1.
-        kv_bytes: Bytes of the KV cache, if they are said; then the share does not size it.
-        number_bytes: Bytes of a number in the KV cache.
+        kv_bytes: Bytes of the KV cache, if the recipe names them; then the share does not size it.
         context: Tokens of the longest request; None = as many as fit.
         sequences: Requests that run at once, at the most.
-        batched: Tokens of one step, at the most.
-        drafted: Tokens that are drafted for each step; 0 = none.
-        mtp: Whether the model's own MTP head drafts them.
-        drafter: Name of the checkpoint that does, if it is another one.
+        drafter: Name of the checkpoint that drafts tokens, if it is not the model's own.
         captured: Tokens of the largest CUDA graph; 0 = none are made.
         whole_steps: Whether graphs hold whole steps, as the options have it.
         graphs_in_share: Whether vLLM leaves room for the graphs within its share.
-        prefix_caching: Whether prompts that begin alike share blocks.
         vision: Whether the vision encoder is loaded.
         halved: Whether weights become FP8 as they load.
     """
@@ -52,59 +48,57 @@ class Flags:
     release: tuple[int, ...]
     utilization: float
     kv_bytes: int | None
-    number_bytes: int
     context: int | None
     sequences: int
-    batched: int
-    drafted: int
-    mtp: bool
     drafter: str | None
     captured: int
     whole_steps: bool
     graphs_in_share: bool
-    prefix_caching: bool
     vision: bool
     halved: bool
 
 
-def flags(recipe: Recipe, shape: Shape, total: int) -> Flags:
-    """Read a recipe.
+def flags(recipe: Recipe, shape: Shape, total: int, sparks: int) -> Flags:
+    """Read the memory settings of a recipe.
 
     Args:
         recipe: As it is for the number of Sparks that serve it.
         shape: The model's.
         total: Bytes of the memory that the engine may use a share of: vLLM's defaults go by it.
+        sparks: How many serve it.
     """
-    asked = recipe.options
+    options = recipe.options
     release = recipe.release or _NEWEST
     # EngineArgs.get_batch_defaults of 0.18.0 and 0.32.0. 0.33.0 gave 256 and 2,048 for a GB10.
     large = total >= 70 * GIB and release < (0, 33, 0)
-    sequences = asked.max_num_seqs or (1024 if large else 256)
-    batched = asked.max_num_batched_tokens or (8192 if large else 2048)
-    drafter = REFERENCE.fullmatch(str(asked.draft.get("model", "")))
-    context = shape.positions if asked.max_model_len is None else asked.max_model_len
-    captured = asked.max_cudagraph_capture_size
+    sequences = options.max_num_seqs or (1024 if large else 256)
+    batched = options.max_num_batched_tokens or (8192 if large else 2048)
+    drafter = REFERENCE.fullmatch(str(options.draft.get("model", "")))
+    context = shape.positions if options.max_model_len is None else options.max_model_len
+    captured = options.max_cudagraph_capture_size
     if captured is None:
-        captured = min(512, batched, 2 * sequences * (1 + asked.drafted))
-    caching = asked.enable_prefix_caching
+        captured = min(512, batched, 2 * sequences * (1 + options.drafted))
+    caching = options.enable_prefix_caching
+    share = 0.92 if release >= _UTILIZATION_092 else 0.9
+    estimate = recipe.env.get(_ESTIMATE, "1" if release >= _GRAPHS_IN_SHARE else "0")
     return Flags(
         release=release,
-        utilization=asked.gpu_memory_utilization or (0.92 if release >= _UTILIZATION_092 else 0.9),
-        kv_bytes=asked.kv_cache_memory_bytes,
-        number_bytes=_number_bytes(asked.kv_cache_dtype, shape),
+        utilization=options.gpu_memory_utilization or share,
+        kv_bytes=options.kv_cache_memory_bytes,
+        number_bytes=_number_bytes(options.kv_cache_dtype, shape),
+        tensor_parallel=sparks,
         context=None if context == AUTO else context,
         sequences=sequences,
         batched=batched,
-        drafted=asked.drafted,
-        mtp=asked.mtp,
+        drafted=options.drafted,
+        mtp=options.mtp,
         drafter=drafter[1] if drafter else None,
-        captured=0 if asked.graphs == "none" else captured,
-        whole_steps=asked.graphs == "steps",
-        graphs_in_share=recipe.env.get(_ESTIMATE, "1" if release >= _GRAPHS_IN_SHARE else "0")
-        == "1",
+        captured=0 if options.graphs == "none" else captured,
+        whole_steps=options.graphs == "steps",
+        graphs_in_share=estimate == "1",
         prefix_caching=release >= _PREFIX_CACHING if caching is None else caching,
-        vision=not asked.language_model_only,
-        halved=asked.quantization in ("fp8", "fp8_per_tensor") and not shape.quantized,
+        vision=not options.language_model_only,
+        halved=options.quantization in ("fp8", "fp8_per_tensor") and not shape.quantized,
     )
 
 

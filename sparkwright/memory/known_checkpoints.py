@@ -36,7 +36,9 @@ _122B = _35B.model_copy(
         "mtp_parameters": 3 * 3072 * 1024 * 257,
     }
 )
-_QUANTIZED = {"quantized": True}
+_35B_QUANTIZED = _35B.model_copy(update={"quantized": True})
+_122B_QUANTIZED = _122B.model_copy(update={"quantized": True})
+_FP8_CACHE = {"fp8_kv_cache": True}
 # z-lab's drafters: an approximation, made for the configuration checks.
 _DFLASH = Shape(
     full_attention=8,
@@ -52,30 +54,24 @@ NOMINAL = {
     # GiB that vLLM logs, and AI-Guru's "~70 GB".
     "Qwen/Qwen3.5-35B-A3B": (72 * GB, _35B),
     # AI-Guru.
-    "Qwen/Qwen3.5-35B-A3B-FP8": (35 * GB, _35B.model_copy(update=_QUANTIZED)),
-    "Qwen/Qwen3.6-35B-A3B-FP8": (35 * GB, _35B.model_copy(update=_QUANTIZED)),
+    "Qwen/Qwen3.5-35B-A3B-FP8": (35 * GB, _35B_QUANTIZED),
+    "Qwen/Qwen3.6-35B-A3B-FP8": (35 * GB, _35B_QUANTIZED),
     # AEON-7.
-    "AEON-7/Qwen3.6-35B-A3B-heretic-NVFP4": (22 * GB, _35B.model_copy(update=_QUANTIZED)),
+    "AEON-7/Qwen3.6-35B-A3B-heretic-NVFP4": (22 * GB, _35B_QUANTIZED),
     "z-lab/Qwen3.6-35B-A3B-DFlash": (905 * 10**6, _DFLASH),
-    # Not told by ig1: fitted to its own table of the RTX 5090.
-    "ig1/Qwen3.5-35B-A3B-NVFP4": (25.6 * GB, _35B.model_copy(update=_QUANTIZED)),
+    # Not published by ig1: fitted to its own table of the RTX 5090.
+    "ig1/Qwen3.5-35B-A3B-NVFP4": (25.6 * GB, _35B_QUANTIZED),
     # "~25 GB" of NVIDIA's NVFP4 (dgx-spark-playbooks, nvfp4-quantization). It has an FP8 KV cache.
-    "nvidia/Qwen3.6-35B-A3B-NVFP4": (
-        25 * GB,
-        _35B.model_copy(update=_QUANTIZED | {"fp8_kv_cache": True}),
-    ),
+    "nvidia/Qwen3.6-35B-A3B-NVFP4": (25 * GB, _35B_QUANTIZED.model_copy(update=_FP8_CACHE)),
     # docai.hu.
-    "Sehyo/Qwen3.5-122B-A10B-NVFP4": (81.5 * GB, _122B.model_copy(update=_QUANTIZED)),
-    # Not told: 75.6 GB of another one by the same tool (docai.hu), and the 5 GB of the MTP head.
-    "nvidia/Qwen3.5-122B-A10B-NVFP4": (
-        80.6 * GB,
-        _122B.model_copy(update=_QUANTIZED | {"fp8_kv_cache": True}),
-    ),
+    "Sehyo/Qwen3.5-122B-A10B-NVFP4": (81.5 * GB, _122B_QUANTIZED),
+    # Not published: 75.6 GB of another one by the same tool (docai.hu), and 5 GB of the MTP head.
+    "nvidia/Qwen3.5-122B-A10B-NVFP4": (80.6 * GB, _122B_QUANTIZED.model_copy(update=_FP8_CACHE)),
 }
 
 
 def nominal_load(recipe: Recipe, sparks: int) -> Load:
-    """Put together what a plan needs from what is known without a lock.
+    """Return the load that a recipe makes, with the nominal sizes of its checkpoints.
 
     Args:
         recipe: As it is for this number of Sparks.
@@ -86,12 +82,3 @@ def nominal_load(recipe: Recipe, sparks: int) -> Load:
         size, shape = NOMINAL.get(checkpoint.repo, (0, None))
         checkpoints[name] = Weights(checkpoint.repo, int(size), shape)
     return Load(recipe, sparks, checkpoints)
-
-
-def shape_named(repo: str) -> Shape:
-    """Return the shape of a known checkpoint.
-
-    Raises:
-        KeyError: It is not known.
-    """
-    return NOMINAL[repo][1]

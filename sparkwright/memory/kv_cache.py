@@ -11,7 +11,7 @@ tests compare it with that code.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from sparkwright.release.model_config import Shape
@@ -23,16 +23,16 @@ _PADDED = 1.5
 
 
 @dataclass(frozen=True)
-class Use:
-    """The settings of a model's run that its KV cache depends on.
+class CacheSettings:
+    """The settings of an engine that its KV cache depends on.
 
     Attributes:
         number_bytes: Bytes of a number in the cache.
         tensor_parallel: Sparks that the heads are divided among.
         drafted: Tokens that are drafted for each step; 0 = no speculative decoding.
-        mtp: Whether the model's own MTP layers draft them.
+        mtp: Whether the model's own MTP head drafts them.
         prefix_caching: Whether prompts that begin alike share blocks.
-        batched: Tokens of one step, max-num-batched-tokens.
+        batched: Tokens of one step, at the most (max-num-batched-tokens).
     """
 
     number_bytes: int = 2
@@ -78,7 +78,7 @@ class KvCache:
     groups: int
     state: int
     _kinds: tuple[tuple[int, _Kind, int], ...]
-    _use: Use
+    _settings: CacheSettings
 
     def blocks(self, size: int) -> int:
         """Return the number of blocks of a cache of so many bytes."""
@@ -105,30 +105,28 @@ class KvCache:
     def _blocks(self, kind: _Kind, block: int, context: int) -> int:
         if not kind.token_bytes:
             # One state to write to, another that a later prompt may begin with, and one a draft.
-            return (2 if self._use.prefix_caching else 1) + self._use.drafted
+            return (2 if self._settings.prefix_caching else 1) + self._settings.drafted
         if kind.window:
-            return ceil(min(kind.window - 1 + self._use.batched, context) / block) + 1
+            return ceil(min(kind.window - 1 + self._settings.batched, context) / block) + 1
         return ceil(context / block)
 
 
-def kv_cache(model: Shape, use: Use, drafter: Shape | None = None) -> KvCache:
+def kv_cache(model: Shape, settings: CacheSettings, drafter: Shape | None = None) -> KvCache:
     """Lay out the KV cache of a model on one of its Sparks.
 
     Args:
         model: What is served.
-        use: How it is run.
+        settings: How it is run.
         drafter: The model that drafts tokens, if it is one of its own.
     """
-    kinds = list(_attention(model, use, model.mtp if use.mtp else 0))
-    for kind in _attention(drafter, use, 0) if drafter else ():
+    kinds = list(_attention(model, settings, model.mtp if settings.mtp else 0))
+    for kind in _attention(drafter, settings, 0) if drafter else ():
         same = next((known for known in kinds if known.heads == kind.heads), None)
         if same and same.window == kind.window:
-            kinds[kinds.index(same)] = _Kind(
-                same.layers + kind.layers, same.token_bytes, same.window, same.heads
-            )
+            kinds[kinds.index(same)] = replace(same, layers=same.layers + kind.layers)
         else:
             kinds.append(kind)
-    state = _state(model, use) if model.linear_attention else 0
+    state = _state(model, settings) if model.linear_attention else 0
     token = kinds[0].token_bytes
     block = _ALIGNMENT * max(1, ceil(state / (_ALIGNMENT * token)))
     page = block * max(kind.token_bytes for kind in kinds)
@@ -138,25 +136,25 @@ def kv_cache(model: Shape, use: Use, drafter: Shape | None = None) -> KvCache:
     elif not any(kind.window for kind in kinds):
         # Nothing but full attention: one group of all layers, each with pages of its own size.
         pool = sum(kind.layers * kind.token_bytes for kind in kinds) * block
-        return KvCache(block, page, pool, 1, 0, ((1, kinds[0], block),), use)
+        return KvCache(block, page, pool, 1, 0, ((1, kinds[0], block),), settings)
     least, most = min(kind.layers for kind in kinds), max(kind.layers for kind in kinds)
     size = most if most < least * _PADDED else least
     groups = [ceil(kind.layers / size) for kind in kinds]
     rows = max(ceil(kind.layers / count) for kind, count in zip(kinds, groups, strict=True))
-    laid = tuple(zip(groups, kinds, blocks, strict=True))
-    return KvCache(block, page, page * rows, sum(groups), state, laid, use)
+    layout = tuple(zip(groups, kinds, blocks, strict=True))
+    return KvCache(block, page, page * rows, sum(groups), state, layout, settings)
 
 
-def _attention(shape: Shape, use: Use, extra: int) -> Iterator[_Kind]:
-    heads = max(1, shape.kv_heads // use.tensor_parallel), shape.head_dim
-    token = 2 * heads[0] * heads[1] * use.number_bytes
+def _attention(shape: Shape, settings: CacheSettings, extra: int) -> Iterator[_Kind]:
+    heads = max(1, shape.kv_heads // settings.tensor_parallel), shape.head_dim
+    token = 2 * heads[0] * heads[1] * settings.number_bytes
     if full := shape.full_attention + extra:
         yield _Kind(full, token, 0, heads)
     if shape.sliding_attention:
         yield _Kind(shape.sliding_attention, token, shape.sliding_window, heads)
 
 
-def _state(shape: Shape, use: Use) -> int:
+def _state(shape: Shape, settings: CacheSettings) -> int:
     """Bytes of the state of a Gated DeltaNet layer: a matrix for each head of its values, and what
     its convolution still sees of past tokens, drafted ones included."""
     matrices = shape.linear_value_heads * shape.linear_key_dim * shape.linear_value_dim
@@ -164,6 +162,6 @@ def _state(shape: Shape, use: Use) -> int:
         2 * shape.linear_key_heads * shape.linear_key_dim
         + shape.linear_value_heads * shape.linear_value_dim
     )
-    seen = shape.linear_kernel - 1 + use.drafted
+    seen = shape.linear_kernel - 1 + settings.drafted
     whole = matrices * shape.state_bytes + seen * channels * shape.number_bytes
-    return whole // use.tensor_parallel
+    return whole // settings.tensor_parallel

@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sparkwright.memory.flags import GIB, TOKENS_BY_CONCURRENCY, Flags, flags
-from sparkwright.memory.kv_cache import KvCache, Use, kv_cache
+from sparkwright.memory.kv_cache import KvCache, kv_cache
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.release.lock import Lock
 from sparkwright.release.model_config import Shape
 
 MIB = 1024**2
 
-# What vLLM takes beside weights and KV cache, fitted to published figures. With what is next, 2.5
+# What vLLM takes beside weights and KV cache, fitted to published figures: with ACTIVATIONS, 2.5
 # makes docai.hu's 76.02 of weights and 30.33 GiB of KV cache 0.90 of its 121.7.
 FIXED = int(2.5 * GIB)
-# Numbers of two bytes for each token of a step and each of the hidden size: ig1 saves about
+# Two-byte numbers for each token of a step and each element of the hidden size: ig1 saves about
 # 350 MiB with 2,048 tokens instead of 8,192.
 ACTIVATIONS = 14.6
 # Two copies of the logits in FP32 for each request that may run at once (sampler). Not measured.
@@ -31,7 +31,7 @@ GRAPHS, GRAPH = int(0.18 * GIB), 3.75 * MIB
 # What the host uses itself once it serves. One Spark: docai.hu has 117 GiB in use, 109.5 of them
 # vLLM's share. Two: 6 GiB idle at 0.80, 20 at 0.70 (gorlak/sparky-cluster, docs/adr/0028).
 HOST = {1: int(6.9 * GIB), 2: int(17.4 * GIB)}
-# What the CUDA driver takes of a graphics card beside. A common figure, not measured here.
+# What the CUDA driver takes of a graphics card besides. A common figure, not measured here.
 CONTEXT = GIB // 2
 
 
@@ -52,7 +52,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Load:
-    """The load that is to be served.
+    """What is to be served, with the sizes of its checkpoints.
 
     Attributes:
         recipe: As it is for this number of Sparks.
@@ -79,10 +79,10 @@ class MemoryPlan:
         kept: What of it the kernel keeps from all.
         unified: Whether it is the host's.
         sparks: How many serve the model together.
-        flags: What decided the plan.
+        flags: The settings that decided the plan.
         weights: Of the model, as loaded.
         drafter: Weights of a drafter of its own.
-        activations: What a step needs for a while, and what never goes.
+        activations: What a step needs while it runs, and what is never freed.
         graphs: CUDA graphs.
         kv_bytes: The KV cache; below 0 when there is no room for any.
         cache: Its layout.
@@ -160,16 +160,8 @@ def plan_memory(load: Load, total: int, unified: bool, kept: int = 0) -> MemoryP
     """
     model = load.checkpoints["model"]
     assert model.shape is not None
-    settings = flags(load.recipe, model.shape, total)
+    settings = flags(load.recipe, model.shape, total, load.sparks)
     drafter = load.checkpoints[settings.drafter] if settings.drafter else None
-    use = Use(
-        number_bytes=settings.number_bytes,
-        tensor_parallel=load.sparks,
-        drafted=settings.drafted,
-        mtp=settings.mtp,
-        prefix_caching=settings.prefix_caching,
-        batched=settings.batched,
-    )
     plan = MemoryPlan(
         total=total,
         unified=unified,
@@ -180,7 +172,7 @@ def plan_memory(load: Load, total: int, unified: bool, kept: int = 0) -> MemoryP
         activations=_activations(model.shape, settings),
         graphs=int(GRAPHS + GRAPH * settings.captured) if settings.captured else 0,
         kv_bytes=settings.kv_bytes or 0,
-        cache=kv_cache(model.shape, use, drafter.shape if drafter else None),
+        cache=kv_cache(model.shape, settings, drafter.shape if drafter else None),
         limit=settings.context or model.shape.positions,
         kept=kept,
     )
@@ -209,11 +201,11 @@ def _activations(shape: Shape, settings: Flags) -> int:
 
 
 def load_of(recipe: Recipe, lock: Lock, sparks: int) -> Load:
-    """Put together what a plan needs of a lock.
+    """Return the load that a recipe makes, with the sizes of a lock.
 
     Args:
         recipe: As it is for this number of Sparks.
-        lock: What its names stand for; a checkpoint that it lacks is left out.
+        lock: A checkpoint that it lacks is left out.
         sparks: How many serve it.
     """
     checkpoints = {}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sparkwright.memory.flags import GIB
-from sparkwright.memory.known_checkpoints import NOMINAL, shape_named
-from sparkwright.memory.kv_cache import Use, kv_cache
+from sparkwright.memory.known_checkpoints import NOMINAL
+from sparkwright.memory.kv_cache import CacheSettings, kv_cache
 from sparkwright.release.model_config import shape_of
 from tests.recipes import releases
 from tests.recipes.environment import run_script
@@ -21,18 +21,18 @@ DFLASH = "z-lab/Qwen3.6-35B-A3B-DFlash"
 
 # A model, vLLM's arguments, bytes of the cache, and how the plan is to see it.
 CASES = {
-    "35B in BF16": ("Qwen/Qwen3.5-35B-A3B", {}, 28 * GIB, Use()),
+    "35B in BF16": ("Qwen/Qwen3.5-35B-A3B", {}, 28 * GIB, CacheSettings()),
     "35B, FP8 cache": (
         "Qwen/Qwen3.5-35B-A3B",
         {"kv_cache_dtype": "fp8"},
         6 * GIB,
-        Use(number_bytes=1),
+        CacheSettings(number_bytes=1),
     ),
     "35B without prefix caching": (
         "Qwen/Qwen3.5-35B-A3B",
         {"enable_prefix_caching": False},
         20 * GIB,
-        Use(prefix_caching=False),
+        CacheSettings(prefix_caching=False),
     ),
     "122B with MTP": (
         "Sehyo/Qwen3.5-122B-A10B-NVFP4",
@@ -41,7 +41,7 @@ CASES = {
             "speculative_config": {"method": "mtp", "num_speculative_tokens": 2},
         },
         30 * GIB,
-        Use(number_bytes=1, drafted=2, mtp=True),
+        CacheSettings(number_bytes=1, drafted=2, mtp=True),
     ),
     "122B with MTP on two Sparks": (
         "Sehyo/Qwen3.5-122B-A10B-NVFP4",
@@ -51,7 +51,7 @@ CASES = {
             **PAIR,
         },
         40 * GIB,
-        Use(number_bytes=1, drafted=2, mtp=True, tensor_parallel=2),
+        CacheSettings(number_bytes=1, drafted=2, mtp=True, tensor_parallel=2),
     ),
     "35B with DFlash": (
         "AEON-7/Qwen3.6-35B-A3B-heretic-NVFP4",
@@ -63,7 +63,7 @@ CASES = {
             }
         },
         70 * GIB,
-        Use(drafted=15),
+        CacheSettings(drafted=15),
     ),
 }
 
@@ -89,7 +89,7 @@ def test_vllm_lays_out_the_same(version: str):
 
 @pytest.mark.parametrize("repo", NOMINAL)
 def test_nominal_shapes_are_those_of_the_configs(repo: str):
-    assert shape_of(_config(repo)) == shape_named(repo)
+    assert shape_of(_config(repo)) == NOMINAL[repo][1]
 
 
 def _planned(name: str) -> dict[str, float]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.memory.flags import GIB
-from sparkwright.memory.known_checkpoints import GB, nominal_load, shape_named
-from sparkwright.memory.kv_cache import Use, kv_cache
+from sparkwright.memory.known_checkpoints import GB, NOMINAL, nominal_load
+from sparkwright.memory.kv_cache import CacheSettings, kv_cache
 from sparkwright.memory.plan import MIB, MemoryPlan, plan_memory
 from sparkwright.recipe.loader import load_recipe
 
@@ -168,7 +168,7 @@ def _seed_004() -> Iterator[Row]:
         max_num_batched_tokens=4096,
         **_004,
     )
-    head = shape_named("Sehyo/Qwen3.5-122B-A10B-NVFP4").mtp_parameters
+    head = NOMINAL["Sehyo/Qwen3.5-122B-A10B-NVFP4"][1].mtp_parameters
     yield Row("docai.hu", "MTP head, GB", 5, 2 * head / GB)
     yield Row("docai.hu", "weights, GiB", 76.02, plan.weights / GIB)
     yield Row("docai.hu", "0.90, KV cache, GiB", 30.33, plan.kv_bytes / GIB, fitted=True)
@@ -194,9 +194,9 @@ def _others() -> Iterator[Row]:
         enforce_eager=True,
     )
     yield Row("hukuk-ai", "BF16 at 0.70, KV cache, GiB", 15.58, eager.kv_bytes / GIB)
-    small = shape_named("Qwen/Qwen3.5-35B-A3B")
-    million, fp8 = kv_cache(small, Use()), kv_cache(small, Use(number_bytes=1))
-    drafted = kv_cache(small, Use(number_bytes=1, drafted=2, mtp=True))
+    small = NOMINAL["Qwen/Qwen3.5-35B-A3B"][1]
+    million, fp8 = kv_cache(small, CacheSettings()), kv_cache(small, CacheSettings(number_bytes=1))
+    drafted = kv_cache(small, CacheSettings(number_bytes=1, drafted=2, mtp=True))
     for source, size, tokens in (("adadrag", 44.47, 581_856), ("hukuk-ai", 15.58, 203_808)):
         blocks = million.blocks(int(size * GIB)) // million.groups
         yield Row(source, f"{size} GiB, tokens", tokens, blocks * million.block)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparkwright.memory.kv_cache import Use, kv_cache
+from sparkwright.memory.kv_cache import CacheSettings, kv_cache
 from sparkwright.release.model_config import Shape
 
 
@@ -15,7 +15,7 @@ def shape(**changes: int) -> Shape:
 def test_a_window_may_begin_amid_a_block(context: int, blocks: int) -> None:
     """A step sees the window before its first token, and its own: 31 + 64 in blocks of 16."""
     model = shape(full_attention=2, sliding_attention=2, sliding_window=32)
-    cache = kv_cache(model, Use(batched=64))
+    cache = kv_cache(model, CacheSettings(batched=64))
     assert (cache.block, cache.groups, cache.page, cache.pool) == (16, 2, 4096, 8192)
     assert cache.needed(context) == blocks
 
@@ -30,5 +30,5 @@ def test_kinds_of_almost_as_many_layers_are_padded(
     full: int, window: int, groups: int, pages: int
 ) -> None:
     model = shape(full_attention=full, sliding_attention=window, sliding_window=32)
-    cache = kv_cache(model, Use())
+    cache = kv_cache(model, CacheSettings())
     assert (cache.groups, cache.pool) == (groups, pages * cache.page)

@@ -7,12 +7,12 @@ import pytest
 
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.host.survey import parse_survey
+from sparkwright.memory.__main__ import main
 from sparkwright.memory.check import LEAST
 from sparkwright.memory.check import WANTED as WANTED_FREE
 from sparkwright.memory.flags import GIB, flags
-from sparkwright.memory.known_checkpoints import nominal_load, shape_named
+from sparkwright.memory.known_checkpoints import NOMINAL, nominal_load
 from sparkwright.memory.plan import MemoryPlan, Weights, load_of, plan_memory
-from sparkwright.memory.report import main
 from sparkwright.preflight.operations import preflight
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.release.lock import CheckpointLock, Lock, LockedFile, checkpoint_key
@@ -92,9 +92,9 @@ class TestFlags:
 
     def test_defaults_follow_the_memory(self):
         recipe = load_recipe(BF16)
-        shape = shape_named("Qwen/Qwen3.5-35B-A3B")
-        assert flags(recipe, shape, 121 * GIB).sequences == 1024
-        assert flags(recipe, shape, 31 * GIB).sequences == 256
+        shape = NOMINAL["Qwen/Qwen3.5-35B-A3B"][1]
+        assert flags(recipe, shape, 121 * GIB, sparks=1).sequences == 1024
+        assert flags(recipe, shape, 31 * GIB, sparks=1).sequences == 256
 
     def test_the_environment_decides_on_graphs(self):
         assert planned(CARD).flags.release == (0, 18, 0)
@@ -120,7 +120,7 @@ class TestWeights:
     def test_the_mtp_head_is_loaded_where_it_drafts(self):
         draft = {"method": "mtp", "num_speculative_tokens": 1}
         more = planned(BF16, speculative_config=draft).weights - planned(BF16).weights
-        assert more == 2 * shape_named("Qwen/Qwen3.5-35B-A3B").mtp_parameters
+        assert more == 2 * NOMINAL["Qwen/Qwen3.5-35B-A3B"][1].mtp_parameters
 
     def test_the_mtp_head_may_be_asked_for_in_json(self):
         draft = '{"method": "mtp", "num_speculative_tokens": 3}'
@@ -138,7 +138,7 @@ class TestWeights:
 def test_a_lock_says_how_large_it_is():
     recipe = load_recipe(BF16)
     checkpoint = recipe.checkpoints["model"]
-    shape = shape_named(checkpoint.repo)
+    shape = NOMINAL[checkpoint.repo][1]
     files = {
         "a.safetensors": LockedFile(size=7),
         "b.safetensors": LockedFile(size=5),
@@ -176,7 +176,7 @@ class TestReport:
     ):
         several = {"hardware": ("gb10", "rtx-pro-6000")}
         recipe = load_recipe(BF16).model_copy(update=several)
-        monkeypatch.setattr("sparkwright.memory.report.load_recipe", lambda _: recipe)
+        monkeypatch.setattr("sparkwright.memory.__main__.load_recipe", lambda _: recipe)
         main([BF16])
         assert capsys.readouterr().out.startswith(f"# {BF16} on one Spark, gb10\n")
 
