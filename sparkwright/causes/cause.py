@@ -1,4 +1,4 @@
-"""The form of a known cause: how it shows, what is wrong, and what to do about it."""
+"""Known causes of failure and slowness: how each shows, what is wrong, and its remedy."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 Reading = TypeVar("Reading")
 
-# A traceback's line may hold a whole configuration.
+# Characters of evidence that are kept: a traceback's line may hold a whole configuration.
 _EVIDENCE = 300
 
 # Remedies of causes in several places.
@@ -26,7 +26,7 @@ SPACE_REMEDY = (
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One cause that was found, and the very line or reading that shows it."""
+    """One cause that was found, and the line or reading that shows it."""
 
     name: str
     cause: str
@@ -40,7 +40,7 @@ class KnownCause:
     """One cause of failure or slowness.
 
     Attributes:
-        name: of a log's cause also that of the log that its test reads, tests/unit/logs/NAME.log.
+        name: a `LogCause` has a test log of this name, tests/unit/logs/NAME.log.
         cause: what is wrong, for people; no full stop.
         remedy: what to do about it; no full stop.
         source: where it is known from.
@@ -52,7 +52,7 @@ class KnownCause:
     source: str
 
     def diagnosis(self, evidence: str) -> Diagnosis:
-        """Return what to say where this evidence shows it."""
+        """Return the diagnosis, given the evidence that shows the cause."""
         return Diagnosis(self.name, self.cause, evidence[:_EVIDENCE], self.remedy, self.source)
 
 
@@ -80,8 +80,7 @@ class ReadingCause(KnownCause, Generic[Reading]):
 
 def first_line(lines: Iterable[str], pattern: str) -> str | None:
     """Return the first line in which a pattern is found; None without."""
-    found = re.compile(pattern)
-    return next((line.strip() for line in lines if found.search(line)), None)
+    return next((line.strip() for line in lines if re.search(pattern, line)), None)
 
 
 def from_reading(causes: Iterable[ReadingCause[Reading]], reading: Reading) -> list[Diagnosis]:

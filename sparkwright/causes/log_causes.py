@@ -19,11 +19,13 @@ LOG_CAUSES = (
 )
 
 
-def from_log(lines: Sequence[str], shown: Mapping[str, str] | None = None) -> list[Diagnosis]:
+def from_log(
+    lines: Sequence[str], shown: Mapping[str, str | None] | None = None
+) -> list[Diagnosis]:
     """Return every cause that log lines show, the most specific first.
 
     Args:
-        shown: causes that the host shows as well, whatever the log says: name -> evidence.
+        shown: the evidence, if any, by which the host itself shows a cause: name -> evidence.
     """
     shown = shown or {}
     seen = ((cause, shown.get(cause.name) or cause.evidence(lines)) for cause in LOG_CAUSES)
@@ -32,5 +34,5 @@ def from_log(lines: Sequence[str], shown: Mapping[str, str] | None = None) -> li
 
 def hint(lines: Sequence[str]) -> str | None:
     """Return cause and remedy of the first known cause in a failed start's log; None without."""
-    found = from_log(lines)
-    return f"{found[0].cause}. {found[0].remedy}" if found else None
+    first = next(iter(from_log(lines)), None)
+    return f"{first.cause}. {first.remedy}" if first else None

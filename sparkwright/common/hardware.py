@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+GIB = 1024**3
 _CONNECTX = (("enp1s0f0np0", "enP2p1s0f0np0"), ("enp1s0f1np1", "enP2p1s0f1np1"))
 _DGX_OS = "Update DGX OS (DGX Dashboard, Update)"
 _UBUNTU = "Update driver and Docker (NVIDIA's and Docker's packages for Ubuntu)"

@@ -1,4 +1,4 @@
-"""The checkup of a Spark and its engine, as one shell script reads it."""
+"""The checkup of a Spark and its engine: everything that the doctor judges, read by one script."""
 
 import re
 import shlex
@@ -16,28 +16,28 @@ from sparkwright.release.release import current_engine
 # Lines of a log that are read: a start of vLLM writes some 200, a traceback of two ranks 500.
 _LINES = 3000
 _DAY = 24 * 3600
-# What of the kernel's and earlyoom's words may concern an engine, and how many lines of it: a card
-# that fails says so hundreds of times.
+# The kernel's and earlyoom's log lines that may concern an engine, and how many of them are read: a
+# card that fails says so hundreds of times.
 KERNEL = (
     "Out of memory: Killed process|oom-kill:|invoked oom-killer|sending SIG|rejected by service|"
     "NVRM.*(Xid|NV_ERR_NO_MEMORY|Out of memory|API mismatch|RmInitAdapter)|Xid [0-9]|"
     "AER: .*(Fatal|recover)|PCIe Bus Error: severity=Unc"
 )
 _KERNEL_LINES = 500
-# Seconds before a Spark went down (which it notes when it boots again) of which the kernel's last
-# words tell.
+# Seconds before a hard shutdown, which a Spark records when it boots again, of which the kernel's
+# log lines count.
 _LAST_WORDS = 1800
 
 
 @dataclass(frozen=True)
 class FailedSwitch:
-    """The last switch, where it did not come to serve.
+    """The last switch, if it failed.
 
     Attributes:
         release: the one that was to serve.
         at: when it failed, in seconds since the epoch.
-        reason: why it does not.
-        log: what the last life of its engine said.
+        reason: why it does not serve.
+        log: messages of its engine's last invocation.
     """
 
     release: str
@@ -48,26 +48,27 @@ class FailedSwitch:
 
 @dataclass(frozen=True)
 class Checkup:
-    """One Spark, as found.
+    """The state of one Spark.
 
     Attributes:
         release: the one that should serve; None on an idle Spark.
         unit: its engine.
-        log: what its last life said, and, where it restarted by itself, the life before.
+        log: messages of its last invocation, and of the one before if it restarted by itself.
         skew: seconds by which its clock is ahead of the machine's that runs pyinfra.
         kernel: its version.
         driver: version of the NVIDIA driver that is loaded; None where none is.
         memory: total, free and available, in bytes.
-        cma: bytes that the kernel sets aside for itself: of areas that it names, and that are free.
+        cma: bytes of the kernel's CMA areas (CmaTotal), and of free ones (CmaFree).
         swapped: bytes that went to and from the disk within the second of the reading.
         free: bytes free for root, by folder.
-        docker: version of the daemon; None when none answers. `runtimes` are those that it knows.
+        docker: version of the daemon; None when none answers.
+        runtimes: the container runtimes that Docker knows.
         gpu: None without one.
-        gpu_inside: what nvidia-smi says in the engine's container; None without one.
+        gpu_inside: output of nvidia-smi in the engine's container; None without one.
         downs: how often it went down hard within a day while its engine ran.
         listeners: who holds the engine's port, where the engine does not run.
         finished: how requests ended; None when the engine does not tell.
-        failed: the last switch, where it failed; None where it did not.
+        failed: the last switch, if it failed.
     """
 
     release: str | None
@@ -90,7 +91,7 @@ class Checkup:
     failed: FailedSwitch | None = None
 
 
-# Its orders and its words are in one file; the release is in the file's name.
+# A switch keeps its order and its progress in one file; the release is in the file's name.
 _SWITCH = """
 file=$(ls -t {{ root }}/jobs/switch@*.json | head -n 1); \
 grep -q '"phase": "failed"' "$file" || exit 0
@@ -100,14 +101,14 @@ journalctl --quiet --output=short-unix --lines={{ lines }} --unit="vllm@$tried.s
 
 
 def checkup_script(root: str) -> str:
-    """Return the POSIX shell script that reads it all; it only reads, and takes a second.
+    """Return the POSIX shell script of a checkup; it only reads, and takes a second.
 
     Args:
         root: the folder of everything on the Spark.
     """
     parts = {
         "log": f"journalctl --quiet --output=short-unix --lines={_LINES} --unit=$unit",
-        # Of the boot before as well: a Spark that froze cannot tell later.
+        # The previous boot counts as well: a Spark that froze logs nothing later.
         "kernel": f"for source in _TRANSPORT=kernel --unit=earlyoom; do journalctl --quiet "
         f"--since=-1d --output=short-unix $source | grep -E '{KERNEL}' "
         f"| tail -n {_KERNEL_LINES}; done",
@@ -144,40 +145,40 @@ def parse_checkup(output: Iterable[str], now: float) -> Checkup:
         ValueError: a section that every Linux host has is missing or malformed.
     """
     lines = list(output)
-    found = sections(lines)
+    parts = sections(lines)
     try:
         state = parse_engines(lines)
         unit = state.units.get(state.current or "")
-        total, free, available = (int(kib) * 1024 for kib in found["memory"])
-        before, after = map(int, found["swap"])
-        clock = int(found["clock"][0])
-        downs = read_json("".join(found["downs"]) or "[]")
+        total, free, available = (int(kib) * 1024 for kib in parts["memory"])
+        before, after = map(int, parts["swap"])
+        clock = int(parts["clock"][0])
+        downs = read_json("".join(parts["downs"]) or "[]")
         recent = [down for down in downs if 0 <= clock - down < _DAY]
-        kernel, *driver = found["versions"]
-        # A kernel without such areas does not tell of them.
-        reserved, unused = (int(kib) * 1024 for kib in found["cma"] or ("0", "0"))
+        kernel, *driver = parts["versions"]
+        # A kernel without CMA areas prints neither line.
+        reserved, unused = (int(kib) * 1024 for kib in parts["cma"] or ("0", "0"))
         # A client without a daemon prints an empty version.
-        docker = [line for line in found["docker"] if line]
-        inside = " ".join(found["inside"]) if unit and unit.active == "active" else ""
+        docker = [line for line in parts["docker"] if line]
+        inside = " ".join(parts["inside"]) if unit and unit.active == "active" else ""
         return Checkup(
             release=state.current,
             unit=unit,
-            log=_log(found["log"], found["kernel"], unit.restarts if unit else 0, recent),
+            log=_log(parts["log"], parts["kernel"], unit.restarts if unit else 0, recent),
             skew=clock - now,
             kernel=kernel,
             driver=next(iter(driver), None),
             memory=(total, free, available),
             cma=(reserved, unused),
             swapped=(after - before) * 4096,
-            free={path: int(size) for path, size in map(str.split, found["free"])},
+            free={path: int(size) for path, size in map(str.split, parts["free"])},
             docker=docker[0] if docker else None,
             runtimes=tuple(read_json(docker[1])) if docker else (),
-            gpu=parse_gpu(found["gpu"]),
+            gpu=parse_gpu(parts["gpu"]),
             gpu_inside=inside or None,
             downs=len(recent),
-            listeners=tuple(re.findall(r'\("([^"]+)",pid=\d+', "".join(found["port"]))),
-            finished=finished(found["metrics"]),
-            failed=_failed_switch(found["switch"]),
+            listeners=tuple(re.findall(r'\("([^"]+)",pid=\d+', "".join(parts["port"]))),
+            finished=finished(parts["metrics"]),
+            failed=_failed_switch(parts["switch"]),
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"the checkup of the host is incomplete: {error!r}") from error
@@ -190,27 +191,27 @@ def _failed_switch(lines: Sequence[str]) -> FailedSwitch | None:
     return FailedSwitch(release, int(at), read_json(report)["message"], _log(log, (), restarts=0))
 
 
-# What systemd says when a life begins, and journald's line: time, host, unit, message.
+# Systemd's message when an invocation begins, and journald's line: time, host, unit, message.
 _BEGIN = re.compile(r"Starting (\S+\.service - )?vLLM release ")
 _ENTRY = re.compile(r"^(?P<time>\d+\.\d+) \S+ [^:\s]+: (?P<text>.*)")
 
 
 def _log(
-    own: Sequence[str], others: Sequence[str], restarts: int, downs: Sequence[float] = ()
+    engine: Sequence[str], kernel: Sequence[str], restarts: int, downs: Sequence[float] = ()
 ) -> tuple[str, ...]:
-    """Return the messages of the lives that count, with what kernel and earlyoom said meanwhile.
+    """Return the messages of the invocations that count, and the kernel's and earlyoom's since.
 
-    What they said shortly before a Spark went down counts as well.
+    Those shortly before a Spark went down count as well.
     """
-    begins = [number for number, line in enumerate(own) if _BEGIN.search(line)]
-    wanted = begins[-2:] if restarts else begins[-1:]
-    lives = own[wanted[0] :] if wanted else own
-    since = _time(lives[0]) if lives else float("inf")
+    begins = [number for number, line in enumerate(engine) if _BEGIN.search(line)]
+    counted = begins[-2:] if restarts else begins[-1:]
+    lines = engine[counted[0] :] if counted else engine
+    since = _time(lines[0]) if lines else float("inf")
 
     def counts(time: float) -> bool:
         return time >= since or any(0 <= down - time < _LAST_WORDS for down in downs)
 
-    return tuple(_text(line) for line in [*lives, *(x for x in others if counts(_time(x)))])
+    return tuple(map(_text, [*lines, *(line for line in kernel if counts(_time(line)))]))
 
 
 def _time(line: str) -> float:

@@ -1,4 +1,4 @@
-"""What the doctor finds: the known causes, held against an engine's log and its host."""
+"""The doctor's diagnoses: the known causes, held against an engine's log and its host."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,14 +17,14 @@ def diagnose(
     """Return every cause that a Spark shows, the one to begin with first.
 
     Args:
-        link: what is wrong with the link of a pair.
+        link: the faults of a pair's link.
         wanted: the release that the inventory asks for, empty for an idle Spark; None where that
             is not known.
     """
-    signs = ((name, sign(checkup)) for name, sign in LOG_SIGNS.items())
+    shown = {name: sign(checkup) for name, sign in LOG_SIGNS.items()}
     return [
         *from_reading(ROOT_CAUSES, checkup),
-        *from_log(checkup.log, {name: seen for name, seen in signs if seen is not None}),
+        *from_log(checkup.log, shown),
         *from_switch(checkup.failed, wanted),
         *link,
         *from_reading(HOST_CAUSES, checkup),
@@ -32,7 +32,7 @@ def diagnose(
 
 
 def from_switch(failed: FailedSwitch | None, wanted: str | None = None) -> list[Diagnosis]:
-    """Return why the last switch did not come to serve; nothing where nobody asks for it any more.
+    """Return why the release of the last switch does not serve; nothing once it is not wanted.
 
     Args:
         wanted: as of `diagnose`.
@@ -44,6 +44,6 @@ def from_switch(failed: FailedSwitch | None, wanted: str | None = None) -> list[
         replace(each, cause=f"{failed.release} did not come to serve on {day}. {each.cause}")
         for each in from_log(failed.log)
     ]
-    all_of_it = f"`journalctl -u vllm@{failed.release} -u switch@{failed.release}` has all of it"
     cause = f"The last switch, to {failed.release} on {day}, failed"
-    return known or [Diagnosis("switch-failed", cause, failed.reason, all_of_it)]
+    remedy = f"`journalctl -u vllm@{failed.release} -u switch@{failed.release}` has all of it"
+    return known or [Diagnosis("switch-failed", cause, failed.reason, remedy)]

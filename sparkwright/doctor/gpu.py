@@ -1,4 +1,4 @@
-"""The GPU of a Spark, as nvidia-smi tells of it right now."""
+"""The present readings of a Spark's GPU, by nvidia-smi."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ POWER_FAULT = KnownCause(
 
 @dataclass(frozen=True)
 class GpuReading:
-    """The readings of nvidia-smi: MHz, W, °C, per cent, bytes; None for what it does not tell."""
+    """The readings of nvidia-smi: MHz, W, °C, per cent, bytes; None for those that it lacks."""
 
     clock: float | None
     power: float | None
@@ -32,14 +32,14 @@ class GpuReading:
 
     @property
     def work(self) -> tuple[float, float, float] | None:
-        """MHz, watts and per cent busy; None where one of them is not told."""
+        """MHz, watts and per cent busy; None where one of them is missing."""
         if self.clock is None or self.power is None or self.busy is None:
             return None
         return self.clock, self.power, self.busy
 
     @property
     def held_back(self) -> str | None:
-        """The readings by which it is slow under load; None where it is not."""
+        """The readings that show it slow under load; None where it is not."""
         if self.work is None:
             return None
         clock, power, busy = self.work
@@ -51,13 +51,13 @@ def has_power_fault(clock: float, power: float | None) -> bool:
     """Tell whether MHz and watts of a GB10 under load are those of the power-delivery fault.
 
     Args:
-        power: None where it is not told: the clock decides then.
+        power: None where nvidia-smi has no reading: the clock decides then.
     """
     return clock <= FAULT_MHZ and (power is None or power <= FAULT_WATTS)
 
 
 def parse_gpu(lines: Sequence[str]) -> GpuReading | None:
-    """Return the GPU with the most memory: CUDA takes the fastest by itself.
+    """Return the GPU with the most memory: CUDA takes the fastest by default.
 
     Args:
         lines: what `GPU_COMMAND` prints, a line for each GPU.

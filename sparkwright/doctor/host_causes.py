@@ -4,16 +4,15 @@ from collections.abc import Callable
 
 from sparkwright.causes.cause import CLOCK_REMEDY, SPACE_REMEDY, ReadingCause, first_line
 from sparkwright.causes.thresholds import CLOCK_SKEW, DISK_FULL, SPIN_BUSY, SPIN_WATTS, SWAPPING
+from sparkwright.common.hardware import GIB
 from sparkwright.doctor.checkup import Checkup
 from sparkwright.doctor.gpu import POWER_FAULT
 from sparkwright.host.kernel import HANDOVER_LEAST, POOLS_REMEDY
 
 HostCause = ReadingCause[Checkup]
 
-_GIB = 1024**3
-
 _REFUSED = "less than desired GPU memory utilization"
-# The branch of the driver that keeps what a process freed.
+# The first driver branch that keeps memory which a process has freed.
 _POOLS = 610
 _NO_MEMORY = r"NVRM.*(NV_ERR_NO_MEMORY|Out of memory)"
 _FAULT = r"Xid.*\b31\b.*(MMU Fault|FAULT_PTE)"
@@ -35,8 +34,9 @@ def _throttled(checkup: Checkup) -> str | None:
 
 def _gpu_lost(checkup: Checkup) -> str | None:
     # An image may lack nvidia-smi: that alone says nothing.
-    said = checkup.gpu_inside or ""
-    return f"nvidia-smi in the container: {said}" if "Failed to initialize NVML" in said else None
+    inside = checkup.gpu_inside or ""
+    lost = "Failed to initialize NVML" in inside
+    return f"nvidia-smi in the container: {inside}" if lost else None
 
 
 def _no_docker(checkup: Checkup) -> str | None:
@@ -50,11 +50,7 @@ def _no_runtime(checkup: Checkup) -> str | None:
 
 
 def _disk_full(checkup: Checkup) -> str | None:
-    full = [
-        f"{size / _GIB:.1f} GiB at {path}"
-        for path, size in checkup.free.items()
-        if size < DISK_FULL
-    ]
+    full = [f"{s / GIB:.1f} GiB at {path}" for path, s in checkup.free.items() if s < DISK_FULL]
     return f"free: {', '.join(full)}" if full else None
 
 
@@ -74,10 +70,10 @@ def _downs(checkup: Checkup) -> str | None:
 
 
 def _cut(checkup: Checkup) -> str | None:
-    done = checkup.finished
-    if done is None or done.cut == 0 or done.cut <= done.ended:
+    requests = checkup.finished
+    if requests is None or requests.cut == 0 or requests.cut <= requests.ended:
         return None
-    return f"{done.cut} of {done.cut + done.ended} requests were cut by max_tokens"
+    return f"{requests.cut} of {requests.cut + requests.ended} requests were cut by max_tokens"
 
 
 def _restarts(checkup: Checkup) -> str | None:
@@ -98,9 +94,8 @@ def _kho(checkup: Checkup) -> str | None:
     named, free = checkup.cma
     if free - named < HANDOVER_LEAST:
         return None
-    return (
-        f"CmaFree {free / _GIB:.1f} GiB of CmaTotal {named / _GIB:.1f} GiB, kernel {checkup.kernel}"
-    )
+    cma = f"CmaFree {free / GIB:.1f} GiB of CmaTotal {named / GIB:.1f} GiB"
+    return f"{cma}, kernel {checkup.kernel}"
 
 
 def _page_cache(checkup: Checkup) -> str | None:
@@ -109,7 +104,7 @@ def _page_cache(checkup: Checkup) -> str | None:
     # difference (vllm-project/vllm#35313 and #48140).
     if not _refused(checkup) or available < 2 * free:
         return None
-    return f"{free / _GIB:.1f} GiB free, {available / _GIB:.1f} GiB available"
+    return f"{free / GIB:.1f} GiB free, {available / GIB:.1f} GiB available"
 
 
 def _pools(checkup: Checkup) -> str | None:
@@ -123,7 +118,7 @@ def _submaps(checkup: Checkup) -> str | None:
 
 def _no_memory(checkup: Checkup) -> str | None:
     unit = checkup.unit
-    # Sound starts have this line, too: it counts where something went wrong (vllm#56824).
+    # Sound starts log this line, too: it counts only where something went wrong (vllm#56824).
     failing = checkup.downs or unit is None or unit.ended or unit.restarts
     return first_line(checkup.log, _NO_MEMORY) if failing else None
 
@@ -132,13 +127,13 @@ def _port_taken(checkup: Checkup) -> str | None:
     return f"listening: {', '.join(checkup.listeners)}" if checkup.listeners else None
 
 
-# Causes that logs name, and by which the host shows them as well, whatever the log says.
+# The signs by which the host itself shows causes that a log may name.
 LOG_SIGNS: dict[str, Callable[[Checkup], str | None]] = {
     "kernel-kho": _kho,
     "port-taken": _port_taken,
 }
 
-# What explains a line of the log, and so comes before it.
+# Causes that explain a cause in the log, and so come before it.
 ROOT_CAUSES = (
     HostCause(
         name="page-cache",

@@ -13,13 +13,13 @@ from sparkwright.monitoring.node_exporter import EXPORTER
 from sparkwright.release.guard import ALONE
 from sparkwright.run.spark import Declared
 
-# By unit: all of ours that listen, but for engines. What a socket unit holds is systemd's at first.
+# The units of ours that listen, but for engines. systemd itself holds a socket unit's socket first.
 _SUPERVISOR, _GATEWAY = "vllm@", ("gateway.service", "gateway-door.service")
 _UNITS = (DOOR, EXPORTER, *_GATEWAY, "fabric-share", "fabric-metrics", _SUPERVISOR, "switch@")
 _JOBS = ("weights@", "image@", "image-copy.", "image-build@", "image-export@", "benchmark.")
 
-# What a system of Ubuntu's or Debian's listens with, by program (15 characters, as the kernel keeps
-# it), and the ports that are its own; none named means any.
+# The programs with which Ubuntu or Debian listens (15 characters, as the kernel keeps them), and
+# the ports of each; none means any.
 _SYSTEM: dict[str, tuple[int, ...]] = {
     "sshd": (),
     "systemd-resolve": (53, 5353, 5355),
@@ -40,7 +40,7 @@ _SYSTEM: dict[str, tuple[int, ...]] = {
 }
 
 
-# A program whose name has quotes, line feeds or the like, which none has but to mislead.
+# Stands for a program's name that has quotes, line feeds or the like: it can only be to mislead.
 DISGUISED = "a program that hides its name"
 
 
@@ -64,22 +64,20 @@ class Socket:
     groups: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Say it in a few words."""
         who = "/".join(self.programs) or "the kernel"
         return f"{who} on {self.address} port {self.port}/{self.protocol}"
 
     @property
     def is_loopback(self) -> bool:
         """Tell whether only this machine reaches it."""
-        address = re.sub(r"%.*|[\[\]]", "", self.address)
         if self.address.endswith("%lo"):
             return True
         try:
-            found = ip_address(address)
+            address = ip_address(re.sub(r"%.*|[\[\]]", "", self.address))
         except ValueError:
             return False
-        mapped = getattr(found, "ipv4_mapped", None)
-        return bool((mapped or found).is_loopback)
+        mapped = getattr(address, "ipv4_mapped", None)
+        return bool((mapped or address).is_loopback)
 
 
 @dataclass(frozen=True)
@@ -97,11 +95,11 @@ class Listening:
 
 @dataclass(frozen=True)
 class Judged:
-    """A socket, and what is to be said of it.
+    """A socket, and whose it is.
 
     Attributes:
-        kind: `ours` is on the list, `astray` is ours, or hides whose it is, and not on it,
-            `system` is the system's, `other` is somebody else's.
+        kind: `ours` is on the list; `astray` is ours, or hides whose it is, and is not on the list;
+            `system` is the operating system's; `other` is somebody else's.
     """
 
     socket: Socket
@@ -109,7 +107,7 @@ class Judged:
 
 
 def listeners_script() -> str:
-    """Return the POSIX shell script that reads it all; it only reads, and exits 0."""
+    """Return the POSIX shell script that reads all sockets; it only reads, and exits 0."""
     parts = {
         "sockets": "ss -Hltnup | grep -E '^(tcp|udp) '",
         "groups": "ss -Hltnup | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u | "
@@ -125,13 +123,13 @@ def parse_listeners(output: Iterable[str]) -> Listening:
     Raises:
         ValueError: a section is missing or malformed.
     """
-    found = sections(output)
+    parts = sections(output)
     try:
-        groups = dict(line.split(" ", 1) for line in found["groups"] if " " in line)
-        lines = [line.split(None, 6) for line in found["sockets"]]
+        groups = dict(line.split(" ", 1) for line in parts["groups"] if " " in line)
+        lines = [line.split(None, 6) for line in parts["sockets"]]
         return Listening(
             sockets=tuple(_socket(fields, groups) for fields in lines if len(fields) > 5),
-            engines=tuple(filter(None, found["engines"])),
+            engines=tuple(filter(None, parts["engines"])),
         )
     except (KeyError, ValueError, IndexError) as error:
         raise ValueError(f"what listens is unreadable: {error!r}") from error
@@ -157,17 +155,17 @@ def _socket(fields: Sequence[str], groups: dict[str, str]) -> Socket:
     )
 
 
-def judged(found: Listening, may: Declared) -> Iterator[Judged]:
-    """Judge each socket.
+def judged(listening: Listening, may: Declared) -> Iterator[Judged]:
+    """Yield each socket with whose it is.
 
     Args:
-        found: what listens.
-        may: what of ours may listen beyond loopback.
+        listening: what listens.
+        may: the list: what of ours may listen beyond loopback.
     """
-    for socket in found.sockets:
+    for socket in listening.sockets:
         units = {part for group in socket.groups for part in group.split("/")}
-        if _is_engines(socket, found.engines):
-            # What an engine opens beyond loopback, its guard closes.
+        if _is_engines(socket, listening.engines):
+            # The guard closes what an engine opens beyond loopback.
             guarded = socket.is_loopback or all(f"/{ALONE}/" in group for group in socket.groups)
             yield Judged(socket, "ours" if guarded else "astray")
         elif ours := _ours(socket, units):
@@ -188,7 +186,7 @@ def _is_engines(socket: Socket, engines: Collection[str]) -> bool:
 
 
 def _ours(socket: Socket, units: Collection[str]) -> str | None:
-    """Return which of our units a socket is of."""
+    """Return the unit of ours that a socket belongs to; None where it is not ours."""
     if socket.programs == ("systemd",) and socket.port in (SHARE_PORT, METRICS_PORT):
         return "fabric-share" if socket.port == SHARE_PORT else "fabric-metrics"
     names = (*_UNITS, *_JOBS)
@@ -197,16 +195,16 @@ def _ours(socket: Socket, units: Collection[str]) -> str | None:
 
 def _may(socket: Socket, unit: str, may: Declared) -> bool:
     """Tell whether a socket of a unit of ours is on the list."""
-    on_fabric = socket.address in may.fabric
-    ports = {"fabric-share": SHARE_PORT, "fabric-metrics": METRICS_PORT, _SUPERVISOR: LINK_PORT}
     if unit == DOOR:
         return socket.protocol == "tcp" and socket.port == may.door
     if unit == EXPORTER:
         return socket.is_loopback and socket.port == EXPORTER_PORT
     if unit in _GATEWAY:
-        # Its port is its own group's, whose hosts are Sparks only by chance.
+        # The gateway's port is data of its own host, which is a Spark only by chance.
         return socket.protocol == "tcp"
-    return socket.is_loopback or (on_fabric and socket.port == ports.get(unit))
+    ports = {"fabric-share": SHARE_PORT, "fabric-metrics": METRICS_PORT, _SUPERVISOR: LINK_PORT}
+    on_fabric = socket.address in may.fabric and socket.port == ports.get(unit)
+    return socket.is_loopback or on_fabric
 
 
 def _is_systems(socket: Socket) -> bool:
@@ -216,29 +214,23 @@ def _is_systems(socket: Socket) -> bool:
     )
 
 
-def unguarded(found: Listening) -> list[str]:
+def unguarded(listening: Listening) -> list[str]:
     """Return the control groups in which an engine of ours listens without its guard."""
     groups = {
         group
-        for socket in found.sockets
+        for socket in listening.sockets
         for group in socket.groups
-        if f"/{ALONE}/" not in group and any(engine in group for engine in found.engines)
+        if f"/{ALONE}/" not in group and any(engine in group for engine in listening.engines)
     }
     return sorted(groups)
 
 
-def astray(found: Listening, may: Declared) -> list[str]:
-    """Say of each socket of ours that is not on the list what it is.
-
-    Args: as `judged`.
-    """
-    return [str(each.socket) for each in judged(found, may) if each.kind == "astray"]
+def astray(listening: Listening, may: Declared) -> list[str]:
+    """Describe each socket of ours that is not on the list; arguments as of `judged`."""
+    return [str(each.socket) for each in judged(listening, may) if each.kind == "astray"]
 
 
-def others(found: Listening, may: Declared) -> list[str]:
-    """Say what of somebody else's listens on other addresses than loopback.
-
-    Args: as `judged`.
-    """
-    kept = (each.socket for each in judged(found, may) if each.kind == "other")
-    return sorted({str(socket) for socket in kept if not socket.is_loopback})
+def others(listening: Listening, may: Declared) -> list[str]:
+    """Describe the sockets of other programs beyond loopback; arguments as of `judged`."""
+    foreign = (each.socket for each in judged(listening, may) if each.kind == "other")
+    return sorted({str(socket) for socket in foreign if not socket.is_loopback})

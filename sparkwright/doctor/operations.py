@@ -1,4 +1,4 @@
-"""Say what ails a Spark; change nothing."""
+"""Diagnose a Spark, and change nothing."""
 
 from collections.abc import Generator
 
@@ -41,13 +41,13 @@ def doctor(
             lock does not tell.
         may_listen: what of ours may listen beyond loopback.
     """
-    if recipe and (faults := warning(recipe_of(recipe))):
-        notice(faults, "yellow")
+    if recipe and (advisory := warning(recipe_of(recipe))):
+        notice(advisory, "yellow")
     checkup = host.get_fact(HostCheckup, root=root)
     link = _link(plan, hardware, peer, root) if plan and peer else []
     listening, may = host.get_fact(Listeners), may_listen or Declared()
-    opened = [listener_diagnosis(socket) for socket in astray(listening, may)]
-    for line, colour in report(checkup, diagnose(checkup, [*link, *opened], wanted), recipe):
+    exposed = [listener_diagnosis(socket) for socket in astray(listening, may)]
+    for line, colour in report(checkup, diagnose(checkup, [*link, *exposed], wanted), recipe):
         notice(line, colour)
     if foreign := others(listening, may):
         notice(f"not ours, and open to the LAN: {', '.join(foreign)}")

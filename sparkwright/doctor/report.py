@@ -1,49 +1,50 @@
-"""The words of the doctor."""
+"""The doctor's report: lines for people."""
 
 from collections.abc import Iterator, Sequence
 
 from sparkwright.causes.cause import Diagnosis
 from sparkwright.causes.log_causes import from_log
+from sparkwright.common.hardware import GIB
 from sparkwright.doctor.checkup import Checkup
 from sparkwright.engine.phases import phase
 from sparkwright.fabric.state import FabricState
 from sparkwright.fleet.fabric_plan import FabricPlan
 
-# More causes than this at once help nobody.
+# Causes that are shown in full; of the others only the names.
 SHOWN = 3
-# Last words of an engine whose trouble nobody knows.
+# Last lines of a log that shows no known cause.
 _LAST = 5
-# How error lines look: Python's, vLLM's, our supervisor's.
+# Words of error lines: Python's, vLLM's, our supervisor's.
 _ERROR = ("Error", "ERROR", "error:", "CRITICAL", "engine ended", "failed")
 
 
 def report(
-    checkup: Checkup, found: Sequence[Diagnosis], recipe: str | None
+    checkup: Checkup, diagnoses: Sequence[Diagnosis], recipe: str | None
 ) -> Iterator[tuple[str, str]]:
     """Yield the lines for people, each with its colour.
 
     Args:
-        found: the most specific first.
+        diagnoses: the most specific first.
         recipe: what the Spark is to serve; None for an idle one.
     """
     yield f"looked at {_looked_at(checkup)}", "white"
-    for each in found[:SHOWN]:
+    for each in diagnoses[:SHOWN]:
         yield f"cause: {each.cause} [{each.name}]", "red"
         yield f"  seen: {each.evidence}", "yellow"
         yield f"  remedy: {each.remedy}.", "green"
-    if len(found) > SHOWN:
-        yield f"and also: {', '.join(each.name for each in found[SHOWN:])}", "yellow"
+    if len(diagnoses) > SHOWN:
+        yield f"and also: {', '.join(each.name for each in diagnoses[SHOWN:])}", "yellow"
     if _fails(checkup) and not from_log(checkup.log):
         yield "its log shows no known cause; the last lines:", "red"
         for line in _last_words(checkup.log):
             yield f"  {line}", "yellow"
         yield f"  all of them: journalctl -u vllm@{checkup.release}", "yellow"
-    elif not found:
+    elif not diagnoses:
         yield f"no trouble found: {_state(checkup, recipe)}", "green"
 
 
 def fabric_diagnosis(plan: FabricPlan, own: FabricState, other: FabricState) -> Diagnosis:
-    """Return what to say of a pair whose fabric is not as it was set up."""
+    """Return the diagnosis of a pair whose fabric is not as it was set up."""
     states = (
         f"{spark} {name}: {'link' if netdev.carrier else 'no link'}, MTU {netdev.mtu}"
         for spark, state in ((plan.spark, own), (plan.peer, other))
@@ -59,7 +60,7 @@ def fabric_diagnosis(plan: FabricPlan, own: FabricState, other: FabricState) -> 
 
 
 def listener_diagnosis(socket: str) -> Diagnosis:
-    """Return what to say of a socket of ours that is not on the list."""
+    """Return the diagnosis of a socket of ours that is not on the list."""
     return Diagnosis(
         "listener",
         "Something of ours listens where the LAN may reach it, and should not",
@@ -87,23 +88,18 @@ def _state(checkup: Checkup, recipe: str | None) -> str:
         return "this Spark is idle, nothing is to serve on it"
     if unit is None:
         return f"vllm@{checkup.release} is absent"
-    said = phase(checkup.log) if unit.starting else unit.status
-    return f"vllm@{checkup.release} is {unit.active}{f' ({said})' if said else ''}"
+    status = phase(checkup.log) if unit.starting else unit.status
+    return f"vllm@{checkup.release} is {unit.active}{f' ({status})' if status else ''}"
 
 
 def _looked_at(checkup: Checkup) -> str:
-    gib = 1024**3
     _, free, available = checkup.memory
-    free_disks = ", ".join(f"{size / gib:.0f} GiB free" for size in checkup.free.values())
-    parts = [
-        f"{len(checkup.log)} lines of its journal",
-        f"memory ({free / gib:.1f} GiB free, {available / gib:.1f} available)",
-        f"disks ({free_disks or 'not told'})",
-        f"Docker {checkup.docker or '(no answer)'}",
-        "GPU ({:.0f} MHz, {:.0f} W, {:.0f} % busy)".format(*checkup.gpu.work)
-        if checkup.gpu and checkup.gpu.work
-        else "GPU (not told)",
-        "clock",
-        "port",
-    ]
-    return ", ".join(parts)
+    disks = ", ".join(f"{size / GIB:.0f} GiB free" for size in checkup.free.values()) or "not told"
+    gpu = "not told"
+    if checkup.gpu and checkup.gpu.work:
+        gpu = "{:.0f} MHz, {:.0f} W, {:.0f} % busy".format(*checkup.gpu.work)
+    return (
+        f"{len(checkup.log)} lines of its journal, memory ({free / GIB:.1f} GiB free, "
+        f"{available / GIB:.1f} available), disks ({disks}), "
+        f"Docker {checkup.docker or '(no answer)'}, GPU ({gpu}), clock, port"
+    )

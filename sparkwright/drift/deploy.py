@@ -1,4 +1,4 @@
-"""The deploy that tells what differs from what is declared, and changes nothing."""
+"""The deploy that shows the differences from what is declared, and changes nothing."""
 
 import sys
 import time
@@ -15,26 +15,28 @@ from sparkwright.common.terminal import plain
 from sparkwright.doctor.facts import HostCheckup, Listeners
 from sparkwright.doctor.listeners import astray, others, unguarded
 from sparkwright.door.keys import keys_path
-from sparkwright.drift.containers import running_differences
-from sparkwright.drift.drift import host_differences
+from sparkwright.drift.drift import host_differences, running_differences
 from sparkwright.drift.facts import WhatRuns
 from sparkwright.release.guard import ALONE
 from sparkwright.release.lock import lock_path, read_lock, unresolved
 from sparkwright.run.report import check_alone, tell_machines
 from sparkwright.run.target import bad_input, target, target_of
 
-# What converges a Spark also tells how it differs.
+# The deploy whose operations converge a Spark, and so know how it differs.
 _CONVERGES = "deploys/spark.py"
 
 
 @dataclass
 class _DriftBook:
-    """The differences of all Sparks of the run; `unread` says why one was not looked at.
+    """The results of a run, by Spark.
 
-    `others` is what listens there and is not ours.
+    Attributes:
+        differences: of each Spark that was read.
+        unread: why the others were not.
+        others: programs that are not ours and listen beyond loopback.
     """
 
-    found: dict[str, list[Difference]] = field(default_factory=dict)
+    differences: dict[str, list[Difference]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
     others: dict[str, list[str]] = field(default_factory=dict)
 
@@ -43,30 +45,30 @@ _book = _DriftBook()
 
 
 def apply() -> None:
-    """Look at the current Spark; when all were looked at, tell, and end the run.
+    """Read the current Spark; the last Spark shows the differences of all, and ends the run.
 
     There is nothing to execute: the run ends before pyinfra would ask whether to. It is no
-    `@deploy`: the steps that it runs are some.
+    `@deploy`, since the steps that it includes are.
 
     Raises:
-        PyinfraError: what is declared cannot be, or was never deployed.
-        SystemExit: by the Spark that is the last; with the status of `exit_status`.
+        PyinfraError: what is declared is invalid, or was never deployed.
+        SystemExit: by the last Spark; with the status of `exit_status`.
     """
     with bad_input():
         _check_declared()
     check_alone("drift")
-    # A look that failed is no reason to ask whether to go on.
+    # pyinfra must not ask whether to go on without a host that could not be read.
     state.should_raise_failed_hosts = None
     try:
-        _book.found[target().spark] = look(_steps)
+        _book.differences[target().spark] = look(_steps)
     except PyinfraError as error:
         _book.unread[target().spark] = _reason(error)
-    if len(_book.found) + len(_book.unread) == len(state.activated_hosts):
-        _tell(target().options.json_target)
+    if len(_book.differences) + len(_book.unread) == len(state.activated_hosts):
+        _show(target().options.json_target)
 
 
 def _check_declared() -> None:
-    """Refuse what only a first run of `deploys/spark.py` makes: a look asks and writes nothing.
+    """Refuse a site whose lock or keys are incomplete: only `deploys/spark.py` writes them.
 
     Raises:
         PlanError: the lock lacks a name, or there are no keys.
@@ -86,13 +88,13 @@ def _check_declared() -> None:
 
 
 def _steps() -> None:
-    """Call all operations that would converge the Spark, and look where none does."""
+    """Call all operations that would converge the Spark, and compare what they do not."""
     local.include(_CONVERGES)
     own = target()
-    served = own.release
-    running = host.get_fact(WhatRuns, images=served.images if served else ())
+    release = own.release
+    running = host.get_fact(WhatRuns, images=release.images if release else ())
     for difference in (
-        *running_differences(running, served, own.settings.gpu_clock_max_mhz),
+        *running_differences(running, release, own.settings.gpu_clock_max_mhz),
         *host_differences(host.get_fact(HostCheckup, root=own.root)),
     ):
         differs(*difference)
@@ -106,22 +108,22 @@ def _steps() -> None:
 
 
 def _reason(error: PyinfraError) -> str:
-    """Return why the current Spark could not be looked at."""
+    """Return why the current Spark could not be read."""
     together = state.failed_hosts.intersection(target().together)
     silent = sorted(target_of(each).spark for each in together)
     return f"{' and '.join(silent)} cannot be read" if silent else str(error)
 
 
-def _tell(path: str | None) -> None:
+def _show(path: str | None) -> None:
     failed = [target_of(each).spark for each in state.failed_hosts]
     unread = dict.fromkeys(failed, "no answer") | _book.unread
-    found = {spark: _book.found[spark] for spark in _book.found if spark not in unread}
-    if tell_machines(path, as_json(found, unread, time.time())):
-        for spark in sorted(found):
-            for difference in found[spark]:
+    read = {spark: each for spark, each in _book.differences.items() if spark not in unread}
+    if tell_machines(path, as_json(read, unread, time.time())):
+        for spark in sorted(read):
+            for difference in read[spark]:
                 click.echo(plain(line(spark, difference)))
     for spark, sockets in sorted(_book.others.items()):
         click.echo(plain(f"{spark}: not ours, and open to the LAN: {', '.join(sockets)}"), err=True)
     for spark in sorted(unread):
         click.secho(plain(f"{spark}: not looked at: {unread[spark]}"), fg="red", err=True)
-    sys.exit(exit_status(found, unread))
+    sys.exit(exit_status(read, unread))

@@ -1,21 +1,196 @@
-"""The differences between what is on a Spark and what is declared."""
+"""Drift that no operation detects: a script reads the state of a Spark, functions compare it."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from sparkwright.common.difference import Difference
+from sparkwright.common.hardware import GIB
+from sparkwright.common.host_output import read_json, sections, sections_script
+from sparkwright.common.placed import PACKAGES
 from sparkwright.doctor.checkup import Checkup
 from sparkwright.doctor.host_causes import HOST_CAUSES
+from sparkwright.host.kernel import KERNEL_COMMAND, Kernel, parse_kernel
+from sparkwright.release.command import Place, environment, image_id, serve_arguments
+from sparkwright.release.release import Release
 
-# Of what the doctor knows of a host, that which is a state that nobody declared: what it is called
+# Bits of `clocks_event_reasons.active` (NVML, nvmlClocksEventReasons) that hold the clock below
+# what load and power limit allow.
+_HOLDS = {
+    0x2: "a setting of its own (nvidia-smi --applications-clocks)",
+    0x8: "hardware slowdown",
+    0x20: "heat, by the driver",
+    0x40: "heat, by the hardware",
+    0x80: "the power supply (power brake)",
+}
+
+
+# Packages that must not be held back, lest a Spark differ from its twin or from DGX OS's updates,
+# which come as one set: driver, kernel, containers; and those that our runs install.
+_PACKAGES = "|".join(
+    [
+        "(lib)?nvidia-|cuda|linux-|docker|containerd|mlnx|doca",
+        *(f"{re.escape(name)}$" for name in PACKAGES),
+    ]
+)
+
+# The states that the doctor knows, and that nobody would declare: cause -> what a person looks at,
 # and what is expected of it.
 _CAUSES = {
     "power-fault": ("GPU clock under load", "as high as the load asks"),
     "gpu-lost-in-container": ("GPU in the engine's container", "there"),
 }
 
+_LABEL = "sparkwright.release"
+_CONTAINER = (
+    f'{{{{index .Config.Labels "{_LABEL}"}}}}\t{{{{.Image}}}}\t'
+    "{{json .Config.Cmd}}\t{{json .Config.Env}}"
+)
+
+
+@dataclass(frozen=True)
+class RunningContainer:
+    """The running container of an engine.
+
+    Attributes:
+        image: its image's id.
+        arguments: the words after `vllm`.
+        environment: `NAME=value` each, the image's own among them.
+    """
+
+    image: str
+    arguments: Sequence[str]
+    environment: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Running:
+    """The state of a Spark that no operation compares.
+
+    Attributes:
+        containers: by release.
+        image: id of the declared release's image; None where Docker has none.
+        holds: bits of nvidia-smi's reasons for a low GPU clock; None where it has none.
+        held: packages that are held back.
+        kernel: the running one, and how much memory it keeps.
+        clock: of the GPU, in MHz; None where nvidia-smi has no reading.
+    """
+
+    containers: Mapping[str, RunningContainer]
+    image: str | None
+    holds: int | None
+    held: tuple[str, ...]
+    kernel: Kernel
+    clock: int | None
+
+
+def running_script(images: Sequence[str]) -> str:
+    """Return the POSIX shell script that reads `Running`; it only reads, and exits 0.
+
+    Args:
+        images: the names of the image of the declared release; none on an idle Spark.
+    """
+    parts = {
+        "containers": f"docker ps --quiet --filter label={_LABEL} | "
+        f"xargs --no-run-if-empty docker inspect --format '{_CONTAINER}'",
+        "image": image_id(images) if images else "true",
+        "holds": "nvidia-smi --query-gpu=clocks_event_reasons.active,memory.total "
+        "--format=csv,noheader,nounits",
+        "held": "apt-mark showhold",
+        "kernel": KERNEL_COMMAND,
+        "clock": "nvidia-smi --query-gpu=clocks.sm,memory.total --format=csv,noheader,nounits",
+    }
+    return sections_script(parts)
+
+
+def parse_running(output: Iterable[str]) -> Running:
+    """Return what the script's output lines describe.
+
+    Raises:
+        ValueError: a section is missing or malformed.
+    """
+    parts = sections(output)
+    try:
+        bits = _of_largest(parts["holds"])
+        return Running(
+            containers=dict(map(_container, filter(None, parts["containers"]))),
+            image=next(iter(parts["image"]), None),
+            holds=int(bits, 16) if re.fullmatch(r"0x[0-9a-fA-F]+", bits) else None,
+            held=tuple(line.strip() for line in parts["held"] if line.strip()),
+            kernel=parse_kernel(parts["kernel"]),
+            clock=int(clock) if (clock := _of_largest(parts["clock"])).isdigit() else None,
+        )
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"what runs is unreadable: {error!r} in {parts}") from error
+
+
+def _of_largest(lines: Iterable[str]) -> str:
+    """Return the reading of the GPU with the most memory, as sparkwright/doctor/gpu.py does."""
+    gpus = [line.split(", ") for line in lines if line.count(", ") == 1]
+    largest = max(gpus, key=lambda gpu: int(gpu[1]) if gpu[1].isdigit() else 0, default=[""])
+    return largest[0].strip()
+
+
+def _container(line: str) -> tuple[str, RunningContainer]:
+    release, image, arguments, variables = line.split("\t")
+    return release, RunningContainer(image, read_json(arguments) or (), read_json(variables) or ())
+
+
+def running_differences(
+    running: Running, release: Release | None, clock_limit: int | None = None
+) -> Iterator[Difference]:
+    """Yield the differences between what runs and what is declared.
+
+    Args:
+        release: the one that is declared; None on an idle Spark.
+        clock_limit: of the GPU, in MHz; None for none.
+    """
+    wanted = release.id if release else None
+    for other in sorted(running.containers.keys() - {wanted}):
+        yield Difference("release that runs", wanted or "none", other)
+    if release and release.id in running.containers:
+        yield from _container_differences(running, release)
+    for bit, reason in _HOLDS.items():
+        if (running.holds or 0) & bit:
+            yield Difference("GPU clock", "not held back", f"held back by {reason}")
+    if clock_limit and (running.clock or 0) > clock_limit:
+        yield Difference("GPU clock", f"at most {clock_limit} MHz", f"{running.clock} MHz")
+    for package in running.held:
+        if re.match(_PACKAGES, package):
+            yield Difference(f"package {package}", "updated with the system", "held back")
+    yield from _kernel_differences(running.kernel)
+
+
+def _kernel_differences(kernel: Kernel) -> Iterator[Difference]:
+    if kernel.handover:
+        yield Difference(
+            f"kernel {kernel.release}, booted with `{kernel.command_line}`",
+            "no memory kept for kexec handover (kho=off)",
+            f"{kernel.handover / GIB:.1f} GiB kept",
+        )
+    if kernel.pools:
+        yield Difference("NVIDIA driver", "EnableSystemMemoryPools 0", "pools that keep memory")
+
+
+def _container_differences(running: Running, release: Release) -> Iterator[Difference]:
+    container, name = running.containers[release.id], f"container vllm-{release.id}"
+    if running.image and container.image != running.image:
+        yield Difference(f"{name}: image", running.image, container.image)
+    ranks = release.ranks
+    master = ranks.fabric[0][0] if ranks.fabric else None
+    place = Place(release.port, ranks.rank, len(ranks.sparks), master)
+    wanted = serve_arguments(release.recipe, place)
+    if list(container.arguments) != wanted:
+        # There is none if words are only missing.
+        others = [word for word in container.arguments if word not in wanted]
+        yield Difference(f"{name}: arguments", "its release's", " ".join(others) or "fewer")
+    for key, value in environment(release.recipe, len(ranks.sparks)).items():
+        if f"{key}={value}" not in container.environment:
+            yield Difference(f"{name}: {key}", "its release's value", "another")
+
 
 def host_differences(checkup: Checkup) -> Iterator[Difference]:
-    """Yield what of a host is in no state that anybody would declare."""
+    """Yield the states of a host that nobody would declare."""
     for cause in HOST_CAUSES:
         if cause.name in _CAUSES and (evidence := cause.sign(checkup)):
             what, expected = _CAUSES[cause.name]

@@ -1,11 +1,11 @@
-"""The state of a Spark where no operation looks."""
+"""The state of a Spark that no operation compares."""
 
 from sparkwright.common.facts import HostFact
-from sparkwright.drift.containers import Running, parse_running, running_script
+from sparkwright.drift.drift import Running, parse_running, running_script
 
 
 class WhatRuns(HostFact[Running]):
-    """Containers of engines, their images, what holds the GPU's clock, held packages."""
+    """The running containers of engines, the GPU's clock, packages that are held back."""
 
     command = staticmethod(running_script)
     parse = staticmethod(parse_running)

@@ -10,11 +10,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sparkwright.common.hardware import Hardware
+from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.common.host_output import MARK, HostAnswer, sections
 from sparkwright.host.kernel import HANDOVER, handover
 from sparkwright.memory.check import LEAST
-from sparkwright.memory.flags import GIB
 from sparkwright.memory.plan import CONTEXT, Load, plan_memory
 
 # Bytes that an engine of the lab takes beside its KV cache, whatever it serves: 3.0 GB were

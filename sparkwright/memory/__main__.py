@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.hardware import HARDWARE, Hardware
+from sparkwright.common.hardware import GIB, HARDWARE, Hardware
 from sparkwright.common.schema import nearest
 from sparkwright.memory.check import judge
-from sparkwright.memory.flags import GIB
 from sparkwright.memory.known_checkpoints import nominal_load
 from sparkwright.memory.plan import Load, MemoryPlan, load_of, plan_memory
 from sparkwright.recipe.loader import load_recipe

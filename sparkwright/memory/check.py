@@ -7,9 +7,9 @@ from dataclasses import replace
 from math import floor
 
 from sparkwright.common.findings import Finding, error, warning
-from sparkwright.common.hardware import Hardware
+from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.host.survey import Survey
-from sparkwright.memory.flags import AUTO_COUNTS_ALL, GIB
+from sparkwright.memory.flags import AUTO_COUNTS_ALL
 from sparkwright.memory.plan import HOST, MIB, Load, MemoryPlan, plan_memory
 
 # GiB that must stay free where the memory is the host's, and that should, by number of Sparks.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sparkwright.common.hardware import GIB
 from sparkwright.memory.kv_cache import CacheSettings
 from sparkwright.recipe.options import AUTO
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.values import REFERENCE
 from sparkwright.release.model_config import Shape
-
-GIB = 1024**3
 
 # The releases of which each is the first, read in their source. Between 0.19.1 and 0.20.2: the
 # share (config/cache.py: 0.9, then 0.92); graphs taken from it (envs.py: 0, then 1, though later

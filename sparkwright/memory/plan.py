@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from sparkwright.memory.flags import GIB, TOKENS_BY_CONCURRENCY, Flags, flags
+from sparkwright.common.hardware import GIB
+from sparkwright.memory.flags import TOKENS_BY_CONCURRENCY, Flags, flags
 from sparkwright.memory.kv_cache import KvCache, kv_cache
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.release.lock import Lock

@@ -2,9 +2,10 @@
 
 from pyinfra.api import deploy
 
+from sparkwright.common.hardware import GIB
 from sparkwright.memory.plan import load_of
 from sparkwright.preflight.operations import preflight
-from sparkwright.preflight.preflight import GIB, Requirements
+from sparkwright.preflight.preflight import Requirements
 from sparkwright.recipe.build import DISK
 from sparkwright.release.lock import image_key
 from sparkwright.run.target import target

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 
 from sparkwright.common.findings import Finding, error, warning
+from sparkwright.common.hardware import GIB
 from sparkwright.host.survey import Survey
-from sparkwright.preflight.preflight import GIB
 
 # Two of one kind differ by what their firmware keeps; the 64 GB and 128 GB Sparks by far more.
 MEMORY_TOLERANCE = 2 * GIB

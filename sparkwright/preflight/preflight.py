@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 from sparkwright.causes.cause import SPACE_REMEDY
 from sparkwright.common.findings import Finding, error, warning
-from sparkwright.common.hardware import HARDWARE, Hardware
+from sparkwright.common.hardware import GIB, HARDWARE, Hardware
 from sparkwright.common.ports import ENGINE_PORTS
 from sparkwright.host.kernel import HANDOVER_REMEDY, POOLS_REMEDY
 from sparkwright.host.survey import Survey
 from sparkwright.runtime.gpu_obstacles import obstacle
-
-GIB = 1024**3
 
 # AEON-7/Qwen3.6-NVFP4-DFlash, README: its image is about 9 GB compressed and 22 GB unpacked.
 UNPACKED = 22 / 9

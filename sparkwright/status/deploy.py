@@ -16,7 +16,7 @@ from sparkwright.status.status import Reading, SparkRow
 from sparkwright.status.table import as_json, table
 from sparkwright.status.warnings import warnings
 
-# Seconds for one reading: two looks at an engine's counters, and a GPU that is slow to tell.
+# Seconds for one reading: the engine's counters twice, and an nvidia-smi that may be slow.
 _PATIENCE = 20
 
 
@@ -27,8 +27,8 @@ def apply() -> None:
     whether to make changes. It is no `@deploy`, which would begin with a line for each Spark.
 
     Raises:
-        PyinfraError: an option cannot be, or there is more to run than this.
-        SystemExit: always; the status is 1 where a Spark gave no answer, else 0.
+        PyinfraError: an option is invalid, or there is more to run than this.
+        SystemExit: always; the status is 1 if a Spark gave no answer, else 0.
     """
     # pyinfra loads a deploy for all Sparks at once; one of them shows them all.
     if host.name != next(each.name for each in inventory if each in state.active_hosts):
@@ -36,22 +36,19 @@ def apply() -> None:
     seconds, path = target().options.watch, target().options.json_target
     check_alone("the status")
     sparks = [each for each in inventory if state.is_host_in_limit(each)]
-    unreachable = {each.name for each in sparks if each not in state.active_hosts}
+    # pyinfra has just tried the unreachable ones: only the second reading tries them again.
+    reachable = [each for each in sparks if each in state.active_hosts]
     while True:
-        # pyinfra has just tried those: the next look tries again.
-        asked = [each for each in sparks if each.name not in unreachable]
-        readings = dict(
-            zip((each.name for each in asked), state.fact_pool.map(_read, asked), strict=True)
-        )
-        unreachable = set()
-        _show([_row(each, readings.get(each.name)) for each in sparks], path, bool(seconds))
+        readings = dict(zip(reachable, state.fact_pool.map(_read, reachable), strict=True))
+        reachable = sparks
+        _show([_row(each, readings.get(each)) for each in sparks], path, bool(seconds))
         if not seconds:
-            sys.exit(0 if len([*filter(None, readings.values())]) == len(sparks) else 1)
+            sys.exit(0 if all(readings.get(each) for each in sparks) else 1)
         time.sleep(seconds)
 
 
 def _read(spark: Host) -> Reading | None:
-    """Read one Spark; a connection that is gone is made anew by the next look."""
+    """Read one Spark; the next reading replaces a connection that has broken."""
     try:
         reading: Reading | None = spark.get_fact(
             SparkStatus,

@@ -1,4 +1,4 @@
-"""The present status of a Spark: one reading of it, as one shell script makes it."""
+"""The present status of a Spark: one reading, made by one shell script."""
 
 import shlex
 from collections.abc import Iterable
@@ -14,12 +14,12 @@ from sparkwright.release.release import current_engine
 
 @dataclass(frozen=True)
 class Reading:
-    """One Spark, as it is.
+    """The present state of one Spark.
 
     Attributes:
         release, recipe: what should serve, by its `current` link; None where nothing was set up.
         unit: the engine of that release; None where systemd knows none.
-        others: releases beside it that run or start.
+        others: other releases that run or start.
         switches: releases to which a switch is under way.
         since: when the engine began to serve, in seconds since the epoch; None while it does not.
         load: None where no engine answers, as on the worker of a pair.
@@ -27,7 +27,7 @@ class Reading:
         memory_total, memory_available: of the host, in bytes.
         disk_free: bytes free for root where the root folder is.
         door: the state of its unit, as systemd names it.
-        held: requests that wait there for an engine, within the last 15 s; None where nobody told.
+        held: requests that waited at the door for an engine, at most 15 s ago; None if unknown.
     """
 
     release: str | None
@@ -80,7 +80,7 @@ def status_script(root: str) -> str:
         "disk": f"folder={folder}; while [ ! -e $folder ]; do folder=$(dirname $folder); done; "
         "df --block-size=1 --output=avail $folder | tail -n 1",
         "door unit": f"systemctl is-active {DOOR}",
-        # The door itself tells root alone.
+        # The door itself answers only root.
         "held": f"find {folder}/metrics/spark.prom -mmin -1 "
         r"-exec sed -n 's/^spark_door_requests_waiting{.*} //p' {} +",
     }
@@ -101,37 +101,37 @@ def parse_status(output: Iterable[str]) -> Reading:
         ValueError: a section that every Linux host has is missing or malformed.
     """
     lines = list(output)
-    found = sections(lines)
+    parts = sections(lines)
     try:
         state = parse_engines(lines)
         unit = state.units.get(state.current or "")
-        total, available = (int(kib) * 1024 for kib in found["memory"])
-        since = "".join(found["since"]).removeprefix("@")
+        others = {name for name, each in state.units.items() if not each.ended} - {state.current}
+        total, available = (int(kib) * 1024 for kib in parts["memory"])
         active = unit is not None and unit.active == "active"
         return Reading(
             release=state.current,
-            recipe=_recipe("\n".join(found["release"])),
+            recipe=_recipe("\n".join(parts["release"])),
             unit=unit,
-            others=tuple(
-                sorted(
-                    each.release
-                    for each in state.units.values()
-                    if each.release != state.current and not each.ended
-                )
-            ),
+            others=tuple(sorted(others)),
             switches=state.switches,
-            since=int(since) if active and since.isdigit() else None,
-            load=load(found["first"], found["second"]),
-            gpu=parse_gpu(found["gpu"]),
-            clock_limit=int(limit) if (limit := "".join(found["clock limit"])).isdigit() else None,
+            since=_number(parts["since"]) if active else None,
+            load=load(parts["first"], parts["second"]),
+            gpu=parse_gpu(parts["gpu"]),
+            clock_limit=_number(parts["clock limit"]),
             memory_total=total,
             memory_available=available,
-            disk_free=int(found["disk"][0]),
-            door="".join(found["door unit"]) or "unknown",
-            held=int(held) if (held := "".join(found["held"])).isdigit() else None,
+            disk_free=int(parts["disk"][0]),
+            door="".join(parts["door unit"]) or "unknown",
+            held=_number(parts["held"]),
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"the reading of the host is incomplete: {error!r}") from error
+
+
+def _number(lines: Iterable[str]) -> int | None:
+    """Return the one number that a section holds; systemd writes @ before seconds."""
+    digits = "".join(lines).removeprefix("@")
+    return int(digits) if digits.isdigit() else None
 
 
 def _recipe(text: str) -> str | None:

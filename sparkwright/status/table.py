@@ -1,19 +1,19 @@
-"""The status of a fleet, told: a table for people, JSON for machines."""
+"""The status of a fleet: a table for people, JSON for machines."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from sparkwright.common.hardware import GIB
 from sparkwright.common.progress import time_text
 from sparkwright.status.status import Reading, SparkRow
 from sparkwright.status.warnings import warnings
 
-_GIB = 1024**3
 _HEADINGS = (
     *("spark", "replica", "recipe", "release", "up since", "tok/s", "requests", "KV", "drafts"),
     *("GiB", "MHz", "W", "°C", "restarts"),
 )
-# Those that are numbers, which line up on their right.
+# The columns of numbers, which are aligned on their right.
 _NUMBERS = frozenset(_HEADINGS[5:])
 
 
@@ -56,7 +56,7 @@ def _cells(row: SparkRow) -> tuple[str, ...]:
 
 
 def _short(release: str | None, recipe: str | None, wanted: str) -> str:
-    """Return what tells releases of the recipe apart; all of it where it is of another recipe."""
+    """Return a release without the recipe's name; in full where it is of another recipe."""
     if release is None:
         return "-"
     return release.removeprefix(f"{recipe}-") if recipe == wanted else release
@@ -74,7 +74,7 @@ def _since(row: SparkRow, reading: Reading) -> str:
 
 def _memory(reading: Reading) -> str:
     used, total = _used(reading)
-    return f"{used / _GIB:.0f}/{total / _GIB:.0f}"
+    return f"{used / GIB:.0f}/{total / GIB:.0f}"
 
 
 def _clock(reading: Reading) -> str:
@@ -83,7 +83,7 @@ def _clock(reading: Reading) -> str:
 
 
 def _used(reading: Reading) -> tuple[int, int]:
-    """Return bytes used and there, of what an engine takes: the GPU's own memory, if any."""
+    """Return used and total bytes of the engine's memory: the GPU's own, or else the host's."""
     gpu = reading.gpu
     if gpu and gpu.memory_used is not None and gpu.memory_total is not None:
         return gpu.memory_used, gpu.memory_total
@@ -99,11 +99,11 @@ def _percent(value: float | None) -> str:
 
 
 def as_json(rows: Iterable[SparkRow], now: float) -> str:
-    """Return a reading for machines, on one line; null is what is not known, or not there.
+    """Return the status as one line of JSON; null is what is unknown, or not there.
 
     Args:
-        rows: All Sparks.
-        now: When they were read, in seconds since the epoch.
+        rows: all Sparks.
+        now: when they were read, in seconds since the epoch.
     """
     return json.dumps({"time": round(now, 3), "sparks": [_entry(row) for row in rows]})
 

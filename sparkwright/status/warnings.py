@@ -1,15 +1,14 @@
-"""The warnings in the status of a Spark."""
+"""The warnings about a Spark's status."""
 
 from collections.abc import Iterator
 
 from sparkwright.causes.thresholds import DISK_FULL, EARLYOOM, KV_FULL, MEMORY_LOW
+from sparkwright.common.hardware import GIB
 from sparkwright.status.status import Reading, SparkRow
-
-_GIB = 1024**3
 
 
 def warnings(row: SparkRow) -> Iterator[str]:
-    """Yield what somebody should look at, a sentence each."""
+    """Yield what an owner should look at, a sentence each."""
     reading = row.reading
     if reading is None:
         yield "no answer: is it on, and does ssh get to it?"
@@ -19,10 +18,10 @@ def warnings(row: SparkRow) -> Iterator[str]:
     if reading.gpu and (slow := reading.gpu.held_back):
         yield f"the GPU is held back: {slow}; deploys/doctor.py tells what to do"
     if 100 * reading.memory_available < MEMORY_LOW * reading.memory_total:
-        left = f"{reading.memory_available / _GIB:.1f} GiB"
+        left = f"{reading.memory_available / GIB:.1f} GiB"
         yield f"{left} of memory are left; earlyoom ends the engine at {EARLYOOM} %"
     if reading.disk_free < DISK_FULL:
-        free = f"{reading.disk_free / _GIB:.1f} GiB"
+        free = f"{reading.disk_free / GIB:.1f} GiB"
         yield f"{free} are free on the disk; deploys/clean.py makes room"
 
 
@@ -36,8 +35,10 @@ def _of_release(row: SparkRow, reading: Reading) -> Iterator[str]:
         return
     runs = reading.unit is not None and not reading.unit.ended
     if wanted and reading.recipe != wanted:
-        found = f"{reading.recipe or reading.release} is set up"
-        yield f"{found}; the inventory asks for {wanted}; deploys/spark.py switches to it"
+        current = reading.recipe or reading.release
+        yield (
+            f"{current} is set up; the inventory asks for {wanted}; deploys/spark.py switches to it"
+        )
     elif not wanted and runs:
         yield f"{reading.release} runs, but the inventory assigns no replica to this Spark"
 
@@ -50,8 +51,8 @@ def _of_engine(row: SparkRow, reading: Reading) -> Iterator[str]:
     if row.recipe is None or reading.release is None:
         return
     if unit is None or unit.active != "active":
-        said = f" ({unit.status})" if unit and unit.status else ""
-        yield f"the engine is {unit.active if unit else 'not there'}{said}"
+        status = f" ({unit.status})" if unit and unit.status else ""
+        yield f"the engine is {unit.active if unit else 'not there'}{status}"
     elif row.rank == 0 and load is None:
         yield "the engine does not answer /metrics"
     if unit and unit.restarts:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparkwright.memory.flags import GIB
+from sparkwright.common.hardware import GIB
 from sparkwright.memory.known_checkpoints import NOMINAL
 from sparkwright.memory.kv_cache import CacheSettings, kv_cache
 from sparkwright.release.model_config import shape_of

@@ -34,8 +34,7 @@ from sparkwright.common.terminal import LINE
 from sparkwright.doctor.checkup import Checkup, _log
 from sparkwright.doctor.diagnosis import diagnose
 from sparkwright.doctor.report import report as doctor_report
-from sparkwright.drift.containers import Running, running_differences
-from sparkwright.drift.drift import host_differences
+from sparkwright.drift.drift import Running, host_differences, running_differences
 from sparkwright.engine.engine import EngineState, problem
 from sparkwright.engine.phases import phase
 from sparkwright.fabric.check import fabric_findings, is_in_force

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparkwright.memory.flags import GIB
+from sparkwright.common.hardware import GIB
 from sparkwright.memory.known_checkpoints import NOMINAL
 from sparkwright.memory.plan import Load, MemoryPlan, Weights, plan_memory
 from sparkwright.recipe.loader import load_recipe

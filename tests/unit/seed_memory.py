@@ -11,8 +11,7 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sparkwright.common.hardware import HARDWARE
-from sparkwright.memory.flags import GIB
+from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.memory.known_checkpoints import GB, NOMINAL, nominal_load
 from sparkwright.memory.kv_cache import CacheSettings, kv_cache
 from sparkwright.memory.plan import MIB, MemoryPlan, plan_memory

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.drift.containers import (
+from sparkwright.drift.drift import (
     RunningContainer,
     parse_running,
     running_differences,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.engine.switch import (
     MemoryState,
     Outcome,
@@ -16,7 +16,6 @@ from sparkwright.engine.switch import (
     parse_memory,
     progress_line,
 )
-from sparkwright.memory.flags import GIB
 from sparkwright.memory.known_checkpoints import nominal_load
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.rollback.rollback import History, obstacle, parse_history

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.doctor.diagnosis import diagnose
 from sparkwright.host.kernel import HANDOVER
 from sparkwright.host.survey import parse_survey
-from sparkwright.preflight.preflight import GIB, findings
+from sparkwright.preflight.preflight import findings
 from tests.unit.doctor.test_diagnosis import HEALTHY
 from tests.unit.preflight.test_preflight import FIT, MACHINES, NOW, SPARK, WANTED
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.host.survey import parse_survey
 from sparkwright.memory.__main__ import main
 from sparkwright.memory.check import LEAST
 from sparkwright.memory.check import WANTED as WANTED_FREE
-from sparkwright.memory.flags import GIB, flags
+from sparkwright.memory.flags import flags
 from sparkwright.memory.known_checkpoints import NOMINAL, nominal_load
 from sparkwright.memory.plan import MemoryPlan, Weights, load_of, plan_memory
 from sparkwright.preflight.operations import preflight

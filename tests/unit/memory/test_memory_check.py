@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from sparkwright.common.hardware import HARDWARE, Hardware
+from sparkwright.common.hardware import GIB, HARDWARE, Hardware
 from sparkwright.host.survey import parse_survey
 from sparkwright.memory.check import judge, memory_findings
-from sparkwright.memory.flags import GIB
 from sparkwright.memory.known_checkpoints import nominal_load
 from sparkwright.memory.plan import Load, MemoryPlan, Weights, plan_memory
 from sparkwright.recipe.loader import load_recipe, recipe_names

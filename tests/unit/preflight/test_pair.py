@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from sparkwright.common.hardware import GIB
 from sparkwright.preflight.operations import preflight
 from sparkwright.preflight.pair import differences
-from sparkwright.preflight.preflight import GIB
 from tests.unit.driven import Driven, fake_host
 from tests.unit.preflight.test_preflight import FIT, IMAGE, NOW, SPARK, WANTED
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.host.survey import Listener, Survey, parse_survey
-from sparkwright.preflight.preflight import GIB, Requirements, findings
+from sparkwright.preflight.preflight import Requirements, findings
 
 # What the script prints on a DGX Spark; nvidia-smi, os-release and sizes as reported for one.
 SPARK = """\

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.preflight.preflight import GIB, findings
+from sparkwright.common.hardware import GIB
+from sparkwright.preflight.preflight import findings
 from sparkwright.recipe.build import DISK, FOLDERS, build_files, build_name, build_problems
 from sparkwright.recipe.values import ImageBuild
 from sparkwright.release.release import Release

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import deploys
+from sparkwright.common.hardware import GIB
 from sparkwright.fleet.file import load_fleet
 from sparkwright.gateway.gateway import upstreams
-from sparkwright.memory.flags import GIB
 from sparkwright.memory.known_checkpoints import nominal_load
 from sparkwright.memory.plan import plan_memory
 from sparkwright.recipe.catalogue import table
