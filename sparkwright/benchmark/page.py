@@ -17,32 +17,10 @@ from sparkwright.benchmark.verdict import BELOW, MISSING, NOTHING, Verdict, over
 from sparkwright.causes.cause import Diagnosis
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.render import render
+from sparkwright.recipe.workloads import METRICS
 
 _TEMPLATE = HOST_FILES / "benchmark" / "page.html.j2"
 
-# Name and unit of each metric, in the order in which they are shown.
-_METRICS = {
-    "tok_s": ("Speed of one answer", "tok/s"),
-    "tok_s_p95": ("… 95th percentile", "tok/s"),
-    "tok_s_min": ("… slowest", "tok/s"),
-    "tok_s_max": ("… fastest", "tok/s"),
-    "total_tok_s": ("All answers together", "tok/s"),
-    "ttft_ms": ("First token", "ms"),
-    "ttft_ms_p95": ("… 95th percentile", "ms"),
-    "ttft_cold_ms": ("… nothing cached", "ms"),
-    "prefill_tok_s": ("Reading the prompt", "tok/s"),
-    "acceptance": ("Drafts accepted", "%"),
-    "acceptance_first": ("… of first tokens", "%"),
-    "accepted_length": ("Tokens a step", ""),
-    "errors": ("Errors", ""),
-    "init_seconds": ("Until the model loads", "s"),
-    "weights_seconds": ("Loading weights", "s"),
-    "drafter_seconds": ("Loading the drafter", "s"),
-    "compile_seconds": ("torch.compile", "s"),
-    "autotune_seconds": ("Trying kernels", "s"),
-    "graphs_seconds": ("Capturing CUDA graphs", "s"),
-    "ready_seconds": ("Start to first answer", "s"),
-}
 _SHARES = ("acceptance", "acceptance_first")
 
 
@@ -126,7 +104,7 @@ def _rows(measured: Figures, judged: Sequence[Verdict]) -> list[FigureRow]:
     by_key = {(each.workload, each.metric): each for each in judged}
     rows = []
     for workload in dict.fromkeys([*measured, *(each.workload for each in judged)]):
-        for metric, (label, unit) in _METRICS.items():
+        for metric, (label, unit) in METRICS.items():
             verdict = by_key.get((workload, metric))
             value = measured.get(workload, {}).get(metric)
             if verdict is None and value is None:
@@ -145,7 +123,7 @@ def _table(rows: Sequence[FigureRow], verdict: str, found: Sequence[Diagnosis]) 
     """Return the deciding figures, the verdict and the causes, a line each."""
     lines = [f"{'workload':<16}{'':<28}{'measured':>8}{'expected':>9}  verdict"]
     for row in rows:
-        if row.verdict is None and row.label != _METRICS["tok_s"][0]:
+        if row.verdict is None and row.label != METRICS["tok_s"][0]:
             continue
         if row.verdict and row.verdict.standing == MISSING:
             # Of a workload that nobody asked for, for the most part: the page has them all.

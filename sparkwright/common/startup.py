@@ -9,15 +9,18 @@ from typing import Any
 
 COLD_START, WARM_START = "start-cold", "start-warm"
 
-# Metric -> what it is.
+# Metric, in seconds -> its label.
 PHASES: Mapping[str, str] = {
-    "init_seconds": "seconds from the start of the engine until it loads the model",
-    "weights_seconds": "seconds that the weights took to load",
-    "drafter_seconds": "seconds that the drafter's weights took to load, the MTP head's too",
-    "compile_seconds": "seconds of torch.compile, the drafter's too",
-    "autotune_seconds": "seconds in which FlashInfer tried its kernels",
-    "graphs_seconds": "seconds in which CUDA graphs were captured",
-    "ready_seconds": "seconds from the start of the engine to its first answer",
+    "init_seconds": "Until the model loads",
+    "weights_seconds": "Loading weights",
+    # The MTP head's weights too.
+    "drafter_seconds": "Loading the drafter",
+    # The drafter's too.
+    "compile_seconds": "torch.compile",
+    # FlashInfer's autotuner.
+    "autotune_seconds": "Trying kernels",
+    "graphs_seconds": "Capturing CUDA graphs",
+    "ready_seconds": "Start to first answer",
 }
 
 # vLLM 0.17 to 0.33; FlashInfer writes lines of its own, with the time.

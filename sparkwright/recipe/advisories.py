@@ -1,7 +1,7 @@
 """Published advisories about the releases of vLLM that recipes may name.
 
-Left out: what needs something that no recipe of ours has and a foreign one needs a word for (GGUF,
-prompt embeddings, vLLM's batch runner), and what says of no release that it is mended.
+Left out are those about features that no recipe of ours uses and that need trust in another's
+(GGUF, prompt embeddings, vLLM's batch runner), and those that name no fixed release.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class Advisory:
 
     Attributes:
         id: Its name there.
-        first: The first release that it is about; empty for all before `fixed`.
+        first: The first release with the fault; empty for all before `fixed`.
         fixed: The first release without the fault.
-        fault: What it lets whom do.
+        fault: What an attacker can do by it.
     """
 
     id: str
@@ -84,15 +84,13 @@ _VERSION = re.compile(r"\d+\.\d+\.\d+")
 def concerning(recipe: Recipe) -> list[Advisory]:
     """Return the advisories about the vLLM of a recipe.
 
-    A build that is no release may lack what mended the release that it is nearest to.
-
-    Args:
-        recipe: What its ``vllm`` says of no version, nothing is known of.
+    There are none where its ``vllm`` names no version. A build that is no release may lack the fix
+    of the release that it is nearest to.
     """
-    found = _VERSION.search(recipe.vllm)
-    if found is None:
+    match = _VERSION.search(recipe.vllm)
+    if match is None:
         return []
-    version, released = number(found[0]), found[0] == recipe.vllm
+    version, released = number(match[0]), match[0] == recipe.vllm
     return [
         each
         for each in ADVISORIES
@@ -103,11 +101,11 @@ def concerning(recipe: Recipe) -> list[Advisory]:
 
 def warning(recipe: Recipe) -> str | None:
     """Return a sentence that names the advisories about a recipe's vLLM; None: there are none."""
-    found = concerning(recipe)
-    if not found:
+    advisories = concerning(recipe)
+    if not advisories:
         return None
-    newest = ".".join(map(str, max(each.fixed for each in found)))
-    ids = ", ".join(each.id for each in found)
+    newest = ".".join(map(str, max(each.fixed for each in advisories)))
+    ids = ", ".join(each.id for each in advisories)
     return (
         f"recipe {recipe.name} has vLLM {recipe.vllm}, of which faults are published: {ids}. A "
         f"recipe with {newest} or later has none of these; what each is: docs/recipes.md"

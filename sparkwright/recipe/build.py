@@ -1,4 +1,4 @@
-"""Images that a Spark makes itself: what such a build is made of, and the name of its result."""
+"""Images that a Spark builds itself: the inputs of such a build, and the name of its result."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _ARGUMENT = re.compile(r"^ARG +([A-Za-z_][A-Za-z0-9_]*)(=.*)?$", re.MULTILINE)
 
 
 def build_files(build: ImageBuild, folders: Path = FOLDERS) -> dict[str, str]:
-    """Read what a build is made of, name -> text: all that its Dockerfile can copy.
+    """Return the files of a build, name -> text: all that its Dockerfile can copy.
 
-    Hidden files are left out: editors and file managers leave some behind, and each would make
-    another image of it.
+    Hidden files are left out: those that editors and file managers leave behind would change the
+    image's name.
 
     Args:
         build: The build.
@@ -54,7 +54,7 @@ def _text(path: Path) -> str:
 
 
 def build_problems(build: ImageBuild, folders: Path = FOLDERS) -> Iterator[str]:
-    """Say what cannot be, as ``KEY: found X; expected Y``.
+    """Yield the faults of a build, as ``KEY: found X; expected Y``.
 
     Args:
         build: The build of a recipe.

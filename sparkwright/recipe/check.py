@@ -15,10 +15,10 @@ from sparkwright.recipe.workloads import EXPECTED, METRICS
 
 
 def problems(recipe: Recipe) -> Iterator[str]:
-    """Say what cannot be, as ``KEY: found X; expected Y``.
+    """Yield the faults, as ``KEY: found X; expected Y``.
 
     Args:
-        recipe: The recipe, each value of which is well-formed.
+        recipe: One whose single values are well-formed.
     """
     if not NAME.fullmatch(recipe.name):
         yield f"found the name {recipe.name!r}; expected {NAME_RULE}"
@@ -26,16 +26,15 @@ def problems(recipe: Recipe) -> Iterator[str]:
         if hardware not in HARDWARE:
             yield f"hardware: found {hardware}; expected {nearest(hardware, HARDWARE)}"
     if len({HARDWARE[name].arch for name in recipe.hardware if name in HARDWARE} - {None}) > 1:
-        found = ", ".join(recipe.hardware)
         yield (
-            f"hardware: found {found}; expected hardware classes with the same processor, since "
-            "a recipe has one image"
+            f"hardware: found {', '.join(recipe.hardware)}; expected hardware classes with the "
+            "same processor, since a recipe has one image"
         )
     if not set(recipe.sparks) <= {1, 2} or len(set(recipe.sparks)) < len(recipe.sparks):
         yield f"sparks: found {recipe.sparks}; expected [1], [2] or [1, 2]"
     if "model" not in recipe.checkpoints:
-        found = ", ".join(recipe.checkpoints) or "nothing"
-        yield f"checkpoints: found {found}; expected one named model"
+        names = ", ".join(recipe.checkpoints) or "nothing"
+        yield f"checkpoints: found {names}; expected one named model"
     folders: dict[str, str] = {}
     for name, checkpoint in recipe.checkpoints.items():
         other = folders.setdefault(checkpoint.folder, name)
@@ -65,10 +64,10 @@ def _setting_problems(
     where: str, settings: EngineSettings, checkpoints: Collection[str], known: Collection[str]
 ) -> Iterator[str]:
     for option in settings.args:
-        if whole := _whole(option, known):
+        if names := _expansions(option, known):
             yield (
                 f"{where}args.{option}: found an abbreviated option, which vLLM would expand; "
-                f"expected {nearest(option, whole)}"
+                f"expected {nearest(option, names)}"
             )
     kinds = (("args", settings.args, OWN_ARGUMENTS), ("env", settings.env, OWN_ENVIRONMENT))
     for kind, values, own in kinds:
@@ -80,15 +79,15 @@ def _setting_problems(
                 yield f"{at}: found a secret's name; expected no secret in a recipe"
             for reference in _references(value):
                 if reference not in checkpoints:
-                    there = nearest(reference, checkpoints)
-                    yield f"{at}: found ${{{reference}}}; expected a checkpoint: {there}"
+                    expected = nearest(reference, checkpoints)
+                    yield f"{at}: found ${{{reference}}}; expected a checkpoint: {expected}"
     wrong = [f"args.{problem}" for problem in options.problems(settings.args)]
     for problem in wrong or engine_log.problems(settings):
         yield f"{where}{problem}"
 
 
-def _whole(option: str, known: Collection[str]) -> list[str]:
-    """Options that a name is the beginning of; none if it is one itself. argparse takes either."""
+def _expansions(option: str, known: Collection[str]) -> list[str]:
+    """Return the options that argparse may expand a name to; none if it is an option itself."""
     name = normal(option)
     names = {*known, *OWN_ARGUMENTS}
     return [] if name in names else [each for each in names if each.startswith(name)]

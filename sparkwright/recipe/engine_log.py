@@ -1,4 +1,4 @@
-"""The log level of an engine: less than vLLM's own, without what a start and its failures say."""
+"""The log level of an engine: a quieter one keeps what a start and its failures log."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from sparkwright.recipe.recipe import EngineSettings, Recipe
 
 LEVEL = "VLLM_LOGGING_LEVEL"
 
-# What an engine that serves logs without end: a line for each request, and every ten seconds its
+# Without what a serving engine logs for ever: a line for each request, and every ten seconds its
 # speeds, which /metrics has as well. vLLM's own level WARNING would hide the phases of a start from
-# whoever waits for it, and from the doctor half of what it knows causes by.
+# the run that waits for it, and from the doctor half of the lines by which it knows causes.
 _QUIET: dict[str, dict[str, Any]] = {
     "args": {"disable-uvicorn-access-log": True},
     "env": {"VLLM_LOG_STATS_INTERVAL": "3600"},
@@ -22,7 +22,8 @@ _LEVELS: dict[str, dict[str, dict[str, Any]]] = {
     "INFO": {},
     "WARNING": _QUIET,
 }
-_TELLING = ("debug", "info", "trace")
+# Levels that show the phases of a start.
+_SHOWING_START = ("debug", "info", "trace")
 
 
 def at_level(recipe: Recipe, level: str) -> Recipe:
@@ -32,26 +33,28 @@ def at_level(recipe: Recipe, level: str) -> Recipe:
         recipe: As it is for its number of Sparks, or for any.
         level: DEBUG, INFO (vLLM's own) or WARNING: no lines of requests and speeds.
     """
-    said = _LEVELS[level]
-    return recipe.model_copy(
-        update={"args": recipe.args | said.get("args", {}), "env": recipe.env | said.get("env", {})}
-    )
+    added = _LEVELS[level]
+    changes = {
+        "args": recipe.args | added.get("args", {}),
+        "env": recipe.env | added.get("env", {}),
+    }
+    return recipe.model_copy(update=changes)
 
 
 def problems(settings: EngineSettings) -> Iterator[str]:
-    """Say which settings would hide a start from those who wait for it.
+    """Yield the settings that would hide a start from the run that waits for it.
 
     Args:
-        settings: their options are such as vLLM takes.
+        settings: their options are valid for vLLM.
     """
     level, uvicorn = settings.env.get(LEVEL, "INFO"), settings.options.uvicorn_log_level
     remedy = (
         "remove it: it hides the start from the run and the doctor. To log less while serving, "
         'set log_level = "WARNING" in the group data'
     )
-    if level.lower() not in _TELLING:
+    if level.lower() not in _SHOWING_START:
         yield f"env.{LEVEL}: found {level}; {remedy}"
-    if uvicorn.lower() not in _TELLING:
+    if uvicorn.lower() not in _SHOWING_START:
         yield f"args.uvicorn-log-level: found {shown(uvicorn)}; {remedy}"
     if settings.env.get("VLLM_CONFIGURE_LOGGING", "1") == "0":
         yield f"env.VLLM_CONFIGURE_LOGGING: found 0; {remedy}"

@@ -1,4 +1,4 @@
-"""Reads recipes: what can be served, one YAML file a recipe, ours or another project's."""
+"""Reads recipes, one from each YAML file: ours, or another project's."""
 
 from __future__ import annotations
 
@@ -10,30 +10,24 @@ from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import FILES
 from sparkwright.common.schema import nearest, parse, shown
-from sparkwright.recipe import check as recipe_check
-from sparkwright.recipe import rules
-from sparkwright.recipe import sparkrun as foreign
+from sparkwright.recipe import check, rules, sparkrun
 from sparkwright.recipe.recipe import Recipe
 
 RECIPES = FILES / "recipes"
 
-# What a recipe takes over from the one that it extends, key by key.
+# The mappings that a recipe merges with those of the recipe that it extends.
 _MERGED = ("args", "env", "checkpoints", "by_sparks")
-# What is said of one recipe holds for no other.
+# The keys that a recipe does not take over from it.
 _OWN = ("extends", "description", "source", "proven", "memory", "expected")
 
 
 def recipe_names(folder: Path = RECIPES) -> list[str]:
-    """Names of all recipes, sorted.
-
-    Args:
-        folder: Where the recipes are.
-    """
+    """Return the names of all recipes in a folder, sorted."""
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
 def is_path(name: str) -> bool:
-    """Tell whether what names a recipe is the path of a file."""
+    """Tell whether the name of a recipe is the path of a file."""
     return "/" in name or name.endswith((".yaml", ".yml"))
 
 
@@ -46,14 +40,14 @@ def load_recipe(name: str, folder: Path = RECIPES) -> Recipe:
         folder: Where the recipes are, also those that a file elsewhere extends.
 
     Raises:
-        PlanError: There is no such recipe (with the nearest name), or all that is wrong with it.
+        PlanError: There is no such recipe (with the nearest name), or it has faults.
     """
     path, data = _read_file(Path(name)) if is_path(name) else _read(name, folder)
     if "extends" in data:
         data = _extended(path, data, data["extends"], folder)
     recipe = parse(Recipe, {"name": path.stem, **data}, str(path))
-    # The rules ask what the options mean: that has to be clear first.
-    problems = [*recipe_check.problems(recipe)] or [*rules.problems(recipe)]
+    # The rules read the options, which have to be valid first.
+    problems = [*check.problems(recipe)] or [*rules.problems(recipe)]
     if problems:
         raise PlanError(*(f"{path}: {problem}" for problem in problems))
     return recipe
@@ -68,37 +62,37 @@ def _read(name: str, folder: Path) -> tuple[Path, dict[str, Any]]:
 
 def _read_file(path: Path) -> tuple[Path, dict[str, Any]]:
     data = yaml.load(path)
-    if foreign.is_foreign(data):
-        return path, foreign.translate(path, data)
+    if sparkrun.is_foreign(data):
+        return path, sparkrun.translate(path, data)
     if "name" in data:
-        found = shown(data["name"])
-        raise PlanError(f"{path}: name: found {found}; expected no such key: the file has the name")
+        name = shown(data["name"])
+        raise PlanError(f"{path}: name: found {name}; expected no such key: the file has the name")
     return path, data
 
 
 def _extended(path: Path, data: dict[str, Any], base: object, folder: Path) -> dict[str, Any]:
-    """Lay what a file says over what the recipe says that it extends."""
+    """Merge a file's content into that of the recipe that it extends."""
     others = [other for other in recipe_names(folder) if other != path.stem]
     if base not in others:
         expected = nearest(str(base), others)
         raise PlanError(f"{path}: extends: found {shown(base)}; expected {expected}")
-    _, below = _read(str(base), folder)
-    if "extends" in below:
+    _, extended = _read(str(base), folder)
+    if "extends" in extended:
         raise PlanError(
-            f"{path}: extends: found {base}, which extends {below['extends']}; expected a recipe "
-            "that stands on its own"
+            f"{path}: extends: found {base}, which extends {extended['extends']}; expected a "
+            "recipe that stands on its own"
         )
-    merged = {key: value for key, value in below.items() if key not in _OWN}
+    result = {key: value for key, value in extended.items() if key not in _OWN}
     for key, value in data.items():
-        old = merged.get(key)
+        old = result.get(key)
         if key in _MERGED and isinstance(old, dict) and isinstance(value, dict):
-            merged[key] = _laid_over(old, value)
+            result[key] = _merged(old, value)
         elif key != "extends":
-            merged[key] = value
-    return merged
+            result[key] = value
+    return result
 
 
-def _laid_over(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> dict[str, Any]:
-    """Lay a mapping over another; null takes a key away. YAML reads the key 2 as a number."""
+def _merged(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> dict[str, Any]:
+    """Merge two mappings; null in the new one removes a key. YAML reads the key 2 as a number."""
     values = {str(key): value for mapping in (old, new) for key, value in mapping.items()}
     return {key: value for key, value in values.items() if value is not None}

@@ -1,7 +1,7 @@
-"""From where an engine may fetch the images, sounds and videos that a request names by URL.
+"""The domains from which an engine may fetch images, sounds and videos that a request names by URL.
 
-vLLM fetches any address by default: a client with a key could have the Spark ask its own loopback,
-the LAN's machines and a pair's fabric. Media inside a request (`data:`) need no address.
+vLLM fetches any address by default: a client with a key could make the Spark query its own
+loopback, machines of the LAN and a pair's fabric. Media inside a request (`data:`) need no address.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sparkwright.recipe.recipe import Recipe
 DOMAINS = "allowed-media-domains"
 # An empty list means all domains to vLLM; this name never resolves (RFC 2606, section 2).
 NOWHERE = "media.invalid"
-# A redirect leads to where its server says, which vLLM does not compare with the list.
+# vLLM does not compare the target of a redirect with the list.
 NO_REDIRECTS = {"VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0"}
 
 

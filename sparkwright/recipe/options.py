@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from sparkwright.common.schema import shown
 
@@ -21,7 +21,6 @@ from sparkwright.common.schema import shown
 _NUMBER = re.compile(r"(\d+)(\.\d+)?([kmgtKMGT]?)")
 _MULTIPLES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _MULTIPLES |= {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_SUFFIXES = "k, m, g, t (powers of 1,000) or K, M, G, T (powers of 1,024)"
 
 # Seconds; with what a stop takes beside it, less than TimeoutStopSec of files/engine/vllm@.service.
 LONGEST_DRAIN = 400
@@ -44,101 +43,90 @@ def _digits(value: object) -> int | None:
     return int(word) if re.fullmatch(r"\d+", word) else None
 
 
-def _count(value: object) -> int:
-    number = _digits(value)
-    if not number:
-        raise ValueError("a whole number above 0, in digits")
-    return number
+def _count(value: object) -> int | None:
+    return _digits(value) or None
 
 
-def _whole(value: object) -> int:
-    number = _digits(value)
-    if number is None:
-        raise ValueError("a whole number, in digits")
-    return number
-
-
-def _drain(value: object) -> int:
+def _drain(value: object) -> int | None:
     seconds = _digits(value)
-    if seconds is None or seconds > LONGEST_DRAIN:
-        raise ValueError(f"whole seconds, 0 to {LONGEST_DRAIN}")
-    return seconds
+    return None if seconds is None or seconds > LONGEST_DRAIN else seconds
 
 
-def _human(value: object) -> int:
-    plain = isinstance(value, int | str) and not isinstance(value, bool)
-    match = _NUMBER.fullmatch(str(value).strip()) if plain else None
+def _human(value: object) -> int | None:
+    match = _NUMBER.fullmatch(str(value).strip())
+    if not match or isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    multiple = _MULTIPLES[match[3]]
+    if not match[2]:
+        return int(match[1]) * multiple or None
     # A fraction needs a decimal suffix: vLLM refuses 1.5K and 1.5.
-    if match and not (match[2] and not match[3].islower()):
-        number = int(float(match[1] + (match[2] or "")) * _MULTIPLES[match[3]])
-        if not match[2]:
-            number = int(match[1]) * _MULTIPLES[match[3]]
-        if number:
-            return number
-    raise ValueError(
-        f"a whole number above 0, which may end in {_SUFFIXES}; a fraction only before a small "
-        "letter"
-    )
+    return int(float(match[1] + match[2]) * multiple) or None if match[3].islower() else None
 
 
-def _length(value: object) -> int:
-    if value == AUTO or str(value).strip().lower() in ("auto", str(AUTO)):
-        return AUTO
-    try:
-        return _human(value)
-    except ValueError as error:
-        raise ValueError(f"auto, or {error}") from None
+def _length(value: object) -> int | None:
+    is_auto = value == AUTO or str(value).strip().lower() in ("auto", str(AUTO))
+    return AUTO if is_auto else _human(value)
 
 
-def _share(value: object) -> float:
+def _share(value: object) -> float | None:
     try:
         share = float(value) if isinstance(value, int | float | str) else math.nan
     except ValueError:
-        share = math.nan
-    if isinstance(value, bool) or not 0 < share <= 1:
-        raise ValueError("a share above 0, at most 1, such as 0.8")
-    return share
+        return None
+    return share if not isinstance(value, bool) and 0 < share <= 1 else None
 
 
-def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("true or false")
-    return value
-
-
-def _word(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("text")
-    return value
-
-
-def _mapping(value: object) -> dict[str, Any]:
+def _mapping(value: object) -> dict[str, Any] | None:
     """Read JSON as the command line has it; vLLM takes either sign between the words of a key."""
     try:
-        found = json.loads(value) if isinstance(value, str) else value
+        mapping = json.loads(value) if isinstance(value, str) else value
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise ValueError("a mapping, such as {key: value}")
-    return {str(key).replace("-", "_"): item for key, item in found.items()}
+        return None
+    if not isinstance(mapping, dict):
+        return None
+    return {str(key).replace("-", "_"): item for key, item in mapping.items()}
 
 
-def _draft(value: object) -> dict[str, Any]:
-    draft = _mapping(value)
-    if "num_speculative_tokens" in draft:
-        try:
-            draft["num_speculative_tokens"] = _count(draft["num_speculative_tokens"])
-        except ValueError as error:
-            raise ValueError(f"num_speculative_tokens to be {error}") from None
-    return draft
+def _draft(draft: dict[str, Any]) -> dict[str, Any]:
+    if "num_speculative_tokens" not in draft:
+        return draft
+    tokens = _count(draft["num_speculative_tokens"])
+    if tokens is None:
+        raise ValueError(f"num_speculative_tokens to be {_COUNT}")
+    return draft | {"num_speculative_tokens": tokens}
 
 
-Count = Annotated[int, BeforeValidator(_count)]
-Human = Annotated[int, BeforeValidator(_human)]
-Length = Annotated[int, BeforeValidator(_length)]
-Flag = Annotated[bool, BeforeValidator(_flag)]
-Word = Annotated[str, BeforeValidator(_word)]
-Mapped = Annotated[dict[str, Any], BeforeValidator(_mapping)]
+def _read_by(read: Callable[[object], object | None], rule: str) -> BeforeValidator:
+    """A validator that reads a value; where `read` returns None, ``rule`` follows "expected"."""
+
+    def validate(value: object) -> object:
+        result = read(value)
+        if result is None:
+            raise ValueError(rule)
+        return result
+
+    return BeforeValidator(validate)
+
+
+def _instance(kind: type, rule: str) -> BeforeValidator:
+    return _read_by(lambda value: value if isinstance(value, kind) else None, rule)
+
+
+_COUNT = "a whole number above 0, in digits"
+_HUMAN = (
+    "a whole number above 0, which may end in k, m, g, t (powers of 1,000) or K, M, G, T (powers "
+    "of 1,024); a fraction only before a small letter"
+)
+Count = Annotated[int, _read_by(_count, _COUNT)]
+Whole = Annotated[int, _read_by(_digits, "a whole number, in digits")]
+Drain = Annotated[int, _read_by(_drain, f"whole seconds, 0 to {LONGEST_DRAIN}")]
+Human = Annotated[int, _read_by(_human, _HUMAN)]
+Length = Annotated[int, _read_by(_length, f"auto, or {_HUMAN}")]
+Share = Annotated[float, _read_by(_share, "a share above 0, at most 1, such as 0.8")]
+Flag = Annotated[bool, _instance(bool, "true or false")]
+Word = Annotated[str, _instance(str, "text")]
+Mapped = Annotated[dict[str, Any], _read_by(_mapping, "a mapping, such as {key: value}")]
+Draft = Annotated[Mapped, AfterValidator(_draft)]
 
 
 class Options(BaseModel):
@@ -161,10 +149,10 @@ class Options(BaseModel):
     max_model_len: Length | None = None
     max_num_seqs: Count | None = None
     max_num_batched_tokens: Human | None = None
-    gpu_memory_utilization: Annotated[float, BeforeValidator(_share)] | None = None
+    gpu_memory_utilization: Share | None = None
     kv_cache_memory_bytes: Human | None = None
-    max_cudagraph_capture_size: Annotated[int, BeforeValidator(_whole)] | None = None
-    shutdown_timeout: Annotated[int, BeforeValidator(_drain)] = 0
+    max_cudagraph_capture_size: Whole | None = None
+    shutdown_timeout: Drain = 0
     enforce_eager: Flag = False
     enable_prefix_caching: Flag | None = None
     async_scheduling: Flag | None = None
@@ -177,17 +165,17 @@ class Options(BaseModel):
     uvicorn_log_level: Word = "info"
     hf_overrides: Mapped | None = None
     compilation_config: Mapped | None = None
-    optimization_level: Annotated[int, BeforeValidator(_whole)] | None = None
-    speculative_config: Annotated[dict[str, Any], BeforeValidator(_draft)] | None = None
+    optimization_level: Whole | None = None
+    speculative_config: Draft | None = None
     spec_method: Word | None = None
     spec_model: Word | None = None
     spec_tokens: Count | None = None
 
     @property
     def draft(self) -> dict[str, Any]:
-        """The drafting settings: --spec-method and its like say the same as single keys."""
-        told = self.model_dump(by_alias=True, include={"spec_method", "spec_model", "spec_tokens"})
-        short = {_SHORT_DRAFT[name]: value for name, value in told.items() if value is not None}
+        """The drafting settings: --spec-method and its like each set one key of them."""
+        given = self.model_dump(by_alias=True, include={"spec_method", "spec_model", "spec_tokens"})
+        short = {_SHORT_DRAFT[name]: value for name, value in given.items() if value is not None}
         return {**(self.speculative_config or {}), **short}
 
     @property

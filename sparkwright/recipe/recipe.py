@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from pydantic import BeforeValidator, Field
 from sparkwright.common.schema import Model, Text
 from sparkwright.recipe.options import Options, options
 from sparkwright.recipe.values import (
+    RELEASE,
     Argument,
     Folder,
     ImageBuild,
@@ -22,8 +22,7 @@ from sparkwright.recipe.values import (
     Variable,
 )
 
-_NUMBERS = re.compile(r"\d+\.\d+\.\d+")
-# Seconds before the end of vLLM's own drain at which a stop breaks off what is in flight.
+# Seconds before the end of vLLM's own drain at which a stop cuts off requests in flight.
 BREAK_OFF = 2
 
 
@@ -125,23 +124,23 @@ class Recipe(EngineSettings):
 
     @property
     def build(self) -> ImageBuild | None:
-        """The way in which the image is made; None: it is pulled as it is."""
+        """How the Spark builds the image; None: it is pulled as it is."""
         return self.image if isinstance(self.image, ImageBuild) else None
 
     @property
     def base_image(self) -> str:
-        """The name for which a registry is asked: the image, or what it is built on."""
+        """The image that a registry has: the recipe's own, or the one that it is built on."""
         return self.image.base if isinstance(self.image, ImageBuild) else self.image
 
     @property
     def judge(self) -> str:
-        """The release of vLLM that says whether it would take the recipe."""
+        """The release of vLLM by which the recipe is checked."""
         return self.judged_by or self.vllm
 
     @property
     def release(self) -> tuple[int, ...] | None:
         """The numbers of `judge`, such as (0, 28, 0); None where it names no release."""
-        return tuple(map(int, self.judge.split("."))) if _NUMBERS.fullmatch(self.judge) else None
+        return tuple(map(int, self.judge.split("."))) if RELEASE.fullmatch(self.judge) else None
 
     @property
     def longest_step(self) -> float:
@@ -154,10 +153,10 @@ class Recipe(EngineSettings):
 
     @property
     def stop_timeout(self) -> int:
-        """Seconds that a stop leaves to what is in flight; then the engine is killed.
+        """Seconds that a stop leaves to requests in flight; then the engine is killed.
 
-        That is shortly before vLLM would end it: a stream then gets a last `[DONE]`, as if all had
-        been said (vLLM 0.26, measured). A connection that breaks off tells its client.
+        That is shortly before vLLM would end them: it would end a stream with `[DONE]`, as if it
+        were complete (vLLM 0.26, measured). A connection that breaks off shows that it is not.
         """
         return max(0, self.options.shutdown_timeout - BREAK_OFF)
 
@@ -168,7 +167,7 @@ class Recipe(EngineSettings):
             count: Number of Sparks in the replica.
 
         Returns:
-            The recipe with what ``by_sparks`` says of that number in place, and no ``by_sparks``.
+            The recipe with the values of ``by_sparks`` for that number, and no ``by_sparks``.
         """
         own = self.by_sparks.get(str(count), BySparks())
         changes = {

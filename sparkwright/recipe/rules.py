@@ -1,7 +1,7 @@
-"""Combinations that are known not to work.
+"""Combinations of settings that are known not to work.
 
 What vLLM itself refuses is not here: its own parser and configuration check read every recipe.
-Each rule is one that vLLM takes without a word, or finds out only after minutes.
+vLLM accepts what these rules refuse, or fails only after minutes.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sparkwright.recipe.recipe import Recipe
 
 @dataclass(frozen=True)
 class OptionRule:
-    """An option that must not stand as it does.
+    """A value of an option that does not work.
 
     Attributes:
-        options: The vLLM option, without dashes; others that say the same follow it.
-        bad: Tells whether a recipe, as it is for one number of Sparks, has it as it must not be.
+        options: The vLLM option, without dashes; other names for the same setting follow it.
+        bad: Tells whether a recipe, as it is for one number of Sparks, breaks the rule.
         expected: What should stand there, and why, with the source.
         model: Part of the names of the repositories that it is about; empty = any.
     """
@@ -116,10 +116,10 @@ STALE = (
 
 
 def problems(recipe: Recipe) -> Iterator[str]:
-    """Say what is known not to work, as ``KEY: found X; expected Y``.
+    """Yield what is known not to work, as ``KEY: found X; expected Y``.
 
     Args:
-        recipe: The recipe, each value of which is well-formed.
+        recipe: One whose single values are well-formed.
     """
     for name, checkpoint in recipe.checkpoints.items():
         for stale in STALE:
@@ -129,8 +129,8 @@ def problems(recipe: Recipe) -> Iterator[str]:
                     f"checkpoints.{name}.not_before: found {since or 'nothing'}; "
                     f"expected {stale.not_before} or later: {stale.reason}"
                 )
-    found = (problem for count in recipe.sparks for problem in _broken(recipe, str(count)))
-    yield from dict.fromkeys(found)
+    broken = (problem for count in recipe.sparks for problem in _broken(recipe, str(count)))
+    yield from dict.fromkeys(broken)
 
 
 def _broken(recipe: Recipe, count: str) -> Iterator[str]:

@@ -35,10 +35,10 @@ _OPERATORS = "();<>|&\n"
 
 @dataclass(frozen=True)
 class ServeLine:
-    """The options and environment that a line gives vLLM.
+    """The model and options of a `vllm serve` line.
 
     Attributes:
-        model: What it serves, as it is written there.
+        model: As it is written there.
         options: Values by long option without dashes, as a recipe's ``args`` hold them.
     """
 
@@ -47,14 +47,10 @@ class ServeLine:
 
 
 def fill(template: str, values: Mapping[str, object]) -> str:
-    """Put values in the place of ``{key}``; where ``{{`` occurs, that and ``}}`` mean a brace.
-
-    Args:
-        template: The text.
-        values: What stands for each key.
+    """Replace each ``{key}`` by its value; if ``{{`` occurs, it and ``}}`` stand for a brace.
 
     Raises:
-        PlanError: A key that has no value.
+        PlanError: A key has no value.
     """
     missing: dict[str, None] = {}
 
@@ -78,7 +74,7 @@ def parse_line(text: str) -> ServeLine:
         text: One ``vllm serve`` command, on several lines if each but the last ends in a backslash.
 
     Raises:
-        PlanError: It is another command or more than one, or what it says has no place in a recipe.
+        PlanError: It is another command or more than one, or a recipe cannot hold its options.
     """
     words = _words(text)
     if words[:2] != ["vllm", "serve"]:
@@ -110,15 +106,15 @@ def _words(text: str) -> list[str]:
         raise PlanError(f"found a line with invalid shell quoting ({error})") from None
     for word in words:
         if (word and set(word) <= set(_OPERATORS)) or word.startswith("#"):
-            found = "a line break without a backslash" if set(word) == {"\n"} else word
-            raise PlanError(f"found {found}; expected one vllm serve line and nothing else")
+            shown = "a line break without a backslash" if set(word) == {"\n"} else word
+            raise PlanError(f"found {shown}; expected one vllm serve line and nothing else")
         if "$" in word or "`" in word:
             raise PlanError(f"found {word}, which a shell expands; expected the value itself")
     return words
 
 
 def _groups(words: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Each option with the words that follow it."""
+    """Yield each option with the words that follow it."""
     start = next((i for i, word in enumerate(words) if _is_option(word)), len(words))
     if start:
         raise PlanError(f"found {' '.join(words[:start])}; expected options after the model")
@@ -134,7 +130,7 @@ def _is_option(word: str) -> bool:
 
 
 def _add(options: dict[str, Any], word: str, words: list[str]) -> None:
-    """Add one option; what is said twice counts as the last says it, as in vLLM."""
+    """Add one option; of one that is given twice the last counts, as in vLLM."""
     if not word.startswith("--"):
         # -O3 is -O 3.
         short, level = ("-O", word[2:]) if re.fullmatch("-O[0-9]", word) else (word, "")
@@ -148,7 +144,7 @@ def _add(options: dict[str, Any], word: str, words: list[str]) -> None:
             _nest(options.setdefault(name, {}), word, path.split("."), words)
             return
     if not words:
-        # A recipe says of --no-x that x is false.
+        # A recipe has `x: false` for --no-x.
         negated = name.startswith("no-")
         options[name.removeprefix("no-")] = not negated
         return
@@ -157,7 +153,7 @@ def _add(options: dict[str, Any], word: str, words: list[str]) -> None:
 
 
 def _nest(mapping: Any, word: str, path: list[str], words: list[str]) -> None:
-    """Put the value of --option.key.key where JSON would have it."""
+    """Put the value of --option.key.key where JSON would hold it."""
     if len(words) != 1 or not isinstance(mapping, dict):
         raise PlanError(f"found {' '.join([word, *words])}; expected --option '{{JSON}}'")
     for key in path[:-1]:
@@ -172,7 +168,7 @@ _BOOLEANS = ("True", "False")
 
 
 def _value(option: str, word: str) -> Any:
-    """Return the value that a word stands for, if it reads the same when it is written again."""
+    """Return the value that a word stands for."""
     if word.startswith("{"):
         try:
             return json.loads(word)

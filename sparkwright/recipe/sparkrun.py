@@ -16,18 +16,18 @@ from sparkwright.common.schema import shown
 from sparkwright.recipe.engine_log import LEVEL
 from sparkwright.recipe.rules import STALE
 from sparkwright.recipe.serve_line import ServeLine, fill, parse_line
-from sparkwright.recipe.values import OWN_ENVIRONMENT
+from sparkwright.recipe.values import OWN_ENVIRONMENT, REPOSITORY
 from sparkwright.recipe.vllm_names import is_secret
 
-# Seconds. They name no time. The slowest start that we know of took 14 minutes: 122 billion
-# parameters on one Spark (docai.hu/en/blog/qwen35-122b-spark); twice that, rounded up.
+# Seconds; these recipes have no such key. The slowest start that we know of took 14 minutes: 122
+# billion parameters on one Spark (docai.hu/en/blog/qwen35-122b-spark); twice that, rounded up.
 START_TIMEOUT = 1800
 
 _READ = (
     *("recipe_version", "name", "description", "model", "model_revision", "runtime", "container"),
     *("command", "defaults", "env", "min_nodes", "max_nodes", "mode", "solo_only", "cluster_only"),
 )
-# They say nothing about what runs.
+# Keys without an effect on what runs.
 _HARMLESS = ("sparkrun_version", "runtime_version", "metadata", "benchmark", "capabilities")
 _IN_THE_IMAGE = "it left out, in a copy of the file, with an image that has what it does"
 _REFUSED = {
@@ -41,30 +41,25 @@ _REFUSED = {
 }
 _RUNTIMES = ("vllm", "vllm-distributed", "vllm-ray")
 
-# What inventory and replica say instead.
+# Options that Sparkwright sets by inventory and replica.
 _OURS = (
     *("host", "port", "nnodes", "node-rank", "master-addr", "master-port", "headless"),
     "distributed-executor-backend",
 )
 _FILES = ("chat-template", "tool-parser-plugin", "reasoning-parser-plugin")
 _PARALLEL = ("pipeline-parallel-size", "data-parallel-size")
-# Options that name a repository on the hub, which an engine does not ask.
+# Options that name a repository on the hub, which an engine never contacts -> our checkpoint.
 _REPOSITORIES = {"tokenizer": "tokenizer", "spec-model": "drafter", "hf-config-path": "config"}
-_REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 def is_foreign(data: Mapping[str, Any]) -> bool:
-    """Tell whether a file's content is a recipe of theirs.
-
-    Args:
-        data: What the YAML file holds.
-    """
+    """Tell whether the content of a YAML file is such a recipe."""
     own = "checkpoints" in data or "extends" in data
     return not own and any(key in data for key in ("recipe_version", "container", "command"))
 
 
 def translate(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Say in our words what a recipe of theirs says.
+    """Translate such a recipe into one of ours.
 
     Args:
         path: Its file.
@@ -74,7 +69,7 @@ def translate(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
         What a file of ours would hold, and ``name``.
 
     Raises:
-        PlanError: All that cannot be carried over.
+        PlanError: All that cannot be translated.
     """
     if problems := list(_shape_problems(data)):
         raise PlanError(*(f"{path}: {problem}" for problem in problems))
@@ -160,7 +155,7 @@ def _key_problems(data: Mapping[str, Any]) -> Iterator[str]:
 
 def _command_problems(data: Mapping[str, Any], line: ServeLine) -> Iterator[str]:
     model = data.get("model")
-    if not _REPO.fullmatch(line.model):
+    if not REPOSITORY.fullmatch(line.model):
         yield f"command: found the model {line.model}; expected OWNER/NAME, as on the hub"
     elif model and model != line.model:
         yield f"command: found the model {line.model}; expected {model}, which `model` names"
@@ -181,9 +176,9 @@ def _command_problems(data: Mapping[str, Any], line: ServeLine) -> Iterator[str]
 
 
 def _sparks(data: Mapping[str, Any], tensor_parallel: Any) -> list[int]:
-    """The numbers of Sparks that the recipe is for.
+    """Return the numbers of Sparks that the recipe is for.
 
-    Version 1 takes one Spark for any size, if asked to, unless a recipe is for a cluster only.
+    The launcher of version 1 can run any recipe on one Spark that is not for a cluster only.
     """
     solo = data.get("solo_only") or data.get("mode") == "solo"
     cluster = data.get("cluster_only") or data.get("mode") == "cluster"
@@ -193,13 +188,13 @@ def _sparks(data: Mapping[str, Any], tensor_parallel: Any) -> list[int]:
         key = "min_nodes" if "min_nodes" in data else "cluster_only"
         raise PlanError(f"{key}: found {least}; expected 1 or 2, the number of Sparks of a replica")
     if tensor_parallel not in (1, 2):
-        found = f"--tensor-parallel-size {shown(tensor_parallel)}"
         raise PlanError(
-            f"command: found {found}; expected 1 or 2, the number of Sparks of a replica"
+            f"command: found --tensor-parallel-size {shown(tensor_parallel)}; expected 1 or 2, the "
+            "number of Sparks of a replica"
         )
-    first = str(data.get("recipe_version")) == "1"
-    sizes = {1, 2} if first and tensor_parallel == 2 else {tensor_parallel}
-    sparks = sorted(size for size in sizes if least <= size <= most)
+    is_first_version = str(data.get("recipe_version")) == "1"
+    sizes = [1, 2] if is_first_version and tensor_parallel == 2 else [tensor_parallel]
+    sparks = [size for size in sizes if least <= size <= most]
     if not sparks:
         nodes = str(least) if least == most else f"{least} to {most}"
         raise PlanError(
@@ -217,10 +212,10 @@ def _checkpoint(repo: str) -> dict[str, Any]:
 def _arguments(
     options: Mapping[str, Any], checkpoints: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Options without what is ours, and with ${…} for each repository, which joins checkpoints."""
+    """Return the options that stay, with ${NAME} for each repository, which joins checkpoints."""
 
     def local(name: str, value: Any) -> Any:
-        if not isinstance(value, str) or not _REPO.fullmatch(value):
+        if not isinstance(value, str) or not REPOSITORY.fullmatch(value):
             return value
         known = {checkpoint["repo"]: each for each, checkpoint in checkpoints.items()}
         name = known.get(value, name)
@@ -240,7 +235,7 @@ def _arguments(
 
 
 def _environment(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Variables as text, without those that each Spark finds out, or its owner says, for itself."""
+    """Yield the variables as text, without those that Sparkwright or the group data set."""
     for key, value in (data.get("env") or {}).items():
         if key not in (*OWN_ENVIRONMENT, LEVEL):
             yield str(key), str(value)

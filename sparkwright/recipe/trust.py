@@ -1,8 +1,8 @@
-"""The trust that a recipe asks for: options and variables that reach beyond serving a model.
+"""The trust that a recipe needs: options and variables that reach beyond serving a model.
 
-A recipe of a stranger is data only as long as its options cannot run code, open ports or pass on
-what clients ask. Those that can are allowed by the inventory (`trusts` of a replica), never by the
-recipe. The judgement is by what is known: a name that no vLLM in `vllm_names.txt` has needs trust.
+A stranger's recipe is only data as long as its options cannot run code, open ports or pass on what
+clients ask. Only the inventory can allow those that can (`trusts` of a replica), never the recipe.
+A name that no vLLM in `vllm_names.txt` has needs trust as well.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def _one_of(*plain: object) -> Callable[[object], bool]:
 
 
 def _keys(value: object) -> dict[str, object]:
-    """Keys as vLLM reads them, with either sign between words; none if two of them are one."""
-    said = value if isinstance(value, dict) else {}
-    keys = {str(key).replace("_", "-"): item for key, item in said.items()}
-    return keys if len(keys) == len(said) else {}
+    """Keys as vLLM reads them, with either sign between words; none if two of them are the same."""
+    mapping = value if isinstance(value, dict) else {}
+    keys = {str(key).replace("_", "-"): item for key, item in mapping.items()}
+    return keys if len(keys) == len(mapping) else {}
 
 
 def _compilation(value: object) -> bool:
@@ -92,7 +92,7 @@ def _speculation(value: object) -> bool:
     return _method(keys["method"]) if "method" in keys else _draft(keys.get("model"))
 
 
-# Options of the table that need trust only with some values: what tells the others.
+# Options of the table that need trust only with some values: the tests for the values that do not.
 _PLAIN: Mapping[str, Callable[[object], bool]] = {
     "load-format": _one_of(
         "auto", "hf", "safetensors", "fastsafetensors", "instanttensor", "mistral", "dummy"
@@ -111,38 +111,39 @@ _PLAIN: Mapping[str, Callable[[object], bool]] = {
 
 
 def needs(recipe: Recipe) -> Iterator[Need]:
-    """Say what of a recipe's settings only an inventory can allow.
+    """Yield the settings of a recipe that only an inventory can allow.
 
     Args:
         recipe: As it is for one number of Sparks.
     """
-    there = options(recipe.release)
+    existing = options(recipe.release)
     for name, value in recipe.args.items():
-        known = table().get(name)
-        read = _read(value)
-        if known is None or name not in there:
+        parsed = _parsed(value)
+        if name not in existing:
             yield Need(name, f"args.{name}", UNKNOWN)
-        elif known.danger and value is not False and not _PLAIN.get(name, _never)(read):
-            yield Need(name, f"args.{name}", known.danger)
+        elif danger := _danger(name, parsed):
+            yield Need(name, f"args.{name}", danger)
         else:
-            for key, danger in _inside(read):
+            for key, danger in _inside(parsed):
                 yield Need(name, f"args.{name}.{key}", danger)
     for name in recipe.env:
-        known = table().get(name)
         if name in OWN_ENVIRONMENT or _TUNING.fullmatch(name):
             continue
-        if known is None:
-            yield Need(name, f"env.{name}", UNKNOWN)
-        elif known.danger:
-            yield Need(name, f"env.{name}", known.danger)
+        known = table().get(name)
+        if danger := known.danger if known else UNKNOWN:
+            yield Need(name, f"env.{name}", danger)
 
 
-def _never(_: object) -> bool:
-    return False
+def _danger(option: str, value: object) -> str | None:
+    """Return what an option with this value lets a recipe do; None if it needs no trust."""
+    known = table().get(option)
+    if known is None or value is False or (option in _PLAIN and _PLAIN[option](value)):
+        return None
+    return known.danger
 
 
-def _read(value: object) -> object:
-    """Read text that holds JSON, as vLLM does."""
+def _parsed(value: object) -> object:
+    """Parse text that holds JSON, as vLLM does."""
     if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
         try:
             return json.loads(value)
@@ -152,14 +153,11 @@ def _read(value: object) -> object:
 
 
 def _inside(value: object) -> Iterator[tuple[str, str]]:
-    """Keys inside a value that are options which need trust, such as reasoning_parser_plugin."""
+    """Yield the keys inside a value that are options which need trust, with what they allow."""
     if isinstance(value, dict):
         for key, item in value.items():
-            known = table().get(normal(str(key)))
-            if known and known.danger and item is not False:
-                plain = _PLAIN.get(normal(str(key)), _never)
-                if not plain(item):
-                    yield str(key), known.danger
+            if danger := _danger(normal(str(key)), item):
+                yield str(key), danger
             for deeper, danger in _inside(item):
                 yield f"{key}.{deeper}", danger
     elif isinstance(value, list):

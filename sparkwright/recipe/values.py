@@ -12,10 +12,10 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 from sparkwright.common.placed import folder_names
 from sparkwright.common.schema import Model, Text, matching
 
-# manifests/NAME@… is another job's order.
+# The jobs whose orders are manifests/NAME@…
 _JOBS = ("image", "image-build", "image-export", "switch")
 
-# What each Spark of a pair finds out about its own link when an engine starts.
+# The variables that each Spark of a pair sets by its own link when an engine starts.
 FABRIC_ENVIRONMENT = (
     *("VLLM_HOST_IP", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"),
     *("UCX_NET_DEVICES", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX"),
@@ -34,11 +34,11 @@ OWN_ENVIRONMENT = (
     *FABRIC_ENVIRONMENT,
 )
 
-# A checkpoint's name where its folder is meant.
+# ${NAME} stands for the folder of the checkpoint NAME.
 REFERENCE = re.compile(r"\$\{([^}]*)\}")
 
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 _IMAGE = re.compile(
     r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
@@ -46,7 +46,7 @@ _IMAGE = re.compile(
 )
 _OPTION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
+RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 _BUILD = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -98,10 +98,10 @@ Image = Annotated[
     str, matching(_IMAGE, "an image with a tag or digest, such as example.org/name:1.0")
 ]
 Option = Annotated[str, matching(_OPTION, "a long option of vLLM without its dashes")]
-Repository = Annotated[str, matching(_REPO, "OWNER/NAME, as on the hub")]
+Repository = Annotated[str, matching(REPOSITORY, "OWNER/NAME, as on the hub")]
 Revision = Annotated[str, matching(_REVISION, "a branch, tag or commit")]
 Variable = Annotated[str, matching(_VARIABLE, "the name of an environment variable")]
-Release = Annotated[str, matching(_RELEASE, "a release of vLLM, such as 0.28.0")]
+Release = Annotated[str, matching(RELEASE, "a release of vLLM, such as 0.28.0")]
 
 
 class ImageBuild(Model):

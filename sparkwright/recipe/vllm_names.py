@@ -1,4 +1,4 @@
-"""The options and variables that vLLM's releases have, and which of them ask for trust."""
+"""The options and variables that vLLM's releases have, and which of them need trust."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 NAMES = Path(__file__).with_name("vllm_names.txt")
 
-# What a kind of trust lets a recipe do; the table says `-` of names that need none.
+# What each kind of trust lets a recipe do; `-` in the table stands for none.
 KINDS = {
     "code": "can have the engine run code of the recipe's choice",
     "network": "opens ports or has the engine talk to other machines",
@@ -34,8 +34,8 @@ class KnownName:
     """The table's entry for a name.
 
     Attributes:
-        first, last: The releases between which vLLM has it, of those in the table.
-        danger: What it lets a recipe do; None: nothing that asks for trust.
+        first, last: The first and the last release in the table that have it.
+        danger: What it lets a recipe do; None: nothing that needs trust.
     """
 
     first: Release
@@ -72,10 +72,10 @@ def releases() -> tuple[Release, ...]:
 
 @cache
 def options(release: Release | None) -> frozenset[str]:
-    """Return the options of a release; of all together, where the table does not have it.
+    """Return the options of a release; those of all releases where the table lacks it.
 
     Args:
-        release: Its numbers; None: it is not known.
+        release: Its numbers; None: unknown.
     """
     everywhere = release not in releases()
     return frozenset(
@@ -92,7 +92,7 @@ def is_variable(name: str) -> bool:
 
 
 def is_secret(name: str) -> bool:
-    """Tell whether an option or a variable is named like a secret: HF_TOKEN, api-key, DB_PASSWD."""
+    """Tell whether an option or variable has a secret's name: HF_TOKEN, api-key, DB_PASSWD."""
     words = re.split("[_-]", name.lower())
     if words[-1] in ("key", "token", "secret", "password"):
         return True

@@ -7,21 +7,29 @@ from typing import Any
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.startup import COLD_START, PHASES, WARM_START
 
-METRICS: Mapping[str, str] = {
-    "tok_s": "tokens a second of a request after its first token, median",
-    "tok_s_p95": "the same, 95th percentile",
-    "tok_s_min": "the same, slowest request",
-    "tok_s_max": "the same, fastest request",
-    "total_tok_s": "tokens a second, all requests together",
-    "ttft_ms": "milliseconds to the first token, median",
-    "ttft_ms_p95": "the same, 95th percentile",
-    "ttft_cold_ms": "milliseconds to the first token of a long prompt that no cache holds",
-    "prefill_tok_s": "tokens of the prompt a second until the first token, median",
-    "acceptance": "accepted share of the drafted tokens, 0 to 1",
-    "acceptance_first": "accepted share of each draft's first token, 0 to 1",
-    "accepted_length": "tokens of a step: one, and those of its draft that were accepted, mean",
-    "errors": "failed requests",
-    **PHASES,
+# Metric -> its label and unit, in the order in which they are shown.
+METRICS: Mapping[str, tuple[str, str]] = {
+    # Of a request after its first token; median over requests.
+    "tok_s": ("Speed of one answer", "tok/s"),
+    "tok_s_p95": ("… 95th percentile", "tok/s"),
+    "tok_s_min": ("… slowest", "tok/s"),
+    "tok_s_max": ("… fastest", "tok/s"),
+    "total_tok_s": ("All answers together", "tok/s"),
+    # Median over requests.
+    "ttft_ms": ("First token", "ms"),
+    "ttft_ms_p95": ("… 95th percentile", "ms"),
+    # Of a long prompt that no cache holds.
+    "ttft_cold_ms": ("… nothing cached", "ms"),
+    # Tokens of the prompt until the first token of the answer, median over requests.
+    "prefill_tok_s": ("Reading the prompt", "tok/s"),
+    # Shares of the drafted tokens, and of each draft's first token: 0 to 1, shown in per cent.
+    "acceptance": ("Drafts accepted", "%"),
+    "acceptance_first": ("… of first tokens", "%"),
+    # One, and those of its draft that were accepted; mean over steps.
+    "accepted_length": ("Tokens a step", ""),
+    # Failed requests.
+    "errors": ("Errors", ""),
+    **{phase: (label, "s") for phase, label in PHASES.items()},
 }
 
 # A prompt of this kind is made from paragraphs on the Spark, to a number of tokens.
@@ -74,57 +82,49 @@ class Workload:
 
 
 _KINDS = ("short", "code", "json", "prose")
+_MIXED, _LONG = ("mixed",), (LONG,)
 _AEON, _DOCAI = "AEON-7", "docai.hu"
 
 
-def _shown(name: str, description: str, **how: Any) -> Workload:
+def _shown(
+    name: str,
+    description: str,
+    prompts: tuple[str, ...],
+    output_tokens: int,
+    requests: int,
+    **how: Any,
+) -> Workload:
     """A section of AEON-7's benchmark with few trials: on other prompts it decides nothing."""
-    return Workload(name, description, _AEON, **how, decides=False)
+    return Workload(
+        name, description, _AEON, prompts, output_tokens, requests, decides=False, **how
+    )
 
 
 # AEON-7 has all eight sections in github.com/AEON-7/Qwen3.6-NVFP4-DFlash,
 # scripts/bench_full.py at 681047e: lengths, trials, temperatures and runs are those. Its prompts
 # are not: ours are of the same kinds and lengths.
 _AUTHORS = (
-    Workload("single", "Ten prompts of mixed kinds", _AEON, ("mixed",), 300, 10),
+    Workload("single", "Ten prompts of mixed kinds", _AEON, _MIXED, 300, 10),
     *(
-        _shown(f"ttft-{kind}", f"{told} to read", prompts=(kind,), output_tokens=16, requests=5)
-        for kind, told in (("tiny", "A word"), ("question", "A question"), ("medium", "50 tokens"))
-    ),
-    _shown(
-        "ttft-long",
-        "465 tokens to read",
-        prompts=(LONG,),
-        input_tokens=465,
-        output_tokens=16,
-        requests=5,
-    ),
-    *(
-        _shown(
-            f"decode-{tokens}",
-            f"Answers of up to {tokens} tokens",
-            prompts=("mixed",),
-            output_tokens=tokens,
-            requests=3,
+        _shown(f"ttft-{kind}", f"{length} to read", (kind,), 16, 5)
+        for kind, length in (
+            ("tiny", "A word"),
+            ("question", "A question"),
+            ("medium", "50 tokens"),
         )
+    ),
+    _shown("ttft-long", "465 tokens to read", _LONG, 16, 5, input_tokens=465),
+    *(
+        _shown(f"decode-{tokens}", f"Answers of up to {tokens} tokens", _MIXED, tokens, 3)
         for tokens in (50, 200, 500, 1000)
     ),
-    *(
-        _shown(
-            name,
-            f"The same five prompts at temperature {temperature:g}",
-            prompts=("mixed",),
-            output_tokens=200,
-            requests=5,
-            temperature=temperature,
-        )
-        for name, temperature in (("greedy", 0.0), ("sampled", 0.7))
-    ),
+    _shown("greedy", "The same five prompts at temperature 0", _MIXED, 200, 5),
+    _shown("sampled", "The same five prompts at temperature 0.7", _MIXED, 200, 5, temperature=0.7),
     *(
         _shown(
             f"prefill-{tokens // 1024}k",
             f"{tokens:,} tokens to read, nothing cached",
-            prompts=(LONG,),
+            _LONG,
             output_tokens=64,
             requests=1,
             input_tokens=tokens,
@@ -134,10 +134,10 @@ _AUTHORS = (
     ),
     *(
         Workload(
-            name=f"concurrent-{number}",
-            description=f"{number} at once, 200 tokens each",
-            source=_AEON,
-            prompts=("mixed",),
+            f"concurrent-{number}",
+            f"{number} at once, 200 tokens each",
+            _AEON,
+            _MIXED,
             output_tokens=200,
             # All of a run start together.
             requests=number,
@@ -152,7 +152,7 @@ _AUTHORS = (
         _shown(
             f"ttft-at-{number}",
             f"The first token of {number} at once",
-            prompts=("mixed",),
+            _MIXED,
             output_tokens=1,
             requests=number,
             concurrency=number,
@@ -164,7 +164,7 @@ _AUTHORS = (
         _shown(
             f"rag-{number}",
             f"{number} at once that read the same 1,000 tokens and answer in 50",
-            prompts=(LONG,),
+            _LONG,
             output_tokens=50,
             requests=number,
             concurrency=number,
@@ -181,16 +181,16 @@ _MIXES = (
         "Four at once of all short kinds, 90 s",
         _DOCAI,
         _KINDS,
-        300,
-        400,
-        4,
+        output_tokens=300,
+        requests=400,
+        concurrency=4,
         seconds=90,
     ),
     Workload(
-        name="mix-typical",
-        description="Four at once, each fourth reads 7,500 tokens, 90 s",
-        source=_DOCAI,
-        prompts=("short", "code", "json", LONG),
+        "mix-typical",
+        "Four at once, each fourth reads 7,500 tokens, 90 s",
+        _DOCAI,
+        ("short", "code", "json", LONG),
         output_tokens=300,
         requests=400,
         concurrency=4,
@@ -200,17 +200,17 @@ _MIXES = (
     # All send the same prompt, as docai.hu's seem to: 8 in 106 s leave no time to read each anew.
     *(
         Workload(
-            name=name,
-            description=f"{told} at once that read 108,000 tokens, {seconds} s",
-            source=_DOCAI,
-            prompts=(LONG,),
+            name,
+            f"{number} at once that read 108,000 tokens, {seconds} s",
+            _DOCAI,
+            _LONG,
             output_tokens=256,
             requests=40,
-            concurrency=number,
+            concurrency=concurrency,
             input_tokens=108_000,
             seconds=seconds,
         )
-        for name, told, number, seconds in (
+        for name, number, concurrency, seconds in (
             ("mix-long", "Four", 4, 90),
             ("mix-long-2", "Two", 2, 180),
         )
@@ -224,10 +224,10 @@ _ALL = (
     Workload("prose", "200 words in Hungarian", _DOCAI, ("prose",), 300, 4),
     *(
         Workload(
-            name=f"long-{name}",
-            description=f"{tokens:,} tokens to read, cold and then again",
-            source=_DOCAI,
-            prompts=(LONG,),
+            f"long-{name}",
+            f"{tokens:,} tokens to read, cold and then again",
+            _DOCAI,
+            _LONG,
             output_tokens=256,
             requests=3,
             input_tokens=tokens,
@@ -237,10 +237,10 @@ _ALL = (
     ),
     *_MIXES,
     Workload(
-        name="prefill-decode",
-        description="8,192 tokens to read, 256 to write, nothing cached",
-        source="NVIDIA's local-ai-inference-recipes",
-        prompts=(LONG,),
+        "prefill-decode",
+        "8,192 tokens to read, 256 to write, nothing cached",
+        "NVIDIA's local-ai-inference-recipes",
+        _LONG,
         output_tokens=256,
         requests=5,
         input_tokens=8_192,

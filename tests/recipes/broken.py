@@ -1,6 +1,6 @@
 """Copies of recipes with one mistake each, of every kind that the judge is there to find.
 
-What sparkwright/recipe/options.py and recipe_check.py refuse, no judge sees.
+What sparkwright/recipe/options.py and check.py refuse, no judge sees.
 """
 
 from dataclasses import dataclass, field
