@@ -1,4 +1,4 @@
-"""The way back: what served before serves again."""
+"""A rollback: the previous release serves again."""
 
 from pyinfra.api import deploy
 
@@ -10,7 +10,7 @@ from sparkwright.run.target import target
 
 @deploy("Rollback")
 def apply() -> None:
-    """Have the release before the present one serve; an idle Spark stays idle."""
+    """Serve the release before the present one; an idle Spark stays idle."""
     own = target()
     if not own.recipe_name:
         return

@@ -17,10 +17,10 @@ from sparkwright.rollback.rollback import obstacle
 def rollback(
     root: str, recipe: str, settings: SwitchSettings, peer: Host | None
 ) -> Generator[PyinfraCommand]:
-    """Serve the release that served before the present one, by what is on the Spark of it.
+    """Serve the release that served before the present one, with its files on the Spark.
 
-    A switch under way is taken back. Image and weights are checked before anything is touched; a
-    release that does not serve leaves the present one serving.
+    A switch under way is reverted. Image and weights are checked before anything is changed; if
+    the release does not come to serve, the present one goes on.
 
     Args:
         root: the folder of everything on the Spark.
@@ -28,10 +28,10 @@ def rollback(
         settings: of the switch.
         peer: the other Spark of a pair, on which this operation runs at the same time.
     """
-    found = host.get_fact(ReleaseHistory, root=root)
-    theirs = peer.get_fact(ReleaseHistory, root=root) if peer else None
-    why = obstacle(spark_name(host), found, spark_name(peer) if peer else "", theirs)
-    release = found.before
+    own = host.get_fact(ReleaseHistory, root=root)
+    peers = peer.get_fact(ReleaseHistory, root=root) if peer else None
+    why = obstacle(spark_name(host), own, spark_name(peer) if peer else "", peers)
+    release = own.before
     if why or release is None:
         yield failing(why or "")
         return

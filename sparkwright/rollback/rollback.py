@@ -1,4 +1,4 @@
-"""Which release a Spark goes back to."""
+"""The release that a Spark goes back to."""
 
 import shlex
 from collections.abc import Iterable
@@ -14,20 +14,20 @@ class History:
     Attributes:
         served: the releases in the order in which they came to serve; some more than once.
         current: the one that should serve now; None without one.
-        laid_down: those whose files are there.
+        installed: those whose files are there.
         under_way: those to which a switch is under way.
     """
 
     served: tuple[str, ...]
     current: str | None
-    laid_down: frozenset[str]
+    installed: frozenset[str]
     under_way: tuple[str, ...]
 
     @property
     def before(self) -> str | None:
         """The release to go back to: the last other one, or what a switch under way would replace.
 
-        So the way back from a way back leads forward again.
+        So a second rollback undoes the first.
         """
         if self.under_way:
             return self.current
@@ -52,41 +52,41 @@ true"""
 
 
 def parse_history(output: Iterable[str]) -> History:
-    """Return what the lines of `history_script` say.
+    """Return the history that the lines of `history_script` describe.
 
     Raises:
         ValueError, KeyError: a section is missing.
     """
-    found = {name: [line for line in lines if line] for name, lines in sections(output).items()}
-    link = found["current"]
+    parts = {name: [line for line in lines if line] for name, lines in sections(output).items()}
+    link = parts["current"]
     return History(
-        served=tuple(found["history"]),
+        served=tuple(parts["history"]),
         current=link[0].rsplit("/", 1)[-1] if link else None,
-        laid_down=frozenset(found["releases"]),
+        installed=frozenset(parts["releases"]),
         under_way=tuple(
-            unit.removeprefix("switch@").removesuffix(".service") for unit in found["switches"]
+            unit.removeprefix("switch@").removesuffix(".service") for unit in parts["switches"]
         ),
     )
 
 
-def obstacle(spark: str, own: History, peer: str = "", theirs: History | None = None) -> str | None:
+def obstacle(spark: str, own: History, peer: str = "", peers: History | None = None) -> str | None:
     """Return why there is no way back, as sentences; None if there is one.
 
     Args:
         spark: name of the Spark.
-        own: what has served there.
-        peer, theirs: the same of the other Spark of a pair.
+        own: its history.
+        peer, peers: name and history of the other Spark of a pair.
     """
     release = own.before
     if release is None:
         served = f": only {own.current} has served" if own.current else ""
         return f"There is nothing to go back to on {spark}{served}."
-    if theirs and theirs.before != release:
+    if peers and peers.before != release:
         return (
-            f"{spark} would go back to {release}, {peer} to {theirs.before or 'nothing'}: a pair "
+            f"{spark} would go back to {release}, {peer} to {peers.before or 'nothing'}: a pair "
             "serves one release. Name the recipe in the inventory, and run deploys/spark.py."
         )
-    if release not in own.laid_down:
+    if release not in own.installed:
         return (
             f"{release} is no longer on {spark}: deploys/clean.py keeps `keep_releases` of them. "
             "Set its recipe in the inventory, and run deploys/spark.py."

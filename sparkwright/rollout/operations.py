@@ -1,4 +1,4 @@
-"""Have replicas switch to their releases wave by wave, so that all but one serve at any time."""
+"""Switch replicas to their releases wave by wave, so that all but one serve at any time."""
 
 import json
 import time
@@ -32,7 +32,7 @@ from sparkwright.run.target import target_of
 
 # In the project that pyinfra runs in.
 REPORTS = Path("rollouts")
-# Seconds between two looks whether it is this Spark's turn, and at what serves while a wave soaks.
+# Seconds between two checks for this Spark's turn, and of what serves while a wave soaks.
 POLL, SOAK_POLL = 1, 10
 LOST = (
     "the Spark stopped responding. A switch continues there, and reverts if it fails; "
@@ -45,32 +45,29 @@ class _RolloutBook:
     """The one rollout of a run, of which all its hosts are a part.
 
     Attributes:
-        started: as ISO 8601 has it.
-        told: its table was shown.
+        started: in ISO 8601.
+        shown: its table was shown.
     """
 
     rollout: Rollout
-    asked: RunOptions
+    options: RunOptions
     started: str
-    told: bool = False
+    shown: bool = False
 
     def keep(self) -> None:
-        """Write the report as it is now; show the table when all is over."""
-        over = all(self.rollout.task(each) is Task.END for each in self._sparks())
-        ended = _now() if over else None
-        content = report(self.rollout, self.asked, self.started, ended)
+        """Write the report as it is now; show the table at the end."""
+        sparks = [spark for each in self.rollout.records.values() for spark in each.sparks]
+        over = all(self.rollout.task(spark) is Task.END for spark in sparks)
+        content = report(self.rollout, self.options, self.started, _now() if over else None)
         file = file_in(REPORTS, f"{self.started.replace(':', '').replace('-', '')}.json")
         write_file(file, json.dumps(content, indent=2) + "\n")
-        if over and not self.told:
-            self.told = True
+        if over and not self.shown:
+            self.shown = True
             for line in [*table(self.rollout), f"The report: {file}"]:
                 host.log(plain(line))
 
-    def _sparks(self) -> list[str]:
-        return [spark for each in self.rollout.records.values() for spark in each.sparks]
 
-
-# One for the planning of a run, and one for its execution, when other things may serve.
+# One for the planning of a run, and one for its execution, when other releases may serve.
 _books: dict[tuple[State, bool], _RolloutBook] = {}
 
 
@@ -78,15 +75,15 @@ _books: dict[tuple[State, bool], _RolloutBook] = {}
 def waves(
     release: Release, settings: switch.SwitchSettings, asked: RunOptions, peer: Host | None
 ) -> Generator[PyinfraCommand]:
-    """Switch this Spark's replica when its turn has come; wait while it is another's.
+    """Switch this Spark's replica when it is its turn; wait until then.
 
     All hosts are in this operation until the rollout has ended: none fails before its wave was
     taken back.
 
     Args:
-        release: what its replica should serve: all of it is on the Spark.
+        release: what its replica should serve; all of it is on the Spark.
         settings: of the switch.
-        asked: of the rollout.
+        asked: the options of the run.
         peer: the other Spark of a pair.
     """
     book = _book(asked)
@@ -113,7 +110,7 @@ def waves(
                 time.sleep(POLL)
                 continue
             if task is Task.LOOK:
-                done = first if not rollout.planned else _look(release.root)
+                result = first if not rollout.planned else _look(release.root)
             elif task is Task.SWITCH:
                 outcome = switch.Outcome()
                 record = rollout.of(spark)
@@ -121,14 +118,14 @@ def waves(
                 host.log(f"{where} switches to {release.id}")
                 yield from attempt(release, settings, peer, outcome)
                 life = _look(release.root).standing.life
-                done = _switched(outcome)
+                result = _switched(outcome)
             elif task is Task.SOAK:
-                done = _soak(release, life, asked)
+                result = _soak(release, life, asked)
             else:
                 host.log(f"replica {rollout.of(spark).replica} goes back")
                 yield from go_back(release.root, settings, peer, outcome)
-                done = TaskReport(problem="" if outcome.taken_back else _why(outcome))
-            _take(book, spark, done)
+                result = TaskReport(problem="" if outcome.taken_back else _why(outcome))
+            _hand_in(book, spark, result)
     finally:
         # A failed command ends the operation here: the others must not wait for this Spark.
         if rollout.task(spark) is not Task.END:
@@ -142,7 +139,7 @@ def waves(
         host.noop(f"it serves {first.standing.release or 'nothing'}")
 
 
-def _book(asked: RunOptions) -> _RolloutBook:
+def _book(options: RunOptions) -> _RolloutBook:
     state: State = host.state
     key = (state, planning())
     if key not in _books:
@@ -151,15 +148,15 @@ def _book(asked: RunOptions) -> _RolloutBook:
             for each in map(target_of, state.inventory)
             if each.host in state.active_hosts and each.replica
         }
-        _books[key] = _RolloutBook(Rollout(replicas, asked.force), asked, _now())
+        _books[key] = _RolloutBook(Rollout(replicas, options.force), options, _now())
     return _books[key]
 
 
-def _take(book: _RolloutBook, spark: str, done: TaskReport) -> None:
-    """Hand in what came of a task; tell what the rollout is going to do as soon as it is known."""
-    known = book.rollout.planned
-    book.rollout.report(spark, done)
-    if book.rollout.planned and not known:
+def _hand_in(book: _RolloutBook, spark: str, result: TaskReport) -> None:
+    """Hand in the result of a task; show the plan of the rollout as soon as there is one."""
+    was_planned = book.rollout.planned
+    book.rollout.report(spark, result)
+    if book.rollout.planned and not was_planned:
         for line in plan_lines(book.rollout):
             host.log(plain(line))
     book.keep()
@@ -167,21 +164,18 @@ def _take(book: _RolloutBook, spark: str, done: TaskReport) -> None:
 
 def _first_look(release: Release, settings: switch.SwitchSettings) -> TaskReport:
     """Return what serves here, and whether the new engine fits beside it."""
-    found = _look(release.root)
+    now = _look(release.root)
     memory = _read(FreeMemory)
-    return replace(found, fits_beside=bool(memory and switch.is_beside(settings, memory)))
+    return replace(now, fits_beside=bool(memory and switch.is_beside(settings, memory)))
 
 
 def _look(root: str) -> TaskReport:
     """Return what serves here."""
     if lost := lost_lease(host.state):
         return TaskReport(problem=lost)
-    standing = _read(ServingRelease, root=root)
-    return (
-        TaskReport(standing=standing)
-        if standing
-        else TaskReport(problem="what serves cannot be read")
-    )
+    if standing := _read(ServingRelease, root=root):
+        return TaskReport(standing=standing)
+    return TaskReport(problem="what serves cannot be read")
 
 
 def _switched(outcome: switch.Outcome) -> TaskReport:
@@ -199,47 +193,47 @@ def _why(outcome: switch.Outcome) -> str:
     return outcome.reason or "it was not done"
 
 
-def _soak(release: Release, life: str, asked: RunOptions) -> TaskReport:
-    """See that one life of the engine holds for as long as it should, and then delivers."""
-    host.log(f"{release.id} is to hold for {asked.soak:.0f} s")
+def _soak(release: Release, life: str, options: RunOptions) -> TaskReport:
+    """Check that one invocation of the engine lasts for the soak time, and then answers."""
+    host.log(f"{release.id} is to hold for {options.soak:.0f} s")
     began = time.monotonic()
     while True:
-        found = _look(release.root)
+        seen = _look(release.root)
         past = time.monotonic() - began
-        if found.problem:
-            return found
-        if (found.standing.release, found.standing.life) != (release.id, life):
+        if seen.problem:
+            return seen
+        if (seen.standing.release, seen.standing.life) != (release.id, life):
             return TaskReport(
                 problem=f"vllm@{release.id} failed its soak: it ended within {past:.0f} s"
             )
-        if past >= asked.soak:
+        if past >= options.soak:
             break
-        time.sleep(min(SOAK_POLL, asked.soak - past))
-    return _delivers(release, asked) if release.ranks.rank == 0 else TaskReport()
+        time.sleep(min(SOAK_POLL, options.soak - past))
+    return _check_answers(release, options) if release.ranks.rank == 0 else TaskReport()
 
 
-def _delivers(release: Release, asked: RunOptions) -> TaskReport:
+def _check_answers(release: Release, options: RunOptions) -> TaskReport:
+    """Check that the engine answers, and as fast as the options ask."""
     names = release.recipe.served_names
     engines = _read(Engines, root=release.root, release=release.id, url=release.url, model=names[0])
     if trouble := problem(engines, names) if engines else "its state cannot be read":
         return TaskReport(problem=f"vllm@{release.id} is active, but {trouble}")
-    if asked.minimum_speed is None:
+    if options.minimum_speed is None:
         return TaskReport()
-    said = _read(Speed, root=release.root, url=release.url, model=names[0])
+    answer = _read(Speed, root=release.root, url=release.url, model=names[0])
     try:
-        speed = float(said)
+        speed = float(answer)
     except ValueError:
-        return TaskReport(problem=f"vllm@{release.id}: {said or 'no speed could be measured'}")
-    if speed < asked.minimum_speed:
-        found = f"found {speed} tokens a second in one stream"
-        return TaskReport(
-            problem=f"{found}; expected at least {asked.minimum_speed:.15g}", speed=speed
-        )
-    return TaskReport(speed=speed)
+        return TaskReport(problem=f"vllm@{release.id}: {answer or 'no speed could be measured'}")
+    reason = ""
+    if speed < options.minimum_speed:
+        least = f"{options.minimum_speed:.15g}"
+        reason = f"found {speed} tokens a second in one stream; expected at least {least}"
+    return TaskReport(problem=reason, speed=speed)
 
 
 def _read(fact: type[FactBase[Any]], **arguments: str) -> Any:
-    """Read a fact; where that fails, its default: the host is failed when the rollout is over."""
+    """Read a fact; if that fails, return its default: the host fails at the rollout's end."""
     return get_fact(host.state, host, fact, kwargs=arguments, apply_failed_hosts=False)
 
 

@@ -1,4 +1,4 @@
-"""The tasks of a rollout on a Spark, their reports, and what happened to its replica."""
+"""The tasks of a rollout on a Spark, their reports, and the record of each replica."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Result(StrEnum):
     LOST = "no connection"
 
 
-# What fails the hosts of a replica.
+# The outcomes that fail the hosts of a replica.
 FAILURES = (Result.FAILED, Result.DOWN, Result.STUCK, Result.REFUSED, Result.LOST)
 
 
@@ -46,9 +46,9 @@ class TaskReport:
     Attributes:
         problem: why it failed; "" when it did not.
         standing: what serves now.
-        fits_beside: the new engine fits beside the former one, so nobody is refused meanwhile.
+        fits_beside: the new engine fits beside the former one, so that no request is refused.
         restored: the former release serves.
-        undo: what was done is in force in spite of the problem, at least on one of its Sparks.
+        undo: the switch is in force in spite of the problem, at least on one of its Sparks.
         beside: both engines ran side by side.
         seconds, gap: of the switch, and those of it in which requests were refused.
         speed: tokens a second of one stream; None where it was not measured.
@@ -71,7 +71,7 @@ class ReplicaRecord:
 
     Attributes:
         sparks: of the replica, the head first.
-        release: what it should serve; "" before a Spark of it has said so.
+        release: what it should serve; "" before one of its Sparks has declared it.
         names: the model names of that release.
         former: what it served at the start; None for nothing.
         wave: its wave, from 1; None where it is in none.
@@ -93,7 +93,7 @@ class ReplicaRecord:
 
 
 def merged(reports: Sequence[TaskReport]) -> TaskReport:
-    """Return what the Sparks of one replica report together, the head first."""
+    """Merge the reports of the Sparks of one replica, the head's first."""
     head = reports[0]
     return TaskReport(
         problem="; ".join(dict.fromkeys(each.problem for each in reports if each.problem)),

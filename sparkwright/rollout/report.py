@@ -1,4 +1,4 @@
-"""The report of a rollout, while it goes on and at its end: a file for machines, a table."""
+"""The report of a rollout, during it and at its end: JSON for machines, a table for people."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sparkwright.run.options import RunOptions
 
 
 def report(
-    rollout: Rollout, asked: RunOptions, started: str, ended: str | None = None
+    rollout: Rollout, options: RunOptions, started: str, ended: str | None = None
 ) -> dict[str, Any]:
-    """Return what is kept as JSON.
+    """Return the content of the JSON file.
 
     Args:
-        rollout: as far as it is.
-        asked: what was asked of it.
-        started, ended: times, as ISO 8601 has them; `ended` None while it goes on.
+        rollout: as it is now.
+        options: of its run.
+        started, ended: times in ISO 8601; `ended` is None while it goes on.
 
     Returns:
         {"started", "ended", "soak" (s), "minimum_speed" (tokens/s or None), "stopped" (why; ""),
@@ -27,8 +27,8 @@ def report(
     return {
         "started": started,
         "ended": ended,
-        "soak": asked.soak,
-        "minimum_speed": asked.minimum_speed,
+        "soak": options.soak,
+        "minimum_speed": options.minimum_speed,
         "stopped": rollout.stopped,
         "waves": [list(wave) for wave in rollout.waves],
         "replicas": [_entry(record) for record in rollout.records.values()],
@@ -42,13 +42,14 @@ def _entry(record: ReplicaRecord) -> dict[str, Any]:
 
 
 def plan_lines(rollout: Rollout) -> list[str]:
-    """Return what a rollout is going to do, or why it will not."""
+    """Return the lines of a rollout's plan, or of why there is none."""
     records = rollout.records.values()
     refused = [each for each in records if each.result in (Result.REFUSED, Result.LOST)]
     if refused:
         return [f"replica {each.replica}: {each.reason}" for each in refused]
     lines = [
-        f"wave {number} of {len(rollout.waves)}: {', '.join(map(_change, _of(rollout, wave)))}"
+        f"wave {number} of {len(rollout.waves)}: "
+        f"{', '.join(_change(rollout.records[name]) for name in wave)}"
         for number, wave in enumerate(rollout.waves, 1)
     ]
     already = [each.replica for each in records if each.result is Result.ALREADY]
@@ -56,7 +57,7 @@ def plan_lines(rollout: Rollout) -> list[str]:
 
 
 def table(rollout: Rollout) -> list[str]:
-    """Return the lines of the table: one for each replica, after a head."""
+    """Return the lines of the table: a heading, and one for each replica."""
     rows = [("replica", "Sparks", "wave", "what happened", "s", "gap s", "tok/s", "serves")]
     for record in rollout.records.values():
         timed = bool(record.seconds)
@@ -78,10 +79,6 @@ def table(rollout: Rollout) -> list[str]:
         for row in rows
     ]
     return lines + ([f"Stopped: {rollout.stopped}"] if rollout.stopped else [])
-
-
-def _of(rollout: Rollout, wave: tuple[str, ...]) -> list[ReplicaRecord]:
-    return [rollout.records[name] for name in wave]
 
 
 def _change(record: ReplicaRecord) -> str:

@@ -1,4 +1,4 @@
-"""The release of a Spark as a rollout looks at it: once before each step, so in little time."""
+"""The release that a Spark serves, read quickly: a rollout checks it before each step."""
 
 import shlex
 from collections.abc import Iterable
@@ -14,8 +14,8 @@ class Standing:
     Attributes:
         release: the release whose engine is active; None when none is. An active engine has given
             a token, and does so every ten seconds: its supervisor sees to that.
-        life: which life of its unit this is; another one after each start.
-        names: the model names that it is asked for.
+        life: systemd's id of this invocation of its unit; another one after each start.
+        names: the model names by which clients ask for it.
     """
 
     release: str | None = None
@@ -24,7 +24,7 @@ class Standing:
 
 
 def standing_script(root: str) -> str:
-    """Return the POSIX shell script that reads what serves; it exits 0 on a Spark with nothing.
+    """Return the POSIX shell script that reads what serves; it exits 0, also without an engine.
 
     Args:
         root: the folder that holds releases and the `current` link.
@@ -48,19 +48,19 @@ def parse_standing(output: Iterable[str]) -> Standing:
         ValueError: a line is none of the script's.
         KeyError: a section is missing.
     """
-    found = sections(output)
+    parts = sections(output)
     engines = {}
-    for line in found["engines"]:
+    for line in parts["engines"]:
         release, life, text = line.split("\t", 2)
         names = read_json(text).get("served_names", ()) if text else ()
         engines[release] = Standing(release, life, frozenset(names))
-    current = found["current"][0].rsplit("/", 1)[-1] if found["current"] else ""
-    # Two run while one takes over from the other: until then it is the former that serves.
+    current = parts["current"][0].rsplit("/", 1)[-1] if parts["current"] else ""
+    # Two run during a switch: until it is done, the former one serves.
     return engines.get(current) or next(iter(engines.values()), Standing())
 
 
 def together(standings: Iterable[Standing]) -> Standing:
-    """Return what Sparks serve that serve one model: nothing unless all serve the same release.
+    """Return what the Sparks of one replica serve: nothing unless all serve the same release.
 
     Args:
         standings: of each Spark, the head first.

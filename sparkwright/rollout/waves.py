@@ -1,27 +1,26 @@
-"""A rollout: in which order replicas switch, and what each Spark does next.
+"""The course of a rollout: the order in which replicas switch, and the next task of each Spark.
 
-It knows no host and no clock. Every Spark asks for its task and reports what came of it; the next
-tasks are given out when all reports on the present ones are in.
+It knows no host and no clock. Every Spark asks for its task and reports the result; the next tasks
+are given out when all results of the present ones are in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from sparkwright.rollout.record import FAILURES, ReplicaRecord, Result, Task, TaskReport, merged
 from sparkwright.rollout.serving import Standing
 
 
 def waves(replicas: Sequence[str]) -> list[tuple[str, ...]]:
-    """Part replicas into waves: one as a canary, then 1, 2, 4, … as trust grows."""
-    parted: list[tuple[str, ...]] = []
+    """Divide replicas into waves: one as a canary, then 1, 2, 4, … as trust grows."""
+    divided: list[tuple[str, ...]] = []
     first = 0
     while first < len(replicas):
-        size = max(1, 2 ** (len(parted) - 1))
-        parted.append(tuple(replicas[first : first + size]))
+        size = max(1, 2 ** (len(divided) - 1))
+        divided.append(tuple(replicas[first : first + size]))
         first += size
-    return parted
+    return divided
 
 
 Tasks = Mapping[str, Task]
@@ -29,7 +28,6 @@ Reports = Mapping[str, TaskReport]
 _Course = Generator[Tasks, Reports, None]
 
 
-@dataclass
 class Rollout:
     """One rollout.
 
@@ -41,34 +39,29 @@ class Rollout:
         records: what has happened to each replica so far.
         planned: all replicas have been looked at, and their waves are known.
         waves: the replicas of each wave.
-        stopped: why it has ended before all was done; "" unless it has.
+        stopped: why it ended early; "" unless it did.
     """
 
-    replicas: Mapping[str, Sequence[str]]
-    forced: Collection[str] = ()
-    records: dict[str, ReplicaRecord] = field(init=False)
-    planned: bool = field(init=False, default=False)
-    waves: list[tuple[str, ...]] = field(init=False, default_factory=list)
-    stopped: str = field(init=False, default="")
-
-    def __post_init__(self) -> None:
-        self.records = {
-            name: ReplicaRecord(name, tuple(each)) for name, each in self.replicas.items()
-        }
-        self._replica = {spark: name for name, each in self.replicas.items() for spark in each}
+    def __init__(self, replicas: Mapping[str, Sequence[str]], forced: Collection[str] = ()) -> None:
+        self.records = {name: ReplicaRecord(name, tuple(each)) for name, each in replicas.items()}
+        self.planned = False
+        self.waves: list[tuple[str, ...]] = []
+        self.stopped = ""
+        self._forced = forced
+        self._replica = {spark: name for name, each in replicas.items() for spark in each}
         self._lost: dict[str, str] = {}
-        self._given: dict[str, TaskReport] = {}
+        self._reports: dict[str, TaskReport] = {}
         self._standings: dict[str, Standing] = {}
         self._in_service: dict[str, bool] = {}
         self._course = self._run()
         self._tasks: Tasks | None = next(self._course)
 
     def of(self, spark: str) -> ReplicaRecord:
-        """Return what has happened to a Spark's replica."""
+        """Return the record of a Spark's replica."""
         return self.records[self._replica[spark]]
 
     def declare(self, spark: str, release: str, names: Collection[str]) -> None:
-        """Take what a Spark's replica should serve; every Spark says so before its first report."""
+        """Record what a Spark's replica should serve; to be called before its first report."""
         record = self.of(spark)
         record.release, record.names = release, frozenset(names)
 
@@ -77,15 +70,15 @@ class Rollout:
         if self._tasks is None:
             return Task.END
         open_task = self._tasks.get(self._replica[spark])
-        return Task.WAIT if open_task is None or spark in self._given else open_task
+        return Task.WAIT if open_task is None or spark in self._reports else open_task
 
     def report(self, spark: str, report: TaskReport) -> None:
-        """Take what came of a Spark's task."""
-        self._given[spark] = report
+        """Record the result of a Spark's task."""
+        self._reports[spark] = report
         self._advance()
 
     def lost(self, spark: str, why: str) -> None:
-        """Expect no more of a Spark."""
+        """Expect no more reports from a Spark."""
         self._lost.setdefault(spark, why)
         self._advance()
 
@@ -94,11 +87,11 @@ class Rollout:
         record = self.of(spark)
         if record.result not in FAILURES:
             return ""
-        said = f"Full log: journalctl -u vllm@{record.release}"
+        log = f"Full log: journalctl -u vllm@{record.release}"
         back = f"`pyinfra INVENTORY deploys/rollback.py --limit {record.replica}`"
         words = {
-            Result.FAILED: f"{record.former} serves, and {record.release} is off. {said}",
-            Result.DOWN: f"It serves nothing. {said}"
+            Result.FAILED: f"{record.former} serves, and {record.release} is off. {log}",
+            Result.DOWN: f"It serves nothing. {log}"
             + (f"\nTo have {record.former} serve again: {back}" if record.former else ""),
             Result.STUCK: f"It still has {record.release}. To go back: {back}",
         }
@@ -112,22 +105,22 @@ class Rollout:
     def _advance(self) -> None:
         while self._tasks is not None:
             for spark, why in self._lost.items():
-                self._given.setdefault(spark, TaskReport(problem=why))
-            asked = [spark for name in self._tasks for spark in self.records[name].sparks]
-            if any(spark not in self._given for spark in asked):
+                self._reports.setdefault(spark, TaskReport(problem=why))
+            sparks = {name: self.records[name].sparks for name in self._tasks}
+            if any(spark not in self._reports for each in sparks.values() for spark in each):
                 return
             reports = {
-                name: merged([self._given[spark] for spark in self.records[name].sparks])
-                for name in self._tasks
+                name: merged([self._reports[spark] for spark in each])
+                for name, each in sparks.items()
             }
-            self._given = {}
+            self._reports = {}
             try:
                 self._tasks = self._course.send(reports)
             except StopIteration:
                 self._tasks = None
 
     def _run(self) -> _Course:
-        """Give out tasks, and receive the reports on them, until the end."""
+        """Yield the tasks of replicas, and receive their reports, until the end."""
         yield from self._begin()
         if self.stopped:
             return
@@ -148,10 +141,11 @@ class Rollout:
             yield from self._take_back(switched)
 
     def _begin(self) -> _Course:
-        """See what there is, plan the waves, and refuse what cannot be done without a loss."""
+        """Plan the waves by what serves, and refuse a switch during which a model would be lost."""
         reports = yield dict.fromkeys(self.records, Task.LOOK)
+        self._standings = {name: report.standing for name, report in reports.items()}
         todo = []
-        after = dict(self._note(reports))
+        after = dict(self._standings)
         for name, record in self.records.items():
             record.former = self._standings[name].release
             self._in_service[name] = record.former is not None
@@ -167,7 +161,7 @@ class Rollout:
                 record = self.records[name]
                 record.wave = number
                 without = self._without(name, after)
-                if without and not reports[name].fits_beside and name not in self.forced:
+                if without and not reports[name].fits_beside and name not in self._forced:
                     self._stop(name, Result.REFUSED, without)
                 after[name] = Standing(record.release, names=record.names)
         self.planned = True
@@ -200,20 +194,19 @@ class Rollout:
                 self._stop(name, Result.STUCK, report.problem)
 
     def _look(self, turn: str | None) -> _Course:
-        """See that all is as this rollout left it; stop where it is not.
+        """Check that all replicas serve what this rollout left them; stop where one does not.
 
         Args:
             turn: the replica that is to switch next; None at the end.
         """
         reports = yield dict.fromkeys(self.records, Task.LOOK)
-        self._note(reports)
+        self._standings = {name: report.standing for name, report in reports.items()}
         for name, record in self.records.items():
-            now = self._standings[name]
             if reports[name].problem:
                 self._stop(name, Result.LOST, reports[name].problem)
-            elif now.release is None and self._in_service[name]:
-                done = record.result is Result.SWITCHED
-                result = Result.STUCK if done else Result.REFUSED
+            elif self._standings[name].release is None and self._in_service[name]:
+                switched = record.result is Result.SWITCHED
+                result = Result.STUCK if switched else Result.REFUSED
                 self._stop(name, result, "it served when the rollout began, and does no more")
         if turn is None or self.stopped:
             return
@@ -237,26 +230,20 @@ class Rollout:
         ]
         for name in [*broken, *reversed(switched)]:
             record = self.records[name]
-            report = (yield {name: Task.BACK})[name]
-            if record.result is Result.STUCK:
-                if not report.problem:
-                    record.result = Result.FAILED
-                    continue
-            elif not report.problem:
+            problem = (yield {name: Task.BACK})[name].problem
+            if problem:
+                record.result = Result.STUCK
+                reason = record.reason or self.stopped
+                record.reason = f"{reason}; the way back failed: {problem}"
+            elif record.result is Result.STUCK:
+                record.result = Result.FAILED
+            else:
                 record.result, record.reason = Result.BACK, self.stopped
-                continue
-            record.result = Result.STUCK
-            record.reason = f"{record.reason or self.stopped}; the way back failed: "
-            record.reason += report.problem
-
-    def _note(self, reports: Reports) -> Mapping[str, Standing]:
-        self._standings = {name: report.standing for name, report in reports.items()}
-        return self._standings
 
     def _without(self, name: str, standings: Mapping[str, Standing]) -> str:
-        """Return what clients would find nowhere while a replica switches; "" for nothing.
+        """Return which models no replica would serve while one switches, as a sentence; "" if none.
 
-        A name that the new release has no more is given up by whoever wrote the inventory.
+        A name that the new release lacks does not count: the inventory gave it up.
         """
         own = standings[name]
         others = [each for other, each in standings.items() if other != name and each.release]
