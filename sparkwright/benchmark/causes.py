@@ -1,4 +1,4 @@
-"""The known causes of a Spark's slowness, held against what was recorded."""
+"""The known causes of a Spark's slowness, by what a benchmark recorded."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from sparkwright.doctor.gpu import POWER_FAULT, has_power_fault
 
 # The SM121 guide: 13.3 tok/s where it should be 48.6, so 0.27 of it, with kernels for other GPUs.
 _STOCK = (0.18, 0.40)
-# The SM121 guide's milder power fault left 36.6 of 52.9 tok/s, 0.69; a quarter less is beyond what
-# prompts and images make.
+# The SM121 guide's milder power fault left 36.6 of 52.9 tok/s, 0.69; prompts and images do not
+# cost a quarter of the speed.
 _MILD = 0.75
-# A working prefix cache takes nearly all of a repeated prompt (docai.hu).
+# A working prefix cache holds nearly all of a repeated prompt (docai.hu).
 _HITS = 0.5
-# Fewer samples than this, or shorter, say nothing of load.
+# Fewer readings under load than this prove nothing.
 _SAMPLES = 5
 
 
 @dataclass(frozen=True)
 class SlownessEvidence:
-    """A benchmark's result and the verdicts on it, by which a cause of slowness shows."""
+    """A benchmark's result and the verdicts on it, which show a cause of slowness."""
 
     result: Result
     verdicts: Sequence[Verdict]
@@ -51,7 +51,7 @@ class SlownessEvidence:
         return sum(run[key] for run in self.runs)
 
     def log(self, key: str) -> Any:
-        """Return what the engine's log told, None without."""
+        """Return a value from the engine's log; None without."""
         return (self.result.get("log") or {}).get(key)
 
     def loaded(self, column: int) -> list[float]:
@@ -109,8 +109,8 @@ def _thinking(record: SlownessEvidence) -> str | None:
 
 
 def _errors(record: SlownessEvidence) -> str | None:
-    said = [error for run in record.runs for error in run["errors"]]
-    return f"{len(said)} requests failed, the first: {said[0][:200]}" if said else None
+    errors = [error for run in record.runs for error in run["errors"]]
+    return f"{len(errors)} requests failed, the first: {errors[0][:200]}" if errors else None
 
 
 def _preemptions(record: SlownessEvidence) -> str | None:
@@ -153,10 +153,10 @@ def _cold(record: SlownessEvidence) -> str | None:
         for run in workload["runs"]
         if run["label"] != COLD
     ]
-    asked, hit = (sum(run[key] for run in warm) for key in ("queried_tokens", "cached_tokens"))
-    if not asked or hit >= _HITS * asked or not record.below("ttft_ms"):
+    queried, hit = (sum(run[key] for run in warm) for key in ("queried_tokens", "cached_tokens"))
+    if not queried or hit >= _HITS * queried or not record.below("ttft_ms"):
         return None
-    return f"{hit:,} of {asked:,} tokens of repeated prompts came from the prefix cache"
+    return f"{hit:,} of {queried:,} tokens of repeated prompts came from the prefix cache"
 
 
 # The most likely and most certain first.
@@ -226,7 +226,7 @@ _KNOWN = (
 )
 
 
-# Where none of those shows: a suspicion, and no more.
+# A mere suspicion, for a result that shows none of the known causes.
 _ELSE = ReadingCause(
     name="power-fault-suspected",
     cause="Nothing that was recorded explains it: in a milder form, the power fault leaves the "
@@ -238,14 +238,14 @@ _ELSE = ReadingCause(
 )
 
 
-def causes(result: Result, found: Sequence[Verdict]) -> list[Diagnosis]:
-    """Return the likely causes of what is below, most likely first; none known: an empty list.
+def causes(result: Result, verdicts: Sequence[Verdict]) -> list[Diagnosis]:
+    """Return the likely causes of figures below the expected ones, most likely first.
 
-    A fault of its own (a GPU held back, errors, others at work) is told whatever the verdict.
+    Faults that need no verdict (a GPU held back, errors, other clients) are always reported.
 
     Args:
-        result: what the benchmark wrote, as parsed JSON.
-        found: the verdicts on its figures.
+        result: the benchmark's result, as parsed JSON.
+        verdicts: on its figures.
     """
-    record = SlownessEvidence(result, found)
+    record = SlownessEvidence(result, verdicts)
     return from_reading(_KNOWN, record) or from_reading([_ELSE], record)

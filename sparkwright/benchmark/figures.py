@@ -1,9 +1,8 @@
-"""From what a benchmark recorded to figures: one number for each workload and metric."""
+"""The figures of a benchmark, computed from its records: one for each workload and metric."""
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from math import floor
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 from sparkwright.common.startup import start_figures
@@ -17,12 +16,12 @@ COLD = "cold"
 def figures(result: Result) -> dict[str, dict[str, float]]:
     """Return workload -> metric -> figure of a benchmark's result.
 
-    The start of the engine stands among them. Runs that are labelled cold count for
-    ``ttft_cold_ms``, ``prefill_tok_s`` and ``errors`` alone where there are others. A workload that
-    was skipped, and a metric that nothing tells of, are left out.
+    The phases of the engine's start are a workload of their own. If there are other runs, cold ones
+    count only for ``ttft_cold_ms``, ``prefill_tok_s`` and ``errors``. Skipped workloads, and
+    metrics without a record, are left out.
 
     Args:
-        result: what the benchmark wrote, as parsed JSON.
+        result: the benchmark's result, as parsed JSON.
     """
     return start_figures(result.get("start") or ()) | {
         workload["name"]: _of_runs(workload["runs"])
@@ -40,38 +39,33 @@ def accepted_by_place(result: Result) -> list[float]:
     return _by_place([run for workload in result["workloads"] for run in workload["runs"]])
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    """Return a percentile with linear interpolation, as numpy and so ``vllm bench`` do.
-
-    Args:
-        values: at least one.
-        share: 0 to 100.
-    """
-    ordered = sorted(values)
-    place = (len(ordered) - 1) * share / 100
-    low = floor(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+def _p95(values: Sequence[float]) -> float:
+    """Return the 95th percentile with linear interpolation, as numpy and so ``vllm bench`` do."""
+    if len(values) == 1:
+        return values[0]
+    return quantiles(values, n=20, method="inclusive")[-1]
 
 
 def _of_runs(runs: Sequence[Result]) -> dict[str, float]:
     cold = [run for run in runs if run["label"] == COLD]
     usual = [run for run in runs if run["label"] != COLD] or cold
-    found: dict[str, float] = {"errors": sum(len(run["errors"]) for run in runs)}
-    found |= _decode(usual) | _first_token(usual)
-    if cold:
-        found |= {"ttft_cold_ms": median(times)} if (times := _all(cold, "ttft_ms")) else {}
+    values: dict[str, float] = {"errors": sum(len(run["errors"]) for run in runs)}
+    values |= _decode(usual)
+    if times := _all(usual, "ttft_ms"):
+        values |= {"ttft_ms": median(times), "ttft_ms_p95": _p95(times)}
+    if times := _all(cold, "ttft_ms"):
+        values["ttft_cold_ms"] = median(times)
     # With a warm prefix nearly nothing of a prompt is read again.
     if speeds := _prefill(cold or usual):
-        found["prefill_tok_s"] = median(speeds)
+        values["prefill_tok_s"] = median(speeds)
     if drafted := sum(run["drafted"] for run in usual):
         accepted = sum(run["accepted"] for run in usual)
-        found["acceptance"] = accepted / drafted
+        values["acceptance"] = accepted / drafted
         if drafts := sum(run["drafts"] for run in usual):
-            found["accepted_length"] = 1 + accepted / drafts
+            values["accepted_length"] = 1 + accepted / drafts
     if shares := _by_place(usual):
-        found["acceptance_first"] = shares[0]
-    return found
+        values["acceptance_first"] = shares[0]
+    return values
 
 
 def _by_place(runs: Sequence[Result]) -> list[float]:
@@ -88,20 +82,15 @@ def _decode(runs: Sequence[Result]) -> dict[str, float]:
         for run in runs
         if run["output_tokens"] and run["ended"] > run["started"]
     ]
-    found = {"total_tok_s": median(totals)} if totals else {}
+    values = {"total_tok_s": median(totals)} if totals else {}
     if speeds:
-        found |= {
+        values |= {
             "tok_s": median(speeds),
-            "tok_s_p95": percentile(speeds, 95),
+            "tok_s_p95": _p95(speeds),
             "tok_s_min": min(speeds),
             "tok_s_max": max(speeds),
         }
-    return found
-
-
-def _first_token(runs: Sequence[Result]) -> dict[str, float]:
-    times = _all(runs, "ttft_ms")
-    return {"ttft_ms": median(times), "ttft_ms_p95": percentile(times, 95)} if times else {}
+    return values
 
 
 def _prefill(runs: Sequence[Result]) -> list[float]:

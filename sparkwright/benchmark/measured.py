@@ -1,7 +1,7 @@
-"""The answer of a Spark to a benchmark: checked before anything is made of it.
+"""The answer of a Spark to a benchmark, checked before it is used.
 
-A Spark that somebody else has taken over writes what it likes. So sizes are bounded, numbers
-finite, and what the benchmark was about is taken from its orders.
+An attacker who controls a Spark can write anything into it. So sizes are bounded, numbers are
+finite, and what was measured has to be what the benchmark's orders name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sparkwright.benchmark.figures import Result
 from sparkwright.common.host_output import HostAnswer
 from sparkwright.common.terminal import plain
 
-# What the result repeats of the orders.
+# The keys of the orders that the answer repeats.
 IDENTITY = ("replica", "recipe", "release", "vllm", "model", "hardware", "sparks")
 # 2**53: beyond it, a float no longer tells whole numbers apart.
 _MOST = 1 << 53
@@ -24,7 +24,7 @@ _LAST = 4_102_444_800
 
 
 def _rounded(value: float) -> float:
-    # A smaller figure is none, and its inverse would be endless.
+    # A smaller value is noise, and its inverse would be huge.
     return round(value, 6)
 
 
@@ -78,14 +78,19 @@ class Measured(HostAnswer):
 
 
 class Others(HostAnswer):
-    """Requests of others before the benchmark began."""
+    """Requests of other clients before the benchmark began."""
 
     running: _Tokens
     waiting: _Tokens
 
 
 class Log(HostAnswer):
-    """The figures of the engine's log and a trial answer."""
+    """What the engine's log and a trial answer show.
+
+    Attributes:
+        network: NCCL's transport, such as NET/IB.
+        thinking: the answer held reasoning.
+    """
 
     network: _Word | None = None
     thinking: bool = False
@@ -118,11 +123,11 @@ class Answer(HostAnswer):
 
 
 def check_answer(answer: Answer, orders: Mapping[str, Any], workloads: Collection[str]) -> str:
-    """Return why an answer is not one to these orders; "" where it is.
+    """Return why an answer does not match its orders; "" where it does.
 
     Args:
         answer: what the Spark wrote.
-        orders: what it was told to measure.
+        orders: what it had to measure.
         workloads: the names of those in the orders.
     """
     for key in IDENTITY:
@@ -135,5 +140,5 @@ def check_answer(answer: Answer, orders: Mapping[str, Any], workloads: Collectio
 
 
 def result_of(answer: Answer) -> Result:
-    """Return an answer as the result that figures, verdicts and page are made of."""
+    """Return an answer as the result from which figures, verdicts and page are made."""
     return {"format": 1, **answer.model_dump()}

@@ -1,4 +1,4 @@
-"""Measure what serves on a Spark."""
+"""Measure the speed of a replica."""
 
 import json
 from collections.abc import Generator, Mapping, Sequence
@@ -32,7 +32,7 @@ RESULTS = Path("benchmarks")
 def benchmark(
     release: Release, replica: str, hardware: str, workloads: Sequence[Workload]
 ) -> Generator[PyinfraCommand]:
-    """Measure a replica from its head, and write a file of figures and a page of them.
+    """Measure a replica from its head, and write its figures as JSON and as a page.
 
     A unit on the Spark measures, and goes on without a connection. A run that finds it at the same
     work follows it; a benchmark of other workloads is ended first.
@@ -74,12 +74,11 @@ def benchmark(
     yield follow(release.root, [JOB], last)
     answer = host.get_fact(BenchmarkResult, root=release.root)
     names = [workload.name for workload in workloads]
-    if answer and (stranger := check_answer(answer, orders, names)):
-        yield failing(f"{release.root}/benchmarks/latest.json is no answer to this run: {stranger}")
+    if answer and (problem := check_answer(answer, orders, names)):
+        yield failing(f"{release.root}/benchmarks/latest.json is no answer to this run: {problem}")
         return
     if answer:
-        kept = (replica, result_of(answer), release.recipe.expected)
-        yield FunctionCommand(_keep, kept, {})
+        yield FunctionCommand(_keep, (replica, result_of(answer), release.recipe.expected), {})
     if not answer or answer.given_up:
         yield failing(reason(JOB, last[JOB]))
 
@@ -104,10 +103,10 @@ def _keep(
     """Write a result and its page, and show its table."""
     stem = f"{replica}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     page = file_in(RESULTS, f"{stem}.html")
-    found = report(result, expected)
+    benchmark_report = report(result, expected)
     write_file(file_in(RESULTS, f"{stem}.json"), json.dumps(result) + "\n")
-    write_file(page, found.page)
-    for line in found.table:
+    write_file(page, benchmark_report.page)
+    for line in benchmark_report.table:
         host.log(line)
     if sum(result["before"].values()):
         host.log(f"Others were at work when it began: {result['before']}. Figures are lower then.")

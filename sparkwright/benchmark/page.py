@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -21,21 +21,17 @@ from sparkwright.recipe.workloads import METRICS
 
 _TEMPLATE = HOST_FILES / "benchmark" / "page.html.j2"
 
-_SHARES = ("acceptance", "acceptance_first")
 
-
-@dataclass(frozen=True)
-class _Line:
+class _Line(NamedTuple):
     """A plot of one metric over workloads that differ in a number.
 
     Attributes:
-        names: Their names, with the number as a group.
-        x: What the number is.
+        names: of the workloads, with the number as a group.
+        x: what the number is.
     """
 
     title: str
     metric: str
-    unit: str
     names: re.Pattern[str]
     x: str
 
@@ -46,17 +42,14 @@ def _numbered(name: str, suffix: str = "") -> re.Pattern[str]:
 
 _AT_ONCE = "requests at once"
 _LINES = (
-    _Line(
-        "Throughput against concurrency", "total_tok_s", "tok/s", _numbered("concurrent"), _AT_ONCE
-    ),
-    _Line("First token against concurrency", "ttft_ms", "ms", _numbered("concurrent"), _AT_ONCE),
-    _Line("First token of short prompts", "ttft_ms", "ms", _numbered("ttft-at"), _AT_ONCE),
-    _Line("Reading 1,000 tokens at once", "total_tok_s", "tok/s", _numbered("rag"), _AT_ONCE),
-    _Line("Speed against length", "tok_s", "tok/s", _numbered("decode"), "tokens of the answer"),
+    _Line("Throughput against concurrency", "total_tok_s", _numbered("concurrent"), _AT_ONCE),
+    _Line("First token against concurrency", "ttft_ms", _numbered("concurrent"), _AT_ONCE),
+    _Line("First token of short prompts", "ttft_ms", _numbered("ttft-at"), _AT_ONCE),
+    _Line("Reading 1,000 tokens at once", "total_tok_s", _numbered("rag"), _AT_ONCE),
+    _Line("Speed against length", "tok_s", _numbered("decode"), "tokens of the answer"),
     _Line(
         "Reading against length",
         "prefill_tok_s",
-        "tok/s",
         _numbered("prefill", "k"),
         "thousand tokens of the prompt",
     ),
@@ -85,19 +78,19 @@ class BenchmarkReport:
 
 
 def report(result: Result, expected: Figures) -> BenchmarkReport:
-    """Return all that there is to say of a result.
+    """Return the report of a result.
 
     Args:
-        result: what the benchmark wrote, as parsed JSON.
+        result: the benchmark's result, as parsed JSON.
         expected: workload -> metric -> figure of the recipe, for the number of Sparks in question.
     """
     measured = figures(result)
     judged = verdicts(measured, expected)
-    found = causes(result, judged)
-    shown = _rows(measured, judged)
+    likely = causes(result, judged)
+    rows = _rows(measured, judged)
     verdict = overall(judged)
-    table = _table(shown, verdict, found)
-    return BenchmarkReport(verdict, table, _page(result, measured, expected, shown, verdict, found))
+    page = _page(result, measured, expected, rows, verdict, likely)
+    return BenchmarkReport(verdict, _table(rows, verdict, likely), page)
 
 
 def _rows(measured: Figures, judged: Sequence[Verdict]) -> list[FigureRow]:
@@ -109,24 +102,25 @@ def _rows(measured: Figures, judged: Sequence[Verdict]) -> list[FigureRow]:
             value = measured.get(workload, {}).get(metric)
             if verdict is None and value is None:
                 continue
-            wanted = verdict.expected if verdict else None
-            told = (_figure(metric, value), _figure(metric, wanted))
-            rows.append(FigureRow(workload, label, unit, *told, verdict))
+            figure = plots.number(_scaled(metric, value))
+            wanted = plots.number(_scaled(metric, verdict.expected if verdict else None))
+            rows.append(FigureRow(workload, label, unit, figure, wanted, verdict))
     return rows
 
 
-def _figure(metric: str, value: float | None) -> str:
-    return plots.number(value * 100 if value is not None and metric in _SHARES else value)
+def _scaled(metric: str, value: float | None) -> float | None:
+    """Return a figure in the unit of its metric: shares are recorded as 0 to 1."""
+    return value * 100 if value is not None and METRICS[metric][1] == "%" else value
 
 
-def _table(rows: Sequence[FigureRow], verdict: str, found: Sequence[Diagnosis]) -> list[str]:
+def _table(rows: Sequence[FigureRow], verdict: str, likely: Sequence[Diagnosis]) -> list[str]:
     """Return the deciding figures, the verdict and the causes, a line each."""
     lines = [f"{'workload':<16}{'':<28}{'measured':>8}{'expected':>9}  verdict"]
     for row in rows:
         if row.verdict is None and row.label != METRICS["tok_s"][0]:
             continue
         if row.verdict and row.verdict.standing == MISSING:
-            # Of a workload that nobody asked for, for the most part: the page has them all.
+            # Most of these workloads were not part of the benchmark; the page has them all.
             continue
         word = row.verdict.word if row.verdict else ""
         name = f"{row.label}, {row.unit}".rstrip(", ")
@@ -134,10 +128,10 @@ def _table(rows: Sequence[FigureRow], verdict: str, found: Sequence[Diagnosis]) 
             f"{row.workload:<16}{name:<28}{row.measured:>8}{row.expected:>9}  {word}".rstrip()
         )
     lines.append(f"verdict: {verdict}")
-    for each in found:
+    for each in likely:
         lines += [f"likely cause: {each.cause}", f"  seen: {each.evidence}"]
         lines.append(f"  remedy: {each.remedy}.")
-    if verdict == BELOW and not found:
+    if verdict == BELOW and not likely:
         lines.append("no known cause fits what was recorded")
     return lines
 
@@ -148,7 +142,7 @@ def _page(
     expected: Figures,
     rows: Sequence[FigureRow],
     verdict: str,
-    found: Sequence[Diagnosis],
+    likely: Sequence[Diagnosis],
 ) -> str:
     began, ended = (datetime.fromtimestamp(result[key], UTC) for key in ("started", "ended"))
     return render(
@@ -160,7 +154,7 @@ def _page(
         verdict=verdict,
         nothing=verdict == NOTHING,
         compared=bool(expected),
-        causes=found,
+        causes=likely,
         skipped=[each for each in result["workloads"] if each.get("skipped")],
         plots=[*_plots(measured, expected), *_drafts(result)],
         gpu=_gpu(result),
@@ -168,55 +162,47 @@ def _page(
 
 
 def _plots(measured: Figures, expected: Figures) -> list[tuple[str, str, Markup]]:
-    """Return heading, unit and plot of whatever there are figures for."""
-    found = []
-    for metric, title in (
-        ("tok_s", "Speed of one answer"),
-        ("total_tok_s", "All answers together"),
-        ("acceptance", "Drafts accepted"),
-    ):
-        factor, unit = (100, "%") if metric == "acceptance" else (1, "tok/s")
+    """Return heading, unit and plot of each metric that has figures."""
+    result = []
+    for metric in ("tok_s", "total_tok_s", "acceptance"):
+        title, unit = METRICS[metric]
         rows = [
-            (name, _times(own.get(metric), factor), _times(_wanted(expected, name, metric), factor))
+            (
+                name,
+                _scaled(metric, own[metric]),
+                _scaled(metric, expected.get(name, {}).get(metric)),
+            )
             for name, own in measured.items()
             if metric in own and not _is_in_a_line(name, metric)
         ]
         if rows and (metric != "total_tok_s" or any(row[2] for row in rows)):
-            found.append((title, unit, plots.bars(f"{title}, {unit}, by workload", rows, unit)))
+            result.append((title, unit, plots.bars(f"{title}, {unit}, by workload", rows, unit)))
     for line in _LINES:
         own, wanted = _points(line, measured), _points(line, expected)
         if own:
+            unit = METRICS[line.metric][1]
             series = ({"expected": wanted} if wanted else {}) | {"measured": own}
-            plot = plots.lines(line.title, series, line.x, line.unit)
-            found.append((line.title, line.unit, plot))
-    return found
+            result.append((line.title, unit, plots.lines(line.title, series, line.x, unit)))
+    return result
 
 
 def _is_in_a_line(name: str, metric: str) -> bool:
-    """Tell whether a plot over numbers shows it, or its answers are too short to show a speed."""
+    """Tell whether a line plot shows it, or its answers are too short to show a speed."""
     if name.startswith("concurrent-"):
         return metric == "total_tok_s"
     return name.startswith("ttft-") or any(line.names.fullmatch(name) for line in _LINES)
 
 
-def _times(value: float | None, factor: int) -> float | None:
-    return None if value is None else value * factor
-
-
-def _wanted(expected: Figures, workload: str, metric: str) -> float | None:
-    return expected.get(workload, {}).get(metric)
-
-
-def _points(line: _Line, known: Figures) -> list[tuple[float, float]]:
+def _points(line: _Line, workloads: Figures) -> list[tuple[float, float]]:
     return sorted(
-        (float(found[1]), own[line.metric])
-        for name, own in known.items()
-        if (found := line.names.fullmatch(name)) and line.metric in own
+        (float(match[1]), own[line.metric])
+        for name, own in workloads.items()
+        if (match := line.names.fullmatch(name)) and line.metric in own
     )
 
 
 def _drafts(result: Result) -> list[tuple[str, str, Markup]]:
-    """Return the plot of how many drafts hold how far, where there are drafts."""
+    """Return the plot of the accepted share of each draft's first, second, … token, if any."""
     shares = accepted_by_place(result)
     if not shares:
         return []
@@ -226,7 +212,7 @@ def _drafts(result: Result) -> list[tuple[str, str, Markup]]:
 
 
 def _gpu(result: Result) -> list[tuple[str, str, Markup]]:
-    """Return clock, power and temperature over time, those that were read."""
+    """Return the plots of clock, power and temperature over time, where there are readings."""
     samples: list[list[Any]] = result["gpu"]
     bands = [
         (
@@ -239,12 +225,12 @@ def _gpu(result: Result) -> list[tuple[str, str, Markup]]:
     ]
     # A last reading may come after the last answer.
     end = max([result["ended"] - result["started"], *(each[0] for each in samples)])
-    found = []
+    readings = []
     for column, (title, unit) in enumerate(
         (("Clock", "MHz"), ("Power", "W"), ("Temperature", "°C")), 1
     ):
         points = [(each[0], each[column]) for each in samples if each[column] is not None]
         if points:
             plot = plots.over_time(f"GPU: {title.lower()}, {unit}", points, end, unit, bands)
-            found.append((title, unit, plot))
-    return found
+            readings.append((title, unit, plot))
+    return readings

@@ -16,7 +16,7 @@ _NAMES, _FIGURES = 124, 58
 
 
 def number(value: float | None) -> str:
-    """Return a figure as people read it: no more decimals than help, thousands with commas."""
+    """Return a figure for people: with at most two decimals, and commas between thousands."""
     if value is None:
         return "-"
     if abs(value) >= 1000 or value == int(value):
@@ -25,7 +25,7 @@ def number(value: float | None) -> str:
 
 
 def bars(title: str, rows: Sequence[tuple[str, float | None, float | None]], unit: str) -> Markup:
-    """Return horizontal bars of what was measured, with a mark where it should be.
+    """Return horizontal bars of measured figures, each with a bar of the expected one.
 
     Args:
         rows: name, measured, expected.
@@ -38,19 +38,17 @@ def bars(title: str, rows: Sequence[tuple[str, float | None, float | None]], uni
         parts.append(_text(left - 10, y + 19, name, "end", "label"))
         if expected:
             x = left + room * expected / top
-            parts.append(
-                _rect(left, y + 20, x - left, 8, "expected", f"{name}: {number(expected)} expected")
-            )
+            hint = f"{name}: {number(expected)} expected"
+            parts.append(_rect(left, y + 20, x - left, 8, "expected", hint))
             parts.append(_text(x + 6, y + 28, number(expected), "start", "small"))
-        parts.append(
-            _rect(left, y + 4, width, 14, "measured", f"{name}: {number(measured)} {unit}")
-        )
+        hint = f"{name}: {number(measured)} {unit}"
+        parts.append(_rect(left, y + 4, width, 14, "measured", hint))
         parts.append(_text(left + width + 6, y + 16, number(measured), "start", "figure"))
     return _svg(title, len(rows) * _BAR + 8, parts)
 
 
 def lines(title: str, series: Mapping[str, Points], x_name: str, y_name: str) -> Markup:
-    """Return lines over concurrency, which grows by factors: so its axis does.
+    """Return lines over a number that grows by factors, and so has a logarithmic axis.
 
     Args:
         series: class ("measured" or "expected") -> points of x >= 1 and y.
@@ -70,13 +68,9 @@ def lines(title: str, series: Mapping[str, Points], x_name: str, y_name: str) ->
     for kind, each in series.items():
         parts.append(_path([place(*point) for point in each], kind))
         for x, y in each:
-            at = place(x, y)
-            told = f"{number(y)} {y_name} at {number(x)}, {kind}"
-            parts.append(
-                Markup(
-                    '<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="4"><title>{}</title></circle>'
-                ).format(kind, *at, told)
-            )
+            shape = '<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="4"><title>{}</title></circle>'
+            hint = f"{number(y)} {y_name} at {number(x)}, {kind}"
+            parts.append(Markup(shape).format(kind, *place(x, y), hint))
     return _svg(title, _HEIGHT, parts)
 
 
@@ -131,9 +125,9 @@ def _path(points: Points, kind: str) -> Markup:
     return Markup('<polyline class="{}" points="{}"/>').format(kind, text)
 
 
-def _rect(x: float, y: float, width: float, height: float, kind: str, told: str) -> Markup:
+def _rect(x: float, y: float, width: float, height: float, kind: str, hint: str) -> Markup:
     shape = '<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" rx="2">'
-    return Markup(shape + "<title>{}</title></rect>").format(kind, x, y, width, height, told)
+    return Markup(shape + "<title>{}</title></rect>").format(kind, x, y, width, height, hint)
 
 
 def _text(x: float, y: float, text: str, anchor: str, kind: str) -> Markup:

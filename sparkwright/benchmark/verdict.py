@@ -12,19 +12,19 @@ from sparkwright.recipe.workloads import WORKLOADS
 WITHIN, BELOW, ABOVE, MISSING = "within", "below", "above", "not measured"
 NOTHING = "no figures to compare"
 
-# Only these decide over the whole, where a workload has trials enough. A first token depends on the
-# prompt's length to the token, a slowest of ten on one prompt, an acceptance on the words, a start
-# on disk and caches: they are shown and decide nothing.
+# Only these metrics decide the overall verdict, if a workload has trials enough. The others vary
+# too much: a first token with the exact length of the prompt, a slowest of ten with one prompt, an
+# acceptance with the words, a start with disk and caches.
 DECIDING = ("tok_s", "total_tok_s", "errors")
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The distance by which a figure may be off before it is called below or above.
+    """How far a figure may be from the expected one and still be within.
 
     Attributes:
         share: of the expected figure.
-        least: in the metric's own unit; the larger of both holds.
+        least: in the metric's own unit; the larger of both counts.
         reason: why, with the source.
     """
 
@@ -81,7 +81,7 @@ class Verdict:
         measured: None where the benchmark has no such figure.
         standing: within, below (worse, whether it is a speed or a time), above (better), or
             not measured.
-        margin: how far off it may be, in the metric's own unit.
+        margin: the tolerance, in the metric's own unit.
     """
 
     workload: str
@@ -94,10 +94,10 @@ class Verdict:
 
     @property
     def decides(self) -> bool:
-        """Tell whether the overall verdict hangs on it."""
-        known = WORKLOADS.get(self.workload)
-        few = known is not None and not known.decides
-        return self.metric in DECIDING and (self.metric == "errors" or not few)
+        """Tell whether the overall verdict depends on it."""
+        workload = WORKLOADS.get(self.workload)
+        enough_trials = workload is None or workload.decides
+        return self.metric in DECIDING and (self.metric == "errors" or enough_trials)
 
     @property
     def word(self) -> str:
@@ -114,30 +114,30 @@ def is_time(metric: str) -> bool:
 def verdicts(measured: Figures, expected: Figures) -> list[Verdict]:
     """Return a verdict on every expected figure, in the order of the recipe.
 
-    Errors of a workload with expected figures are judged whether or not the recipe tells of them.
+    Errors of a workload with expected figures are judged even if the recipe does not name them.
 
     Args:
         measured: workload -> metric -> figure, as ``figures`` returns it.
         expected: the same of the recipe, for the number of Sparks in question.
     """
-    found = []
-    for workload, wanted in expected.items():
+    results = []
+    for workload, figures in expected.items():
         if workload in (COLD_START, WARM_START) and workload not in measured:
-            # A start was the one or the other.
+            # A start is either cold or warm.
             continue
         own = measured.get(workload, {})
-        unasked = {"errors": 0.0} if own.get("errors") else {}
-        for metric, figure in {**unasked, **wanted}.items():
-            found.append(_verdict(workload, metric, figure, own))
-    return found
+        implied = {"errors": 0.0} if own.get("errors") else {}
+        for metric, figure in {**implied, **figures}.items():
+            results.append(_verdict(workload, metric, figure, own))
+    return results
 
 
-def overall(found: Sequence[Verdict]) -> str:
+def overall(verdicts: Sequence[Verdict]) -> str:
     """Return within, below, above, or that there is nothing to compare.
 
     One deciding figure below is enough for below; above needs every speed to be above.
     """
-    deciding = [each for each in found if each.decides and each.standing != MISSING]
+    deciding = [each for each in verdicts if each.decides and each.standing != MISSING]
     if any(each.standing == BELOW for each in deciding):
         return BELOW
     speeds = [each for each in deciding if each.metric != "errors"]
@@ -156,7 +156,7 @@ def _verdict(workload: str, metric: str, expected: float, own: Mapping[str, floa
 
 
 def _standing(metric: str, expected: float, measured: float, margin: float) -> str:
-    # Rounding of a product of decimals must not decide at the very edge.
+    # The rounding error of a product must not decide at the very edge.
     if abs(measured - expected) <= margin + 1e-9:
         return WITHIN
     less_is_better = is_time(metric) or metric == "errors"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparkwright.benchmark.figures import accepted_by_place, figures, percentile
+from sparkwright.benchmark.figures import accepted_by_place, figures
 
 RESULTS = Path(__file__).parents[1] / "results"
 H200 = json.loads((RESULTS / "h200.json").read_text())
@@ -23,11 +23,6 @@ def test_figures_are_those_of_the_tool(workload: str) -> None:
     assert own["acceptance"] == tool["spec_decode_acceptance_rate"]
 
 
-@pytest.mark.parametrize(("share", "expected"), [(0, 1), (50, 2.5), (95, 3.85), (100, 4)], ids=str)
-def test_a_percentile_is_interpolated(share: float, expected: float) -> None:
-    assert percentile([4, 2, 1, 3], share) == pytest.approx(expected)
-
-
 def _run(**changes: Any) -> dict[str, Any]:
     return {
         "label": "", "concurrency": 1, "started": 0.0, "ended": 2.0,
@@ -39,6 +34,12 @@ def _run(**changes: Any) -> dict[str, Any]:
 
 def _of(*runs: dict[str, Any], skipped: str | None = None) -> dict[str, dict[str, float]]:
     return figures({"workloads": [{"name": "w", "skipped": skipped, "runs": list(runs)}]})
+
+
+def test_a_percentile_is_interpolated() -> None:
+    four = _run(input_tokens=[100] * 4, ttft_ms=[4.0, 2.0, 1.0, 3.0])
+    assert _of(four)["w"]["ttft_ms_p95"] == pytest.approx(3.85)
+    assert _of(_run(ttft_ms=[4.0]))["w"]["ttft_ms_p95"] == 4
 
 
 def test_a_cold_run_counts_for_its_own_figures_alone() -> None:
