@@ -1,4 +1,4 @@
-"""The state of the gateway's service, and who has its port."""
+"""The state of the gateway's units, and of its port."""
 
 import shlex
 from collections import defaultdict
@@ -19,11 +19,11 @@ class GatewayState:
 
     Attributes:
         installed: HAProxy is, for its door.
-        stray: HAProxy's own service came with our package, and is on without doing anything.
+        stray: The distribution's HAProxy service, which came with the package, is on.
         active, enabled: All of its units are.
         outdated: One of its files changed after a unit had started (to the second).
         holder: Another program that listens on its port, such as ``nginx (process 812)``.
-        status: What it says of the replicas; empty where it does not run.
+        status: Its status line about the replicas; empty where it does not run.
     """
 
     installed: bool
@@ -59,23 +59,19 @@ echo "status $(show StatusText {UNIT})"
 ss --no-header --listening --tcp --numeric --processes 'sport = :{port}' | sed 's/^/socket /'"""
 
     def parse(self, output: list[str]) -> GatewayState:
-        lines = [line.partition(" ") for line in output]
         values: defaultdict[str, list[str]] = defaultdict(list)
-        for key, _, value in lines:
+        for line in output:
+            key, _, value = line.partition(" ")
             values[key].append(value)
         own = [f"pid={process}," for process in values["process"]]
-        holders = [
-            _holder(line)
-            for line in values["socket"]
-            if not any(process in line for process in own)
-        ]
+        others = [line for line in values["socket"] if not any(process in line for process in own)]
         return GatewayState(
             installed=values["installed"] != [""],
             stray=bool({"enabled", "active"} & set(values["stray"][0].split())),
             active=values["active"] == [" ".join(["active"] * len(UNITS))],
             enabled=values["enabled"] == [" ".join(["enabled"] * len(UNITS))],
             outdated=int(values["changed"][0]) > min(map(int, values["started"])),
-            holder=next(iter(holders), None),
+            holder=_holder(others[0]) if others else None,
             status=values["status"][0],
         )
 

@@ -1,4 +1,4 @@
-"""The gateway's files: LiteLLM's configuration, its key, its units, and what its door knows."""
+"""The gateway's files: LiteLLM's configuration and key, and the configuration of its door."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 
 from sparkwright.gateway.gateway import Upstream
-from sparkwright.gateway.names import served
+from sparkwright.gateway.names import ModelAlias, served
 
-# Of what a profile sets, that which OpenAI's API has as well.
+# The settings of a profile that OpenAI's API has as well.
 _OPENAI = ("temperature", "top_p", "presence_penalty")
 # The backend to which the gateway's door sends requests.
 BEHIND = "gateway"
@@ -32,7 +32,7 @@ _REQUEST_TIMEOUT = 3600
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes everything out: people read the file."""
+    """Writes no aliases: people read the file."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -45,32 +45,16 @@ def configuration(replicas: Sequence[Upstream], urls: Mapping[str, str]) -> str:
         replicas: What `upstreams` returned.
         urls: What `doors` returned.
     """
-    models = [
-        {
-            "model_name": each.name,
-            "litellm_params": {
-                "model": f"hosted_vllm/{upstream.names[0]}",
-                "api_base": f"{urls[upstream.replica]}/v1",
-                "api_key": "os.environ/DOOR_KEY" if upstream.keyed else "none",
-                # vLLM's /v1/responses takes neither top_k nor chat_template_kwargs.
-                "use_chat_completions_api": True,
-                **{key: value for key, value in each.sampling.items() if key in _OPENAI},
-                # Elsewhere /v1/responses would lose them.
-                "extra_body": {
-                    key: value for key, value in each.sampling.items() if key not in _OPENAI
-                },
-            },
-            "model_info": {"id": f"{upstream.replica}/{each.name}", "replica": upstream.replica},
-        }
-        for each in served(replicas)
-        for upstream in each.upstreams
-    ]
     content = {
-        "model_list": models,
+        "model_list": [
+            _model(alias, upstream, urls[upstream.replica])
+            for alias in served(replicas)
+            for upstream in alias.upstreams
+        ],
         "router_settings": {
-            # Which replica is asked is decided by gateway.py, at each try. It also tries again
-            # what has failed with a status of its own; this is for what only LiteLLM sees: a
-            # stream of /v1/messages or /v1/responses that ends before its first token.
+            # gateway.py chooses the replica at each try, and retries requests that failed with a
+            # status of their own. This is for what only LiteLLM sees: a stream of /v1/messages or
+            # /v1/responses that ends before its first token.
             "num_retries": max(1, len(replicas) - 1),
             # LiteLLM would wait for as long as the door's Retry-After says.
             "retry_policy": {"ServiceUnavailableErrorRetries": 0},
@@ -85,8 +69,26 @@ def configuration(replicas: Sequence[Upstream], urls: Mapping[str, str]) -> str:
     )
 
 
+def _model(alias: ModelAlias, upstream: Upstream, url: str) -> dict[str, Any]:
+    sampling = alias.sampling.items()
+    return {
+        "model_name": alias.name,
+        "litellm_params": {
+            "model": f"hosted_vllm/{upstream.names[0]}",
+            "api_base": f"{url}/v1",
+            "api_key": "os.environ/DOOR_KEY" if upstream.keyed else "none",
+            # vLLM's /v1/responses takes neither top_k nor chat_template_kwargs.
+            "use_chat_completions_api": True,
+            **{key: value for key, value in sampling if key in _OPENAI},
+            # Anywhere else /v1/responses would lose them.
+            "extra_body": {key: value for key, value in sampling if key not in _OPENAI},
+        },
+        "model_info": {"id": f"{upstream.replica}/{alias.name}", "replica": upstream.replica},
+    }
+
+
 def environment(keys: Sequence[str]) -> str:
-    """Return the file of the gateway's secrets: names and values, a line each.
+    """Return the gateway's environment file, which holds its key.
 
     Args:
         keys: The fleet's API keys, the first for our own requests.

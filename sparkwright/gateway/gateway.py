@@ -1,4 +1,4 @@
-"""The gateway, one address for all replicas: where it is, and which replicas it has behind it."""
+"""The gateway, one address for all replicas: its URL, and the replicas behind it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Upstream:
         names: Served names; the first is the engine's own.
         checkpoint: The model's repository on the hub.
         context: Tokens that a request and its answer may have; None where the engine decides.
-        keyed: Its door asks for a key.
+        keyed: Its door requires a key.
     """
 
     replica: str
@@ -42,14 +42,11 @@ class Upstream:
 
 
 def clashes(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
-    """List the replicas that give another model a name that a gateway has to share out.
+    """Return the replicas that serve different models under one name, as problems for PlanError.
 
     Args:
         fleet: The fleet.
         recipes: The recipes in use, by name.
-
-    Returns:
-        Problems, as PlanError takes them.
     """
     if fleet.gateway is None:
         return []
@@ -76,11 +73,11 @@ def upstreams(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[Upstream]:
         fleet: The fleet.
         recipes: The recipes in use, by name.
     """
-    found = []
+    result = []
     for name, replica in fleet.replicas.items():
         recipe = recipes[replica.recipe].for_sparks(len(replica.sparks))
         length = recipe.options.max_model_len
-        found.append(
+        result.append(
             Upstream(
                 replica=name,
                 names=tuple(recipe.served_names),
@@ -89,7 +86,7 @@ def upstreams(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[Upstream]:
                 keyed=replica.api_key != "none",
             )
         )
-    return found
+    return result
 
 
 def doors(fleet: Fleet, settings: Mapping[str, Settings]) -> dict[str, str]:
@@ -100,18 +97,18 @@ def doors(fleet: Fleet, settings: Mapping[str, Settings]) -> dict[str, str]:
         settings: Those of each replica, by its name.
 
     Raises:
-        PlanError: The doors that it cannot reach.
+        PlanError: It cannot reach some of them.
     """
-    found: dict[str, str] = {}
+    urls: dict[str, str] = {}
     problems: list[str] = []
     for name in fleet.replicas:
         try:
-            found[name] = _door(fleet, name, settings[name])
+            urls[name] = _door(fleet, name, settings[name])
         except PlanError as error:
             problems += error.problems
     if problems:
         raise PlanError(*problems)
-    return found
+    return urls
 
 
 def _door(fleet: Fleet, name: str, settings: Settings) -> str:
@@ -125,7 +122,7 @@ def _door(fleet: Fleet, name: str, settings: Settings) -> str:
             f"{where}: found bind {bind}, where only {head} itself reaches the door; "
             f"expected gateway: {{spark: {head}}}, or another bind in the group data"
         )
-    # The site's own has the address of this machine; which names an owner's has, nobody knows.
+    # A certificate of our CA has this machine's address; the names in an owner's are unknown.
     if spark.local and (settings.tls_certificate or not beside):
         why = "and a certificate, whose name" if settings.secured else "whose address"
         raise PlanError(
@@ -159,7 +156,7 @@ def client_url(fleet: Fleet, secured: bool = False) -> str:
 
     Args:
         fleet: The fleet.
-        secured: Its door shows a certificate.
+        secured: Its door has a certificate.
 
     Raises:
         PlanError: It has no gateway.

@@ -18,8 +18,8 @@ _PROFILES: dict[str, dict[str, Any]] = {
     "instruct-general": {"temperature": 0.7, "top_p": 0.8, "presence_penalty": 1.5},
     "instruct-reasoning": {"temperature": 1.0, "top_p": 0.95, "presence_penalty": 1.5},
 }
-# AEON-7: names that its engine serves, and what it means by them: greedy, which its drafter
-# guesses best, and sampled (github.com/AEON-7/Qwen3.6-NVFP4-DFlash, docs/openclaw.md at ca64651).
+# The names that AEON-7's engine serves, and their sampling: greedy, which its drafter guesses best,
+# and sampled (github.com/AEON-7/Qwen3.6-NVFP4-DFlash, docs/openclaw.md at ca64651).
 _PRESETS: dict[str, dict[str, Any]] = {
     "qwen36-fast": {"temperature": 0.0, "top_p": 1.0},
     "qwen36-deep": {
@@ -29,7 +29,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "repetition_penalty": 1.05,
     },
 }
-# What people call them for short.
+# Their short names.
 ALIASES = {"qwen36-fast": "fast", "qwen36-deep": "deep"}
 
 
@@ -39,7 +39,7 @@ class ModelAlias:
 
     Attributes:
         upstreams: The replicas that serve it.
-        sampling: What is set where the request does not set it.
+        sampling: Defaults for what a request leaves out.
         both_modes: The client decides whether the model thinks.
         thinks: Its answers have a thinking part.
     """
@@ -52,14 +52,13 @@ class ModelAlias:
 
     @property
     def context(self) -> int | None:
-        """Tokens that every replica which serves the name takes; None: one does not say."""
-        found = [upstream.context for upstream in self.upstreams]
-        known = [context for context in found if context is not None]
-        return min(known) if len(known) == len(found) else None
+        """Tokens that every replica of the name accepts; None if one of them leaves it open."""
+        known = [each.context for each in self.upstreams if each.context is not None]
+        return min(known) if len(known) == len(self.upstreams) else None
 
 
 def served(replicas: Sequence[Upstream], *, by_gateway: bool = True) -> list[ModelAlias]:
-    """Return all that clients may ask for, in the order of the inventory.
+    """Return all names that clients may ask for, in the order of the inventory.
 
     Args:
         replicas: What `upstreams` returned.
@@ -69,27 +68,24 @@ def served(replicas: Sequence[Upstream], *, by_gateway: bool = True) -> list[Mod
     for replica in replicas:
         for name in replica.names:
             names.setdefault(name, []).append(replica)
-    found: dict[str, ModelAlias] = {}
+    aliases: dict[str, ModelAlias] = {}
     for name, serving in names.items():
         for each in _variants(name, tuple(serving), by_gateway):
-            # A recipe that serves such a name itself means that.
+            # A recipe's own served name takes precedence over a profile of the same name.
             if each.name == name or each.name not in names:
-                found[each.name] = each
-    return list(found.values())
+                aliases[each.name] = each
+    return list(aliases.values())
 
 
 def _variants(name: str, serving: tuple[Upstream, ...], by_gateway: bool) -> Iterator[ModelAlias]:
     both = serving[0].both_modes
     yield ModelAlias(name, serving, _PRESETS.get(name, {}), both_modes=both, thinks=both)
-    # One name of a model is enough to have its profiles under.
+    # Only a model's first name has profiles.
     if by_gateway and both and name == serving[0].names[0]:
-        for profile, sampling in _PROFILES.items():
+        for profile, own in _PROFILES.items():
             thinks = profile.startswith("thinking")
-            sampling = {
-                **sampling,
-                **_COMMON,
-                "chat_template_kwargs": {"enable_thinking": thinks},
-            }
+            template = {"chat_template_kwargs": {"enable_thinking": thinks}}
+            sampling = {**own, **_COMMON, **template}
             yield ModelAlias(
                 f"{name}-{profile}", serving, sampling, both_modes=False, thinks=thinks
             )

@@ -34,11 +34,11 @@ def gateway(
         root: folder of everything on the host.
         entries: its files and their folders, that of the requirements among them.
         requirements: the packages that it runs with, each with its hashes.
-        secrets: the files with its keys and with what its door shows and knows, by their paths;
-            None for one that must not be there.
-        door: its door; a port that another program has fails the host before any change.
+        secrets: path -> content of the files with its key and of its door; None for one that must
+            be absent.
+        door: its door; if another program has its port, the host fails before any change.
         url: where clients reach it.
-        names: what they may ask for, in one line.
+        names: the names that they may ask for, in one line.
     """
     folder, port = f"{root}/gateway", door.port
     warn(door)
@@ -63,7 +63,7 @@ def gateway(
     ]
     if not state.installed:
         yield install("haproxy")
-    # An owner's own haproxy.service is none of ours.
+    # An owner's own haproxy.service stays as it is.
     if not state.installed or state.stray:
         yield StringCommand("systemctl disable --quiet --now haproxy.service")
     yield from changes
@@ -81,14 +81,14 @@ def gateway(
         )
         yield FunctionCommand(_report, (root, port, url, names), {})
     elif state.enabled:
-        notice(_words(url, names, state.status), colour="green")
+        notice(_summary(url, names, state.status), colour="green")
 
 
 def _report(state: State, host: Host, root: str, port: int, url: str, names: str) -> bool:
-    found = host.get_fact(GatewayStates, root=root, port=port, files=())
-    host.log(plain(_words(url, names, found.status)))
-    return found.active
+    now = host.get_fact(GatewayStates, root=root, port=port, files=())
+    host.log(plain(_summary(url, names, now.status)))
+    return now.active
 
 
-def _words(url: str, names: str, status: str) -> str:
+def _summary(url: str, names: str, status: str) -> str:
     return f"The gateway answers at {url}/v1. Names: {names}. Replicas {status}."

@@ -1,8 +1,8 @@
-"""Prints OpenClaw's configuration for an inventory: for its gateway, or for the doors without one.
+"""Prints OpenClaw's configuration for an inventory: for its gateway, or else for its doors.
 
     python -m deploys.openclaw [INVENTORY] [--bind CHANNEL=NAME …] [--into FILE]
 
-With --into it goes into OpenClaw's own file, in which everything of its owner stays.
+With --into it is merged into OpenClaw's own file, in which the owner's settings stay.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from sparkwright.monitoring.targets import targets
 from sparkwright.openclaw.configuration import PROVIDER, Endpoint, has_agents, merged, openclaw
 from sparkwright.recipe.loader import load_recipe, recipe_names
 
-_KEPT = ".before-sparkwright"
+_BACKUP = ".before-sparkwright"
 
 
 def endpoints(fleet: Fleet) -> list[Endpoint]:
-    """Return what OpenClaw asks: the gateway, or each door where there is none.
+    """Return the servers that OpenClaw asks: the gateway, or each door where there is none.
 
     Raises:
-        PlanError: There is nothing to ask, or it is not reached from elsewhere.
+        PlanError: There is none, or other machines cannot reach it.
     """
     replicas = upstreams(fleet, {name: load_recipe(name) for name in fleet.recipes})
     if fleet.gateway:
@@ -54,21 +54,21 @@ def endpoints(fleet: Fleet) -> list[Endpoint]:
 
 
 def put(path: Path, ours: dict[str, Any]) -> str:
-    """Write our part into OpenClaw's file; keep the file as it was beside it.
+    """Merge our part into OpenClaw's file; keep a copy of the previous file beside it.
 
     Returns:
         What was done, for people.
 
     Raises:
-        PlanError: The file is none that can be changed without losing something of its owner.
+        PlanError: The file cannot be changed without losing something of its owner's.
         OSError: It cannot be read or written.
     """
     if not path.exists():
         write_file(path, _text(ours), 0o600)
         return f"{path}: made"
-    former = path.read_text(encoding="utf-8")
+    previous = path.read_text(encoding="utf-8")
     try:
-        own = json.loads(former)
+        own = json.loads(previous)
     except ValueError:
         own = None
     if not isinstance(own, dict):
@@ -81,10 +81,10 @@ def put(path: Path, ours: dict[str, Any]) -> str:
     if json.loads(text) == own:
         return f"{path}: has it already{left}"
     mode = stat.S_IMODE(path.stat().st_mode)
-    kept = path.with_name(path.name + _KEPT)
-    write_file(kept, former, mode)
+    backup = path.with_name(path.name + _BACKUP)
+    write_file(backup, previous, mode)
     write_file(path, text, mode)
-    return f"{path}: changed; as it was: {kept}{left}"
+    return f"{path}: changed; as it was: {backup}{left}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -124,11 +124,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _bindings(asked: Sequence[str]) -> dict[str, str]:
-    pairs = [each.partition("=") for each in asked]
+def _bindings(words: Sequence[str]) -> dict[str, str]:
+    pairs = [word.partition("=") for word in words]
     if wrong := ["".join(pair) for pair in pairs if not (pair[0] and pair[2])]:
-        problems = (f"--bind: found {each}; expected CHANNEL=NAME" for each in wrong)
-        raise PlanError(*problems)
+        raise PlanError(*(f"--bind: found {each}; expected CHANNEL=NAME" for each in wrong))
     return {channel: name for channel, _, name in pairs}
 
 

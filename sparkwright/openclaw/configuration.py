@@ -1,4 +1,4 @@
-"""OpenClaw's configuration for what a fleet serves, by its gateway or at its doors."""
+"""OpenClaw's configuration for the models of a fleet, by its gateway or its doors."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sparkwright.gateway.names import ALIASES, ModelAlias
 PROVIDER = "sparkwright"
 # OpenClaw reads it from its own environment, so that the file holds no secret.
 KEY_VARIABLE = "SPARKWRIGHT_API_KEY"
-# Tokens of an answer, and of the context the share that stays free for one: AEON-7 has 32,768,
-# and 245,760 of a context of 262,144.
+# Tokens of an answer, and the part of the context that stays free for one (a sixteenth): AEON-7 has
+# 32,768, and uses 245,760 of a context of 262,144.
 _LONGEST_ANSWER, _FOR_THE_ANSWER = 32768, 16
 _DEFAULT = {"id": "main", "default": True}
 
@@ -26,10 +26,10 @@ class Endpoint:
     """The server that OpenClaw asks for models.
 
     Attributes:
-        provider: The name under which OpenClaw has its models.
+        provider: The name under which OpenClaw lists its models.
         url: The gateway's or a door's, without a path.
-        keyed: It asks for a key.
-        names: What it serves; the first name of the first endpoint is OpenClaw's default.
+        keyed: It requires a key.
+        names: The names that it serves; the first one of the first endpoint is OpenClaw's default.
     """
 
     provider: str
@@ -38,43 +38,43 @@ class Endpoint:
     names: Sequence[ModelAlias]
 
     def reference(self, served: ModelAlias) -> str:
-        """A model's name as OpenClaw writes it."""
+        """Return a model's name as OpenClaw writes it."""
         return f"{self.provider}/{served.name}"
 
 
 def openclaw(endpoints: Sequence[Endpoint], bindings: Mapping[str, str]) -> dict[str, Any]:
-    """Return what OpenClaw needs in ``~/.openclaw/openclaw.json``.
+    """Return our part of ``~/.openclaw/openclaw.json``.
 
-    Its fields are those of AEON-7 (docs/openclaw.md at ca64651). Only keys that
-    OpenClaw's schema has are used (src/config/zod-schema.core.ts): it refuses others.
+    Its fields are those of AEON-7 (docs/openclaw.md at ca64651). Only keys of OpenClaw's schema
+    are used (src/config/zod-schema.core.ts): it refuses others.
 
     Args:
         endpoints: At least one, with at least one name.
         bindings: Channel -> the name, or its alias, that answers there.
 
     Raises:
-        PlanError: A channel is to have a name that nothing serves.
+        PlanError: A channel is bound to a name that nothing serves.
     """
     known: dict[str, tuple[Endpoint, ModelAlias]] = {}
     for each in endpoints:
         for name in each.names:
             known.setdefault(name.name, (each, name))
-    # Where two doors serve the same, an alias stands for the first of them.
+    # If two doors serve the same model, its alias stands for the first of them.
     presets = [known[name] for name in ALIASES if name in known]
     known |= {ALIASES[name.name]: (each, name) for each, name in presets}
-    if unknown := [wanted for wanted in bindings.values() if wanted not in known]:
+    if unknown := [name for name in bindings.values() if name not in known]:
         problems = (f"--bind: found {each}; expected {nearest(each, known)}" for each in unknown)
         raise PlanError(*problems)
-    bound = [known[wanted] for wanted in bindings.values()]
-    first = (endpoints[0], endpoints[0].names[0])
-    defaults: dict[str, Any] = {"model": {"primary": first[0].reference(first[1])}}
+    bound = {channel: known[name] for channel, name in bindings.items()}
+    first = endpoints[0].names[0]
+    defaults: dict[str, Any] = {"model": {"primary": endpoints[0].reference(first)}}
     if presets:
         defaults["models"] = {
             each.reference(name): {"alias": ALIASES[name.name], "params": _params(name)}
             for each, name in presets
         }
-    if first[1].both_modes:
-        # The template knows on and off; OpenClaw makes the one of everything above off.
+    if first.both_modes:
+        # The chat template knows only on and off; OpenClaw sends on for every level above off.
         defaults["thinkingDefault"] = "low"
     content: dict[str, Any] = {
         "models": {
@@ -83,16 +83,14 @@ def openclaw(endpoints: Sequence[Endpoint], bindings: Mapping[str, str]) -> dict
         },
         "agents": {"defaults": defaults},
     }
-    if agents := {_agent_id(name): _agent(each, name) for each, name in [*presets, *bound]}:
-        # OpenClaw's own agent stays the one that answers where no binding says another.
+    models = [*presets, *bound.values()]
+    if agents := {_agent_id(name): _agent(each, name) for each, name in models}:
+        # OpenClaw's own agent still answers on channels without a binding.
         content["agents"]["list"] = [_DEFAULT, *agents.values()]
-    if bindings:
+    if bound:
         content["bindings"] = [
-            {
-                "agentId": _agent_id(known[wanted][1]),
-                "match": {"channel": channel, "accountId": "*"},
-            }
-            for channel, wanted in bindings.items()
+            {"agentId": _agent_id(name), "match": {"channel": channel, "accountId": "*"}}
+            for channel, (_, name) in bound.items()
         ]
     return content
 
@@ -100,25 +98,24 @@ def openclaw(endpoints: Sequence[Endpoint], bindings: Mapping[str, str]) -> dict
 def has_agents(own: Mapping[str, Any]) -> bool:
     """Tell whether an owner's configuration has agents of its own.
 
-    OpenClaw has had them in ``agents.list``, and keeps them in ``agents.entries`` since 2026.9.
+    OpenClaw kept them in ``agents.list``, and since 2026.9 keeps them in ``agents.entries``.
     """
     agents = own.get("agents")
     return isinstance(agents, Mapping) and not agents.keys().isdisjoint(("list", "entries"))
 
 
 def merged(own: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an owner's configuration with ours in it.
+    """Return an owner's configuration with ours merged into it.
 
-    Providers and models under a name of ours are replaced; of the rest all that the owner has said
-    stays. To an owner's agents none is added, and so no binding: OpenClaw asks of whoever has
-    several which of them has what, and only the owner knows.
+    Providers and models under a name of ours are replaced; the owner's other settings stay. If the
+    owner has agents, none is added, and so no binding: only the owner knows which should answer.
 
     Args:
         own: The owner's, as parsed JSON.
         ours: What `openclaw` returned.
 
     Raises:
-        PlanError: A key of the owner's holds something else than OpenClaw takes there.
+        PlanError: A key of the owner's has a value of the wrong type.
     """
     result, added = copy.deepcopy(dict(own)), copy.deepcopy(dict(ours))
     if has_agents(own):
@@ -135,9 +132,9 @@ def merged(own: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _renew_default(defaults: dict[str, Any], ours: Mapping[str, Any]) -> None:
-    """Give up a default model of ours that is no more."""
-    said = defaults["model"]
-    primary = said.get("primary") if isinstance(said, Mapping) else said
+    """Replace a default model of ours that the fleet no longer serves."""
+    current = defaults["model"]
+    primary = current.get("primary") if isinstance(current, Mapping) else current
     offered = {
         f"{name}/{model['id']}"
         for name, provider in ours["models"]["providers"].items()
@@ -145,36 +142,29 @@ def _renew_default(defaults: dict[str, Any], ours: Mapping[str, Any]) -> None:
     }
     if isinstance(primary, str) and _is_ours(primary) and primary not in offered:
         new = ours["agents"]["defaults"]["model"]
-        defaults["model"] = {**said, **new} if isinstance(said, Mapping) else new
+        defaults["model"] = {**current, **new} if isinstance(current, Mapping) else new
 
 
 def _fill(result: dict[str, Any], ours: Mapping[str, Any], where: str) -> None:
-    """Add what is missing, key by key."""
+    """Add the missing keys, level by level."""
     for key, value in ours.items():
-        at = f"{where}{key}"
         if key not in result:
             result[key] = value
-        elif isinstance(value, Mapping) and key == "model" and isinstance(result[key], str):
-            # OpenClaw takes the default model's name alone, too.
-            continue
-        elif isinstance(value, Mapping):
-            if not isinstance(result[key], dict):
-                raise PlanError(_unexpected(at, result[key]))
-            _fill(result[key], value, f"{at}.")
+        # OpenClaw also accepts the default model's name alone.
+        elif isinstance(value, Mapping) and not (key == "model" and isinstance(result[key], str)):
+            _fill(_mapping(result[key], f"{where}{key}"), value, f"{where}{key}.")
 
 
-def _at(content: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
-    found: Any = content
+def _at(content: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
     for key in path:
-        found = found.get(key, {})
-        if not isinstance(found, dict):
-            raise PlanError(_unexpected(".".join(path), found))
-    assert isinstance(found, dict)
-    return found
+        content = _mapping(content.get(key, {}), ".".join(path))
+    return content
 
 
-def _unexpected(where: str, found: object) -> str:
-    return f"{where}: found {type(found).__name__}; expected a mapping"
+def _mapping(value: object, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise PlanError(f"{where}: found {type(value).__name__}; expected a mapping")
+    return value
 
 
 def _is_ours(name: str) -> bool:
@@ -185,7 +175,7 @@ def _is_ours(name: str) -> bool:
 def _provider(endpoint: Endpoint) -> dict[str, Any]:
     return {
         "baseUrl": f"{endpoint.url}/v1",
-        # OpenClaw wants one, whether or not it is asked for.
+        # OpenClaw requires one, even where the server does not.
         "apiKey": f"${{{KEY_VARIABLE}}}" if endpoint.keyed else "none",
         "api": "openai-completions",
         "models": [_model(name) for name in endpoint.names],
@@ -214,13 +204,13 @@ def _model(served: ModelAlias) -> dict[str, Any]:
         "supportsStrictMode": False,
     }
     if served.both_modes:
-        # OpenClaw then says whether to think; a profile has said so already.
+        # OpenClaw then says in each request whether to think; a profile fixes that.
         compat["thinkingFormat"] = "qwen-chat-template"
     return model | {"compat": compat}
 
 
 def _params(served: ModelAlias) -> dict[str, Any]:
-    """Return the defaults that only we set: OpenClaw 2026.9.6 sends no top_p or top_k."""
+    """Return the sampling parameters; OpenClaw 2026.9.6 itself sends no top_p or top_k."""
     rest = dict(served.sampling)
     return {"temperature": rest.pop("temperature"), "extra_body": rest}
 
@@ -230,12 +220,12 @@ def _agent(endpoint: Endpoint, served: ModelAlias) -> dict[str, Any]:
     if served.name in ALIASES:
         agent["params"] = _params(served)
     if served.thinks:
-        # Whoever reads along sees the thinking as it comes.
+        # A reader sees the thinking as it is generated.
         agent["reasoningDefault"] = "stream"
     return agent | {"fastModeDefault": False}
 
 
 def _agent_id(served: ModelAlias) -> str:
-    """An id that OpenClaw takes: small letters, digits, '_' and '-', at most 64."""
+    """Return an id that OpenClaw accepts: small letters, digits, '_' and '-', at most 64."""
     name = ALIASES.get(served.name, served.name)
     return f"agent-{re.sub(r'[^a-z0-9_-]+', '-', name.lower())}"[:64].rstrip("-")
