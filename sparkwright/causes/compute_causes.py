@@ -1,4 +1,4 @@
-"""Causes in what computes on the GPU: its kernels, and which of them vLLM takes."""
+"""Causes in GPU kernels, and in vLLM's choice among them."""
 
 from sparkwright.causes.cause import LogCause
 

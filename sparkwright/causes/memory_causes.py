@@ -1,4 +1,4 @@
-"""Causes that a log names: memory, and what an engine dies of later."""
+"""Causes in memory, and those by which an engine dies after its start."""
 
 from sparkwright.causes.cause import LogCause
 from sparkwright.causes.network_causes import NCCL_ON_SOCKETS
@@ -164,7 +164,7 @@ MEMORY_CAUSES = (
         remedy="Search vLLM's issues for this line. Meanwhile remove unusual options from the "
         "recipe, drafts first; then set enforce-eager, or use another image",
         source="Python's names of such errors; eugr/spark-vllm-docker#400",
-        # The API server outlives what a request of a client's makes it stumble over.
+        # The API server survives an error that a client's request causes.
         pattern=r"^(\((?!APIServer)[^)]*\) )?(ERROR \S+ \S+ \[(?!serving|api_server)\S+\] )?"
         r"(Assertion|Index|Attribute|Type|Name|UnboundLocal|ZeroDivision|NotImplemented)Error\b",
     ),

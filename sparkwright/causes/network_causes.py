@@ -1,4 +1,4 @@
-"""Causes between the two ranks of a pair, as NCCL and Gloo word them."""
+"""Causes in the connection between the two ranks of a pair, by the messages of NCCL and Gloo."""
 
 from sparkwright.causes.cause import KnownCause, LogCause
 

@@ -1,4 +1,4 @@
-"""Causes in what an engine stands on: kernel, driver, PCIe, container runtime."""
+"""Causes below the engine: kernel, driver, PCIe, container runtime."""
 
 from sparkwright.causes.cause import CLOCK_REMEDY, UNPLUG_REMEDY, LogCause
 from sparkwright.host.kernel import HANDOVER_REMEDY

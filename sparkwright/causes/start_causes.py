@@ -1,4 +1,4 @@
-"""Causes of a failed start that its log names: image, command line, model files, port."""
+"""Causes of a failed start: image, command line, model files, port."""
 
 from sparkwright.causes.cause import SPACE_REMEDY, LogCause
 

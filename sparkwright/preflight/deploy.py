@@ -1,4 +1,4 @@
-"""Before any change: is this Spark fit for what it is to serve?"""
+"""The preflight: is this Spark fit for what it is to serve?"""
 
 from pyinfra.api import deploy
 
@@ -15,26 +15,26 @@ from sparkwright.run.target import target
 def apply() -> None:
     """Judge the Spark; list every error and warning with its remedy."""
     own = target()
-    served, other, wanted = own.release, own.peer, own.settings
-    checkpoints = served.recipe.checkpoints.values() if served else ()
+    release, settings = own.release, own.settings
+    checkpoints = release.recipe.checkpoints.values() if release else ()
     locked = [own.lock.checkpoint(checkpoint) for checkpoint in checkpoints]
     preflight(
         name="Fit to serve",
         wanted=Requirements(
             hardware=own.hardware,
-            driver_minimum=wanted.driver_minimum,
-            docker_minimum=wanted.docker_minimum,
+            driver_minimum=settings.driver_minimum,
+            docker_minimum=settings.docker_minimum,
             weights=sum(checkpoint.size for checkpoint in locked if checkpoint),
-            image=own.lock.images[image_key(served.recipe)].size if served else 0,
-            disk_headroom=int(wanted.disk_headroom_gib * GIB),
-            ports=(own.port, served.port) if served and own.is_head and own.port else (),
-            clock_tolerance=wanted.clock_tolerance,
-            build=DISK if served and served.recipe.build and own.is_head else 0,
-            pair=other is not None,
+            image=own.lock.images[image_key(release.recipe)].size if release else 0,
+            disk_headroom=int(settings.disk_headroom_gib * GIB),
+            ports=(own.port, release.port) if release and own.is_head and own.port else (),
+            clock_tolerance=settings.clock_tolerance,
+            build=DISK if release and release.recipe.build and own.is_head else 0,
+            pair=own.peer is not None,
         ),
         root=own.root,
-        images=served.images if served else (),
-        folders=list(served.folders.values()) if served else [],
-        worker=other if own.is_head else None,
-        load=load_of(served.recipe, own.lock, len(own.ranks)) if served else None,
+        images=release.images if release else (),
+        folders=list(release.folders.values()) if release else [],
+        worker=own.peer if own.is_head else None,
+        load=load_of(release.recipe, own.lock, len(own.ranks)) if release else None,
     )

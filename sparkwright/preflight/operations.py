@@ -7,7 +7,6 @@ from pyinfra import host, state
 from pyinfra.api import Host, State, StringCommand, operation
 from pyinfra.api.exceptions import PyinfraError
 
-from sparkwright.common.findings import Finding
 from sparkwright.common.operations import (
     differs,
     failing,
@@ -23,7 +22,7 @@ from sparkwright.preflight.facts import HostSurvey
 from sparkwright.preflight.pair import differences
 from sparkwright.preflight.preflight import Requirements, findings
 
-# Of a run: each Spark that was judged, and whether it is unfit.
+# By run and Spark: whether it was found unfit.
 _judged: dict[State, dict[str, bool]] = {}
 
 
@@ -39,37 +38,37 @@ def preflight(
     """Fail with every error that is found, each with its remedy; warnings are only shown.
 
     Args:
-        wanted: what this Spark must be.
+        wanted: the requirements of what this Spark serves.
         root: the folder for weights and releases.
         images: names and digests of the image that will run; none on an idle Spark.
         folders: the checkpoint folders under `root` that count as fetched already.
-        worker: the other Spark, where this one is the head of a pair: they must be alike, and it
-            is the head that says where they are not.
+        worker: the other Spark, where this one is the head of a pair: they must be alike, and the
+            head reports where they are not.
         load: what must fit into its memory; None on an idle Spark.
     """
-    look = {
+    options = {
         "root": root,
         "ports": list(wanted.ports),
         "images": list(images),
         "folders": list(folders),
     }
-    survey = host.get_fact(HostSurvey, **look)
+    survey = host.get_fact(HostSurvey, **options)
     now = time.time()
-    other = worker.get_fact(HostSurvey, **look) if worker else None
-    found = findings(survey, wanted, now, other)
+    other = worker.get_fact(HostSurvey, **options) if worker else None
+    results = findings(survey, wanted, now, other)
     if load:
-        found += memory_findings(load, wanted.hardware, survey)
-    apart: list[Finding] = []
-    if worker and other:
-        apart = differences(spark_name(host), survey, spark_name(worker), other)
-        for finding in apart:
-            differs("the two Sparks", "alike", finding.found)
-    for finding in found:
+        results += memory_findings(load, wanted.hardware, survey)
+    unlike = (
+        differences(spark_name(host), survey, spark_name(worker), other) if worker and other else []
+    )
+    for finding in unlike:
+        differs("the two Sparks", "alike", finding.found)
+    for finding in results:
         if finding.error:
             differs("fit to serve", "nothing in its way", finding.found)
-    found += apart
-    errors = [finding for finding in found if finding.error]
-    for finding in found:
+    results += unlike
+    errors = [finding for finding in results if finding.error]
+    for finding in results:
         if not finding.error:
             notice(str(finding))
     refusal = failing("\n".join(map(str, errors))) if errors else None
@@ -82,14 +81,14 @@ def preflight(
 
 
 def _end_unfit(is_unfit: bool) -> None:
-    """End a dry run where the real one would: when all have been judged, and one is unfit.
+    """End a dry run where the real one would end: when all are judged, and one is unfit.
 
     Raises:
-        PyinfraError: it ends.
+        PyinfraError: the run ends.
     """
     judged = _judged.setdefault(host.state, {})
     judged[spark_name(host)] = is_unfit
-    # With fewer at a time than there are Sparks, some are not judged yet, nor will be meanwhile.
+    # If pyinfra runs fewer hosts at a time than there are, some are judged only after this one.
     hosts = len(state.active_hosts)
     while len(judged) < hosts <= state.config.PARALLEL:
         time.sleep(0.05)

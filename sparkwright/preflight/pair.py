@@ -1,4 +1,4 @@
-"""Two Sparks that serve one model: what must be alike, judged before anything is changed."""
+"""The differences between two Sparks that keep them from serving one model."""
 
 import re
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ _UPDATE = "Update DGX OS on {} (DGX Dashboard, Update) and reboot it"
 
 
 def differences(name_a: str, a: Survey, name_b: str, b: Survey) -> list[Finding]:
-    """Return what stands between two Sparks and one model over both, errors first.
+    """Return the differences that matter, errors first.
 
-    What one of them lacks is no difference: that is said of this Spark alone.
+    What one Spark lacks is no difference: the findings of that Spark name it.
 
     Args:
-        name_a, name_b: names of the Sparks, for the reader.
+        name_a, name_b: names of the Sparks, for messages.
         a, b: their surveys, taken one after the other.
     """
     checks = [
@@ -45,7 +45,7 @@ def _versions(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Findin
     if a.kernel.release != b.kernel.release:
         found, remedy = differing("kernel", a.kernel.release, b.kernel.release)
         if a.kernel.handover or b.kernel.handover:
-            # The newer one is what hurts.
+            # An update would bring the kernel that keeps memory to both.
             remedy = "Boot one kernel on both that keeps no memory for kexec handover"
         yield warning(found, remedy)
 
@@ -67,7 +67,7 @@ def _machines(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Findin
 
 def _images(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Finding]:
     if a.docker_driver and b.docker_driver and a.docker_driver != b.docker_driver:
-        # Docker's two stores give one image two ids: a copy of it would not be known by either.
+        # Docker's two stores give one image two ids: the copy would not be recognized.
         yield error(
             f"Docker stores images by {a.docker_driver} on {name_a}, "
             f"by {b.docker_driver} on {name_b}",

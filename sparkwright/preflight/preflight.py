@@ -1,4 +1,4 @@
-"""The obstacles between a Spark and a served model, judged before anything is changed."""
+"""The findings about a Spark before anything is changed: what keeps it from serving a model."""
 
 import re
 from collections.abc import Iterator
@@ -14,22 +14,22 @@ from sparkwright.runtime.gpu_obstacles import obstacle
 
 # AEON-7/Qwen3.6-NVFP4-DFlash, README: its image is about 9 GB compressed and 22 GB unpacked.
 UNPACKED = 22 / 9
-# While Docker unpacks an image, the compressed layers and their content are on the disk together.
+# While Docker unpacks an image, both the compressed layers and their content are on the disk.
 IMAGE_DISK_FACTOR = 1 + UNPACKED
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """The requirements that a Spark has to meet for what it is to serve.
+    """What a release requires of the Spark that serves it.
 
     Attributes:
         driver_minimum, docker_minimum: first number of the version.
         weights: bytes of all checkpoints of the recipe.
-        image: compressed bytes of the engine's image, or of what it is built on.
+        image: compressed bytes of the engine's image, or of the one that it is built on.
         disk_headroom: bytes that stay free for caches, logs and the next release.
-        ports: where its door and its engine are to listen.
+        ports: of its door and its engine.
         clock_tolerance: seconds between the two clocks.
-        build: bytes that building the image takes beside that; 0 where it is not built.
+        build: further bytes for building the image; 0 where it is not built.
         pair: whether two Sparks serve the model: the worker gets the image from the head.
     """
 
@@ -48,7 +48,7 @@ class Requirements:
 def findings(
     survey: Survey, wanted: Requirements, now: float, worker: Survey | None = None
 ) -> list[Finding]:
-    """Return everything that is wrong with a Spark, errors first.
+    """Return all findings about a Spark, errors first.
 
     Args:
         now: the controller's clock when the survey was taken, seconds since the epoch.
@@ -90,20 +90,20 @@ def _hardware(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
 
 
 def _no_gpu(survey: Survey, hardware: Hardware) -> Finding:
-    """The finding that nvidia-smi shows none, by what it says: an update may be the cause."""
+    """Return the finding that nvidia-smi shows no GPU; its message may name the cause."""
     known = obstacle(survey.gpu_said)
     if known:
         return error(f"nvidia-smi shows no GPU ({survey.gpu_said}). {known.cause}", known.remedy)
-    said = f": {survey.gpu_said}" if survey.gpu_said else ""
-    return error(f"nvidia-smi shows no GPU{said}", f"{hardware.update}, and reboot")
+    message = f": {survey.gpu_said}" if survey.gpu_said else ""
+    return error(f"nvidia-smi shows no GPU{message}", f"{hardware.update}, and reboot")
 
 
 def _remedy(survey: Survey) -> str:
-    """Name the class that the machine is of, if there is one."""
-    right = next((name for name, hardware in HARDWARE.items() if _is(survey, hardware)), None)
-    if right is None:
+    """Name the hardware class of the machine, if there is one."""
+    name = next((name for name, hardware in HARDWARE.items() if _is(survey, hardware)), None)
+    if name is None:
         return f"No hardware class matches it; the classes are {', '.join(HARDWARE)}"
-    return f"Set `hardware: {right}` for it in the inventory, and choose a recipe for {right}"
+    return f"Set `hardware: {name}` for it in the inventory, and choose a recipe for {name}"
 
 
 def _is(survey: Survey, hardware: Hardware) -> bool:
@@ -115,7 +115,7 @@ def _is(survey: Survey, hardware: Hardware) -> bool:
 
 
 def _memory(survey: Survey, hardware: Hardware) -> float:
-    """GiB of what the engine gets its memory from."""
+    """GiB of the memory that the engine uses: the host's, or the GPU's own."""
     return (survey.memory if hardware.unified else survey.gpu_memory or 0) / GIB
 
 
@@ -175,8 +175,8 @@ def _kernel(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
 def _disk(survey: Survey, wanted: Requirements, worker: Survey) -> list[Finding]:
     weights = max(0, wanted.weights - survey.weights)
     image = 0 if survey.image else int(wanted.image * IMAGE_DISK_FACTOR) + wanted.build
-    # On both Sparks, unpacked, beside what Docker has, while it moves from one to the other; and
-    # once more where Docker keeps its own files: it saves and loads by way of a folder there.
+    # While an image moves from one Spark to the other, its unpacked archive is on both, and once
+    # more on Docker's disk: Docker saves and loads by way of a folder there.
     export = int(wanted.image * UNPACKED) if wanted.pair and not worker.image else 0
     needs: dict[str, tuple[int, int]] = {}
     for device, free, need in (
@@ -196,11 +196,12 @@ def _disk(survey: Survey, wanted: Requirements, worker: Survey) -> list[Finding]
 
 
 def _ports(survey: Survey) -> list[Finding]:
-    other = "Stop it, or give the replica another `port:` in the inventory"
     return [
         error(
             f"port {listener.port} is taken by {listener.command} (pid {listener.pid})",
-            "Stop it: the engine needs this port" if listener.port in ENGINE_PORTS else other,
+            "Stop it: the engine needs this port"
+            if listener.port in ENGINE_PORTS
+            else "Stop it, or give the replica another `port:` in the inventory",
         )
         for listener in survey.listeners
         if not listener.ours
