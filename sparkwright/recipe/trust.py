@@ -2,7 +2,7 @@
 
 A stranger's recipe is only data as long as its options cannot run code, open ports or pass on what
 clients ask. Only the inventory can allow those that can (`trusts` of a replica), never the recipe.
-A name that no vLLM in `vllm_names.txt` has needs trust as well.
+A name that no vLLM in `vllm_names.yaml` has needs trust as well.
 """
 
 from __future__ import annotations

@@ -6,19 +6,22 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-NAMES = Path(__file__).with_name("vllm_names.txt")
+import yaml
 
-# What each kind of trust lets a recipe do; `-` in the table stands for none.
+NAMES = Path(__file__).with_name("vllm_names.yaml")
+
+# What each kind of trust lets a recipe do.
 KINDS = {
     "code": "can have the engine run code of the recipe's choice",
     "network": "opens ports or has the engine talk to other machines",
     "logs": "writes what clients ask into the journal",
     "clients": "lets clients do more than ask the model",
     "files": "reads or writes files of the recipe's choice",
-    "?": "is of no vLLM that this project has looked into",
+    "unknown": "is of no vLLM that this project has looked into",
 }
-UNKNOWN = KINDS["?"]
+UNKNOWN = KINDS["unknown"]
 
 # Words that end the names of secrets.
 _SECRETS = (
@@ -56,18 +59,18 @@ def number(release: str) -> Release:
 @cache
 def table() -> dict[str, KnownName]:
     """Return all names: options without their dashes, and variables."""
-    found = {}
-    for name, first, last, kind in _rows():
-        danger = None if kind == "-" else KINDS[kind]
-        found[name] = KnownName(number(first), number(last), danger)
-    return found
+    known: dict[str, KnownName] = {}
+    for group in _content()["groups"]:
+        danger = None if group["kind"] == "none" else KINDS[group["kind"]]
+        entry = KnownName(number(group["first"]), number(group["last"]), danger)
+        known |= dict.fromkeys(group["names"].split(), entry)
+    return known
 
 
 @cache
 def releases() -> tuple[Release, ...]:
     """Return the releases whose names the table has."""
-    line = next(line for line in NAMES.read_text().splitlines() if line.startswith("releases "))
-    return tuple(map(number, line.split()[1:]))
+    return tuple(map(number, _content()["releases"]))
 
 
 @cache
@@ -99,6 +102,6 @@ def is_secret(name: str) -> bool:
     return name not in table() and any(word.endswith(_SECRETS) for word in words)
 
 
-def _rows() -> list[list[str]]:
-    lines = NAMES.read_text().splitlines()
-    return [line.split() for line in lines if not line.startswith(("#", "releases "))]
+@cache
+def _content() -> Any:
+    return yaml.safe_load(NAMES.read_text())

@@ -2,8 +2,8 @@
 
     python -m tests.recipes.names [RELEASE …]
 
-asks the releases named, those of the table by default. Kinds of trust stay; a new name gets a `?`,
-so that it asks for trust until somebody has read what it does and written a kind in its place.
+asks the releases named, those of the table by default. Kinds of trust stay; a new name gets the
+kind `unknown`, and so needs trust until somebody has read what it does and moved it to a kind.
 """
 
 import argparse
@@ -11,8 +11,17 @@ import json
 import sys
 from collections.abc import Sequence
 
+import yaml
+
 from sparkwright.recipe.vllm_names import NAMES, is_variable
 from tests.recipes.environment import INSIDE, run_script
+
+HEAD = """\
+# Options of `vllm serve` and variables of vLLM. Each group has the first and the last release of
+# those listed that have its names, and the kind of trust that they need: see vllm_names.py.
+# `python -m tests.recipes.names` asks vLLM for the names and keeps their kinds: a new name needs
+# trust (`unknown`) until somebody has read what it does.
+"""
 
 
 def ask(release: str) -> set[str]:
@@ -33,20 +42,44 @@ def main(words: Sequence[str]) -> None:
     )
     parser.add_argument("releases", nargs="*", metavar="RELEASE", help="a version of vLLM")
     releases = parser.parse_args(words).releases
-    lines = NAMES.read_text().splitlines()
-    head = [line for line in lines if line.startswith("#")]
-    rows = [line.split() for line in lines if not line.startswith("#")]
-    kinds = {row[0]: row[3] for row in rows if row[0] != "releases"}
-    listed = releases or next(row[1:] for row in rows if row[0] == "releases")
+    content = yaml.safe_load(NAMES.read_text())
+    kinds = {name: group["kind"] for group in content["groups"] for name in group["names"].split()}
+    listed = releases or content["releases"]
     names: dict[str, list[str]] = {}
     for release in listed:
         for name in ask(release):
             names.setdefault(name, []).append(release)
-    table = [
-        f"{name} {names[name][0]} {names[name][-1]} {kinds.get(name, '?')}"
-        for name in sorted(names, key=lambda name: (is_variable(name), name))
-    ]
-    NAMES.write_text("\n".join([*head, " ".join(["releases", *listed]), *table]) + "\n")
+    write(
+        {name: (its[0], its[-1], kinds.get(name, "unknown")) for name, its in names.items()},
+        listed,
+    )
+
+
+def write(names: dict[str, tuple[str, str, str]], releases: Sequence[str]) -> None:
+    """Write the table.
+
+    Args:
+        names: name -> first release, last release, and kind of trust.
+        releases: all of the table.
+    """
+    order = {release: number for number, release in enumerate(releases)}
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for name in sorted(names, key=lambda name: (is_variable(name), name)):
+        groups.setdefault(names[name], []).append(name)
+    ordered = sorted(groups, key=lambda key: (order[key[0]], order[key[1]], key[2]))
+    content = {
+        "releases": list(releases),
+        "groups": [
+            {
+                "first": first,
+                "last": last,
+                "kind": kind,
+                "names": " ".join(groups[first, last, kind]),
+            }
+            for first, last, kind in ordered
+        ],
+    }
+    NAMES.write_text(HEAD + yaml.safe_dump(content, sort_keys=False, width=100))
 
 
 if __name__ == "__main__":
