@@ -1,8 +1,8 @@
 """vLLM's options that this project decides by, read as vLLM reads its command line.
 
-Everything that asks what a recipe's ``args`` mean asks `options`: the memory plan, the supervisor's
-patience, the gateway, the catalogue, the rules. What vLLM would refuse is refused when the recipe
-is loaded, and one option has one spelling.
+Everything that depends on a recipe's ``args`` reads them by `options`: the memory plan, the
+supervisor's patience, the gateway, the rules. What vLLM would refuse is refused when the recipe is
+loaded, and each option has one spelling.
 """
 
 from __future__ import annotations

@@ -1,17 +1,9 @@
-"""The tables to choose a recipe by.
-
-    python -m sparkwright.recipe.catalogue
-
-prints them in Markdown. docs/recipes.md holds the same.
-"""
+"""Prints the tables of recipes in docs/recipes.md: python -m tests.recipes.catalogue."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterable, Iterator
 
-from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.options import AUTO
@@ -19,10 +11,10 @@ from sparkwright.recipe.recipe import Figures, Recipe
 
 HEAD = ("recipe", "serves", "on", "weights", "context", "tokens/s", "proven")
 
-# Titles of the tables, in the order in which most will read them.
+# Titles of the tables, the most important first.
 _SPARK, _BUILT, _CARD = "On Sparks", "On Sparks, with an image to be built", "On graphics cards"
 
-_NOT_TOLD = "?"
+_UNKNOWN = "?"
 _CONTEXTS = {AUTO: "what fits", None: "the model's"}
 
 
@@ -30,7 +22,7 @@ def catalogue(recipes: Iterable[Recipe]) -> str:
     """Return Markdown with a table for each kind of machine and image.
 
     Args:
-        recipes: What to show; recipes of the lab only are left out.
+        recipes: Those for the lab alone are left out.
     """
     kinds: dict[str, list[Recipe]] = {_SPARK: [], _BUILT: [], _CARD: []}
     for recipe in recipes:
@@ -46,11 +38,7 @@ def _kind(recipe: Recipe) -> str:
 
 
 def table(recipes: Iterable[Recipe]) -> str:
-    """Return a Markdown table with a line for each recipe.
-
-    Args:
-        recipes: What to show.
-    """
+    """Return a Markdown table with a line for each recipe."""
     lines = [HEAD, ("---",) * len(HEAD), *map(_row, recipes)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -62,9 +50,9 @@ def _row(recipe: Recipe) -> tuple[str, ...]:
         f"`{recipe.name}`",
         _line(recipe.description),
         f"{', '.join(recipe.hardware)}: {' or '.join(map(str, recipe.sparks))}",
-        f"{weights:.0f} GiB" if weights else _NOT_TOLD,
+        f"{weights:.0f} GiB" if weights else _UNKNOWN,
         _CONTEXTS.get(context) or f"{context:,}",
-        "; ".join(_speeds(recipe)) or _NOT_TOLD,
+        "; ".join(_speeds(recipe)) or _UNKNOWN,
         _line(recipe.proven),
     )
 
@@ -109,20 +97,5 @@ def _many(workload: str) -> bool:
     return workload.startswith(("concurrent-", "mix-", "rag-"))
 
 
-def main() -> int:
-    """Print the tables. Returns the exit status."""
-    try:
-        print(catalogue(map(load_recipe, recipe_names())))
-    except PlanError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    argparse.ArgumentParser(
-        prog="python -m sparkwright.recipe.catalogue",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    ).parse_args()
-    sys.exit(main())
+    print(catalogue(map(load_recipe, recipe_names())))
