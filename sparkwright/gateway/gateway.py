@@ -45,7 +45,6 @@ def clashes(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
     """Return the replicas that serve different models under one name, as problems for PlanError.
 
     Args:
-        fleet: The fleet.
         recipes: The recipes in use, by name.
     """
     if fleet.gateway is None:
@@ -70,7 +69,6 @@ def upstreams(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[Upstream]:
     """Return the fleet's replicas as its gateway sees them.
 
     Args:
-        fleet: The fleet.
         recipes: The recipes in use, by name.
     """
     result = []
@@ -155,7 +153,6 @@ def client_url(fleet: Fleet, secured: bool = False) -> str:
     """Return the gateway's URL as clients write it, without a path.
 
     Args:
-        fleet: The fleet.
         secured: Its door has a certificate.
 
     Raises:

@@ -10,6 +10,7 @@ tests compare it with that code.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil
@@ -96,11 +97,7 @@ class KvCache:
 
     def longest(self, size: int, limit: int) -> int:
         """Tokens of the longest request, up to a limit, in a cache of so many bytes; 0 = none."""
-        low, high = 0, limit
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.size(middle) <= size else (low, middle - 1)
-        return low
+        return bisect_right(range(1, limit + 1), size, key=self.size)
 
     def _blocks(self, kind: _Kind, block: int, context: int) -> int:
         if not kind.token_bytes:

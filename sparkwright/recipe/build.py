@@ -32,8 +32,7 @@ def build_files(build: ImageBuild, folders: Path = FOLDERS) -> dict[str, str]:
     image's name.
 
     Args:
-        build: The build.
-        folders: Where the folders of builds are.
+        folders: The folder of all builds.
 
     Raises:
         PlanError: There is no such folder (with the nearest name), or a file in it is no text.
@@ -57,8 +56,7 @@ def build_problems(build: ImageBuild, folders: Path = FOLDERS) -> Iterator[str]:
     """Yield the faults of a build, as ``KEY: found X; expected Y``.
 
     Args:
-        build: The build of a recipe.
-        folders: Where the folders of builds are.
+        folders: The folder of all builds.
     """
     try:
         dockerfile = build_files(build, folders)["Dockerfile"]
@@ -82,9 +80,8 @@ def build_name(build: ImageBuild, base_digest: str, folders: Path = FOLDERS) -> 
     """Name the image that a build makes: ``sparkwright/FOLDER:<12 hex of all its inputs>``.
 
     Args:
-        build: The build.
         base_digest: Digest of the image that it is built on, ``sha256:…``.
-        folders: Where the folders of builds are.
+        folders: The folder of all builds.
 
     Raises:
         PlanError: There is no such folder.

@@ -52,19 +52,13 @@ def fill(template: str, values: Mapping[str, object]) -> str:
     Raises:
         PlanError: A key has no value.
     """
-    missing: dict[str, None] = {}
-
-    def value(match: re.Match[str]) -> str:
-        if not (key := match["key"]):
-            return match[0][0]
-        if values.get(key) is None:
-            missing[key] = None
-        return str(values.get(key))
-
-    text = (_ESCAPED if "{{" in template else _PLACEHOLDER).sub(value, template)
-    if missing:
+    pattern = _ESCAPED if "{{" in template else _PLACEHOLDER
+    keys = dict.fromkeys(match["key"] for match in pattern.finditer(template) if match["key"])
+    if missing := [key for key in keys if values.get(key) is None]:
         raise PlanError(*(f"found {{{key}}}; expected it among `defaults`" for key in missing))
-    return text
+    return pattern.sub(
+        lambda match: str(values[match["key"]]) if match["key"] else match[0][0], template
+    )
 
 
 def parse_line(text: str) -> ServeLine:
