@@ -17,7 +17,7 @@ from sparkwright.release.release import current_engine
 _LINES = 3000
 _DAY = 24 * 3600
 # The kernel's and earlyoom's log lines that may concern an engine, and how many of them are read: a
-# card that fails says so hundreds of times.
+# card that fails logs that hundreds of times.
 KERNEL = (
     "Out of memory: Killed process|oom-kill:|invoked oom-killer|sending SIG|rejected by service|"
     "NVRM.*(Xid|NV_ERR_NO_MEMORY|Out of memory|API mismatch|RmInitAdapter)|Xid [0-9]|"
@@ -67,7 +67,7 @@ class Checkup:
         gpu_inside: output of nvidia-smi in the engine's container; None without one.
         downs: how often it went down hard within a day while its engine ran.
         listeners: who holds the engine's port, where the engine does not run.
-        finished: how requests ended; None when the engine does not tell.
+        finished: how requests ended; None when the engine does not answer.
         failed: the last switch, if it failed.
     """
 

@@ -1,4 +1,4 @@
-"""The deploy that says why a Spark does not start, and changes nothing."""
+"""The deploy that diagnoses a Spark, and changes nothing."""
 
 from pyinfra.api import deploy
 

@@ -62,7 +62,7 @@ def parse_gpu(lines: Sequence[str]) -> GpuReading | None:
     Args:
         lines: what `GPU_COMMAND` prints, a line for each GPU.
     """
-    # Without a driver nvidia-smi says so in a sentence on standard output.
+    # Without a driver nvidia-smi prints a sentence to standard output.
     gpus = [
         GpuReading(clock, power, temperature, busy, _bytes(used), _bytes(total))
         for line in lines

@@ -1,4 +1,4 @@
-"""Causes that a Spark itself shows, whatever its engine's log says."""
+"""Causes that a Spark itself shows, independently of its engine's log."""
 
 from collections.abc import Callable
 
@@ -28,19 +28,11 @@ def _spins(checkup: Checkup) -> str | None:
     return f"{gpu.power:.0f} W while {gpu.busy:.0f} % busy"
 
 
-def _throttled(checkup: Checkup) -> str | None:
-    return checkup.gpu.held_back if checkup.gpu else None
-
-
 def _gpu_lost(checkup: Checkup) -> str | None:
-    # An image may lack nvidia-smi: that alone says nothing.
+    # Other errors prove nothing: an image may lack nvidia-smi.
     inside = checkup.gpu_inside or ""
     lost = "Failed to initialize NVML" in inside
     return f"nvidia-smi in the container: {inside}" if lost else None
-
-
-def _no_docker(checkup: Checkup) -> str | None:
-    return "`docker version` gets no answer of a daemon" if checkup.docker is None else None
 
 
 def _no_runtime(checkup: Checkup) -> str | None:
@@ -183,7 +175,9 @@ HOST_CAUSES = (
         cause="No Docker daemon answers",
         remedy="`sudo systemctl enable --now docker`, and `journalctl -u docker` if it does not",
         source="the engine waits for Docker",
-        sign=_no_docker,
+        sign=lambda checkup: (
+            None if checkup.docker else "`docker version` gets no answer of a daemon"
+        ),
     ),
     HostCause(
         name="docker-runtime",
@@ -209,7 +203,9 @@ HOST_CAUSES = (
         source="vllm-project/vllm#49203; eugr/spark-vllm-docker#260",
         sign=_spins,
     ),
-    HostCause(**vars(POWER_FAULT), sign=_throttled),
+    HostCause(
+        **vars(POWER_FAULT), sign=lambda checkup: checkup.gpu.held_back if checkup.gpu else None
+    ),
     HostCause(
         name="swapping",
         cause="The Spark is swapping, which makes everything slow",

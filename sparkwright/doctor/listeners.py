@@ -13,7 +13,7 @@ from sparkwright.monitoring.node_exporter import EXPORTER
 from sparkwright.release.guard import ALONE
 from sparkwright.run.spark import Declared
 
-# The units of ours that listen, but for engines. systemd itself holds a socket unit's socket first.
+# Our units that listen, but for engines. systemd itself holds a socket unit's socket at first.
 _SUPERVISOR, _GATEWAY = "vllm@", ("gateway.service", "gateway-door.service")
 _UNITS = (DOOR, EXPORTER, *_GATEWAY, "fabric-share", "fabric-metrics", _SUPERVISOR, "switch@")
 _JOBS = ("weights@", "image@", "image-copy.", "image-build@", "image-export@", "benchmark.")
@@ -160,7 +160,7 @@ def judged(listening: Listening, may: Declared) -> Iterator[Judged]:
 
     Args:
         listening: what listens.
-        may: the list: what of ours may listen beyond loopback.
+        may: the list: our sockets that may listen beyond loopback.
     """
     for socket in listening.sockets:
         units = {part for group in socket.groups for part in group.split("/")}

@@ -38,8 +38,8 @@ def doctor(
         hardware: its class.
         plan, peer: of a pair, its part of the fabric and the other Spark.
         wanted: the release that the inventory asks for, empty for an idle Spark; None where the
-            lock does not tell.
-        may_listen: what of ours may listen beyond loopback.
+            lock lacks it.
+        may_listen: the sockets of ours that may listen beyond loopback.
     """
     if recipe and (advisory := warning(recipe_of(recipe))):
         notice(advisory, "yellow")

@@ -14,8 +14,8 @@ from sparkwright.gateway.names import ModelAlias, served
 _OPENAI = ("temperature", "top_p", "presence_penalty")
 # The backend to which the gateway's door sends requests.
 BEHIND = "gateway"
-# Beside its haproxy's configuration. By its checks that knows whether a replica serves; requests go
-# to the gateway in any case, which says why none does.
+# Files beside the configuration of the door's HAProxy, whose checks know whether a replica serves.
+# Requests go to the gateway in any case: its answer says why none does.
 DOOR_FILES = {
     "choice.map": "hold no\n",
     "engines.cfg": f"""\
@@ -56,7 +56,7 @@ def configuration(replicas: Sequence[Upstream], urls: Mapping[str, str]) -> str:
             # status of their own. This is for what only LiteLLM sees: a stream of /v1/messages or
             # /v1/responses that ends before its first token.
             "num_retries": max(1, len(replicas) - 1),
-            # LiteLLM would wait for as long as the door's Retry-After says.
+            # LiteLLM would wait for as long as the door's Retry-After asks.
             "retry_policy": {"ServiceUnavailableErrorRetries": 0},
             "disable_cooldowns": True,
         },

@@ -113,15 +113,15 @@ def _door(fleet: Fleet, name: str, settings: Settings) -> str:
     replica, gateway = fleet.replicas[name], needed(fleet)
     head = replica.sparks[0]
     spark, bind = fleet.sparks[head], settings.bind
-    beside = gateway.spark == head or (gateway.local and spark.local)
+    same_host = gateway.spark == head or (gateway.local and spark.local)
     where = f"{fleet.source}: replicas.{name}"
-    if bind in _LOOPBACK and not beside:
+    if bind in _LOOPBACK and not same_host:
         raise PlanError(
             f"{where}: found bind {bind}, where only {head} itself reaches the door; "
             f"expected gateway: {{spark: {head}}}, or another bind in the group data"
         )
     # A certificate of our CA has this machine's address; the names in an owner's are unknown.
-    if spark.local and (settings.tls_certificate or not beside):
+    if spark.local and (settings.tls_certificate or not same_host):
         why = "and a certificate, whose name" if settings.secured else "whose address"
         raise PlanError(
             f"{where}: found {head} with local: true, {why} the gateway cannot know; "
@@ -130,7 +130,7 @@ def _door(fleet: Fleet, name: str, settings: Settings) -> str:
     address = spark.ssh_hostname or head
     if not settings.tls_certificate and bind not in _EVERYWHERE:
         address = bind
-    elif not settings.tls_certificate and beside:
+    elif not settings.tls_certificate and same_host:
         address = "127.0.0.1"
     return f"{'https' if settings.secured else 'http'}://{bracketed(address)}:{replica.port}"
 

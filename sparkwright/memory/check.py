@@ -50,7 +50,7 @@ def memory_findings(load: Load, hardware: Hardware, survey: Survey) -> list[Find
 def judge(plan: MemoryPlan) -> Iterator[Finding]:
     """Yield the errors and warnings about a plan.
 
-    The remedy of an error is checked with the plan: changed as it says, no error is left.
+    The remedy of an error is checked with the plan: a recipe that follows it has no error left.
     """
     if plan.kv_bytes < plan.cache.size(1):
         yield _weights(plan)
@@ -181,8 +181,8 @@ def _enlarge(plan: MemoryPlan, size: int) -> str | None:
     if plan.flags.kv_bytes is not None:
         size, value = _up(size, MIB) * MIB, _mib(size)
     else:
-        share = _up(100 * (plan.beside + size), plan.total) / 100
-        size = int(share * plan.total) - plan.beside
+        share = _up(100 * (plan.besides_cache + size), plan.total) / 100
+        size = int(share * plan.total) - plan.besides_cache
         value = f"{share:.2f}"
     fits = replace(plan, kv_bytes=size).head_room >= _least(plan)
     return f"{_option(plan)} to at least {value}{_fewer(plan, size)}" if fits else None
@@ -209,8 +209,8 @@ def _leaving(plan: MemoryPlan, free: int) -> tuple[str, int]:
     size = max(0, plan.kv_bytes) + plan.head_room - free
     if plan.flags.kv_bytes is not None:
         return f"{size // MIB}M", size // MIB * MIB
-    share = floor(100 * (plan.beside + size) / plan.total) / 100
-    size = int(share * plan.total) - plan.beside
+    share = floor(100 * (plan.besides_cache + size) / plan.total) / 100
+    size = int(share * plan.total) - plan.besides_cache
     return f"{share:.2f}", size
 
 

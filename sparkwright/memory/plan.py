@@ -18,7 +18,7 @@ from sparkwright.release.model_config import Shape
 
 MIB = 1024**2
 
-# What vLLM takes beside weights and KV cache, fitted to published figures: with ACTIVATIONS, 2.5
+# What vLLM takes besides weights and KV cache, fitted to published figures: with ACTIVATIONS, 2.5
 # makes docai.hu's 76.02 of weights and 30.33 GiB of KV cache 0.90 of its 121.7.
 FIXED = int(2.5 * GIB)
 # Two-byte numbers for each token of a step and each element of the hidden size: ig1 saves about
@@ -104,8 +104,8 @@ class MemoryPlan:
     kept: int = 0
 
     @property
-    def beside(self) -> int:
-        """The bytes that vLLM takes from its share beside the KV cache."""
+    def besides_cache(self) -> int:
+        """The bytes that vLLM takes from its share besides the KV cache."""
         graphs = self.graphs if self.flags.graphs_in_share else 0
         return self.weights + self.drafter + self.activations + graphs
 
@@ -113,7 +113,7 @@ class MemoryPlan:
     def engine(self) -> int:
         """All that the engine takes of the memory, graphs outside the share included."""
         outside = 0 if self.flags.graphs_in_share else self.graphs
-        return self.beside + max(0, self.kv_bytes) + outside
+        return self.besides_cache + max(0, self.kv_bytes) + outside
 
     @property
     def host(self) -> int:
@@ -179,7 +179,7 @@ def plan_memory(load: Load, total: int, unified: bool, kept: int = 0) -> MemoryP
     )
     if settings.kv_bytes is not None:
         return plan
-    return replace(plan, kv_bytes=int(settings.utilization * total) - plan.beside)
+    return replace(plan, kv_bytes=int(settings.utilization * total) - plan.besides_cache)
 
 
 def _loaded(size: int, shape: Shape, settings: Flags) -> int:

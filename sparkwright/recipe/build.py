@@ -16,8 +16,8 @@ from sparkwright.recipe.vllm_names import is_secret
 
 FOLDERS = FILES / "images"
 
-# Bytes of disk that a build takes beside its base: half of it is what ccache may keep (10 GB in the
-# Dockerfiles), half our estimate for source, objects and the result. Nobody has measured it.
+# Bytes of disk that a build takes besides its base: half is ccache's limit (10 GB in the
+# Dockerfiles), half our estimate for source, objects and the result. Not measured.
 DISK = 20 * 10**9
 
 # What Sparkwright gives to the Dockerfile itself: the base by its digest.

@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"(\d+)(\.\d+)?([kmgtKMGT]?)")
 _MULTIPLES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _MULTIPLES |= {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
-# Seconds; with what a stop takes beside it, less than TimeoutStopSec of files/engine/vllm@.service.
+# Seconds; with the rest of a stop, less than TimeoutStopSec of files/engine/vllm@.service.
 LONGEST_DRAIN = 400
 
 AUTO = -1
@@ -130,7 +130,7 @@ Draft = Annotated[Mapped, AfterValidator(_draft)]
 
 
 class Options(BaseModel):
-    """The values in a recipe's ``args``; None where they leave one to vLLM.
+    """The values in a recipe's ``args``; None where vLLM's default applies.
 
     Attributes:
         max_model_len: Tokens of the longest request; `AUTO` = as many as fit.
@@ -209,16 +209,16 @@ def options(args: Mapping[str, Any]) -> Options:
     """Read a recipe's ``args``.
 
     Raises:
-        ValueError: A value is none that vLLM takes; `problems` says which.
+        ValueError: vLLM would refuse a value; `problems` names it.
     """
     return Options.model_validate(args)
 
 
 def problems(args: Mapping[str, Any]) -> Iterator[str]:
-    """Say what of a recipe's ``args`` vLLM would not take, as ``KEY: found X; expected Y``."""
+    """Yield what vLLM would refuse of a recipe's ``args``, as ``KEY: found X; expected Y``."""
     for name, value in args.items():
         if name.startswith("no-"):
-            # Else an option could be read as unset although the line unsets it.
+            # Otherwise an option that is set to false this way would be read as unset.
             yield (
                 f"{name}: found it set to {shown(value)}; expected {name.removeprefix('no-')}: "
                 f"{json.dumps(value is False)}"

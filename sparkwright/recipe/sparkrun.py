@@ -66,7 +66,7 @@ def translate(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
         data: What the file holds.
 
     Returns:
-        What a file of ours would hold, and ``name``.
+        The content of our recipe file, and ``name``.
 
     Raises:
         PlanError: All that cannot be translated.

@@ -23,7 +23,7 @@ class Need:
 
     Attributes:
         name: The option or variable, as `trusts` names it.
-        key: Where the recipe says it, such as ``args.trust-remote-code``.
+        key: Its place in the recipe, such as ``args.trust-remote-code``.
         danger: What it lets the recipe do.
     """
 

@@ -36,7 +36,7 @@ METRICS: Mapping[str, tuple[str, str]] = {
 LONG = "long"
 
 _FILES = HOST_FILES / "benchmark"
-# Tokens that a chat template and a prompt of a file may take; the longest of ours has about 300.
+# The most tokens of a chat template and a prompt from a file; our longest takes about 300.
 _SHORT_PROMPT = 500
 
 
@@ -47,17 +47,17 @@ class Workload:
     Attributes:
         description: for people.
         source: whose table it repeats.
-        prompts: kinds that are asked in turn: stems of files/benchmark/prompts, or `LONG`.
-        output_tokens: the most that is answered.
-        requests: of each run; where time ends it, more than can be in that time.
+        prompts: kinds that are sent in turn: stems of files/benchmark/prompts, or `LONG`.
+        output_tokens: the most tokens of an answer.
+        requests: of each run; if `seconds` ends it, more than fit into that time.
         concurrency: requests at once.
         temperature: 0 always takes the likeliest token.
         input_tokens: length of a long prompt.
-        whole: an answer goes on to `output_tokens`, whatever the model says.
+        whole: an answer goes on to `output_tokens`, even if the model would end it.
         fresh: each long prompt is another one, so that no cache holds any of it.
         runs: their labels; a cold run is one request whose prompt the warm ones repeat.
-        seconds: after which nothing more is asked, and what is under way is answered; 0 = never.
-        decides: its speeds decide over the verdict; else they are only shown.
+        seconds: after which no request starts, and those in flight are answered; 0 = no limit.
+        decides: its speeds decide the verdict; else they are only shown.
     """
 
     name: str
@@ -252,7 +252,7 @@ _ALL = (
 # these minutes are the mixes', which go by time. An estimate, no measurement.
 WORKLOADS: Mapping[str, Workload] = {workload.name: workload for workload in _ALL}
 
-# What a recipe may expect figures of: the start's are read from the engine's journal.
+# The names of workloads that a recipe may expect figures of; a start's come from the journal.
 EXPECTED = (*WORKLOADS, COLD_START, WARM_START)
 
 
