@@ -122,7 +122,7 @@ MEMORY_CAUSES = (
         name="hard-down",
         cause="The Spark lost its power or froze twice within an hour while its engine ran",
         remedy=f"{_LOWER}, and run pyinfra again; if memory is not the cause, look at its supply",
-        source="files/engine/boots.py",
+        source="files/host/engine/crash_guard.py",
         pattern=r"this Spark went down hard twice within an hour",
     ),
     LogCause(
@@ -131,7 +131,7 @@ MEMORY_CAUSES = (
         remedy="It restarts by itself. If it recurs, the preceding log lines show what it was "
         "doing; on two Sparks try another image, because some hang with hybrid models and "
         "CUDA graphs",
-        source="files/engine/probe.py; luisefigueroa/pulsar-gb10-vllm-stack",
+        source="files/host/common/probe.py; luisefigueroa/pulsar-gb10-vllm-stack",
         pattern=r"engine ended: .*(while its counters stand still|"
         r"a completion of one token gave status)",
     ),
@@ -139,7 +139,7 @@ MEMORY_CAUSES = (
         name="start-too-long",
         cause="The engine did not answer within the recipe's start_timeout",
         remedy="Raise start_timeout: the first start compiles, and large weights take minutes",
-        source="files/engine/engine.py; docai.hu saw 14 minutes",
+        source="files/host/engine/supervisor.py; docai.hu saw 14 minutes",
         pattern=r"engine ended: the engine did not answer within \d+ s|"
         r"Timed out waiting for (new )?engine core processes",
     ),
@@ -147,7 +147,7 @@ MEMORY_CAUSES = (
         name="rank-lost",
         cause="The other Spark's engine, or the link to it, ended, so this engine was ended too",
         remedy="Look at the other Spark first: the cause is there, or in the cable",
-        source="files/engine/link.py",
+        source="files/host/engine/peer_link.py",
         pattern=r"^engine ended: \S+: (?!it was stopped)",
     ),
     LogCause(
@@ -155,7 +155,7 @@ MEMORY_CAUSES = (
         cause="Five starts within an hour failed, so systemd gave up (an endless loop would use "
         "up the memory that sshd needs)",
         remedy="Fix the cause, then run pyinfra again, which resets the counter",
-        source="files/engine/vllm@.service; eugr/spark-vllm-docker#257: 35 starts cost sshd",
+        source="files/host/engine/vllm@.service; eugr/spark-vllm-docker#257: 35 starts cost sshd",
         pattern=r"Start request repeated too quickly|start-limit-hit",
     ),
     LogCause(

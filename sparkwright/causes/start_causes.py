@@ -22,7 +22,7 @@ START_CAUSES = (
         name="release-absent",
         cause="The files of the release are not on the Spark",
         remedy="Run pyinfra again, which installs them",
-        source="files/engine/engine.py",
+        source="files/host/engine/supervisor.py",
         pattern=r"releases/\S+/unit\.json: .*run pyinfra again",
     ),
     LogCause(

@@ -1,7 +1,7 @@
 """The thresholds beyond which a reading is a fault, each with its unit and its source.
 
-files/monitoring/alerts.yml, group_data/all.py and units repeat some of them, because they cannot
-import: tests/unit/causes/test_thresholds.py compares them with these.
+files/host/monitoring/alerts.yml, group_data/all.py and units repeat some of them, because they
+cannot import: tests/unit/causes/test_thresholds.py compares them with these.
 """
 
 from sparkwright.common.hardware import GIB

@@ -218,7 +218,7 @@ HOST_CAUSES = (
         cause="The Spark lost its power or froze while its engine ran",
         remedy="Lower the recipe's gpu-memory-utilization; where memory is not the cause, "
         f"{CLOCK_REMEDY}; after two within an hour the engine is not started at boot",
-        source="files/engine/boots.py",
+        source="files/host/engine/crash_guard.py",
         sign=_downs,
     ),
     HostCause(
@@ -242,7 +242,7 @@ HOST_CAUSES = (
         cause="The engine ended by itself and was restarted",
         remedy="For the reason see `journalctl -u 'vllm@*'`. After five starts within an hour "
         "systemd gives up",
-        source="files/engine/vllm@.service",
+        source="files/host/engine/vllm@.service",
         sign=_restarts,
     ),
 )

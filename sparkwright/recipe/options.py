@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"(\d+)(\.\d+)?([kmgtKMGT]?)")
 _MULTIPLES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _MULTIPLES |= {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
-# Seconds; with the rest of a stop, less than TimeoutStopSec of files/engine/vllm@.service.
+# Seconds; with the rest of a stop, less than TimeoutStopSec of files/host/engine/vllm@.service.
 LONGEST_DRAIN = 400
 
 AUTO = -1

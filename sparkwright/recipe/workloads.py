@@ -47,7 +47,7 @@ class Workload:
     Attributes:
         description: for people.
         source: whose table it repeats.
-        prompts: kinds that are sent in turn: stems of files/benchmark/prompts, or `LONG`.
+        prompts: kinds that are sent in turn: stems of files/host/benchmark/prompts, or `LONG`.
         output_tokens: the most tokens of an answer.
         requests: of each run; if `seconds` ends it, more than fit into that time.
         concurrency: requests at once.
@@ -257,7 +257,7 @@ EXPECTED = (*WORKLOADS, COLD_START, WARM_START)
 
 
 def order(workload: Workload) -> dict[str, object]:
-    """Return the workload as JSON takes it, for files/benchmark/measure.py."""
+    """Return the workload as JSON takes it, for files/host/benchmark/measure.py."""
     texts = {kind: _lines(f"prompts/{kind}.txt") for kind in workload.prompts if kind != LONG}
     return {**asdict(workload), "context": workload.context, "texts": texts}
 
