@@ -1,4 +1,4 @@
-"""The results of a benchmark on a Spark."""
+"""The result of a benchmark on a Spark."""
 
 import shlex
 
@@ -10,9 +10,9 @@ class BenchmarkResult(HostFact[Answer | None]):
     """The result of the last benchmark; None while there is none."""
 
     def command(self, root: str) -> str:
-        """Return one command that exits 0 in any case."""
+        """Return a command that exits 0 in any case."""
         return f"cat {shlex.quote(root)}/benchmarks/latest.json 2>/dev/null || true"
 
     def parse(self, output: list[str]) -> Answer | None:
-        """Check it."""
+        """Check the answer's form and bounds."""
         return Answer.model_validate_json("".join(output))

@@ -1,4 +1,4 @@
-"""The facts of the doctor: the symptoms of a Spark, and all its sockets."""
+"""The facts that the doctor reads: the checkup of a Spark, and all its sockets."""
 
 import time
 

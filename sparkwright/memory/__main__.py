@@ -84,7 +84,7 @@ def _hardware(name: str) -> Hardware:
 
 
 def _load(recipe: Recipe, inventory: Path | None, sparks: int) -> Load:
-    """Return the load that is served, by a lock or by nominal sizes."""
+    """Return what is served, with the sizes of a lock or with nominal ones."""
     if inventory is None:
         load, source = nominal_load(recipe, sparks), "no known size"
     else:

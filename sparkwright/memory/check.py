@@ -12,7 +12,7 @@ from sparkwright.host.survey import Survey
 from sparkwright.memory.flags import AUTO_COUNTS_ALL
 from sparkwright.memory.plan import HOST, MIB, Load, MemoryPlan, plan_memory
 
-# GiB that must stay free where the memory is the host's, and that should, by number of Sparks.
+# GiB that must, and that should, stay free where the memory is the host's, by number of Sparks.
 # One: the 0.90 of docai.hu, which leaves 5 by this plan, served for 90 minutes; sparkrun's earlyoom
 # ends the engine at 2 %. With 0.85, which leaves 9, AEON-7 served for hours.
 # Two: with 6 idle a soak took both down; 10 to 12 is the rule of those who measured it
@@ -25,7 +25,7 @@ WANTED = {1: 9, 2: 10}
 # H100 with 0.26.0, whose 793 blocks are the plan's).
 _BLOCK_A_REQUEST = (0, 20, 0)
 # Where the share sizes the KV cache, real ones were up to 8.3 % larger than planned (an H100; 8 % a
-# Spark: docs/memory.md). So near, only vLLM knows.
+# Spark: docs/memory.md). So close to the limit, only vLLM knows.
 _NEAR = 1.1
 
 
@@ -78,7 +78,7 @@ def _unknown(load: Load) -> Finding:
 
 
 def _weights(plan: MemoryPlan) -> Finding:
-    """The finding that nothing is left for a KV cache of one token."""
+    """Return the finding that nothing is left for a KV cache of one token."""
     if plan.flags.kv_bytes is not None:
         found = f"{_set(plan)} holds no request"
     else:
@@ -177,7 +177,7 @@ def _wanted(plan: MemoryPlan) -> int:
 
 
 def _enlarge(plan: MemoryPlan, size: int) -> str | None:
-    """Name what makes a KV cache of so many bytes; None where it would take what must stay free."""
+    """Name the setting for a KV cache of so many bytes; None if too little would stay free."""
     if plan.flags.kv_bytes is not None:
         size, value = _up(size, MIB) * MIB, _mib(size)
     else:
@@ -189,7 +189,7 @@ def _enlarge(plan: MemoryPlan, size: int) -> str | None:
 
 
 def _lower(plan: MemoryPlan) -> str:
-    """Name what leaves as much free as should be, or must be, and a context that then fits."""
+    """Name the setting that leaves enough free, and a context that fits then."""
     tries = [_leaving(plan, free) for free in (_wanted(plan), _least(plan))]
     needed = plan.cache.size(plan.flags.context or 1)
     for value, size in tries:

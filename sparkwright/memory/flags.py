@@ -11,17 +11,18 @@ from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.values import REFERENCE
 from sparkwright.release.model_config import Shape
 
-# The releases of which each is the first, read in their source. Between 0.19.1 and 0.20.2: the
-# share (config/cache.py: 0.9, then 0.92); graphs taken from it (envs.py: 0, then 1, though later
-# logs say "since v0.21.0"); the size in tokens that is logged (v1/core/kv_cache_utils.py).
+# The first release with each behavior, read in vLLM's source. Between 0.19.1 and 0.20.2 these
+# changed: the default share (config/cache.py: 0.9, then 0.92); whether graphs count in it (envs.py:
+# 0, then 1, though later logs say "since v0.21.0"); how the size in tokens is logged
+# (v1/core/kv_cache_utils.py).
 _UTILIZATION_092 = _GRAPHS_IN_SHARE = TOKENS_BY_CONCURRENCY = (0, 20, 0)
-# Prefix caching of hybrid models by default (engine/arg_utils.py, config/model.py): held to be
-# unsupported in 0.17.0 to 0.20.2, only when asked for in 0.26.0 and 0.27.0, on in 0.28.0 to 0.33.0.
+# Prefix caching of hybrid models (engine/arg_utils.py, config/model.py): unsupported in 0.17.0 to
+# 0.20.2, off by default in 0.26.0 and 0.27.0, on by default in 0.28.0 to 0.33.0.
 _PREFIX_CACHING = (0, 28, 0)
 # Before, `max-model-len: auto` counts only the first group of layers (_max_memory_usage_bytes_from_
 # groups of v1/core/kv_cache_utils.py, 0.18.0 and 0.19.0): a hybrid's is of linear attention.
 AUTO_COUNTS_ALL = (0, 19, 0)
-# What an image that names no release is taken for.
+# The release that stands for an image which names none.
 _NEWEST = (0, 33, 0)
 _ESTIMATE = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
 

@@ -1,4 +1,4 @@
-"""Sizes and shapes of known checkpoints, for a plan without a lock. The lock has the real ones."""
+"""Nominal sizes and shapes of known checkpoints, for a plan without a lock."""
 
 from __future__ import annotations
 

@@ -52,7 +52,8 @@ class _Kind:
         layers: How many.
         token_bytes: Bytes of a token in one of them; 0 = a state of fixed size.
         window: Tokens that are kept; 0 = all.
-        heads: What sets layers apart that take as much.
+        heads: Number and dimension of the key-value heads; layers that differ in them are of two
+            kinds, even if their tokens take as many bytes.
     """
 
     layers: int

@@ -1,7 +1,7 @@
-"""Does it fit? What an engine takes of a Spark's memory, and what remains.
+"""The memory plan: what an engine takes of a Spark's memory, and what remains.
 
-`python -m sparkwright.memory` prints the plan of a recipe. How it is made, how near it comes, and
-what it does not know: docs/memory.md.
+`python -m sparkwright.memory` prints the plan of a recipe. Its method, accuracy and limits:
+docs/memory.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOGITS = 2 * 4
 # CUDA graphs: 0.27 GiB with 24 tokens in docai.hu; with the logits, 5.65 MiB for each token up to
 # 256 in ig1.
 GRAPHS, GRAPH = int(0.18 * GIB), 3.75 * MIB
-# What the host uses itself once it serves. One Spark: docai.hu has 117 GiB in use, 109.5 of them
+# What the host itself uses while it serves. One Spark: docai.hu has 117 GiB in use, 109.5 of them
 # vLLM's share. Two: 6 GiB idle at 0.80, 20 at 0.70 (gorlak/sparky-cluster, docs/adr/0028).
 HOST = {1: int(6.9 * GIB), 2: int(17.4 * GIB)}
 # What the CUDA driver takes of a graphics card besides. A common figure, not measured here.
