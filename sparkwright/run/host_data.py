@@ -1,4 +1,4 @@
-"""The one reader of what pyinfra knows of a host: inventory, group data, command line."""
+"""The data that pyinfra has of a host: inventory, group data, command line."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from sparkwright.fleet.settings import Settings, settings_of
 
 
 def data_of(host: Host) -> dict[str, Any]:
-    """Return all of it; what has a type and a name is in `Settings` and in the target."""
+    """Return all data of a host; `Target` holds them typed."""
     data: dict[str, Any] = host.data.dict()
     return data
 
@@ -17,16 +17,16 @@ def settings(host: Host) -> Settings:
     """Return the settings of a host.
 
     Raises:
-        PlanError: They cannot be.
+        PlanError: A setting is invalid.
     """
     return settings_of(data_of(host))
 
 
 def settings_of_replica(host: Host, replica: str) -> Settings:
-    """Return the settings of a replica, as the gateway's host finds them, which has others.
+    """Return the settings of a replica during a run for the gateway's host.
 
     Raises:
-        PlanError: They cannot be.
+        PlanError: A setting is invalid.
     """
     inventory = host.inventory
     own = [group for group in host.groups if group != "gateway"]

@@ -1,4 +1,4 @@
-"""One run at a time changes a Spark, and what it changes stands in a record there."""
+"""The lease by which one run at a time changes a Spark, and the record of its changes there."""
 
 import getpass
 import socket
@@ -17,63 +17,63 @@ from pyinfra.api.state import BaseStateCallback
 from pyinfra.connectors.util import make_unix_command_for_host
 
 from sparkwright.common.operations import spark_name, uses_sudo
-from sparkwright.run.host_data import settings
 from sparkwright.run.lease_state import BEAT, SILENCE, hold_script, holder
 from sparkwright.run.lost import cause
+from sparkwright.run.target import target_of
 
-# Seconds until a Spark has said whether it gives the lock, or that it has it back.
+# Seconds within which a Spark answers who holds its lease, and ends the lease on request.
 ANSWER = 60
-# Bytes of what it says then, which is a name of somebody's.
-_WORDS = 4096
+# Bytes of that answer, which names the owner.
+_LONGEST_LINE = 4096
 
 
 def hold_lease() -> None:
-    """Have this run be the only one that changes its Sparks, from its first operation to its last.
+    """Make this run the only one that changes its Sparks, from its first operation to its last.
 
-    Planning takes nothing: a dry run may look while another run works.
+    Planning needs no lease: a dry run may look while another run works.
 
-    As the first operation begins, the run ends where another one is at work on one of the Sparks,
-    or a Spark does not say. Nothing was changed then.
+    If another run holds the lease of a Spark, or a Spark does not answer, this run ends before its
+    first operation, and nothing was changed.
     """
     if not any(isinstance(handler, LeaseKeeper) for handler in state.callback_handlers):
         state.add_callback_handler(LeaseKeeper())
 
 
 def lost_lease(run: State) -> str:
-    """Return why a run may change nothing any more; "" as long as it may."""
+    """Return why a run may not go on; "" while it holds all its leases."""
     keepers = [each for each in run.callback_handlers if isinstance(each, LeaseKeeper)]
     return keepers[0].lost if keepers else ""
 
 
 class LeaseKeeper(BaseStateCallback):
-    """Holds a lock on each Spark, by a channel of its own that is open as long as the run is.
+    """Holds the lease of each Spark, by a channel of its own that is open as long as the run is.
 
-    However the run ends, its channels end, and the locks with them. A Spark that is lost takes only
-    its own along.
+    However the run ends, its channels end, and with them the leases. A Spark that is lost ends only
+    its own lease.
     """
 
     def __init__(self) -> None:
         self._begun = self._together = False
-        self._locks: dict[Host, _Lock] = {}
+        self._leases: dict[Host, _Lease] = {}
 
     @property
     def lost(self) -> str:
-        """The reason why the run may change nothing any more; "" as long as it may."""
-        return next((trouble for lock in self._locks.values() if (trouble := lock.trouble)), "")
+        """Why the run may not go on; "" while it holds all its leases."""
+        return next((lease.trouble for lease in self._leases.values() if lease.trouble), "")
 
     def operation_start(self, state: State, op_hash: str) -> None:  # type: ignore[override]
-        """Take the locks before the first operation; stop when one was lost since."""
+        """Take the leases before the first operation; end the run once one is lost."""
         self._together = True
         self._keep(state)
 
     def operation_host_start(self, state: State, host: Host, op_hash: str) -> None:  # type: ignore[override]
-        """Do so with --serial, too: there pyinfra begins no operation, but each host's part."""
+        """Do the same with --serial, where pyinfra does not call `operation_start`."""
         if self._together:
             return
         try:
             self._keep(state)
         except PyinfraError as error:
-            # Pyinfra would take it for this host's failure, and say nothing of it.
+            # pyinfra would take it for a failure of this host, and not print it.
             raise SystemExit(f"\n{error}") from None
 
     def _keep(self, state: State) -> None:
@@ -83,33 +83,33 @@ class LeaseKeeper(BaseStateCallback):
             return
         self._begun = True
         owner = _this_run()
-        # In one order in all runs: of two that begin together, one gets them all.
+        # All runs take them in the same order: of two that begin together, one gets them all.
         for host in sorted(state.active_hosts, key=lambda each: each.name):
-            self._locks[host] = _Lock(host, owner)
+            self._leases[host] = _Lease(host, owner)
 
     def operation_end(self, state: State, op_hash: str) -> None:  # type: ignore[override]
-        """Put what the operation has changed into the Sparks' records."""
-        for lock in self._locks.values():
-            lock.record(op_hash)
+        """Record on each Spark whether the operation changed it."""
+        for lease in self._leases.values():
+            lease.record(op_hash)
 
     def host_disconnect(self, state: State, host: Host) -> None:  # type: ignore[override]
-        """Give a lock back at the end of the run; one that is killed does so by its end."""
-        if lock := self._locks.pop(host, None):
-            # With --serial, or where the run fails, operations have no end.
+        """Release a lease at the end of the run; a killed run releases its leases by its end."""
+        if lease := self._leases.pop(host, None):
+            # With --serial, or after a failure, pyinfra does not call `operation_end`.
             for op_hash in state.get_op_order():
-                lock.record(op_hash)
-            lock.release()
+                lease.record(op_hash)
+            lease.release()
 
 
-class _Lock:
-    """The lock of one Spark, held by a command there that reads what this run writes.
+class _Lease:
+    """The lease of one Spark: a command there holds it for as long as this run writes to it.
 
     Args:
         host: the Spark.
-        owner: who wants it, for people.
+        owner: user, machine and command of this run, for people.
 
     Raises:
-        PyinfraError: another run has it, or the Spark does not say.
+        PyinfraError: another run holds the lease, or the Spark does not answer.
     """
 
     def __init__(self, host: Host, owner: str) -> None:
@@ -120,13 +120,13 @@ class _Lock:
         command = make_unix_command_for_host(
             host.state,
             host,
-            StringCommand(hold_script(owner, settings(host).root)),
+            StringCommand(hold_script(owner, target_of(host).root)),
             _sudo=uses_sudo(host),
         ).get_raw_value()
         client = getattr(host.connector, "client", None)
         try:
             self._command = _Remote(client, command) if client else _Local(command)
-            other = holder(self._command.line())
+            other = holder(self._command.read_line())
         except (OSError, EOFError, SSHException) as error:
             raise PyinfraError(f"{self._name}: no connection: {cause(str(error))}") from None
         except ValueError as error:
@@ -142,9 +142,9 @@ class _Lock:
 
     @property
     def trouble(self) -> str:
-        """Say why the run has lost this lock; "" while it has it, or where the Spark is lost.
+        """Why the run has lost this lease; "" while it has it, or while the Spark is unreachable.
 
-        Of a lost Spark, what the run does there next tells.
+        The next operation reports a Spark that is unreachable.
         """
         if not self._command.ended() or not self._command.connected():
             return ""
@@ -154,7 +154,7 @@ class _Lock:
         )
 
     def record(self, op_hash: str) -> None:
-        """Note once that an operation has changed the Spark, or has failed there."""
+        """Record, once, that an operation changed the Spark or failed there."""
         run: State = self._host.state
         if op_hash in self._recorded or op_hash not in run.ops[self._host]:
             return
@@ -165,13 +165,13 @@ class _Lock:
         if done.did_change() or done.did_error():
             name = ", ".join(sorted(run.get_op_meta(op_hash).names))
             with suppress(OSError, EOFError, SSHException, ValueError):
-                self._command.say(f"{name}{' failed' if done.did_error() else ''}")
+                self._command.write_line(f"{name}{' failed' if done.did_error() else ''}")
 
     def release(self) -> None:
-        """Give the lock back; on a Spark that cannot be reached it ends by itself."""
+        """Release the lease; on a Spark that cannot be reached it ends by itself."""
         self._released.set()
         with suppress(OSError, EOFError, SSHException):
-            self._command.let_go()
+            self._command.close_input()
         deadline = time.monotonic() + ANSWER
         while self._command.connected() and not self._command.ended():
             if time.monotonic() > deadline:
@@ -181,47 +181,42 @@ class _Lock:
     def _beat(self) -> None:
         with suppress(OSError, EOFError, SSHException, ValueError):
             while not self._released.wait(BEAT):
-                self._command.say()
+                self._command.write_line()
 
 
 class _Local:
-    """A command on this machine that outlasts an operation."""
+    """A command on this machine that runs beside the operations."""
 
     def __init__(self, command: str) -> None:
         self._process = subprocess.Popen(
             ["sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
-
-    def line(self) -> str:
-        """Return the first line that it says."""
+        assert self._process.stdin
         assert self._process.stdout
-        return self._process.stdout.readline().decode()
+        self._input, self._output = self._process.stdin, self._process.stdout
 
-    def say(self, line: str = "") -> None:
-        """Have it hear a line."""
-        assert self._process.stdin
-        self._process.stdin.write(f"{line}\n".encode())
+    def read_line(self) -> str:
+        return self._output.readline().decode()
 
-    def let_go(self) -> None:
-        """Have it hear the end."""
-        assert self._process.stdin
-        self._process.stdin.close()
+    def write_line(self, line: str = "") -> None:
+        self._input.write(f"{line}\n".encode())
+
+    def close_input(self) -> None:
+        self._input.close()
 
     def ended(self) -> bool:
-        """Tell whether the command has ended."""
         return self._process.poll() is not None
 
     @staticmethod
     def connected() -> bool:
-        """Tell whether the command can be reached."""
         return True
 
 
 class _Remote:
-    """The same on a Spark: a channel of the connection that there is.
+    """A command on a Spark that runs beside the operations, in a channel of the same connection.
 
     Raises:
-        OSError, EOFError, SSHException: there is none any more.
+        OSError, EOFError, SSHException: the connection has ended.
     """
 
     def __init__(self, client: SSHClient, command: str) -> None:
@@ -233,20 +228,20 @@ class _Remote:
         self._channel.settimeout(ANSWER)
         self._channel.exec_command(command)
 
-    def line(self) -> str:
-        said, ends = b"", time.monotonic() + ANSWER
-        while b"\n" not in said and len(said) < _WORDS:
+    def read_line(self) -> str:
+        line, ends = b"", time.monotonic() + ANSWER
+        while b"\n" not in line and len(line) < _LONGEST_LINE:
             self._channel.settimeout(max(0.0, ends - time.monotonic()))
-            if not (part := self._channel.recv(_WORDS)):
+            if not (part := self._channel.recv(_LONGEST_LINE)):
                 break
-            said += part
+            line += part
         self._channel.settimeout(ANSWER)
-        return said.partition(b"\n")[0].decode(errors="replace")
+        return line.partition(b"\n")[0].decode(errors="replace")
 
-    def say(self, line: str = "") -> None:
+    def write_line(self, line: str = "") -> None:
         self._channel.sendall(f"{line}\n".encode())
 
-    def let_go(self) -> None:
+    def close_input(self) -> None:
         self._channel.shutdown_write()
 
     def ended(self) -> bool:
@@ -257,14 +252,14 @@ class _Remote:
 
 
 def _this_run() -> str:
-    # Options stay out: a value of --data may be a secret.
+    # Without options: a value of --data may be a secret.
     files = [word for word in sys.argv[1:] if word.endswith(".py")]
     name = f"{getpass.getuser()} at {socket.gethostname()}: {' '.join(files)}, {_version()}"
     return " ".join(name.split())
 
 
 def _version() -> str:
-    """Return which Sparkwright this is: its commit, where git knows it."""
+    """Return the commit of this Sparkwright, if it is a git checkout."""
     command = ["git", "describe", "--always", "--dirty"]
     try:
         commit = subprocess.check_output(

@@ -1,12 +1,12 @@
-"""The lock by which one run at a time changes a Spark, and the record of what runs changed."""
+"""The script that holds the lease of a Spark, and writes the record of what runs changed."""
 
 import shlex
 
-# Seconds between two signs of life of the run that holds a lock, and without any until the Spark
-# gives the lock up. A link counts as dead after 60 s (sparkwright/run/session.py): a run that lives
-# is heard of before that.
+# Seconds between two signs of life of the run that holds a lease, and the silence after which the
+# Spark ends the lease. A connection counts as dead after 60 s (sparkwright/run/session.py), so a
+# living run is heard of earlier.
 BEAT, SILENCE = 20, 90
-# Seconds that a run waits for the lock: one that was just killed holds it for a moment.
+# Seconds that a run waits for the lease: one that was just killed holds it for a moment.
 WAIT = 3
 
 # In memory: a Spark that boots has no run.
@@ -15,28 +15,19 @@ FOLDER = "/run/sparkwright"
 _HELD, _TAKEN = "held", "taken by "
 
 
-def record_file(root: str) -> str:
-    """Return the file on a Spark that has a line for each step of a run that changed it.
-
-    Args:
-        root: the folder of everything on the Spark.
-    """
-    return f"{root}/state/changes.log"
-
-
 def hold_script(owner: str, root: str) -> str:
-    """Return the POSIX shell script that holds a Spark's lock, and says so or who holds it.
+    """Return the POSIX shell script that holds a Spark's lease; its first line names the holder.
 
-    It holds the lock for as long as a line comes on its standard input every `SILENCE` seconds:
-    with the connection of the run, or its machine, the lock ends as well. A line with words in it
-    goes into the record, behind the time and the owner; until a first run has made its folder, and
-    after a removal has taken it, there is none.
+    It holds the lease for as long as a line comes on its standard input every `SILENCE` seconds, so
+    the lease ends with the connection of the run, or with its machine. A line that is not empty is
+    added to the record, after the time and the owner. Without the record's folder, which the first
+    run makes, such lines wait.
 
     Args:
-        owner: who and what, for people: one line.
+        owner: user, machine and command of the run, for people: one line.
         root: the folder of everything on the Spark.
     """
-    record = shlex.quote(record_file(root))
+    record = shlex.quote(f"{root}/state/changes.log")
     return f"""record={record}
 mkdir -p {FOLDER} && exec 9>>{FOLDER}/lock || exit 1
 if ! flock -w {WAIT} 9; then
@@ -56,15 +47,18 @@ while line=$(timeout {SILENCE} sh -c 'read -r line && printf "%s\\n" "$line"'); 
 done"""
 
 
-def holder(said: str) -> str | None:
-    """Return who else holds a lock, by the first line of `hold_script`; None if it is ours.
+def holder(line: str) -> str | None:
+    """Return who else holds the lease; None if this run does.
+
+    Args:
+        line: the first that `hold_script` prints.
 
     Raises:
-        ValueError: this is not what it says.
+        ValueError: it is another one.
     """
-    line = said.rstrip("\n")
+    line = line.rstrip("\n")
     if line == _HELD:
         return None
     if line.startswith(_TAKEN):
         return line.removeprefix(_TAKEN) or "nobody knows whose"
-    raise ValueError(f"found {line!r}; expected the lock, or whose it is")
+    raise ValueError(f"found {line!r}; expected the lease, or its holder")

@@ -1,11 +1,11 @@
-"""The words of a run that has no connection to a Spark, or has lost it."""
+"""The messages about Sparks that a run cannot reach, or has lost."""
 
 import re
 
-# What SSH says, and what it means to a person. The first that matches counts.
+# Patterns of SSH errors, and what each means. The first that matches counts.
 _CAUSES = (
     (
-        # paramiko's, where the inventory asks for keys that are known.
+        # paramiko's, where the inventory accepts known host keys only.
         r"StrictPolicy",
         "its host key is not known, and the inventory takes no other "
         "(ssh_strict_host_key_checking): compare `ssh-keyscan ADDRESS | ssh-keygen -lf -` with "
@@ -26,7 +26,7 @@ _CAUSES = (
         "its host name does not resolve: check its address in the inventory",
     ),
     (
-        # paramiko says the second of a port that is closed, and of a host that is not there.
+        # paramiko's "Unable to connect" stands for a closed port, and for an absent host.
         r"refused|Unable to connect",
         "it refuses the connection: is it on and booted, and is the address in the inventory "
         "right?",
@@ -40,10 +40,10 @@ _CAUSES = (
 
 
 def cause(error: str) -> str:
-    """Return why there is no connection, for a person.
+    """Return why there is no connection, for people.
 
     Args:
-        error: what SSH, or the system, says; "" where the connection ended without a word.
+        error: the error of SSH or the system; "" where the connection ended without one.
     """
     known = [text for pattern, text in _CAUSES if re.search(pattern, error)]
     if not error:
@@ -52,7 +52,7 @@ def cause(error: str) -> str:
 
 
 def unreachable_lines(spark: str, error: str, command: str, without: str) -> list[str]:
-    """Return what is said of a Spark that a run does not get to at its start.
+    """Return the message about a Spark that a run cannot reach at its start.
 
     Args:
         spark: its name.
@@ -70,7 +70,7 @@ def unreachable_lines(spark: str, error: str, command: str, without: str) -> lis
 def lost_lines(
     spark: str, step: str, error: str, left: str, command: str, without: str
 ) -> list[str]:
-    """Return what is said of a Spark that drops out of a run.
+    """Return the message about a Spark that a run has lost.
 
     Args:
         spark: its name.

@@ -16,7 +16,7 @@ _WEIGHTS = "verify, or remove with deploys/remove.py"
 
 
 def _words(value: object) -> object:
-    """Split text with commas, each word once; a number is what the command line makes of one."""
+    """Split text at commas, without repetitions; pyinfra reads a name of digits as a number."""
     if not isinstance(value, str | int) or isinstance(value, bool):
         return value
     return tuple(dict.fromkeys(word.strip() for word in str(value).split(",")))
@@ -75,23 +75,23 @@ OPTIONS = tuple(field.alias or name for name, field in RunOptions.model_fields.i
 
 
 def options_of(data: Mapping[str, object]) -> RunOptions:
-    """Return the options among all that pyinfra knows of a host.
+    """Return the options among the data of a host.
 
     Raises:
-        PlanError: One problem for each value that cannot be.
+        PlanError: One problem for each invalid value.
     """
     values = {name: data[name] for name in OPTIONS if name in data}
     try:
         return parse(RunOptions, values, "--data", as_python)
     except PlanError as error:
-        # Words with commas between them have no numbers for those who typed them.
+        # The index of a word means nothing to someone who typed a list with commas.
         raise PlanError(
             *(re.sub(r"\[\d+\]:", ":", each, count=1) for each in error.problems)
         ) from None
 
 
 def check_force(names: Collection[str], replicas: Collection[str]) -> None:
-    """Refuse `--data force` of replicas that there are not.
+    """Refuse unknown replicas in `--data force`.
 
     Raises:
         PlanError: One problem for each.
@@ -108,12 +108,12 @@ def check_force(names: Collection[str], replicas: Collection[str]) -> None:
 def slips(
     given: Mapping[str, object], replicas: Collection[str], *, removal: bool
 ) -> Iterator[str]:
-    """Say which values of the command line no deploy takes; before any connection.
+    """Yield the problems of `--data` values, before any connection.
 
     Args:
-        given: what it says.
-        replicas: the names that there are.
-        removal: it is for deploys/remove.py.
+        given: the values by name.
+        replicas: the names of all replicas.
+        removal: the run is for deploys/remove.py.
     """
     for name, value in given.items():
         try:

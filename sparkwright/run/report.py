@@ -1,4 +1,4 @@
-"""The common parts of deploys that look at all Sparks, tell, and end the run."""
+"""The common parts of the deploys that only report: status, drift and doctor."""
 
 import sys
 from pathlib import Path
@@ -26,15 +26,15 @@ def check_alone(what: str) -> None:
         )
 
 
-def tell_machines(target: str | None, told: str) -> bool:
-    """Give JSON to whom `--data json=` names; return whether people are to be told as well.
+def tell_machines(target: str | None, text: str) -> bool:
+    """Write JSON to the target of `--data json=`; return whether to print a report for people, too.
 
     Args:
-        target: what `json_target` returned.
-        told: the JSON.
+        target: a path, "-" for standard output, or None for no JSON.
+        text: the JSON.
     """
     if target == "-":
-        click.echo(told)
+        click.echo(text)
     elif target:
-        write_file(Path(target), f"{told}\n")
+        write_file(Path(target), f"{text}\n")
     return target != "-"

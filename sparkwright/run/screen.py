@@ -1,4 +1,4 @@
-"""The output of a run: no word of a host moves the cursor, retitles the window or hides text."""
+"""The output of a run, without control characters that a host may print."""
 
 import logging
 from typing import Any
@@ -11,10 +11,10 @@ from sparkwright.common.terminal import styled_lines
 
 
 def keep_screen_plain() -> None:
-    """Have pyinfra print nothing but text and its own styles.
+    """Have pyinfra print nothing but plain text and its own styles.
 
-    pyinfra prints what commands say as it is: where one fails, and all of it with -v. To be called
-    while the inventory is loaded, before any host is asked anything.
+    pyinfra prints the output of commands unchanged: of failed ones, and of all with -v. To be
+    called while the inventory is loaded, before any host prints anything.
     """
     if not any(isinstance(each, _Plain) for each in logger.filters):
         logger.addFilter(_Plain())

@@ -1,4 +1,4 @@
-"""The session of every deploy: a quick connection, and a clear word when a host fails."""
+"""The session of every deploy: checks of the run, the connection's settings, failure reports."""
 
 import socket
 import sys
@@ -20,15 +20,12 @@ def start_session() -> None:
     """Prepare the connection to the current host and, once a run, the report of failures.
 
     Raises:
-        PyinfraError: half of a pair would run, or run alone, or the host's user may not use sudo
-            without a password; nothing was changed.
+        PyinfraError: only one Spark of a pair would run, or not beside the other, or sudo asks the
+            host's user for a password; nothing was changed.
     """
-    # With more, an operation whose facts failed goes on with their defaults, as if nothing were
-    # there.
-    state.config.FAIL_PERCENT = 0
     report_failures()
     if is_dry_run():
-        # With -y, pyinfra would plan nothing, and so have nothing to show.
+        # With -y, pyinfra would not plan, and have nothing to show.
         state.check_for_changes = True
     _check_pair()
     _tune_connection()
@@ -48,7 +45,7 @@ def _check_pair() -> None:
             f"{pair}: only {own.spark} is in this run, but {expected} serve one model together: "
             f"--limit {own.replica} takes both, --exclude {own.replica} neither"
         )
-    # pyinfra tells neither its state nor its hosts of it.
+    # Neither pyinfra's state nor its hosts know this option.
     if "--serial" in sys.argv:
         raise PyinfraError(
             f"{pair}: found --serial; expected it left out, as {expected} do each step at the same "

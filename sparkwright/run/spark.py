@@ -1,4 +1,4 @@
-"""The target of one Spark: what its inventory, group data and command line ask of it."""
+"""The target of one Spark: the state that inventory, group data and command line declare."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sparkwright.run.options import RunOptions, options_of
 
 @cache
 def recipe_of(name: str) -> Recipe:
-    """Return a recipe by its name; a run asks for the same one many times.
+    """Return a recipe by its name, read once.
 
     Raises:
         PlanError: As `load_recipe`.
@@ -32,7 +32,7 @@ def recipe_of(name: str) -> Recipe:
 
 @dataclass(frozen=True)
 class SparkTarget:
-    """All that is asked of a Spark; a gateway's own host has settings and options only.
+    """The target of a Spark; a gateway's own host has settings and options only.
 
     Attributes:
         spark: Its name in the inventory.
@@ -65,11 +65,11 @@ class SparkTarget:
         """Return the target of a host.
 
         Args:
-            data: All that pyinfra knows of it: inventory, group data, command line.
-            more: Other attributes.
+            data: Its data: inventory, group data, command line.
+            more: The attributes of a subclass.
 
         Raises:
-            PlanError: A setting or an option cannot be.
+            PlanError: A setting or an option is invalid.
         """
         return cls(
             spark=data.get("spark") or "",
@@ -126,7 +126,7 @@ class SparkTarget:
 
     @property
     def may_listen(self) -> Declared:
-        """What of ours may listen on it beyond loopback."""
+        """Our own listeners that are allowed on it beyond loopback."""
         return Declared(
             self.port if self.is_head else None, self.fabric.addresses if self.fabric else ()
         )

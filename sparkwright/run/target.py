@@ -1,4 +1,4 @@
-"""The target of each Spark of a run, made once; nothing else reads a host's data."""
+"""The target of each Spark of a run, made once from the host's data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sparkwright.run.host_data import data_of
 
 @dataclass(frozen=True)
 class Target(plan.SparkTarget):
-    """A Spark's target with what only a run knows of it.
+    """The target of a Spark with its host, which only a run knows.
 
     Attributes:
         host: The Spark itself.
@@ -37,11 +37,11 @@ class Target(plan.SparkTarget):
     def lock(self) -> Lock:
         """What the names in its recipe stand for.
 
-        Names that are not in the lock yet are looked up, and recorded but by a dry run: the first
-        use needs the network.
+        Names that are not in the lock yet are looked up, which needs the network, and recorded
+        except by a dry run.
 
         Raises:
-            PyinfraError: A name stands for nothing, or nobody tells; no host has been changed.
+            PyinfraError: A name cannot be resolved; no host has been changed.
         """
         with bad_input():
             return ensure_lock(
@@ -54,10 +54,10 @@ class Target(plan.SparkTarget):
 
     @property
     def hub_token(self) -> str | None:
-        """The Hugging Face token of this machine; None where the hub is asked without one.
+        """The Hugging Face token of this machine; None where none is to be sent.
 
         Raises:
-            PyinfraError: The hub would get it in the clear.
+            PyinfraError: It would be sent unencrypted.
         """
         with bad_input():
             return token_for(self.settings.hf_endpoint, get_token(), self.settings.hf_token)
@@ -95,7 +95,7 @@ def target() -> Target:
     """Return the target of the current host.
 
     Raises:
-        PyinfraError: A setting or an option cannot be; no host has been changed.
+        PyinfraError: A setting or an option is invalid; no host has been changed.
     """
     return target_of(current)
 
@@ -106,7 +106,7 @@ def target_of(host: Host) -> Target:
     Raises:
         PyinfraError: As `target`.
     """
-    # pyinfra's name for the current host stands for another one at another time.
+    # pyinfra's `host` stands for whichever host is current.
     known: Host = host.inventory.get_host(host.name)
     if known not in _targets:
         with bad_input():
@@ -116,7 +116,7 @@ def target_of(host: Host) -> Target:
 
 @contextmanager
 def bad_input() -> Iterator[None]:
-    """End the run, of all hosts, before any is changed."""
+    """Turn invalid input into an error that ends the run for all hosts."""
     try:
         yield
     except PlanError as error:

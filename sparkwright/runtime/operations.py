@@ -17,7 +17,7 @@ from sparkwright.fleet.settings import AptRepository
 from sparkwright.host.facts import Service
 from sparkwright.host.operations.packages import install
 from sparkwright.release.container import CONTAINER_OPTIONS
-from sparkwright.run.host_data import settings
+from sparkwright.run.target import target
 from sparkwright.runtime.container_gpu import Proof
 from sparkwright.runtime.daemon_json import has_nvidia_runtime, merged, step, waits
 from sparkwright.runtime.facts import ContainerRuntime, GpuProof
@@ -77,7 +77,7 @@ def docker(
     if service.active and late and state.containers and not restart:
         notice(waits(state.containers))
     changes = [
-        *(() if wanted == found and registered else [keep_former(settings(host).root)]),
+        *(() if wanted == found and registered else [keep_former(target().root)]),
         *(() if wanted == found else put_daemon_json(wanted)),
         *(() if registered else [StringCommand(_REGISTER)]),
         *(() if service.enabled else [StringCommand("systemctl enable --quiet docker.service")]),

@@ -115,7 +115,7 @@ def test_of_many_at_once_one_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("said", ["", "\n", "hello\n", "sh: 1: flock: not found\n"])
 def test_what_is_no_lock_is_not_read_as_one(said: str) -> None:
-    with pytest.raises(ValueError, match="expected the lock"):
+    with pytest.raises(ValueError, match="expected the lease"):
         holder(said)
 
 

@@ -111,7 +111,6 @@ def sparks(tmp_path: Path, running: dict[str, Machine]) -> dict[str, Machine]:
     key = running["a"].folder.parent / "user-key"
     inventory = INVENTORY.replace("PORTS", repr(ports)).replace("user-key", str(key))
     (tmp_path / "inventory.py").write_text(inventory)
-    (tmp_path / "config.py").write_text("from pyinfra import config\nconfig.FAIL_PERCENT = 0\n")
     (tmp_path / "known_hosts").touch()
     return running
 

@@ -49,7 +49,6 @@ def sparks(tmp_path: Path) -> Iterator[dict[str, Machine]]:
         (tmp_path / "deploy.py").write_text(deploy)
         (tmp_path / "fails.json").write_text("{}")
         (tmp_path / "serves.json").write_text(json.dumps(dict.fromkeys("abc", "old")))
-        (tmp_path / "config.py").write_text("from pyinfra import config\nconfig.FAIL_PERCENT = 0\n")
         (tmp_path / "known_hosts").touch()
         yield found
 

@@ -7,7 +7,6 @@ from paramiko import SSHException
 from pyinfra import logger
 from pyinfra.api import FunctionCommand, Host, State, StringCommand
 
-from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import run_now
 from sparkwright.common.placed import check
 from sparkwright.common.terminal import plain, plain_lines
@@ -20,32 +19,32 @@ from sparkwright.host.packages import (
     purge_script,
     waiting,
 )
-from sparkwright.run.host_data import settings
+from sparkwright.run.target import target_of
 
-# Seconds between two attempts, and between two lines that say who is waited for.
+# Seconds between two attempts, and between two lines that name the program waited for.
 _PAUSE, _SAY = 5, 30
 _LOST = "The Spark stopped responding. What apt has begun goes on there: run again to wait for it."
-# Whose lists of packages this run has fetched: once is enough.
+# The hosts whose package lists this run has fetched: once is enough.
 _updated: set[str] = set()
 
 
 def install(package: str, *, unless: str = "", new_source: bool = False) -> FunctionCommand:
-    """Return the command that installs a package, however long others use apt.
+    """Return the command that installs a package, and waits while another program uses apt.
 
-    Lists are fetched once a run. A source that fails is named; whether that matters, the
-    installation shows.
+    Package lists are fetched once a run. A source that fails is only reported: the installation
+    shows whether it was needed.
 
     Args:
         package: its name.
-        unless: a shell command by whose success it is not needed.
-        new_source: the lists from before this command do not know it.
+        unless: a shell command that succeeds where the package is not needed.
+        new_source: fetch the lists anew, as a source was added.
     """
     check(packages=[package])
     return FunctionCommand(_install, (package, unless, new_source), {})
 
 
 def purge(packages: Sequence[str]) -> FunctionCommand:
-    """Return the command that removes packages and their settings, however long others use apt.
+    """Return the command that purges packages, and waits while another program uses apt.
 
     Args:
         packages: their names; at least one.
@@ -57,32 +56,29 @@ def _install(state: State, host: Host, package: str, unless: str, new_source: bo
     def attempt() -> Attempt:
         nonlocal new_source
         update = new_source or host.name not in _updated
-        made = _attempt(
-            host, install_script(package, f"{settings(host).root}/state", update=update)
-        )
-        if made.updated:
+        state_folder = f"{target_of(host).root}/state"
+        result = _attempt(host, install_script(package, state_folder, update=update))
+        if result.updated:
             _updated.add(host.name)
             new_source = False
-        return made
+        return result
 
-    return _told(host, f"{package} is not installed", attempt, unless)
+    return _report(host, f"{package} is not installed", attempt, unless)
 
 
 def _purge(state: State, host: Host, packages: Sequence[str]) -> bool:
     undone = f"{', '.join(packages)}: not removed"
-    return _told(host, undone, lambda: _attempt(host, purge_script(packages)))
+    return _report(host, undone, lambda: _attempt(host, purge_script(packages)))
 
 
-def _told(host: Host, undone: str, attempt: Callable[[], Attempt], unless: str = "") -> bool:
-    """Have apt do something, and say what stood in the way."""
+def _report(host: Host, undone: str, attempt: Callable[[], Attempt], unless: str = "") -> bool:
+    """Run apt; print why it failed, and return whether it succeeded."""
     try:
         if unless and _run(host, unless)[0]:
             return True
         problem = _patiently(host, undone, attempt)
     except (OSError, EOFError, SSHException):
         problem = _LOST
-    except PlanError as error:
-        problem = str(error)
     except ValueError as error:
         problem = f"{undone}: {error}"
     if problem:
@@ -91,24 +87,24 @@ def _told(host: Host, undone: str, attempt: Callable[[], Attempt], unless: str =
 
 
 def _patiently(host: Host, undone: str, attempt: Callable[[], Attempt]) -> str | None:
-    """Try until nobody else holds apt; return what stood in the way."""
-    patience = settings(host).apt_patience_seconds
-    begun, said = time.monotonic(), -float(_SAY)
+    """Try until no other program holds apt's locks; return why it failed, None if it did not."""
+    patience = target_of(host).settings.apt_patience_seconds
+    begun, last_line = time.monotonic(), -float(_SAY)
     while True:
-        made = attempt()
-        for line in made.complaints:
-            told = f"a source of packages failed: {line}"
-            host.log_styled(plain(told), fg="yellow", log_func=logger.warning)
-        if made.completed:
+        result = attempt()
+        for line in result.complaints:
+            warning = plain(f"a source of packages failed: {line}")
+            host.log_styled(warning, fg="yellow", log_func=logger.warning)
+        if result.completed:
             host.log("an installation that had been cut off was completed (dpkg --configure -a)")
-        if made.held is None:
-            return None if made.done else failure(undone, made.failed)
+        if result.held is None:
+            return None if result.done else failure(undone, result.failed)
         waited = time.monotonic() - begun
         if waited >= patience:
-            return impatient(undone, made.held, patience)
-        if waited - said >= _SAY:
-            said = waited
-            host.log(plain(waiting(made.held, waited, patience)))
+            return impatient(undone, result.held, patience)
+        if waited - last_line >= _SAY:
+            last_line = waited
+            host.log(plain(waiting(result.held, waited, patience)))
         time.sleep(min(_PAUSE, patience - waited))
 
 

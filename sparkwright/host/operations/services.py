@@ -12,7 +12,7 @@ from sparkwright.common.placed import check
 from sparkwright.host.facts import ClockSync, Service, Sysctls
 from sparkwright.host.operations.files import managed_files
 from sparkwright.host.operations.packages import install
-from sparkwright.run.host_data import settings
+from sparkwright.run.target import target
 
 
 @operation()
@@ -48,7 +48,7 @@ def service(
 
 @operation()
 def sysctl(path: str, values: Mapping[str, str]) -> Generator[PyinfraCommand, None, None]:
-    """Set kernel parameters, now and after every boot.
+    """Set kernel parameters, now and at every boot.
 
     Args:
         path: the file below /etc/sysctl.d that holds them.
@@ -69,8 +69,8 @@ def sysctl(path: str, values: Mapping[str, str]) -> Generator[PyinfraCommand, No
 
 
 def _remember(keys: Sequence[str]) -> StringCommand:
-    """Return the command that writes down what parameters were before our first change."""
-    folder = f"{settings(host).root}/state"
+    """Return the command that records the values of parameters before our first change."""
+    folder = f"{target().root}/state"
     state, file = QuoteString(folder), QuoteString(f"{folder}/sysctl")
     return StringCommand(
         *("mkdir -p", state, "&& for key in", *map(QuoteString, keys), "; do"),
