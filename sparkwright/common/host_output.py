@@ -1,4 +1,4 @@
-"""The output of hosts: named sections of one script, and JSON, checked before it is used."""
+"""The output of hosts: named sections of one script, and JSON, checked before use."""
 
 import json
 import math
@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-# A line of a script's output that begins with this names the section that follows.
+# Begins a line of a script's output that names the section after it.
 MARK = "@@"
 
 
@@ -15,20 +15,27 @@ def sections_script(parts: Mapping[str, str]) -> str:
     """Return a POSIX shell script that prints each part's output as a section; it exits 0.
 
     Args:
-        parts: shell commands by the name of their section; one that fails prints less, and nothing
-            of its errors.
+        parts: shell commands by the name of their section. One that fails only prints less: its
+            errors are dropped.
     """
     lines = [f"echo {MARK}{name}; ( {body} ) 2>/dev/null" for name, body in parts.items()]
     return "\n".join([*lines, "true"])
 
 
-def sections(output: Iterable[str]) -> dict[str, list[str]]:
-    """Return the lines of each section by its name.
+class Sections(dict[str, list[str]]):
+    """The lines of each section by its name; a missing one is a ValueError, as any bad output."""
+
+    def __missing__(self, name: str) -> list[str]:
+        raise ValueError(f"found no section {name!r}")
+
+
+def sections(output: Iterable[str]) -> Sections:
+    """Return the sections of a script's output.
 
     Raises:
         ValueError: a line stands before the first section.
     """
-    found: dict[str, list[str]] = {}
+    found = Sections()
     current = None
     for line in output:
         if line.startswith(MARK):
@@ -40,14 +47,14 @@ def sections(output: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-# What fits 64 bits: nothing of a host is larger, and a float takes it.
+# Bound of a host's numbers: 64 bits, which a float can represent as well.
 _MOST = 1 << 63
 
 
 class HostAnswer(BaseModel):
-    """A part of what a program of ours writes on a host, or of what somebody else wrote there.
+    """A part of what a program wrote on a host.
 
-    Nothing is converted. Keys of another version of that program are left out.
+    Nothing is converted. Unknown keys, as of another version of that program, are ignored.
     """
 
     model_config = ConfigDict(
@@ -56,10 +63,7 @@ class HostAnswer(BaseModel):
 
 
 def read_json(text: str) -> Any:
-    """Return what JSON says, with plain numbers and in bounded depth.
-
-    Args:
-        text: what a host says.
+    """Return the value of a JSON text from a host.
 
     Raises:
         ValueError: it is no JSON, nested too deeply, or has a number that is not finite or does not

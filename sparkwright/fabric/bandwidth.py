@@ -1,10 +1,10 @@
-"""The speed of RDMA between the two Sparks: `ib_write_bw`, and what it says."""
+"""The speed of RDMA between the two Sparks, measured by `ib_write_bw`."""
 
 import shlex
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
-from sparkwright.common.findings import Finding
+from sparkwright.common.findings import Finding, error
 from sparkwright.common.host_output import read_json
 from sparkwright.fabric.state import FabricState
 from sparkwright.fleet.fabric_plan import FabricPlan
@@ -21,7 +21,7 @@ STALE = (
 
 
 def server_script(device: str, gid: int, port: int) -> str:
-    """Return the command that waits for one measurement of the other Spark, and fails without."""
+    """Return the command that waits for a measurement by the other Spark, and fails without one."""
     missed = f"echo 'the other Spark did not measure {device}: see its error' >&2; exit 1"
     return f"timeout {PATIENCE} {_ib_write_bw(device, gid, port)} >/dev/null || {{ {missed}; }}"
 
@@ -51,14 +51,14 @@ def gbits(output: Iterable[str]) -> float | None:
 def record(
     plan: FabricPlan, own: FabricState, peer: FabricState, port: tuple[str, str]
 ) -> dict[str, str]:
-    """Return what names this link: another cable end, address or MTU is another one."""
+    """Return the record of a link, by which another cable end, address or MTU is recognized."""
     ends = [*plan.interfaces, *plan.peer_addresses, str(plan.mtu)]
     ends += [state.netdevs[netdev].mac for state in (own, peer) for netdev in port]
     return {"link": sha256(" ".join(ends).encode()).hexdigest()[:16]}
 
 
 def is_measured(state: FabricState, link: dict[str, str]) -> bool:
-    """Tell whether this link was measured, and fast enough."""
+    """Tell whether this very link was measured, and found fast enough."""
     try:
         found = read_json(state.record)
     except ValueError:
@@ -69,21 +69,19 @@ def is_measured(state: FabricState, link: dict[str, str]) -> bool:
 def bandwidth_findings(
     plan: FabricPlan, port: tuple[str, str], measured: Sequence[float | None]
 ) -> list[Finding]:
-    """Return what is wrong with the measured Gb/s of each twin."""
+    """Return the faults that the measured Gb/s of each twin shows."""
     found = []
     for netdev, value in zip(port, measured, strict=True):
         if value is None:
             found.append(
-                Finding(
-                    True,
+                error(
                     f"ib_write_bw to {plan.peer} by {netdev} gave no result",
                     "Run it by hand (`ib_write_bw --help`), or look at `dmesg | grep mlx5`",
                 )
             )
         elif value < plan.bandwidth_minimum:
             found.append(
-                Finding(
-                    True,
+                error(
                     f"RDMA to {plan.peer} by {netdev} reaches {value:.1f} Gb/s, "
                     f"expected {plan.bandwidth_minimum:g} (fabric_bandwidth_minimum)",
                     STALE,

@@ -1,8 +1,8 @@
-"""Which port the cable is in, and what is wrong with it."""
+"""Finds the port of the cable, and the faults of the cabling."""
 
 from collections.abc import Iterator
 
-from sparkwright.common.findings import Finding
+from sparkwright.common.findings import Finding, error, warning
 from sparkwright.common.hardware import Hardware
 from sparkwright.fabric.bandwidth import STALE
 from sparkwright.fabric.netplan import our_netdevs
@@ -15,8 +15,8 @@ Port = tuple[str, str]
 def common_port(hardware: Hardware, own: FabricState, peer: FabricState) -> Port | None:
     """Return the port in which both Sparks are cabled, both twins with a link; None without.
 
-    With two cables it is the one that is set up already, or else the first that carries no default
-    route: that one may be the LAN's.
+    With two cables it is the port that is set up already, or else the first without a default
+    route, which may belong to the LAN.
     """
     ports = [port for port in cabled(hardware, own) if port in cabled(hardware, peer)]
     free = [port for port in ports if not (has_default(own, port) or has_default(peer, port))]
@@ -36,7 +36,7 @@ def has_default(state: FabricState, port: Port) -> bool:
 
 
 def switched_off(hardware: Hardware, state: FabricState) -> list[str]:
-    """Return the interfaces that are switched off: nobody can say if those have a link."""
+    """Return the interfaces that are switched off: whether they have a link cannot be seen."""
     netdevs = [netdev for port in hardware.fabric_ports for netdev in port]
     return [name for name in netdevs if name in state.netdevs and not state.netdevs[name].up]
 
@@ -44,7 +44,7 @@ def switched_off(hardware: Hardware, state: FabricState) -> list[str]:
 def cable_findings(
     plan: FabricPlan, hardware: Hardware, own: FabricState, peer: FabricState
 ) -> list[Finding]:
-    """Return what is wrong with one Spark's end of the cable."""
+    """Return the faults of one Spark's end of the cable."""
     port = common_port(hardware, own, peer)
     if port:
         return list(_speed(hardware, own, port))
@@ -58,8 +58,7 @@ def _no_link(plan: FabricPlan, hardware: Hardware, own: FabricState) -> Finding:
     there = [port for port in hardware.fabric_ports if set(port) & set(own.netdevs)]
     if not there:
         names = ", ".join(netdev for port in hardware.fabric_ports for netdev in port)
-        return Finding(
-            True,
+        return error(
             f"{plan.spark} has none of the ConnectX interfaces {names}",
             "DGX OS may switch the card off while no cable is in: put it in until it clicks, "
             "and reboot this Spark. Still none? See `lspci | grep Mellanox`",
@@ -69,14 +68,12 @@ def _no_link(plan: FabricPlan, hardware: Hardware, own: FabricState) -> Finding:
         if linked:
             (other,) = set(port) - set(linked)
             what = "has no link" if other in own.netdevs else "is missing"
-            return Finding(
-                True,
-                f"{plan.spark}: {_name(hardware, port)} is cabled, and of its two interfaces "
-                f"{linked[0]} has a link but {other} {what}",
+            return error(
+                f"{plan.spark}: port {hardware.fabric_ports.index(port)} is cabled, and of its two "
+                f"interfaces {linked[0]} has a link but {other} {what}",
                 STALE,
             )
-    return Finding(
-        True,
+    return error(
         f"{plan.spark} has no ConnectX port with a link",
         f"Put the cable into the same port of {plan.spark} and {plan.peer}, pull tab up, "
         "until it clicks; both must be switched on",
@@ -84,13 +81,12 @@ def _no_link(plan: FabricPlan, hardware: Hardware, own: FabricState) -> Finding:
 
 
 def _different(plan: FabricPlan, hardware: Hardware, mine: Port, theirs: Port) -> Finding:
-    ends = sorted([(hardware.fabric_ports.index(mine), plan.spark)])
-    ends = sorted([*ends, (hardware.fabric_ports.index(theirs), plan.peer)])
-    (low, keeper), (high, mover) = ends
-    return Finding(
-        True,
-        f"the cable is in port {low} of {keeper} ({' and '.join(hardware.fabric_ports[low])}), "
-        f"but in port {high} of {mover} ({' and '.join(hardware.fabric_ports[high])})",
+    ports = hardware.fabric_ports
+    ends = (ports.index(mine), plan.spark), (ports.index(theirs), plan.peer)
+    (low, keeper), (high, mover) = sorted(ends)
+    return error(
+        f"the cable is in port {low} of {keeper} ({' and '.join(ports[low])}), "
+        f"but in port {high} of {mover} ({' and '.join(ports[high])})",
         f"Move the cable of {mover} to port {low}; port 0 is the one next to the RJ45 socket",
     )
 
@@ -99,8 +95,7 @@ def _speed(hardware: Hardware, own: FabricState, port: Port) -> Iterator[Finding
     for netdev in port:
         speed = own.netdevs[netdev].speed
         if speed is not None and speed < hardware.fabric_speed:
-            yield Finding(
-                False,
+            yield warning(
                 f"{netdev} has a link of {speed // 1000} Gb/s, "
                 f"expected {hardware.fabric_speed // 1000}",
                 "The cable, or a switch between, is of the slower kind",
@@ -109,7 +104,3 @@ def _speed(hardware: Hardware, own: FabricState, port: Port) -> Iterator[Finding
 
 def _linked(port: Port, state: FabricState) -> list[str]:
     return [name for name in port if name in state.netdevs and state.netdevs[name].carrier]
-
-
-def _name(hardware: Hardware, port: Port) -> str:
-    return f"port {hardware.fabric_ports.index(port)}"

@@ -1,9 +1,9 @@
-"""The obstacles between a Spark and its fabric, judged before the network is changed."""
+"""Checks a Spark's end of the fabric before the network is changed, and compares it to its plan."""
 
 from collections.abc import Iterator
 
 from sparkwright.common.difference import Difference
-from sparkwright.common.findings import Finding
+from sparkwright.common.findings import Finding, error, warning
 from sparkwright.common.hardware import Hardware
 from sparkwright.common.placed import NETPLAN
 from sparkwright.fabric.cabling import Port, cable_findings, common_port
@@ -15,7 +15,7 @@ from sparkwright.fleet.fabric_plan import FabricPlan, netplan_text
 def fabric_findings(
     plan: FabricPlan, hardware: Hardware, own: FabricState, peer: FabricState
 ) -> list[Finding]:
-    """Return everything that is wrong with one Spark's end of the fabric, errors first."""
+    """Return the faults of one Spark's end of the fabric, errors first."""
     found = cable_findings(plan, hardware, own, peer)
     port = common_port(hardware, own, peer)
     if port:
@@ -29,10 +29,9 @@ def fabric_findings(
 
 
 def is_in_force(plan: FabricPlan, port: Port, state: FabricState) -> bool:
-    """Tell whether both twins are what the plan says, now and after a boot."""
-    here = set(port) <= set(state.netdevs)
+    """Tell whether both twins are as planned, now and after a boot."""
     return (
-        here
+        set(port) <= set(state.netdevs)
         and is_written(plan, port, state)
         and all(
             state.netdevs[netdev].carrier
@@ -44,7 +43,7 @@ def is_in_force(plan: FabricPlan, port: Port, state: FabricState) -> bool:
 
 
 def is_written(plan: FabricPlan, port: Port, state: FabricState) -> bool:
-    """Tell whether our netplan file is what it should be."""
+    """Tell whether our netplan file is as planned."""
     wanted = (NETPLAN, "root:600", netplan_text(plan, port))
     return wanted in {(file.path, file.mode, file.text) for file in state.netplan}
 
@@ -52,8 +51,7 @@ def is_written(plan: FabricPlan, port: Port, state: FabricState) -> bool:
 def _default_route(own: FabricState, port: Port) -> Iterator[Finding]:
     for route in own.routes:
         if route.network is None and route.netdev in port:
-            yield Finding(
-                True,
+            yield error(
                 f"the default route leaves by {route.netdev}, an interface of the fabric",
                 "Connect the Spark to the LAN by its RJ45 socket or Wi-Fi, and only the Sparks "
                 "of the replica by the ConnectX port",
@@ -69,13 +67,12 @@ def _in_use(plan: FabricPlan, own: FabricState, port: Port) -> Iterator[Finding]
         for route in own.routes
         if route.network is not None
     ]
-    told = set()
+    reported = set()
     for name, network, what in taken:
         for planned in plan.networks:
-            if name not in ours and network.overlaps(planned) and (name, planned) not in told:
-                told.add((name, planned))
-                yield Finding(
-                    True,
+            if name not in ours and network.overlaps(planned) and (name, planned) not in reported:
+                reported.add((name, planned))
+                yield error(
                     f"the fabric's subnet {planned} is in use: {name} has {what}",
                     "Give `fabric_subnets` in group_data two subnets that your network does not "
                     "use",
@@ -85,22 +82,20 @@ def _in_use(plan: FabricPlan, own: FabricState, port: Port) -> Iterator[Finding]
 def _rdma(plan: FabricPlan, own: FabricState, port: Port) -> Iterator[Finding]:
     missing = [netdev for netdev in port if netdev not in own.rdma]
     if missing:
-        yield Finding(
-            False,
+        yield warning(
             f"no RDMA device for {' and '.join(missing)}: NCCL will use TCP, which is slower",
             "See `ls /sys/class/infiniband` and `lsmod | grep mlx5_ib`; "
             "DGX OS has the driver (DGX Dashboard, Update)",
         )
     elif not own.tool:
-        yield Finding(
-            False,
+        yield warning(
             f"ib_write_bw is missing: the speed of the link to {plan.peer} is not measured",
             "Install it (`sudo apt install perftest`)",
         )
 
 
 def fabric_differences(plan: FabricPlan, port: Port, state: FabricState) -> Iterator[Difference]:
-    """Yield how the fabric differs, on disk and in the kernel.
+    """Yield the differences of the fabric from its plan, on disk and in the kernel.
 
     Args:
         plan: of this Spark.

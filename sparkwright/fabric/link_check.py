@@ -3,27 +3,26 @@
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 
-from sparkwright.common.findings import Finding
+from sparkwright.common.findings import Finding, error
 from sparkwright.fabric.cabling import Port
 from sparkwright.fabric.state import FabricState, Probe, Rdma, Reach
 from sparkwright.fleet.fabric_plan import FabricPlan
 
-# Both were asked; only a Spark that does not say what its own commands print leaves it out.
-_UNTOLD = Finding(
-    True,
+# Only a Spark that hides the output of its own commands leaves out a twin.
+_NOT_REPORTED = error(
     "the link could not be checked: one of the two Sparks reports nothing about it",
     "Look at both with `ip address`: the twins named above must be there",
 )
 
 
 def probes(plan: FabricPlan, port: Port) -> list[Probe]:
-    """Return what to send to prove the link of each twin."""
+    """Return the packets that test the link of each twin."""
     pairs = zip(port, plan.peer_addresses, strict=True)
     return [Probe(netdev, address, plan.mtu) for netdev, address in pairs]
 
 
 def gid_index(rdma: Rdma, address: str) -> int | None:
-    """Return where the GID table has RoCE v2 for an IPv4 address: not the same on every Spark."""
+    """Return the index of an IPv4 address's RoCE v2 entry in the GID table of a Spark."""
     words = IPv4Address(address).packed.hex()
     wanted = f"0000:0000:0000:0000:0000:ffff:{words[:4]}:{words[4:]}"
     found = [index for index, gid, kind in rdma.gids if (gid, kind) == (wanted, "RoCE v2")]
@@ -33,7 +32,7 @@ def gid_index(rdma: Rdma, address: str) -> int | None:
 def link_findings(
     plan: FabricPlan, port: Port, own: FabricState, peer: FabricState
 ) -> list[Finding]:
-    """Return what is wrong with the link as one Spark sees it.
+    """Return the faults of the link as one Spark sees it.
 
     Args:
         own: its state, with `reach` of all `probes`.
@@ -41,15 +40,13 @@ def link_findings(
     """
     if own.reach is None:
         return [
-            Finding(
-                True, "the program ping is missing", "Install it (`sudo apt install iputils-ping`)"
-            )
+            error("the program ping is missing", "Install it (`sudo apt install iputils-ping`)")
         ]
     found: list[Finding] = []
     for netdev, address, own_address in zip(port, plan.peer_addresses, plan.addresses, strict=True):
         reach, theirs = own.reach.get(address), peer.netdevs.get(netdev)
         if reach is None or theirs is None:
-            found.append(_UNTOLD)
+            found.append(_NOT_REPORTED)
             continue
         found += _reach(plan, netdev, address, reach, theirs.mac)
         if netdev in own.rdma:
@@ -61,30 +58,26 @@ def _reach(
     plan: FabricPlan, netdev: str, address: str, reach: Reach, mac: str
 ) -> Iterator[Finding]:
     if reach.route != netdev:
-        yield Finding(
-            True,
+        yield error(
             f"packets to {plan.peer} ({address}) leave by {reach.route}, expected {netdev}",
             f"Look for a rule or a route of another tool: `ip rule`, `ip route get {address}`",
         )
     elif reach.mac not in ("-", mac):
-        yield Finding(
-            True,
+        yield error(
             f"another machine answers for {address}: {reach.mac}, while {netdev} of {plan.peer} "
             f"has {mac}",
             "Find that machine at the fabric's switch, or give `fabric_subnets` in group_data "
             "other subnets",
         )
     elif not reach.full and reach.small:
-        yield Finding(
-            True,
+        yield error(
             f"{address} answers small packets but none of {plan.mtu} bytes: something between "
             f"{plan.spark} and {plan.peer} has a smaller MTU",
             f"Set the MTU of the switch to {plan.mtu} or more, or set `fabric_mtu` in group_data "
             "to the switch's maximum",
         )
     elif not reach.small:
-        yield Finding(
-            True,
+        yield error(
             f"{plan.peer} ({address}) does not answer by {netdev}",
             f"The link is up but nothing passes: look at a switch between, at `sudo iptables -S "
             f"INPUT` on {plan.peer}, and reboot both",
@@ -93,20 +86,17 @@ def _reach(
 
 def _rdma(netdev: str, address: str, rdma: Rdma) -> Iterator[Finding]:
     if rdma.state != "ACTIVE":
-        yield Finding(
-            True,
+        yield error(
             f"the RDMA port {rdma.device} of {netdev} is {rdma.state}, expected ACTIVE",
             "Reboot this Spark",
         )
     elif rdma.link_layer != "Ethernet":
-        yield Finding(
-            True,
+        yield error(
             f"the RDMA port {rdma.device} is in {rdma.link_layer} mode, expected Ethernet",
             f"Set it with `sudo mlxconfig -d {rdma.device} set LINK_TYPE_P1=2` and reboot",
         )
     elif gid_index(rdma, address) is None:
-        yield Finding(
-            True,
+        yield error(
             f"{rdma.device} has no RoCE v2 GID for {address}",
             f"Look at `show_gids {rdma.device}`; set the interface down and up, or reboot",
         )

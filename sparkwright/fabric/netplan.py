@@ -1,4 +1,4 @@
-"""The settings of other tools for the interfaces of the fabric."""
+"""Finds settings of other tools for the interfaces of the fabric."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
-from sparkwright.common.findings import Finding
+from sparkwright.common.findings import Finding, error, warning
 from sparkwright.common.placed import NETPLAN
 from sparkwright.fabric.state import FabricState, NetplanFile
 
@@ -19,11 +19,11 @@ _MOST, _BRACKETS = 1 << 16, 300
 
 
 def foreign_settings(state: FabricState, port: Iterable[str]) -> Iterator[Finding]:
-    """Find what would be merged into, or fight with, our own settings of a port's twins.
+    """Find settings that would be merged into, or conflict with, our own of a port's twins.
 
-    What names a twin is an error. A pattern that a twin happens to match is a warning: it is
-    likely to be meant for the LAN, and where it does win the fabric does not come up. One command
-    moves away all files that are for twins alone, those that NetworkManager wrote among them.
+    An entry that names a twin is an error. A pattern that a twin happens to match is a warning: it
+    is probably meant for the LAN, and if it does win, the fabric does not come up. One command
+    moves away all files that concern only twins, including those that NetworkManager wrote.
     """
     macs = {netdev: state.netdevs[netdev].mac for netdev in port}
     away: dict[str, list[str]] = {}
@@ -38,15 +38,14 @@ def foreign_settings(state: FabricState, port: Iterable[str]) -> Iterator[Findin
 
 
 def _moved_away(away: Mapping[str, Sequence[str]]) -> Finding:
-    """Return the finding for files that set twins and nothing else, and what each sets."""
+    """Return the finding about files that set only twins: file -> interfaces."""
     names = dict.fromkeys(name for named in away.values() for name in named)
     verb, them = ("sets", "it") if len(away) == 1 else ("set", "them")
     command = f"sudo mv {' '.join(map(shlex.quote, away))} /root/"
     if any(map(_by_networkmanager, away)):
-        # Without this NetworkManager goes on with what it has read.
+        # Without this NetworkManager keeps the settings that it has read.
         command += " && sudo netplan generate && sudo nmcli connection reload"
-    return Finding(
-        True,
+    return error(
         f"{' and '.join(away)} {verb} {', '.join(names)}: that would be merged with the fabric's "
         "file, or fight with it",
         f"Move {them} away (`{command}`) and run again",
@@ -54,9 +53,10 @@ def _moved_away(away: Mapping[str, Sequence[str]]) -> Finding:
 
 
 def _by_networkmanager(path: str) -> bool:
-    """Tell whether a file is a connection of NetworkManager's, in its own words or in netplan's.
+    """Tell whether a file is a connection of NetworkManager's, in its own format or netplan's.
 
-    On Ubuntu it keeps them as /etc/netplan/90-NM-UUID.yaml, changes to what netplan made included.
+    On Ubuntu it keeps connections, and its changes to those of netplan, in
+    /etc/netplan/90-NM-UUID.yaml.
     """
     return path.startswith("/etc/NetworkManager/") or PurePosixPath(path).name.startswith("90-NM-")
 
@@ -86,12 +86,12 @@ def _rank(path: str) -> int:
 def _file_findings(
     file: NetplanFile, macs: Mapping[str, str], away: dict[str, list[str]]
 ) -> Iterator[Finding]:
-    """Judge one file; what is for twins alone is added to `away`."""
+    """Check one file; one that concerns only twins is added to `away`."""
     try:
         ethernets = _definitions(file.text, "ethernets")
-    except PlanError as error:
-        reason = " ".join(str(error).split())
-        yield Finding(True, f"{file.path} is not YAML ({reason})", "Correct it, or move it away")
+    except PlanError as problem:
+        reason = " ".join(str(problem).split())
+        yield error(f"{file.path} is not YAML ({reason})", "Correct it, or move it away")
         return
     how = {name: _match(name, value, macs) for name, value in ethernets.items()}
     named = [name for name, match in how.items() if match == "name"]
@@ -104,25 +104,23 @@ def _file_findings(
     if named and set(named) == _all_names(file.text):
         away[file.path] = named
     elif named:
-        yield Finding(
-            True,
+        yield error(
             f"{file.path} sets {', '.join(named)}: netplan would merge that with the fabric's file",
             f"Take {' and '.join(named)} out of it and run again",
         )
     for name in (name for name, match in how.items() if match == "pattern"):
-        yield Finding(
-            False,
+        yield warning(
             f"the entry {name} of {file.path} matches interfaces of the fabric as well",
             "Should the fabric not come up, name the LAN's interface there",
         )
 
 
 def _match(name: str, definition: Mapping[str, Any], macs: Mapping[str, str]) -> str | None:
-    """Return whether an entry is for a twin by its "name", by a "pattern", or not (None)."""
+    """Return whether an entry matches a twin by its "name", by a "pattern", or not (None)."""
     match = definition.get("match")
     if name not in macs and _gives_way(definition):
         return None
-    # NetworkManager writes an empty one for its change to an entry of another file, which has none.
+    # An empty one is NetworkManager's, for its change to an entry of another file.
     if match is None or (match == {} and name in macs):
         return "name" if name in macs else None
     pattern, mac = _mapping(match).get("name"), _mapping(match).get("macaddress")
@@ -136,17 +134,17 @@ def _match(name: str, definition: Mapping[str, Any], macs: Mapping[str, str]) ->
 
 
 def _gives_way(definition: Mapping[str, Any]) -> bool:
-    """Tell whether NetworkManager takes any other connection of the interface before this one.
+    """Tell whether NetworkManager prefers any other connection of the interface to this one.
 
-    It makes one for each port that nobody has set, DHCP with the priority -999, and may keep it.
+    It makes one for each port without settings, DHCP with priority -999, and may keep it.
     """
-    told = _mapping(_mapping(definition.get("networkmanager")).get("passthrough"))
-    priority = str(told.get("connection.autoconnect-priority", 0))
-    return priority.startswith("-") or str(told.get("connection.autoconnect")).lower() == "false"
+    options = _mapping(_mapping(definition.get("networkmanager")).get("passthrough"))
+    priority = str(options.get("connection.autoconnect-priority", 0))
+    return priority.startswith("-") or str(options.get("connection.autoconnect")).lower() == "false"
 
 
 def _definitions(text: str, kind: str) -> dict[str, dict[str, Any]]:
-    """Return the entries of one kind; netplan itself judges what is malformed."""
+    """Return the entries of one kind; netplan itself reports malformed ones."""
     entries = _mapping(_network(text).get(kind))
     return {str(name): _mapping(value) for name, value in entries.items()}
 
@@ -157,10 +155,10 @@ def _all_names(text: str) -> set[str]:
 
 
 def _network(text: str) -> dict[Any, Any]:
-    """Return what a file sets.
+    """Return the `network` mapping of a file.
 
     Raises:
-        PlanError: it is no YAML, or more than a netplan file needs.
+        PlanError: it is no YAML, or larger than a netplan file needs to be.
     """
     if len(text) > _MOST or sum(map(text.count, "[{")) > _BRACKETS:
         raise PlanError("it is too large")

@@ -1,4 +1,4 @@
-"""The firewall: what ufw must let through, and what it does, as one shell script reads it."""
+"""The firewall: the rules that ufw must have, and its state, read by one shell script."""
 
 import re
 import shlex
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sparkwright.common.host_output import sections, sections_script
 from sparkwright.fleet.fabric_plan import FabricPlan
 
-# What says of a rule that it is ours, and for what.
+# Begins the comment of each rule of ours; its purpose follows.
 _COMMENT = "sparkwright"
 SSH = "ssh"
 
@@ -18,8 +18,8 @@ class UfwRule:
     """One rule of ufw.
 
     Attributes:
-        text: what stands after `ufw`, in the words in which `ufw show added` tells it.
-        purpose: what it is for, of ours; None for a rule of somebody else.
+        text: the words after `ufw`, as `ufw show added` prints them.
+        purpose: of a rule of ours; None for another one.
     """
 
     text: str
@@ -27,7 +27,7 @@ class UfwRule:
 
     @property
     def comment(self) -> str:
-        """The comment that we write beside it."""
+        """The comment that marks it as ours."""
         return f"{_COMMENT} {self.purpose}"
 
 
@@ -37,20 +37,20 @@ class FirewallState:
 
     Attributes:
         installed: the Spark has ufw.
-        active: its rules are in force; None when ufw does not tell.
+        active: its rules are in force; None if that is unknown.
         at_boot: they come into force at boot.
-        said: what ufw said, where it did not tell.
+        status: the first line of `ufw status`, or its error.
         rules: all that were added to it.
         ssh: TCP ports that sshd listens on, that of this connection among them.
-        turned_on: it was a run of ours that turned ufw on.
-        other: another firewall that is at work.
+        turned_on: a run of ours turned ufw on.
+        other: another firewall that is active.
         published: containers with ports on the LAN, past ufw: NAME (PORTS).
     """
 
     installed: bool
     active: bool | None
     at_boot: bool
-    said: str
+    status: str
     rules: tuple[UfwRule, ...]
     ssh: tuple[int, ...]
     turned_on: bool
@@ -69,7 +69,7 @@ def port_rules(port: int, purpose: str, sources: Sequence[str]) -> list[UfwRule]
     Args:
         port: TCP port.
         purpose: what listens there, in one word.
-        sources: networks that may reach it, as ufw writes them; empty means everybody.
+        sources: networks that may reach it, as ufw writes them; empty means any.
     """
     if not sources:
         return [UfwRule(f"allow {port}/tcp", purpose)]
@@ -79,11 +79,7 @@ def port_rules(port: int, purpose: str, sources: Sequence[str]) -> list[UfwRule]
 
 
 def fabric_rules(plan: FabricPlan) -> list[UfwRule]:
-    """Return the rules that let in all that comes from the other Spark of a pair, by the fabric.
-
-    Args:
-        plan: this Spark's part of it.
-    """
+    """Return the rules that let in all packets of the other Spark of a pair over the fabric."""
     return [
         UfwRule(f"allow from {theirs} to {own}", "fabric")
         for own, theirs in zip(plan.addresses, plan.peer_addresses, strict=True)
@@ -91,7 +87,7 @@ def fabric_rules(plan: FabricPlan) -> list[UfwRule]:
 
 
 def ssh_rules(state: FirewallState) -> list[UfwRule]:
-    """Return the rules without which the Spark could not be reached any more."""
+    """Return the rules without which the Spark could no longer be reached."""
     return [UfwRule(f"allow {port}/tcp", SSH) for port in state.ssh]
 
 
@@ -100,12 +96,12 @@ def differences(
 ) -> tuple[list[UfwRule], list[UfwRule]]:
     """Return the rules to add, and those to delete.
 
-    A rule of the owner's that says the same is enough, and stays his. What is not ours, or for
+    An equal rule of the owner's is enough, and stays theirs. A rule that is not ours, or for
     another purpose, is never deleted.
 
     Args:
         state: the firewall as found.
-        wanted: the rules that there must be.
+        wanted: the required rules.
         purposes: those for which `wanted` is complete.
     """
     texts = {rule.text for rule in wanted}
@@ -122,7 +118,7 @@ def firewall_script(root: str) -> str:
         root: the folder of everything on the Spark.
     """
     parts = {
-        # It may warn of something before it answers.
+        # ufw may print warnings before its status.
         "ufw": "command -v ufw >/dev/null && { said=$(LC_ALL=C ufw status 2>&1); "
         'echo "$said" | grep \'^Status: \' || echo "$said" | head -n 1; }',
         "boot": "grep -qix 'ENABLED=yes' /etc/ufw/ufw.conf && systemctl is-enabled ufw.service",
@@ -158,33 +154,30 @@ def parse_firewall(output: Iterable[str]) -> FirewallState:
     Raises:
         ValueError: a section is missing or malformed.
     """
-    try:
-        found = sections(line.strip() for line in output)
-        status = found["ufw"][0] if found["ufw"] else None
-        return FirewallState(
-            installed=status is not None,
-            active={"Status: active": True, "Status: inactive": False, None: False}.get(status),
-            at_boot="enabled" in found["boot"],
-            said=status or "",
-            rules=tuple(
-                UfwRule(match["text"], match["purpose"])
-                for line in found["rules"]
-                if (match := _RULE.fullmatch(line))
-            ),
-            ssh=tuple(sorted({int(line) for line in found["ssh"] if line})),
-            turned_on="on" in found["turned-on"],
-            other=found["other"][0] if found["other"] else None,
-            published=tuple(_published(found["published"])),
-        )
-    except (KeyError, ValueError) as error:
-        raise ValueError(f"the state of the firewall is unreadable: {error!r}") from error
+    found = sections(line.strip() for line in output)
+    status = found["ufw"][0] if found["ufw"] else None
+    return FirewallState(
+        installed=status is not None,
+        active={"Status: active": True, "Status: inactive": False, None: False}.get(status),
+        at_boot="enabled" in found["boot"],
+        status=status or "",
+        rules=tuple(
+            UfwRule(match["text"], match["purpose"])
+            for line in found["rules"]
+            if (match := _RULE.fullmatch(line))
+        ),
+        ssh=tuple(sorted({int(line) for line in found["ssh"] if line})),
+        turned_on="on" in found["turned-on"],
+        other=found["other"][0] if found["other"] else None,
+        published=tuple(_published(found["published"])),
+    )
 
 
 _PUBLISHED = re.compile(r"(?P<address>\S*):(?P<port>[\d-]+)->")
 
 
 def _published(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the containers that others than this host reach, with the host's ports."""
+    """Yield the containers that other hosts can reach, with the host's ports."""
     for line in lines:
         name, _, ports = line.partition("\t")
         open_to_all = {

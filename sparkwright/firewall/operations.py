@@ -1,4 +1,4 @@
-"""Let through the firewall what clients and the other Spark of a pair need."""
+"""Operations of the firewall: open it for clients and for the other Spark of a pair."""
 
 from collections.abc import Collection, Generator, Sequence
 
@@ -15,7 +15,7 @@ from sparkwright.firewall.firewall import FirewallState, UfwRule, differences, s
 from sparkwright.host.operations.packages import install
 
 _UNDO = "sparkwright-firewall"
-# Until ufw goes off again by itself: longer than a new connection takes, or its failure.
+# Until ufw goes off again by itself: longer than a new connection takes to succeed or fail.
 _UNDO_SECONDS = 60
 
 
@@ -23,16 +23,16 @@ _UNDO_SECONDS = 60
 def firewall(
     root: str, mode: str, purposes: Collection[str], rules: Sequence[UfwRule]
 ) -> Generator[PyinfraCommand, None, None]:
-    """Have ufw let through what `rules` say, where it is in use; never close it for SSH.
+    """Give ufw, if it is in use, these rules; never close it for SSH.
 
-    To turn it on, every port of sshd is opened first. It then holds for a minute, and over a boot
-    only after a new connection from here has come through it.
+    Before it is turned on, every port of sshd is opened. It then goes off after a minute, unless a
+    new connection from here comes through it; only then it survives a boot.
 
     Args:
         root: the folder of everything on the Spark.
         mode: "auto" leaves a ufw that is off as it is, "on" turns it on.
-        purposes: of the rules that are given here: ours for them that are not among `rules` go.
-        rules: what is to be let through.
+        purposes: all purposes of `rules`: other rules of ours for them are deleted.
+        rules: the rules.
     """
     state = host.get_fact(Firewall, root=root)
     _tell(state, mode, rules)
@@ -46,7 +46,7 @@ def firewall(
         )
         return
     if state.installed and state.active is None:
-        yield failing(f"the state of ufw cannot be read: {state.said or 'no answer'}.")
+        yield failing(f"the state of ufw cannot be read: {state.status or 'no answer'}.")
         return
 
     turn_on = mode == "on" and not (state.active and state.at_boot)
@@ -77,7 +77,7 @@ def firewall(
         if proved:
             yield StringCommand(_keep(root))
         else:
-            # Should this connection be gone as well, the undo's time comes.
+            # If this connection is gone as well, the timer undoes it.
             yield StringCommand("ufw disable")
             yield failing(
                 "No new connection comes through ufw: it is off again. Compare `sudo ufw show "
@@ -86,12 +86,12 @@ def firewall(
 
 
 def delete_rule(rule: UfwRule) -> StringCommand:
-    """Return the command that takes a rule away, and closes its port for IPv6 as well."""
+    """Return the command that deletes a rule, for IPv6 as well."""
     return StringCommand("ufw --force delete", *map(QuoteString, rule.text.split()))
 
 
 def _tell(state: FirewallState, mode: str, rules: Sequence[UfwRule]) -> None:
-    """Show what no rule of ufw changes."""
+    """Show notices about what this run does not change."""
     if mode == "auto" and rules and state.other:
         needed = ", ".join(rule.text for rule in rules)
         notice(f"{state.other} is not changed. It must allow, in ufw's syntax: {needed}.")
@@ -105,10 +105,10 @@ def _tell(state: FirewallState, mode: str, rules: Sequence[UfwRule]) -> None:
 
 
 def enabling(seconds: int = _UNDO_SECONDS) -> str:
-    """Return a command that puts ufw in force, but not for long and over no boot.
+    """Return a command that turns ufw on for a while, and not at boot.
 
     Args:
-        seconds: until it goes off again, unless somebody stops the timer.
+        seconds: until it goes off again, unless the timer is stopped.
     """
     return f"""
 ufw=$(command -v ufw) && {{ systemctl stop {_UNDO}.timer 2>/dev/null; true; }} &&
@@ -118,7 +118,7 @@ ufw --force enable && sed -i 's/^ENABLED=.*/ENABLED=no/' {UFW_CONF}"""
 
 
 def _prove(state: State, host: Host, proved: list[bool]) -> None:
-    """Reach the host by a new connection; put a True into `proved` if that works."""
+    """Reach the host by a new connection; append True to `proved` if that works."""
     connector = host.connector_cls(state, host)
     try:
         connector.connect()

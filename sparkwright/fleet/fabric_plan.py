@@ -1,9 +1,9 @@
-"""The fabric: a pair's own network over the ConnectX cable, and what its files say."""
+"""The plan of the fabric, a pair's own network over the ConnectX cable, and its files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 
 from sparkwright.fleet.setting_values import HOST_NUMBERS
@@ -33,14 +33,12 @@ class FabricPlan:
     @property
     def of_peer(self) -> FabricPlan:
         """The same fabric as the other Spark should have it."""
-        return FabricPlan(
+        return replace(
+            self,
             spark=self.peer,
             peer=self.spark,
             addresses=self.peer_addresses,
             peer_addresses=self.addresses,
-            prefixes=self.prefixes,
-            mtu=self.mtu,
-            bandwidth_minimum=self.bandwidth_minimum,
         )
 
     @property
@@ -88,8 +86,8 @@ def fabric_plan(
 def arp_settings(port: Iterable[str]) -> dict[str, str]:
     """Return the kernel parameters that keep the twins apart: they are two ends of one socket.
 
-    By default each would answer for the other's address as well, and packets for one would come in
-    by the other. Public set-ups of Sparks pin the same values on these interfaces.
+    By default each would answer for the other's address as well, and receive its packets. Public
+    set-ups of Sparks have the same values on these interfaces.
     """
     return {
         f"net.ipv4.conf.{netdev}.{key}": value
@@ -99,13 +97,17 @@ def arp_settings(port: Iterable[str]) -> dict[str, str]:
 
 
 def netplan_text(plan: FabricPlan, port: tuple[str, str]) -> str:
-    """Return what `NETPLAN` must say for the twins of the cabled port.
+    """Return the netplan file for the twins of the cabled port.
 
     It names no renderer: the system's own choice holds. `optional` lets a Spark boot without the
     cable.
     """
-    lines = ["# Made by Sparkwright; a change here is undone.", "network:", "  version: 2"]
-    lines.append("  ethernets:")
+    lines = [
+        "# Made by Sparkwright; a change here is undone.",
+        "network:",
+        "  version: 2",
+        "  ethernets:",
+    ]
     for netdev, interface in zip(port, plan.interfaces, strict=True):
         lines += [
             f"    {netdev}:",

@@ -1,4 +1,4 @@
-"""Memory that kernel or driver keep from an engine, how that shows, and what gives it back."""
+"""Memory that kernel or driver keep from an engine: how it shows, and how to get it back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ HANDOVER = (
     "awk '/^CmaTotal:/ {all = $2} /^CmaFree:/ {free = $2} "
     "END {print (free > all) ? free - all : 0}' /proc/meminfo"
 )
-# What `parse_kernel` takes; the last line says nothing without a driver that has such pools.
+# The input of `parse_kernel`; the last line is empty without a driver that has such pools.
 KERNEL_COMMAND = (
     'echo "release $(uname -r)"; echo "line $(cat /proc/cmdline)"; '
     f'echo "handover $({HANDOVER})"; '
@@ -37,7 +37,7 @@ POOLS_REMEDY = (
 
 @dataclass(frozen=True)
 class Kernel:
-    """The kernel that runs, and the driver in it.
+    """The running kernel, and the driver in it.
 
     Attributes:
         release: as `uname -r` prints it.
@@ -54,24 +54,24 @@ class Kernel:
 
 
 def parse_kernel(lines: Sequence[str]) -> Kernel:
-    """Return what the lines of `KERNEL_COMMAND` describe.
+    """Return the kernel that the lines of `KERNEL_COMMAND` describe.
 
     Raises:
-        ValueError: one is missing, or no number.
+        ValueError: a line is missing, or not a number.
     """
-    told = {name: value for name, _, value in (line.partition(" ") for line in lines)}
+    values = {name: value for name, _, value in (line.partition(" ") for line in lines)}
     try:
-        pools = told["pools"].strip() not in ("", "0")
-        return Kernel(told["release"], told["line"], handover(told["handover"]), pools)
+        pools = values["pools"].strip() not in ("", "0")
+        return Kernel(values["release"], values["line"], handover(values["handover"]), pools)
     except KeyError as error:
         raise ValueError(f"found no line {error}") from error
 
 
 def handover(kib: str) -> int:
-    """Return the bytes of the handover's reserve; 0 for one that hurts nobody.
+    """Return the bytes of the handover's reserve; 0 for a harmless one.
 
     Args:
-        kib: what `HANDOVER` prints.
+        kib: the output of `HANDOVER`.
     """
     size = int(kib) * 1024
     return size if size >= HANDOVER_LEAST else 0

@@ -1,4 +1,4 @@
-"""The survey of a Spark, as one shell script reads it and one parser understands it."""
+"""The survey of a Spark, read by one shell script."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from sparkwright.release.command import image_id
 def survey_script(
     *, root: str, ports: Sequence[int], images: Sequence[str], folders: Sequence[str]
 ) -> str:
-    """Return the POSIX shell script that reads everything that the preflight judges.
+    """Return the POSIX shell script that reads everything that the preflight checks.
 
     Args:
         root: the folder that holds weights and releases.
@@ -21,7 +21,7 @@ def survey_script(
         images: names and digests of the engine's image; none on an idle Spark.
         folders: checkpoint folders under `root` whose present size counts as already fetched.
 
-    The script only reads, and always exits 0: what is absent shows as an empty section.
+    The script only reads, and always exits 0: an empty section stands for something absent.
     """
     paths = " ".join(shlex.quote(f"{root}/{folder}") for folder in folders)
     parts = {
@@ -46,8 +46,8 @@ def survey_script(
     return "\n".join([_DOCKER, sections_script(parts)])
 
 
-# Asked once: each call of the client costs about 30 ms. Images lie in Docker's folder or, with
-# containerd's image store (the default since Docker 29 where that is new), in containerd's.
+# One call, as each takes about 30 ms. Images are in Docker's folder or, with containerd's image
+# store (the default of new installations since Docker 29), in containerd's.
 _DOCKER = r"""
 format='{{.ServerVersion}} {{.Driver}} {{.DockerRootDir}}'
 format="$format{{range .DriverStatus}}|{{index . 1}}{{end}}"
@@ -67,7 +67,7 @@ for path in {{ root }} "${docker_images:-/var/lib/docker}"; do
   df --block-size=1 --output=source,avail "$path" | tail -n 1
 done"""
 
-# With host networking a listener is ours when its cgroup names our door or one of our containers.
+# With host networking a listener is ours if its cgroup names our door or one of our containers.
 _PORTS = """
 ours="/door.service $(docker ps --no-trunc --quiet --filter label=sparkwright.release)"
 for port in {{ ports | join(' ') }}; do
@@ -92,18 +92,18 @@ class Listener:
 
 @dataclass(frozen=True)
 class Survey:
-    """One Spark, as found. None always means "not there", after the script itself ran.
+    """A Spark, as found. None always means "absent".
 
     Attributes:
-        kernel: that runs, and what it keeps of the memory.
+        kernel: the running one, and the memory that it reserves.
         gpu, driver: name and driver version of the GPU that CUDA takes by default.
         gpu_memory: bytes of its own memory; None on a GB10, whose memory is the host's.
-        gpu_said: what nvidia-smi said in the place of a GPU; "" where it showed one, or is absent.
+        gpu_said: nvidia-smi's output instead of a GPU; "" if it showed one, or is absent.
         memory: MemTotal in bytes.
         clock: seconds since the epoch on the Spark.
         root_device, docker_device: the file system that holds each of the two.
         root_free, docker_free: bytes free for root on them.
-        docker: version of the Docker daemon; "failed" when none answers.
+        docker: version of the Docker daemon; "failed" if it does not answer.
         docker_driver: how it stores images: overlay2, or overlayfs in containerd's store.
         image: Docker's id of the engine's image.
         weights: bytes of the checkpoint folders that are already on the Spark.
@@ -178,8 +178,8 @@ def _line(lines: list[str], number: int) -> str | None:
 
 
 def _gpu(lines: list[str]) -> tuple[str | None, str | None, int | None]:
-    """Return name, driver and memory of the largest GPU: CUDA takes the fastest by itself."""
-    # Without a driver nvidia-smi says so in a sentence on standard output.
+    """Return name, driver and memory of the largest GPU: by default CUDA takes the fastest."""
+    # Without a driver nvidia-smi prints an error to standard output.
     gpus = [line.rsplit(", ", 2) for line in lines if line.count(", ") >= 2]
     found = [(int(mib) if mib.isdigit() else 0, name, driver) for name, driver, mib in gpus]
     if not found:

@@ -1,4 +1,4 @@
-"""Docker's daemon.json: ours merged into what is there, and how it comes into force."""
+"""Docker's daemon.json: our settings merged into it, and how Docker takes them up."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -32,16 +32,16 @@ def has_nvidia_runtime(text: str) -> bool:
 def step(
     *, active: bool, log_options: bool, runtime: bool, containers: Sequence[str], wanted: bool
 ) -> Literal["start", "restart", "reload", ""]:
-    """Return how Docker takes up its settings; "" where it has, or where the rest waits.
+    """Return the systemctl command by which Docker takes up its settings; "" for none.
 
-    A restart ends containers. Runtimes come into force by a reload, log options by a start alone.
+    A restart ends containers. Runtimes take effect by a reload, log options only by a start.
 
     Args:
         active: Docker runs.
-        log_options: the file has changed since its start, beyond what a reload takes up.
-        runtime: it does not know the runtime nvidia yet.
+        log_options: the file has changed since Docker's start, beyond what a reload takes up.
+        runtime: Docker does not know the runtime nvidia yet.
         containers: names of those that run.
-        wanted: their end is wanted.
+        wanted: Docker may end them.
     """
     if not active:
         return "start"
@@ -51,11 +51,7 @@ def step(
 
 
 def waits(containers: Sequence[str]) -> str:
-    """Return the notice that a restart is left out.
-
-    Args:
-        containers: names of those that it would end.
-    """
+    """Return the notice that Docker is not restarted, which would end these containers."""
     return (
         f"Docker is not restarted, which would end {', '.join(containers)}. The bounds for logs of "
         "new containers come into force with its next start, or now by --data docker=restart"
@@ -63,12 +59,12 @@ def waits(containers: Sequence[str]) -> str:
 
 
 def without_ours(text: str, former: str, log_options: Mapping[str, str]) -> str:
-    """Return daemon.json without what we added; `former` where that is all that has changed.
+    """Return daemon.json without our additions; `former` if nothing else has changed.
 
     Args:
         text: the file as it is.
         former: the file as it was before our first change; "" without one.
-        log_options: those that we set. One that says something else by now is the owner's.
+        log_options: those that we set. One with another value by now is the owner's.
 
     Raises:
         ValueError: one of the texts is not a JSON object.

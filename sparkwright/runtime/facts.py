@@ -1,10 +1,12 @@
 """The container runtime of a Spark, and whether it gives containers the GPU."""
 
+import shlex
 from dataclasses import dataclass
 
 from sparkwright.common.facts import HostFact
+from sparkwright.common.host_output import sections, sections_script
 from sparkwright.common.placed import DAEMON_JSON
-from sparkwright.runtime.container_gpu import Proof, parse_proof, proof_script
+from sparkwright.release.container import CONTAINER_OPTIONS
 
 _RUNTIMES = "{{range $name, $_ := .Runtimes}}{{$name}} {{end}}"
 
@@ -52,8 +54,36 @@ test ! -e {DAEMON_JSON} || cat {DAEMON_JSON}"""
         )
 
 
-class GpuProof(HostFact[Proof]):
-    """With what it was proved that a container gets the GPU, and what there is now."""
+@dataclass(frozen=True)
+class Proof:
+    """The versions with which a container got the GPU, and the present ones.
 
-    command = staticmethod(proof_script)
-    parse = staticmethod(parse_proof)
+    Attributes:
+        now, proved: driver, toolkit, Docker and kernel, and the options of the container.
+    """
+
+    now: tuple[str, ...]
+    proved: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether nothing has changed since the proof."""
+        return self.now == self.proved
+
+
+class GpuProof(HostFact[Proof]):
+    """The proof that a container gets the GPU, beside the present versions."""
+
+    def command(self, root: str) -> str:
+        return sections_script(
+            {
+                "now": "nvidia-smi --query-gpu=driver_version --format=csv,noheader; "
+                "nvidia-ctk --version | head -n 1; "
+                "docker version --format '{{.Server.Version}}'; uname -r",
+                "proved": f"cat {shlex.quote(root)}/state/gpu",
+            }
+        )
+
+    def parse(self, output: list[str]) -> Proof:
+        found = sections(output)
+        return Proof((*found["now"], " ".join(CONTAINER_OPTIONS)), tuple(found["proved"]))

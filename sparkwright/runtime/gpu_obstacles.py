@@ -1,9 +1,9 @@
-"""The reasons why a container, or the host, does not get the GPU, by what is said then."""
+"""The known reasons why a container, or the host, does not get the GPU."""
 
 from sparkwright.causes.cause import LogCause
 from sparkwright.causes.platform_causes import PLATFORM_CAUSES
 
-# What the proof of files/runtime/gpu_proof.py says, and no engine.
+# Errors of files/runtime/gpu_proof.py; engines do not print these.
 _OWN = (
     LogCause(
         name="runtime-brings-nothing",
@@ -23,19 +23,19 @@ _OWN = (
 )
 
 
-def obstacle(said: str) -> LogCause | None:
-    """Return what is behind words of nvidia-smi, Docker or CUDA; None where that is not known."""
-    return next((each for each in (*PLATFORM_CAUSES, *_OWN) if each.evidence([said])), None)
+def obstacle(output: str) -> LogCause | None:
+    """Return the cause of an error of nvidia-smi, Docker or CUDA; None for an unknown one."""
+    return next((each for each in (*PLATFORM_CAUSES, *_OWN) if each.evidence([output])), None)
 
 
-def refusal(said: str) -> str:
-    """Return the error that a container gets no GPU.
+def refusal(output: str) -> str:
+    """Return the message that a container gets no GPU.
 
     Args:
-        said: by Docker, CUDA or nvidia-smi.
+        output: of Docker, CUDA or nvidia-smi.
     """
-    words = " ".join(said.split())
-    known = obstacle(said)
+    words = " ".join(output.split())
+    known = obstacle(output)
     if known is None:
         return f"no container gets the GPU: {words}. `nvidia-smi` and `docker info` may tell more"
     return f"no container gets the GPU. {known.cause}. {known.remedy}. It was said: {words}"

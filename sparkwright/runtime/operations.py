@@ -18,9 +18,8 @@ from sparkwright.host.facts import Service
 from sparkwright.host.operations.packages import install
 from sparkwright.release.container import CONTAINER_OPTIONS
 from sparkwright.run.target import target
-from sparkwright.runtime.container_gpu import Proof
 from sparkwright.runtime.daemon_json import has_nvidia_runtime, merged, step, waits
-from sparkwright.runtime.facts import ContainerRuntime, GpuProof
+from sparkwright.runtime.facts import ContainerRuntime, GpuProof, Proof
 from sparkwright.runtime.gpu_obstacles import refusal
 
 _REGISTER = "nvidia-ctk runtime configure --runtime=docker"
@@ -38,17 +37,17 @@ exit 1"""
 def docker(
     repository: AptRepository, log_options: Mapping[str, str], restart: bool = False
 ) -> Generator[PyinfraCommand, None, None]:
-    """Run Docker with NVIDIA's runtime and bounded logs; every other setting stays as it is.
+    """Run Docker with NVIDIA's runtime and bounded logs; keep every other setting.
 
-    The container toolkit is installed where it is missing; what DGX OS ships is kept. The runtime
-    comes into force by a reload. Log options take a start of Docker, and wait for its next one
-    where containers run: engines keep no log there.
+    The container toolkit is installed if it is missing; DGX OS ships one. A reload makes the
+    runtime known. Log options take effect only when Docker starts: while containers run, they wait
+    for its next start, as engines do not use these logs.
 
     Args:
         repository: `url` of the toolkit's apt repository (flat, `$(ARCH)` allowed), `key_url` of
             its signing key, and the key's `fingerprint`, which decides whether it is trusted.
         log_options: Docker's `log-opts` for containers that set none.
-        restart: containers may end for it.
+        restart: Docker may be restarted, which ends containers.
     """
     address = repository.url.split("/$(ARCH)")[0]
     state = host.get_fact(ContainerRuntime, repository=address)
@@ -86,7 +85,7 @@ def docker(
         yield from _install_toolkit(repository, known=state.repository)
     yield from changes
     if changes or not state.toolkit:
-        # That took its time: whoever started a container meanwhile is not to lose it.
+        # A container may have been started meanwhile; it must not be ended.
         state = host.get_fact(ContainerRuntime, repository=address)
     how = step(
         active=service.active,
@@ -103,16 +102,16 @@ def docker(
 
 
 def put_daemon_json(text: str) -> Generator[PyinfraCommand, None, None]:
-    """Yield what writes Docker's settings in one step: with half of them it would not start."""
+    """Yield the commands that replace daemon.json in one step: half of it would stop Docker."""
     new = f"{DAEMON_JSON}.new"
     yield from files.put._inner(src=StringIO(text), dest=new, mode="644", create_remote_dir=True)
     yield StringCommand("mv -f", new, DAEMON_JSON)
 
 
 def keep_former(root: str) -> StringCommand:
-    """Return the command that keeps daemon.json as it was before our first change; empty if none.
+    """Return the command that backs up daemon.json before our first change; empty without one.
 
-    deploys/remove.py tells by it which keys are ours: half of it would be a lie.
+    deploys/remove.py learns from it which keys are ours, so it is written in one step.
 
     Args:
         root: the folder of everything on the Spark.
@@ -127,7 +126,7 @@ def keep_former(root: str) -> StringCommand:
 
 
 def _install_toolkit(repository: AptRepository, *, known: bool) -> Generator[PyinfraCommand]:
-    """Install the toolkit from its repository; `known` says that apt has that already."""
+    """Install the toolkit from its repository, which is added unless apt knows it already."""
     if not known:
         yield StringCommand(_trust_key(repository.key_url, repository.fingerprint))
         yield from files.put._inner(
@@ -142,7 +141,7 @@ def _install_toolkit(repository: AptRepository, *, known: bool) -> Generator[Pyi
 
 
 def _trust_key(url: str, fingerprint: str) -> str:
-    """Return a command that stores a key as trusted only if it is the one that is expected."""
+    """Return a command that trusts the key at a URL if it has the expected fingerprint."""
     return f"""
 new=$(mktemp) && trap 'rm -f "$new"' EXIT && curl --fail --silent --show-error --location \
   --output "$new" {shlex.quote(url)} || exit 1
@@ -160,7 +159,7 @@ _LOST = "The Spark stopped responding while a container was to show the GPU."
 
 @operation()
 def gpu_in_container(root: str, program: str) -> Generator[PyinfraCommand]:
-    """Have it proved that a container gets the GPU, with this driver, toolkit, Docker and kernel.
+    """Prove that a container gets the GPU, once for each driver, toolkit, Docker and kernel.
 
     Args:
         root: the folder of everything on the Spark.
@@ -180,12 +179,12 @@ def _words(proved: tuple[str, ...]) -> str:
 
 def _prove(state: State, host: Host, root: str, program: str) -> bool:
     try:
-        shown = StringCommand("python3 -", *map(QuoteString, CONTAINER_OPTIONS))
-        done, output = run_now(host, shown, _stdin=program)
+        command = StringCommand("python3 -", *map(QuoteString, CONTAINER_OPTIONS))
+        done, output = run_now(host, command, _stdin=program)
         if not done:
             host.log_styled(plain_lines(refusal(output.stderr)), fg="red", log_func=logger.error)
             return False
-        # What Docker is by now: it may have been started, and the toolkit installed, in this run.
+        # Read anew: this run may have installed the toolkit, or started Docker.
         proof: Proof = host.get_fact(GpuProof, root=root)
         kept, _ = run_now(host, _keep(root, proof))
     except (OSError, EOFError, SSHException):

@@ -42,7 +42,7 @@ def test_the_parser_reads_what_a_spark_says():
         installed=True,
         active=True,
         at_boot=True,
-        said="Status: active",
+        status="Status: active",
         rules=(
             UfwRule("allow 22/tcp", None),
             UfwRule("limit OpenSSH", None),
@@ -69,7 +69,7 @@ def test_a_ufw_that_does_not_answer_is_not_taken_for_one_that_is_off():
         ["ERROR: problem running iptables" if "active" in x else x for x in OUTPUT]
     )
     assert state.active is None
-    assert state.said == "ERROR: problem running iptables"
+    assert state.status == "ERROR: problem running iptables"
 
 
 DOOR, OTHER = port_rules(8000, "door", ()), port_rules(8000, "door", ("192.168.1.0/24",))
@@ -80,7 +80,7 @@ def state(*rules, **values):
         "installed": True,
         "active": True,
         "at_boot": True,
-        "said": "",
+        "status": "",
         "ssh": (22,),
         "turned_on": False,
         "other": None,
