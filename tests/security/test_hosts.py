@@ -154,7 +154,7 @@ class _Channel:
 
 @pytest.mark.parametrize(("said", "found"), [(b"x", "x" * 4096), (b"\xff\nrest", "\ufffd")])
 def test_what_a_spark_says_of_its_lock_is_one_short_line(said: bytes, found: str) -> None:
-    assert lease._Remote(_Channel(said), "").line() == found  # type: ignore[arg-type]
+    assert lease._Remote(_Channel(said), "").read_line() == found  # type: ignore[arg-type]
 
 
 def test_a_spark_has_so_long_to_speak_of_its_lock_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_a_spark_has_so_long_to_speak_of_its_lock_in_all(monkeypatch: pytest.Mon
     monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=itertools.count().__next__))
     channel = _Channel(b"x")
     channel.settimeout = waits.append
-    lease._Remote(channel, "").line()  # type: ignore[arg-type]
+    lease._Remote(channel, "").read_line()  # type: ignore[arg-type]
     assert waits[:4] == [lease.ANSWER, lease.ANSWER - 1, lease.ANSWER - 2, lease.ANSWER - 3]
 
 
