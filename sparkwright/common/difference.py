@@ -1,11 +1,10 @@
-"""One thing that is not as declared, and how all of them are told."""
+"""Differences from what is declared, as text, JSON and exit status."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-# Exit statuses: as `git diff --exit-code`, grep and the like tell them, but 1 is pyinfra's for
-# "something went wrong".
+# Exit statuses. Unlike with `git diff --exit-code`, 1 means an error, as it is pyinfra's own.
 SAME, UNKNOWN, DIFFERENT = 0, 1, 2
 
 
@@ -13,8 +12,8 @@ class Difference(NamedTuple):
     """One thing that is not as declared.
 
     Attributes:
-        what: a file, a unit, a package: what a person would look at.
-        expected, found: in few words.
+        what: a file, a unit, a package: the thing that people would look at.
+        expected, found: in a few words.
     """
 
     what: str
@@ -30,14 +29,14 @@ def line(spark: str, difference: Difference) -> str:
 def as_json(
     found: Mapping[str, Sequence[Difference]], unread: Mapping[str, str], now: float
 ) -> str:
-    """Return the result for machines.
+    """Return the result as JSON.
 
     Args:
-        found: the differences of each Spark that was looked at.
-        unread: why a Spark was not, by its name.
+        found: the differences of each Spark that was read.
+        unread: why a Spark was not read, by its name.
         now: seconds since the epoch.
     """
-    told = {
+    result = {
         "time": round(now),
         "sparks": sorted(found),
         "differences": [
@@ -47,11 +46,11 @@ def as_json(
         ],
         "not_read": [{"spark": spark, "reason": unread[spark]} for spark in sorted(unread)],
     }
-    return json.dumps(told, indent=2, ensure_ascii=False)
+    return json.dumps(result, indent=2, ensure_ascii=False)
 
 
 def exit_status(found: Mapping[str, Sequence[Difference]], unread: Collection[str]) -> int:
-    """Return 0 where all is as declared, 2 where something differs, 1 where one is not known."""
+    """Return 0 if all is as declared, 2 if something differs, 1 if a Spark could not be read."""
     if unread:
         return UNKNOWN
     return DIFFERENT if any(found.values()) else SAME

@@ -1,17 +1,17 @@
-"""The one exception of the plan floor."""
+"""The exception for invalid input."""
 
 from sparkwright.common.terminal import plain_lines
 
-# Characters of a problem: some list all the names that there are.
+# Characters of a problem: some list all known names.
 _PROBLEM = 20_000
 
 
 class PlanError(Exception):
-    """An error in what a user wrote, which cannot be done.
+    """Input that is invalid.
 
     Args:
-        problems: Full sentences, one a problem, each naming the file and the key that it is about:
-            ``FILE: KEY: found X; expected Y``. What a file or a hub says in them becomes plain.
+        problems: One sentence for each problem, which names file and key:
+            ``FILE: KEY: found X; expected Y``. Control characters in it are replaced.
     """
 
     def __init__(self, *problems: str) -> None:

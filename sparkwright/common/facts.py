@@ -1,9 +1,10 @@
-"""The base of every fact: a host's answer is typed and bounded, or fails that host alone."""
+"""The base of every fact: a host's output is typed and bounded, or fails that host alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -14,25 +15,24 @@ from sparkwright.common.terminal import plain
 
 T = TypeVar("T")
 
-# Characters of one text, such as a file: the largest that we read whole, a journal's line or
-# another tool's configuration, has some thousands.
+# Characters of one text: the largest that we read, such as a line of a journal or the configuration
+# of another tool, has a few thousand.
 _TEXT = 1 << 20
-# What fits 64 bits: a larger number is none, and Python turns none of them into a float.
+# Bound of numbers, 64 bits: Python cannot convert larger ones to floats.
 _NUMBER = 1 << 63
-# Characters of what is said of a host that says something else than it should.
-_SAID = 500
+# Characters of the message about invalid output.
+_MESSAGE = 500
 
 
 class HostFact(FactBase[T]):
-    """A fact whose output is read, and typed, before anything is made of it.
+    """A fact whose parsed output is validated against the type that it names, ``HostFact[TYPE]``.
 
-    pyinfra ends a run for all hosts by any exception of a fact but its own, and hands on whatever
-    `process` returns. Here what `parse` raises, and what is not of the type that the fact names
-    (``HostFact[TYPE]``), becomes a failure of the host that said it. Texts, numbers and the output
-    as a whole are bounded.
+    With pyinfra's own facts, an exception of `process` ends the run for all hosts. Here an
+    exception of `parse`, or a result of another type, fails only the host that printed the output.
+    Texts, numbers and the output as a whole are bounded.
 
     Example:
-        Script and parser of a fact are mostly functions of a pure module::
+        Script and parser of most facts are functions of a pure module::
 
             class DoorStates(HostFact[DoorState]):
                 command = staticmethod(door_script)
@@ -42,52 +42,43 @@ class HostFact(FactBase[T]):
     abstract = True
 
     def parse(self, output: list[str], /) -> T:
-        """Return what the output lines say; whatever is raised is the host's failure."""
+        """Return the fact's value by the output lines; any exception fails the host."""
         raise NotImplementedError
 
     def process(self, output: list[str]) -> T:
-        """Return what `parse` does, once it is known to be what the fact promises.
+        """Return the value of `parse` once it is validated.
 
         Raises:
-            FactProcessError: it is not.
+            FactProcessError: the output or its value is invalid.
         """
         try:
-            found = self.parse(output)
-            _adapter(type(self)).validate_python((found,))
-            if any(abs(number) >= _NUMBER for number in _integers(found)):
+            value = self.parse(output)
+            _adapter(type(self)).validate_python((value,))
+            if any(abs(number) >= _NUMBER for number in _integers(value)):
                 raise ValueError("found a number beyond 64 bits")
         except Exception as error:
-            said = plain(_words(error), _SAID)
-            raise FactProcessError(f"the host says what it should not: {said}") from None
-        return found
+            message = plain(_message(error), _MESSAGE)
+            raise FactProcessError(f"the host says what it should not: {message}") from None
+        return value
 
     def check_preconditions(self, state: State, host: Host) -> None:
-        """Have the host's connection bound what a command may print."""
+        """Bound the output of commands on the host's connection."""
         bound_output(host)
 
 
-_adapters: dict[type, TypeAdapter[Any]] = {}
-
-
-def _adapter(fact: type) -> TypeAdapter[Any]:
-    """Return what knows the type of a fact, made when the fact is first read.
-
-    What `parse` makes are plain dataclasses: they are validated as they are, and nothing is
-    converted.
-    """
-    if fact in _adapters:
-        return _adapters[fact]
+@cache
+def _adapter(fact: Any) -> TypeAdapter[Any]:
+    """Return the validator for the type of a fact class; nothing is converted."""
     bases = (base for each in fact.__mro__ for base in each.__dict__.get("__orig_bases__", ()))
     (kind,) = get_args(next(base for base in bases if get_origin(base) is HostFact))
     config = ConfigDict(
         strict=True, str_max_length=_TEXT, allow_inf_nan=False, revalidate_instances="always"
     )
-    # In a tuple, as pydantic takes settings for no dataclass itself.
-    _adapters[fact] = TypeAdapter(tuple[kind], config=config)  # type: ignore[valid-type]
-    return _adapters[fact]
+    # In a tuple, as pydantic allows no config for the adapter of a dataclass.
+    return TypeAdapter(tuple[kind], config=config)  # type: ignore[valid-type]
 
 
-def _words(error: Exception) -> str:
+def _message(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
@@ -111,23 +102,22 @@ def _integers(value: Any) -> Iterator[int]:
             yield from _integers(each)
 
 
-# Bytes of one command's output, of either kind: what we read by far the most of is a Spark's
-# journal, 3,000 lines of some hundred bytes, and the answer of a benchmark, up to 2 MB.
+# Bytes of one command's standard output, or of its errors. Our largest outputs are a Spark's
+# journal, 3,000 lines of a few hundred bytes, and the result of a benchmark, up to 2 MB.
 MOST = 16 << 20
-# Bytes that a line counts for beside its own: pyinfra keeps each as an object, and prints all of
-# them where a command fails.
+# Bytes that each line counts beside its own, as pyinfra keeps it as an object.
 _LINE = 500
 
 
 def bound_output(host: Host) -> None:
-    """Have pyinfra read no more than `MOST` of what a command prints on a host by SSH.
+    """Have pyinfra read no more than `MOST` bytes of a command's output on a host by SSH.
 
-    pyinfra reads until a command ends, keeps all of it, and drops the rest at the first byte that
-    is not UTF-8. A host that goes on for ever would use up the memory of the machine that runs
-    pyinfra, and so end the run of all others.
+    pyinfra reads until a command ends, keeps all output, and drops the rest at the first byte that
+    is not UTF-8. A host that prints without end would use up the memory of the machine that runs
+    pyinfra, and so end the run for all hosts.
 
     Args:
-        host: a connected one; this machine itself, which has no connection, stays as it is.
+        host: a connected one; nothing changes for this machine itself, which has no connection.
     """
     client = getattr(host.connector, "client", None)
     if client is not None and not isinstance(client.exec_command, _BoundedCommand):
@@ -135,17 +125,13 @@ def bound_output(host: Host) -> None:
 
 
 class _BoundedCommand:
-    """paramiko's `exec_command`, with bounded files for the command's output.
-
-    Args:
-        execute: the client's own.
-    """
+    """paramiko's `exec_command` with bounded output files."""
 
     def __init__(self, execute: Callable[..., tuple[Any, Any, Any]]) -> None:
         self._execute = execute
 
-    def __call__(self, *words: Any, **options: Any) -> tuple[Any, Any, Any]:
-        stdin, stdout, _ = self._execute(*words, **options)
+    def __call__(self, *arguments: Any, **options: Any) -> tuple[Any, Any, Any]:
+        stdin, stdout, _ = self._execute(*arguments, **options)
         channel = stdout.channel
         return (
             stdin,
@@ -155,11 +141,11 @@ class _BoundedCommand:
 
 
 class BoundedLines:
-    """The lines of a command's output, as text; the command fails where there are too many.
+    """The lines of a command's output, as text; the command fails if there are too many.
 
     Args:
-        file: of bytes.
-        channel: that the command runs in.
+        file: the output, in bytes.
+        channel: the SSH channel of the command.
     """
 
     def __init__(self, file: Any, channel: Any) -> None:

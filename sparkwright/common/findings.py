@@ -1,11 +1,11 @@
-"""Something on a Spark that is not as it should be, found before anything is changed."""
+"""Faults that the checks before any change find."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is not as it should be; an error stops the run, a warning does not."""
+    """A fault and its remedy; an error stops the run, a warning does not."""
 
     error: bool
     found: str

@@ -1,4 +1,4 @@
-"""Hardware classes: the only place that knows what a GB10 is, or a graphics card."""
+"""The hardware classes, and what each requires."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Hardware:
     Attributes:
         name: The name that inventory and recipes use.
         arch: Machine name as ``uname -m`` prints it; None = any.
-        gpu: How the GPU's name begins, as ``nvidia-smi --query-gpu=name`` prints it.
-        unified: Whether the engine's memory is the host's; else it is the GPU's own.
-        memory_gib: The least of that memory in GiB (MemTotal, or nvidia-smi's ``memory.total``);
-            0 = not looked at.
-        total_gib: That memory in GiB as CUDA counts it: what vLLM takes its
-            ``gpu-memory-utilization`` as a share of; 0 = whatever there is.
-        update: What brings driver and Docker up to date.
-        fabric_ports: For each ConnectX port its two network interfaces, the "twins": a second
-            PCIe path to the same socket, not a second cable. Empty: no pair can be.
+        gpu: Beginning of the GPU's name, as ``nvidia-smi --query-gpu=name`` prints it.
+        unified: Whether the engine uses the host's memory; else the GPU has its own.
+        memory_gib: The least GiB of that memory (MemTotal, or nvidia-smi's ``memory.total``);
+            0 = any.
+        total_gib: GiB of that memory as CUDA counts it, of which vLLM's
+            ``gpu-memory-utilization`` is a share; 0 = whatever there is.
+        update: How to update driver and Docker.
+        fabric_ports: For each ConnectX port its two network interfaces, the "twins": two PCIe
+            paths to the same socket. Empty: it cannot be in a pair.
         fabric_speed: Speed of a twin in Mb/s with the right cable.
     """
 
@@ -58,9 +58,9 @@ _ALL = (
     # A 128 GB Spark shows a MemTotal of 127,601,452 KiB = 121.7 GiB, and CUDA the same (NVIDIA's
     # playbook-vllm at 09e077d; field reports). One of 64 GB must not pass.
     Hardware("gb10", "aarch64", "NVIDIA GB10", unified=True, memory_gib=112, total_gib=121.7),
-    # Sold since October 2026 with the same chip and ConnectX. Nobody has published its MemTotal:
-    # 57.7 is inferred, 64 less the 6.3 GiB that the larger one keeps for itself; news of its
-    # launch speak of about 8 GB kept, so that 52 leaves room for being wrong.
+    # Sold since October 2026 with the same chip and ConnectX. Its MemTotal is not published; 57.7
+    # is inferred as 64 less the 6.3 GiB that the larger one reserves. News of its launch mention
+    # about 8 GB, so 52 leaves room for an error.
     Hardware("gb10-64gb", "aarch64", "NVIDIA GB10", unified=True, memory_gib=52, total_gib=57.7),
     # 96 GB. nvidia-smi shows 97,887 MiB = 95.6 GiB on workstation, Max-Q and server editions,
     # PyTorch 94.97 GiB, by logs that their owners published. ig1 filled 53,240 MiB of one.
@@ -69,8 +69,8 @@ _ALL = (
     # 32 GB. nvidia-smi shows 32,607 MiB = 31.8 GiB, PyTorch 31.34 to 31.39 GiB, by published logs.
     # That of a laptop begins with the same name, and has 24,463 MiB = 23.9 GiB.
     _card("rtx-5090", "NVIDIA GeForce RTX 5090", memory_gib=31, total_gib=31.36),
-    # A virtual Spark shows a GB10, but has the processor and memory of the machine it runs on,
-    # and virtual Ethernet, which says 10 Gb/s whatever it carries.
+    # A virtual Spark shows a GB10, but has the processor and memory of the machine it runs on, and
+    # virtual Ethernet, which always reports 10 Gb/s.
     Hardware("lab", None, "NVIDIA GB10", True, memory_gib=0, total_gib=0, fabric_speed=10_000),
 )
 HARDWARE = {hardware.name: hardware for hardware in _ALL}

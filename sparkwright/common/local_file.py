@@ -1,4 +1,4 @@
-"""Files that a run leaves on the machine from which it runs."""
+"""Files that a run writes on the machine that runs pyinfra."""
 
 import os
 import tempfile
@@ -6,16 +6,16 @@ from pathlib import Path
 
 
 def write_file(path: Path, text: str, mode: int = 0o644) -> None:
-    """Write a file in one step: who reads it, or ends this run, finds the former or the new one.
+    """Write a file in one step: readers, and an interrupted run, find the old or the new one.
 
     Args:
-        path: the file; its folder is made if need be. A link stays one, and a device or a pipe is
-            written to.
+        path: the file; its folder is made if it is missing. A link stays one, and a device or a
+            pipe is written to.
         text: its new content.
-        mode: its permissions; no one else can read it before it has them.
+        mode: its permissions, which it has from the start.
 
     Raises:
-        OSError: it cannot be written; the former file is as it was.
+        OSError: it cannot be written; the old file is unchanged.
     """
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")
@@ -36,11 +36,11 @@ def write_file(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 def file_in(folder: Path, name: str) -> Path:
-    """Return the path of a file in a folder, and nowhere else.
+    """Return the path of a file directly in a folder.
 
     Args:
-        folder: where a run leaves its files.
-        name: made of what the inventory says and of times, never of what a host says.
+        folder: for the files of a run.
+        name: made of names of the inventory and of times, never of a host's output.
 
     Raises:
         ValueError: the name would lead elsewhere.

@@ -19,7 +19,7 @@ _noted: dict[str, list[tuple[str | None, Difference]]] = {}
 
 
 class Refused(StringCommand):
-    """A command that only says why an operation cannot do its work."""
+    """A command that only prints why an operation cannot do its work, and fails."""
 
     def __init__(self, message: str, *bits: object) -> None:
         super().__init__(*bits)
@@ -27,20 +27,20 @@ class Refused(StringCommand):
 
 
 def differs(what: str, expected: str, found: str) -> None:
-    """Tell one thing that is not as declared; to be called before an operation's first command.
+    """Record a difference from what is declared, before an operation's first command.
 
-    Nothing comes of it unless somebody looks for differences.
+    It does nothing unless a run looks for differences.
 
     Args:
-        what: a file, a unit, a package: what a person would look at.
-        expected, found: in few words, and without a secret or the hash of one.
+        what: a file, a unit, a package: the thing that people would look at.
+        expected, found: in a few words, without a secret or the hash of one.
     """
     if is_looking():
         _noted[host.name].append((host.current_op_hash, Difference(what, expected, found)))
 
 
 def unit_differs(unit: str, *, active: bool, enabled: bool, outdated: bool = False) -> None:
-    """Tell what of a unit, which should run and boot, is not as it should be."""
+    """Record how a unit differs that should run, and start at boot."""
     if not active:
         differs(unit, "active", "not active")
     if not enabled:
@@ -50,15 +50,15 @@ def unit_differs(unit: str, *, active: bool, enabled: bool, outdated: bool = Fal
 
 
 def is_looking() -> bool:
-    """Tell whether somebody looks for differences of the current host."""
+    """Tell whether the run looks for differences of the current host."""
     return host.name in _noted
 
 
 def look(steps: Callable[[], None]) -> list[Difference]:
-    """Have operations say what differs on the current host; none of their commands runs.
+    """Return the differences that operations find on the current host; no command of them runs.
 
-    pyinfra asks each operation for its first command, as it does to predict a change. One that
-    would act, and has told no difference, is named with that command.
+    pyinfra asks each operation for its first command, as it does to predict a change. If there is
+    one, and the operation recorded no difference, the command stands for it.
 
     Args:
         steps: calls the operations.
@@ -67,7 +67,7 @@ def look(steps: Callable[[], None]) -> list[Difference]:
         PyinfraError: the host could not be read.
     """
     _noted[host.name] = []
-    # -y leaves the prediction out.
+    # With -y, pyinfra would not ask for the commands.
     state.check_for_changes = True
     try:
         steps()
@@ -79,11 +79,11 @@ def look(steps: Callable[[], None]) -> list[Difference]:
 def _found() -> list[Difference]:
     found = []
     for op in host.op_hash_order:
-        told = [difference for noted, difference in _noted[host.name] if noted == op]
+        recorded = [difference for noted, difference in _noted[host.name] if noted == op]
         data = state.get_op_data_for_host(host, op)
-        if not told and data.operation_meta.will_change:
-            told = _by_command(_name(op), next(data.command_generator()))
-        found += told
+        if not recorded and data.operation_meta.will_change:
+            recorded = _by_command(_name(op), next(data.command_generator()))
+        found += recorded
     outside = [difference for noted, difference in _noted[host.name] if noted is None]
     return list(dict.fromkeys([*found, *outside]))
 
@@ -106,33 +106,33 @@ def _name(op: str) -> str:
 def failing(message: str, *, mended: bool = False) -> StringCommand:
     """Return a command that prints `message` as its error and exits with status 1.
 
-    Raising inside an operation would end the run for every host. Where a run is planned, the
-    message is shown in the plan; a dry run then has exit status 1, as the real one would.
+    An exception in an operation would end the run for every host. The plan shows the message, too,
+    and a dry run then has exit status 1, as the real run would.
 
     Args:
-        message: what is in the way, and what helps.
-        mended: an earlier operation of the same run will have removed the cause: a plan is silent.
+        message: the obstacle, and its remedy.
+        mended: an earlier operation of the same run removes the obstacle: the plan is silent.
     """
-    said = plain_lines(message)
+    message = plain_lines(message)
     if planning() and not (mended or is_looking()):
-        _refuse(said)
-    return Refused(said, "printf '%s\\n'", QuoteString(said), ">&2; exit 1")
+        _show_in_plan(message)
+    return Refused(message, "printf '%s\\n'", QuoteString(message), ">&2; exit 1")
 
 
-def _refuse(message: str) -> None:
+def _show_in_plan(message: str) -> None:
     assert host.current_op_hash
-    names = state.get_op_meta(host.current_op_hash).names
-    for line in (f"{', '.join(sorted(names))}: a run would fail here:", *message.splitlines()):
+    name = _name(host.current_op_hash)
+    for line in (f"{name}: a run would fail here:", *message.splitlines()):
         host.log_styled(line, fg="red", log_func=logger.error)
     if is_dry_run():
-        # Not by fail_hosts, which would end the plan for all.
+        # fail_hosts would end the plan for all hosts.
         state.failed_hosts.add(state.inventory.get_host(host.name))
 
 
 def notice(message: str, colour: str = "yellow") -> None:
-    """Show a line once: when the plan is made, or in the execution where nobody made one (`-y`).
+    """Show a line once: in the plan, or during the execution if there was no plan (`-y`).
 
-    Who looks for differences sees none of them.
+    A run that looks for differences shows no notices.
     """
     if is_looking():
         return
@@ -141,13 +141,13 @@ def notice(message: str, colour: str = "yellow") -> None:
 
 
 def planning() -> bool:
-    """Tell whether pyinfra only asks what an operation would do."""
+    """Tell whether pyinfra is making the plan."""
     return bool(state.current_stage == StateStage.Prepare)
 
 
 def is_dry_run() -> bool:
-    """Tell whether the run only plans, and leaves no file behind, not even on this machine."""
-    # pyinfra tells its deploys nothing of this. Its JSON without -y is a plan as well.
+    """Tell whether the run only plans, and must write no file, not even on this machine."""
+    # pyinfra does not pass this on to deploys. With --json and without -y it plans, too.
     return "--dry" in sys.argv or ("--json" in sys.argv and not {"-y", "--yes"} & {*sys.argv})
 
 
@@ -155,18 +155,18 @@ def run_now(host: Host, command: StringCommand, **options: Any) -> tuple[bool, C
     """Run a command on a host, as root where the inventory says so.
 
     Args:
-        host: the host; it need not be the one whose operation runs.
+        host: any host of the run.
         command: for its shell.
         options: further ones of pyinfra's `run_shell_command`.
 
     Returns:
-        Whether it succeeded, and what it printed.
+        Whether it succeeded, and its output.
     """
     return host.run_shell_command(command, _sudo=uses_sudo(host), **options)
 
 
 def spark_name(host: Host) -> str:
-    """Return the name of a host in the inventory: pyinfra calls its own machine @local."""
+    """Return the inventory's name of a host: pyinfra calls its own machine @local."""
     return str(host.data.get("spark") or host.name)
 
 

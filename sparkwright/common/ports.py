@@ -1,14 +1,14 @@
-"""The TCP ports and addresses that several parts of a Spark agree on."""
+"""The TCP ports and addresses that several subjects share."""
 
-# TCP ports of a pair, open on the fabric only: the supervisors' link, the rendezvous of the two
-# ranks, the share from which the worker copies, and the worker's metrics.
+# TCP ports of a pair, open on the fabric only: the link of the supervisors, the rendezvous of the
+# two ranks, the share from which the worker copies, and the worker's metrics.
 PAIR_PORTS = LINK_PORT, MASTER_PORT, SHARE_PORT, METRICS_PORT = 29500, 29501, 29502, 29503
 
-# Where the door asks it: files/door/door.cfg.
+# The node exporter's, at which the door asks it: files/door/door.cfg.
 EXPORTER_PORT = 9100
 
-# Two releases can run side by side: each has a port of its own, below those that Linux gives away.
+# Each release has a port of its own, as two may run at once; below Linux's ephemeral ports.
 ENGINE_PORTS = range(18000, 19000)
 
-# Where an engine listens: the door alone stands before it.
+# The address of engines, which only the door reaches.
 LOOPBACK = "127.0.0.1"

@@ -1,4 +1,4 @@
-"""The progress of a job on a Spark, in words."""
+"""The progress of a job on a Spark, as text."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ Phase = Literal[
     "failed",
 ]
 
-# Phases that are no matter of bytes, and what they count.
+# Phases that count something else than bytes.
 _STEPS: dict[Phase, str] = {"building": "steps", "measuring": "workloads"}
 
-# Seconds over which the rate is taken: shorter jumps about, longer lags behind a change.
+# Seconds over which the rate is averaged: less makes it jump, more makes it lag.
 RATE_WINDOW = 20
 
 
@@ -39,7 +39,7 @@ class JobProgress:
 
 
 def parse_progress(text: str) -> JobProgress | None:
-    """Return what a progress file says; None for one that is not there yet."""
+    """Return the content of a progress file; None if it is empty."""
     if not text.strip():
         return None
     data = read_json(text)
@@ -60,7 +60,7 @@ class Meter:
             now: seconds on a clock that never goes back.
         """
         if unit := _STEPS.get(progress.phase):
-            # Steps are of all lengths: they have no rate.
+            # Steps have no rate, as they take different times.
             words = f"{progress.phase}, {progress.done} of {progress.total} {unit} done"
             return plain(" · ".join(filter(None, (words, progress.message))))
         if progress.phase != self._phase:
@@ -89,11 +89,11 @@ def size_text(size: float) -> str:
 
 
 def time_text(seconds: float, form: str, zone: tzinfo | None = None) -> str:
-    """Return a time for people; "no time" for what a host may say, and no calendar has.
+    """Return a time for people; "no time" for a number that is none.
 
     Args:
         seconds: since the epoch.
-        form: as `strftime` takes it.
+        form: a format of `strftime`.
         zone: None for this machine's.
     """
     try:

@@ -1,6 +1,6 @@
 """Typed YAML: pydantic models whose errors are sentences that name file, key, found and expected.
 
-Every field says in ``Field(description=…)`` what it holds, worded so that it can follow "expected".
+``Field(description=…)`` of every field describes its values, worded to follow "expected".
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _printable(value: str) -> str:
 
 
 def matching(pattern: re.Pattern[str], rule: str) -> AfterValidator:
-    """A check that text matches a pattern, and how to say so: ``rule`` follows "expected"."""
+    """Return the validator of a pattern; in messages ``rule`` follows "expected"."""
 
     def check(value: str) -> str:
         if not pattern.fullmatch(value):
@@ -59,19 +59,16 @@ Text = Annotated[str, AfterValidator(_printable)]
 def parse(
     model: type[M], data: object, source: str, show: Callable[[object], str] | None = None
 ) -> M:
-    """Make a model of data that came from a file.
+    """Return a validated model of a file's data.
 
     Args:
         model: The class.
-        data: What the file held.
+        data: Content of the file.
         source: Name of the file, for messages.
-        show: Writes a value as the file does; None = as YAML does (`shown`).
-
-    Returns:
-        The model.
+        show: Writes a value in the syntax of the file; None = as YAML (`shown`).
 
     Raises:
-        PlanError: One problem for each thing that is wrong.
+        PlanError: One problem for each fault.
     """
     try:
         return model.model_validate(data)
@@ -81,14 +78,11 @@ def parse(
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:
-    """Say which names would be right, the nearest first.
+    """Return the valid names for a message: ``one of a, b``, with ``; did you mean 'a'?``.
 
     Args:
-        wrong: The name that nothing is called.
-        known: The names that there are.
-
-    Returns:
-        ``one of a, b``, with ``; did you mean 'a'?`` where one resembles the wrong name.
+        wrong: The unknown name.
+        known: The valid names.
     """
     names = sorted(known)
     if not names:
@@ -99,7 +93,7 @@ def nearest(wrong: str, known: Iterable[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """Write a value as YAML's flow style would, short enough for a message (60 characters)."""
+    """Return a value in YAML's flow style, cut to 60 characters for a message."""
     try:
         text = json.dumps(value, default=str, ensure_ascii=False, skipkeys=True)
     except ValueError:
@@ -108,7 +102,7 @@ def shown(value: object) -> str:
 
 
 def as_python(value: object) -> str:
-    """Write a value as Python does, short enough for a message (60 characters)."""
+    """Return a value in Python's syntax, cut to 60 characters for a message."""
     return _short(repr(value))
 
 
@@ -122,7 +116,7 @@ def _sentence(
     # A part in angle brackets is a branch of a union, and no key.
     location = tuple(part for part in detail["loc"] if not _BRANCH.fullmatch(str(part)))
     location = location or detail["loc"]
-    # What follows an option of the command line is a part of it.
+    # `--data force`: no colon after an option of the command line.
     joint = " " if source.startswith("-") else ": "
     where = f"{source}{joint}{_dotted(location)}" if location else source
     owner, expected = _lookup(model, location)
@@ -146,8 +140,8 @@ def _dotted(location: tuple[int | str, ...]) -> str:
 
 
 def _lookup(model: type[Model], location: tuple[int | str, ...]) -> tuple[list[str], str | None]:
-    """Walk to a location: the keys of the innermost model passed, and what the innermost described
-    field passed is said to hold."""
+    """Return the keys of the innermost model on the way to a location, and the description of the
+    innermost described field."""
     owner, expected = list(model.model_fields), None
     annotation: Any = model
     for part in location:

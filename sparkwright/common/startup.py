@@ -1,4 +1,4 @@
-"""The durations of a start's phases, by what vLLM itself logs of them."""
+"""The durations of a start's phases, read from vLLM's log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PHASES: Mapping[str, str] = {
     "ready_seconds": "Start to first answer",
 }
 
-# vLLM 0.17 to 0.33; FlashInfer writes lines of its own, with the time.
+# Log lines of vLLM 0.17 to 0.33, and of FlashInfer, which have a time.
 _SECONDS = r"([0-9]{1,7}(?:\.[0-9]+)?)"
 _WEIGHTS = re.compile(rf"Loading weights took {_SECONDS} seconds")
 _COMPILED = re.compile(rf"torch\.compile (?:takes|took) {_SECONDS} s in total")
@@ -37,13 +37,13 @@ _BEGUN, _SERVES = re.compile(r"^starting the engine$"), re.compile(r"^serving$")
 # The second, of vLLM's V2 model runner.
 _LOADS = re.compile(r"Starting to load model|Loading model from scratch")
 
-# What of a journal a benchmark keeps: the same, in one pattern for the program on the Spark.
+# All of them in one pattern, by which the benchmark on the Spark selects lines of the journal.
 _ALL = (_BEGUN, _LOADS, _WEIGHTS, _COMPILED, _COMPILES, _GRAPHS, _TUNING, _SERVES)
 KEPT = "|".join(each.pattern for each in _ALL)
 
 
 def timings(lines: Iterable[str]) -> dict[str, float]:
-    """Return metric -> seconds, of the phases that the lines tell of.
+    """Return metric -> seconds of the phases that the lines contain.
 
     Args:
         lines: the engine's log, of one start.
@@ -51,7 +51,7 @@ def timings(lines: Iterable[str]) -> dict[str, float]:
     found: dict[str, float] = {}
     tuning = None
     for line in lines:
-        # The model's come first.
+        # The model's weights come before those of the drafter.
         weights = "drafter_seconds" if "weights_seconds" in found else "weights_seconds"
         for metric, pattern in (
             (weights, _WEIGHTS),
@@ -64,7 +64,7 @@ def timings(lines: Iterable[str]) -> dict[str, float]:
             try:
                 at = datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S,%f")
             except ValueError:
-                # A log holds what others write: this is no time.
+                # The log of an engine is untrusted: this is no time.
                 continue
             if match[2] == "starts":
                 tuning = at
@@ -75,16 +75,16 @@ def timings(lines: Iterable[str]) -> dict[str, float]:
 
 
 def start_figures(kept: Sequence[Sequence[Any]]) -> dict[str, dict[str, float]]:
-    """Return the figures of a start, as those of a workload: a cold one, or one with warm caches.
+    """Return the figures of a start, in the form of a workload's; it is cold or with warm caches.
 
     Args:
-        kept: seconds on any clock, and line, of what a benchmark kept of the journal.
+        kept: the selected lines of the journal, each with its seconds on any clock.
     """
     lines = [str(line) for _, line in kept]
     found = timings(lines)
-    begun = _when(kept, _BEGUN)
+    begun = _time_of(kept, _BEGUN)
     for metric, pattern in (("init_seconds", _LOADS), ("ready_seconds", _SERVES)):
-        ended = _when(kept, pattern)
+        ended = _time_of(kept, pattern)
         if begun is not None and ended is not None:
             found[metric] = ended - begun
     if not found:
@@ -98,7 +98,7 @@ def start_line(lines: Sequence[str], expected: Mapping[str, Mapping[str, float]]
 
     Args:
         lines: the engine's log, of one start.
-        expected: the recipe's figures; those of the start stand in brackets.
+        expected: the recipe's figures, which stand in brackets.
     """
     found = start_figures([(0, line) for line in lines])
     parts = []
@@ -112,5 +112,5 @@ def start_line(lines: Sequence[str], expected: Mapping[str, Mapping[str, float]]
     return ", ".join(parts)
 
 
-def _when(kept: Sequence[Sequence[Any]], pattern: re.Pattern[str]) -> float | None:
+def _time_of(kept: Sequence[Sequence[Any]], pattern: re.Pattern[str]) -> float | None:
     return next((float(at) for at, line in kept if pattern.search(str(line))), None)

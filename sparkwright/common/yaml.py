@@ -1,7 +1,6 @@
-"""Reads YAML the strict way: every key once, no aliases, bounded in size and depth.
+"""Reads YAML strictly: every key once, no aliases, bounded in size and depth.
 
-Files come from strangers: recipes, and what lies on a Spark. An alias makes gigabytes of a few
-hundred bytes, and nothing here needs one.
+Recipes and files on a Spark are untrusted: with aliases, a few hundred bytes expand to gigabytes.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from sparkwright.common.errors import PlanError
 MOST_BYTES = 2**20
 # A recipe's deepest value, in hf-overrides of by_sparks, is at 8.
 DEEPEST = 32
-# Digits: Python takes seconds over a number of a million, and refuses to print one of 4,300.
+# Digits of a number: Python takes seconds for a million, and refuses to print 4,300.
 LONGEST_NUMBER = 100
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader with bounds, that notes repeated keys: YAML itself would keep the last of them."""
+    """SafeLoader with bounds, which records repeated keys instead of keeping the last one."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
@@ -82,12 +81,12 @@ def load(path: Path) -> dict[str, Any]:
 
     Raises:
         PlanError: The file is missing, unreadable, too large or no YAML, holds something else than
-            a mapping, or says a key twice.
+            a mapping, or has a key twice.
     """
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
-        # Of one that is too large the end may be half a letter.
+        # A file that is too large may be cut within a character.
         text = content.decode(errors="strict" if len(content) <= MOST_BYTES else "replace")
     except FileNotFoundError:
         raise PlanError(f"{path}: found no such file; expected a YAML file") from None
@@ -107,13 +106,13 @@ def parse(text: str, source: str, *, unique: bool = True) -> Any:
     Args:
         text: What the file holds.
         source: Its name, for messages.
-        unique: Refuse a mapping that says a key twice, as netplan does not.
+        unique: Refuse repeated keys, which netplan accepts.
 
     Returns:
         Plain Python values.
 
     Raises:
-        PlanError: It is too large, no YAML, or says a key twice.
+        PlanError: It is too large, no YAML, or has a key twice.
     """
     if len(text.encode(errors="replace")) > MOST_BYTES:
         raise PlanError(f"{source}: found more than {MOST_BYTES:,} bytes; expected at most that")

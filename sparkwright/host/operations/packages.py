@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from paramiko import SSHException
 from pyinfra import logger
 from pyinfra.api import FunctionCommand, Host, State, StringCommand
+from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.operations import run_now
 from sparkwright.common.placed import check
@@ -79,6 +80,8 @@ def _report(host: Host, undone: str, attempt: Callable[[], Attempt], unless: str
         problem = _patiently(host, undone, attempt)
     except (OSError, EOFError, SSHException):
         problem = _LOST
+    except PyinfraError as error:
+        problem = str(error)
     except ValueError as error:
         problem = f"{undone}: {error}"
     if problem:
