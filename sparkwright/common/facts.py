@@ -53,7 +53,7 @@ class HostFact(FactBase[T]):
         """
         try:
             value = self.parse(output)
-            _adapter(type(self)).validate_python((value,))
+            _adapter(type(self)).validate_python((value,))  # type: ignore[arg-type]
             if any(abs(number) >= _NUMBER for number in _integers(value)):
                 raise ValueError("found a number beyond 64 bits")
         except Exception as error:

@@ -1,4 +1,4 @@
-"""The site's own certificate authority, and what it signs for doors and gateway."""
+"""The site's own certificate authority, which signs certificates of doors and gateway."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -7,6 +7,7 @@ from ipaddress import ip_address
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -15,13 +16,13 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# Apple's systems take none that lives longer, also from an authority that their user has added:
+# Apple's systems refuse certificates that live longer, also of authorities that a user has added:
 # support.apple.com/en-us/103769.
 LIFE = timedelta(days=825)
-# With so little left a run signs a new one: who deploys once a year is never late.
+# A run renews a certificate this long before its end: one deploy a year is enough.
 RENEWAL = timedelta(days=400)
 AUTHORITY_LIFE = timedelta(days=20 * 365)
-# A machine whose clock is behind takes a certificate that was made a moment ago, too.
+# Certificates begin this much earlier, for clients whose clocks are behind.
 _EARLIER = timedelta(days=1)
 
 
@@ -29,7 +30,7 @@ def new_authority(site: str, now: datetime) -> str:
     """Make an authority: its certificate, then its private key, as PEM.
 
     Args:
-        site: The name by which people find it among those that they trust.
+        site: The name by which people recognize it.
         now: The time, with its zone.
     """
     key = ec.generate_private_key(ec.SECP256R1())
@@ -37,7 +38,7 @@ def new_authority(site: str, now: datetime) -> str:
     builder = _builder(name, name, key, now, now + AUTHORITY_LIFE)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage(signs=True), critical=True)
-    return _pem(builder.sign(key, hashes.SHA256())) + _private(key)
+    return _pem(builder.sign(key, hashes.SHA256())) + private_pem(key)
 
 
 def signed(authority: str, names: Sequence[str], now: datetime) -> str:
@@ -49,7 +50,7 @@ def signed(authority: str, names: Sequence[str], now: datetime) -> str:
         now: The time, with its zone.
 
     Raises:
-        ValueError: The authority is not to be read.
+        ValueError: The authority is invalid.
     """
     above, secret = _read(authority)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -60,18 +61,18 @@ def signed(authority: str, names: Sequence[str], now: datetime) -> str:
     builder = builder.add_extension(_usage(signs=False), critical=True)
     purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
     builder = builder.add_extension(purpose, critical=False)
-    return _pem(builder.sign(secret, hashes.SHA256())) + _pem(above) + _private(key)
+    return _pem(builder.sign(secret, hashes.SHA256())) + _pem(above) + private_pem(key)
 
 
 def is_due(server: str, authority: str, names: Sequence[str], now: datetime) -> bool:
-    """Tell whether a server needs another certificate than the one that it has.
+    """Tell whether a server needs a new certificate.
 
     Args:
-        server: What `signed` returned for it.
-        authority, names, now: As `signed` takes them.
+        server: Its present one, of `signed`.
+        authority, names, now: As for `signed`.
 
     Raises:
-        ValueError: The authority is not to be read.
+        ValueError: The authority is invalid.
     """
     above, _ = _read(authority)
     try:
@@ -113,10 +114,10 @@ def _name(text: str) -> x509.Name:
 
 
 def _names(names: Sequence[str]) -> x509.SubjectAlternativeName:
-    return x509.SubjectAlternativeName([_general(each) for each in dict.fromkeys(names)])
+    return x509.SubjectAlternativeName([_general_name(each) for each in dict.fromkeys(names)])
 
 
-def _general(name: str) -> x509.GeneralName:
+def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ip_address(name))
     except ValueError:
@@ -141,5 +142,6 @@ def _pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(Encoding.PEM).decode()
 
 
-def _private(key: ec.EllipticCurvePrivateKey) -> str:
+def private_pem(key: PrivateKeyTypes) -> str:
+    """Return an unencrypted private key, as PEM."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()

@@ -1,4 +1,4 @@
-"""The TLS certificate of a door: the owner's or the site's own, and whether it can be shown."""
+"""The TLS certificate of a door, the owner's or the site's own, and its checks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,36 +7,31 @@ from datetime import UTC, datetime, timedelta
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from sparkwright.common.errors import PlanError
+from sparkwright.door.authority import private_pem
 from sparkwright.fleet.setting_values import HOST, is_address
 from sparkwright.fleet.settings import Settings
 
-# As long before its end a run says so: Let's Encrypt renews 30 days before.
+# A run warns this long before the end: Let's Encrypt renews 30 days before.
 NOTICE = timedelta(days=30)
-# Bits of an RSA key below which OpenSSL, as Ubuntu and Debian set it, shows no certificate
+# Bits of an RSA key below which OpenSSL, as Ubuntu and Debian configure it, refuses a certificate
 # (security level 2: openssl's SSL_CTX_set_security_level(3)).
 SHORTEST_RSA = 2048
-# How a private key begins in the PEM that is made here: behind all that others may see.
+# Begins the private key in `Certificate.pem`; all before it is public.
 PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----"
 
 
 def server_names(settings: Settings, names: Iterable[str | None]) -> tuple[str, ...]:
-    """Return the names and addresses that the own certificate of a server is to have.
+    """Return the names and addresses for a server's certificate of the site's own authority.
 
     Args:
         settings: Those of its host.
-        names: Those of the inventory, the first of which names the certificate.
+        names: Those of the inventory; the first names the certificate.
 
     Returns:
-        Also the name of the machine in multicast DNS, by which DGX OS announces itself.
+        Also the machine's name in multicast DNS, by which DGX OS announces itself.
     """
     plain = [each for each in names if each and (is_address(each) or HOST.fullmatch(each))]
     multicast = [f"{each}.local" for each in plain if not is_address(each) and "." not in each]
@@ -50,7 +45,7 @@ class Certificate:
     """The certificate of a door, with its private key.
 
     Attributes:
-        source: The file that it came from.
+        source: Its file.
         pem: The certificate, those between it and its root, and the private key.
         ends: When it expires.
     """
@@ -61,11 +56,11 @@ class Certificate:
 
     @property
     def chain(self) -> str:
-        """The certificates alone, which all may know."""
+        """The certificates without the private key."""
         return self.pem.partition(PRIVATE_KEY)[0]
 
     def notice(self, now: datetime) -> str | None:
-        """Say that it expires soon; None while there is time.
+        """Return the notice that it expires soon; None while there is time.
 
         Args:
             now: The time, with its zone.
@@ -86,7 +81,7 @@ def parse_certificate(
         now: The time, with its zone.
 
     Raises:
-        PlanError: One is unreadable, they are of two pairs, the key is too short, or the
+        PlanError: One is unreadable, they do not belong together, the key is too short, or the
             certificate is not valid now.
     """
     path, content = certificate
@@ -111,8 +106,7 @@ def parse_certificate(
             f"at least {SHORTEST_RSA}, and a new certificate for it",
         )
     own = chain[0]
-    public = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    if own.public_key().public_bytes(*public) != secret.public_key().public_bytes(*public):
+    if own.public_key() != secret.public_key():
         raise _refused(
             "tls_key",
             f"{key_path}, which is not the key of {path}",
@@ -128,9 +122,8 @@ def parse_certificate(
             f"{path}, which is valid from {_day(begins)} on",
             f"one that is valid now ({_day(now)} by this machine's clock)",
         )
-    parts = [each.public_bytes(Encoding.PEM) for each in chain]
-    parts.append(secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    return Certificate(path, b"".join(parts).decode(), ends)
+    certificates = b"".join(each.public_bytes(Encoding.PEM) for each in chain).decode()
+    return Certificate(path, certificates + private_pem(secret), ends)
 
 
 def _refused(key: str, found: str, expected: str) -> PlanError:

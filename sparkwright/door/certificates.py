@@ -1,7 +1,7 @@
 """TLS certificates on the machine that runs pyinfra: the owner's, or the site's own authority.
 
-The authority lies beside the inventory, in a folder that git does not see: `ca.crt` is what clients
-are given, `ca.pem` and the certificates of the servers hold private keys.
+The authority is beside the inventory, in a folder that git ignores: clients get `ca.crt`; `ca.pem`
+and the certificates of the servers contain private keys.
 """
 
 import tempfile
@@ -16,7 +16,7 @@ from sparkwright.door.certificate import PRIVATE_KEY, Certificate, parse_certifi
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.fleet.settings import Settings
 
-_KEYS, _SHOWN = "ca.pem", "ca.crt"
+_KEYS, _PUBLIC = "ca.pem", "ca.crt"
 
 
 def authority_folder(fleet: Path) -> Path:
@@ -25,27 +25,27 @@ def authority_folder(fleet: Path) -> Path:
 
 
 def authority_file(fleet: Path) -> Path:
-    """Return the file that a client is to trust: `curl --cacert FILE`."""
-    return authority_folder(fleet) / _SHOWN
+    """Return the file for clients to trust: `curl --cacert FILE`."""
+    return authority_folder(fleet) / _PUBLIC
 
 
 def server_certificate(
     settings: Settings, fleet: Path, server: str, names: Sequence[str], record: bool = True
 ) -> Certificate | None:
-    """Return what a server shows its clients; None where there is to be no TLS.
+    """Return the certificate of a server; None without TLS.
 
-    The site's own is signed where there is none, where its names are others now, and long before
-    it ends.
+    One of the site's own authority is signed if there is none, if its names have changed, and long
+    before it ends.
 
     Args:
         settings: Those of its host.
         fleet: The inventory file.
-        server: What the certificate's file is named by: a replica, or the gateway.
-        names: Names and addresses of an own certificate: see `server_names`.
-        record: Write new ones down; in a dry run they stand for those that a run would make.
+        server: Name of the certificate's file: of a door, or the gateway.
+        names: Names and addresses for a certificate of the site's own: see `server_names`.
+        record: Write a new one to its file, unlike in a dry run.
 
     Raises:
-        PlanError: A file cannot be read or written, or it is no good: see `parse_certificate`.
+        PlanError: A file cannot be read or written, or is invalid: see `parse_certificate`.
     """
     if settings.tls == "own":
         return _own(fleet, server, names, record)
@@ -62,7 +62,7 @@ def read_certificate(certificate: str, key: str) -> Certificate:
         key: Path of a PEM file.
 
     Raises:
-        PlanError: A file cannot be read, or they are no good: see `parse_certificate`.
+        PlanError: A file cannot be read, or is invalid: see `parse_certificate`.
     """
     files = _read("tls_certificate", certificate), _read("tls_key", key)
     return parse_certificate(*files, now=datetime.now(UTC))
@@ -71,13 +71,13 @@ def read_certificate(certificate: str, key: str) -> Certificate:
 def door_certificate(
     fleet: Fleet, replica: str, settings: Settings, record: bool = True
 ) -> Certificate | None:
-    """Return what the door of a replica shows its clients; None where there is to be no TLS.
+    """Return the certificate of a replica's door; None without TLS.
 
     Args:
         fleet: The fleet.
         replica: The replica's name.
         settings: The replica's.
-        record: As `server_certificate` takes it.
+        record: As for `server_certificate`.
 
     Raises:
         PlanError: As `server_certificate`.
@@ -88,11 +88,7 @@ def door_certificate(
 
 
 def chains(certificates: Iterable[Certificate | None]) -> str:
-    """Return what servers show their clients, for one who is to trust them; without private keys.
-
-    Args:
-        certificates: What `server_certificate` returned for each.
-    """
+    """Return the certificates of servers, for a client that is to trust them, without keys."""
     return "".join(dict.fromkeys(each.chain for each in certificates if each))
 
 
@@ -113,8 +109,8 @@ def _own(fleet: Path, server: str, names: Sequence[str], record: bool) -> Certif
         why = error.strerror if isinstance(error, OSError) else error
         raise PlanError(
             f"{folder}: the certificate authority is unusable ({why}): restore {_KEYS} and "
-            f"{_SHOWN} from a backup, or delete the folder; the next run then creates a new "
-            f"authority, and all clients need its {_SHOWN}"
+            f"{_PUBLIC} from a backup, or delete the folder; the next run then creates a new "
+            f"authority, and all clients need its {_PUBLIC}"
         ) from None
     chain, key = text.partition(PRIVATE_KEY)[::2]
     return parse_certificate(
@@ -123,12 +119,12 @@ def _own(fleet: Path, server: str, names: Sequence[str], record: bool) -> Certif
 
 
 def _make(folder: Path, authority: str) -> None:
-    """Make the folder of an authority in one step: of several runs at a time, one makes it."""
+    """Make the folder of an authority in one step; of several runs at once, one makes it."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
         new = Path(temporary) / folder.name
         new.mkdir(mode=0o700)
         write_file(new / _KEYS, authority, 0o600)
-        write_file(new / _SHOWN, authority.partition(PRIVATE_KEY)[0])
+        write_file(new / _PUBLIC, authority.partition(PRIVATE_KEY)[0])
         try:
             new.rename(folder)
         except OSError:

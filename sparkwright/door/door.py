@@ -1,4 +1,4 @@
-"""The door: what the LAN reaches of a replica, and what its files say; `door_state` reads it."""
+"""The plan of the door, through which the LAN reaches a replica, and the door's files."""
 
 import json
 import re
@@ -14,13 +14,12 @@ from sparkwright.fleet.settings import Settings
 
 UNIT = "door.service"
 
-# What scanners of networks expect: each session with keys of its own, that nothing else can be read
-# by, and ciphers that authenticate.
+# As security scanners expect: forward secrecy, and authenticating ciphers.
 _TLS = "ssl-min-ver TLSv1.2 ciphers ECDHE+AESGCM:ECDHE+CHACHA20 no-tls-tickets alpn http/1.1"
-# Requests and connections a minute that a source without a key has at least: someone who asks ten
-# times a second for /health.
+# The least limit of requests and connections a minute for a source without a key: ten requests of
+# /health a second.
 _OFTEN = 600
-# The secrets that haproxy reads beside its configuration, by their names in its folder.
+# Files in haproxy's folder: its secrets, and its configuration.
 KEYS, CERTIFICATE, CONFIG = "keys", "certificate.pem", "door.cfg"
 
 
@@ -30,14 +29,14 @@ class DoorPlan:
 
     Attributes:
         bind: Address on which it listens.
-        keys: What it knows of those that open it (`Key.line`); None where it is open to all.
-        certificate: What it shows its clients; None without TLS.
+        keys: A line for each key that opens it (`Key.line`); None if it is open to all.
+        certificate: Its certificate; None without TLS.
         max_body_mib: MiB of the largest request.
-        max_connections: How many clients at the same time.
-        stranger_connections: How many of them from one source that has shown no key.
-        key_requests: How many requests each name has a minute; None for as many as it likes.
-        hold_seconds: How long a request waits for an engine while none serves.
-        behind: haproxy's name of what its requests go to; of `engines` it knows whether they serve.
+        max_connections: Number of clients at the same time.
+        stranger_connections: Number of them from one source that has shown no key.
+        key_requests: Requests a minute for each name; None for any number.
+        hold_seconds: Seconds for which a request waits while no engine serves; 0 for none.
+        behind: haproxy's backend for requests; it knows whether those of `engines` serve.
     """
 
     bind: str
@@ -53,7 +52,7 @@ class DoorPlan:
 
     @property
     def in_the_clear(self) -> bool:
-        """True where what clients send to it can be read on the way."""
+        """True if the network can read what clients send."""
         return self.certificate is None and not ip_address(self.bind).is_loopback
 
     def files(self, template: str, root: str) -> dict[str, str | None]:
@@ -64,7 +63,7 @@ class DoorPlan:
             root: Folder of everything on the Spark.
 
         Returns:
-            Their texts; None for one that must not be there.
+            Their texts; None for a file that must be absent.
         """
         keys = None if self.keys is None else "".join(f"{key}\n" for key in self.keys)
         certificate = self.certificate.pem if self.certificate else None
@@ -76,7 +75,7 @@ class DoorPlan:
             "plan": self,
             "bind": bind,
             "scheme": "https" if certificate else "http",
-            # Where there is no key, there is nobody to keep places for.
+            # A quarter is reserved for clients with a key, if keys are needed.
             "most": self.max_connections * (4 if keys is None else 3) // 4,
             "often": max(_OFTEN, 2 * self.stranger_connections),
             "rate": f"gt {self.key_requests}" if self.key_requests else "lt 0",
@@ -102,11 +101,9 @@ def door_plan(
     Args:
         settings: Those of its host.
         port: TCP port.
-        place: What it is the door of: a replica, or `gateway`.
-        keys: The keys of the fleet; None where it is open to all.
-        certificate: For TLS.
-        hold_seconds: How long a request waits for an engine while none serves; 0 for not at all.
-        behind: haproxy's name of what its requests go to.
+        place: The name of the replica, or `gateway`.
+        keys: The keys of the fleet; None if it is open to all.
+        certificate, hold_seconds, behind: As in `DoorPlan`.
     """
     return DoorPlan(
         bind=settings.bind,
@@ -123,10 +120,6 @@ def door_plan(
 
 
 def mark(files: Mapping[str, str | None]) -> str:
-    """Return what a door that runs with these files says of itself.
-
-    Args:
-        files: As `DoorPlan.files`.
-    """
+    """Return the mark by which a running door shows that it has loaded `DoorPlan.files`."""
     found = re.search(r"^ *description (\w+)$", files[CONFIG] or "", re.M)
     return found[1] if found else ""

@@ -1,4 +1,4 @@
-"""The API keys of a fleet: whose each is, what it opens, and until when."""
+"""The API keys of a fleet: owner, validity, and the doors that each opens."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -8,15 +8,15 @@ from hashlib import sha256
 
 from sparkwright.common.errors import PlanError
 
-# What a header can carry as a bearer token (RFC 6750, 2.1).
+# The characters of a bearer token (RFC 6750, 2.1).
 _KEY = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _NAMES = "a name of up to 32 letters, digits and . _ -"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-# 20 characters of base64 are 120 bits: nobody guesses that. The keys made here have 256. Of 20 hex
-# digits, one in a thousand has less than 8 different ones.
+# 20 characters of base64 are 120 bits, which cannot be guessed; the keys made here have 256. Of
+# keys of 20 hex digits, one in a thousand has fewer than 8 different ones.
 SHORTEST, _DIFFERENT = 20, 8
-# What a key may be for, beside replicas: the gateway, and what Prometheus reads at each door.
+# The places that a key may open beside replicas: the gateway, and the metrics of all doors.
 GATEWAY, METRICS = "gateway", "metrics"
 # In the year 2286.
 _NEVER = 9_999_999_999
@@ -28,10 +28,10 @@ class Key:
     """A key of a client.
 
     Attributes:
-        name: Whose it is: what log and metrics say.
-        secret: What the client shows.
+        name: Its owner, in log and metrics.
+        secret: The key itself.
         places: Replicas, `gateway`, `metrics`; none named means all.
-        until: The last day (UTC) on which it opens.
+        until: The last day (UTC) on which it is valid.
     """
 
     name: str
@@ -41,22 +41,22 @@ class Key:
 
     @property
     def digest(self) -> str:
-        """Its hash, by which a Spark knows it."""
+        """Its hash, which is all that a Spark stores."""
         return sha256(self.secret.encode()).hexdigest().upper()
 
     @property
     def ends(self) -> int:
-        """Seconds since 1970 from which it opens nothing."""
+        """Seconds since 1970 from which it is invalid."""
         if self.until is None:
             return _NEVER
         return int(datetime.combine(self.until, time(), UTC).timestamp()) + 86400
 
     def opens(self, place: str) -> bool:
-        """Tell whether it is for a replica, or the gateway; a key for metrics is for each."""
+        """Tell whether it opens a replica or the gateway; a key for metrics opens each."""
         return not self.places or place in self.places or METRICS in self.places
 
     def line(self, place: str) -> str:
-        """Return what the door of a place knows of it: NAME:END, and `:metrics` for no more."""
+        """Return its line for the door of a place: HASH NAME:END, `:metrics` for these alone."""
         entry = f"{self.digest} {self.name}:{self.ends}"
         return entry if not self.places or place in self.places else f"{entry}:{METRICS}"
 
@@ -67,10 +67,10 @@ def parse_keys(text: str, source: str, replicas: Collection[str] | None = None) 
     Args:
         text: The file.
         source: Its path, for messages.
-        replicas: Those of the fleet; None where they do not matter.
+        replicas: Those of the fleet; None to accept any.
 
     Raises:
-        PlanError: All that is wrong with its lines; no key is shown.
+        PlanError: All faults of its lines; no key is shown.
     """
     keys: list[Key] = []
     problems: list[str] = []
@@ -97,10 +97,10 @@ def parse_keys(text: str, source: str, replicas: Collection[str] | None = None) 
 
 
 def checked_name(name: str) -> str:
-    """Return a name that a key may have.
+    """Return the name of a key.
 
     Raises:
-        PlanError: It is none.
+        PlanError: It is invalid.
     """
     if not _NAME.fullmatch(name):
         raise PlanError(f"found {name!r}; expected {_NAMES}")
@@ -110,7 +110,7 @@ def checked_name(name: str) -> str:
 def _key(words: Sequence[str], replicas: Collection[str] | None) -> Key:
     if len(words) == 1:
         _check(words[0])
-        # A line from the time when keys had no names.
+        # The format before keys had names.
         key = Key("", words[0])
         return Key(f"key-{key.digest[:6].lower()}", key.secret)
     name, secret, *rest = words
@@ -138,7 +138,7 @@ def _key(words: Sequence[str], replicas: Collection[str] | None) -> Key:
 
 
 def _check(secret: str) -> None:
-    """Refuse a key that can be guessed, or not be sent; without showing it."""
+    """Refuse a key that can be guessed, or cannot be sent; do not show it."""
     if not _KEY.fullmatch(secret):
         raise ValueError(
             "found other characters in a key; expected letters, digits and any of . _ ~ + / - ="
@@ -152,6 +152,6 @@ def _check(secret: str) -> None:
             f"found a key of {len(set(secret))} different characters; expected at least "
             f"{_DIFFERENT}: {_ANOTHER}"
         )
-    # A text that is found in itself, once moved, repeats a piece.
+    # A text of a repeated piece occurs in its double at another place than the ends.
     if secret in (secret + secret)[1:-1]:
         raise ValueError(f"found a key with a repeating pattern; expected a random one: {_ANOTHER}")

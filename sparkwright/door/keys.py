@@ -8,8 +8,8 @@ add NAME [--for PLACES] [--until DAY]
 rotate NAME [--days N] a new key for a name, which is shown; the old ones end in N days (7)
 remove NAME            its keys open nothing any more; the deploy ends what is in flight
 
-They are in a file beside the inventory, that git does not see. A change is in force once it is
-deployed: deploys/spark.py, and deploys/gateway.py where there is one.
+They are in a file beside the inventory, which git ignores. A change takes effect once deployed, by
+deploys/spark.py, and by deploys/gateway.py if there is a gateway.
 """
 
 import argparse
@@ -46,28 +46,28 @@ def keys_path(fleet: Path) -> Path:
 def fleet_keys(
     fleet: Path, record: bool = True, replicas: Collection[str] | None = None
 ) -> list[Key]:
-    """Read the API keys of a fleet; make the first one where there is no file yet.
+    """Read the API keys of a fleet; make the first one if there is no file yet.
 
     Args:
         fleet: The inventory file.
-        record: Write a first one down; in a dry run it stands for the one that a run would make.
-        replicas: Those of the fleet, which keys may be for; None where it does not matter.
+        record: Write the first one to the file, unlike in a dry run.
+        replicas: Those of the fleet, to check the keys by; None to accept any.
 
     Returns:
-        At least one that opens everything.
+        Keys, of which at least one opens everything.
 
     Raises:
-        PlanError: The file holds no such key or a bad one, others than its owner can read it, or
-            this user cannot.
+        PlanError: The file holds no such key or an invalid one, other users can read it, or this
+            user cannot.
     """
     path = keys_path(fleet)
     try:
         if not path.exists():
             if not record:
-                return [Key(OWNER, _new())]
+                return [Key(OWNER, _new_secret())]
             _make(path)
         mode = stat.S_IMODE(path.stat().st_mode)
-        # Some editors begin a file with a mark of its encoding.
+        # Some editors begin a file with a byte order mark.
         text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise PlanError(
@@ -100,11 +100,10 @@ def fleet_keys(
 
 
 def api_keys(fleet: Path, record: bool = True) -> tuple[str, ...]:
-    """Return the keys that open everything; the first is the one that our own tools use.
+    """Return the keys that open everything; our own tools use the first.
 
     Args:
-        fleet: The inventory file.
-        record: As `fleet_keys` takes it.
+        fleet, record: As for `fleet_keys`.
 
     Raises:
         PlanError: As `fleet_keys`.
@@ -113,29 +112,29 @@ def api_keys(fleet: Path, record: bool = True) -> tuple[str, ...]:
 
 
 def named_key(fleet: Path, name: str, places: Sequence[str] = ()) -> str:
-    """Return the newest key of a name; make one where there is none.
+    """Return the newest key of a name; make one if there is none.
 
     Args:
         fleet: The inventory file.
-        name: Whose it is.
-        places: What a new one is for; everything without them.
+        name: Its owner.
+        places: The places that a new one opens; none named means all.
 
     Raises:
         PlanError: As `fleet_keys`.
     """
-    found = [key.secret for key in fleet_keys(fleet) if key.name == name and _holds(key)]
-    return found[0] if found else _add(fleet, Key(name, _new(), tuple(places)))
+    valid = [key.secret for key in fleet_keys(fleet) if key.name == name and _is_valid(key)]
+    return valid[0] if valid else _add(fleet, Key(name, _new_secret(), tuple(places)))
 
 
-def _holds(key: Key) -> bool:
+def _is_valid(key: Key) -> bool:
     return datetime.now(UTC).timestamp() < key.ends
 
 
 def _opens_all(key: Key) -> bool:
-    return not key.places and _holds(key)
+    return not key.places and _is_valid(key)
 
 
-def _new() -> str:
+def _new_secret() -> str:
     return f"sk-{secrets.token_urlsafe(32)}"
 
 
@@ -145,13 +144,13 @@ def _line(key: Key) -> str:
 
 
 def _make(path: Path) -> None:
-    """Write a file with one new key, in one step: of several at a time, the first one counts."""
+    """Write a file with one new key in one step; of several runs at once, the first one counts."""
     # mkstemp's files have mode 600.
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".keys")
     new = Path(name)
     try:
         with os.fdopen(handle, "w") as file:
-            file.write(f"{_line(Key(OWNER, _new()))}\n{_FOOT}")
+            file.write(f"{_line(Key(OWNER, _new_secret()))}\n{_FOOT}")
         try:
             path.hardlink_to(new)
         except FileExistsError:
@@ -161,29 +160,32 @@ def _make(path: Path) -> None:
 
 
 def _add(fleet: Path, key: Key) -> str:
-    """Put a key at the end of the file; what its owner wrote there stays. Returns the key."""
-    path = keys_path(fleet)
-    text = path.read_text().rstrip("\n")
-    _write(fleet, f"{text}\n{_line(key)}\n")
+    """Append a key to the file; comments stay. Returns its secret."""
+    _write(fleet, [*_read_lines(fleet), _line(key)])
     return key.secret
 
 
-def _write(fleet: Path, text: str) -> None:
-    """Replace the file, once what is to be in it has been judged."""
+def _read_lines(fleet: Path) -> list[str]:
+    return keys_path(fleet).read_text(encoding="utf-8-sig").rstrip("\n").splitlines()
+
+
+def _write(fleet: Path, lines: Sequence[str]) -> None:
+    """Replace the file if its new lines are valid."""
     path = keys_path(fleet)
+    text = "\n".join(lines) + "\n"
     parse_keys(text, str(path))
     write_file(path, text, 0o600)
 
 
 def _rotate(fleet: Path, name: str, days: int) -> str:
-    """Put a new key before the ones of a name, which end in some days. Returns the new one."""
+    """Insert a new key before the old ones of a name, which end in some days. Returns it."""
     keys = [key for key in fleet_keys(fleet) if key.name == name]
     if not keys:
         raise _unknown(fleet, name)
     last = datetime.now(UTC).date() + timedelta(days=days)
-    new = Key(name, _new(), keys[0].places)
+    new = Key(name, _new_secret(), keys[0].places)
     lines = []
-    for line in keys_path(fleet).read_text(encoding="utf-8-sig").splitlines():
+    for line in _read_lines(fleet):
         old = next((key for key in keys if key.secret in line.split()), None)
         if old and old == keys[0]:
             lines.append(_line(new))
@@ -191,7 +193,7 @@ def _rotate(fleet: Path, name: str, days: int) -> str:
             until = min(old.until or last, last)
             line = _line(Key(name, old.secret, old.places, until))
         lines.append(line)
-    _write(fleet, "\n".join(lines) + "\n")
+    _write(fleet, lines)
     return new.secret
 
 
@@ -199,9 +201,7 @@ def _remove(fleet: Path, name: str) -> None:
     keys = {key.secret for key in fleet_keys(fleet) if key.name == name}
     if not keys:
         raise _unknown(fleet, name)
-    lines = keys_path(fleet).read_text(encoding="utf-8-sig").splitlines()
-    kept = [line for line in lines if not keys & set(line.split())]
-    _write(fleet, "\n".join(kept) + "\n")
+    _write(fleet, [line for line in _read_lines(fleet) if not keys & set(line.split())])
 
 
 def _unknown(fleet: Path, name: str) -> PlanError:
@@ -215,7 +215,7 @@ def _table(keys: Sequence[Key]) -> str:
         (
             key.name,
             ", ".join(key.places) or "everything",
-            f"{key.until}{'' if _holds(key) else ' (over)'}" if key.until else "",
+            f"{key.until}{'' if _is_valid(key) else ' (over)'}" if key.until else "",
         )
         for key in keys
     ]
@@ -225,7 +225,7 @@ def _table(keys: Sequence[Key]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do one command. Returns the exit status."""
+    """Run one command. Returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m deploys.keys",
         description=__doc__,
@@ -242,33 +242,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rotate.add_argument("--days", type=int, default=7, metavar="N")
     for each in (add, rotate, commands.add_parser("remove")):
         each.add_argument("name", metavar="NAME")
-    given = parser.parse_args(arguments)
-    fleet: Path = given.inventory
+    options = parser.parse_args(arguments)
+    fleet: Path = options.inventory
     try:
         replicas = load_fleet(fleet, recipe_names()).replicas
         keys = fleet_keys(fleet, replicas=replicas)
-        match given.command:
+        match options.command:
             case "list":
                 print(_table(keys))
             case "show":
-                found = [key for key in keys if given.name in (None, key.name) and _holds(key)]
-                if given.name is None:
-                    found = list(filter(_opens_all, found))
-                if not found:
-                    raise _unknown(fleet, given.name)
-                print(found[0].secret)
+                wanted = filter(_is_valid if options.name else _opens_all, keys)
+                key = next((key for key in wanted if options.name in (None, key.name)), None)
+                if not key:
+                    raise _unknown(fleet, options.name)
+                print(key.secret)
             case "add":
-                places = tuple(filter(None, given.places.split(",")))
-                new = Key(checked_name(given.name), _new(), places, given.until)
+                places = tuple(filter(None, options.places.split(",")))
+                new = Key(checked_name(options.name), _new_secret(), places, options.until)
                 parse_keys(_line(new), "a new key", replicas)
                 print(_add(fleet, new))
             case "rotate":
-                print(_rotate(fleet, given.name, given.days))
+                print(_rotate(fleet, options.name, options.days))
             case "remove":
-                _remove(fleet, given.name)
+                _remove(fleet, options.name)
     except PlanError as error:
         print(error, file=sys.stderr)
         return 1
-    if given.command in ("add", "rotate", "remove"):
+    if options.command in ("add", "rotate", "remove"):
         print("In force once deployed: pyinfra inventory.py deploys/spark.py", file=sys.stderr)
     return 0

@@ -1,4 +1,4 @@
-"""The engines of a Spark, as one shell script reads them, and what is to be done about them."""
+"""The engines of a Spark, read by one shell script, and their differences from the declared."""
 
 import json
 import shlex
@@ -10,7 +10,7 @@ from sparkwright.common.host_output import MARK, read_json, sections
 
 _PROPERTIES = "Id,ActiveState,NRestarts,NeedDaemonReload,Job,StatusText"
 _AT_WORK = "active,activating,deactivating"
-# What a head has beside its engine: files/share/fabric-share.socket.
+# The unit by which a head offers files to its worker: files/share/fabric-share.socket.
 SHARE = "fabric-share.socket"
 
 # A loaded engine answers one token in well under a second; under full load it queues.
@@ -23,8 +23,8 @@ class EngineUnit:
 
     Attributes:
         starting: systemd has a job for it: a start is under way, or waits for Docker. Between two
-            of systemd's own tries there is none.
-        status: what the engine's supervisor said last.
+            of systemd's restarts there is none.
+        status: the last status of the engine's supervisor.
     """
 
     release: str
@@ -37,12 +37,12 @@ class EngineUnit:
 
     @property
     def ended(self) -> bool:
-        """Tell whether it neither runs nor will: by a start under way, or by systemd's next try."""
+        """Tell whether it neither runs nor is about to, by a start or a restart of systemd's."""
         return self.active in ("inactive", "failed") and not self.starting
 
     @property
     def stopped(self) -> bool:
-        """Tell whether it has ended and does not boot."""
+        """Tell whether it has ended and does not start at boot."""
         return self.ended and not self.enabled
 
 
@@ -56,9 +56,9 @@ class EngineState:
         shares: the Spark offers its weights to a worker.
         switches: the releases to which a switch is under way.
         failed: the units of engines and switches that have failed.
-        preferred: the release that the door sends requests to; None where it holds them back,
-            knows none, or was not looked at.
-        models, completion: what the engine said when it was asked; None when it was not.
+        preferred: the release to which the door sends requests; None if it holds them back, knows
+            none, or was not read.
+        models, completion: the engine's answers; None if it was not asked.
     """
 
     current: str | None
@@ -76,7 +76,7 @@ def state_script(root: str, enabled_or: str = "") -> str:
 
     Args:
         root: the folder that holds releases and the `current` link.
-        enabled_or: a release whose unit is listed even if it is neither loaded nor enabled.
+        enabled_or: a release whose unit is listed in any case.
     """
     wants = "/etc/systemd/system/multi-user.target.wants"
     named = shlex.quote(f"vllm@{enabled_or}.service") if enabled_or else ""
@@ -96,13 +96,13 @@ true"""
 
 
 def engine_script(*, root: str, release: str, url: str, model: str) -> str:
-    """Return the POSIX shell script that reads the state of all engines and asks the wanted one.
+    """Return the POSIX shell script that reads the state of all engines, and queries one.
 
     Args:
         root: the folder that holds releases and the `current` link.
         release: the release that should serve.
-        url: where its engine answers.
-        model: the served name to ask for one token.
+        url: of its engine.
+        model: the served name from which one token is requested.
     """
     unit = shlex.quote(f"vllm@{release}.service")
     request = json.dumps(
@@ -135,7 +135,11 @@ def parse_engines(output: Iterable[str]) -> EngineState:
         current=link[0].rsplit("/", 1)[-1] if link else None,
         units=units,
         shares=found["share"] == ["enabled"],
-        switches=tuple(map(_switch, filter(None, found.get("switches", ())))),
+        switches=tuple(
+            unit.removeprefix("switch@").removesuffix(".service")
+            for unit in found.get("switches", ())
+            if unit
+        ),
         failed=tuple(filter(None, found.get("failed", ()))),
         preferred=_preferred(found.get("door", ())),
         models=_models("\n".join(found["models"])) if "models" in found else None,
@@ -144,9 +148,9 @@ def parse_engines(output: Iterable[str]) -> EngineState:
 
 
 def problem(state: EngineState, served_names: Sequence[str]) -> str | None:
-    """Return why an active engine does not serve as declared; None when it does.
+    """Return why an active engine does not serve as declared; None if it does.
 
-    A name list or a status code proves little: one token must come back.
+    A list of models or a status code proves little: one token must come back.
     """
     missing = [name for name in served_names if name not in (state.models or ())]
     if missing:
@@ -170,12 +174,8 @@ def _unit(values: dict[str, str], enabled: set[str]) -> EngineUnit:
     )
 
 
-def _switch(unit: str) -> str:
-    return unit.removeprefix("switch@").removesuffix(".service")
-
-
 def _preferred(lines: Iterable[str]) -> str | None:
-    """Return what the door's own file says: `first RELEASE`, `hold yes`."""
+    """Return the preferred release by the lines of the door's file: `first RELEASE`, `hold yes`."""
     choice = dict(line.split() for line in lines if line.count(" ") == 1)
     return choice.get("first") if choice.get("hold") == "no" else None
 
@@ -190,12 +190,12 @@ def _models(text: str) -> tuple[str, ...]:
 def engine_differences(
     state: EngineState, release: str | None, door: bool = False
 ) -> Iterator[Difference]:
-    """Yield how the engines of a Spark are otherwise than declared.
+    """Yield the differences of a Spark's engines from what is declared.
 
     Args:
         state: of all of them.
-        release: the one that is to serve; None on an idle Spark.
-        door: whether a door stands before it.
+        release: the one that should serve; None on an idle Spark.
+        door: whether there is a door before it.
     """
     if state.current != release:
         yield Difference("current release", release or "none", state.current or "none")

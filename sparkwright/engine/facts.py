@@ -1,4 +1,4 @@
-"""The engine of a Spark: what serves, the course of a start, and the memory that is left."""
+"""The facts of engines: their state, the course of a switch, and the free memory."""
 
 import re
 import shlex
@@ -10,12 +10,12 @@ from sparkwright.common.terminal import LINE
 from sparkwright.engine.engine import EngineState, engine_script, parse_engines, state_script
 from sparkwright.engine.switch import MEMORY_SCRIPT, MemoryState, SwitchReport, parse_memory
 
-# What journalctl --show-cursor prints last.
+# The last line of journalctl --show-cursor.
 _CURSOR = re.compile(r"-- cursor: ([A-Za-z0-9_=;]{1,500})")
 
 
 class Engines(HostFact[EngineState]):
-    """All engines of a Spark in one command, and what the one at `url` answers."""
+    """All engines of a Spark in one command, and the answers of the one at `url`."""
 
     def command(self, root: str, release: str = "", url: str = "", model: str = "") -> str:
         if not url:
@@ -35,7 +35,7 @@ class FreeMemory(HostFact[MemoryState]):
 
 
 class EngineSize(HostFact[int | None]):
-    """Bytes of an engine, as the orders of a switch have them; None where they do not tell."""
+    """Bytes of an engine by the orders of its switch; None if they do not contain it."""
 
     def command(self, path: str) -> str:
         return f"cat {shlex.quote(path)} 2>/dev/null; true"
@@ -54,9 +54,9 @@ class SwitchState:
 
     Attributes:
         ended: its unit does not run.
-        report: what its program wrote last; None before the first word.
-        cursor: where the journal was read to.
-        lines: what the new engine has logged since.
+        report: its program's last report; None before the first one.
+        cursor: up to which the journal was read.
+        lines: the new lines of the candidate's log.
     """
 
     ended: bool
@@ -70,9 +70,9 @@ class Switching(HostFact[SwitchState]):
 
     Args:
         root: the folder of everything on the Spark.
-        release: the one that is to serve.
-        since: where to read its journal from: "@" and seconds since the epoch, or nothing yet.
-        cursor: where to read on.
+        release: the candidate.
+        since: start of its journal, "@" and seconds since the epoch; "" to read none.
+        cursor: after which to read on.
     """
 
     def command(self, root: str, release: str, since: str = "", cursor: str | None = None) -> str:
@@ -93,9 +93,9 @@ class Switching(HostFact[SwitchState]):
         active, report, *rest = output
         lines = [line[:LINE] for line in rest if line]
         cursor = None
-        # The engine writes what it likes, also a line that looks like journalctl's own.
+        # The cursor is checked, as an engine may write a line that looks like one.
         if lines and (last := _CURSOR.fullmatch(lines[-1])):
             cursor = last[1]
             lines.pop()
-        told = SwitchReport.model_validate_json(report) if report else None
-        return SwitchState(active in ("inactive", "failed"), told, cursor, tuple(lines))
+        parsed = SwitchReport.model_validate_json(report) if report else None
+        return SwitchState(active in ("inactive", "failed"), parsed, cursor, tuple(lines))

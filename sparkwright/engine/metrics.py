@@ -1,4 +1,4 @@
-"""The metrics of an engine by vLLM's /metrics: its load, and how its requests ended."""
+"""The load of an engine and the ends of its requests, by vLLM's /metrics."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,10 +31,11 @@ class EngineLoad:
 
     Attributes:
         tokens: generated in a second, by all requests together.
-        prompt_tokens: read in a second, those from the prefix cache too.
-        running, waiting: requests; None where this vLLM does not tell.
-        kv_usage: share of the KV cache that is in use, 0 to 1; None where this vLLM does not tell.
-        acceptance: share of the drafted tokens that were taken, since the engine's start; None
+        prompt_tokens: read in a second, including those from the prefix cache.
+        running, waiting: requests; None if this vLLM has no such metric.
+        kv_usage: share of the KV cache that is in use, 0 to 1; None if this vLLM has no such
+            metric.
+        acceptance: share of the drafted tokens that were accepted since the engine's start; None
             without drafts.
     """
 
@@ -48,7 +49,7 @@ class EngineLoad:
 
 @dataclass(frozen=True)
 class Finished:
-    """Requests since the engine's start, those of one token left out: they are our probes.
+    """Requests since the engine's start, without those of one token, which are our probes.
 
     Attributes:
         cut: ended by their `max_tokens`.
@@ -72,10 +73,10 @@ def metrics_command(names: Iterable[str]) -> str:
 
 
 def load(first: Sequence[str], second: Sequence[str]) -> EngineLoad | None:
-    """Return what happened between two readings of `LOAD`; None without them.
+    """Return the load between two readings of `LOAD`; None without them.
 
     Args:
-        first, second: lines of /metrics, each time with the seconds since the epoch before them.
+        first, second: the seconds since the epoch, then the lines of /metrics.
     """
     if len(first) < 2 or len(second) < 2:
         return None
@@ -83,7 +84,7 @@ def load(first: Sequence[str], second: Sequence[str]) -> EngineLoad | None:
     seconds = float(second[0]) - float(first[0])
 
     def rate(name: str) -> float:
-        # An engine that was started in between counts from nothing.
+        # An engine that was started in between counts from 0.
         return max(0.0, after.get(name, 0.0) - before.get(name, 0.0)) / seconds
 
     def count(name: str) -> int | None:
@@ -102,7 +103,7 @@ def load(first: Sequence[str], second: Sequence[str]) -> EngineLoad | None:
 
 
 def finished(lines: Iterable[str]) -> Finished | None:
-    """Return how requests ended by the lines of /metrics; None where they do not tell."""
+    """Return how requests ended by the lines of /metrics; None without such metrics."""
     reasons: dict[str, float] = {}
     probes = 0.0
     for name, labels, value in _samples(lines):
@@ -113,7 +114,7 @@ def finished(lines: Iterable[str]) -> Finished | None:
             probes += value
     if not reasons:
         return None
-    # Of one token are the probes alone, but for a client that asks the same.
+    # A client's requests of one token are not told from probes.
     return Finished(
         cut=max(0, int(reasons.get("length", 0) - probes)), ended=int(reasons.get("stop", 0))
     )
@@ -125,7 +126,7 @@ def _samples(lines: Iterable[str]) -> Iterator[_Sample]:
 
 
 def _counters(lines: Iterable[str]) -> dict[str, float]:
-    """Return each metric's sum over the engines; of shares the largest."""
+    """Return each metric's sum over the engines; of a share its maximum."""
     found: dict[str, float] = {}
     for name, _, value in _samples(lines):
         old = found.get(name, 0.0)

@@ -1,10 +1,9 @@
-"""The phases of a start, by vLLM's log."""
+"""The phases of an engine's start, by its log."""
 
 import re
 from collections.abc import Iterable
 
-# Log lines of our supervisor (files/engine) and of vLLM 0.20 to 0.33, in the order in which a start
-# passes them.
+# Log lines of our supervisor (files/engine) and of vLLM 0.20 to 0.33, in the order of a start.
 _PHASES = (
     (re.compile(r"^waiting for (?P<what>.+)"), "waiting for"),
     (re.compile(r"Initializing a V1 LLM engine|Resolved architecture"), "starting the engine"),
@@ -26,7 +25,7 @@ _PHASES = (
 
 
 def phase(lines: Iterable[str]) -> str | None:
-    """Return the latest phase of a start that log lines speak of, for people; None if none does."""
+    """Return the latest phase of a start in log lines, for people; None if there is none."""
     latest = None
     for line in lines:
         for pattern, text in _PHASES:

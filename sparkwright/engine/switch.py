@@ -1,4 +1,4 @@
-"""A switch from one release to another: whether both can run at once, and what became of it."""
+"""A switch from one release to another: whether both fit into memory, and its result."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from sparkwright.host.kernel import HANDOVER, handover
 from sparkwright.memory.check import LEAST
 from sparkwright.memory.plan import CONTEXT, Load, plan_memory
 
-# Bytes that an engine of the lab takes beside its KV cache, whatever it serves: 3.0 GB were
-# measured with a tiny model on vLLM's CPU build and 1 GiB of cache; and what the machine, which
-# others share, must keep.
+# Bytes that an engine of the lab takes beside its KV cache: 3.0 GB were measured with a tiny model
+# on vLLM's CPU build and 1 GiB of cache; and the bytes that must stay free on its shared machine.
 LAB_ENGINE, LAB_LEAST = 2 * GIB, GIB
-# GiB of that cache, by the recipe; vLLM takes 4 by itself.
+# GiB of that cache, by the recipe; vLLM's default is 4.
 _LAB_CACHE, _LAB_CACHE_DEFAULT = "VLLM_CPU_KVCACHE_SPACE", 4
 
-# What a unit of a switch is called, and its orders and its progress.
+# The name of a switch's unit, of its orders and of its report.
 JOB = "switch@{}"
 
 MEMORY_SCRIPT = f"""
@@ -39,8 +38,8 @@ class MemoryState:
 
     Attributes:
         total: MemTotal.
-        available: MemAvailable, but for what the kernel keeps.
-        gpu_free: what is free of the GPU's own; None where it has none.
+        available: MemAvailable, without the kernel's reserve.
+        gpu_free: free bytes of the GPU's own memory; None if it has none.
     """
 
     total: int
@@ -53,11 +52,11 @@ class SwitchSettings:
     """The settings of a switch.
 
     Attributes:
-        trial: seconds for which the new engine must hold before the former one is given up.
+        trial: seconds for which the new engine must serve before the former one is given up.
         drain: seconds that requests in flight get to end.
-        door: whether a door stands before the engine: on the head of a replica.
+        door: whether there is a door before the engine: on the head of a replica.
         hardware: class of the Spark.
-        load: what is served from then on; None where it is not known.
+        load: the load of the new release; None if it is unknown.
     """
 
     trial: int
@@ -71,10 +70,10 @@ class SwitchReport(HostAnswer):
     """The report of a switch by its program: files/switch/switch_report.py.
 
     Attributes:
-        former: the release that served before; None where none did.
-        restored: whether that one serves, still or again; None where it was not looked at.
+        former: the release that served before; None if none did.
+        restored: whether that one serves, still or again; None if it was not checked.
         began: seconds since the epoch.
-        seconds, gap: as of `Outcome`.
+        seconds, gap: as in `Outcome`.
     """
 
     phase: str
@@ -93,19 +92,19 @@ class Outcome:
     """The result of a switch; it is filled while the switch goes on.
 
     Attributes:
-        served: the release serves, and is what boots.
+        served: the release serves, and starts at boot.
         attempted: a switch was begun, or one under way was joined.
-        former: the release that served before; None where none did.
-        restored: after a failure, whether the former one serves, still or again; None where there
+        former: the release that served before; None if none did.
+        restored: after a failure, whether the former one serves, still or again; None if there
             was none.
         beside: both ran side by side.
         reason: why it does not serve.
         seconds, gap: of the whole switch, and of the time in which requests were refused.
-        log: what the engine has said.
-        taken_back: whether the switch was undone on request; None where nobody asked.
-        silent: it serves by all signs, but an answer does not come.
-        ended: nothing more will come.
-        began: seconds on a clock that never goes back.
+        log: the engine's log lines.
+        taken_back: whether the switch was undone on request; None if that was not requested.
+        silent: systemd calls the engine active, but it returns no completion.
+        ended: the switch is over.
+        began: seconds on a monotonic clock.
     """
 
     served: bool = False
@@ -123,7 +122,7 @@ class Outcome:
     began: float = field(default_factory=time.monotonic)
 
     def take(self, report: SwitchReport) -> None:
-        """Take over what the program of the switch has written last."""
+        """Take over the last report of the switch's program."""
         self.served = report.phase == "done"
         self.former = report.former
         self.restored = None if self.served or not self.former else bool(report.restored)
@@ -140,9 +139,9 @@ def parse_memory(output: Iterable[str]) -> MemoryState:
     """
     found = sections(output)
     total, available, kept = found["host"]
-    # A GB10, and a host without a driver, say no number.
+    # A GB10, and a host without a driver, show no number.
     gpus = [line.split(", ") for line in found["gpu"]]
-    # The GPU that the preflight judges: the largest.
+    # The largest GPU, as in the preflight.
     free = [
         int(gpu[0])
         for gpu in sorted(gpus, key=lambda gpu: int(gpu[-1]) if gpu[-1].isdigit() else 0)
@@ -156,7 +155,7 @@ def parse_memory(output: Iterable[str]) -> MemoryState:
 
 
 def engine_size(settings: SwitchSettings, memory: MemoryState) -> int | None:
-    """Return the bytes that the engine of a release takes; None where that is not known."""
+    """Return the bytes that the engine of a release takes; None if that is unknown."""
     hardware, load = settings.hardware, settings.load
     if load and not hardware.total_gib:
         return LAB_ENGINE + int(load.recipe.env.get(_LAB_CACHE, _LAB_CACHE_DEFAULT)) * GIB
@@ -170,12 +169,12 @@ def engine_size(settings: SwitchSettings, memory: MemoryState) -> int | None:
 def is_beside(settings: SwitchSettings, memory: MemoryState, size: int | None = None) -> bool:
     """Tell whether a new engine fits beside all that runs now.
 
-    A pair never runs two: its ports on the fabric are fixed.
+    A pair never runs two engines, as its ports on the fabric are fixed.
 
     Args:
         settings: of the switch.
         memory: the Spark's, with the former engine in it.
-        size: bytes of the new engine, where the settings do not tell.
+        size: bytes of the new engine, if the settings do not contain its load.
     """
     engine = engine_size(settings, memory) or size
     if engine is None or (settings.load and settings.load.sparks > 1):
@@ -187,23 +186,20 @@ def is_beside(settings: SwitchSettings, memory: MemoryState, size: int | None = 
 
 
 def orders(settings: SwitchSettings, memory: MemoryState, size: int | None = None) -> str:
-    """Return what the program of the switch reads.
-
-    Args: as `is_beside`.
-    """
-    told = {
+    """Return the orders for the program of the switch; the arguments are those of `is_beside`."""
+    data = {
         "beside": is_beside(settings, memory, size),
         "trial": settings.trial,
         "drain": settings.drain,
         "door": settings.door,
-        # For the way back: what is on the Spark then does not tell.
+        # For a rollback: the Spark alone cannot tell it.
         "engine": engine_size(settings, memory) or size,
     }
-    return json.dumps(told) + "\n"
+    return json.dumps(data) + "\n"
 
 
 def progress_line(report: SwitchReport) -> str:
-    """Return the sentence about a phase; "" for one that tells itself otherwise."""
+    """Return the sentence about a phase; "" for one that is shown otherwise."""
     former = report.former
     match report.phase:
         case "waiting":

@@ -1,4 +1,4 @@
-"""The faults of an inventory that can be read."""
+"""The checks of an inventory whose file is valid."""
 
 from __future__ import annotations
 
@@ -14,19 +14,16 @@ from sparkwright.recipe.loader import is_path
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.trust import needs
 
-# Names that are groups of pyinfra's or of this project's own: group_data of that name would apply.
+# Groups of pyinfra's or of this project's own: their group_data would apply.
 _RESERVED = ("all", "gateway", "inventory", "lab", "sparks")
 
 
 def problems(fleet: Fleet, recipes: Collection[str]) -> list[str]:
-    """List all that can be known without a recipe's content.
+    """Return the problems, for a PlanError, that show without a recipe's content.
 
     Args:
         fleet: The fleet.
-        recipes: Names of the recipes that there are.
-
-    Returns:
-        Problems, as PlanError takes them.
+        recipes: Names of all recipes.
     """
     return [
         *_spark_problems(fleet),
@@ -36,14 +33,11 @@ def problems(fleet: Fleet, recipes: Collection[str]) -> list[str]:
 
 
 def unsupported(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
-    """List the replicas that ask of a recipe what it does not support.
+    """Return the problems, for a PlanError, of replicas that their recipes do not support.
 
     Args:
         fleet: The fleet.
         recipes: The recipes in use, by name.
-
-    Returns:
-        Problems, as PlanError takes them.
     """
     found = []
     for name, replica in fleet.replicas.items():
@@ -66,12 +60,11 @@ def unsupported(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
 
 
 def _untrusted(replica: Replica, recipe: Recipe) -> Iterator[str]:
-    """Say what a recipe asks for that the replica does not grant; the word stands there only."""
-    asked = list(needs(recipe.for_sparks(len(replica.sparks))))
-    for key, danger in {
-        need.key: need.danger for need in asked if need.name not in replica.trusts
-    }.items():
-        names = sorted({need.name for need in asked} | {*replica.trusts})
+    """Yield what a recipe needs and the inventory, which alone can grant it, does not allow."""
+    required = list(needs(recipe.for_sparks(len(replica.sparks))))
+    names = sorted({need.name for need in required} | {*replica.trusts})
+    dangers = {need.key: need.danger for need in required if need.name not in replica.trusts}
+    for key, danger in dangers.items():
         yield (
             f"found {shown(replica.trusts)}; expected another recipe than {recipe.name}, whose "
             f"{key} {danger}, or, if you trust it and its image with that, "
@@ -187,7 +180,7 @@ def _address(name: str, host: Reached) -> tuple[object, ...]:
 
 
 def _both_ways(host: Reached) -> str | None:
-    """Say what is wrong with a host that is both this machine and another."""
+    """Return the problem of a host that is declared both as this machine and as another."""
     if host.local and host.connection:
         keys = ", ".join(host.connection)
         return f"found local: true and {keys}; expected one or the other"
@@ -195,7 +188,7 @@ def _both_ways(host: Reached) -> str | None:
 
 
 def _taken(port: int, spark: Spark | None) -> str | None:
-    """Say which ports of a Spark are no client's, where one of them is asked for."""
+    """Return which ports of a Spark are in use, if this is one of them."""
     if spark and not spark.local and port == spark.ssh_port:
         return f"{port}, by which pyinfra reaches the Spark (ssh_port)"
     if port in (*ENGINE_PORTS, *PAIR_PORTS, EXPORTER_PORT):

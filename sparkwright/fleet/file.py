@@ -1,4 +1,4 @@
-"""Reading an inventory file such as ``inventory/sparks.yaml``."""
+"""Reads an inventory file such as ``inventory/sparks.yaml``."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class _File(Model):
 
 
 def load_fleet(path: Path, recipes: Collection[str]) -> Fleet:
-    """Read an inventory file and check all that can be known without a recipe's content.
+    """Read an inventory file, and check all but the content of recipes.
 
     Args:
         path: The YAML file (``inventory/sparks.yaml``); paths in it are relative to its folder.
-        recipes: Names of the recipes that there are.
+        recipes: Names of all recipes.
 
     Raises:
-        PlanError: Everything that is wrong with the file.
+        PlanError: All problems of the file.
     """
     file = parse(_File, yaml.load(path), str(path))
     replicas = {name: _located(replica, path.parent) for name, replica in file.replicas.items()}

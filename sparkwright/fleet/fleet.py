@@ -1,4 +1,4 @@
-"""The fleet: the Sparks that there are, and the replicas that they serve together."""
+"""The fleet: all Sparks, and the replicas that they serve."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class Reached(Model):
-    """The keys by which pyinfra reaches a host."""
+    """A host as pyinfra reaches it."""
 
     local: bool = Field(
         default=False, description="true for the machine that runs pyinfra, or false"
@@ -35,7 +35,7 @@ class Reached(Model):
     ssh_known_hosts_file: Text | None = Field(
         default=None, min_length=1, description="the path of a known_hosts file"
     )
-    # YAML takes a bare `yes` for true.
+    # YAML reads a bare `yes` as true.
     ssh_strict_host_key_checking: Annotated[
         Literal["yes", "accept-new"], BeforeValidator(lambda word: "yes" if word is True else word)
     ] = Field(
@@ -51,18 +51,18 @@ class Reached(Model):
 
 
 class Spark(Reached):
-    """One host. Without ``ssh_hostname`` its name is looked up, in the SSH configuration too."""
+    """A Spark. Without ``ssh_hostname`` its name is looked up, also in the SSH configuration."""
 
     hardware: Text = Field(default="gb10", description="a hardware class, such as gb10")
 
 
 class Gateway(Reached):
-    """Where all replicas have one address: on a Spark, or on a host of its own."""
+    """The host of the address for all replicas: a Spark, or a host of its own."""
 
     spark: Text | None = Field(
         default=None, min_length=1, description="the name of a Spark, such as spark-a"
     )
-    # systemd gives a service without root's rights no port below.
+    # Lower ports need root's rights, which the service does not have.
     port: Annotated[int, Field(ge=1024, le=65535)] = Field(
         default=4000, description="a TCP port from 1024 to 65535"
     )
@@ -86,27 +86,8 @@ class Replica(Model):
 
 
 @dataclass(frozen=True)
-class Assignment:
-    """The part of one Spark in the replica that it serves.
-
-    Attributes:
-        ranks: All Sparks of the replica, the head first.
-        rank: This Spark's place among them.
-        port: Where clients ask the replica.
-        api_key: "none" where they need none.
-    """
-
-    replica: str
-    recipe: str
-    ranks: tuple[str, ...]
-    rank: int
-    port: int
-    api_key: Literal["none"] | None
-
-
-@dataclass(frozen=True)
 class Fleet:
-    """All Sparks and replicas of one inventory file; the path of a recipe's file is absolute."""
+    """All Sparks and replicas of an inventory file; paths of recipes are absolute."""
 
     source: Path
     sparks: Mapping[str, Spark]
@@ -118,18 +99,9 @@ class Fleet:
         """Names, or paths, of the recipes in use, sorted."""
         return sorted({replica.recipe for replica in self.replicas.values()})
 
-    def assignment(self, spark: str) -> Assignment | None:
-        """Return the part of a Spark in a replica, or None: it is prepared, and idle.
-
-        Args:
-            spark: The Spark's name.
-        """
-        for name, replica in self.replicas.items():
-            if spark in replica.sparks:
-                rank = replica.sparks.index(spark)
-                ranks = tuple(replica.sparks)
-                return Assignment(name, replica.recipe, ranks, rank, replica.port, replica.api_key)
-        return None
+    def replica_of(self, spark: str) -> str | None:
+        """Return the name of the replica that a Spark serves; None if it is idle."""
+        return next((name for name, each in self.replicas.items() if spark in each.sparks), None)
 
 
 def bracketed(address: str) -> str:

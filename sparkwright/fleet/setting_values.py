@@ -15,12 +15,12 @@ from sparkwright.common.schema import Text, matching
 _ROOT = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
 # A host name, as certificates and URLs write it: letters, digits and hyphens between dots.
 HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
-# vLLM compares whole names, as a URL has them, in small letters.
+# vLLM compares whole host names of URLs, in small letters.
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _DOMAIN = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
 _SIZE = re.compile(r"[0-9]+(\.[0-9]+)?[KMGT]?")
-# Host numbers of the two Sparks of a pair, in the order of their names. Head and worker may change
-# places in the inventory: that leaves the network alone.
+# Host numbers of the two Sparks of a pair, in the order of their names: the network stays the same
+# if head and worker change places in the inventory.
 HOST_NUMBERS = (11, 12)
 
 
@@ -81,7 +81,7 @@ def _apart(subnets: tuple[str, str]) -> tuple[str, str]:
 
 
 def whole(least: int, most: int | None = None, unit: str = "a whole number") -> Any:
-    """Describe a number: pydantic's bounds, and how to say them."""
+    """Return the field of a number: its bounds, and their description."""
     bounds = f"{least} or more" if most is None else f"{least} to {most}"
     return Field(ge=least, le=most, description=f"{unit}, {bounds}")
 

@@ -1,6 +1,6 @@
-"""The settings of a site: what group_data and `--data` may say, with unit, default and reason.
+"""The settings of a site, in group_data and `--data`, with unit, default and reason.
 
-group_data/all.py is written from here, for owners to read: `python -m tests.group_data`.
+group_data/all.py is generated from here, for owners to read: `python -m tests.group_data`.
 """
 
 from __future__ import annotations
@@ -205,14 +205,14 @@ class Settings(Model):
 
 
 def read_settings(values: Mapping[str, object], source: str) -> Settings:
-    """Check settings from one source, each by itself.
+    """Check the settings of one source, each by itself.
 
     Args:
-        values: By name; of those that are missing, the defaults hold.
+        values: By name; missing ones have their defaults.
         source: Name of the file, for messages.
 
     Raises:
-        PlanError: One problem for each name or value that cannot be.
+        PlanError: One problem for each unknown name or invalid value.
     """
     return parse(Settings, values, source, as_python)
 
@@ -220,18 +220,18 @@ def read_settings(values: Mapping[str, object], source: str) -> Settings:
 def settings_of(
     data: Mapping[str, object], origin: Callable[[str], str] = lambda _: "group_data"
 ) -> Settings:
-    """Return the settings among all that pyinfra knows of a host.
+    """Return the settings among the data of a host.
 
     Args:
         data: Inventory and group data.
-        origin: Gives the file that has a setting, by the setting's name, for messages.
+        origin: Returns the file of a setting by its name, for messages.
 
     Raises:
-        PlanError: Everything that cannot be, and what contradicts something else.
+        PlanError: All invalid values, and all contradictions.
     """
     values = {name: data[name] for name in Settings.model_fields if name in data}
     settings = read_settings(values, "group_data")
-    if problems := [f"{origin(name)}: {name}: {said}" for name, said in _contradictions(settings)]:
+    if problems := [f"{origin(name)}: {name}: {text}" for name, text in _contradictions(settings)]:
         raise PlanError(*problems)
     return settings
 

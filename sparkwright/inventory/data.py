@@ -14,17 +14,17 @@ from sparkwright.fleet.settings import Settings, read_settings, settings_of
 from sparkwright.run.options import OPTIONS, slips
 
 Host = tuple[str, dict[str, Any]]
-# By name, what each file of group_data says.
+# The content of each file of group_data, by its name.
 Files = Mapping[str, Mapping[str, object]]
 
 
 def check_data(groups: Mapping[str, list[Host]], file_group: str, *, removal: bool) -> None:
-    """Refuse settings that nothing reads, values that nothing takes, and contradictions.
+    """Refuse unknown settings, invalid values and contradictions.
 
-    A slip would go unnoticed, or end the run on Sparks that it has begun to look at.
+    Such errors would otherwise go unnoticed, or end the run after it has connected.
 
     Args:
-        groups: What the inventory gives to pyinfra.
+        groups: The groups for pyinfra.
         file_group: pyinfra's group of all its hosts.
         removal: The run is for deploys/remove.py.
 
@@ -34,28 +34,25 @@ def check_data(groups: Mapping[str, list[Host]], file_group: str, *, removal: bo
     context = click.get_current_context(silent=True)
     if not context:
         return
-    # Where pyinfra does not run already, its import would patch the standard library.
+    # Outside of pyinfra, this import would patch the standard library.
     from pyinfra_cli.inventory import _get_group_data
     from pyinfra_cli.util import parse_cli_arg
 
-    said = [pair.partition("=") for pair in context.params.get("data") or ()]
-    given = {name: parse_cli_arg(value) for name, _, value in said}
+    pairs = [pair.partition("=") for pair in context.params.get("data") or ()]
+    given = {name: parse_cli_arg(value) for name, _, value in pairs}
     files: dict[str, dict[str, object]] = {}
     for folder in ("group_data", *(context.params.get("group_data") or ())):
         for name, values in _get_group_data(folder).items():
             files.setdefault(name, {}).update(values)
     replicas = {str(data["replica"]) for _, data in groups.get("sparks", ()) if data.get("replica")}
-    problems = [
-        *_file_problems(files),
-        *_option_problems(given, replicas, removal),
-    ]
+    problems = [*_file_problems(files), *_option_problems(given, replicas, removal)]
     problems = problems or [*_contradictions(groups, file_group, files, given)]
     if problems:
         raise PlanError(*dict.fromkeys(problems))
 
 
 def _ours(values: Mapping[str, object]) -> dict[str, object]:
-    """Return what is not pyinfra's own."""
+    """Return all values but pyinfra's own."""
     return {name: value for name, value in values.items() if not name.startswith(("ssh_", "_"))}
 
 

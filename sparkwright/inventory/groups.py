@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 import click
 from pyinfra import state
@@ -19,9 +20,9 @@ from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.run.failures import expect_failures
 from sparkwright.run.screen import keep_screen_plain
 
-# What pyinfra may be told to run for the gateway.
+# The deploys for the gateway's host.
 GATEWAY = ("deploys/gateway.py", "sparkwright.gateway.deploy.apply")
-# Looks at a fleet: what does not answer is told, and ends no run.
+# The deploys that report on a fleet: a host that does not answer does not end their run.
 LOOKS = (
     "deploys/status.py",
     "sparkwright.status.deploy.apply",
@@ -38,15 +39,14 @@ def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
     keys, and what it serves: ``replica``, ``recipe``, ``ranks`` (the Sparks of the replica, the
     head first), ``rank``, ``port``, ``api_key``, all None on an idle Spark.
 
-    The host of the gateway is a world of its own: a Spark that is off does not hinder it, and a
-    host of its own is none of the Sparks' business.
+    The host of the gateway is in no run for Sparks, so that neither fails because the other is off.
 
     Args:
         path: The YAML file.
-        gateway: Make the group ``gateway`` instead, which holds the gateway's host alone.
+        gateway: Make the group ``gateway`` instead, with the gateway's host alone.
 
     Raises:
-        PlanError: There is no such file, or all that is wrong with it.
+        PlanError: There is no such file, or all its problems.
     """
     if not path.exists():
         raise PlanError(
@@ -64,13 +64,13 @@ def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
     groups |= {
         name: [hosts[spark] for spark in replica.sparks] for name, replica in fleet.replicas.items()
     }
-    # pyinfra calls its own machine @local: a group keeps the Spark's name good for --limit.
+    # pyinfra calls its own machine @local: a group makes the Spark's name valid for --limit.
     groups |= {name: [hosts[name]] for name, spark in fleet.sparks.items() if spark.local}
     return groups
 
 
 def for_pyinfra(root: Path, path: Path) -> dict[str, list[Host]]:
-    """`load` for an inventory file of pyinfra's: problems end the run before a host is touched.
+    """Load an inventory file for pyinfra; problems end the run before a host is touched.
 
     Args:
         root: The project: the folder of `group_data`, in which pyinfra has to be started.
@@ -98,18 +98,19 @@ def for_pyinfra(root: Path, path: Path) -> dict[str, list[Host]]:
 
 
 def _host(fleet: Fleet, name: str) -> Host:
-    spark, assignment = fleet.sparks[name], fleet.assignment(name)
+    spark, replica_name = fleet.sparks[name], fleet.replica_of(name)
+    replica = fleet.replicas[replica_name] if replica_name else None
     return "@local" if spark.local else name, {
         **spark.connection,
         "spark": name,
         "hardware": spark.hardware,
         "fleet": str(fleet.source),
-        "replica": assignment and assignment.replica,
-        "recipe": assignment and assignment.recipe,
-        "ranks": assignment and list(assignment.ranks),
-        "rank": assignment and assignment.rank,
-        "port": assignment and assignment.port,
-        "api_key": assignment and assignment.api_key,
+        "replica": replica_name,
+        "recipe": replica and replica.recipe,
+        "ranks": replica and replica.sparks,
+        "rank": replica and replica.sparks.index(name),
+        "port": replica and replica.port,
+        "api_key": replica and replica.api_key,
     }
 
 
@@ -128,16 +129,19 @@ def _gateway(fleet: Fleet) -> dict[str, list[Host]]:
 
 
 def _runs(deploys: tuple[str, ...]) -> bool:
-    """Tell whether pyinfra was told to run one of these."""
+    """Tell whether pyinfra runs one of these deploys."""
+    return any(operation.endswith(deploys) for operation in _parameter("operations") or ())
+
+
+def _parameter(name: str) -> Any:
+    """Return a parameter of pyinfra's command line; None if it was not given."""
     context = click.get_current_context(silent=True)
-    operations = context.params.get("operations") if context else None
-    return any(operation.endswith(deploys) for operation in operations or ())
+    return context.params.get(name) if context else None
 
 
 def _check_order() -> None:
-    """Refuse ``--no-wait``: what fails would stop no other Spark, and the exit status be 0."""
-    context = click.get_current_context(silent=True)
-    if context and context.params.get("no_wait"):
+    """Refuse ``--no-wait``: a failure would not stop other Sparks, and the exit status be 0."""
+    if _parameter("no_wait"):
         raise PlanError(
             "found --no-wait; expected it left out: where a step fails on one Spark, the others "
             "would go on, and the exit status be 0. --serial takes one Spark after the other"
@@ -146,13 +150,12 @@ def _check_order() -> None:
 
 def _check_limit(groups: dict[str, list[Host]], file_group: str) -> None:
     """Refuse a ``--limit`` that matches nothing: pyinfra would do nothing, and exit with 0."""
-    context = click.get_current_context(silent=True)
     hosts = [name for group in groups.values() for name, _ in group]
     known = {*groups, *hosts, file_group}
     names = known - {file_group}
     problems = [
         f"--limit: found {pattern}, which matches nothing; expected {nearest(pattern, names)}"
-        for pattern in (context.params.get("limit") or () if context else ())
+        for pattern in _parameter("limit") or ()
         if pattern not in known and not any(fnmatch(host, pattern) for host in hosts)
     ]
     if problems:

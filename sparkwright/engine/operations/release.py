@@ -1,4 +1,4 @@
-"""Lay down what runs engines and switches between them, without a change to older releases."""
+"""Installs a release and the programs that switch to it; older releases stay unchanged."""
 
 from collections.abc import Generator, Sequence
 
@@ -13,20 +13,20 @@ from sparkwright.release.release import adoption_script, retirement_script
 
 @operation()
 def programs_and_release(root: str, entries: Sequence[Entry]) -> Generator[PyinfraCommand]:
-    """Make every entry what it says, as `managed_files` does.
+    """Make every entry current, as `managed_files` does.
 
-    A Spark on which all releases ran the programs in ROOT/bin is taken over first: each release
-    gets its own copy of them, so that it comes back under the programs that it was made with.
+    On a Spark of an older Sparkwright, whose releases all ran the programs in ROOT/bin, each
+    release first gets its own copy of them, so that a rollback starts what it was made with.
 
     Args:
         root: the folder of everything on the Spark.
         entries: the unit file among them.
     """
     changes = list(managed_files._inner(entries=entries))
-    # Until the unit file has changed, nobody needs the copies; what is to fail changes nothing.
-    take_over = bool(changes) and not isinstance(changes[0], Refused)
-    if take_over:
+    # Only a new unit file needs the copies; a failing operation must change nothing.
+    adopt = bool(changes) and not isinstance(changes[0], Refused)
+    if adopt:
         yield StringCommand(adoption_script(root))
     yield from changes
-    if take_over:
+    if adopt:
         yield StringCommand(retirement_script(root))

@@ -8,7 +8,6 @@ import pytest
 from sparkwright.common.errors import PlanError
 from sparkwright.fleet.check import unsupported
 from sparkwright.fleet.file import load_fleet
-from sparkwright.fleet.fleet import Assignment
 from sparkwright.recipe.loader import load_recipe, recipe_names
 
 RECIPES = ["chatty", "big"]
@@ -41,19 +40,13 @@ replicas:
 """
 
 
-def test_every_spark_knows_its_part(tmp_path: Path) -> None:
+def test_every_spark_knows_its_replica(tmp_path: Path) -> None:
     fleet = load_fleet(written(tmp_path, GOOD), RECIPES)
-    assert fleet.assignment("b") == Assignment("two", "big", ("b", "a"), 0, 8001, "none")
-    assert fleet.assignment("a") == Assignment("two", "big", ("b", "a"), 1, 8001, "none")
-    assert fleet.assignment("c") == Assignment("one", "chatty", ("c",), 0, 8000, None)
+    names = ("b", "a", "c", "idle")
+    assert [fleet.replica_of(name) for name in names] == ["two", "two", "one", None]
     assert fleet.recipes == ["big", "chatty"]
-
-
-def test_a_spark_that_no_replica_uses_is_idle(tmp_path: Path) -> None:
-    fleet = load_fleet(written(tmp_path, GOOD), RECIPES)
-    assert fleet.assignment("idle") is None
     only = load_fleet(written(tmp_path, "sparks: {a: {}}\n"), RECIPES)
-    assert only.assignment("a") is None
+    assert only.replica_of("a") is None
 
 
 def test_connection_holds_only_what_was_set(tmp_path: Path) -> None:
@@ -173,7 +166,7 @@ def test_a_pair_needs_a_fabric(tmp_path: Path) -> None:
         "expected gb10 or gb10-64gb or lab, which a cable can join"
     ]
     alone = card + "replicas: {x: {recipe: big, sparks: [a]}}\n"
-    assert load_fleet(written(tmp_path, alone), RECIPES).assignment("a")
+    assert load_fleet(written(tmp_path, alone), RECIPES).replica_of("a")
 
 
 def test_problems_of_a_file_come_together(tmp_path: Path) -> None:
@@ -199,7 +192,7 @@ def test_a_name_twice_is_seen(tmp_path: Path, text: str, expected: str) -> None:
 
 def test_this_machine_needs_no_port_for_ssh(tmp_path: Path) -> None:
     text = "sparks: {a: {local: true}}\nreplicas: {x: {recipe: big, sparks: [a], port: 22}}\n"
-    assert load_fleet(written(tmp_path, text), RECIPES).assignment("a")
+    assert load_fleet(written(tmp_path, text), RECIPES).replica_of("a")
 
 
 def test_what_a_recipe_does_not_support(tmp_path: Path) -> None:
