@@ -1,4 +1,4 @@
-"""The bounds of what a hub or a registry may answer to this machine: bytes and seconds."""
+"""Bounds of the answers of a hub or registry to this machine, in bytes and seconds."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from httpx2 import Response, SyncByteStream
 
 T = TypeVar("T")
 
-# Bytes of all answers about one name: the largest, a repository's list of some thousand files, has
-# a few hundred kilobytes.
+# Bytes of all answers about one name: the largest, the list of a repository's thousands of files,
+# has some hundred kilobytes.
 MOST = 16 << 20
-# Seconds in which all answers about one name have come: one takes a second, seldom ten.
+# Seconds for all answers about one name: usually one second, rarely ten.
 LONGEST = 120
 
 
 class TooMuch(OSError):
-    """An answer that goes beyond the bounds, as a part of a sentence."""
+    """An answer beyond the bounds, as a part of a sentence."""
 
 
 class Budget:
-    """The bytes that the answers about one name may have together, redirections included."""
+    """The bytes left for all answers about one name, redirections included."""
 
     def __init__(self) -> None:
         self._left = MOST
         self._ends = time.monotonic() + LONGEST
 
     def bound(self, response: Response) -> None:
-        """Have an answer fail that is too much; httpx calls this before it reads the body."""
+        """Bound the body of an answer; httpx calls this before it reads the body."""
         where = response.request.url.copy_with(query=None)
         coding = response.headers.get("Content-Encoding", "identity")
         if coding != "identity":
@@ -62,13 +62,13 @@ class _BoundedBody(SyncByteStream):
 
 
 def in_time(ask: Callable[[], T]) -> T:
-    """Return what a function returns, or raise what it raises, within `LONGEST` seconds.
+    """Call a function, and return its result or raise its error, within `LONGEST` seconds.
 
-    A server that sends a byte from time to time passes every other bound: a connection's own is
-    between two packets, and heads of answers are read by the library.
+    A server that sends a byte from time to time passes the other bounds: the connection's timeout
+    is between two packets, and the library reads the head of an answer.
 
     Raises:
-        TooMuch: It takes longer; it goes on in a thread that does not keep this program alive.
+        TooMuch: It takes longer; it goes on in a daemon thread.
     """
     answer: Future[T] = Future()
 

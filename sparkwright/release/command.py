@@ -29,13 +29,14 @@ from sparkwright.release.guard import slice_of
 
 # Where the engine finds things inside its container.
 _MODELS = "/models"
-# Its home, and the only folder of it that outlasts an engine: compiled code, by any tool that
-# writes into a home (vLLM, FlashInfer, Triton, TileLang, modules of trust-remote-code), or into
-# /root/.cache by its full name. What an image has installed for root as a user is still found.
+# Its home, the only folder that outlasts an engine: for code compiled by any tool that writes into
+# a home (vLLM, FlashInfer, Triton, TileLang, modules of trust-remote-code) or into /root/.cache.
+# Packages that an image has installed for the user root are still found.
 _HOME = "/root/.cache"
 _AT_HOME = ("--env", f"HOME={_HOME}", "--env", "PYTHONUSERBASE=/root/.local")
 
-# Weights are on the host and checked before a start: an engine asks no hub. Nor does it report use.
+# Weights are on the host and verified before a start, so an engine contacts no hub. It sends no usage
+# reports, either.
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"} | NO_REDIRECTS
 # With one Spark its processes meet on loopback: before 0.28 vLLM asks which address leads to the
 # internet (UniProcExecutor), and Gloo what /etc/hosts says of the Spark's name. A pair's are found
@@ -53,12 +54,12 @@ _STEP_TIMEOUT, _LEAST_STEP_TIMEOUT = "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", 180
 
 @dataclass(frozen=True)
 class Place:
-    """One rank of a replica, and where it is reached.
+    """One rank of a replica, and its addresses.
 
     Attributes:
-        port: TCP port of the API, which only rank 0 has, on loopback: a door stands before it.
+        port: TCP port of the API, which only rank 0 has, on loopback behind the door.
         rank: 0 is the head.
-        nodes: Number of Sparks; each has one GPU, so it is the tensor-parallel size as well.
+        nodes: Number of Sparks, and so the tensor-parallel size, as each has one GPU.
         master: The head's fabric address; needed with more than one Spark.
     """
 
@@ -69,18 +70,15 @@ class Place:
 
 
 class Expansion(str):
-    """A word that the shell expands: it must not be quoted."""
+    """A word that the shell is to expand, so it is not quoted."""
 
 
 def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
-    """Arguments of ``vllm`` for one rank.
+    """Return the arguments of ``vllm`` for one rank, unquoted.
 
     Args:
         recipe: What is served.
         place: The rank.
-
-    Returns:
-        The words after ``vllm``, unquoted.
 
     Raises:
         PlanError: More than one Spark, and no fabric address.
@@ -90,7 +88,7 @@ def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
     domains = args.pop(DOMAINS, [NOWHERE])
     for option, value in args.items():
         words += _option(option, _resolve(recipe, value))
-    # Ours come last: of what is said twice vLLM takes the last.
+    # Ours come last: of a repeated option vLLM takes the last.
     words += _option(DOMAINS, domains)
     words += ["--served-model-name", *recipe.served_names]
     words += ["--tensor-parallel-size", str(place.nodes)]
@@ -104,7 +102,7 @@ def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
 
 
 def environment(recipe: Recipe, nodes: int = 1) -> dict[str, str]:
-    """Environment of the engine, which the recipe's own and ours make up.
+    """Return the environment of the engine: the recipe's own variables and ours.
 
     Args:
         recipe: What is served.
@@ -127,20 +125,17 @@ def docker_run(
     root: str,
     folders: Mapping[str, str],
 ) -> list[str]:
-    """The whole command that runs an engine in the foreground.
+    """Return the command that runs an engine in the foreground, unquoted.
 
     Args:
         recipe: What is served.
         place: The rank.
         image: The image: a name, or what the shell expands to one.
         cache: The image's own folder below ``cache``: a name, or what the shell expands to one.
-            Code that one image has compiled is never loaded by another.
+            No image loads code that another one has compiled.
         release: Id of the release: name of the container and of the folder with ``engine.env``.
         root: Folder of everything on the Spark (``/opt/qwen36``).
         folders: Where each checkpoint is, below that.
-
-    Returns:
-        The words, unquoted.
 
     Raises:
         PlanError: As `serve_arguments`.
@@ -148,7 +143,7 @@ def docker_run(
     base = PurePosixPath(root)
     words = ["docker", "run", "--rm", "--name", f"vllm-{release}"]
     words += ["--label", f"sparkwright.release={release}"]
-    # The image is on the host before a start; one that would download 10 GB is an error.
+    # The image is on the host before a start, which must not download 10 GB.
     words += ["--pull", "never"]
     # Of the recipes' sources, --ipc host and --privileged (docai.hu) are left out: /dev/shm is the
     # container's own, and a pair gets the devices that it needs by $RDMA_OPTIONS. Without the
@@ -207,7 +202,7 @@ def _substitute(recipe: Recipe, text: str) -> str:
 
 
 def _resolve(recipe: Recipe, value: object) -> object:
-    """Put container paths in the place of ``${checkpoint}``, anywhere in a value."""
+    """Replace ``${checkpoint}`` anywhere in a value by its path in the container."""
     if isinstance(value, str):
         return _substitute(recipe, value)
     if isinstance(value, list):
@@ -272,7 +267,7 @@ def _report(recipe: Recipe, nodes: int) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what a unit will run. Returns the exit status."""
+    """Print the commands that units will run. Returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m sparkwright.release.command",
         description="Print the lines that serve a recipe.",

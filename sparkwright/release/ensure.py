@@ -11,7 +11,7 @@ import argparse
 import platform
 import sys
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import huggingface_hub
@@ -36,7 +36,7 @@ from sparkwright.release.lock import (
 from sparkwright.release.release import repository
 from sparkwright.release.token import HTTP, HTTPS, NONE, token_for
 
-# pyinfra runs a deploy for its hosts as greenlets of one process: the first asks, the others wait.
+# pyinfra runs a deploy for all hosts as greenlets of one process: the first resolves, others wait.
 _turn = threading.Lock()
 _known: dict[Path, Lock] = {}
 
@@ -48,14 +48,14 @@ def ensure_lock(
     token: str | None,
     record: bool = True,
 ) -> Lock:
-    """Read the lock of an inventory; ask for what it lacks for these recipes, and record it.
+    """Read the lock of an inventory; resolve and record the names of recipes that it lacks.
 
     Args:
         inventory: The inventory file.
         recipes: The recipes in use.
         endpoint: URL of the hub; None = ``HF_ENDPOINT`` or the public one.
-        token: The hub's token; None = ask as nobody.
-        record: Write it down; a dry run only keeps it in mind.
+        token: The hub's token; None = anonymous.
+        record: Write the lock, unlike in a dry run.
 
     Raises:
         PlanError: As `resolve`; then nothing is recorded.
@@ -77,52 +77,53 @@ def resolve(
     token: str | None,
     refresh: bool = False,
 ) -> Lock:
-    """Find what the names of recipes stand for.
+    """Return a lock with the names of recipes resolved.
 
     Args:
-        lock: What is known.
-        recipes: The recipes to look at.
+        lock: The present one.
+        recipes: The recipes whose names to resolve.
         endpoint, token: As for `ensure_lock`.
-        refresh: Ask for what is known, too.
+        refresh: Resolve names that are in the lock, too.
 
     Raises:
-        PlanError: All names that could not be resolved, and all that stand for a commit which is
-            older than a recipe takes.
+        PlanError: All names that could not be resolved, and all commits that are older than a
+            recipe accepts.
     """
     images, checkpoints = dict(lock.images), dict(lock.checkpoints)
     problems: dict[str, None] = {}
-    asked: set[str] = set()
+    seen: set[str] = set()
 
-    def wanted(name: str, known: Iterable[str]) -> bool:
-        wanted = name not in asked and (refresh or name not in known)
-        asked.add(name)
-        return wanted
+    def is_due(name: str, locked: Collection[str]) -> bool:
+        due = name not in seen and (refresh or name not in locked)
+        seen.add(name)
+        return due
 
     for recipe in recipes:
         try:
-            if wanted(key := image_key(recipe), images):
-                # Most runs ask nothing, and the clients take a quarter of a second to import.
+            if is_due(key := image_key(recipe), images):
+                # Most runs resolve nothing, and the clients take a quarter of a second to import.
                 from sparkwright.release.resolve import resolve_image
 
                 published = known().images.get(recipe.base_image)
                 reference = recipe.base_image
                 if published:
                     reference = f"{repository(reference)}@{published.digest}"
-                found = resolve_image(reference, _arch(recipe))
-                images[key] = found.model_copy(update={"source": published and published.source})
+                arch = HARDWARE[recipe.hardware[0]].arch or platform.machine()
+                image = resolve_image(reference, arch)
+                images[key] = image.model_copy(update={"source": published and published.source})
         except PlanError as error:
             problems |= dict.fromkeys(error.problems)
         for checkpoint in recipe.checkpoints.values():
             key = checkpoint_key(checkpoint)
             try:
-                if wanted(key, checkpoints):
+                if is_due(key, checkpoints):
                     from sparkwright.release.resolve import resolve_checkpoint
 
-                    named = known().checkpoints.get(key)
-                    revision = named.commit if named else checkpoint.revision
-                    told = resolve_checkpoint(checkpoint.repo, revision, endpoint, token)
-                    own = {"revision": checkpoint.revision, "source": named and named.source}
-                    checkpoints[key] = told.model_copy(update=own)
+                    commit = known().checkpoints.get(key)
+                    revision = commit.commit if commit else checkpoint.revision
+                    locked = resolve_checkpoint(checkpoint.repo, revision, endpoint, token)
+                    update = {"revision": checkpoint.revision, "source": commit and commit.source}
+                    checkpoints[key] = locked.model_copy(update=update)
             except PlanError as error:
                 problems |= dict.fromkeys(error.problems)
     new = Lock(images=images, checkpoints=checkpoints)
@@ -133,12 +134,8 @@ def resolve(
     return new
 
 
-def _arch(recipe: Recipe) -> str:
-    return HARDWARE[recipe.hardware[0]].arch or platform.machine()
-
-
 def _chosen(used: list[Recipe], names: Collection[str]) -> list[Recipe]:
-    """Return the recipes in use that have one of these names; all of them where none is named."""
+    """Return the recipes in use of these names; all of them if none is named."""
     known = {recipe.name for recipe in used}
     problems = [
         f"--refresh: found {name}; expected {nearest(name, known)}"

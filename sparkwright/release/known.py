@@ -1,4 +1,4 @@
-"""The tags and branches of our recipes, and what they stand for where a public source says it."""
+"""The digests and commits that public sources give for tags and branches of our recipes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _FILE = Path(__file__).with_name("known.yaml")
 
 
 class KnownImage(Model):
-    """The digest of an image, and who says so."""
+    """The digest of an image, and its source."""
 
     digest: Digest = Field(description="sha256:, and 64 hexadecimal digits")
     source: Text = Field(description="where it is published")
 
 
 class KnownCheckpoint(Model):
-    """The commit of a repository's branch, and who says so."""
+    """The commit of a repository's branch, and its source."""
 
     commit: Sha1 = Field(description="a commit of 40 hexadecimal digits")
     source: Text = Field(description="where it is published")
@@ -37,5 +37,5 @@ class KnownDigests(Model):
 
 @cache
 def known() -> KnownDigests:
-    """Return what is known, from ``known.yaml``."""
+    """Return the content of ``known.yaml``."""
     return parse(KnownDigests, yaml.load(_FILE), str(_FILE))

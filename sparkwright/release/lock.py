@@ -1,6 +1,6 @@
-"""The lock: what names stood for when they were first used, so that every Spark gets the same bits.
+"""The lock: digests and commits of the names in recipes, so that every Spark gets the same bits.
 
-It stands beside the inventory: ``sparks.yaml`` has ``sparks.lock.yaml``.
+It is beside the inventory: ``sparks.lock.yaml`` for ``sparks.yaml``.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def _hexadecimal(length: int, prefix: str = "") -> AfterValidator:
     return matching(pattern, f"{prefix}{length} hexadecimal digits")
 
 
-# What begins like this in a checkpoint's folder is a record, or a file on its way.
+# Begins the names of our own files in a checkpoint's folder: a record, or a partial download.
 _OURS = ".sparkwright"
 
 
 def _inside(path: str) -> str:
-    """Accept a file path that cannot leave its folder: it comes from a server and is written to."""
+    """Accept only a path that stays in its folder: a server names the files to write."""
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or ".." in parts or not path.isprintable():
         raise ValueError("a relative path without '..'")
@@ -60,7 +60,7 @@ def _day(text: str) -> str:
 
 
 def _of_this_version(shape: object) -> object:
-    """Take a shape that another version of Sparkwright wrote for none: a field would be guessed."""
+    """Drop a shape of another version of Sparkwright, as fields would have to be guessed."""
     if isinstance(shape, dict) and shape.keys() != Shape.model_fields.keys():
         return None
     return shape
@@ -72,7 +72,7 @@ Sha1 = Annotated[str, _hexadecimal(40)]
 
 
 class LockedFile(Model):
-    """A file of a checkpoint: an LFS file is known by its sha256, another by git's blob hash."""
+    """A file of a checkpoint; an LFS file has a sha256, another git's blob hash."""
 
     size: int = Field(ge=0, description="bytes")
     sha256: Sha256 | None = Field(default=None, description="64 hexadecimal digits")
@@ -84,9 +84,9 @@ class CheckpointLock(Model):
 
     Attributes:
         date: The day of the commit, in UTC; None in an older lock.
-        source: Who publishes that the name stands for this; None: the hub alone said so.
-        shape: The part of ``config.json`` that decides memory; None in an older lock, in one of a
-            version with other fields, and where there is no such file or it says nothing of that.
+        source: A public source for the commit; None if only the hub gave it.
+        shape: The part of ``config.json`` that decides memory; None in a lock of another version,
+            and if the file is absent or not that of a supported model.
     """
 
     repo: str
@@ -107,11 +107,11 @@ class ImageLock(Model):
     """An image for one platform.
 
     Attributes:
-        digest: What it is pulled by; of the index where there is one.
-        config: Digest of its configuration, which names the content of every layer: what is left
-            to know an image by that was copied from another Docker, and not pulled.
+        digest: By which it is pulled; of the index, if there is one.
+        config: Digest of its configuration, which identifies the content of every layer: a copy
+            from another Docker can be recognized by it alone.
         size: Compressed bytes of its layers.
-        source: Who publishes that the name stands for this; None: the registry alone said so.
+        source: A public source for the digest; None if only the registry gave it.
     """
 
     digest: Digest
@@ -127,17 +127,17 @@ class Lock(Model):
     checkpoints: dict[str, CheckpointLock] = Field(default_factory=dict)
 
     def image(self, recipe: Recipe) -> ImageLock | None:
-        """Return the locked image of a recipe, or None: it is not locked yet."""
+        """Return the locked image of a recipe; None if it is not locked yet."""
         return self.images.get(image_key(recipe))
 
     def checkpoint(self, checkpoint: Checkpoint) -> CheckpointLock | None:
-        """Return the locked checkpoint of a recipe's, or None: it is not locked yet."""
+        """Return the locked checkpoint; None if it is not locked yet."""
         return self.checkpoints.get(checkpoint_key(checkpoint))
 
     def folder(self, checkpoint: Checkpoint) -> str:
-        """Where a recipe's checkpoint is on a Spark, below the root.
+        """Return the folder of a checkpoint on a Spark, below the root.
 
-        Each commit has a folder of its own: a release goes on finding what it was made for.
+        Each commit has a folder of its own, so that earlier releases keep theirs.
 
         Raises:
             KeyError: It is not locked yet.
@@ -146,26 +146,23 @@ class Lock(Model):
 
 
 def image_key(recipe: Recipe) -> str:
-    """The name of a recipe's image in a lock: its reference, and what is no Spark's processor."""
+    """Return the name of a recipe's image in a lock: its reference, and any other arch than arm."""
     arch = HARDWARE[recipe.hardware[0]].arch
     return recipe.base_image if arch in (None, "aarch64") else f"{recipe.base_image} on {arch}"
 
 
 def checkpoint_key(checkpoint: Checkpoint) -> str:
-    """The name of a checkpoint in a lock: ``repo@revision``."""
+    """Return the name of a checkpoint in a lock: ``repo@revision``."""
     return f"{checkpoint.repo}@{checkpoint.revision}"
 
 
 def lock_path(inventory: Path) -> Path:
-    """Where the lock of an inventory file is: ``sparks.yaml`` -> ``sparks.lock.yaml``."""
+    """Return the lock file of an inventory file: ``sparks.yaml`` -> ``sparks.lock.yaml``."""
     return inventory.with_suffix(".lock.yaml")
 
 
 def read_lock(path: Path) -> Lock:
-    """Read a lock; one that does not exist yet is empty.
-
-    Args:
-        path: The lock file.
+    """Read a lock file; a missing one is empty.
 
     Raises:
         PlanError: The file is no lock.
@@ -174,26 +171,16 @@ def read_lock(path: Path) -> Lock:
 
 
 def write_lock(path: Path, lock: Lock) -> None:
-    """Write a lock in one step, sorted, so that the same lock is the same bytes.
-
-    Args:
-        path: The lock file.
-        lock: Its new content.
-    """
+    """Write a lock file in one step, sorted, so that the same lock is the same bytes."""
     data = lock.model_dump(exclude_none=True)
     text = _HEADER + pyyaml.safe_dump(data, sort_keys=True, default_flow_style=False, width=1000)
     write_file(path, text)
 
 
 def outdated(recipe: Recipe, lock: Lock) -> list[str]:
-    """Say which checkpoints stand for an older commit than their recipe takes.
+    """Return the problems, for a PlanError, of commits that are older than their recipe accepts.
 
-    Args:
-        recipe: The recipe.
-        lock: What its names stand for; a commit of unknown date passes.
-
-    Returns:
-        Problems, as PlanError takes them.
+    A commit of unknown date passes.
     """
     return [
         f"recipe {recipe.name}: checkpoints.{name}: found commit {locked.commit[:12]} of "
@@ -210,12 +197,7 @@ def outdated(recipe: Recipe, lock: Lock) -> list[str]:
 
 
 def diff(old: Lock, new: Lock) -> list[str]:
-    """Say what changed from one lock to another, one line a name, sorted.
-
-    Args:
-        old: The lock as it was.
-        new: The lock as it is.
-    """
+    """Return the changes from one lock to another, a line for each name, sorted."""
     before, after = _versions(old), _versions(new)
     lines = []
     for name in sorted(before.keys() | after.keys()):
@@ -247,23 +229,20 @@ def _version(locked: CheckpointLock) -> str:
 
 
 def unresolved(recipes: Collection[Recipe], lock: Lock, path: str) -> list[str]:
-    """Say which names of recipes a lock lacks: a look does not ask for them.
+    """Return the problems, for a PlanError, of recipes' names that a lock lacks.
 
     Args:
         recipes: those that are served.
-        path: of the lock, for the reader.
-
-    Returns:
-        Problems, as PlanError takes them.
+        path: of the lock, for the messages.
     """
-    names: dict[str, None] = {}
-    for recipe in recipes:
-        if lock.image(recipe) is None:
-            names[image_key(recipe)] = None
-        for checkpoint in recipe.checkpoints.values():
-            if lock.checkpoint(checkpoint) is None:
-                names[checkpoint_key(checkpoint)] = None
+    locked = {*lock.images, *lock.checkpoints}
+    names = [
+        name
+        for recipe in recipes
+        for name in (image_key(recipe), *map(checkpoint_key, recipe.checkpoints.values()))
+        if name not in locked
+    ]
     return [
         f"{path}: {name} is not in the lock yet; a run of deploys/spark.py records it"
-        for name in names
+        for name in dict.fromkeys(names)
     ]

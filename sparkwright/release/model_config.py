@@ -1,4 +1,4 @@
-"""The shape of a model: what of a checkpoint's config.json decides how much memory it takes."""
+"""The shape of a model: the part of a checkpoint's config.json that decides its memory."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pydantic import Field
 
 from sparkwright.common.schema import Model
 
-# Transformers whose layers are full, sliding-window or linear attention (Gated DeltaNet), nothing
-# else: what the memory plan can count. Any other model has no shape.
+# Transformers with layers of full, sliding-window or linear attention (Gated DeltaNet) only, which
+# the memory plan can count. Other models have no shape.
 _ARCHITECTURES = (
     *("Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"),
     *("Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"),
@@ -48,14 +48,9 @@ class Shape(Model):
 
 
 def shape_of(config: Mapping[str, Any]) -> Shape | None:
-    """Read the shape of a model from its config.json.
+    """Return the shape of a model by its parsed config.json.
 
-    Args:
-        config: The file's content, as JSON reads it.
-
-    Returns:
-        The shape; None where the architecture is not one whose memory we can count, or the file
-        does not say enough.
+    It is None if the architecture is not supported, or the file lacks something.
     """
     if not set(config.get("architectures") or ()) & set(_ARCHITECTURES):
         return None
@@ -90,7 +85,7 @@ def _shape(config: Mapping[str, Any], text: Mapping[str, Any]) -> Shape:
 
 
 def _layers(text: Mapping[str, Any]) -> list[str]:
-    """Return the kind of each layer; every one is full attention where nothing is said."""
+    """Return the kind of each layer; by default all are full attention."""
     if kinds := text.get("layer_types"):
         unknown = set(kinds) - {"full_attention", "sliding_attention", "linear_attention"}
         if unknown:
@@ -117,9 +112,9 @@ def _dtype(config: Mapping[str, Any]) -> str:
 
 
 def _fp8_kv_cache(quantization: Mapping[str, Any]) -> bool:
-    """Tell whether a checkpoint has scales for a KV cache of FP8, which vLLM then takes by itself.
+    """Tell whether a checkpoint has scales for an FP8 KV cache, which vLLM then uses by default.
 
-    Model Optimizer writes the name of the algorithm, or as llm-compressor does a scheme.
+    Model Optimizer writes the name of the algorithm, or a scheme, as llm-compressor does.
     """
     scheme = quantization.get("kv_cache_scheme")
     named = quantization.get("kv_cache_quant_algo") or ""
@@ -128,7 +123,7 @@ def _fp8_kv_cache(quantization: Mapping[str, Any]) -> bool:
 
 
 def _vision(vision: Mapping[str, Any]) -> int:
-    """Parameters of a vision transformer's blocks: four matrices of attention, two of its MLP."""
+    """Return the parameters of a vision transformer: 4 attention and 2 MLP matrices a block."""
     if not vision:
         return 0
     hidden = vision["hidden_size"]
@@ -136,7 +131,7 @@ def _vision(vision: Mapping[str, Any]) -> int:
 
 
 def _mtp(text: Mapping[str, Any]) -> int:
-    """Parameters of MTP layers: nearly all are those of the experts, three matrices each."""
+    """Return the parameters of MTP layers: nearly all are of the experts, three matrices each."""
     experts = (
         3
         * text["hidden_size"]

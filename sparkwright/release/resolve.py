@@ -1,9 +1,11 @@
-"""Asks the hub and the registry what names stand for."""
+"""Resolves names: asks the hub for commits and files, and the registry for digests."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import Any
 from urllib.request import parse_http_list, parse_keqv_list
@@ -26,16 +28,16 @@ from sparkwright.release.lock import CheckpointLock, ImageLock
 from sparkwright.release.model_config import Shape, shape_of
 from sparkwright.release.release import repository
 
-# With telemetry the client asks the public hub, whatever the endpoint, how to describe its caller.
+# With telemetry the client contacts the public hub, whatever the endpoint.
 constants.HF_HUB_DISABLE_TELEMETRY = True
 _CONFIG = "config.json"
 
-# Seconds to connect, and between two packets; what is slower than this will not be downloaded.
+# Seconds to connect, and between two packets.
 _TIMEOUT = Timeout(30, connect=10)
-# What an answer that is none raises where it is read.
-_JUNK = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+# The errors of reading an answer that is not in the expected format.
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
-# What a registry calls the processors that `uname -m` names.
+# The registry's names of the processors of `uname -m`.
 _ARCHITECTURES = {"aarch64": "arm64", "x86_64": "amd64"}
 
 _MANIFESTS = (
@@ -49,17 +51,17 @@ _MANIFESTS = (
 def resolve_checkpoint(
     repo: str, revision: str, endpoint: str | None = None, token: str | None = None
 ) -> CheckpointLock:
-    """Ask the hub for a repository's commit and its day, its files, and what its model is like.
+    """Ask the hub for a repository's commit and its day, its files, and the shape of its model.
 
     Args:
         repo: ``OWNER/NAME``.
         revision: Branch, tag or commit.
         endpoint: URL of the hub; None = ``HF_ENDPOINT`` or the public one.
-        token: Who asks; None = nobody, whatever login this machine has.
+        token: Of the caller; None = anonymous, whatever login this machine has.
 
     Raises:
-        PlanError: No such repository or revision, no access, no answer, one of junk, or one that
-            goes beyond the bounds of `deploys.answers`.
+        PlanError: No such repository or revision, no access, no answer, a malformed one, or one
+            beyond the bounds of `release.answers`.
 
     Example:
         >>> resolve_checkpoint("z-lab/Qwen3.6-35B-A3B-DFlash", "main").commit  # doctest: +SKIP
@@ -69,40 +71,58 @@ def resolve_checkpoint(
     session = get_session()
     session.headers["Accept-Encoding"] = "identity"
     session.event_hooks = {**session.event_hooks, "response": [Budget().bound]}
+    with _answers_of("Hub", "hub's", where, "hf_endpoint", "another hub (hf_endpoint)"):
+        try:
+            data = in_time(lambda: _checkpoint_data(api, repo, revision))
+        except GatedRepoError:
+            found = (
+                f"a gated repository and {'a token that has no access' if token else 'no token'}"
+            )
+            raise _error(where, found, "a token of an account that was granted access") from None
+        except RepositoryNotFoundError:
+            expected = "another name, or a token that may see it"
+            raise _error(where, "no such repository", expected) from None
+        except RevisionNotFoundError:
+            raise _error(where, "no such revision", "a branch, tag or commit of it") from None
+        except HfHubHTTPError as error:
+            status = error.response.status_code
+            expected = "a valid token" if status == 401 else "an answer; try again later"
+            raise _error(where, f"HTTP status {status}", expected) from None
+    return parse(CheckpointLock, {"repo": repo, "revision": revision, **data}, where)
+
+
+@contextmanager
+def _answers_of(server: str, kind: str, where: str, setting: str, other: str) -> Iterator[None]:
+    """Turn errors of a server's answers into a PlanError.
+
+    Args:
+        server: "Hub" or "registry".
+        kind: The expected kind of answer.
+        where: Address and name that were requested.
+        setting: What declares the address.
+        other: Another source.
+    """
     try:
-        told = in_time(lambda: _told(api, repo, revision))
-    except GatedRepoError:
-        remedy = "a token of an account that was granted access"
-        found = "a token that has no access" if token else "no token"
-        raise PlanError(
-            f"{where}: found a gated repository and {found}; expected {remedy}"
-        ) from None
-    except RepositoryNotFoundError:
-        remedy = "another name, or a token that may see it"
-        raise PlanError(f"{where}: found no such repository; expected {remedy}") from None
-    except RevisionNotFoundError:
-        remedy = "a branch, tag or commit of it"
-        raise PlanError(f"{where}: found no such revision; expected {remedy}") from None
-    except HfHubHTTPError as error:
-        status = error.response.status_code
-        remedy = "a valid token" if status == 401 else "an answer; try again later"
-        raise PlanError(f"{where}: found HTTP status {status}; expected {remedy}") from None
+        yield
     except TooMuch as error:
-        raise _too_much(where, error, "another hub (hf_endpoint)") from None
-    except (HTTPError, OSError) as error:
-        raise PlanError(
-            f"{where}: no answer from the Hub ({error}); check the network and hf_endpoint"
-        ) from None
-    except _JUNK as error:
-        problem = f"found an answer that is no hub's ({error!r})"
-        raise PlanError(f"{where}: {problem}; expected a hub") from None
-    return parse(CheckpointLock, {"repo": repo, "revision": revision, **told}, where)
+        bounds = f"at most {MOST:,} bytes within {LONGEST} s"
+        raise _error(where, str(error), f"{bounds}: try again later, or take {other}") from None
+    except (HTTPError, InvalidURL, OSError) as error:
+        problem = f"no answer from the {server} ({error}); check the network and {setting}"
+        raise PlanError(f"{where}: {problem}") from None
+    except _MALFORMED as error:
+        expected = f"a {server.lower()}"
+        raise _error(where, f"an answer that is no {kind} ({error!r})", expected) from None
 
 
-def _told(api: HfApi, repo: str, revision: str) -> dict[str, Any]:
+def _error(where: str, found: str, expected: str) -> PlanError:
+    return PlanError(f"{where}: found {found}; expected {expected}")
+
+
+def _checkpoint_data(api: HfApi, repo: str, revision: str) -> dict[str, Any]:
     info = api.model_info(repo, revision=revision, files_metadata=True, timeout=_TIMEOUT.read)
     if info.gated:
-        # Metadata of a gated repository is public; its files are not.
+        # The metadata of a gated repository are public, its files are not.
         api.auth_check(repo)
     commit = str(info.sha)
     files = {sibling.rfilename: _file(sibling) for sibling in info.siblings or ()}
@@ -114,15 +134,8 @@ def _told(api: HfApi, repo: str, revision: str) -> dict[str, Any]:
     }
 
 
-def _too_much(where: str, error: TooMuch, remedy: str) -> PlanError:
-    bounds = f"at most {MOST:,} bytes within {LONGEST} s"
-    return PlanError(
-        f"{where}: found {error}; expected {bounds}: try again later, or take {remedy}"
-    )
-
-
 def _day(api: HfApi, repo: str, commit: str) -> str | None:
-    """The day of a commit, in UTC: the hub lists a commit with all before it, the newest first."""
+    """Return the day of a commit, in UTC; the hub lists the commit with all earlier ones."""
     commits = api.list_repo_commits(repo, revision=commit)
     created = (each.created_at for each in commits if each.commit_id == commit)
     return next((moment.date().isoformat() for moment in created), None)
@@ -148,37 +161,28 @@ def _file(sibling: RepoSibling) -> dict[str, Any]:
 def resolve_image(reference: str, arch: str) -> ImageLock:
     """Ask a registry for an image's digest, and for its size on one platform.
 
-    The digest is that of the index where there is one: it stands for the image on every platform.
+    The digest is that of the index, if there is one: it identifies the image on every platform.
 
     Args:
         reference: Image with tag or digest, such as ``ghcr.io/owner/name:tag``.
         arch: Processor as ``uname -m`` prints it.
 
     Raises:
-        PlanError: No such image, none for the platform, no access, no answer, one of junk, or one
-            that goes beyond the bounds of `deploys.answers`.
+        PlanError: No such image, none for the platform, no access, no answer, a malformed one, or
+            one beyond the bounds of `release.answers`.
 
     Example:
         >>> resolve_image("ghcr.io/aeon-7/vllm-spark-omni-q36:v1.2", "aarch64")  # doctest: +SKIP
     """
     hooks = {"response": [Budget().bound]}
     plain = {"Accept-Encoding": "identity"}
-    try:
-        with Client(
-            event_hooks=hooks, follow_redirects=True, headers=plain, timeout=_TIMEOUT
-        ) as client:
-            image = _Image(reference, client)
-            return in_time(lambda: image.lock(_ARCHITECTURES.get(arch, arch)))
-    except TooMuch as error:
-        raise _too_much(reference, error, "the image from another registry") from None
-    except (HTTPError, InvalidURL, OSError) as error:
-        raise PlanError(
-            f"{reference}: no answer from the registry ({error}); check the network "
-            "and the image's name"
-        ) from None
-    except _JUNK as error:
-        problem = f"found an answer that is no manifest ({error!r})"
-        raise PlanError(f"{reference}: {problem}; expected a registry") from None
+    where_else = "the image from another registry"
+    with (
+        _answers_of("registry", "manifest", reference, "the image's name", where_else),
+        Client(event_hooks=hooks, follow_redirects=True, headers=plain, timeout=_TIMEOUT) as client,
+    ):
+        image = _Image(reference, client)
+        return in_time(lambda: image.lock(_ARCHITECTURES.get(arch, arch)))
 
 
 class _Image:
@@ -200,10 +204,10 @@ class _Image:
     def lock(self, architecture: str) -> ImageLock:
         top = self._get("manifests", self.version)
         digest = f"sha256:{hashlib.sha256(top.content).hexdigest()}"
-        told = top.headers.get("Docker-Content-Digest", digest)
-        asked = self.version if self.version.startswith("sha256:") else told
-        if not digest == told == asked:
-            raise self._error(f"content of digest {digest}", f"{asked}, as it was named")
+        declared = top.headers.get("Docker-Content-Digest", digest)
+        named = self.version if self.version.startswith("sha256:") else declared
+        if not digest == declared == named:
+            raise self._error(f"content of digest {digest}", f"{named}, as it was named")
         manifest = top.json()
         if "manifests" in manifest:
             offered = {
@@ -248,21 +252,21 @@ class _Image:
         return self.client.get(f"{self.url}/{kind}/{version}", headers=headers | self.token)
 
     def _token(self, challenge: str) -> str:
-        """Fetch the token that a registry gives to anyone who asks for it."""
+        """Fetch the token that a registry gives to anonymous callers."""
         fields = parse_keqv_list(parse_http_list(challenge.partition(" ")[2]))
-        asked = {key: value for key, value in fields.items() if key in ("service", "scope")}
-        answer = self.client.get(fields["realm"], params=asked)
+        query = {key: value for key, value in fields.items() if key in ("service", "scope")}
+        answer = self.client.get(fields["realm"], params=query)
         if answer.status_code != 200:
             raise self._error("no access", "an image that anyone may pull")
         content = answer.json()
         return str(content.get("token") or content["access_token"])
 
     def _error(self, found: str, expected: str) -> PlanError:
-        return PlanError(f"{self.reference}: found {found}; expected {expected}")
+        return _error(self.reference, found, expected)
 
 
 def _scheme(host: str) -> str:
-    """Plain HTTP for a bare address and this machine, as in a lab; HTTPS for a name."""
+    """Return http for a bare address and for this machine, as in a lab; https for a name."""
     name = host.partition(":")[0]
     try:
         ip_address(name)

@@ -1,4 +1,4 @@
-"""The Hugging Face token: what it may look like, and which hub gets it."""
+"""The Hugging Face token: its format, and the hubs that may get it."""
 
 import re
 from ipaddress import ip_address
@@ -6,12 +6,12 @@ from urllib.parse import urlsplit
 
 from sparkwright.common.errors import PlanError
 
-# What the setting `hf_token` may say: group_data/all.py tells what each means.
+# The values of the setting `hf_token`, explained in group_data/all.py.
 HTTPS, HTTP, NONE = "https", "http", "none"
 
 
 def token_for(endpoint: str, token: str | None, setting: str = HTTPS) -> str | None:
-    """Return the token that a hub is asked with; None for an anonymous question.
+    """Return the token for requests to a hub; None for anonymous ones.
 
     Args:
         endpoint: URL of the hub.
@@ -19,7 +19,7 @@ def token_for(endpoint: str, token: str | None, setting: str = HTTPS) -> str | N
         setting: `hf_token` of the settings.
 
     Raises:
-        PlanError: the hub would get the token in the clear.
+        PlanError: the token would be sent unencrypted.
     """
     if setting == NONE or not token:
         return None
@@ -33,9 +33,9 @@ def token_for(endpoint: str, token: str | None, setting: str = HTTPS) -> str | N
 
 
 def token_problem(token: str) -> str | None:
-    """Return why a text cannot be a token, as a sentence that does not show it; None if it can.
+    """Return why a text cannot be a token, without showing it; None if it can.
 
-    It will stand in an HTTP header and in a file of one line: printable ASCII without spaces.
+    For an HTTP header and a file of one line it must be printable ASCII without spaces.
     """
     if not re.fullmatch(r"[!-~]+", token):
         return (
@@ -46,7 +46,7 @@ def token_problem(token: str) -> str | None:
 
 
 def _is_private(endpoint: str) -> bool:
-    """Tell whether nobody on the way reads what is sent: by TLS, or as it leaves no machine."""
+    """Tell whether requests cannot be read on the way: by TLS, or as they stay on this machine."""
     url = urlsplit(endpoint)
     if url.scheme == "https" or url.hostname == "localhost":
         return True
