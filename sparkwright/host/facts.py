@@ -1,4 +1,4 @@
-"""The facts of files and of units: many paths in one command, and one unit at a time."""
+"""The facts of files, units, kernel parameters and the clock."""
 
 import re
 import shlex
@@ -11,7 +11,7 @@ from pyinfra.api.exceptions import FactProcessError
 from sparkwright.common.facts import HostFact
 from sparkwright.common.files import FileState, Kind
 
-# Prints a line for each path, its fields parted by tabs: what `stat` says, or why it says nothing.
+# Prints a line for each path, with fields separated by tabs: the output of `stat`, or its error.
 _STAT = r"""
 stat $follow --printf 'stat\t%F\t%U\t%G\t%a\t%n\n' -- "$@" 2>/dev/null ||
 for p; do
@@ -33,17 +33,16 @@ _ABSENT = "No such file or directory"
 
 
 class FileStates(HostFact[dict[str, FileState]]):
-    """The state of every path: absent and unreadable differ.
+    """The state of every path; absent and unreadable ones differ.
 
     Args:
-        paths: files and directories; a link counts as what it points to.
+        paths: files and directories; links are followed.
         links: symbolic links themselves.
     """
 
     default = dict
 
     def command(self, paths: Sequence[str], links: Sequence[str] = ()) -> StringCommand:
-        """Return one command for all paths; it exits 0 whatever it finds."""
         words: list[str | QuoteString] = ["export LC_ALL=C;"]
         for follow, group, detail in (("-L", paths, _HASH), ("", links, _LINK)):
             if group:
@@ -51,7 +50,6 @@ class FileStates(HostFact[dict[str, FileState]]):
         return StringCommand(*words, "true")
 
     def parse(self, output: list[str]) -> dict[str, FileState]:
-        """Return the states by path."""
         states: dict[str, FileState] = {}
         details: dict[str, str] = {}
         for line in output:
@@ -68,11 +66,11 @@ class FileStates(HostFact[dict[str, FileState]]):
                     details[found["path"]] = found["hash"]
                 case _:
                     raise FactProcessError(f"unexpected line from the host: {line!r}")
-        return {path: _whole(state, details.get(path)) for path, state in states.items()}
+        return {path: _detailed(state, details.get(path)) for path, state in states.items()}
 
 
-def _whole(state: FileState, detail: str | None) -> FileState:
-    """Return a state with what else was said of its path."""
+def _detailed(state: FileState, detail: str | None) -> FileState:
+    """Return the state of a file or link with its hash or target."""
     if state.kind not in ("file", "link"):
         return state
     if detail is None:
@@ -82,12 +80,12 @@ def _whole(state: FileState, detail: str | None) -> FileState:
 
 @dataclass(frozen=True)
 class ServiceState:
-    """One unit.
+    """The state of a unit.
 
     Attributes:
         known: systemd has such a unit.
-        enabled: starts at boot, by its own link or because another unit wants it (static).
-        outdated: one of its files changed after it had started (to the second).
+        enabled: it starts at boot, by its own link or because another unit wants it (static).
+        outdated: one of its files is newer than its start, in whole seconds.
     """
 
     known: bool
@@ -109,22 +107,21 @@ echo "Changed=$(stat --format=%Y -- {paths} 2>/dev/null | sort -n | tail -n 1)\"
 
     def parse(self, output: list[str]) -> ServiceState:
         values = dict(line.split("=", 1) for line in output)
-        # Without systemd there is no unit.
-        state = values.get
-        started = state("ActiveEnterTimestamp", "").removeprefix("@")
+        # Without systemd all of its values are missing.
+        started = values.get("ActiveEnterTimestamp", "").removeprefix("@")
         return ServiceState(
-            known=state("LoadState") == "loaded",
-            active=state("ActiveState") == "active",
-            enabled=state("UnitFileState") in ("enabled", "static", "alias", "indirect"),
+            known=values.get("LoadState") == "loaded",
+            active=values.get("ActiveState") == "active",
+            enabled=values.get("UnitFileState") in ("enabled", "static", "alias", "indirect"),
             outdated=int(values["Changed"] or 0) > int(started or 0),
         )
 
 
 class Unread(HostFact[list[str]]):
-    """The units of which systemd has read another file than is there, or none.
+    """The units whose present file systemd has not read.
 
     Args:
-        units: their names; each has a file.
+        units: names of units that have a file.
     """
 
     default = list
@@ -155,7 +152,7 @@ class Sysctls(HostFact[dict[str, str]]):
 
 
 class ClockSync(HostFact[bool]):
-    """Tell whether the clock is kept by NTP, or is another's, as in a container."""
+    """Whether the clock is kept by NTP, or belongs to the host of a container."""
 
     def command(self) -> str:
         return (

@@ -1,4 +1,4 @@
-"""Packages of the distribution, beside others who use apt: one attempt, and what became of it."""
+"""One attempt to install or purge packages by apt, which other programs use, too."""
 
 import re
 import shlex
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sparkwright.common.host_output import sections
 from sparkwright.common.progress import duration_text
 
-# Lines of apt's that are shown: the first says why, the rest follows from it.
+# Lines of apt's that are shown: the first names the cause, the rest its consequences.
 _SHOWN = 3
 
 # Its output goes into a file: apt-get outlives a lost connection, and a pipe without a reader.
@@ -73,7 +73,7 @@ else
 fi
 true"""
 
-# What apt and dpkg say, and what to do then; the first that fits.
+# Errors of apt and dpkg, and their remedies; the first match counts.
 _REMEDIES = (
     (
         r"Signed-By|list of sources could not be read|Malformed",
@@ -107,12 +107,12 @@ class Attempt:
     """The result of one attempt.
 
     Attributes:
-        done: the packages are there, or gone.
-        held: who has a lock, for people; None where nobody has.
-        updated: the lists of packages have been fetched, or could not be.
-        complaints: what apt said of sources then.
-        completed: an installation that had been cut off was completed first.
-        failed: why it is not done, in apt's words.
+        done: the packages are installed, or purged.
+        held: the holder of apt's lock, for people; None if the lock was free.
+        updated: the package lists were fetched, or could not be.
+        complaints: apt's errors about package sources.
+        completed: an interrupted installation was completed first.
+        failed: apt's errors.
     """
 
     done: bool
@@ -124,15 +124,15 @@ class Attempt:
 
 
 def install_script(package: str, state: str, *, update: bool) -> str:
-    """Return the POSIX shell script of one attempt; it waits for nobody, and exits 0.
+    """Return the POSIX shell script of one attempt; it does not wait for locks, and exits 0.
 
-    What comes with the package, others and accounts, is written down: deploys/remove.py takes just
-    that away. Packages are so before they come: an installation may be cut off.
+    It records the packages and accounts that come with the package, which deploys/remove.py then
+    removes; packages before the installation, as that may be interrupted.
 
     Args:
         package: its name.
         state: the folder of those records.
-        update: fetch the lists of packages first.
+        update: fetch the package lists first.
     """
     words = {"package": package, "state": state, "update": "yes" if update else "no"}
     given = "\n".join(f"{name}={shlex.quote(value)}" for name, value in words.items())
@@ -140,21 +140,15 @@ def install_script(package: str, state: str, *, update: bool) -> str:
 
 
 def purge_script(packages: Iterable[str]) -> str:
-    """Return the script of one attempt to remove packages with their settings.
-
-    It is otherwise as `install_script`, and leaves what had come along with them.
-
-    Args:
-        packages: their names.
-    """
+    """Return the script of one attempt to purge packages, without those that came with them."""
     return f"packages={shlex.quote(' '.join(packages))}{_BEGIN}{_PURGE}{_END}"
 
 
 def parse_attempt(output: Iterable[str]) -> Attempt:
-    """Return what the script's output lines describe.
+    """Return the attempt that the script's output lines describe.
 
     Raises:
-        ValueError: they do not say how it ended.
+        ValueError: its result is missing.
     """
     found = sections(output)
     if not {"done", "held", "failed"} & found.keys():
@@ -176,12 +170,12 @@ def _holder(lines: Sequence[str]) -> str:
 
 
 def waiting(held: str, seconds: float, patience: int) -> str:
-    """Return the line that says who is waited for.
+    """Return the message while a run waits for apt's lock.
 
     Args:
-        held: as an attempt tells it.
-        seconds: since when.
-        patience: until when, in seconds.
+        held: as in `Attempt`.
+        seconds: of waiting so far.
+        patience: seconds of waiting at the most.
     """
     return (
         f"waiting for apt: {held}, for {duration_text(seconds)} "
@@ -190,12 +184,12 @@ def waiting(held: str, seconds: float, patience: int) -> str:
 
 
 def impatient(undone: str, held: str, patience: int) -> str:
-    """Return the error that somebody else's use of apt did not end.
+    """Return the error that apt's lock did not become free.
 
     Args:
-        undone: what is not done: "NAME is not installed".
-        held: as an attempt tells it.
-        patience: for how long that was waited for, in seconds.
+        undone: the consequence: "NAME is not installed".
+        held: as in `Attempt`.
+        patience: seconds of waiting.
     """
     return (
         f"{undone}: {held}, still after {duration_text(patience)}. Let that end (on a new Spark "
@@ -205,12 +199,12 @@ def impatient(undone: str, held: str, patience: int) -> str:
 
 
 def failure(undone: str, failed: Sequence[str]) -> str:
-    """Return the error that apt did not do it, with the remedy where it is known.
+    """Return the error that apt failed, with the remedy if it is known.
 
     Args:
-        undone: what is not done: "NAME is not installed".
-        failed: why, in apt's words.
+        undone: the consequence: "NAME is not installed".
+        failed: apt's errors.
     """
-    said = " ".join(failed) or "apt does not say why"
-    remedy = next((remedy for sign, remedy in _REMEDIES if re.search(sign, said)), None)
-    return f"{undone}: {said}. {remedy or 'Then run again'}."
+    errors = " ".join(failed) or "apt does not say why"
+    remedy = next((remedy for sign, remedy in _REMEDIES if re.search(sign, errors)), None)
+    return f"{undone}: {errors}. {remedy or 'Then run again'}."

@@ -1,4 +1,4 @@
-"""Have an image: from its registry, built here, or from the other Spark of a pair."""
+"""Operations of the engine's image: pull it, build it, or copy it within a pair."""
 
 import json
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -16,11 +16,11 @@ COPY = "image-copy"
 
 @operation()
 def image(root: str, references: Sequence[str], size: int) -> Generator[PyinfraCommand]:
-    """Have Docker hold an image; a unit on the Spark pulls it, and goes on without a connection.
+    """Pull an image by a unit on the Spark, which goes on without a connection.
 
     Args:
         references: all names by which Docker may know it; first `repository@sha256:…`.
-        size: compressed bytes of its layers, to show how far the pull is.
+        size: compressed bytes of its layers, to show progress.
     """
     job = f"image@{short_id(references)}"
     yield from _have(root, references, job, {"image": references[0], "size": size})
@@ -30,14 +30,14 @@ def image(root: str, references: Sequence[str], size: int) -> Generator[PyinfraC
 def built_image(
     root: str, references: Sequence[str], base: str, size: int, recipe: Mapping[str, object]
 ) -> Generator[PyinfraCommand]:
-    """Have Docker hold an image that the Spark builds itself, named by all that it is made of.
+    """Build an image on the Spark, whose name is made of all its inputs.
 
-    One unit on the Spark pulls what it is built on, another builds. Both go on without a
-    connection; one that was interrupted goes on where it was when it is started again.
+    One unit on the Spark pulls the base image, another builds. Both go on without a connection, and
+    continue after an interruption when they are started again.
 
     Args:
         references: the one name of the result.
-        base: what it is built on, `repository@sha256:…`.
+        base: the base image, `repository@sha256:…`.
         size: compressed bytes of the base's layers.
         recipe: `args` and `files` of the build.
     """
@@ -48,7 +48,7 @@ def built_image(
 
 @operation()
 def exported_image(root: str, references: Sequence[str], peer: Host) -> Generator[PyinfraCommand]:
-    """Have an image in files that the other Spark of a pair can copy, while it lacks the image.
+    """Export an image to files that the other Spark of a pair can copy, while it lacks the image.
 
     Args:
         references: all names by which Docker may know it.
@@ -70,25 +70,25 @@ def exported_image(root: str, references: Sequence[str], peer: Host) -> Generato
 def copied_image(
     root: str, references: Sequence[str], share: str, head: Host
 ) -> Generator[PyinfraCommand]:
-    """Have Docker hold an image that the other Spark of a pair has exported.
+    """Copy an image that the other Spark of a pair has exported.
 
     Args:
-        references: all names by which Docker may know it; none where nothing is to be copied.
-        share: URL of what the other Spark lends.
+        references: all names by which Docker may know it; none if nothing is to be copied.
+        share: URL of the other Spark's share.
         head: the other Spark.
     """
     if not references:
         host.noop("it is copied from here")
         return
     source = f"{share}/images/{short_id(references)}"
-    # The unit may write in this folder only, so it cannot make it.
+    # The unit may write only in this folder, so it cannot make it.
     folder = StringCommand("install -d -m 755", QuoteString(f"{root}/imports"))
     orders = {"images": list(references), "source": source}
     yield from _have(root, references, COPY, orders, [folder], head)
 
 
 def short_id(references: Sequence[str]) -> str:
-    """Return the first digits of the digest by which an image is pulled, or of a built one's."""
+    """Return the first 12 digits of the digest of an image, or of the name of a built one."""
     return references[0].rpartition(":")[2][:12]
 
 
@@ -100,7 +100,7 @@ def _have(
     before: Iterable[PyinfraCommand] = (),
     head: Host | None = None,
 ) -> Generator[PyinfraCommand]:
-    """Yield what has a job bring the image; nothing if Docker has it."""
+    """Yield the commands that get the image by a job; none if Docker has it."""
     found = _state(host, references, head)
     if found == "present":
         host.noop(f"Docker has {references[0]}")
@@ -110,7 +110,7 @@ def _have(
         return
     last: dict[str, JobState] = {}
     if head and "@" not in references[0]:
-        # It is in no lock; SSH is trusted where the share's word is not.
+        # A built image is in no lock, and the share is not trusted: the id comes by SSH.
         orders = {**orders, "ids": [head.get_fact(ImageId, image=references[0])]}
     differs(f"image {references[0]}", "known to Docker", "absent")
     yield from before
@@ -120,10 +120,10 @@ def _have(
 
 
 def _state(spark: Host, references: Sequence[str], head: Host | None) -> str:
-    """Return what a Spark's Docker says of an image.
+    """Return the `ImageState` of a Spark.
 
-    Two builds of the same inputs are not the same bits: what a worker has under the name of a build
-    counts only if its head has the same.
+    Two builds of the same inputs differ in their bits: a worker's built image counts as present
+    only if its head has the same one.
     """
     found: str = spark.get_fact(ImageState, references=references)
     if found != "present" or head is None or "@" in references[0]:

@@ -1,4 +1,4 @@
-"""Jobs on a Spark, and what they are there to bring: tools, weights and images."""
+"""The facts of jobs on a Spark, and of the tools and images that they bring."""
 
 import shlex
 from collections.abc import Sequence
@@ -9,13 +9,12 @@ from sparkwright.common.progress import JobProgress, parse_progress
 
 
 class EnvironmentStamp(HostFact[str | None]):
-    """sha256 of the requirements that a virtual environment was made of; None if it is unfit.
+    """sha256 of the requirements of a virtual environment; None if it does not work.
 
-    An upgrade of the system's Python leaves an environment that starts but lacks its packages.
+    After an upgrade of the system's Python, an environment starts but lacks its packages.
     """
 
     def command(self, path: str) -> str:
-        """Return a command that prints the digest of an environment that works."""
         return (
             f"cd {shlex.quote(path)} 2>/dev/null && "
             "bin/python -c 'import pip, huggingface_hub' 2>/dev/null && "
@@ -23,29 +22,26 @@ class EnvironmentStamp(HostFact[str | None]):
         )
 
     def parse(self, output: list[str]) -> str | None:
-        """Return the digest."""
         return output[0].split()[0]
 
 
 @dataclass(frozen=True)
 class JobState:
-    """A job's unit as systemd has it, and what the job itself wrote last."""
+    """The state of a job's unit, and the last progress report of the job."""
 
     active: str
     progress: JobProgress | None
 
 
 class JobStates(HostFact[dict[str, JobState]]):
-    """The states of jobs by unit name without its suffix, such as "weights@qwen36-nvfp4"."""
+    """The states of jobs by unit name without its suffix, such as "weights@qwen36-nvfp4".
+
+    Links are not followed: the untrusted user who fetches weights can write in their folder.
+    """
 
     default = dict
 
     def command(self, root: str, jobs: Sequence[str]) -> str:
-        """Return one command for all jobs.
-
-        What fetches weights is a user of its own, which may write in their folder alone: what
-        stands there is no file to be followed elsewhere.
-        """
         return f"""
 cd {shlex.quote(root)} 2>/dev/null
 for job in {shlex.join(jobs)}; do
@@ -58,61 +54,43 @@ for job in {shlex.join(jobs)}; do
 done"""
 
     def parse(self, output: list[str]) -> dict[str, JobState]:
-        """Return the states by job."""
         lines = [line.split("\t", 2) for line in output]
         return {job: JobState(active, parse_progress(text)) for job, active, text in lines}
 
 
 class ImageState(HostFact[str]):
-    """An image in Docker: "present", "absent", or why Docker cannot tell."""
+    """An image in Docker, by any of its names: "present", "absent", or Docker's error."""
 
     def command(self, references: Sequence[str]) -> str:
-        """Return a command that exits 0 whatever Docker says; any of the names will do."""
         return f"docker image inspect --format present {shlex.join(references)} 2>&1 || true"
 
     def parse(self, output: list[str]) -> str:
-        """Tell Docker's "no" from no answer."""
-        said = " ".join(filter(None, map(str.strip, output)))
+        text = " ".join(filter(None, map(str.strip, output)))
         if "present" in output:
             return "present"
-        return "absent" if "no such image" in said.lower() else said
+        return "absent" if "no such image" in text.lower() else text
 
 
 class ImageId(HostFact[str]):
-    """The id of an image in Docker's store; "" if it has none of that name."""
+    """The id of an image in Docker's store; "" if there is no such image."""
 
     default = str
+    template = "{{.Id}}"
 
     def command(self, image: str) -> str:
-        """Return a command that prints the digest."""
-        return _inspect(image, "{{.Id}}")
+        template = shlex.quote(self.template)
+        return f"docker image inspect --format {template} {shlex.quote(image)} 2>/dev/null || true"
 
     def parse(self, output: list[str]) -> str:
-        """Return it as it is."""
         return "".join(output).strip()
 
 
-class ImageContent(HostFact[str]):
-    """The layers and command of an image, whatever Docker's store calls it."""
+class ImageContent(ImageId):
+    """The layers of an image and the configuration that its containers take over.
 
-    default = str
+    They identify its content, unlike the id, which depends on Docker's store.
+    """
 
-    def command(self, image: str) -> str:
-        """Return a command that prints the digests of its layers and what of its configuration
-        a container takes over, nothing if there is no such image.
-        """
-        parts = ("Entrypoint", "Cmd", "Env", "User", "WorkingDir")
-        config = " ".join(f"{{{{json .Config.{part}}}}}" for part in parts)
-        return _inspect(image, f"{{{{json .RootFS.Layers}}}} {config}")
-
-    def parse(self, output: list[str]) -> str:
-        """Return them as they are."""
-        return "".join(output).strip()
-
-
-def _inspect(image: str, template: str) -> str:
-    """Return a command that prints what Docker knows of an image, nothing if there is none."""
-    return (
-        f"docker image inspect --format {shlex.quote(template)} {shlex.quote(image)} 2>/dev/null "
-        "|| true"
+    template = "{{json .RootFS.Layers}} " + " ".join(
+        f"{{{{json .Config.{key}}}}}" for key in ("Entrypoint", "Cmd", "Env", "User", "WorkingDir")
     )

@@ -1,4 +1,4 @@
-"""Jobs that outlive the connection: they run on the Spark as units, and a run only watches."""
+"""Starts and follows jobs: units on the Spark that go on without a connection."""
 
 import sys
 import time
@@ -19,23 +19,23 @@ from sparkwright.jobs.facts import EnvironmentStamp, JobState, JobStates
 
 # Seconds between two looks at a job.
 POLL = 2
-# What a run that was killed has begun goes on: nothing is put into an environment beside it.
+# The commands of a killed run go on: only one command at a time may change an environment.
 _ALONE = "flock /run/lock/sparkwright-environment"
 LOST = "The Spark stopped responding. What runs there needs no connection: run again to follow it."
-# Seconds between two lines of a job: a terminal is watched, a log is kept.
+# Seconds between two lines of a job on a terminal, and in a log.
 TERMINAL_LINES, LOG_LINES = 2, 10
 
 
 @operation()
 def virtual_environment(path: str, requirements: str, text: str) -> Generator[PyinfraCommand]:
-    """Have a virtual environment with exactly these packages.
+    """Make a virtual environment with exactly these packages.
 
     Args:
         path: its folder; it is made anew when the requirements or the system's Python change.
         requirements: path of the requirements on the host, each with its hashes.
-        text: what is in that file; the environment keeps a copy, written last.
+        text: content of that file; the environment keeps a copy, written last.
 
-    Python's venv module is installed where the system leaves it out, as Debian and Ubuntu do.
+    Python's venv module is installed if the system lacks it, as Debian and Ubuntu do.
     """
     if host.get_fact(EnvironmentStamp, path=path) == sha256(text.encode()).hexdigest():
         host.noop(f"{path} has the packages of {requirements}")
@@ -55,7 +55,7 @@ def virtual_environment(path: str, requirements: str, text: str) -> Generator[Py
 
 
 def put_manifest(root: str, manifest: str, job: str, text: str) -> Generator[PyinfraCommand]:
-    """Yield what gives a job new orders, nothing if it has them; its work on others ends first."""
+    """Yield the commands that stop a job and give it new orders; none if it has them."""
     changes = list(
         files.put._inner(
             src=StringIO(text),
@@ -72,13 +72,13 @@ def put_manifest(root: str, manifest: str, job: str, text: str) -> Generator[Pyi
 
 
 def start(job: str) -> StringCommand:
-    """Return the command that starts a job; one that runs already goes on."""
+    """Return the command that starts a job, or does nothing if it runs."""
     unit = QuoteString(f"{job}.service")
     return StringCommand("systemctl daemon-reload && systemctl start", unit)
 
 
 def follow(root: str, jobs: Sequence[str], last: dict[str, JobState]) -> FunctionCommand:
-    """Return the command that shows how jobs go on until all have ended.
+    """Return the command that shows the progress of jobs until all have ended.
 
     Args:
         last: receives their states at the end.
@@ -87,7 +87,7 @@ def follow(root: str, jobs: Sequence[str], last: dict[str, JobState]) -> Functio
 
 
 def reason(job: str, state: JobState) -> str:
-    """Return why a job that has ended has not done its work."""
+    """Return why an ended job has not done its work."""
     if state.progress and state.progress.phase == "failed":
         return state.progress.message
     return f"{job}.service ended before its work was done: look with `journalctl -u {job}`."

@@ -1,4 +1,4 @@
-"""The two Sparks of a pair know each other by certificates that each makes itself."""
+"""The deploy of the certificates by which the two Sparks of a pair authenticate each other."""
 
 from pyinfra.api import deploy
 
@@ -8,7 +8,7 @@ from sparkwright.run.target import target
 
 @deploy("Link")
 def apply() -> None:
-    """Make each Spark's key and hand its certificate to the other; nothing for a Spark alone."""
+    """Make a key on each Spark of a pair, and give its certificate to the other."""
     own = target()
     if other := own.peer:
         identity(name="Key of this Spark", root=own.root, spark=own.spark)

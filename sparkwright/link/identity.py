@@ -1,9 +1,9 @@
-"""A Spark's own key and certificate, by which the other Spark of its pair knows it."""
+"""A Spark's own key and certificate, by which the other Spark of its pair authenticates it."""
 
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from sparkwright.common.host_output import MARK, sections
 from sparkwright.common.render import render
@@ -16,10 +16,10 @@ class Identity:
     """The key and certificate of a Spark, as found.
 
     Attributes:
-        state: "unfit" means that key and certificate do not belong together, or that others than
-            the owner may read the key.
-        detail: what could not be read, and why.
-        certificate: in PEM, where it is fit.
+        state: "unfit" means that key and certificate do not belong together, or that other users
+            may read the key.
+        detail: the unreadable file, and the reason.
+        certificate: in PEM, if it is fit.
     """
 
     state: State
@@ -45,12 +45,11 @@ def parse_identity(output: Iterable[str]) -> Identity:
         ValueError: they are no such output.
     """
     found = sections(output)
-    said, _, detail = " ".join(found.get("state", [])).partition(" ")
-    for state in get_args(State):
-        if said == state:
-            lines = found.get("certificate", [])
-            return Identity(state, detail, "".join(f"{line}\n" for line in lines) or None)
-    raise ValueError(f"found {found}; expected a state")
+    state, _, detail = " ".join(found.get("state", [])).partition(" ")
+    if state not in get_args(State):
+        raise ValueError(f"found {found}; expected a state")
+    lines = found.get("certificate", [])
+    return Identity(cast(State, state), detail, "".join(f"{line}\n" for line in lines) or None)
 
 
 def new_identity_script(root: str, spark: str) -> str:
@@ -58,9 +57,9 @@ def new_identity_script(root: str, spark: str) -> str:
 
     Args:
         root: the folder of everything on the Spark, with `secrets` and `link` in it.
-        spark: the name that the certificate tells a reader; trust is by its content.
+        spark: the name in the certificate, for people; only its content is trusted.
 
-    Both are made aside and then put in place: what a cut between the two leaves is unfit.
+    Both are made in a folder of their own and then moved: an interruption leaves an unfit identity.
     """
     return f"{_paths(root)}spark={shlex.quote(spark)}{_MAKE}"
 
@@ -88,8 +87,8 @@ echo {{ mark }}state; echo "$state"
 echo {{ mark }}certificate; if [ "$state" = fit ]; then openssl x509 -in "$certificate"; fi
 true"""
 
-# `openssl ca` alone can set both dates in OpenSSL 3.0: a Spark whose clock is wrong, as after a
-# long time without power, must still know its peer.
+# Only `openssl ca` of OpenSSL 3.0 can set both dates: a Spark whose clock is wrong, as after a long
+# time without power, must still recognize its peer.
 _MAKE = """
 set -eu
 umask 077

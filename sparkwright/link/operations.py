@@ -1,4 +1,4 @@
-"""Have the two Sparks of a pair know each other, and nobody else."""
+"""The operations by which the two Sparks of a pair can authenticate each other."""
 
 from collections.abc import Generator
 
@@ -15,14 +15,14 @@ from sparkwright.link.identity import new_identity_script
 
 @operation()
 def identity(root: str, spark: str) -> Generator[StringCommand]:
-    """Have a key of the Spark's own, made there and never told, and a certificate for it.
+    """Make a key on the Spark, which never leaves it, and a certificate for it.
 
     Args:
         root: the folder of everything on the Spark, with `secrets` and `link` in it.
         spark: the Spark's name.
 
-    A key without its certificate, or one that others may read, is replaced; the other Spark then
-    pins the new certificate.
+    A key without its certificate, or one that other users may read, is replaced; the other Spark
+    then gets the new certificate.
     """
     found = host.get_fact(LinkIdentity, root=root)
     if found.state == "fit":
@@ -36,18 +36,18 @@ def identity(root: str, spark: str) -> Generator[StringCommand]:
 
 @operation()
 def pinned(root: str, peer: Host) -> Generator[PyinfraCommand]:
-    """Have the certificate of the other Spark: it alone is let in.
+    """Install the certificate of the other Spark, the only one that is accepted.
 
     Args:
         root: the folder of everything on both Sparks.
-        peer: the other Spark. `identity` has run there, as both run each operation together.
+        peer: the other Spark, on which `identity` has run, as both run each operation together.
     """
     theirs = peer.get_fact(LinkIdentity, root=root)
     if theirs.certificate is None:
         problem = theirs.detail or f"its key is {theirs.state}"
         yield failing(
             f"{spark_name(peer)} shows no certificate: {problem}. Run both Sparks again.",
-            # Before the first run, this is what a plan sees of a change that will be made.
+            # In the plan of the first run the identity is still missing.
             mended=theirs.state != "unreadable",
         )
         return

@@ -35,8 +35,8 @@ _MODELS = "/models"
 _HOME = "/root/.cache"
 _AT_HOME = ("--env", f"HOME={_HOME}", "--env", "PYTHONUSERBASE=/root/.local")
 
-# Weights are on the host and verified before a start, so an engine contacts no hub. It sends no usage
-# reports, either.
+# Weights are on the host and verified before a start, so an engine contacts no hub. It sends no
+# usage reports, either.
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"} | NO_REDIRECTS
 # With one Spark its processes meet on loopback: before 0.28 vLLM asks which address leads to the
 # internet (UniProcExecutor), and Gloo what /etc/hosts says of the Spark's name. A pair's are found

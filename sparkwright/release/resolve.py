@@ -75,10 +75,9 @@ def resolve_checkpoint(
         try:
             data = in_time(lambda: _checkpoint_data(api, repo, revision))
         except GatedRepoError:
-            found = (
-                f"a gated repository and {'a token that has no access' if token else 'no token'}"
-            )
-            raise _error(where, found, "a token of an account that was granted access") from None
+            found = "a token that has no access" if token else "no token"
+            expected = "a token of an account that was granted access"
+            raise _error(where, f"a gated repository and {found}", expected) from None
         except RepositoryNotFoundError:
             expected = "another name, or a token that may see it"
             raise _error(where, "no such repository", expected) from None

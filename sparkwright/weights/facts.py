@@ -1,4 +1,4 @@
-"""The weights on a Spark."""
+"""The fact of the weights on a Spark."""
 
 import shlex
 from collections.abc import Sequence
@@ -8,12 +8,11 @@ from sparkwright.weights.weights import CheckpointFolder, parse_folders
 
 
 class WeightFolders(HostFact[dict[str, CheckpointFolder]]):
-    """The contents of checkpoint folders, without reading any weights."""
+    """The contents of checkpoint folders, without reading weights; it fails on unreadable ones."""
 
     default = dict
 
     def command(self, root: str, folders: Sequence[str]) -> str:
-        """Return one command for all folders; it fails where something cannot be read."""
         return f"""
 for folder in {shlex.join(folders)}; do
   printf 'folder\\t%s\\n' "$folder"

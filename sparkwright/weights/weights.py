@@ -1,4 +1,4 @@
-"""The required content of a checkpoint's folder, and what it lacks."""
+"""Compares a checkpoint's folder with the content that the lock requires."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ RECORD = ".sparkwright.json"
 
 @dataclass(frozen=True)
 class Stamp:
-    """The marks of a file that nobody touched: bytes, time of last change (ns), and inode."""
+    """Size (bytes), time of last change (ns) and inode, which show that a file is unchanged."""
 
     size: int
     mtime_ns: int
@@ -24,7 +24,7 @@ class Stamp:
 
 @dataclass(frozen=True)
 class HashedFile:
-    """A file whose content was hashed: what it was then, and its hash."""
+    """A file whose content was hashed: its stamp at that time, and its hash."""
 
     stamp: Stamp
     hash: str
@@ -36,8 +36,8 @@ class CheckpointFolder:
 
     Attributes:
         manifest: sha256 of its manifest; None without one.
-        files: regular files by path in the folder, those that Sparkwright itself keeps left out.
-        record: what fetch-weights found right, by path.
+        files: regular files by path in the folder, without Sparkwright's own.
+        record: the files that fetch-weights verified, by path.
     """
 
     manifest: str | None = None
@@ -46,21 +46,13 @@ class CheckpointFolder:
 
 
 def manifest_text(locked: CheckpointLock, endpoint: str) -> str:
-    """Return the manifest of a checkpoint: the same lock is the same text.
-
-    Args:
-        endpoint: URL of the hub that has it.
-    """
+    """Return the manifest of a checkpoint that comes from the hub at a URL."""
     data = locked.model_dump(include={"repo", "commit", "files"}, exclude_none=True)
     return _text({"endpoint": endpoint, **data})
 
 
 def copy_manifest_text(locked: CheckpointLock, source: str) -> str:
-    """Return the manifest of a checkpoint that comes from the other Spark of a pair.
-
-    Args:
-        source: URL of its folder there.
-    """
+    """Return the manifest of a checkpoint that comes from a URL on the other Spark of a pair."""
     return _text({"source": source, **locked.model_dump(include={"files"}, exclude_none=True)})
 
 
@@ -70,7 +62,7 @@ def has_manifest(folder: CheckpointFolder, text: str) -> bool:
 
 
 def parse_record(text: str) -> dict[str, HashedFile]:
-    """Return what fetch-weights recorded as verified; nothing of a record that is damaged."""
+    """Return the files that fetch-weights recorded as verified; none if the record is damaged."""
     try:
         return {
             path: HashedFile(
@@ -83,10 +75,10 @@ def parse_record(text: str) -> dict[str, HashedFile]:
 
 
 def parse_folders(lines: Iterable[str]) -> dict[str, CheckpointFolder]:
-    """Return the folders that the fact's lines describe: a kind and its values, parted by tabs.
+    """Return the folders that the fact's lines describe: a kind and its values, with tabs between.
 
     Raises:
-        ValueError: a line of another make.
+        ValueError: a line is malformed.
     """
     folders: dict[str, CheckpointFolder] = {}
     files: dict[str, Stamp] = {}
@@ -109,11 +101,11 @@ def parse_folders(lines: Iterable[str]) -> dict[str, CheckpointFolder]:
 
 
 def differences(locked: CheckpointLock, folder: CheckpointFolder) -> dict[str, str]:
-    """Return what keeps the folder from being the checkpoint: path -> what is wrong with it.
+    """Return the differences of a folder from its checkpoint: path -> fault.
 
-    Nothing is hashed: a file counts as right while it is as it was when its hash was.
-    Files that the checkpoint does not have are wrong too: vLLM loads weights and configuration
-    by what it finds. Names that start with a dot are the exception.
+    Nothing is hashed: a file is correct while it is unchanged since its content was hashed.
+    Additional files are faults, as vLLM loads whatever weights and configuration it finds, except
+    for those whose names start with a dot.
     """
     wrong = {
         path: trouble
@@ -147,17 +139,17 @@ def _trouble(file: LockedFile, found: Stamp | None, verdict: HashedFile | None) 
 
 
 def _nanoseconds(seconds: str) -> int:
-    """Read find's %T@ exactly: a float would lose the last digits."""
+    """Return find's %T@ in nanoseconds; a float would lose the last digits."""
     whole, _, fraction = seconds.partition(".")
     return int(whole) * 10**9 + int(fraction[:9].ljust(9, "0"))
 
 
 def weights_difference(folder: str, wrong: Mapping[str, str]) -> Difference:
-    """Return one line for a checkpoint's folder.
+    """Return the difference of a checkpoint's folder.
 
     Args:
         folder: its path.
-        wrong: what is wrong with files, by path in it; at least one.
+        wrong: of `differences`; not empty.
     """
     path, trouble = next(iter(wrong.items()))
     more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""

@@ -1,4 +1,4 @@
-"""A limit of the GPU's clock, or none."""
+"""The operation that limits the GPU's clock."""
 
 from collections.abc import Generator
 
@@ -18,10 +18,10 @@ _PATH = f"{SYSTEMD}/{UNIT}"
 
 @operation()
 def gpu_clock(unit: ManagedFile | None) -> Generator[PyinfraCommand]:
-    """Have the GPU's clock limited, from each boot on; without a limit, have that undone.
+    """Limit the GPU's clock, now and at every boot, or remove our limit.
 
     Args:
-        unit: files/gpu/gpu-clock.service with its limit; None for none.
+        unit: the unit that sets the limit; None for no limit.
     """
     if unit:
         yield from service._inner(unit=UNIT, entries=[unit])

@@ -1,4 +1,4 @@
-"""Engines have the packets that their guard lets through, and no others."""
+"""The operation that installs the guard of engines, a packet filter."""
 
 from collections.abc import Generator, Sequence
 
@@ -14,10 +14,10 @@ from sparkwright.host.operations.files import managed_files
 
 @operation()
 def guarded(entries: Sequence[ManagedFile]) -> Generator[PyinfraCommand]:
-    """Make the slices' files what they should be, and have systemd know them.
+    """Install the files of the slices, and have systemd read them.
 
-    systemd sets up a container's filter as it starts it, and anew when it reads its files: there is
-    no instant without one.
+    systemd sets up a container's filter before it starts the container, and replaces it when it
+    reads the files anew: there is no moment without a filter.
 
     Args:
         entries: the files of the slices.

@@ -1,4 +1,4 @@
-"""Packages of the distribution: installed and removed by apt, which others use as well."""
+"""Installs and purges packages by apt, which other programs use, too."""
 
 import time
 from collections.abc import Callable, Sequence

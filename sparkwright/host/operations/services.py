@@ -1,4 +1,4 @@
-"""A service that runs with the configuration that it should have."""
+"""Operations of services, kernel parameters and the clock."""
 
 from collections.abc import Generator, Mapping, Sequence
 
@@ -21,12 +21,12 @@ def service(
 ) -> Generator[PyinfraCommand, None, None]:
     """Enable and run a unit with these files; restart it when one of them is newer than its start.
 
-    A run that died between file and restart is thus finished by the next one.
+    So the next run finishes one that was interrupted between file and restart.
 
     Args:
         unit: with its suffix, as in `docker.service`.
         entries: the files that configure the unit, and their directories.
-        package: what to install where the unit is missing.
+        package: the one to install if the unit is missing.
     """
     files = [entry.path for entry in entries if not isinstance(entry, Directory)]
     state = host.get_fact(Service, unit=unit, files=files)
@@ -80,7 +80,7 @@ def _remember(keys: Sequence[str]) -> StringCommand:
 
 @operation()
 def clock() -> Generator[StringCommand, None, None]:
-    """Have the clock kept by NTP, by whatever service the system has for it."""
+    """Keep the clock by NTP, by whatever service the system has for it."""
     if host.get_fact(ClockSync):
         host.noop("the clock is kept by NTP, or is not the host's own")
     else:
