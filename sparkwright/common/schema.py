@@ -9,7 +9,7 @@ import difflib
 import json
 import re
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
@@ -35,25 +35,29 @@ NAME_RULE = (
 _BRANCH = re.compile("<[a-z]+>")
 
 
-def _printable(value: str) -> str:
-    if not value.isprintable():
-        raise ValueError("printable text on one line")
-    return value
+def satisfying(test: Callable[[str], object], rule: str = "") -> AfterValidator:
+    """Return a validator of text.
 
-
-def matching(pattern: re.Pattern[str], rule: str) -> AfterValidator:
-    """Return the validator of a pattern; in messages ``rule`` follows "expected"."""
+    Args:
+        test: Returns something true for valid text.
+        rule: Follows "expected" in messages; "" for the description of the field.
+    """
 
     def check(value: str) -> str:
-        if not pattern.fullmatch(value):
+        if not test(value):
             raise ValueError(rule)
         return value
 
     return AfterValidator(check)
 
 
+def matching(pattern: re.Pattern[str], rule: str = "") -> AfterValidator:
+    """Return the validator of text that a pattern matches as a whole; `rule` as `satisfying`."""
+    return satisfying(pattern.fullmatch, rule)
+
+
 Name = Annotated[str, matching(NAME, NAME_RULE)]
-Text = Annotated[str, AfterValidator(_printable)]
+Text = Annotated[str, satisfying(str.isprintable, "printable text on one line")]
 
 
 def parse(
@@ -92,6 +96,19 @@ def nearest(wrong: str, known: Iterable[str]) -> str:
     return f"one of {', '.join(names)}{hint}"
 
 
+def unknown(where: str, names: Iterable[str], known: Collection[str]) -> list[str]:
+    """Return a problem, for a PlanError, for each name that is not a known one.
+
+    Args:
+        where: File and key of the names.
+    """
+    return [
+        f"{where}: found {name}; expected {nearest(name, known)}"
+        for name in names
+        if name not in known
+    ]
+
+
 def shown(value: object) -> str:
     """Return a value in YAML's flow style, cut to 60 characters for a message."""
     try:
@@ -124,7 +141,7 @@ def _sentence(
     if kind == "extra_forbidden":
         return f"{where}: found an unknown key; expected {nearest(str(location[-1]), owner)}"
     if kind == "value_error":
-        expected = detail["msg"].removeprefix("Value error, ")
+        expected = detail["msg"].removeprefix("Value error, ") or expected
     elif expected is None:
         expected = detail["msg"].removeprefix("Input should be ")
     if kind == "missing":

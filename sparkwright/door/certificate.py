@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 
 from sparkwright.common.errors import PlanError
 from sparkwright.door.authority import private_pem
-from sparkwright.fleet.setting_values import HOST, is_address
+from sparkwright.fleet.setting_values import is_address, is_host
 from sparkwright.fleet.settings import Settings
 
 # A run warns this long before the end: Let's Encrypt renews 30 days before.
@@ -33,7 +33,7 @@ def server_names(settings: Settings, names: Iterable[str | None]) -> tuple[str, 
     Returns:
         Also the machine's name in multicast DNS, by which DGX OS announces itself.
     """
-    plain = [each for each in names if each and (is_address(each) or HOST.fullmatch(each))]
+    plain = [each for each in names if each and is_host(each)]
     multicast = [f"{each}.local" for each in plain if not is_address(each) and "." not in each]
     own = [] if settings.bind in ("0.0.0.0", "::") else [settings.bind]
     all_names = [*plain, *multicast, *settings.tls_names, *own, "localhost", "127.0.0.1"]

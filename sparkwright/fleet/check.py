@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.ports import ENGINE_PORTS, EXPORTER_PORT, PAIR_PORTS
-from sparkwright.common.schema import nearest, shown
+from sparkwright.common.schema import shown, unknown
 from sparkwright.fleet.fleet import Fleet, Gateway, Reached, Replica, Spark
 from sparkwright.recipe.loader import is_path
 from sparkwright.recipe.recipe import Recipe
@@ -76,9 +76,7 @@ def _spark_problems(fleet: Fleet) -> Iterator[str]:
     addresses: dict[tuple[object, ...], str] = {}
     for name, spark in fleet.sparks.items():
         where = f"{fleet.source}: sparks.{name}"
-        if spark.hardware not in HARDWARE:
-            known = nearest(spark.hardware, HARDWARE)
-            yield f"{where}.hardware: found {spark.hardware}; expected {known}"
+        yield from unknown(f"{where}.hardware", [spark.hardware], HARDWARE)
         if problem := _both_ways(spark):
             yield f"{where}: {problem}"
         address = _address(name, spark)
@@ -95,15 +93,13 @@ def _replica_problems(fleet: Fleet, recipes: Collection[str]) -> Iterator[str]:
         if is_path(replica.recipe):
             if not Path(replica.recipe).is_file():
                 yield f"{where}.recipe: found {replica.recipe}, which is no file; expected a recipe"
-        elif replica.recipe not in recipes:
-            known = nearest(replica.recipe, recipes)
-            yield f"{where}.recipe: found {replica.recipe}; expected {known}"
+        else:
+            yield from unknown(f"{where}.recipe", [replica.recipe], recipes)
         head = fleet.sparks.get(replica.sparks[0])
         if others := _taken(replica.port, head):
             yield f"{where}.port: found {replica.port}; expected another than {others}"
         for spark, times in Counter(replica.sparks).items():
-            if spark not in fleet.sparks:
-                yield f"{where}.sparks: found {spark}; expected {nearest(spark, fleet.sparks)}"
+            yield from unknown(f"{where}.sparks", [spark], fleet.sparks)
             if times > 1:
                 yield f"{where}.sparks: found {spark} {times} times; expected each Spark once"
         if len(replica.sparks) > 1:
@@ -143,9 +139,7 @@ def _gateway_problems(fleet: Fleet) -> Iterator[str]:
     own = ["local"] * gateway.local + list(gateway.connection)
     if own:
         yield f"{where}: found spark and {', '.join(own)}; expected one or the other"
-    if gateway.spark not in fleet.sparks:
-        known = nearest(gateway.spark, fleet.sparks)
-        yield f"{where}.spark: found {gateway.spark}; expected {known}"
+    yield from unknown(f"{where}.spark", [gateway.spark], fleet.sparks)
     for name, replica in fleet.replicas.items():
         if gateway.port == replica.port and gateway.spark == replica.sparks[0]:
             port = f"{gateway.port}, the port of replica {name}"

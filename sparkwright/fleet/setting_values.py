@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from sparkwright.common.schema import Text, matching
+from sparkwright.common.schema import Text, matching, satisfying
 
 # ':' separates the parts of docker's --volume; a root with a space has never been tried.
 _ROOT = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
@@ -33,16 +33,9 @@ def is_address(text: str) -> bool:
     return True
 
 
-def _address(value: str) -> str:
-    if not is_address(value):
-        raise ValueError("an address, such as 0.0.0.0")
-    return value
-
-
-def _name(value: str) -> str:
-    if not (is_address(value) or HOST.fullmatch(value)):
-        raise ValueError("a host name or an address, such as llm.lan")
-    return value
+def is_host(text: str) -> bool:
+    """Tell whether a text is a host name or an IP address."""
+    return is_address(text) or bool(HOST.fullmatch(text))
 
 
 def _network(value: str) -> str:
@@ -54,11 +47,9 @@ def _network(value: str) -> str:
     return str(network.network_address if alone else network)
 
 
-def _url(value: str) -> str:
-    url = urlsplit(value)
-    if url.scheme not in ("http", "https") or not url.hostname:
-        raise ValueError("a URL, such as https://huggingface.co")
-    return value
+def _is_url(text: str) -> bool:
+    url = urlsplit(text)
+    return url.scheme in ("http", "https") and bool(url.hostname)
 
 
 def _subnet(value: str) -> str:
@@ -91,7 +82,7 @@ _List = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) el
 
 Seconds = Annotated[int, whole(0, unit="whole seconds")]
 Hosts = Annotated[
-    tuple[Annotated[str, AfterValidator(_name)], ...],
+    tuple[Annotated[str, satisfying(is_host, "a host name or an address, such as llm.lan")], ...],
     _List,
     Field(description='host names and addresses, such as ("llm.lan",)'),
 ]
@@ -123,15 +114,9 @@ Subnets = Annotated[
     Field(description="two IPv4 subnets, one for each twin"),
 ]
 File = Annotated[Text | None, Field(description="the path of a PEM file, or None")]
-Root = Annotated[
-    str,
-    matching(_ROOT, "a path such as /opt/qwen36"),
-    Field(description="a path such as /opt/qwen36"),
-]
-Address = Annotated[str, AfterValidator(_address), Field(description="an address, such as 0.0.0.0")]
+Root = Annotated[str, matching(_ROOT), Field(description="a path such as /opt/qwen36")]
+Address = Annotated[str, satisfying(is_address), Field(description="an address, such as 0.0.0.0")]
 Hub = Annotated[
-    str, AfterValidator(_url), Field(description="a URL, such as https://huggingface.co")
+    str, satisfying(_is_url), Field(description="a URL, such as https://huggingface.co")
 ]
-Size = Annotated[
-    str, matching(_SIZE, 'a size such as "2G"'), Field(description='a size such as "2G"')
-]
+Size = Annotated[str, matching(_SIZE), Field(description='a size such as "2G"')]

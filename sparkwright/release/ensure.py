@@ -18,7 +18,7 @@ import huggingface_hub
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.common.schema import nearest
+from sparkwright.common.schema import unknown
 from sparkwright.fleet.file import load_fleet
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.recipe import Recipe
@@ -136,13 +136,7 @@ def resolve(
 
 def _chosen(used: list[Recipe], names: Collection[str]) -> list[Recipe]:
     """Return the recipes in use of these names; all of them if none is named."""
-    known = {recipe.name for recipe in used}
-    problems = [
-        f"--refresh: found {name}; expected {nearest(name, known)}"
-        for name in names
-        if name not in known
-    ]
-    if problems:
+    if problems := unknown("--refresh", names, {recipe.name for recipe in used}):
         raise PlanError(*problems)
     return [recipe for recipe in used if not names or recipe.name in names]
 
