@@ -8,7 +8,7 @@ from hashlib import sha256
 from ipaddress import ip_address
 
 from sparkwright.common.render import render
-from sparkwright.door.certificate import Certificate
+from sparkwright.door.certificates import Certificate
 from sparkwright.door.key import Key
 from sparkwright.fleet.settings import Settings
 

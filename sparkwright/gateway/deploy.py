@@ -8,8 +8,7 @@ from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.operations import is_dry_run
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.render import unit_file
-from sparkwright.door.certificate import server_names
-from sparkwright.door.certificates import chains, door_certificate, server_certificate
+from sparkwright.door.certificates import chains, door_certificate, server_certificate, server_names
 from sparkwright.door.door import door_plan
 from sparkwright.door.key import GATEWAY
 from sparkwright.door.keys import api_keys, fleet_keys

@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sparkwright.door.certificate import server_names
-from sparkwright.door.certificates import server_certificate
+from sparkwright.door.certificates import server_certificate, server_names
 from sparkwright.fleet.settings import Settings
 from sparkwright.gateway.files import BEHIND
 from tests.clock import patience

@@ -10,8 +10,12 @@ from cryptography import x509
 
 from sparkwright.common.errors import PlanError
 from sparkwright.door.authority import AUTHORITY_LIFE, LIFE, RENEWAL, is_due, new_authority, signed
-from sparkwright.door.certificate import Certificate, server_names
-from sparkwright.door.certificates import authority_file, server_certificate
+from sparkwright.door.certificates import (
+    Certificate,
+    authority_file,
+    server_certificate,
+    server_names,
+)
 from sparkwright.fleet.settings import Settings
 
 NOW = datetime.now(UTC)

@@ -14,8 +14,12 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509 import load_pem_x509_certificate
 
 from sparkwright.common.errors import PlanError
-from sparkwright.door.certificate import parse_certificate
-from sparkwright.door.certificates import chains, read_certificate, server_certificate
+from sparkwright.door.certificates import (
+    chains,
+    parse_certificate,
+    read_certificate,
+    server_certificate,
+)
 from sparkwright.fleet.settings import Settings
 from tests.unit.certificates import certificate, private_key, written
 
