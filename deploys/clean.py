@@ -1,4 +1,4 @@
-"""pyinfra inventory.py deploys/clean.py: removes releases, images and weights that nobody needs.
+"""pyinfra inventory.py deploys/clean.py: removes releases, images and weights of no use.
 
 It shows what, with bytes, and asks. More of them: --data keep_releases=0
 """

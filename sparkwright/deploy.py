@@ -29,7 +29,7 @@ def converge() -> None:
     pyinfra orders operations by the line of each call.
 
     Raises:
-        PyinfraError: something of the input cannot be; no host has been changed.
+        PyinfraError: the input is invalid; no host has been changed.
     """
     start_session()
     hold_lease()
@@ -42,7 +42,7 @@ def converge() -> None:
 
 
 def provision() -> None:
-    """Call all that an engine's start needs on a Spark, but what may disturb one that serves."""
+    """Prepare all that an engine needs, without steps that may disturb one that serves."""
     host.apply()
     host.folders()
     link.apply()

@@ -152,7 +152,7 @@ def is_dry_run() -> bool:
 
 
 def run_now(host: Host, command: StringCommand, **options: Any) -> tuple[bool, CommandOutput]:
-    """Run a command on a host, as root where the inventory says so.
+    """Run a command on a host, as root if the inventory sets `_sudo`.
 
     Args:
         host: any host of the run.

@@ -114,7 +114,7 @@ def finished(lines: Iterable[str]) -> Finished | None:
             probes += value
     if not reasons:
         return None
-    # A client's requests of one token are not told from probes.
+    # A client's requests of one token count as probes.
     return Finished(
         cut=max(0, int(reasons.get("length", 0) - probes)), ended=int(reasons.get("stop", 0))
     )

@@ -61,14 +61,14 @@ def _default_route(own: FabricState, port: Port) -> Iterator[Finding]:
 
 def _in_use(plan: FabricPlan, own: FabricState, port: Port) -> Iterator[Finding]:
     ours = {*port, *our_netdevs(own)}
-    taken = [(name, address.network, str(address)) for name, address in own.addresses]
-    taken += [
+    in_use = [(name, address.network, str(address)) for name, address in own.addresses]
+    in_use += [
         (route.netdev, route.network, f"a route to {route.network}")
         for route in own.routes
         if route.network is not None
     ]
     reported = set()
-    for name, network, what in taken:
+    for name, network, what in in_use:
         for planned in plan.networks:
             if name not in ours and network.overlaps(planned) and (name, planned) not in reported:
                 reported.add((name, planned))

@@ -1,4 +1,4 @@
-"""The fabric: the two Sparks of a pair on a network of their own."""
+"""The deploy of the fabric, the network between the two Sparks of a pair."""
 
 from pyinfra.api import deploy
 
@@ -8,9 +8,9 @@ from sparkwright.run.target import target
 
 @deploy("Fabric")
 def apply() -> None:
-    """Set up the link between the two Sparks of a pair and prove it; leave a lone Spark as it is.
+    """Set up the link between the two Sparks of a pair, and test it; do nothing on other Sparks.
 
-    A Spark that leaves its pair keeps its settings: they are of use when it comes back.
+    A Spark that leaves its pair keeps its settings, for its return.
     """
     own = target()
     plan, other = own.fabric, own.peer

@@ -121,7 +121,7 @@ def fabric_script(
         netdevs: the interfaces that may be the fabric's.
         root: the folder that holds our state.
         probes: packets to send; they take half a second if all is well, five at most.
-        tree: a folder that stands for /, in tests.
+        tree: the folder that replaces / in tests.
 
     The script only reads, and always exits 0: an empty section stands for something absent. Secrets
     in a netplan file (Wi-Fi) stay on the Spark.
@@ -189,7 +189,7 @@ for port in "$tree"/sys/class/infiniband/*/ports/*; do
   done
 done"""
 
-# -M do: never in fragments. An answer to the small packet alone tells a black hole from no link.
+# -M do: no fragments. If only the small packet is answered, a smaller MTU is on the way.
 _PROBE = r"""
 probe() {
   route=$(ip -4 route get "$2" | sed -n 's/.* dev \([^ ]*\).*/\1/p')

@@ -1,4 +1,4 @@
-"""The firewall: what clients and the other Spark of a pair need comes through it."""
+"""The deploy of the firewall, which lets in clients and the other Spark of a pair."""
 
 from pyinfra.api import deploy
 

@@ -49,72 +49,70 @@ class Settings(Model):
         Field(description='"own", for certificates of the site\'s own, or None'),
     ] = None
     """"own": https, by certificates that a run makes and renews (docs/door.md). None: plain http,
-    in which keys and prompts can be read on the way."""
+    whose keys and prompts the network can read."""
 
     tls_names: Hosts = ()
-    """By which names clients ask, beside those of the inventory, such as ("llm.example.org",)."""
+    """Names that clients use beside those of the inventory, such as ("llm.example.org",)."""
 
     tls_certificate: File = None
-    """A certificate of one's own instead: PEM files on the machine that runs pyinfra."""
+    """Your own certificate instead: PEM files on the machine that runs pyinfra."""
 
     tls_key: File = None
 
     max_body_mib: Annotated[int, whole(1, 1024)] = 64
-    """MiB of one request: a million tokens are 4 MiB of text, and images go in base64."""
+    """MiB of one request: a million tokens are 4 MiB of text, and images are sent in base64."""
 
-    # haproxy takes 16 KiB of memory for each; a line of the kernel's file table holds a million.
+    # haproxy takes 16 KiB of memory for each, and the kernel allows a million open files.
     max_connections: Annotated[int, whole(10, 100_000)] = 1000
-    """Clients at the same time, the silent ones too; the others wait until one has left. An engine
-    takes at most some hundred requests at once (--max-num-seqs), and each connection takes 40 KiB
-    here."""
+    """Clients at the same time, idle ones included; more wait until one has left. An engine takes
+    at most some hundred requests at once (--max-num-seqs), and each connection takes 40 KiB here.
+    """
 
     stranger_connections: Annotated[int, whole(1, 100_000)] = 200
-    """Of these, those of one source that has shown no key for an hour (with IPv6, a network of 64
-    bits): as many as a program opens at once before its first request. Who has shown one may have
-    three quarters of all."""
+    """The part of these for one source without a key in the last hour (with IPv6, a network of 64
+    bits): enough for the connections that a program opens before its first request. A source with
+    a key may have three quarters of all."""
 
     key_requests: Annotated[
         Annotated[int, Field(ge=1)] | None, Field(description="a whole number from 1, or None")
     ] = None
-    """Requests a minute for each name in the file of keys, at each door; None for as many as it
-    likes."""
+    """Requests a minute for each name in the file of keys, at each door; None for no limit."""
 
     hold_seconds: Annotated[int, whole(0, 86_400, "whole seconds")] = 480
     """Seconds for which the door holds a request while no engine serves; then, and with 0 at once,
-    it answers 503. An engine of 35B is back 3 to 5 minutes after its end (AEON-7's figures), and
-    within 30 s more if it hung. The clients of OpenAI and Anthropic wait 10: that leaves 2 for the
-    answer."""
+    it answers 503. A 35B engine is back 3 to 5 minutes after it ended (AEON-7's figures), and 30 s
+    later if it hung. The clients of OpenAI and Anthropic wait 10 minutes: 2 remain for the answer.
+    """
 
     firewall: Annotated[Literal["auto", "on"], Field(description="auto or on")] = "auto"
-    """"auto": where ufw is on, the door and a pair's fabric come through it. "on": ufw is turned on
+    """"auto": if ufw is on, it is opened for the door and a pair's fabric. "on": ufw is turned on,
     too."""
 
     firewall_from: Networks = ()
-    """Networks that may come to the door, such as ("192.168.1.0/24",); none named means all."""
+    """Networks that may reach the door, such as ("192.168.1.0/24",); none named means all."""
 
     trial_seconds: Seconds = 120
-    """A switch to another release. Seconds for which the new engine must hold before the former one
-    is given up: one that dies after a minute is caught."""
+    """Seconds for which a new release must serve before the previous one is given up, so that a
+    switch to an engine that dies after a minute is reverted."""
 
     drain_seconds: Seconds = 300
     """Seconds that requests in flight get to end before their engine is stopped: an answer of 8,000
     tokens, at 30 a second, takes 270."""
 
     keep_releases: Annotated[int, whole(0)] = 2
-    """Releases that deploys/clean.py leaves for a way back, beside the one that serves."""
+    """Previous releases that deploys/clean.py keeps for a rollback."""
 
     log_level: Annotated[
         Literal["DEBUG", "INFO", "WARNING"], Field(description="DEBUG, INFO or WARNING")
     ] = "INFO"
-    """What an engine logs into the journal. "WARNING": no line for each request, and its speeds
-    every hour, not every ten seconds; what it says of its start and of errors stays. "DEBUG": all
-    of it. A change is another release: the engine is switched."""
+    """The log level of engines, whose log is the journal. "WARNING": no line for each request, and
+    speeds every hour instead of every ten seconds; lines about starts and errors stay. "DEBUG": all
+    lines. A change makes another release: the engine is switched."""
 
     media_domains: Domains = ()
     """Hosts from which engines may fetch the images, sounds and videos that clients name by URL,
-    such as ("images.example.org",). None: clients send them in their requests, as `data:` URLs. A
-    host that is named here is asked whatever its name resolves to, from the Spark, and never
-    redirects."""
+    such as ("images.example.org",). None: clients send them in their requests, as `data:` URLs. The
+    Spark connects to any address that such a name resolves to; redirects are not followed."""
 
     hf_endpoint: Hub = "https://huggingface.co"
     """The Hugging Face hub, or a mirror of it."""
@@ -122,16 +120,16 @@ class Settings(Model):
     hf_token: Annotated[
         Literal["https", "http", "none"], Field(description='"https", "http" or "none"')
     ] = "https"
-    """Who gets the Hugging Face token of the machine that runs pyinfra. "https": Sparks whose hub
-    is asked by https. "http": those with a mirror by http too, which everybody on the way reads.
-    "none": nobody, and a token that lies on a Spark is removed."""
+    """Use of the Hugging Face token of the machine that runs pyinfra. "https": only with a hub by
+    https. "http": with a mirror by http, too, where the network can read it. "none": never, and a
+    token on a Spark is removed."""
 
     apt_patience_seconds: Seconds = 1800
-    """Seconds for which a run waits for others who use apt: a new Spark updates itself as it
-    boots."""
+    """Seconds for which a run waits while other programs use apt: a new Spark updates itself when
+    it boots."""
 
     driver_minimum: Annotated[int, whole(1)] = 580
-    """What a Spark must have: AEON-7 and NVIDIA's playbooks ask for driver 580 and Docker 25."""
+    """The least versions: AEON-7 and NVIDIA's playbooks require driver 580 and Docker 25."""
 
     docker_minimum: Annotated[int, whole(1)] = 25
 
@@ -144,10 +142,10 @@ class Settings(Model):
     """Seconds by which a Spark's clock may differ from that of the machine that runs pyinfra."""
 
     fabric_subnets: Subnets = ("192.168.100.0/24", "192.168.101.0/24")
-    """A pair's own network. Each port shows as two interfaces, its twins: one subnet for each.
-    Pairs on one switch need different ones: a file group_data/REPLICA.py with other values."""
+    """A pair's own network: a subnet for each of the two interfaces of a port, its twins. Pairs on
+    one switch need different ones: set them in a file group_data/REPLICA.py."""
 
-    # IPv4 in its smallest sensible packet, and the largest that ConnectX takes.
+    # The smallest sensible MTU of IPv4, and the largest of ConnectX.
     fabric_mtu: Annotated[int, whole(1280, 9216)] = 9000
     """Largest packet in bytes. NVIDIA's playbooks leave 1500; field reports gain up to 2 % with
     9000."""
@@ -165,8 +163,8 @@ class Settings(Model):
         key_url="https://nvidia.github.io/libnvidia-container/gpgkey",
         fingerprint="C95B321B61E88C1809C4F759DDCAE044F796ECB0",
     )
-    """Where the NVIDIA container toolkit comes from if DGX OS's own is missing. The fingerprint is
-    the one that public projects pin; one of them read it off the key on 2026-05-03."""
+    """The source of the NVIDIA container toolkit if DGX OS's own is missing. Public projects pin
+    the same fingerprint; one of them read it from the key on 2026-05-03."""
 
     docker_log_options: Annotated[
         Mapping[str, Text],
@@ -175,19 +173,18 @@ class Settings(Model):
     """Log files of Docker containers other than the engine, whose log is the journal."""
 
     journal_max_use: Size = "2G"
-    """The most that the journal takes on the disk."""
+    """The largest size of the journal on the disk."""
 
-    # MHz: above the clock of a Spark that is held back, up to more than any GPU here has.
+    # MHz: above the clock of a throttled Spark, up to more than any of these GPUs has.
     gpu_clock_max_mhz: Annotated[
         Annotated[int, Field(ge=1000, le=3500)] | None,
         Field(description="MHz from 1000 to 3500, or None"),
     ] = None
-    """MHz that the GPU's clock may reach, such as 2200 (2000 to 2200 in field reports); None for
-    what it can. For Sparks that go off hard under load: it takes little of the speed of
-    decoding."""
+    """The limit of the GPU's clock in MHz, such as 2200 (2000 to 2200 in field reports); None for
+    no limit. For Sparks that power off under load: it slows decoding only a little."""
 
     swappiness: Annotated[int, whole(0, 200)] = 10
-    """Engines must not be swapped out; the kernel may still swap what is idle."""
+    """Engines must not be swapped out; the kernel may still swap idle memory."""
 
     earlyoom_arguments: Annotated[
         Text, Field(pattern='^[^"]*$', description="text on one line, without double quotes")
@@ -195,8 +192,8 @@ class Settings(Model):
         "-m 2,1 -s 100 -r 3600 --prefer '^(VLLM|vllm|python3)' "
         "--avoid '^(systemd|systemd-.*|sshd|dockerd|containerd|dbus-daemon|NetworkManager)$'"
     )
-    """earlyoom ends the engine before a full memory freezes the Spark: at 2 % free (2.4 GiB of 121)
-    it asks, at 1 % it kills. It never takes sshd or systemd."""
+    """earlyoom ends the engine before a full memory freezes the Spark: by SIGTERM at 2 % free (2.4
+    GiB of 121), by SIGKILL at 1 %. It spares sshd and systemd."""
 
     @property
     def secured(self) -> bool:

@@ -11,13 +11,13 @@ from sparkwright.common.progress import duration_text
 # Lines of apt's that are shown: the first names the cause, the rest its consequences.
 _SHOWN = 3
 
-# Its output goes into a file: apt-get outlives a lost connection, and a pipe without a reader.
+# apt's output goes into a file, as apt outlives a lost connection but not a broken pipe.
 _BEGIN = r"""
-# Ubuntu restarts services of others as well after an installation, unless it is told not to.
+# By default Ubuntu also restarts other services after an installation.
 export LC_ALL=C DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
-said=/run/lock/sparkwright-apt.said
+log=/run/lock/sparkwright-apt.log
 held() {
-  line=$(grep -E -m 1 'Could not get lock|locked by another process' "$said") || return 0
+  line=$(grep -E -m 1 'Could not get lock|locked by another process' "$log") || return 0
   pid=$(echo "$line" | sed -n 's/.*\(held by process\|with pid\) \([0-9]*\).*/\2/p')
   echo @@held
   echo "$line" | grep -o '/[^ ]*lock[a-z-]*' || echo "dpkg's lock"
@@ -26,10 +26,10 @@ held() {
   sed -n 's|.*/\([^/]*\.service\)$|\1|p' "/proc/${pid:-none}/cgroup" 2>/dev/null | tail -n 1
   exit 0
 }
-try() { "$@" </dev/null >"$said" 2>&1; status=$?; [ "$status" = 0 ] || held; }
+try() { "$@" </dev/null >"$log" 2>&1; status=$?; [ "$status" = 0 ] || held; }
 mended() {
   try "$@"
-  if [ "$status" != 0 ] && grep -q 'dpkg was interrupted' "$said"; then
+  if [ "$status" != 0 ] && grep -q 'dpkg was interrupted' "$log"; then
     try dpkg --force-confdef --force-confold --configure -a
     echo @@completed
     [ "$status" != 0 ] || try "$@"
@@ -47,7 +47,7 @@ _INSTALL = r"""
 if [ "$update" = yes ]; then
   try apt-get update --quiet
   echo @@updated
-  grep '^[EW]: ' "$said"
+  grep '^[EW]: ' "$log"
 fi
 # "Inst NAME (..." is new, "Inst NAME [VERSION] (..." an upgrade.
 mkdir -p "$state" && touch "$state/installed" || exit
@@ -69,7 +69,7 @@ if [ "$status" = 0 ]; then
   echo @@done
 else
   echo @@failed
-  grep -E '^(E:|dpkg: error) ' "$said" || tail -n 3 "$said"
+  grep -E '^(E:|dpkg: error) ' "$log" || tail -n 3 "$log"
 fi
 true"""
 

@@ -1,4 +1,4 @@
-"""The engine's image."""
+"""The deploy of the engine's image."""
 
 from pyinfra.api import deploy
 
@@ -12,9 +12,9 @@ from sparkwright.run.target import target
 
 @deploy("Image")
 def apply() -> None:
-    """Have the image of the release that the Spark should serve.
+    """Get the image of the release that the Spark should serve.
 
-    The head of a pair pulls or builds it, and lends it to its worker over the fabric.
+    The head of a pair pulls or builds it, and offers it to its worker over the fabric.
     """
     own = target()
     served = own.release
@@ -47,7 +47,7 @@ def apply() -> None:
             references=served.images,
             peer=other,
         )
-    # On both: an operation of the worker alone would not wait for the head's.
+    # On both Sparks, as an operation of the worker alone would not wait for the head's.
     copied_image(
         name="Engine image from the head",
         root=served.root,

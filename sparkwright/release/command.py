@@ -39,7 +39,7 @@ _AT_HOME = ("--env", f"HOME={_HOME}", "--env", "PYTHONUSERBASE=/root/.local")
 # usage reports, either.
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"} | NO_REDIRECTS
 # With one Spark its processes meet on loopback: before 0.28 vLLM asks which address leads to the
-# internet (UniProcExecutor), and Gloo what /etc/hosts says of the Spark's name. A pair's are found
+# internet (UniProcExecutor), and Gloo takes the Spark's address in /etc/hosts. A pair's are found
 # at a start (files/engine/fabric_env.py).
 _ALONE = {"VLLM_HOST_IP": LOOPBACK, "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 
@@ -239,9 +239,9 @@ def _report(recipe: Recipe, nodes: int) -> Iterator[str]:
     yield "# COMMIT is the beginning of the one in the lock, and IMAGE is Docker's id of the image."
     if faults := warning(recipe):
         yield f"# {faults}"
-    if asked := dict.fromkeys(need.name for need in needs(recipe)):
+    if trusts := dict.fromkeys(need.name for need in needs(recipe)):
         yield "# Only a replica that says so in the inventory may serve it:"
-        yield f"#   trusts: [{', '.join(asked)}]"
+        yield f"#   trusts: [{', '.join(trusts)}]"
     if nodes > 1:
         yield "# HEAD-FABRIC-ADDRESS is of `fabric_subnets`; what `--env` names, each Spark finds."
     yield f"\n# {release}/engine.env"

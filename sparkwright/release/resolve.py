@@ -185,7 +185,7 @@ def resolve_image(reference: str, arch: str) -> ImageLock:
 
 
 class _Image:
-    """One image on its registry, asked by the HTTP API v2, anonymously."""
+    """An image on its registry, read anonymously by the HTTP API v2."""
 
     def __init__(self, reference: str, client: Client) -> None:
         self.reference = reference

@@ -90,7 +90,7 @@ class LostError(gevent.GreenletExit):  # type: ignore[misc]
 
 
 class WatchedConnection:
-    """A pyinfra connector that tells a lost Spark from a failed command.
+    """A pyinfra connector that distinguishes a lost Spark from a failed command.
 
     pyinfra knows only failed commands: a power cut during an operation would show as a failure of
     whatever command or upload was running, with tracebacks.

@@ -10,15 +10,15 @@ from sparkwright.common.local_file import write_file
 
 
 def check_alone(what: str) -> None:
-    """Refuse a run of more than this deploy.
+    """Refuse a run of other deploys beside this one.
 
     Args:
-        what: this deploy, as the message calls it.
+        what: this deploy, for the message.
 
     Raises:
         PyinfraError: the command line names others.
     """
-    # pyinfra tells its deploys nothing of each other.
+    # pyinfra's deploys do not know of each other.
     deploys = [word for word in sys.argv if Path(word).match("deploys/*.py")]
     if len(deploys) > 1:
         raise PyinfraError(
