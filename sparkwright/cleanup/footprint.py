@@ -59,7 +59,7 @@ class Footprint:
         settings: those files of ours outside of it that `remove` deletes.
         earlyoom: text of its settings; "" without.
         sysctl: kernel parameters as they were before our first change.
-        daemon_json, former: Docker's configuration, and as it was before our first change; None
+        daemon_json, previous: Docker's configuration, and as it was before our first change; None
             where nothing says what it was.
         netplan: text of the fabric's netplan file; "" without one.
         images: what we brought.
@@ -80,7 +80,7 @@ class Footprint:
     earlyoom: str
     sysctl: dict[str, str]
     daemon_json: str
-    former: str | None
+    previous: str | None
     netplan: str
     images: tuple[OurImage, ...]
     others_run: bool
@@ -140,10 +140,10 @@ class Footprint:
         Args:
             log_options: those that we set.
         """
-        if self.former is None:
+        if self.previous is None:
             return self.daemon_json
         try:
-            return without_ours(self.daemon_json, self.former, log_options)
+            return without_ours(self.daemon_json, self.previous, log_options)
         except ValueError:
             # Docker does not start with such a file: its owner is at work on it.
             return self.daemon_json

@@ -64,7 +64,7 @@ def footprint_script(root: str) -> str:
         "earlyoom": f"cat {EARLYOOM}",
         "sysctl": f"cat {at}/state/sysctl",
         "daemon-json": f"cat {DAEMON_JSON}",
-        "former": f"test -e {at}/backups/daemon.json && echo known && cat {at}/backups/daemon.json",
+        "previous": f"cd {at}/backups && test -e daemon.json && echo known && cat daemon.json",
         "netplan": f"cat {NETPLAN}",
         "orders": f"for file in {at}/manifests/image*.json; do tr -d '\\n' < \"$file\"; echo; done",
         "released": f"grep -ho 'sha256:[0-9a-f]*' {at}/releases/*/run",
@@ -107,8 +107,8 @@ def parse_footprint(output: Iterable[str]) -> Footprint:
             earlyoom="".join(f"{line}\n" for line in found["earlyoom"]),
             sysctl=_parameters(found["sysctl"]),
             daemon_json="".join(f"{line}\n" for line in found["daemon-json"]),
-            former="".join(f"{line}\n" for line in found["former"][1:])
-            if found["former"]
+            previous="".join(f"{line}\n" for line in found["previous"][1:])
+            if found["previous"]
             else None,
             netplan="".join(f"{line}\n" for line in found["netplan"]),
             images=tuple(_images(found["images"], found["orders"], found["released"], made_of)),

@@ -255,9 +255,9 @@ def remove_files(root: str, weights: bool) -> Generator[StringCommand, None, Non
 
 def _docker(found: Footprint, text: str, root: str) -> Generator[PyinfraCommand, None, None]:
     """Put daemon.json back: byte for byte where only our keys have changed."""
-    if text == found.former and not text.strip():
+    if text == found.previous and not text.strip():
         yield StringCommand("rm -f", DAEMON_JSON)
-    elif text == found.former:
+    elif text == found.previous:
         backup, new = QuoteString(f"{root}/backups/daemon.json"), f"{DAEMON_JSON}.new"
         yield StringCommand("cat", backup, ">", new, "&& mv", new, DAEMON_JSON)
     else:

@@ -72,5 +72,5 @@ def _stays(found: Footprint, root: str, earlyoom: str) -> Iterator[str]:
         yield f"accounts that came with our packages: {', '.join(found.accounts)}"
     if found.earlyoom == earlyoom and "earlyoom" not in found.packages:
         yield f"{EARLYOOM}: earlyoom was here before us, and what it said then is not known"
-    if found.folders and found.former is None and found.daemon_json:
+    if found.folders and found.previous is None and found.daemon_json:
         yield f"{DAEMON_JSON}: nothing in it is known to be ours"

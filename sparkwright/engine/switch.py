@@ -52,7 +52,7 @@ class SwitchSettings:
     """The settings of a switch.
 
     Attributes:
-        trial: seconds for which the new engine must serve before the former one is given up.
+        trial: seconds for which the new engine must serve before the previous one is given up.
         drain: seconds that requests in flight get to end.
         door: whether there is a door before the engine: on the head of a replica.
         hardware: class of the Spark.
@@ -70,7 +70,7 @@ class SwitchReport(HostAnswer):
     """The report of a switch by its program: files/switch/switch_report.py.
 
     Attributes:
-        former: the release that served before; None if none did.
+        previous: the release that served before; None if none did.
         restored: whether that one serves, still or again; None if it was not checked.
         began: seconds since the epoch.
         seconds, gap: as in `Outcome`.
@@ -79,7 +79,7 @@ class SwitchReport(HostAnswer):
     phase: str
     total: float
     message: str
-    former: Annotated[str, Field(pattern=r"^[\w.-]{1,200}$")] | None
+    previous: Annotated[str, Field(pattern=r"^[\w.-]{1,200}$")] | None
     restored: bool | None
     beside: bool
     began: int
@@ -94,8 +94,8 @@ class Outcome:
     Attributes:
         served: the release serves, and starts at boot.
         attempted: a switch was begun, or one under way was joined.
-        former: the release that served before; None if none did.
-        restored: after a failure, whether the former one serves, still or again; None if there
+        previous: the release that served before; None if none did.
+        restored: after a failure, whether the previous one serves, still or again; None if there
             was none.
         beside: both ran side by side.
         reason: why it does not serve.
@@ -109,7 +109,7 @@ class Outcome:
 
     served: bool = False
     attempted: bool = False
-    former: str | None = None
+    previous: str | None = None
     restored: bool | None = None
     beside: bool = False
     reason: str = ""
@@ -124,8 +124,8 @@ class Outcome:
     def take(self, report: SwitchReport) -> None:
         """Take over the last report of the switch's program."""
         self.served = report.phase == "done"
-        self.former = report.former
-        self.restored = None if self.served or not self.former else bool(report.restored)
+        self.previous = report.previous
+        self.restored = None if self.served or not self.previous else bool(report.restored)
         self.beside = bool(report.beside)
         self.reason = "" if self.served else report.message
         self.seconds, self.gap = report.seconds, report.gap
@@ -173,7 +173,7 @@ def is_beside(settings: SwitchSettings, memory: MemoryState, size: int | None = 
 
     Args:
         settings: of the switch.
-        memory: the Spark's, with the former engine in it.
+        memory: the Spark's, with the previous engine in it.
         size: bytes of the new engine, if the settings do not contain its load.
     """
     engine = engine_size(settings, memory) or size
@@ -200,22 +200,22 @@ def orders(settings: SwitchSettings, memory: MemoryState, size: int | None = Non
 
 def progress_line(report: SwitchReport) -> str:
     """Return the sentence about a phase; "" for one that is shown otherwise."""
-    former = report.former
+    previous = report.previous
     match report.phase:
         case "waiting":
             return f"waiting {report.message}"
         case "draining":
-            return f"{former} gets no new requests; {report.message or 'none is in flight'}"
-        case "starting" if former and report.beside:
-            return f"it starts beside {former}, which serves meanwhile"
-        case "starting" if former:
-            return f"it starts in the place of {former}: requests wait at the door until it serves"
+            return f"{previous} gets no new requests; {report.message or 'none is in flight'}"
+        case "starting" if previous and report.beside:
+            return f"it starts beside {previous}, which serves meanwhile"
+        case "starting" if previous:
+            return f"it starts in place of {previous}: requests wait at the door until it serves"
         case "trial":
             return f"it serves, and is on trial for {report.total:.0f} s"
         case "stopping":
-            return f"{former or 'another release'} is stopped"
+            return f"{previous or 'another release'} is stopped"
         case "returning":
-            return f"it is taken back{f': {former} is to serve again' if former else ''}"
+            return f"it is taken back{f': {previous} is to serve again' if previous else ''}"
     return ""
 
 
@@ -223,10 +223,10 @@ def failure(release: str, outcome: Outcome) -> str:
     """Return the sentences about a switch that failed, without the log."""
     unit = f"vllm@{release}"
     words = [f"{release} does not serve: {outcome.reason.rstrip('.')}."]
-    if outcome.former and outcome.restored:
-        words.append(f"{outcome.former} serves again; {unit} stays off.")
-    elif outcome.former:
-        words.append(f"{outcome.former} does not serve now, but is what boots; {unit} stays off.")
+    if outcome.previous and outcome.restored:
+        words.append(f"{outcome.previous} serves again; {unit} stays off.")
+    elif outcome.previous:
+        words.append(f"{outcome.previous} does not serve now, but is what boots; {unit} stays off.")
     else:
         words.append(f"{unit} is off.")
     words.append(f"Full log: journalctl -u {unit} -u {JOB.format(release)}")

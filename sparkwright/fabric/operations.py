@@ -47,7 +47,7 @@ def fabric(
 
     Both Sparks are judged before either is changed, each by its own run of this operation. What
     was in /etc/netplan is kept in `root`/backups; the LAN's interface is left alone, and should
-    it not survive, the former settings return by themselves.
+    it not survive, the previous settings return by themselves.
 
     Args:
         plan: what the fabric should be on this Spark.

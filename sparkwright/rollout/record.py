@@ -27,7 +27,7 @@ class Result(StrEnum):
     ALREADY = "serves it already"
     SWITCHING = "switching"
     SWITCHED = "switched"
-    FAILED = "failed, the former serves"
+    FAILED = "failed, the previous release serves"
     DOWN = "failed, and does not serve"
     BACK = "taken back"
     STUCK = "not taken back"
@@ -46,8 +46,8 @@ class TaskReport:
     Attributes:
         problem: why it failed; "" when it did not.
         standing: what serves now.
-        fits_beside: the new engine fits beside the former one, so that no request is refused.
-        restored: the former release serves.
+        fits_beside: the new engine fits beside the previous one, so that no request is refused.
+        restored: the previous release serves.
         undo: the switch is in force in spite of the problem, at least on one of its Sparks.
         beside: both engines ran side by side.
         seconds, gap: of the switch, and those of it in which requests were refused.
@@ -73,7 +73,7 @@ class ReplicaRecord:
         sparks: of the replica, the head first.
         release: what it should serve; "" before one of its Sparks has declared it.
         names: the model names of that release.
-        former: what it served at the start; None for nothing.
+        previous: what it served at the start; None for nothing.
         wave: its wave, from 1; None where it is in none.
         reason: why it is not `SWITCHED` or `ALREADY`.
     """
@@ -82,7 +82,7 @@ class ReplicaRecord:
     sparks: tuple[str, ...]
     release: str = ""
     names: frozenset[str] = frozenset()
-    former: str | None = None
+    previous: str | None = None
     wave: int | None = None
     result: Result = Result.WAITING
     reason: str = ""

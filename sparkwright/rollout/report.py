@@ -66,7 +66,7 @@ def table(rollout: Rollout) -> list[str]:
                 record.replica,
                 ", ".join(record.sparks),
                 str(record.wave or ""),
-                record.result + (", beside the former" if record.beside else ""),
+                record.result + (", beside the previous release" if record.beside else ""),
                 f"{record.seconds:.0f}" if timed else "",
                 f"{record.gap:.1f}" if timed else "",
                 "" if record.speed is None else f"{record.speed:.1f}",
@@ -82,7 +82,7 @@ def table(rollout: Rollout) -> list[str]:
 
 
 def _change(record: ReplicaRecord) -> str:
-    return f"{record.replica} ({record.former or 'nothing'} -> {record.release})"
+    return f"{record.replica} ({record.previous or 'nothing'} -> {record.release})"
 
 
 def _serves(record: ReplicaRecord) -> str:
@@ -90,7 +90,7 @@ def _serves(record: ReplicaRecord) -> str:
         case Result.ALREADY | Result.SWITCHED | Result.STUCK:
             return record.release
         case Result.FAILED | Result.BACK | Result.WAITING | Result.REFUSED:
-            return record.former or "nothing"
+            return record.previous or "nothing"
         case Result.DOWN:
             return "nothing"
     return "unknown"

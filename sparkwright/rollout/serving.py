@@ -55,7 +55,7 @@ def parse_standing(output: Iterable[str]) -> Standing:
         names = read_json(text).get("served_names", ()) if text else ()
         engines[release] = Standing(release, life, frozenset(names))
     current = parts["current"][0].rsplit("/", 1)[-1] if parts["current"] else ""
-    # Two run during a switch: until it is done, the former one serves.
+    # Two run during a switch: until it is done, the previous one serves.
     return engines.get(current) or next(iter(engines.values()), Standing())
 
 

@@ -90,9 +90,9 @@ class Rollout:
         log = f"Full log: journalctl -u vllm@{record.release}"
         back = f"`pyinfra INVENTORY deploys/rollback.py --limit {record.replica}`"
         words = {
-            Result.FAILED: f"{record.former} serves, and {record.release} is off. {log}",
+            Result.FAILED: f"{record.previous} serves, and {record.release} is off. {log}",
             Result.DOWN: f"It serves nothing. {log}"
-            + (f"\nTo have {record.former} serve again: {back}" if record.former else ""),
+            + (f"\nTo have {record.previous} serve again: {back}" if record.previous else ""),
             Result.STUCK: f"It still has {record.release}. To go back: {back}",
         }
         lines = [f"replica {record.replica}: {record.reason}", words.get(record.result, "")]
@@ -147,11 +147,11 @@ class Rollout:
         todo = []
         after = dict(self._standings)
         for name, record in self.records.items():
-            record.former = self._standings[name].release
-            self._in_service[name] = record.former is not None
+            record.previous = self._standings[name].release
+            self._in_service[name] = record.previous is not None
             if reports[name].problem:
                 self._stop(name, Result.LOST, reports[name].problem)
-            elif record.former == record.release:
+            elif record.previous == record.release:
                 record.result = Result.ALREADY
             else:
                 todo.append(name)
@@ -213,12 +213,12 @@ class Rollout:
         record, now = self.records[turn], self._standings[turn]
         if now.release == record.release:
             record.result = Result.ALREADY
-        elif now.release not in (record.former, None):
+        elif now.release not in (record.previous, None):
             self._stop(
                 turn,
                 Result.REFUSED,
-                f"found {now.release}, set by somebody else; expected {record.former} as when the "
-                f"rollout began, or {record.release}",
+                f"found {now.release}, set by somebody else; expected {record.previous} as when "
+                f"the rollout began, or {record.release}",
             )
 
     def _take_back(self, switched: Sequence[str]) -> _Course:

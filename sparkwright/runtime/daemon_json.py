@@ -58,18 +58,18 @@ def waits(containers: Sequence[str]) -> str:
     )
 
 
-def without_ours(text: str, former: str, log_options: Mapping[str, str]) -> str:
-    """Return daemon.json without our additions; `former` if nothing else has changed.
+def without_ours(text: str, previous: str, log_options: Mapping[str, str]) -> str:
+    """Return daemon.json without our additions; `previous` if nothing else has changed.
 
     Args:
         text: the file as it is.
-        former: the file as it was before our first change; "" without one.
+        previous: the file as it was before our first change; "" without one.
         log_options: those that we set. One with another value by now is the owner's.
 
     Raises:
         ValueError: one of the texts is not a JSON object.
     """
-    found, before = _object(text), _object(former)
+    found, before = _object(text), _object(previous)
     ours: list[tuple[str, str]] = [
         ("log-opts", key)
         for key, value in log_options.items()
@@ -81,7 +81,7 @@ def without_ours(text: str, former: str, log_options: Mapping[str, str]) -> str:
             if not found[section] and section not in before:
                 del found[section]
     if found == before:
-        return former
+        return previous
     return text if found == _object(text) else json.dumps(found, indent=4) + "\n"
 
 

@@ -76,7 +76,7 @@ def docker(
     if service.active and late and state.containers and not restart:
         notice(waits(state.containers))
     changes = [
-        *(() if wanted == found and registered else [keep_former(target().root)]),
+        *(() if wanted == found and registered else [keep_previous(target().root)]),
         *(() if wanted == found else put_daemon_json(wanted)),
         *(() if registered else [StringCommand(_REGISTER)]),
         *(() if service.enabled else [StringCommand("systemctl enable --quiet docker.service")]),
@@ -108,7 +108,7 @@ def put_daemon_json(text: str) -> Generator[PyinfraCommand, None, None]:
     yield StringCommand("mv -f", new, DAEMON_JSON)
 
 
-def keep_former(root: str) -> StringCommand:
+def keep_previous(root: str) -> StringCommand:
     """Return the command that backs up daemon.json before our first change; empty without one.
 
     deploys/remove.py learns from it which keys are ours, so it is written in one step.
@@ -116,12 +116,12 @@ def keep_former(root: str) -> StringCommand:
     Args:
         root: the folder of everything on the Spark.
     """
-    backups, former = f"{root}/backups", f"{root}/backups/daemon.json"
-    new = QuoteString(f"{former}.new")
+    backups, previous = f"{root}/backups", f"{root}/backups/daemon.json"
+    new = QuoteString(f"{previous}.new")
     return StringCommand(
-        *("install -d -m 700", QuoteString(backups), "&& { [ -e", QuoteString(former), "] ||"),
+        *("install -d -m 700", QuoteString(backups), "&& { [ -e", QuoteString(previous), "] ||"),
         *("{ if [ -e", DAEMON_JSON, "]; then cat", DAEMON_JSON, "; fi >", new),
-        *("&& mv", new, QuoteString(former), "; }; }"),
+        *("&& mv", new, QuoteString(previous), "; }; }"),
     )
 
 

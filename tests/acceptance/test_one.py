@@ -163,7 +163,7 @@ def test_an_unknown_flag_is_refused(spark: Handle, served: Run) -> None:
 
 
 def test_a_switch_and_the_way_back_lose_no_request(spark: Handle, served: Run) -> None:
-    former = current(spark)
+    previous = current(spark)
     with load(spark) as seen:
         with changed("other", seed(1)):
             run = pyinfra(DEPLOY).succeeded()
@@ -172,5 +172,5 @@ def test_a_switch_and_the_way_back_lose_no_request(spark: Handle, served: Run) -
             assert pyinfra(DEPLOY).succeeded().changed == frozenset()
         back = pyinfra("deploys/rollback.py").succeeded()
     assert seen.failed == [], f"{run.output}\n{back.output}"
-    assert standing(spark) == only(former)
+    assert standing(spark) == only(previous)
     assert pyinfra(DEPLOY).succeeded().changed == frozenset()

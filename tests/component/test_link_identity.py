@@ -61,7 +61,7 @@ def test_the_dates_fit_any_clock(root: Path) -> None:
 
 
 def test_half_of_a_new_one_is_unfit_and_made_again(root: Path) -> None:
-    former = _make(root, "spark-a")
+    previous = _make(root, "spark-a")
     key = (root / "secrets/link.key").read_text()
     # As if the power went between the two: the certificate is new, the key is not yet.
     _make(root, "spark-a")
@@ -70,7 +70,7 @@ def test_half_of_a_new_one_is_unfit_and_made_again(root: Path) -> None:
     (root / "secrets/link.new/key").write_text("half")
     assert _read(root) == Identity("unfit")
     made = _make(root, "spark-a")
-    assert made.certificate not in (None, former.certificate)
+    assert made.certificate not in (None, previous.certificate)
     assert not (root / "secrets/link.new").exists()
 
 
@@ -103,11 +103,11 @@ def test_what_cannot_be_read_is_not_absent(root: Path) -> None:
     assert _read(root) == Identity("unreadable", detail)
 
 
-def test_a_failure_leaves_the_former_one(root: Path) -> None:
-    former = _make(root, "spark-a")
+def test_a_failure_leaves_the_previous_one(root: Path) -> None:
+    previous = _make(root, "spark-a")
     script = new_identity_script(str(root), "spark-a").replace("genpkey", "no-such-command")
     assert subprocess.run(["sh", "-c", script], capture_output=True).returncode != 0
-    assert _read(root) == former
+    assert _read(root) == previous
 
 
 def test_an_answer_of_another_kind_is_no_identity() -> None:

@@ -70,7 +70,7 @@ def test_a_look_runs_no_command(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_operations_tell_what_they_compare(tmp_path: Path) -> None:
     path, secret = tmp_path / "current", tmp_path / "secret"
-    secret.write_text("hf_former\n")
+    secret.write_text("hf_previous\n")
     with this_machine(root=str(tmp_path)).current():
 
         def steps() -> None:
@@ -85,7 +85,7 @@ def test_operations_tell_what_they_compare(tmp_path: Path) -> None:
     assert token.startswith(f"a: {secret}: expected root:root 600, found ")
     assert swappiness.startswith("a: vm.swappiness: expected -5, found ")
     assert not path.exists()
-    assert secret.read_text() == "hf_former\n"
+    assert secret.read_text() == "hf_previous\n"
 
 
 INVENTORY = """

@@ -42,7 +42,7 @@ def test_each_release_of_before_gets_what_it_ran(root: Path) -> None:
 
 
 def test_a_release_with_programs_of_its_own_keeps_them(root: Path) -> None:
-    """As in the next deploy, and where a former run was cut short."""
+    """As in the next deploy, and where a previous run was cut short."""
     (root / "releases/one-00000000/bin").mkdir()
     (root / "releases/one-00000000/bin/engine.py").write_text("its own")
     (root / "releases/two-11111111/bin.new").mkdir()

@@ -75,7 +75,7 @@ def attempt(release, settings, peer, outcome):
     # The two of a pair switch together; what lasts is not over before the run is.
     while fails == "lasts" or not begun(host.data.ranks):
         time.sleep(0.02)
-    outcome.attempted, outcome.former, outcome.seconds = True, serves(), 0.2
+    outcome.attempted, outcome.previous, outcome.seconds = True, serves(), 0.2
     if fails == "switch":
         outcome.reason, outcome.restored = "no token came", True
         return
@@ -85,7 +85,7 @@ def attempt(release, settings, peer, outcome):
 def go_back(root, settings, peer, outcome):
     yield StringCommand("back")
     log("back")
-    serves(outcome.former)
+    serves(outcome.previous)
     outcome.taken_back = True
 
 rollout.attempt, rollout.go_back, rollout._read = attempt, go_back, read
@@ -195,7 +195,7 @@ def test_a_failure_takes_its_wave_back_before_any_host_fails(project: Project) -
         "a": "switched",
         "b": "switched",
         "c": "taken back",
-        "big": "failed, the former serves",
+        "big": "failed, the previous release serves",
     }
     assert "Stopped: replica big: no token came" in run.said
     assert "continue with: pyinfra" in run.said
@@ -225,7 +225,7 @@ def test_a_canary_that_does_not_deliver_goes_back(
     assert project.log() == ["switch a", "back a"]
     assert set(project.serves().values()) == {"old"}
     assert run.report["stopped"] == f"replica a: {reason}"
-    assert run.results()["a"] == "failed, the former serves"
+    assert run.results()["a"] == "failed, the previous release serves"
 
 
 def test_a_speed_that_is_asked_for_is_reported(project: Project) -> None:

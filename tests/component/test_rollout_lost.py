@@ -19,7 +19,7 @@ from sparkwright.run.lease import hold_lease
 
 def attempt(release, settings, peer, outcome):
     log("switch")
-    outcome.attempted, outcome.former, outcome.seconds = True, serves(), 0.2
+    outcome.attempted, outcome.previous, outcome.seconds = True, serves(), 0.2
     if host.data.spark == "b":
         yield StringCommand("touch $MACHINE/asked; sleep 600")
     yield StringCommand("true")

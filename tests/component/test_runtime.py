@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from sparkwright.runtime import operations as runtime
-from sparkwright.runtime.operations import keep_former
+from sparkwright.runtime.operations import keep_previous
 from tests.component.servers import fill, small_disk
 
 
 def keep(root: Path) -> int:
-    command = keep_former(str(root)).get_raw_value()
+    command = keep_previous(str(root)).get_raw_value()
     return subprocess.run(["sh", "-c", command], capture_output=True, check=False).returncode
 
 

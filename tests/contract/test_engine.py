@@ -246,7 +246,9 @@ def test_phases_of_a_start(serving: Running) -> None:
     """The log tells what a deploy shows of a start."""
     lines = serving.log.read_text().splitlines()
     shown = [phase(lines[:end]) for end in range(len(lines))]
-    order = [text for text, former in zip(shown, [None, *shown], strict=False) if text != former]
+    order = [
+        text for text, previous in zip(shown, [None, *shown], strict=False) if text != previous
+    ]
     wanted = [
         *("starting the engine", "loading weights", "loading weights 0%", "loading weights 100%"),
         *("sizing the KV cache: 516,096 tokens", "ready"),

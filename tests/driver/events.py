@@ -96,8 +96,8 @@ def plain_start(pair: Pair) -> float:
 def recovery(pair: Pair, strike: Callable[[Pair], None]) -> float:
     """Let something befall a serving pair; return the seconds until both serve in another life."""
     pair.forget()
-    former = pair.lives()
+    previous = pair.lives()
     begun = time.monotonic()
     strike(pair)
-    pair.wait_serving(former)
+    pair.wait_serving(previous)
     return time.monotonic() - begun

@@ -54,12 +54,12 @@ class Pair:
 
         return self.each(life)
 
-    def wait_serving(self, former: list[str] | None = None) -> None:
-        """Wait until both units are active, in other lives than `former`, and one answers."""
+    def wait_serving(self, previous: list[str] | None = None) -> None:
+        """Wait until both units are active, in other lives than `previous`, and one answers."""
         deadline = time.monotonic() + (timeout := patience(300))
         while True:
             lives = self.lives()
-            fresh = all(lives) and not set(lives) & set(former or ())
+            fresh = all(lives) and not set(lives) & set(previous or ())
             if fresh and self.ask():
                 return
             if time.monotonic() > deadline:

@@ -78,7 +78,7 @@ def test_a_second_run_builds_nothing(built: Handle) -> None:
     assert (built.run(IMAGES).stdout, built.run(JOURNAL).stdout) == before
 
 
-def test_a_build_that_fails_says_why_and_the_former_release_serves(
+def test_a_build_that_fails_says_why_and_the_previous_release_serves(
     built: Handle, pair: Pair
 ) -> None:
     release = current(built)

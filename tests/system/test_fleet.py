@@ -181,7 +181,7 @@ def test_a_second_wave_that_fails_ends_it(sparks: list[Handle]) -> None:
     with asked(sparks) as seen, recipes(seed(2), BROKEN, seed(2)):
         run = pyinfra(ROLLOUT, *QUICK)
     assert run.status == 1
-    assert results() == ["switched", "failed, the former serves", "not reached"]
+    assert results() == ["switched", "failed, the previous release serves", "not reached"]
     assert "does not know a flag" in run.output
     assert "Not reached: lab3." in run.output
     after = [served(spark) for spark in sparks]
@@ -207,7 +207,7 @@ def test_a_canary_below_its_speed_is_taken_back(sparks: list[Handle]) -> None:
     assert run.status == 1
     assert "tokens a second in one stream; expected at least 1000000" in run.output
     assert report()["replicas"][0]["speed"] > 1
-    assert results() == ["failed, the former serves", "not reached", "not reached"]
+    assert results() == ["failed, the previous release serves", "not reached", "not reached"]
     assert [served(spark) for spark in sparks] == before
     assert [each.failed for each in seen] == [[]] * 4, run.output
 

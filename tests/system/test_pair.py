@@ -141,13 +141,13 @@ def test_a_switch_of_both_has_the_gap_of_a_restart(
     assert waited <= 1.1 * max(before, after) + LOOKS, run.output
 
 
-def test_a_release_that_cannot_start_leaves_the_former_one_to_both(serving: Pair) -> None:
-    former = current(serving.head)
+def test_a_release_that_cannot_start_leaves_the_previous_one_to_both(serving: Pair) -> None:
+    previous = current(serving.head)
     with changed("broken", BROKEN):
         run = pyinfra(DEPLOY)
     assert run.status == 1
     assert "does not know a flag" in run.output
-    assert current(serving.head) == former
+    assert current(serving.head) == previous
     assert all(serving.lives())
     assert serving.ask()
 

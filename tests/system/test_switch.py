@@ -33,13 +33,13 @@ def weights(spark: Handle) -> set[str]:
     return set(spark.run("ls -d /opt/qwen36/tiny@*").stdout.split())
 
 
-def newest(spark: Handle, former: str) -> str:
-    """Wait for an engine beside the former one; return its release."""
+def newest(spark: Handle, previous: str) -> str:
+    """Wait for an engine beside the previous one; return its release."""
     find = "sudo docker ps --format '{{.Names}}' --filter label=sparkwright.release"
 
     def other() -> str | None:
         names = {name.removeprefix("vllm-") for name in spark.run(find).stdout.split()}
-        return next(iter(names - {former}), None)
+        return next(iter(names - {previous}), None)
 
     return eventually(other, "another engine")
 
@@ -106,12 +106,12 @@ def test_a_release_that_cannot_start(spark: Handle, served: str) -> None:
 
 def test_a_release_that_answers_nothing(spark: Handle, served: str) -> None:
     """Its core stands still as soon as it is there, and no token ever comes."""
-    former = spark.run("pgrep VLLM::EngineCor").stdout.strip()
+    previous = spark.run("pgrep VLLM::EngineCor").stdout.strip()
     # Where that is too late for the start, the trial is long enough to find it.
     stop = f"""
         while :; do
             for process in $(pgrep VLLM::EngineCor); do
-                [ $process = {former} ] || {{ kill -STOP $process; exit; }}
+                [ $process = {previous} ] || {{ kill -STOP $process; exit; }}
             done
             sleep 0.01
         done
@@ -127,7 +127,7 @@ def test_a_release_that_answers_nothing(spark: Handle, served: str) -> None:
 
 
 def test_a_release_that_dies_on_trial(spark: Handle, served: str) -> None:
-    """Its clients lose what it had in its hands; new requests go to the former one at once."""
+    """Its clients lose what it had in its hands; new requests go to the previous one at once."""
     moments: list[float] = []
 
     def kill(seen: Load) -> None:
@@ -167,7 +167,7 @@ def test_a_run_that_is_killed_in_mid_switch(spark: Handle, served: str) -> None:
 
 
 def test_a_power_cut_in_mid_switch(spark: Handle, served: str) -> None:
-    """The former release boots, as if nothing had been; the run says how it is finished."""
+    """The previous release boots, as if nothing had been; the run says how it is finished."""
     with changed("other", seed(1)), background(DEPLOY, *LONG_TRIAL) as run:
         newest(spark, served)
         spark.power_off()

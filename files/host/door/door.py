@@ -176,7 +176,7 @@ class Door:
             finally:
                 self._apply(engines, choice)
             if self._revoked.exists():
-                self._haproxy.end_former()
+                self._haproxy.end_previous()
                 self._revoked.unlink()
 
     @contextmanager

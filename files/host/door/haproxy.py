@@ -94,7 +94,7 @@ class Haproxy:
         for worker in self._workers()[:1]:
             self._tell(worker, f"set server {PATIENT}/{NOBODY} addr 127.0.0.1 port {port}")
 
-    def end_former(self) -> None:
+    def end_previous(self) -> None:
         """End the processes that a reload left, and all that they have in flight."""
         for worker in self._workers()[1:]:
             with suppress(ProcessLookupError):

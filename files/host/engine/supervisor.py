@@ -158,7 +158,7 @@ class Supervisor:
         try:
             await asyncio.to_thread(self._crashes.mark)
         except OSError as error:
-            # A full disk must not keep a former release from coming back.
+            # A full disk must not keep a previous release from coming back.
             log(f"warning: should this Spark go down hard, that will not count: {error}")
         await self._container.start(environment)
         await first(self._container_ends(), self._answer())

@@ -36,9 +36,9 @@ profile() { [ -e "$work/root/run/NetworkManager/system-connections/netplan-$1.nm
 up() { nmcli --wait 15 connection up "netplan-$1"; }
 
 back() {
-  if [ -e "$work/former" ]; then cp -a "$work/former" "$file"; else rm -f "$file"; fi
-  apply >"$work/log" 2>&1 || fail "$1 So did the former settings: $(cat "$work/log")"
-  fail "$1 The former network settings are in force again."
+  if [ -e "$work/previous" ]; then cp -a "$work/previous" "$file"; else rm -f "$file"; fi
+  apply >"$work/log" 2>&1 || fail "$1 So did the previous settings: $(cat "$work/log")"
+  fail "$1 The previous network settings are in force again."
 }
 
 put() { (umask 077 && printf %s "$text" >"$1.new") && mv "$1.new" "$1"; }
@@ -63,7 +63,7 @@ fi
 install -d -m 700 "$backups" &&
   cp -a /etc/netplan "$backups/netplan-$(date -u +%Y%m%dT%H%M%SZ)" ||
   fail "No copy of /etc/netplan could be made in $backups; nothing was changed."
-[ ! -e "$file" ] || cp -a "$file" "$work/former"
+[ ! -e "$file" ] || cp -a "$file" "$work/previous"
 lan "$@" >"$work/before"
 
 put "$file"

@@ -23,12 +23,12 @@ reload() {
 }
 
 back() {
-  cp -a "$work/former" "$file"
-  netplan apply >"$work/log" 2>&1 || fail "$1 So did the former settings: $(cat "$work/log")"
+  cp -a "$work/previous" "$file"
+  netplan apply >"$work/log" 2>&1 || fail "$1 So did the previous settings: $(cat "$work/log")"
   fail "$1 The fabric's settings are in force again."
 }
 
-cp -a "$file" "$work/former" || fail "No copy of $file could be made; nothing was changed."
+cp -a "$file" "$work/previous" || fail "No copy of $file could be made; nothing was changed."
 lan >"$work/before"
 rm "$file"
 reload >"$work/log" 2>&1 || back "The network was not reloaded: $(cat "$work/log")"

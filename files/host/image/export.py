@@ -43,7 +43,7 @@ class Export:
         return "exporting", min(done, self._total), self._total
 
     def is_there(self) -> bool:
-        """Tell whether a former run has made it: the folder takes its name when it is whole.
+        """Tell whether a previous run has made it: the folder takes its name when it is whole.
 
         An image that was built may have been removed and built again, which makes another.
         """

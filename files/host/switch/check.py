@@ -8,7 +8,7 @@ from typing import Any
 from host.switch.units import Unit, run
 
 # Bytes without which nothing is begun: an engine that starts writes state, logs and caches, and
-# Docker a container; the former one needs as much to come back.
+# Docker a container; the previous one needs as much to come back.
 DISK = 10**9
 DOCKER, CONTAINERD = Path("/var/lib/docker"), Path("/var/lib/containerd")
 

@@ -17,9 +17,9 @@ def enabled() -> list[str]:
     return sorted(release_of(path.name) for path in WANTS.glob("vllm@*.service"))
 
 
-def commit(root: Path, new: str, former: str | None) -> None:
+def commit(root: Path, new: str, previous: str | None) -> None:
     """Make the new release the one that boots."""
-    link, old = (_link(release) for release in (new, former))
+    link, old = (_link(release) for release in (new, previous))
     if not link.is_symlink():
         WANTS.mkdir(exist_ok=True)
         if not old.is_symlink():
@@ -31,16 +31,16 @@ def commit(root: Path, new: str, former: str | None) -> None:
         sync_folder(WANTS)
     try:
         point(root, new)
-        _write_history(root, new, former)
+        _write_history(root, new, previous)
     except OSError as error:
         # It serves, and boots: the next run puts the rest right.
         log(f"the switch is made, but not all of it is noted: {error}")
 
 
-def undo(new: str, former: str) -> None:
-    """Make the former release the one that boots, where the new one is already."""
+def undo(new: str, previous: str) -> None:
+    """Make the previous release the one that boots, where the new one is already."""
     if (link := _link(new)).is_symlink():
-        link.rename(_link(former))
+        link.rename(_link(previous))
 
 
 def disable(release: str) -> None:
@@ -56,12 +56,12 @@ def point(root: Path, release: str) -> None:
     new.replace(root / "current")
 
 
-def _write_history(root: Path, release: str, former: str | None) -> None:
+def _write_history(root: Path, release: str, previous: str | None) -> None:
     """Note who serves from now on; and who did, where that is not noted."""
     path = root / "state" / "history"
     lines = path.read_text().split() if path.exists() else []
     last = lines[-1] if lines else None
-    new = [former] if former and former != last else []
+    new = [previous] if previous and previous != last else []
     new += [release] if new or last != release else []
     with path.open("a") as file:
         file.writelines(f"{int(time.time())} {each}\n" for each in new)

@@ -31,7 +31,7 @@ def find_previous(
     if release is None:
         return None, False
     # A switch that was killed may have stopped it.
-    stopped = (last.get("former"), last.get("boot")) == (release, boot) and last["ran"]
+    stopped = (last.get("previous"), last.get("boot")) == (release, boot) and last["ran"]
     return release, release in running or bool(stopped)
 
 
@@ -39,7 +39,7 @@ def fits_beside(unit: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
     """Tell whether both can run at once: ports and fabric of a pair are one pair's at a time.
 
     Args:
-        unit, theirs: what is laid down of the new release, and of the former one.
+        unit, theirs: what is laid down of the new release, and of the previous one.
     """
     alone = not unit["fabric"] and not theirs.get("fabric", True)
     return alone and theirs.get("port") != unit["port"]

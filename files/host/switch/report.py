@@ -24,7 +24,7 @@ class Report:
         self._closed: float | None = None
         self._said: dict[str, Any] = {
             "phase": "checking",
-            "former": None,
+            "previous": None,
             "beside": False,
             "restored": None,
             "began": int(time.time()),

@@ -2,7 +2,8 @@
 
 The orders are in ROOT/manifests/switch@RELEASE.json. What is new is checked before what serves is
 touched. Until the commit, which is the rename of one link, every end of this program, a power cut
-included, leaves the former release as the one that boots; all but a power cut have it serve again.
+included, leaves the previous release as the one that boots; all but a power cut have it serve
+again.
 
 `back` is for the unit, when the program was killed: it takes back what that one had begun.
 
@@ -31,7 +32,7 @@ from host.switch.units import Unit, reset_failed, running, systemctl
 
 # Seconds between two looks at a unit or a number.
 LOOK = 0.5
-# Seconds beyond the drain after which a worker no longer waits for its head to stop the former:
+# Seconds beyond the drain after which a worker no longer waits for its head to stop its engine:
 # the head's own bounds for in-flight requests, and Docker's for the end of a container.
 HEAD = 600
 
@@ -88,51 +89,53 @@ class Switch:
                 # It was killed after the commit, or there was nothing to go back to.
                 self._finish()
                 return 0
-            self._return(record["former"], bool(record["ran"]))
+            self._return(record["previous"], bool(record["ran"]))
             self._record.unlink(missing_ok=True)
         return self._failed("the program of the switch was killed")
 
     def _switch(self) -> None:
         self._take_orders()
         systemctl("daemon-reload")
-        former, ran = self._former()
-        self._report.note(former=former, restored=former is not None and Unit(former).active)
+        previous, ran = self._previous()
+        serves = previous is not None and Unit(previous).active
+        self._report.note(previous=previous, restored=serves)
         unit = check(self._root, self._new)
         pair = bool(unit["fabric"])
         candidate = Candidate(self._new, unit, self._report, self._pause)
         beside = bool(
-            (self._orders["beside"] and former and ran)
-            and fits_beside(unit, laid_down(self._root, former))
+            (self._orders["beside"] and previous and ran)
+            and fits_beside(unit, laid_down(self._root, previous))
         )
         # From here on something may have to be taken back.
-        write(self._record, {"release": self._new, "former": former, "ran": ran, "boot": boot_id()})
+        record = {"release": self._new, "previous": previous, "ran": ran, "boot": boot_id()}
+        write(self._record, record)
         self._report.note(beside=beside)
         try:
             for release in running():
-                if release not in (self._new, former):
+                if release not in (self._new, previous):
                     systemctl("stop", f"vllm@{release}.service")
-            if former is None:
+            if previous is None:
                 # It is what this Spark is about, even while it does not serve.
                 point(self._root, self._new)
-            if former and ran and not beside:
-                self._stop_former(former, pair)
+            if previous and ran and not beside:
+                self._stop_previous(previous, pair)
             candidate.start()
             if self._door:
                 self._door.offer(self._new, unit["port"])
                 self._door.prefer(self._new)
             self._report.open()
-            if former:
+            if previous:
                 candidate.watch(self._orders["trial"])
-            commit(self._root, self._new, former)
+            commit(self._root, self._new, previous)
         except Exception as error:
             self._heed = False
-            self._return(former, ran)
+            self._return(previous, ran)
             self._record.unlink(missing_ok=True)
             known = isinstance(error, (Refusal, DoorError, OSError))
             raise Refusal(str(error) if known else f"unexpected {error!r}") from error
         self._heed = False
-        if former and beside:
-            self._wait_idle(former, self._orders["drain"])
+        if previous and beside:
+            self._wait_idle(previous, self._orders["drain"])
         self._finish()
 
     def _take_orders(self) -> None:
@@ -142,30 +145,30 @@ class Switch:
         self._orders = found
         self._door = Door(self._root) if found["door"] else None
 
-    def _former(self) -> tuple[str | None, bool]:
+    def _previous(self) -> tuple[str | None, bool]:
         current = (self._root / "current").resolve().name
         last = load(self._record) or {}
         return find_previous(self._new, enabled(), running(), current, last, boot_id())
 
-    def _stop_former(self, former: str, pair: bool) -> None:
+    def _stop_previous(self, previous: str, pair: bool) -> None:
         """Stop it when what is in flight is answered, or has had its time."""
         seconds = self._orders["drain"]
         if self._door:
             self._report.close()
             self._door.hold()
-            self._wait_idle(former, seconds)
-        elif pair and has_head(laid_down(self._root, former)) and Unit(former).active:
+            self._wait_idle(previous, seconds)
+        elif pair and has_head(laid_down(self._root, previous)) and Unit(previous).active:
             # The head lets clients finish; its end is the end of this one's life.
             self._report.say("waiting", message="for the head to stop its engine")
-            invocation, deadline = Unit(former).invocation, time.monotonic() + seconds + HEAD
-            while (now := Unit(former)).active and now.invocation == invocation:
+            invocation, deadline = Unit(previous).invocation, time.monotonic() + seconds + HEAD
+            while (now := Unit(previous)).active and now.invocation == invocation:
                 if time.monotonic() > deadline:
-                    raise Refusal(f"the head has not stopped {former}")
+                    raise Refusal(f"the head has not stopped {previous}")
                 self._pause()
         self._report.close()
         self._report.say("stopping")
         self._report.note(restored=False)
-        name = f"vllm@{former}.service"
+        name = f"vllm@{previous}.service"
         systemctl("stop", name)
         # A worker's has ended with its head's: that is no failure for anybody to look into.
         reset_failed(name)
@@ -209,51 +212,51 @@ class Switch:
             log(f"the door does not tell what is in flight: {error!r}")
             return 0
 
-    def _return(self, former: str | None, ran: bool) -> None:
-        """Have the former release serve again; leave the new one off."""
+    def _return(self, previous: str | None, ran: bool) -> None:
+        """Have the previous release serve again; leave the new one off."""
         self._report.say("returning")
-        if former:
-            undo(self._new, former)
+        if previous:
+            undo(self._new, previous)
         systemctl("stop", "--no-block", f"vllm@{self._new}.service")
-        if former and ran and Unit(former).active:
+        if previous and ran and Unit(previous).active:
             # It never stopped: clients go back to it at once.
-            self._welcome(former)
+            self._welcome(previous)
             self._report.open()
             self._report.note(restored=True)
         systemctl("stop", f"vllm@{self._new}.service")
-        if former and ran and not Unit(former).active:
-            self._report.note(restored=self._restart(former))
+        if previous and ran and not Unit(previous).active:
+            self._report.note(restored=self._restart(previous))
         if self._door:
             with suppress(DoorError, OSError):
                 self._door.forget(self._new)
 
-    def _restart(self, former: str) -> bool:
-        """Start the former release; tell whether it serves again within its own budget."""
-        name = f"vllm@{former}.service"
-        seconds = laid_down(self._root, former).get("start_timeout", 3600) + MARGIN
+    def _restart(self, previous: str) -> bool:
+        """Start the previous release; tell whether it serves again within its own budget."""
+        name = f"vllm@{previous}.service"
+        seconds = laid_down(self._root, previous).get("start_timeout", 3600) + MARGIN
         deadline = time.monotonic() + seconds
         self._report.close()
         # Until it is up, clients wait for it.
-        self._welcome(former)
+        self._welcome(previous)
         reset_failed(name)
         systemctl("start", "--no-block", name)
-        while not (now := Unit(former)).active:
+        while not (now := Unit(previous)).active:
             # systemd tries it some times by itself.
             if now.ended or time.monotonic() > deadline:
-                self._lost = f"{former} does not serve again either: {now.why}"
+                self._lost = f"{previous} does not serve again either: {now.why}"
                 return False
             time.sleep(LOOK)
         self._report.open()
         return True
 
-    def _welcome(self, former: str) -> None:
+    def _welcome(self, previous: str) -> None:
         if not self._door:
             return
         try:
-            self._door.offer(former, laid_down(self._root, former)["port"])
-            self._door.prefer(former)
+            self._door.offer(previous, laid_down(self._root, previous)["port"])
+            self._door.prefer(previous)
         except (DoorError, OSError, KeyError) as error:
-            log(f"the door does not take {former}: {error!r}")
+            log(f"the door does not take {previous}: {error!r}")
 
     def _failed(self, reason: str) -> int:
         self._report.failed(". ".join(filter(None, (reason, self._lost))))

@@ -15,13 +15,13 @@ from host.common.command_line import words
 
 def hand_over(folder: Path, owner: Path) -> None:
     """Change the owner, by descriptors: no path is looked up twice."""
-    like, former = owner.stat(), folder.stat().st_uid
+    like, previous = owner.stat(), folder.stat().st_uid
     for _, folders, files, here in os.fwalk(folder):
         os.fchown(here, like.st_uid, like.st_gid)
         for name in (*folders, *files):
             found = os.stat(name, dir_fd=here, follow_symlinks=False)
-            # What the former owner has made comes back, however many links to it he has laid.
-            his = former != 0 and found.st_uid == former
+            # What the previous owner has made comes back, however many links to it he has laid.
+            his = previous != 0 and found.st_uid == previous
             if stat.S_ISREG(found.st_mode) and (his or found.st_nlink == 1):
                 os.chown(name, like.st_uid, like.st_gid, dir_fd=here, follow_symlinks=False)
             elif not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):

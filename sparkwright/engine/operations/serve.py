@@ -101,7 +101,7 @@ def go_back(
 
     Args:
         root: the folder of everything on the Spark.
-        settings: of the switch; its memory is that of the former release as it was noted.
+        settings: of the switch; its memory is that of the previous release as it was noted.
         peer: the other Spark of a pair, on which this happens at the same time.
         outcome: of the attempt. `taken_back` tells what became of this, `reason` why not.
     """
@@ -109,13 +109,13 @@ def go_back(
         outcome.taken_back = outcome.restored is not False
         return
     engines = host.get_fact(Engines, root=root)
-    if outcome.former is None:
+    if outcome.previous is None:
         yield from _stop(engines, keep=None)
         yield StringCommand("rm -f", QuoteString(f"{root}/current"))
         outcome.taken_back = True
         return
     back = Outcome()
-    yield from switch_back(root, outcome.former, settings, peer, back)
+    yield from switch_back(root, outcome.previous, settings, peer, back)
     outcome.taken_back, outcome.reason = back.served, back.reason
 
 

@@ -86,7 +86,7 @@ def test_a_switch_without_room_for_two_is_waited_through(
         patient.door.hold()
         asked.post(4)
         waiting(patient, 4)
-        # What waits is none of the former's.
+        # A request that waits is not the previous engine's.
         assert patient.door.busy("a") == 1
         assert patient.status("GET", "/v1/models") == 503
         a.turns.release()
@@ -147,7 +147,7 @@ def test_a_reload_loses_nothing_that_waits(patient: Running, asked: Asked) -> No
 def test_a_reload_in_a_hold_ends_it_for_nobody(
     patient: Running, asked: Asked, engines: Engines
 ) -> None:
-    """A new process gives the former engine nothing, either; and an old one, too."""
+    """A new process gives the previous engine nothing, either; and an old one, too."""
     a = engines("a")
     patient.door.offer("a", a.server_port)
     until(lambda: patient.status("POST", PATH) == 200)

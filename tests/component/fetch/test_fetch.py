@@ -80,9 +80,9 @@ def test_takes_over_what_somebody_fetched(spark: Spark) -> None:
     assert (theirs / "sub/a name.txt").read_bytes() == other
 
 
-def test_another_commit_leaves_the_former_one_as_it_is(spark: Spark) -> None:
+def test_another_commit_leaves_the_previous_one_as_it_is(spark: Spark) -> None:
     spark.succeed()
-    former, before = spark.look(), spark.sent
+    previous, before = spark.look(), spark.sent
     (spark.source / "config.json").write_text('{"model_type": "tinier"}\n')
     (spark.source / "sub/a name.txt").unlink()
     hub.add_commit(spark.hub_root, REPO, spark.source)
@@ -91,7 +91,7 @@ def test_another_commit_leaves_the_former_one_as_it_is(spark: Spark) -> None:
     assert "2 of 3 files are linked" in later.succeed()
     fetched = {path for path in later.sent if later.sent[path] != before[path]}
     assert {path.rsplit("/")[-1] for path in fetched} == {"config.json"}
-    assert spark.look() == former
+    assert spark.look() == previous
     assert spark.wrong() == {}
 
 

@@ -283,9 +283,9 @@ def is_new(spark: Spark) -> None:
 
 
 def is_old(spark: Spark) -> None:
-    """The former release serves as if nothing had been."""
+    """The previous release serves as if nothing had been."""
     assert spark.running == spark.boots == [OLD]
     assert spark.current == spark.history[-1] == OLD
     assert not (spark.root / "state/switch.json").exists()
     assert spark.report["phase"] == "failed"
-    assert (spark.report["former"], spark.report["restored"]) == (OLD, True)
+    assert (spark.report["previous"], spark.report["restored"]) == (OLD, True)

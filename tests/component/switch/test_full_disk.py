@@ -22,7 +22,7 @@ def spark(tmp_path: Path, ports: Engines) -> Iterator[Spark]:
 
 @pytest.mark.parametrize(("phase", "how"), [("starting", "fails"), ("trial", "dies")])
 @pytest.mark.parametrize("orders", [{}, BESIDE])
-def test_the_former_one_gets_its_clients_back(
+def test_the_previous_one_gets_its_clients_back(
     served: Spark, orders: dict[str, bool], phase: str, how: str
 ) -> None:
     door = host_program("door", served.root)

@@ -11,13 +11,13 @@ from tests.component.switch.conftest import (
 )
 
 
-def test_a_former_one_that_did_not_run_is_left_as_it_was(served: Spark) -> None:
+def test_a_previous_one_that_did_not_run_is_left_as_it_was(served: Spark) -> None:
     served.systemctl("stop", OLD)
     served.behaves(NEW, "fails")
     assert served.switch() == 1
     assert served.running == []
     assert served.boots == [OLD]
-    assert (served.report["former"], served.report["restored"]) == (OLD, False)
+    assert (served.report["previous"], served.report["restored"]) == (OLD, False)
 
 
 def test_a_release_that_boots_already_is_only_started(served: Spark) -> None:
@@ -30,7 +30,7 @@ def test_a_release_that_boots_already_is_only_started(served: Spark) -> None:
     served.behaves(NEW, "fails")
     assert served.switch() == 1
     assert served.boots == [NEW]
-    assert served.report["former"] is None
+    assert served.report["previous"] is None
 
 
 def test_what_was_started_by_hand_is_stopped(served: Spark) -> None:

@@ -40,7 +40,7 @@ def test_a_head_that_does_not_stop_leaves_its_worker_as_it_is(worker: Spark) -> 
     assert worker.report["restored"] is True
 
 
-def test_a_former_one_of_this_spark_alone_is_stopped_at_once(served: Spark) -> None:
+def test_a_previous_one_of_this_spark_alone_is_stopped_at_once(served: Spark) -> None:
     served.release(NEW, rank=1, pair=True)
     assert served.switch(orders={"door": False, "drain": LONG}) == 0
     assert served.running == served.boots == [NEW]

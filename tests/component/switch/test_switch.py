@@ -28,7 +28,7 @@ def test_the_first_release(spark: Spark) -> None:
     assert spark.switch() == 0
     passed = time.monotonic() - begun
     is_new(spark)
-    assert spark.report["former"] is None
+    assert spark.report["previous"] is None
     assert READY <= spark.report["seconds"] <= round(passed, 1)
 
 
@@ -36,7 +36,7 @@ def test_side_by_side(served: Spark) -> None:
     (served.state / f"busy-{OLD}").write_text("2")
     served.start(orders={"beside": True, "drain": LONG})
     served.wait_phase("draining")
-    # Committed: a power cut now boots the new one; the former one still answers.
+    # Committed: a power cut now boots the new one; the previous one still answers.
     assert served.boots == [NEW]
     assert served.running == [OLD, NEW]
     assert served.door[0] == NEW
@@ -109,7 +109,7 @@ def test_what_does_not_serve_is_taken_back(
         assert served.door == [OLD]
 
 
-def test_the_former_one_comes_back_when_the_new_one_has_ended(served: Spark) -> None:
+def test_the_previous_one_comes_back_when_the_new_one_has_ended(served: Spark) -> None:
     """The memory is too small for both."""
     served.behaves(NEW, "fails")
     assert served.switch() == 1
@@ -135,7 +135,7 @@ def test_told_to_stop(served: Spark, orders: dict[str, bool], phase: str) -> Non
 
 
 def test_told_to_stop_after_the_commit(served: Spark) -> None:
-    """It is made: only the former one's clients have no more time."""
+    """It is made: only the previous one's clients have no more time."""
     (served.state / f"busy-{OLD}").write_text("1")
     served.start(orders={"beside": True, "drain": 10 * LONG})
     served.wait_phase("draining")
@@ -147,7 +147,7 @@ def test_told_to_stop_after_the_commit(served: Spark) -> None:
 @pytest.mark.parametrize("phase", ["draining", "starting", "trial"])
 @pytest.mark.parametrize("orders", [{}, BESIDE])
 def test_killed(served: Spark, orders: dict[str, bool], phase: str) -> None:
-    """What systemd runs then brings back the former one, or finishes what is made."""
+    """What systemd runs then brings back the previous one, or finishes what is made."""
     if phase == "draining":
         (served.state / f"busy-{OLD}").write_text("1")
     if phase == "starting":
@@ -176,7 +176,7 @@ def test_the_word_after_an_orderly_end_changes_nothing(served: Spark) -> None:
 
 
 @pytest.mark.parametrize("orders", [{}, BESIDE])
-def test_a_power_cut_boots_the_former_one(served: Spark, orders: dict[str, bool]) -> None:
+def test_a_power_cut_boots_the_previous_one(served: Spark, orders: dict[str, bool]) -> None:
     served.start(orders={"trial": LONG} | orders)
     served.wait_phase("trial")
     served.signal(signal.SIGKILL)
@@ -186,7 +186,7 @@ def test_a_power_cut_boots_the_former_one(served: Spark, orders: dict[str, bool]
 
 
 @pytest.mark.parametrize("how", ["fails", "never"])
-def test_the_former_one_does_not_come_back_either(served: Spark, how: str) -> None:
+def test_the_previous_one_does_not_come_back_either(served: Spark, how: str) -> None:
     served.behaves(NEW, "fails")
     (served.state / f"busy-{OLD}").write_text("1")
     served.start(orders={"drain": LONG})

@@ -51,7 +51,7 @@ vm.swappiness = 60
 vm.swappiness = 10
 @@daemon-json
 {"log-opts": {"max-size": "50m", "max-file": "3"}, "runtimes": {"nvidia": {}}}
-@@former
+@@previous
 known
 {"runtimes": {"nvidia": {}}}
 @@netplan
@@ -159,7 +159,7 @@ def test_ssh_stays_open_where_ufw_stays_on():
 
 
 def test_without_a_copy_no_key_of_docker_is_ours():
-    lines = [*reworded(OUTPUT, former=[])]
+    lines = [*reworded(OUTPUT, previous=[])]
     assert not any(line.startswith("goes: settings of Docker") for line in told(lines))
     assert "stays: /etc/docker/daemon.json: nothing in it is known to be ours" in told(lines)
 

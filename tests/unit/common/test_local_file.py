@@ -17,26 +17,26 @@ def test_a_file_is_there_with_its_folder_and_its_mode(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_reader_keeps_the_former_file(tmp_path: Path) -> None:
+def test_a_reader_keeps_the_previous_file(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    write_file(path, "former")
+    write_file(path, "previous")
     with path.open() as reader:
         write_file(path, "new")
-        assert reader.read() == "former"
+        assert reader.read() == "previous"
 
 
 def test_a_file_that_cannot_be_written_is_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    write_file(path, "former")
+    write_file(path, "previous")
     with pytest.raises(UnicodeEncodeError):
         write_file(path, "\udc00")
-    assert path.read_text() == "former"
+    assert path.read_text() == "previous"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     kept = tmp_path / "elsewhere" / "lock.yaml"
-    write_file(kept, "former")
+    write_file(kept, "previous")
     link = tmp_path / "lock.yaml"
     link.symlink_to(kept)
     write_file(link, "new")

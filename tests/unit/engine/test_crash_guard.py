@@ -59,15 +59,15 @@ def test_a_killed_supervisor_is_no_hard_down(tmp_path: Path) -> None:
 
 
 def test_a_power_cut_while_two_run_side_by_side_is_one(tmp_path: Path) -> None:
-    for release in ("former", "new"):
+    for release in ("previous", "new"):
         CrashGuard(tmp_path, release, "boot 1").mark()
-    assert not CrashGuard(tmp_path, "former", "boot 2").too_many_hard_downs(0)
+    assert not CrashGuard(tmp_path, "previous", "boot 2").too_many_hard_downs(0)
 
 
 def test_the_end_of_one_leaves_the_mark_of_the_other(tmp_path: Path) -> None:
-    for release in ("former", "new"):
+    for release in ("previous", "new"):
         CrashGuard(tmp_path, release, "boot 1").mark()
-    CrashGuard(tmp_path, "former", "boot 1").clear()
+    CrashGuard(tmp_path, "previous", "boot 1").clear()
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["running@new"]
 
 

@@ -32,7 +32,7 @@ def test_which_one_it_is(
 
 
 @pytest.mark.parametrize(
-    ("former", "boot", "ran", "found"),
+    ("previous", "boot", "ran", "found"),
     [
         ("a", "boot-2", True, True),
         ("a", "boot-2", False, False),
@@ -42,9 +42,9 @@ def test_which_one_it_is(
     ],
 )
 def test_one_that_a_killed_switch_has_stopped_is_to_run(
-    former: str, boot: str, ran: bool, found: bool
+    previous: str, boot: str, ran: bool, found: bool
 ) -> None:
-    last = {"former": former, "boot": boot, "ran": ran}
+    last = {"previous": previous, "boot": boot, "ran": ran}
     assert find_previous("new", ["a"], [], "a", last, "boot-2") == ("a", found)
 
 

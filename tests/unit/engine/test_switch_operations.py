@@ -17,7 +17,7 @@ from tests.unit.release.test_release import release
 NEW = release()
 SETTINGS = SwitchSettings(trial=15, drain=30, door=True, hardware=HARDWARE["lab"], load=None)
 UNIT = "Id=vllm@{}.service\nActiveState={}\nNRestarts=0\nNeedDaemonReload=no\nJob=\nStatusText=x\n"
-REPORT = {"phase": "done", "done": 0, "total": 0, "message": "", "former": "old", "beside": True}
+REPORT = {"phase": "done", "done": 0, "total": 0, "message": "", "previous": "old", "beside": True}
 REPORT |= {"restored": None, "began": 1, "seconds": 3.0, "gap": 0.0}
 LOG = "vllm: error: unrecognized arguments: --swap-space 4"
 
@@ -196,31 +196,31 @@ class TestAttempt:
     def test_what_serves(self) -> None:
         outcome = Outcome()
         assert self.run(spark(SETTLED), outcome)
-        assert (outcome.served, outcome.attempted, outcome.former) == (True, False, None)
+        assert (outcome.served, outcome.attempted, outcome.previous) == (True, False, None)
 
     def test_a_failure_is_told_and_fails_nobody(self) -> None:
         outcome = Outcome()
         report = {"phase": "failed", "message": "no", "restored": True, "gap": 12.5}
         assert self.run(spark(FORMER, report, log=LOG), outcome)
         assert (outcome.served, outcome.attempted, outcome.restored) == (False, True, True)
-        assert (outcome.former, outcome.reason, outcome.gap) == ("old", "no", 12.5)
+        assert (outcome.previous, outcome.reason, outcome.gap) == ("old", "no", 12.5)
         assert outcome.log == [LOG]
 
     def test_a_switch_is_undone_by_one_back(self) -> None:
-        outcome = Outcome(served=True, attempted=True, former="old")
+        outcome = Outcome(served=True, attempted=True, previous="old")
         driven = spark(SETTLED)
         assert self.run(driven, outcome, back=True)
         assert outcome.taken_back is True
         assert changes(driven)[-1].endswith("systemctl start switch@old.service")
 
     def test_one_that_gives_no_answer_any_more_is_undone_too(self) -> None:
-        outcome = Outcome(attempted=True, silent=True, former="old")
+        outcome = Outcome(attempted=True, silent=True, previous="old")
         driven = spark(SETTLED)
         assert self.run(driven, outcome, back=True)
         assert changes(driven)[-1].endswith("systemctl start switch@old.service")
 
     def test_one_that_cannot_be_undone_is_told(self) -> None:
-        outcome = Outcome(served=True, attempted=True, former="old")
+        outcome = Outcome(served=True, attempted=True, previous="old")
         report = {"phase": "failed", "message": "the weights are gone"}
         assert self.run(spark(SETTLED, report), outcome, back=True)
         assert (outcome.taken_back, outcome.reason) == (False, "the weights are gone")
@@ -266,6 +266,6 @@ def test_settings_of_a_way_back_take_the_size_that_was_noted() -> None:
     unknown = replace(SETTINGS, load=None)
     assert unknown == SETTINGS
     driven = spark(SETTLED, size=2 * 1024**3)
-    TestAttempt.run(driven, Outcome(served=True, attempted=True, former="old"), back=True)
+    TestAttempt.run(driven, Outcome(served=True, attempted=True, previous="old"), back=True)
     (told,) = [stdin for _, stdin in driven.commands if stdin and "beside" in str(stdin)] or [None]
     assert told is None or '"beside": true' in told

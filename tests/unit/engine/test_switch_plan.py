@@ -124,7 +124,7 @@ def test_a_history_is_read() -> None:
     assert nothing == History((), None, frozenset(), ())
 
 
-REPORT = {"former": "old", "beside": False, "message": "", "total": 0, "restored": False}
+REPORT = {"previous": "old", "beside": False, "message": "", "total": 0, "restored": False}
 REPORT |= {"seconds": 30.0, "gap": 25.0, "began": 1}
 
 
@@ -138,7 +138,7 @@ def said(**values: object) -> SwitchReport:
         ({"phase": "done", "restored": True}, True, None, ""),
         ({"phase": "failed", "restored": True, "message": "no GPU"}, False, True, "no GPU"),
         ({"phase": "failed", "message": "no GPU"}, False, False, "no GPU"),
-        ({"phase": "failed", "message": "no GPU", "former": None}, False, None, "no GPU"),
+        ({"phase": "failed", "message": "no GPU", "previous": None}, False, None, "no GPU"),
     ],
 )
 def test_what_a_switch_has_written_is_taken_over(
@@ -148,7 +148,7 @@ def test_what_a_switch_has_written_is_taken_over(
         outcome = Outcome()
         outcome.take(said(beside=beside, **changes))
         assert (outcome.served, outcome.restored, outcome.reason) == (served, restored, reason)
-        assert outcome.former == (REPORT | changes)["former"]
+        assert outcome.previous == (REPORT | changes)["previous"]
         assert (outcome.beside, outcome.seconds, outcome.gap) == (beside, 30.0, 25.0)
 
 
@@ -158,7 +158,7 @@ def test_what_is_told_on_the_way() -> None:
 
     assert "in the place of old: requests wait" in line("starting")
     assert "beside old" in line("starting", beside=True)
-    assert line("starting", former=None) == line("checking") == line("done") == ""
+    assert line("starting", previous=None) == line("checking") == line("done") == ""
     assert line("draining", message="2 requests in flight").endswith("; 2 requests in flight")
     assert "on trial for 15 s" in line("trial", total=15)
     assert "old is to serve again" in line("returning")
@@ -171,7 +171,7 @@ def test_what_is_told_in_the_end() -> None:
     assert "old serves again; vllm@new stays off." in failure("new", outcome)
     outcome.take(said(phase="failed", message="it ended"))
     assert "old does not serve now" in failure("new", outcome)
-    outcome.take(said(phase="failed", message="it ended", former=None))
+    outcome.take(said(phase="failed", message="it ended", previous=None))
     assert outcome.restored is None
     assert "vllm@new is off." in failure("new", outcome)
     assert failure("new", outcome).endswith(": journalctl -u vllm@new -u switch@new")

@@ -42,9 +42,9 @@ def test_what_is_not_to_be_is_removed_once(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_what_fails_its_proof_leaves_the_former_one(tmp_path: Path) -> None:
+def test_what_fails_its_proof_leaves_the_previous_one(tmp_path: Path) -> None:
     path = tmp_path / "token"
-    path.write_text("former\n")
+    path.write_text("previous\n")
     proof = StringCommand(f"grep -q wanted {path}.new || {{ echo refused >&2; exit 1; }}")
     result = this_machine().run(
         secret_file, path=str(path), content=HiddenValue("bad\n"), proof=proof
@@ -52,7 +52,7 @@ def test_what_fails_its_proof_leaves_the_former_one(tmp_path: Path) -> None:
     assert result.did_error()
     assert result.stderr == "refused"
     assert [file.name for file in tmp_path.iterdir()] == ["token"]
-    assert path.read_text() == "former\n"
+    assert path.read_text() == "previous\n"
     proof = StringCommand(f"grep -q wanted {path}.new")
     result = this_machine().run(
         secret_file, path=str(path), content=HiddenValue("wanted\n"), proof=proof

@@ -41,7 +41,7 @@ class Fleet:
         """Have all Sparks work until the rollout has ended."""
         rollout = Rollout(self.replicas, self.forced)
         sparks = [spark for each in self.replicas.values() for spark in each]
-        former = dict(self.serves)
+        previous = dict(self.serves)
         for spark in sparks:
             rollout.declare(spark, self.wanted, NAMES)
         while any(rollout.task(spark) is not Task.END for spark in sparks):
@@ -50,11 +50,11 @@ class Fleet:
             assert at_work, "everybody waits"
             for spark in at_work:
                 task = rollout.task(spark)
-                self._do(rollout, task, spark, former)
+                self._do(rollout, task, spark, previous)
         return rollout
 
     def _do(
-        self, rollout: Rollout, task: Task, spark: str, former: Mapping[str, str | None]
+        self, rollout: Rollout, task: Task, spark: str, previous: Mapping[str, str | None]
     ) -> None:
         done = self.fails.get((task, spark), TaskReport(seconds=10.0, gap=1.0))
         if task is not Task.LOOK:
@@ -68,9 +68,9 @@ class Fleet:
         elif task is Task.SWITCH:
             in_service = [each for each in self.serves if self.serves[each] and each != spark]
             self.least = min(self.least, len(in_service))
-            self.serves[spark] = former[spark] if done.problem else self.wanted
+            self.serves[spark] = previous[spark] if done.problem else self.wanted
         elif task is Task.BACK and not done.problem:
-            self.serves[spark] = former[spark]
+            self.serves[spark] = previous[spark]
         rollout.report(spark, done)
         if then := self.after.get((task, spark)):
             then(self, rollout)

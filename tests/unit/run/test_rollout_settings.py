@@ -48,7 +48,7 @@ def test_the_report_is_whole_at_any_time() -> None:
     assert told["waves"] == [["a"], ["b"], ["c"]]
     assert [each["result"] for each in told["replicas"]] == [
         "switched",
-        "failed, the former serves",
+        "failed, the previous release serves",
         "not reached",
     ]
     assert told["replicas"][1]["seconds"] == 7.0

@@ -42,7 +42,7 @@ NVIDIA = {"nvidia": {"args": [], "path": "nvidia-container-runtime"}}
 
 
 @pytest.mark.parametrize(
-    "former",
+    "previous",
     [
         "",
         "{}\n",
@@ -52,11 +52,11 @@ NVIDIA = {"nvidia": {"args": [], "path": "nvidia-container-runtime"}}
         '{"log-driver": "journald"}',
     ],
 )
-def test_what_deploys_add_to_daemon_json_goes_again(former):
-    text = merged(former, OPTIONS)
+def test_what_deploys_add_to_daemon_json_goes_again(previous):
+    text = merged(previous, OPTIONS)
     with_runtime = json.loads(text or "{}")
     with_runtime.setdefault("runtimes", {}).setdefault("nvidia", NVIDIA["nvidia"])
-    assert without_ours(json.dumps(with_runtime), former, OPTIONS) == former
+    assert without_ours(json.dumps(with_runtime), previous, OPTIONS) == previous
 
 
 def test_what_the_owner_changed_since_then_stays():
