@@ -156,7 +156,7 @@ def test_what_is_told_on_the_way() -> None:
     def line(phase: str, **values: object) -> str:
         return progress_line(said(phase=phase, **values))
 
-    assert "in the place of old: requests wait" in line("starting")
+    assert "in place of old: requests wait" in line("starting")
     assert "beside old" in line("starting", beside=True)
     assert line("starting", previous=None) == line("checking") == line("done") == ""
     assert line("draining", message="2 requests in flight").endswith("; 2 requests in flight")
