@@ -55,6 +55,16 @@ def examined() -> str:
     return run.output
 
 
+def test_a_person_finds_the_programs(spark: Handle, served: str) -> None:
+    names = spark.run("ls /opt/qwen36/bin").stdout.split()
+    assert "sparkwright-host" in names
+    assert not [name for name in names if name.endswith(".py")]
+    assert "\n  engine " in spark.run("sparkwright-host --help").stdout
+    assert "engine ROOT RELEASE: " in spark.run("sparkwright-host engine --help").stdout
+    engines = spark.run("sudo sparkwright-host door /opt/qwen36 engines").stdout
+    assert engines.split()[0] == served
+
+
 def test_stop_really_stops(spark: Handle, served: str) -> None:
     spark.run(f"sudo systemctl stop vllm@{served}")
     assert spark.run("sudo docker ps -q").stdout == ""
