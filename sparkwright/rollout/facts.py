@@ -3,14 +3,14 @@
 import shlex
 
 from sparkwright.common.facts import HostFact
-from sparkwright.rollout.serving import Standing, parse_standing, standing_script
+from sparkwright.rollout.serving import ServingState, parse_serving, serving_script
 
 
-class ServingRelease(HostFact[Standing | None]):
+class ServingRelease(HostFact[ServingState | None]):
     """The release and engine that a Spark serves; None where it does not say."""
 
-    command = staticmethod(standing_script)
-    parse = staticmethod(parse_standing)
+    command = staticmethod(serving_script)
+    parse = staticmethod(parse_serving)
 
 
 class Speed(HostFact[str]):

@@ -98,12 +98,12 @@ def waves(
             return
         for line in lines:
             notice(line)
-        if first.standing.release == release.id:
+        if first.serving.release == release.id:
             host.noop(f"it serves {release.id}")
         else:
             yield from attempt(release, settings, peer, switch.Outcome())
         return
-    outcome, life = switch.Outcome(), ""
+    outcome, invocation = switch.Outcome(), ""
     try:
         while (task := rollout.task(spark)) is not Task.END:
             if task is Task.WAIT:
@@ -117,10 +117,10 @@ def waves(
                 where = f"wave {record.wave} of {len(rollout.waves)}: replica {record.replica}"
                 host.log(f"{where} switches to {release.id}")
                 yield from attempt(release, settings, peer, outcome)
-                life = _look(release.root).standing.life
+                invocation = _look(release.root).serving.invocation
                 result = _switched(outcome)
             elif task is Task.SOAK:
-                result = _soak(release, life, asked)
+                result = _soak(release, invocation, asked)
             else:
                 host.log(f"replica {rollout.of(spark).replica} goes back")
                 yield from go_back(release.root, settings, peer, outcome)
@@ -136,7 +136,7 @@ def waves(
         lines = [*outcome.log[-JOURNAL_LINES:], trouble, *([f"Hint: {known}."] if known else [])]
         yield failing("\n".join(lines))
     elif not outcome.attempted:
-        host.noop(f"it serves {first.standing.release or 'nothing'}")
+        host.noop(f"it serves {first.serving.release or 'nothing'}")
 
 
 def _book(options: RunOptions) -> _RolloutBook:
@@ -173,8 +173,8 @@ def _look(root: str) -> TaskReport:
     """Return what serves here."""
     if lost := lost_lease(host.state):
         return TaskReport(problem=lost)
-    if standing := _read(ServingRelease, root=root):
-        return TaskReport(standing=standing)
+    if serving := _read(ServingRelease, root=root):
+        return TaskReport(serving=serving)
     return TaskReport(problem="what serves cannot be read")
 
 
@@ -193,7 +193,7 @@ def _why(outcome: switch.Outcome) -> str:
     return outcome.reason or "it was not done"
 
 
-def _soak(release: Release, life: str, options: RunOptions) -> TaskReport:
+def _soak(release: Release, invocation: str, options: RunOptions) -> TaskReport:
     """Check that one invocation of the engine lasts for the soak time, and then answers."""
     host.log(f"{release.id} is to hold for {options.soak:.0f} s")
     began = time.monotonic()
@@ -202,7 +202,7 @@ def _soak(release: Release, life: str, options: RunOptions) -> TaskReport:
         past = time.monotonic() - began
         if seen.problem:
             return seen
-        if (seen.standing.release, seen.standing.life) != (release.id, life):
+        if (seen.serving.release, seen.serving.invocation) != (release.id, invocation):
             return TaskReport(
                 problem=f"vllm@{release.id} failed its soak: it ended within {past:.0f} s"
             )

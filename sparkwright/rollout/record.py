@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from sparkwright.rollout.serving import Standing, together
+from sparkwright.rollout.serving import ServingState, together
 
-NOTHING = Standing()
+NOTHING = ServingState()
 
 
 class Task(Enum):
@@ -45,7 +45,7 @@ class TaskReport:
 
     Attributes:
         problem: why it failed; "" when it did not.
-        standing: what serves now.
+        serving: what serves now.
         fits_beside: the new engine fits beside the previous one, so that no request is refused.
         restored: the previous release serves.
         undo: the switch is in force in spite of the problem, at least on one of its Sparks.
@@ -55,7 +55,7 @@ class TaskReport:
     """
 
     problem: str = ""
-    standing: Standing = NOTHING
+    serving: ServingState = NOTHING
     fits_beside: bool = False
     restored: bool = False
     undo: bool = False
@@ -97,7 +97,7 @@ def merged(reports: Sequence[TaskReport]) -> TaskReport:
     head = reports[0]
     return TaskReport(
         problem="; ".join(dict.fromkeys(each.problem for each in reports if each.problem)),
-        standing=together(each.standing for each in reports),
+        serving=together(each.serving for each in reports),
         fits_beside=all(each.fits_beside for each in reports),
         restored=all(each.restored for each in reports),
         undo=any(each.undo for each in reports) or len({bool(r.problem) for r in reports}) > 1,

@@ -8,22 +8,22 @@ from sparkwright.common.host_output import MARK, read_json, sections
 
 
 @dataclass(frozen=True)
-class Standing:
+class ServingState:
     """The release that one Spark serves.
 
     Attributes:
         release: the release whose engine is active; None when none is. An active engine has given
             a token, and does so every ten seconds: its supervisor sees to that.
-        life: systemd's id of this invocation of its unit; another one after each start.
+        invocation: systemd's id of this invocation of its unit; another one after each start.
         names: the model names by which clients ask for it.
     """
 
     release: str | None = None
-    life: str = ""
+    invocation: str = ""
     names: frozenset[str] = frozenset()
 
 
-def standing_script(root: str) -> str:
+def serving_script(root: str) -> str:
     """Return the POSIX shell script that reads what serves; it exits 0, also without an engine.
 
     Args:
@@ -41,7 +41,7 @@ done
 true"""
 
 
-def parse_standing(output: Iterable[str]) -> Standing:
+def parse_serving(output: Iterable[str]) -> ServingState:
     """Return what the script's output lines describe.
 
     Raises:
@@ -51,19 +51,19 @@ def parse_standing(output: Iterable[str]) -> Standing:
     parts = sections(output)
     engines = {}
     for line in parts["engines"]:
-        release, life, text = line.split("\t", 2)
+        release, invocation, text = line.split("\t", 2)
         names = read_json(text).get("served_names", ()) if text else ()
-        engines[release] = Standing(release, life, frozenset(names))
+        engines[release] = ServingState(release, invocation, frozenset(names))
     current = parts["current"][0].rsplit("/", 1)[-1] if parts["current"] else ""
     # Two run during a switch: until it is done, the previous one serves.
-    return engines.get(current) or next(iter(engines.values()), Standing())
+    return engines.get(current) or next(iter(engines.values()), ServingState())
 
 
-def together(standings: Iterable[Standing]) -> Standing:
+def together(states: Iterable[ServingState]) -> ServingState:
     """Return what the Sparks of one replica serve: nothing unless all serve the same release.
 
     Args:
-        standings: of each Spark, the head first.
+        states: of each Spark, the head first.
     """
-    head, *others = standings
-    return head if all(each.release == head.release for each in others) else Standing()
+    head, *others = states
+    return head if all(each.release == head.release for each in others) else ServingState()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Mapping, Sequence
 
 from sparkwright.rollout.record import FAILURES, ReplicaRecord, Result, Task, TaskReport, merged
-from sparkwright.rollout.serving import Standing
+from sparkwright.rollout.serving import ServingState
 
 
 def waves(replicas: Sequence[str]) -> list[tuple[str, ...]]:
@@ -51,7 +51,7 @@ class Rollout:
         self._replica = {spark: name for name, each in replicas.items() for spark in each}
         self._lost: dict[str, str] = {}
         self._reports: dict[str, TaskReport] = {}
-        self._standings: dict[str, Standing] = {}
+        self._states: dict[str, ServingState] = {}
         self._in_service: dict[str, bool] = {}
         self._course = self._run()
         self._tasks: Tasks | None = next(self._course)
@@ -143,11 +143,11 @@ class Rollout:
     def _begin(self) -> _Course:
         """Plan the waves by what serves, and refuse a switch during which a model would be lost."""
         reports = yield dict.fromkeys(self.records, Task.LOOK)
-        self._standings = {name: report.standing for name, report in reports.items()}
+        self._states = {name: report.serving for name, report in reports.items()}
         todo = []
-        after = dict(self._standings)
+        after = dict(self._states)
         for name, record in self.records.items():
-            record.previous = self._standings[name].release
+            record.previous = self._states[name].release
             self._in_service[name] = record.previous is not None
             if reports[name].problem:
                 self._stop(name, Result.LOST, reports[name].problem)
@@ -163,7 +163,7 @@ class Rollout:
                 without = self._without(name, after)
                 if without and not reports[name].fits_beside and name not in self._forced:
                     self._stop(name, Result.REFUSED, without)
-                after[name] = Standing(record.release, names=record.names)
+                after[name] = ServingState(record.release, names=record.names)
         self.planned = True
 
     def _turn(self, name: str, switched: list[str]) -> Generator[Tasks, Reports, bool]:
@@ -200,17 +200,17 @@ class Rollout:
             turn: the replica that is to switch next; None at the end.
         """
         reports = yield dict.fromkeys(self.records, Task.LOOK)
-        self._standings = {name: report.standing for name, report in reports.items()}
+        self._states = {name: report.serving for name, report in reports.items()}
         for name, record in self.records.items():
             if reports[name].problem:
                 self._stop(name, Result.LOST, reports[name].problem)
-            elif self._standings[name].release is None and self._in_service[name]:
+            elif self._states[name].release is None and self._in_service[name]:
                 switched = record.result is Result.SWITCHED
                 result = Result.STUCK if switched else Result.REFUSED
                 self._stop(name, result, "it served when the rollout began, and does no more")
         if turn is None or self.stopped:
             return
-        record, now = self.records[turn], self._standings[turn]
+        record, now = self.records[turn], self._states[turn]
         if now.release == record.release:
             record.result = Result.ALREADY
         elif now.release not in (record.previous, None):
@@ -240,13 +240,13 @@ class Rollout:
             else:
                 record.result, record.reason = Result.BACK, self.stopped
 
-    def _without(self, name: str, standings: Mapping[str, Standing]) -> str:
+    def _without(self, name: str, states: Mapping[str, ServingState]) -> str:
         """Return which models no replica would serve while one switches, as a sentence; "" if none.
 
         A name that the new release lacks does not count: the inventory gave it up.
         """
-        own = standings[name]
-        others = [each for other, each in standings.items() if other != name and each.release]
+        own = states[name]
+        others = [each for other, each in states.items() if other != name and each.release]
         if own.release is None:
             return ""
         wanted = own.names & self.records[name].names

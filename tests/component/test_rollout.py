@@ -39,7 +39,7 @@ from sparkwright.engine.facts import Engines
 from sparkwright.rollout.facts import ServingRelease, Speed
 from sparkwright.rollout import operations as rollout
 from sparkwright.common.local_file import write_file
-from sparkwright.rollout.serving import Standing
+from sparkwright.rollout.serving import ServingState
 from sparkwright.run.options import check_force, options_of
 from sparkwright.run.session import start_session
 from sparkwright.rollout import deploy as step
@@ -65,7 +65,7 @@ def begun(sparks):
 
 def read(fact, **arguments):
     if fact is ServingRelease:
-        return Standing(serves(), "life of " + serves(), frozenset({"qwen"}))
+        return ServingState(serves(), "invocation of " + serves(), frozenset({"qwen"}))
     return {Engines: "asked", Speed: "41.5"}.get(fact)
 
 def attempt(release, settings, peer, outcome):

@@ -7,7 +7,7 @@ import pytest
 
 from sparkwright.rollout.record import Result, Task, TaskReport
 from sparkwright.rollout.report import plan_lines
-from sparkwright.rollout.serving import Standing
+from sparkwright.rollout.serving import ServingState
 from sparkwright.rollout.waves import Rollout, waves
 
 NAMES = frozenset({"qwen"})
@@ -63,7 +63,7 @@ class Fleet:
             release = self.serves[spark]
             names = self.names.get(spark, NAMES) if release else frozenset()
             done = TaskReport(
-                standing=Standing(release, "life", names), fits_beside=spark in self.fits
+                serving=ServingState(release, "invocation", names), fits_beside=spark in self.fits
             )
         elif task is Task.SWITCH:
             in_service = [each for each in self.serves if self.serves[each] and each != spark]
@@ -246,7 +246,9 @@ def test_a_model_that_no_other_replica_serves_counts() -> None:
     for spark in fleet.serves:
         rollout.declare(spark, "new", names.get(spark, NAMES))
     for spark in fleet.serves:
-        rollout.report(spark, TaskReport(standing=Standing("old", "life", names.get(spark, NAMES))))
+        rollout.report(
+            spark, TaskReport(serving=ServingState("old", "invocation", names.get(spark, NAMES)))
+        )
     assert rollout.task("a") is Task.END
     assert results(rollout)["c"] is Result.REFUSED
     assert "serves model coder" in rollout.verdict("c")
@@ -287,7 +289,7 @@ def test_a_spark_lost_in_its_switch_counts_as_lost() -> None:
         rollout.declare(spark, "new", NAMES)
     for _ in range(2):
         for spark in "ab":
-            rollout.report(spark, TaskReport(standing=Standing("old", "life", NAMES)))
+            rollout.report(spark, TaskReport(serving=ServingState("old", "invocation", NAMES)))
     assert rollout.task("a") is Task.SWITCH
     rollout.lost("a", "no word")
     assert rollout.task("b") is Task.END
