@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pyinfra.api import FactBase, Host, State
@@ -40,6 +40,9 @@ class HostFact(FactBase[T]):
     """
 
     abstract = True
+    # True for what may be another thing a moment later, such as a job's progress: a survey at the
+    # start of a run leaves it out.
+    momentary: ClassVar[bool] = False
 
     def parse(self, output: list[str], /) -> T:
         """Return the fact's value by the output lines; any exception fails the host."""
@@ -62,8 +65,9 @@ class HostFact(FactBase[T]):
         return value
 
     def check_preconditions(self, state: State, host: Host) -> None:
-        """Bound the output of commands on the host's connection."""
+        """Bound the output of commands on the connection; say to it that the next is a fact's."""
         bound_output(host)
+        host.connector.fact = "momentary" if self.momentary else "surveyed"  # type: ignore[attr-defined]
 
 
 @cache

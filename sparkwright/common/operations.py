@@ -1,9 +1,11 @@
 """The base of operations: differences, messages, failing commands, and commands run at once."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import gevent
 from pyinfra import host, logger, state
 from pyinfra.api import Host, QuoteString, StringCommand
 from pyinfra.api.command import FileUploadCommand, PyinfraCommand
@@ -16,6 +18,7 @@ from sparkwright.common.terminal import plain, plain_lines
 # Characters of a command that are shown: enough to know it by.
 _SHOWN = 120
 _noted: dict[str, list[tuple[str | None, Difference]]] = {}
+_surveying: set[object] = set()
 
 
 class Refused(StringCommand):
@@ -47,6 +50,21 @@ def unit_differs(unit: str, *, active: bool, enabled: bool, outdated: bool = Fal
         differs(unit, "enabled", "not enabled")
     if active and outdated:
         differs(unit, "started after its files last changed", "started before")
+
+
+@contextmanager
+def surveying() -> Iterator[None]:
+    """Have the operations that this part of the run asks what they read show no notices."""
+    _surveying.add(gevent.getcurrent())
+    try:
+        yield
+    finally:
+        _surveying.discard(gevent.getcurrent())
+
+
+def is_surveying() -> bool:
+    """Tell whether this part of the run only asks operations what they read."""
+    return gevent.getcurrent() in _surveying
 
 
 def is_looking() -> bool:
@@ -134,7 +152,7 @@ def notice(message: str, colour: str = "yellow") -> None:
 
     A run that looks for differences shows no notices.
     """
-    if is_looking():
+    if is_looking() or is_surveying():
         return
     if planning() or not state.check_for_changes:
         host.log_styled(plain(message), fg=colour, log_func=logger.warning)

@@ -17,6 +17,8 @@ _CURSOR = re.compile(r"-- cursor: ([A-Za-z0-9_=;]{1,500})")
 class Engines(HostFact[EngineState]):
     """All engines of a Spark in one command, and the answers of the one at `url`."""
 
+    momentary = True
+
     def command(self, root: str, release: str = "", url: str = "", model: str = "") -> str:
         if not url:
             return state_script(root, release)
@@ -28,6 +30,8 @@ class Engines(HostFact[EngineState]):
 class FreeMemory(HostFact[MemoryState]):
     """A Spark's memory as it is now."""
 
+    momentary = True
+
     def command(self) -> str:
         return MEMORY_SCRIPT
 
@@ -36,6 +40,8 @@ class FreeMemory(HostFact[MemoryState]):
 
 class EngineSize(HostFact[int | None]):
     """Bytes of an engine by the orders of its switch; None if they do not contain it."""
+
+    momentary = True
 
     def command(self, path: str) -> str:
         return f"cat {shlex.quote(path)} 2>/dev/null; true"
@@ -74,6 +80,8 @@ class Switching(HostFact[SwitchState]):
         since: start of its journal, "@" and seconds since the epoch; "" to read none.
         cursor: after which to read on.
     """
+
+    momentary = True
 
     def command(self, root: str, release: str, since: str = "", cursor: str | None = None) -> str:
         start = f"--after-cursor={cursor}" if cursor else f"--since={since}"

@@ -15,5 +15,7 @@ class Fabric(HostFact[FabricState]):
 class WriteBandwidth(HostFact[float | None]):
     """Gb/s of RDMA writes to the peer by one twin; None when the test did not run."""
 
+    momentary = True
+
     command = staticmethod(client_script)
     parse = staticmethod(gbits)

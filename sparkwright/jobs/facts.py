@@ -39,6 +39,8 @@ class JobStates(HostFact[dict[str, JobState]]):
     Links are not followed: the untrusted user who fetches weights can write in their folder.
     """
 
+    momentary = True
+
     default = dict
 
     def command(self, root: str, jobs: Sequence[str]) -> str:

@@ -9,12 +9,16 @@ from sparkwright.rollout.serving import ServingState, parse_serving, serving_scr
 class ServingRelease(HostFact[ServingState | None]):
     """The release and engine that a Spark serves; None where it does not say."""
 
+    momentary = True
+
     command = staticmethod(serving_script)
     parse = staticmethod(parse_serving)
 
 
 class Speed(HostFact[str]):
     """Tokens a second of one stream, or why there is no such figure."""
+
+    momentary = True
 
     default = str
 

@@ -1,0 +1,191 @@
+"""The survey of a Spark: what the operations of a run read there, in one command before the first.
+
+pyinfra reads a fact when an operation asks for it, by a command of its own: a run that changes
+nothing was twenty round trips. Here each operation is asked for its first command, as pyinfra does
+to predict a change, and the facts that it asks for on the way are read together. Later, it gets
+these answers as long as nothing has changed: the first other command on a Spark of the replica ends
+that, and so does a minute; each answer serves once.
+"""
+
+import secrets
+import shlex
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from pyinfra import host, state
+from pyinfra.api import Host, State, StringCommand
+from pyinfra.api.state import BaseStateCallback
+from pyinfra.connectors.util import CommandOutput, OutputLine
+
+from sparkwright.common.operations import is_surveying, surveying
+from sparkwright.run.target import target_of
+
+# Rounds of a survey: an operation may ask for a second fact by what it has of a first.
+_ROUNDS = 2
+# Seconds for which an answer serves: an operation may wait for one that takes hours elsewhere.
+FRESH = 60
+
+
+class _AskedError(BaseException):
+    """Ends an operation of which is known what it reads next, or that it does something."""
+
+
+class Surveyor(BaseStateCallback):
+    """Surveys each Spark before its first operation."""
+
+    def __init__(self) -> None:
+        self._surveyed: set[Host] = set()
+
+    def operation_host_start(self, state: State, host: Host, op_hash: str) -> None:  # type: ignore[override]
+        """Take the survey, in the part of the run that is this host's own."""
+        connection = host.connector
+        if host in self._surveyed or not isinstance(connection, SurveyedConnection):
+            return
+        self._surveyed.add(host)
+        # A Spark that is lost is noticed, and said to be, by the operation that comes next.
+        with suppress(Exception):
+            for _ in range(_ROUNDS):
+                if not connection.read(_asked(state, host, connection)):
+                    return
+
+
+def survey() -> None:
+    """Have the current host surveyed before its first operation."""
+    own = state.inventory.get_host(host.name)
+    if not isinstance(own.connector, SurveyedConnection):
+        own.connector = SurveyedConnection(own)  # type: ignore[assignment]
+    if not any(isinstance(each, Surveyor) for each in state.callback_handlers):
+        state.add_callback_handler(Surveyor())
+
+
+def _asked(state: State, host: Host, connection: "SurveyedConnection") -> list[tuple[str, Any]]:
+    """Return the commands of the facts that the operations of a host ask for next."""
+    asked = []
+    with surveying():
+        for op_hash in state.get_op_order():
+            if op_hash not in state.ops[host]:
+                continue
+            connection.asking = []
+            data: Any = state.get_op_data_for_host(host, op_hash)
+            commands = data.command_generator()
+            try:
+                if next(commands, None) is not None:
+                    # It changes something: what follows reads anew.
+                    break
+            except _AskedError:
+                asked += connection.asking
+            except Exception:
+                # It raises the same when it runs.
+                continue
+            finally:
+                commands.close()
+                connection.asking = None
+    return asked
+
+
+class SurveyedConnection:
+    """A pyinfra connector that has the answers of a survey.
+
+    Args:
+        spark: the host.
+
+    Attributes:
+        asking: while the survey asks operations what they read, the commands of their facts.
+        fact: "surveyed" or "momentary" where the next command is a fact's.
+    """
+
+    def __init__(self, spark: Host) -> None:
+        self.asking: list[tuple[str, Any]] | None = None
+        self.fact = ""
+        self._spark = spark
+        self._connector = spark.connector
+        self._answers: dict[str, tuple[bool, CommandOutput]] = {}
+        self._read: set[str] = set()
+        self._taken = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connector, name)
+
+    def run_shell_command(self, command: Any, **options: Any) -> tuple[bool, CommandOutput]:
+        """Answer a fact by the survey, or run a command."""
+        fact, self.fact = self.fact, ""
+        key = _key(command, options)
+        if is_surveying():
+            # The facts of another host are read when they are needed.
+            if self.asking is not None and fact == "surveyed":
+                if key in self._answers:
+                    return self._answers[key]
+                self.asking.append((key, (command, options)))
+            raise _AskedError
+        if not fact:
+            self._change()
+        elif (answer := self._answers.pop(key, None)) and time.monotonic() - self._taken < FRESH:
+            return answer
+        result: tuple[bool, CommandOutput] = self._connector.run_shell_command(command, **options)
+        return result
+
+    def put_file(self, *arguments: Any, **options: Any) -> bool:
+        """Upload a file."""
+        self._change()
+        return bool(self._connector.put_file(*arguments, **options))
+
+    def forget(self) -> None:
+        """Have every fact read anew."""
+        self._answers.clear()
+
+    def read(self, asked: list[tuple[str, Any]]) -> bool:
+        """Run the commands of facts in one; return whether it brought answers.
+
+        One that fails brings none: the fact itself is asked then, and says why.
+        """
+        new = {key: command for key, command in asked if key not in self._read}
+        if not new:
+            return False
+        self._read.update(new)
+        options = next(iter(new.values()))[1]
+        alike = {key: _raw(command) for key, (command, others) in new.items() if others == options}
+        mark = f"@@{secrets.token_hex(8)}"
+        script = "".join(
+            # The mark is on a line of its own, also where an output does not end with one.
+            f"sh -c {shlex.quote(text)} </dev/null; printf '\\n{mark} %s\\n' $?\n"
+            for text in alike.values()
+        )
+        # By standard input: an argument has 128 KiB at most.
+        _, output = self._connector.run_shell_command(
+            StringCommand("sh -s"), **options | {"_stdin": script}
+        )
+        self._taken, before = time.monotonic(), len(self._answers)
+        self._answers.update(_answers(list(alike), output.stdout_lines, mark))
+        return len(self._answers) > before
+
+    def _change(self) -> None:
+        for each in (self._spark, *target_of(self._spark).together):
+            if isinstance(each.connector, SurveyedConnection):
+                each.connector.forget()
+
+
+def _raw(command: Any) -> str:
+    return command if isinstance(command, str) else str(command.get_raw_value())
+
+
+def _key(command: Any, options: Any) -> str:
+    return f"{_raw(command)}\n{sorted(options.items(), key=str)}"
+
+
+def _answers(
+    keys: list[str], lines: list[str], mark: str
+) -> Iterator[tuple[str, tuple[bool, CommandOutput]]]:
+    """Yield the answers of those that have succeeded."""
+    waiting, own = iter(keys), []
+    for line in lines:
+        if not line.startswith(f"{mark} "):
+            own.append(line)
+            continue
+        output = own[:-1] if own and not own[-1] else own
+        if line == f"{mark} 0":
+            yield next(waiting), (True, CommandOutput([OutputLine("stdout", it) for it in output]))
+        else:
+            next(waiting)
+        own = []

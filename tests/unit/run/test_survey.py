@@ -1,0 +1,179 @@
+"""The survey before a run, on this machine: what is read together, and what anew."""
+
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyinfra import host
+from pyinfra.api import Config, Inventory, QuoteString, State, StringCommand, operation
+from pyinfra.api.connect import connect_all
+from pyinfra.api.exceptions import PyinfraError
+from pyinfra.api.operation import add_op
+from pyinfra.api.operations import run_ops
+
+from sparkwright.common.facts import HostFact
+from sparkwright.common.operations import notice
+from sparkwright.run import survey
+from sparkwright.run.survey import SurveyedConnection, Surveyor
+
+
+class Text(HostFact[str]):
+    """What is in a file; it fails where there is none."""
+
+    default = str
+
+    def command(self, path: str) -> str:
+        return f"cat {path}"
+
+    def parse(self, output: list[str]) -> str:
+        return "\n".join(output)
+
+
+class MomentaryText(Text):
+    """The same, true for a moment."""
+
+    momentary = True
+
+
+@operation()
+def has(path: Path, text: str, fact: type[Text] = Text) -> Generator[StringCommand]:
+    """Have a file with a text."""
+    found = host.get_fact(fact, path=str(path))
+    notice(f"{path.name} has {found}")
+    if found != text:
+        yield StringCommand("printf %s", QuoteString(text), ">", QuoteString(str(path)))
+
+
+@operation()
+def has_both(one: Path, other: Path) -> Generator[StringCommand]:
+    """Have two files with one text, the second read by what is in the first."""
+    text = host.get_fact(Text, path=str(one))
+    if host.get_fact(Text, path=str(other)) != text:
+        yield StringCommand("cp", str(one), str(other))
+
+
+class Machine:
+    """This machine as a host of a run with a survey; `commands` is what ran there."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.commands: list[str] = []
+        inventory = Inventory((["@local"], {}))
+        self.state = State(inventory, Config(), check_for_changes=False)
+        connect_all(self.state)
+        self.host = inventory.get_host("@local")
+        original: Callable[..., Any] = self.host.connector.run_shell_command
+
+        def run(command: Any, **options: Any) -> Any:
+            self.commands.append(command if isinstance(command, str) else command.get_raw_value())
+            return original(command, **options)
+
+        monkeypatch.setattr(self.host.connector, "run_shell_command", run)
+        monkeypatch.setattr(survey, "target_of", lambda _: type("Alone", (), {"together": []}))
+        self.host.connector = SurveyedConnection(self.host)  # type: ignore[assignment]
+        self.state.add_callback_handler(Surveyor())
+
+    def add(self, operation: Callable[..., Any], *arguments: Any) -> Any:
+        return add_op(self.state, operation, *arguments)[self.host]
+
+    def run(self) -> list[str]:
+        run_ops(self.state)
+        return self.commands
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(monkeypatch)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    paths = [tmp_path / name for name in "abc"]
+    for path in paths:
+        path.write_text(f"{path.name}\n")
+    return paths
+
+
+def test_a_run_that_changes_nothing_is_one_command(machine: Machine, files: list[Path]) -> None:
+    done = [machine.add(has, path, path.name) for path in files]
+    assert len(machine.run()) == 1
+    assert not any(each.did_change() for each in done)
+
+
+def test_an_operation_looks_anew_after_a_change(machine: Machine, files: list[Path]) -> None:
+    """The second finds what the first has written; in between, it was something else."""
+    first = machine.add(has, files[0], "new")
+    second = machine.add(has, files[0], "new")
+    other = machine.add(has, files[1], "b")
+    commands = machine.run()
+    assert (first.did_change(), second.did_change(), other.did_change()) == (True, False, False)
+    assert files[0].read_text() == "new"
+    assert [each for each in commands if each.startswith("cat ")] == [
+        f"cat {files[0]}",
+        f"cat {files[1]}",
+    ]
+
+
+def test_what_others_have_changed_before_is_seen(machine: Machine, files: list[Path]) -> None:
+    """No answer serves twice: who asks again asks because it may have changed."""
+    machine.add(has, files[0], "a")
+    machine.add(has, files[0], "a")
+    assert len(machine.run()) == 2
+
+
+def test_a_second_fact_is_read_in_a_second_round(machine: Machine, files: list[Path]) -> None:
+    files[1].write_text("a\n")
+    both, third = machine.add(has_both, *files[:2]), machine.add(has, files[2], "c")
+    assert len(machine.run()) == 2
+    assert not both.did_change()
+    assert not third.did_change()
+
+
+def test_a_fact_that_fails_fails_its_own_operation(
+    machine: Machine, files: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    machine.add(has, files[0], "a")
+    machine.add(has, files[0].with_name("none"), "")
+    machine.add(has, files[1], "b")
+    with pytest.raises(PyinfraError):
+        machine.run()
+    assert machine.commands[1:] == [f"cat {files[0].with_name('none')}"]
+    assert "could not load fact" in caplog.text
+
+
+def test_what_is_true_for_a_moment_is_asked_then(machine: Machine, files: list[Path]) -> None:
+    machine.add(has, files[0], "a")
+    machine.add(has, files[1], "b", MomentaryText)
+    assert machine.run()[1:] == [f"cat {files[1]}"]
+
+
+def test_an_old_answer_does_not_serve(
+    machine: Machine, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(survey, "FRESH", 0)
+    machine.add(has, files[0], "a")
+    assert machine.run()[1:] == [f"cat {files[0]}"]
+
+
+def test_a_notice_is_shown_once(
+    machine: Machine, files: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    machine.add(has, files[0], "a")
+    machine.run()
+    assert caplog.text.count("a has a") == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text(st.characters(codec="ascii", exclude_characters="\0"))))
+def test_an_answer_is_what_the_command_prints(texts: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        machine = Machine(monkeypatch)
+        connection: Any = machine.host.connector
+        commands = [StringCommand("printf %s", QuoteString(text)) for text in texts]
+        direct = [connection.run_shell_command(each)[1].stdout_lines for each in commands]
+        asked = [(str(number), (each, {})) for number, each in enumerate(commands)]
+        assert connection.read(asked) is bool(texts)
+        answers = [connection._answers[key][1].stdout_lines for key, _ in asked]
+    assert answers == direct
