@@ -15,6 +15,7 @@ import requests
 
 from sparkwright.door.certificates import authority_file
 from sparkwright.door.keys import keys_path
+from tests.benchmarks.__main__ import deploy
 from tests.clock import patience
 from tests.driver.client import CHAT, PORT, ask, authorization
 from tests.driver.declared import changed, edited
@@ -92,6 +93,14 @@ def test_a_sound_spark(spark: Handle, served: str) -> None:
     assert "looked at" in said
     assert "not ours, and open to the LAN: python3 on * port 9321/tcp" in said
     assert f"no trouble found: vllm@{served} is active (serving)" in said
+
+
+def test_a_run_that_changes_nothing_asks_little(spark: Handle, served: str, tmp_path: Path) -> None:
+    """sudo, what all operations read in two rounds, and whether the engine serves."""
+    report = tmp_path / "commands.json"
+    deploy(report)
+    commands = json.loads(report.read_text())
+    assert len(commands) <= 6, commands
 
 
 def test_answers_that_were_cut(spark: Handle, served: str) -> None:
