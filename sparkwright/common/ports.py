@@ -4,7 +4,7 @@
 # two ranks, the share from which the worker copies, and the worker's metrics.
 PAIR_PORTS = LINK_PORT, MASTER_PORT, SHARE_PORT, METRICS_PORT = 29500, 29501, 29502, 29503
 
-# The node exporter's, at which the door asks it: files/door/door.cfg.
+# The node exporter's, at which the door asks it: files/host/door/door.cfg.
 EXPORTER_PORT = 9100
 
 # Each release has a port of its own, as two may run at once; below Linux's ephemeral ports.

@@ -59,7 +59,7 @@ class DoorPlan:
         """Return the files of haproxy's folder by name, in the order in which they take effect.
 
         Args:
-            template: files/door/door.cfg.
+            template: files/host/door/door.cfg.
             root: Folder of everything on the Spark.
 
         Returns:

@@ -10,7 +10,7 @@ from sparkwright.common.host_output import MARK, read_json, sections
 
 _PROPERTIES = "Id,ActiveState,NRestarts,NeedDaemonReload,Job,StatusText"
 _AT_WORK = "active,activating,deactivating"
-# The unit by which a head offers files to its worker: files/share/fabric-share.socket.
+# The unit by which a head offers files to its worker: files/host/fabric/fabric-share.socket.
 SHARE = "fabric-share.socket"
 
 # A loaded engine answers one token in well under a second; under full load it queues.

@@ -67,7 +67,7 @@ class SwitchSettings:
 
 
 class SwitchReport(HostAnswer):
-    """The report of a switch by its program: files/switch/switch_report.py.
+    """The report of a switch by its program: files/host/switch/report.py.
 
     Attributes:
         previous: the release that served before; None if none did.

@@ -14,9 +14,9 @@ from sparkwright.common.errors import PlanError
 from sparkwright.fleet.fleet import Fleet, bracketed
 from sparkwright.fleet.settings import Settings
 
-# Seconds between two questions: as often as files/monitoring/spark-metrics.timer writes.
+# Seconds between two questions: as often as files/host/monitoring/spark-metrics.timer writes.
 INTERVAL = 15
-# What the door lets through with the key: files/door/door.cfg.
+# What the door lets through with the key: files/host/door/door.cfg.
 PATHS = {"engine": "/metrics", "door": "/metrics/door", "host": "/metrics/host"}
 KEY_FILE, RULES_FILE, DASHBOARD_FILE = "api_key", "alerts.yml", "dashboard.json"
 _LOOPBACK = ("127.0.0.1", "::1")
@@ -176,8 +176,8 @@ def monitoring_files(
     Args:
         doors: What `targets` returned.
         key: The API key that Prometheus shows; None where no door asks for one.
-        rules: files/monitoring/alerts.yml.
-        dashboard: files/monitoring/dashboard.json.
+        rules: files/host/monitoring/alerts.yml.
+        dashboard: files/host/monitoring/dashboard.json.
     """
     files = {
         # The key is no business of git's.

@@ -3,21 +3,21 @@
 from sparkwright.causes.cause import LogCause
 from sparkwright.causes.platform_causes import PLATFORM_CAUSES
 
-# Errors of files/runtime/gpu_proof.py; engines do not print these.
+# Errors of files/host/runtime/gpu_proof.py; engines do not print these.
 _OWN = (
     LogCause(
         name="runtime-brings-nothing",
         cause="The NVIDIA runtime ran but did not add the driver to the container",
         remedy="See `sudo nvidia-ctk config` and `docker info` (Runtimes): the runtime must be "
         "NVIDIA's, and must not be told to give nothing",
-        source="files/runtime/gpu_proof.py",
+        source="files/host/runtime/gpu_proof.py",
         pattern=r"CUDA is not in the container|lists no GPU|/usr/bin/nvidia-smi",
     ),
     LogCause(
         name="driver-hangs",
         cause="The driver hangs",
         remedy="Reboot; `journalctl -k | grep -i -e nvrm -e xid` shows what it said",
-        source="files/runtime/gpu_proof.py",
+        source="files/host/runtime/gpu_proof.py",
         pattern=r"no answer within",
     ),
 )

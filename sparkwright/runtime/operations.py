@@ -163,7 +163,7 @@ def gpu_in_container(root: str, program: str) -> Generator[PyinfraCommand]:
 
     Args:
         root: the folder of everything on the Spark.
-        program: the text of files/runtime/gpu_proof.py.
+        program: the text of files/host/runtime/gpu_proof.py.
     """
     proof = host.get_fact(GpuProof, root=root)
     if proof.holds:

@@ -1,6 +1,7 @@
 """The library is easy to enter: small folders that the docs name, and names of one meaning."""
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -30,6 +31,19 @@ def test_no_class_name_stands_for_two_things() -> None:
         if isinstance(node, ast.ClassDef)
     )
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_what_texts_name_is_there() -> None:
+    """A file that moves leaves its name in comments, sources of causes, and pages."""
+    named = re.compile(r"\b(?:files|sparkwright)/[\w@./-]+\.(?:py|service|timer|cfg|yml|json|sh)\b")
+    pages = [*(PROJECT / "docs").rglob("*.md"), PROJECT / "README.md", PROJECT / "CONTRIBUTING.md"]
+    names = {
+        name: str(path.relative_to(PROJECT))
+        for path in (*_modules(), *pages, *HOST.rglob("*.service"))
+        for name in named.findall(path.read_text())
+    }
+    assert len(names) > 50
+    assert {name: by for name, by in names.items() if not (PROJECT / name).exists()} == {}
 
 
 def _modules() -> list[Path]:
