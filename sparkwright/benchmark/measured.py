@@ -85,7 +85,7 @@ class Others(HostAnswer):
 
 
 class Log(HostAnswer):
-    """What the engine's log and a trial answer show.
+    """The findings in the engine's log and in a trial answer.
 
     Attributes:
         network: NCCL's transport, such as NET/IB.

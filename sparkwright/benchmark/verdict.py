@@ -20,7 +20,7 @@ DECIDING = ("tok_s", "total_tok_s", "errors")
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far a figure may be from the expected one and still be within.
+    """The distance that a figure may have from the expected one and still be within.
 
     Attributes:
         share: of the expected figure.

@@ -29,7 +29,8 @@ def apply() -> None:
         root=own.root,
         plan=_plan(own),
         template=(_FILES / "door.cfg").read_text(),
-        programs=[*program_files(own.root), unit_file(_FILES / UNIT, root=own.root)],
+        programs=program_files(own.root),
+        unit=unit_file(_FILES / UNIT, root=own.root),
     )
 
 

@@ -22,7 +22,7 @@ _PACKAGE = "haproxy"
 
 @operation()
 def door(
-    root: str, plan: DoorPlan, template: str, programs: Sequence[Entry]
+    root: str, plan: DoorPlan, template: str, programs: Sequence[Entry], unit: ManagedFile
 ) -> Generator[PyinfraCommand]:
     """Have the door open: haproxy in a unit of its own, with these settings, keys and certificate.
 
@@ -34,7 +34,8 @@ def door(
         root: the folder of everything on the Spark.
         plan: what the door is to be.
         template: the text of files/host/door/door.cfg.
-        programs: what sets the door's engines, and its unit.
+        programs: those of a Spark, which set the door's engines.
+        unit: the door's.
     """
     state = host.get_fact(DoorStates, root=root, bind=plan.bind, port=plan.port)
     warn(plan)
@@ -51,14 +52,13 @@ def door(
         )
         return
     files = plan.files(template, root)
-    (unit,) = (entry for entry in programs if entry.path == f"{SYSTEMD}/{UNIT}")
-    assert isinstance(unit, ManagedFile)
     laid_down = list(
         managed_files._inner(
             entries=[
                 folder(root, "bin"),
                 folder(root, "door"),
                 *programs,
+                unit,
             ]
         )
     )

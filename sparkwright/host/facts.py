@@ -152,7 +152,7 @@ class Sysctls(HostFact[dict[str, str]]):
 
 
 class ClockSync(HostFact[bool]):
-    """Whether the clock is kept by NTP, or belongs to the host of a container."""
+    """True where NTP keeps the clock, or it belongs to the host of a container."""
 
     def command(self) -> str:
         return (

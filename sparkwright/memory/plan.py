@@ -53,7 +53,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Load:
-    """What is to be served, with the sizes of its checkpoints.
+    """The recipe to serve, with the sizes of its checkpoints.
 
     Attributes:
         recipe: As it is for this number of Sparks.

@@ -13,15 +13,6 @@ def data_of(host: Host) -> dict[str, Any]:
     return data
 
 
-def settings(host: Host) -> Settings:
-    """Return the settings of a host.
-
-    Raises:
-        PlanError: A setting is invalid.
-    """
-    return settings_of(data_of(host))
-
-
 def settings_of_replica(host: Host, replica: str) -> Settings:
     """Return the settings of a replica during a run for the gateway's host.
 

@@ -3,7 +3,6 @@
 import subprocess
 import time
 from threading import Event, Thread
-from types import TracebackType
 
 QUERY = "clocks.sm,power.draw,temperature.gpu,memory.total"
 INTERVAL = 1.0
@@ -42,12 +41,7 @@ class Gpu:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
 

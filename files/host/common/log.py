@@ -1,4 +1,4 @@
-"""What a program tells people: lines of the journal, and the status of its unit."""
+"""The messages of a program: lines of the journal, and the status of its unit."""
 
 import os
 import socket

@@ -21,7 +21,7 @@ from sparkwright.common.files import (
 from sparkwright.common.operations import differs, failing
 from sparkwright.common.placed import check
 from sparkwright.host.facts import FileStates
-from sparkwright.run.host_data import settings
+from sparkwright.run.target import target
 
 
 @operation()
@@ -45,7 +45,7 @@ def managed_files(entries: Sequence[Entry]) -> Generator[PyinfraCommand]:
     """
     links = [entry.path for entry in entries if isinstance(entry, Symlink)]
     paths = [entry.path for entry in entries if not isinstance(entry, Symlink)]
-    check(settings(host).root, [*paths, *links])
+    check(target().root, [*paths, *links])
     states = host.get_fact(FileStates, paths=paths, links=links)
     found = {entry: states.get(entry.path, FileState("absent")) for entry in entries}
 

@@ -19,9 +19,9 @@ from tests.unit.driven import Driven, fake_host, said_of_file
 FILES = Path(__file__).parents[3] / "files" / "host" / "door"
 ROOT = "/r"
 UNIT = unit_file(FILES / "door.service", root=ROOT)
-PROGRAMS = [ManagedFile("/r/bin/sparkwright-host", "program"), UNIT]
+PROGRAMS = [ManagedFile("/r/bin/sparkwright-host", "program")]
 TEMPLATE = (FILES / "door.cfg").read_text()
-TEXTS: dict[str, Any] = {"template": TEMPLATE, "programs": PROGRAMS}
+TEXTS: dict[str, Any] = {"template": TEMPLATE, "programs": PROGRAMS, "unit": UNIT}
 KEY = "sk-0123456789abcdefghij"
 CLEAN = "@@installed\n@@stray\n@@elsewhere\n@@taken\n@@there\n@@files\n@@unit\ninactive\n@@running"
 
@@ -36,7 +36,7 @@ def spark(state: str) -> Driven:
     """A Spark whose door is like this, and which has the program and the unit."""
     folders = {"/r/bin": "755", "/r/door": "700"}
     lines = [f"stat\tdirectory\troot\troot\t{mode}\t{path}" for path, mode in folders.items()]
-    lines += [line for file in PROGRAMS for line in said_of_file(file.path, file.text)]
+    lines += [line for file in (*PROGRAMS, UNIT) for line in said_of_file(file.path, file.text)]
     there = "\n".join(lines) if state != CLEAN else ""
     return fake_host({"@@installed": state, "follow=-L": there}, root=ROOT)
 
