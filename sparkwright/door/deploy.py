@@ -9,9 +9,8 @@ from sparkwright.door.certificates import door_certificate
 from sparkwright.door.door import UNIT, DoorPlan, door_plan
 from sparkwright.door.keys import fleet_keys
 from sparkwright.door.operations import door, no_door
-from sparkwright.fleet.file import load_fleet
-from sparkwright.recipe.loader import recipe_names
 from sparkwright.release.programs import program_files
+from sparkwright.run.spark import fleet_of
 from sparkwright.run.target import Target, bad_input, target
 
 _FILES = HOST_FILES / "door"
@@ -44,7 +43,7 @@ def _plan(own: Target) -> DoorPlan:
     assert own.port
     record = not is_dry_run()
     with bad_input():
-        fleet = load_fleet(own.fleet, recipe_names())
+        fleet = fleet_of(own.fleet)
         return door_plan(
             own.settings,
             port=own.port,

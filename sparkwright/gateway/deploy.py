@@ -14,16 +14,14 @@ from sparkwright.door.key import GATEWAY
 from sparkwright.door.keys import api_keys, fleet_keys
 from sparkwright.firewall.firewall import port_rules
 from sparkwright.firewall.operations import firewall
-from sparkwright.fleet.file import load_fleet
 from sparkwright.gateway.facts import UNITS
 from sparkwright.gateway.files import BEHIND, DOOR_FILES, configuration, environment
 from sparkwright.gateway.gateway import client_url, doors, needed, upstreams
 from sparkwright.gateway.names import listing, served
 from sparkwright.gateway.operations import gateway
-from sparkwright.recipe.loader import recipe_names
 from sparkwright.release.programs import program
 from sparkwright.run.host_data import data_of, settings_of_replica
-from sparkwright.run.spark import recipe_of
+from sparkwright.run.spark import fleet_of, recipe_of
 from sparkwright.run.target import bad_input, target
 
 _FILES = HOST_FILES / "gateway"
@@ -36,7 +34,7 @@ def apply() -> None:
     root, folder = own.root, f"{own.root}/gateway"
     record = not is_dry_run()
     with bad_input():
-        fleet = load_fleet(own.fleet, recipe_names())
+        fleet = fleet_of(own.fleet)
         recipes = {name: recipe_of(name) for name in fleet.recipes}
         replica_settings = {name: settings_of_replica(host, name) for name in fleet.replicas}
         replicas, urls = upstreams(fleet, recipes), doors(fleet, replica_settings)

@@ -16,6 +16,7 @@ from pyinfra.api.state import BaseStateCallback, StateStage
 from sparkwright.common.operations import spark_name
 from sparkwright.run.lost import cause, lost_lines, unreachable_lines
 from sparkwright.run.target import target_of
+from sparkwright.run.upstream import carry
 
 # Seconds that a connection may take to end after a command has noticed it: each failed command
 # waits for so long.
@@ -31,6 +32,7 @@ def expect_failures(run: State) -> None:
     # With more, an operation whose facts failed goes on with their defaults, as if the host were
     # empty.
     config.FAIL_PERCENT = 0
+    carry()
     # Instead of pyinfra's question whether to go on, which needs a terminal.
     run.should_raise_failed_hosts = _stop
     # paramiko logs the traceback of each error that it raises, too.

@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import gevent
 from paramiko import SSHClient, SSHException
 from pyinfra import state
 from pyinfra.api import Host, State, StringCommand
@@ -83,9 +84,15 @@ class LeaseKeeper(BaseStateCallback):
             return
         self._begun = True
         owner = _this_run()
-        # All runs take them in the same order: of two that begin together, one gets them all.
-        for host in sorted(state.active_hosts, key=lambda each: each.name):
-            self._leases[host] = _Lease(host, owner)
+        first, *others = sorted(state.active_hosts, key=lambda each: each.name)
+        # Of two runs of the same Sparks that begin together, the first lease decides.
+        self._take(first, owner)
+        gevent.joinall(taken := [gevent.spawn(self._take, each, owner) for each in others])
+        for each in taken:
+            each.get()
+
+    def _take(self, host: Host, owner: str) -> None:
+        self._leases[host] = _Lease(host, owner)
 
     def operation_end(self, state: State, op_hash: str) -> None:  # type: ignore[override]
         """Record on each Spark whether the operation changed it."""

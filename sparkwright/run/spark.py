@@ -10,9 +10,11 @@ from typing import Any, Self
 
 from sparkwright.common.hardware import HARDWARE, Hardware
 from sparkwright.fleet.fabric_plan import FabricPlan, fabric_plan
+from sparkwright.fleet.file import load_fleet
+from sparkwright.fleet.fleet import Fleet
 from sparkwright.fleet.settings import Settings, settings_of
 from sparkwright.recipe.engine_log import at_level
-from sparkwright.recipe.loader import load_recipe
+from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.media import from_domains
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.release.lock import Lock
@@ -28,6 +30,16 @@ def recipe_of(name: str) -> Recipe:
         PlanError: As `load_recipe`.
     """
     return load_recipe(name)
+
+
+@cache
+def fleet_of(path: Path) -> Fleet:
+    """Return the fleet of an inventory file, read once.
+
+    Raises:
+        PlanError: As `load_fleet`.
+    """
+    return load_fleet(path, recipe_names())
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ that, and so does a minute; each answer serves once.
 import secrets
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -26,6 +26,8 @@ from sparkwright.run.target import target_of
 _ROUNDS = 2
 # Seconds for which an answer serves: an operation may wait for one that takes hours elsewhere.
 FRESH = 60
+# Seconds for one script of a survey; the fact of one that hangs is asked for by itself.
+_PATIENCE = 30
 
 
 class _AskedError(BaseException):
@@ -147,14 +149,9 @@ class SurveyedConnection:
         options = next(iter(new.values()))[1]
         alike = {key: _raw(command) for key, (command, others) in new.items() if others == options}
         mark = f"@@{secrets.token_hex(8)}"
-        script = "".join(
-            # The mark is on a line of its own, also where an output does not end with one.
-            f"sh -c {shlex.quote(text)} </dev/null; printf '\\n{mark} %s\\n' $?\n"
-            for text in alike.values()
-        )
         # By standard input: an argument has 128 KiB at most.
         _, output = self._connector.run_shell_command(
-            StringCommand("sh -s"), **options | {"_stdin": script}
+            StringCommand("sh -s"), **options | {"_stdin": survey_script([*alike.values()], mark)}
         )
         self._taken, before = time.monotonic(), len(self._answers)
         self._answers.update(_answers(list(alike), output.stdout_lines, mark))
@@ -164,6 +161,33 @@ class SurveyedConnection:
         for each in (self._spark, *target_of(self._spark).together):
             if isinstance(each.connector, SurveyedConnection):
                 each.connector.forget()
+
+
+def survey_script(scripts: Sequence[str], mark: str) -> str:
+    """Return the POSIX shell script that runs others side by side, and prints their outputs.
+
+    Each output is followed by a line with the mark and the exit status.
+
+    Args:
+        scripts: what to run.
+        mark: a word that no output has.
+    """
+    begun = "".join(
+        f"{{ timeout {_PATIENCE} sh -c {shlex.quote(text)} </dev/null"
+        f' >"$to/{number}" 2>/dev/null; echo $? >"$to/{number}.status"; }} &\n'
+        for number, text in enumerate(scripts)
+    )
+    return f"""to=$(mktemp -d) || exit
+trap 'rm -rf "$to"' EXIT
+{begun}wait
+number=0
+while [ $number -lt {len(scripts)} ]; do
+  cat "$to/$number"
+  # The mark is on a line of its own, also where an output does not end with one.
+  printf '\\n{mark} %s\\n' "$(cat "$to/$number.status")"
+  number=$((number + 1))
+done
+"""
 
 
 def _raw(command: Any) -> str:

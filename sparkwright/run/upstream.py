@@ -1,0 +1,77 @@
+"""What we carry of pyinfra until one of its releases has it.
+
+The patches, and what each of them brings, are in docs/upstream. A test fails once pyinfra has one.
+"""
+
+import sys
+import time
+from functools import cache
+from importlib import import_module
+from random import uniform
+from types import FrameType
+from typing import Any
+
+from paramiko import SSHException
+from pyinfra.api import State, arguments
+from pyinfra.api.util import PYINFRA_INSTALL_DIR
+from pyinfra.connectors.ssh import SSHConnector
+
+# Seconds between two logins, within which a refusal comes, and after which it counts as an error.
+# By default sshd refuses logins at random while ten others have yet to authenticate (sshd_config,
+# MaxStartups): on a jump host those of a whole fleet.
+_PAUSE, _AT_ONCE, _PATIENCE = (0.2, 1.0), 5, 30
+# The words of paramiko about a server that ends a connection in place of its greeting.
+_REFUSED = "Error reading SSH protocol banner"
+
+
+def carry() -> None:
+    """Have the functions below in pyinfra's place; further calls change nothing."""
+    # As an attribute of its package, that name is the decorator.
+    operation: Any = import_module("pyinfra.api.operation")
+    operation.get_operation_order_from_stack = _order
+    arguments.all_global_arguments = _global_arguments
+    connector: Any = SSHConnector
+    connector._connect = _connect
+
+
+# The types of pyinfra's arguments, which it computes anew for each operation and each fact.
+_global_arguments = cache(arguments.all_global_arguments)
+_connect_once = SSHConnector._connect
+
+
+def _order(state: State) -> list[int]:
+    """Return the line numbers of the calls that led to an operation, the deploy file's first.
+
+    pyinfra reads the source file of each caller for it, which is not needed.
+    """
+    frames: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame:
+        frames.append(frame)
+        frame = frame.f_back
+    frames.reverse()
+    names = [each.f_code.co_filename for each in frames]
+    begin, deploy = 0, state.current_deploy_filename
+    if deploy:
+        begin = names.index(deploy) if deploy in names else len(names)
+    lines = [
+        each.f_lineno
+        for each, name in zip(frames[begin:], names[begin:], strict=True)
+        if not name.startswith(PYINFRA_INSTALL_DIR)
+    ]
+    return [state.current_op_file_number, *lines]
+
+
+def _connect(connector: SSHConnector) -> None:
+    """Log in; again, for a while, where sshd has too many logins at once."""
+    ends = time.monotonic() + _PATIENCE
+    while True:
+        begun = time.monotonic()
+        try:
+            _connect_once(connector)
+            return
+        except SSHException as error:
+            silent = time.monotonic() > min(begun + _AT_ONCE, ends)
+            if silent or _REFUSED not in str(error):
+                raise
+            time.sleep(uniform(*_PAUSE))

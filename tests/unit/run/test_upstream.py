@@ -1,0 +1,110 @@
+"""What we carry of pyinfra: it does the same, and pyinfra still lacks it."""
+
+import inspect
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import pyinfra
+import pytest
+from paramiko import SSHException
+from pyinfra.api import arguments, util
+from pyinfra.api.util import get_operation_order_from_stack
+from pyinfra.connectors.ssh import SSHConnector
+
+from sparkwright.run import upstream
+from sparkwright.run.upstream import carry
+
+# pyinfra's own, as this module is imported before any test carries ours.
+_types = upstream._global_arguments.__wrapped__
+REFUSED = "Error reading SSH protocol banner[Errno 104] Connection reset by peer"
+
+
+class _State:
+    current_deploy_filename = __file__
+    current_op_file_number = 3
+
+
+def test_pyinfra_still_reads_the_source_of_each_caller() -> None:
+    """Once this fails, drop `_order` and docs/upstream/operation-order.patch."""
+    assert "getframeinfo" in inspect.getsource(get_operation_order_from_stack)
+
+
+def test_pyinfra_still_computes_the_types_of_its_arguments_anew() -> None:
+    """Once this fails, drop `_global_arguments` and docs/upstream/argument-types.patch."""
+    assert _types() is not _types()
+
+
+def test_pyinfra_still_takes_a_refused_login_for_an_error() -> None:
+    """Once this fails, drop `_connect` and docs/upstream/refused-login.patch."""
+    assert "banner" not in inspect.getsource(inspect.getmodule(SSHConnector))  # type: ignore[arg-type]
+
+
+def test_the_order_is_pyinfras(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyinfra, "is_cli", True)
+
+    def both(state: Any) -> tuple[Any, Any]:
+        return util.get_operation_order_from_stack(state), upstream._order(state)
+
+    for name, calls in ((__file__, 2), (None, 3), ("/nowhere.py", 0)):
+        state = _State()
+        state.current_deploy_filename = name  # type: ignore[assignment]
+        theirs, ours = both(state)
+        assert len(theirs) > calls
+        assert ours == theirs
+
+
+def test_it_is_in_pyinfras_place() -> None:
+    carry()
+    carry()
+    assert arguments.all_global_arguments() == _types()
+    assert import_module("pyinfra.api.operation").get_operation_order_from_stack is upstream._order
+    assert SSHConnector._connect.__module__ == upstream.__name__
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
+    """Return a function that logs in, and returns the seconds at which each try began."""
+
+    def log_in(*outcomes: Exception | None, seconds: float = 0.1) -> list[float]:
+        begun, now, waiting = [], [0.0], iter(outcomes)
+
+        def once(_: Any) -> None:
+            begun.append(now[0])
+            now[0] += seconds
+            if error := next(waiting):
+                raise error
+
+        class Clock:
+            monotonic = staticmethod(lambda: now[0])
+
+            @staticmethod
+            def sleep(pause: float) -> None:
+                now[0] += pause
+
+        monkeypatch.setattr(upstream, "_connect_once", once)
+        monkeypatch.setattr(upstream, "time", Clock)
+        upstream._connect(None)  # type: ignore[arg-type]
+        return begun
+
+    return log_in
+
+
+def test_a_refused_login_is_tried_again(attempts: Callable[..., list[float]]) -> None:
+    refused = SSHException(REFUSED)
+    assert len(attempts(refused, refused, None)) == 3
+
+
+def test_a_login_that_fails_otherwise_is_not(attempts: Callable[..., list[float]]) -> None:
+    with pytest.raises(SSHException, match="No existing session"):
+        attempts(SSHException("No existing session"), None)
+
+
+def test_a_silent_server_is_not_asked_twice(attempts: Callable[..., list[float]]) -> None:
+    with pytest.raises(SSHException, match="banner"):
+        attempts(SSHException("Error reading SSH protocol banner"), None, seconds=15)
+
+
+def test_a_server_that_refuses_all_is_given_up(attempts: Callable[..., list[float]]) -> None:
+    with pytest.raises(SSHException, match="banner"):
+        attempts(*[SSHException(REFUSED)] * 1000)
