@@ -19,7 +19,7 @@ from sparkwright.monitoring import deploy as monitoring
 from sparkwright.preflight import deploy as preflight
 from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
-from sparkwright.run.survey import survey
+from sparkwright.run.survey import surveyed
 from sparkwright.runtime import deploy as runtime
 from sparkwright.weights import deploy as weights
 
@@ -34,13 +34,13 @@ def converge() -> None:
     """
     start_session()
     hold_lease()
-    survey()
-    preflight.apply()
-    fabric.apply()
-    firewall.apply()
-    runtime.apply()
-    provision()
-    engine.apply()
+    with surveyed():
+        preflight.apply()
+        fabric.apply()
+        firewall.apply()
+        runtime.apply()
+        provision()
+        engine.apply()
 
 
 def provision() -> None:

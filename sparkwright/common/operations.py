@@ -38,7 +38,7 @@ def differs(what: str, expected: str, found: str) -> None:
         what: a file, a unit, a package: the thing that people would look at.
         expected, found: in a few words, without a secret or the hash of one.
     """
-    if is_looking():
+    if is_looking() and not is_surveying():
         _noted[host.name].append((host.current_op_hash, Difference(what, expected, found)))
 
 

@@ -5,21 +5,18 @@ import time
 from dataclasses import dataclass, field
 
 import click
-from pyinfra import host, local, state
+from pyinfra import local, state
 from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.difference import Difference, as_json, exit_status, line
 from sparkwright.common.errors import PlanError
-from sparkwright.common.operations import differs, look
+from sparkwright.common.operations import look
 from sparkwright.common.terminal import plain
-from sparkwright.doctor.facts import HostCheckup, Listeners
-from sparkwright.doctor.listeners import astray, others, unguarded
 from sparkwright.door.keys import keys_path
-from sparkwright.drift.drift import host_differences, running_differences
-from sparkwright.drift.facts import WhatRuns
-from sparkwright.release.guard import ALONE
+from sparkwright.drift.operations import health, listeners, running
 from sparkwright.release.lock import lock_path, read_lock, unresolved
 from sparkwright.run.report import check_alone, tell_machines
+from sparkwright.run.survey import surveyed
 from sparkwright.run.target import bad_input, target, target_of
 
 # The deploy whose operations converge a Spark, and so know how it differs.
@@ -89,22 +86,11 @@ def _check_declared() -> None:
 
 def _steps() -> None:
     """Call all operations that would converge the Spark, and compare what they do not."""
-    local.include(_CONVERGES)
-    own = target()
-    release = own.release
-    running = host.get_fact(WhatRuns, images=release.images if release else ())
-    for difference in (
-        *running_differences(running, release, own.settings.gpu_clock_max_mhz),
-        *host_differences(host.get_fact(HostCheckup, root=own.root)),
-    ):
-        differs(*difference)
-    listening, may = host.get_fact(Listeners), own.may_listen
-    for socket in astray(listening, may):
-        differs("listeners", "only those on the list", socket)
-    for group in unguarded(listening):
-        differs("guard of the engine", f"its container in {ALONE}", f"in {group}")
-    if foreign := others(listening, may):
-        _book.others[own.spark] = foreign
+    with surveyed():
+        local.include(_CONVERGES)
+        running(name="What runs", own=target())
+        health(name="Health of the host", own=target())
+        listeners(name="Listeners", own=target(), foreign=_book.others)
 
 
 def _reason(error: PyinfraError) -> str:

@@ -12,6 +12,7 @@ from sparkwright.common.operations import (
     failing,
     is_dry_run,
     is_looking,
+    is_surveying,
     notice,
     planning,
     spark_name,
@@ -72,7 +73,7 @@ def preflight(
         if not finding.error:
             notice(str(finding))
     refusal = failing("\n".join(map(str, errors))) if errors else None
-    if is_dry_run() and planning() and not is_looking():
+    if is_dry_run() and planning() and not (is_looking() or is_surveying()):
         _end_unfit(bool(errors))
     if refusal:
         yield refusal

@@ -3,6 +3,7 @@
 import logging
 import shlex
 import sys
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,8 @@ from sparkwright.run.lost import cause, lost_lines, unreachable_lines
 from sparkwright.run.target import target_of
 from sparkwright.run.upstream import carry
 
+# Seconds in which a Spark takes a connection, greets, and takes a login, of a run that only looks.
+LOOK_PATIENCE = 3
 # Seconds that a connection may take to end after a command has noticed it: each failed command
 # waits for so long.
 _ENDING = 0.2
@@ -42,6 +45,25 @@ def expect_failures(run: State) -> None:
     click.get_current_context().call_on_close(lambda: errors.explain(run))
 
 
+def expect_silence(run: State, hosts: Iterable[tuple[str, dict[str, Any]]]) -> None:
+    """Have a run that only looks go on without the hosts that do not answer, and soon.
+
+    To be called like `expect_failures`.
+
+    Args:
+        run: the run.
+        hosts: all of its hosts, with their data.
+    """
+    run.should_raise_failed_hosts = lambda _: False
+    config.CONNECT_TIMEOUT = LOOK_PATIENCE
+    for _, data in hosts:
+        data["ssh_paramiko_connect_kwargs"] = {
+            "banner_timeout": LOOK_PATIENCE,
+            "auth_timeout": LOOK_PATIENCE,
+        }
+    carry()
+
+
 def report_failures() -> None:
     """Have this run report each host that fails; further calls do nothing."""
     if any(isinstance(handler, FailureReport) for handler in state.callback_handlers):
@@ -56,7 +78,7 @@ def watch_connection() -> None:
     """Have the run notice when the current host is lost; a host without SSH cannot be lost."""
     # `host` itself stands for whichever host is current.
     own = state.inventory.get_host(host.name)
-    if getattr(own.connector, "client", None) and not isinstance(own.connector, WatchedConnection):
+    if getattr(own.connector, "client", None) and not getattr(own.connector, "watched", False):
         own.connector = WatchedConnection(own, own.connector)  # type: ignore[assignment]
 
 
@@ -103,6 +125,8 @@ class WatchedConnection:
     """
 
     _WATCHED = ("run_shell_command", "put_file", "get_file")
+    # Also of a connector around this one, which passes on what it lacks.
+    watched = True
 
     def __init__(self, spark: Host, connector: Any) -> None:
         self._spark = spark

@@ -4,22 +4,24 @@ pyinfra reads a fact when an operation asks for it, by a command of its own: a r
 nothing was twenty round trips. Here each operation is asked for its first command, as pyinfra does
 to predict a change, and the facts that it asks for on the way are read together. Later, it gets
 these answers as long as nothing has changed: the first other command on a Spark of the replica ends
-that, and so does a minute; each answer serves once.
+that, and so does a minute; each answer serves once. The plan of a run is made in the same way.
 """
 
 import secrets
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from pyinfra import host, state
+import gevent
+from pyinfra import context, host
 from pyinfra.api import Host, State, StringCommand
 from pyinfra.api.state import BaseStateCallback
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
-from sparkwright.common.operations import is_surveying, surveying
+from sparkwright.common.operations import is_surveying, planning, surveying
+from sparkwright.run.failures import watch_connection
 from sparkwright.run.target import target_of
 
 # Rounds of a survey: an operation may ask for a second fact by what it has of a first.
@@ -42,38 +44,78 @@ class Surveyor(BaseStateCallback):
 
     def operation_host_start(self, state: State, host: Host, op_hash: str) -> None:  # type: ignore[override]
         """Take the survey, in the part of the run that is this host's own."""
-        connection = host.connector
-        if host in self._surveyed or not isinstance(connection, SurveyedConnection):
-            return
-        self._surveyed.add(host)
-        # A Spark that is lost is noticed, and said to be, by the operation that comes next.
-        with suppress(Exception):
-            for _ in range(_ROUNDS):
-                if not connection.read(_asked(state, host, connection)):
-                    return
+        if host not in self._surveyed and isinstance(host.connector, SurveyedConnection):
+            self._surveyed.add(host)
+            _survey(state, host, host.connector)
 
 
-def survey() -> None:
-    """Have the current host surveyed before its first operation."""
-    own = state.inventory.get_host(host.name)
+# The parts of runs, one a host, whose operations are planned once all of them are known.
+_collecting: set[object] = set()
+
+
+@contextmanager
+def surveyed() -> Iterator[None]:
+    """Have the current host surveyed before the operations of this block are planned, and run."""
+    part = gevent.getcurrent()
+    if part in _collecting:
+        yield
+        return
+    watch_connection()
+    run: Any = context.state
+    own: Any = run.inventory.get_host(host.name)
     if not isinstance(own.connector, SurveyedConnection):
-        own.connector = SurveyedConnection(own)  # type: ignore[assignment]
-    if not any(isinstance(each, Surveyor) for each in state.callback_handlers):
-        state.add_callback_handler(Surveyor())
+        own.connector = SurveyedConnection(own)
+    if not any(isinstance(each, Surveyor) for each in run.callback_handlers):
+        run.add_callback_handler(Surveyor())
+    # With it, pyinfra plans each operation where it is called.
+    run.should_check_for_changes = lambda: (
+        run.check_for_changes and gevent.getcurrent() not in _collecting
+    )
+    _collecting.add(part)
+    try:
+        yield
+    finally:
+        _collecting.discard(part)
+    if run.should_check_for_changes():
+        _plan(run, own, own.connector)
 
 
-def _asked(state: State, host: Host, connection: "SurveyedConnection") -> list[tuple[str, Any]]:
+def _plan(run: State, own: Host, connection: "SurveyedConnection") -> None:
+    """Predict of each operation whether it changes something, as pyinfra does."""
+    _survey(run, own, connection)
+    counts = run.get_meta_for_host(own)
+    for op_hash in own.op_hash_order:
+        operation = run.get_op_data_for_host(own, op_hash)
+        # pyinfra has planned those before the block.
+        if operation.operation_meta._maybe_is_change is None:
+            commands: Any = operation.command_generator()
+            will_change = next(commands, None) is not None
+            commands.close()
+            operation.operation_meta._maybe_is_change = will_change
+            counts.ops_change += will_change
+            counts.ops_no_change -= will_change
+
+
+def _survey(run: State, own: Host, connection: "SurveyedConnection") -> None:
+    # A Spark that is lost is noticed, and said to be, by the operation that comes next.
+    with suppress(Exception):
+        connection.begin()
+        for _ in range(_ROUNDS):
+            if not connection.read(_asked(run, own, connection)):
+                return
+
+
+def _asked(run: State, own: Host, connection: "SurveyedConnection") -> list[tuple[str, Any]]:
     """Return the commands of the facts that the operations of a host ask for next."""
     asked = []
     with surveying():
-        for op_hash in state.get_op_order():
-            if op_hash not in state.ops[host]:
+        for op_hash in own.op_hash_order if planning() else run.get_op_order():
+            if op_hash not in run.ops[own]:
                 continue
             connection.asking = []
-            data: Any = state.get_op_data_for_host(host, op_hash)
-            commands = data.command_generator()
+            commands: Any = run.get_op_data_for_host(own, op_hash).command_generator()
             try:
-                if next(commands, None) is not None:
+                if next(commands, None) is not None and not planning():
                     # It changes something: what follows reads anew.
                     break
             except _AskedError:
@@ -116,7 +158,7 @@ class SurveyedConnection:
         key = _key(command, options)
         if is_surveying():
             # The facts of another host are read when they are needed.
-            if self.asking is not None and fact == "surveyed":
+            if self.asking is not None and (fact == "surveyed" or (fact and planning())):
                 if key in self._answers:
                     return self._answers[key]
                 self.asking.append((key, (command, options)))
@@ -132,6 +174,11 @@ class SurveyedConnection:
         """Upload a file."""
         self._change()
         return bool(self._connector.put_file(*arguments, **options))
+
+    def begin(self) -> None:
+        """Begin a survey without the answers of another."""
+        self.forget()
+        self._read.clear()
 
     def forget(self) -> None:
         """Have every fact read anew."""

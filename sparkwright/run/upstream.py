@@ -16,10 +16,9 @@ from pyinfra.api import State, arguments
 from pyinfra.api.util import PYINFRA_INSTALL_DIR
 from pyinfra.connectors.ssh import SSHConnector
 
-# Seconds between two logins, within which a refusal comes, and after which it counts as an error.
-# By default sshd refuses logins at random while ten others have yet to authenticate (sshd_config,
-# MaxStartups): on a jump host those of a whole fleet.
-_PAUSE, _AT_ONCE, _PATIENCE = (0.2, 1.0), 5, 30
+# Seconds between two logins. By default sshd refuses logins at random while ten others have yet to
+# authenticate (sshd_config, MaxStartups): on a jump host those of a whole fleet.
+_PAUSE = (0.2, 1.0)
 # The words of paramiko about a server that ends a connection in place of its greeting.
 _REFUSED = "Error reading SSH protocol banner"
 
@@ -63,15 +62,15 @@ def _order(state: State) -> list[int]:
 
 
 def _connect(connector: SSHConnector) -> None:
-    """Log in; again, for a while, where sshd has too many logins at once."""
-    ends = time.monotonic() + _PATIENCE
+    """Log in; again, for twice the time of a connection, where sshd has too many logins at once."""
+    ends = time.monotonic() + 2 * connector.state.config.CONNECT_TIMEOUT
     while True:
-        begun = time.monotonic()
         try:
             _connect_once(connector)
             return
         except SSHException as error:
-            silent = time.monotonic() > min(begun + _AT_ONCE, ends)
-            if silent or _REFUSED not in str(error):
+            # It says the same of a server that is silent.
+            ended = isinstance(error.__context__, EOFError | ConnectionError)
+            if not ended or _REFUSED not in str(error) or time.monotonic() > ends:
                 raise
             time.sleep(uniform(*_PAUSE))

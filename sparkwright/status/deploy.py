@@ -12,12 +12,9 @@ from sparkwright.common.terminal import plain
 from sparkwright.run.report import check_alone, tell_machines
 from sparkwright.run.target import target, target_of
 from sparkwright.status.facts import SparkStatus
-from sparkwright.status.status import Reading, SparkRow
+from sparkwright.status.status import PATIENCE, Reading, SparkRow
 from sparkwright.status.table import as_json, table
 from sparkwright.status.warnings import warnings
-
-# Seconds for one reading: the engine's counters twice, and an nvidia-smi that may be slow.
-_PATIENCE = 20
 
 
 def apply() -> None:
@@ -39,35 +36,40 @@ def apply() -> None:
     # pyinfra has just tried the unreachable ones: only the second reading tries them again.
     reachable = [each for each in sparks if each in state.active_hosts]
     while True:
-        readings = dict(zip(reachable, state.fact_pool.map(_read, reachable), strict=True))
+        rows = dict(zip(reachable, state.fact_pool.map(_read, reachable), strict=True))
         reachable = sparks
-        _show([_row(each, readings.get(each)) for each in sparks], path, bool(seconds))
+        told = [rows.get(each) or _row(each) for each in sparks]
+        _show(told, path, bool(seconds))
         if not seconds:
-            sys.exit(0 if all(readings.get(each) for each in sparks) else 1)
+            sys.exit(0 if all(row.reading for row in told) else 1)
         time.sleep(seconds)
 
 
-def _read(spark: Host) -> Reading | None:
+def _read(spark: Host) -> SparkRow:
     """Read one Spark; the next reading replaces a connection that has broken."""
     try:
         reading: Reading | None = spark.get_fact(
             SparkStatus,
             root=target_of(spark).root,
             _sudo=False,
-            _timeout=_PATIENCE,
+            _timeout=PATIENCE,
             _ignore_errors=True,
         )
     except ConnectError:
-        return None
+        return _row(spark)
     if reading is None:
+        client = getattr(spark.connector, "client", None)
+        transport = client.get_transport() if client else None
+        slow = not client or bool(transport and transport.is_active())
         spark.disconnect()
-    return reading
+        return _row(spark, slow=slow)
+    return _row(spark, reading)
 
 
-def _row(spark: Host, reading: Reading | None) -> SparkRow:
+def _row(spark: Host, reading: Reading | None = None, slow: bool = False) -> SparkRow:
     own = target_of(spark)
     name = own.recipe.name if own.recipe else None
-    return SparkRow(own.spark, own.replica, name, own.rank, reading)
+    return SparkRow(own.spark, own.replica, name, own.rank, reading, slow)
 
 
 def _show(rows: list[SparkRow], path: str | None, again: bool) -> None:

@@ -11,6 +11,9 @@ from sparkwright.engine.engine import EngineUnit, parse_engines, state_script
 from sparkwright.engine.metrics import LOAD, EngineLoad, load, metrics_command
 from sparkwright.release.release import current_engine
 
+# Seconds for one reading: the engine's counters twice within a second, and nvidia-smi.
+PATIENCE = 5
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -53,6 +56,7 @@ class SparkRow:
     Attributes:
         replica, recipe, rank: what the inventory has it serve, by names; None for an idle one.
         reading: None where there was no answer.
+        slow: there was none in time, but a login.
     """
 
     spark: str
@@ -60,6 +64,7 @@ class SparkRow:
     recipe: str | None
     rank: int | None
     reading: Reading | None
+    slow: bool = False
 
 
 def status_script(root: str) -> str:

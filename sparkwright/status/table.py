@@ -34,7 +34,7 @@ def _cells(row: SparkRow) -> tuple[str, ...]:
     served = (row.spark, row.replica or "-", row.recipe or "-")
     reading = row.reading
     if reading is None:
-        return *served, "-", "no answer", *("-" for _ in _NUMBERS)
+        return *served, "-", "slow" if row.slow else "no answer", *("-" for _ in _NUMBERS)
     load, gpu, unit = reading.load, reading.gpu, reading.unit
     requests = "-"
     if load and load.running is not None:

@@ -4,12 +4,15 @@ from collections.abc import Iterator
 
 from sparkwright.causes.thresholds import DISK_FULL, EARLYOOM, KV_FULL, MEMORY_LOW
 from sparkwright.common.hardware import GIB
-from sparkwright.status.status import Reading, SparkRow
+from sparkwright.status.status import PATIENCE, Reading, SparkRow
 
 
 def warnings(row: SparkRow) -> Iterator[str]:
     """Yield what an owner should look at, a sentence each."""
     reading = row.reading
+    if row.slow:
+        yield f"it took the login, but gave no answer within {PATIENCE} s"
+        return
     if reading is None:
         yield "no answer: is it on, and does ssh get to it?"
         return

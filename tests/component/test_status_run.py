@@ -4,7 +4,9 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from sparkwright.run.failures import LOOK_PATIENCE
 from tests import forked
 from tests.clock import patience
 from tests.component.servers import serving, until
@@ -52,16 +55,21 @@ esac""",
     "nvidia-smi": "echo '2405, 61.42, 67, 96, [N/A], [N/A]'",
 }
 
-# One Spark is this machine; the other has nothing that listens.
+# One Spark is this machine; the next has nothing that listens; further ones listen, and are silent.
 INVENTORY = """
-from pyinfra import state
+from pyinfra import config, state
+from sparkwright.run.failures import expect_silence as _expect_silence
 
-# As sparkwright/inventory/groups.py does it for the status.
-state.should_raise_failed_hosts = lambda _: False
 _chat = {"spark": "spark-a", "replica": "chat", "recipe": "lab-tiny", "rank": 0}
 _gone = {"spark": "spark-b", "replica": "batch", "recipe": "lab-tiny", "rank": 0}
 _gone |= {"ssh_hostname": "127.0.0.1", "ssh_port": 1}
-sparks = [("@local", {"root": ROOT, **_chat}), ("spark-b", {"root": ROOT, **_gone})][:SPARKS]
+sparks = [("@local", {"root": ROOT, **_chat}), ("spark-b", {"root": ROOT, **_gone})]
+_silent = {**_gone, "root": ROOT, "ssh_port": SILENT}
+sparks += [(f"silent{n}", {**_silent, "spark": f"silent{n}"}) for n in range(SPARKS - 2)]
+sparks = sparks[:SPARKS]
+# As sparkwright/inventory/groups.py does it for the status.
+config.PARALLEL = len(sparks)
+_expect_silence(state, sparks)
 """
 
 
@@ -83,10 +91,13 @@ def project(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
-def command(project: Path, *words: str, sparks: int = 2) -> tuple[list[str], dict[str, Any]]:
+def command(
+    project: Path, *words: str, sparks: int = 2, silent: int = 1
+) -> tuple[list[str], dict[str, Any]]:
     """Return the words of a run of pyinfra, and what it is run with."""
     inventory = project / "hosts.py"
-    inventory.write_text(f"ROOT = {str(project / 'root')!r}\nSPARKS = {sparks}\n{INVENTORY}")
+    values = f"ROOT = {str(project / 'root')!r}\nSPARKS, SILENT = {sparks}, {silent}"
+    inventory.write_text(f"{values}\n{INVENTORY}")
     environment = os.environ | {"PATH": f"{project / 'bin'}:{os.environ['PATH']}", "TZ": "UTC"}
     settings = {"cwd": PROJECT, "env": environment}
     return [str(inventory), *(words or ("deploys/status.py",))], settings
@@ -106,6 +117,27 @@ def test_an_unreachable_spark_is_a_row(project: Path) -> None:
         "spark-b: no answer: is it on, and does ssh get to it?",
     ]
     assert "Press enter" not in done.stderr
+
+
+def test_nobody_waits_for_the_slow_and_the_dead(project: Path) -> None:
+    """64 Sparks: one whose nvidia-smi hangs, one that refuses, 62 that take a connection."""
+    smi = project / "bin/nvidia-smi"
+    smi.write_text("#!/bin/sh\nexec sleep 60\n")
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as silent:
+        seconds = []
+        for sparks in (1, 64):
+            line, settings = command(project, sparks=sparks, silent=silent.getsockname()[1])
+            begun = time.monotonic()
+            done = forked.run(line, **settings)
+            seconds.append(time.monotonic() - begun)
+    assert done.returncode == 1, done.stderr
+    rows = done.stdout.splitlines()[1:65]
+    assert re.search(r"spark-a +chat +lab-tiny +- +slow", rows[0])
+    assert all(re.search(r" +batch +lab-tiny +- +no answer", row) for row in rows[1:])
+    assert "spark-a: it took the login, but gave no answer within 5 s" in done.stdout
+    # All of them cost what one does: the patience with a login, and less than another.
+    alone, together = seconds
+    assert together < alone + 2 * LOOK_PATIENCE
 
 
 def test_one_run_reads_all_and_tells_machines(project: Path) -> None:

@@ -1,6 +1,7 @@
 """The survey before a run, on this machine: what is read together, and what anew."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from pyinfra.api.connect import connect_all
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.operation import add_op
 from pyinfra.api.operations import run_ops
+from pyinfra.api.state import StateStage
+from pyinfra.context import ctx_host, ctx_state
 
 from sparkwright.common.facts import HostFact
 from sparkwright.common.operations import notice
@@ -82,6 +85,14 @@ class Machine:
         run_ops(self.state)
         return self.commands
 
+    @contextmanager
+    def deploy(self) -> Iterator[None]:
+        """Run this block as a deploy whose operations are planned."""
+        self.state.check_for_changes = True
+        self.state.current_stage = StateStage.Prepare
+        with ctx_state.use(self.state), ctx_host.use(self.host):
+            yield
+
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
@@ -100,6 +111,45 @@ def test_a_run_that_changes_nothing_is_one_command(machine: Machine, files: list
     done = [machine.add(has, path, path.name) for path in files]
     assert len(machine.run()) == 1
     assert not any(each.did_change() for each in done)
+
+
+def test_a_plan_that_changes_nothing_is_one_command(machine: Machine, files: list[Path]) -> None:
+    with machine.deploy(), survey.surveyed():
+        with survey.surveyed():
+            has(files[0], "a")
+        has(files[1], "b", MomentaryText)
+        assert machine.commands == []
+    assert len(machine.commands) == 1
+
+
+def test_a_plan_knows_what_will_change(machine: Machine, files: list[Path]) -> None:
+    """Also after an operation that changes something; what the run itself reads, it reads anew."""
+    with machine.deploy():
+        before = has(files[2], "c")
+        with survey.surveyed():
+            first, second, same = has(files[0], "new"), has(files[1], "new"), has(files[2], "c")
+        after = has(files[2], "other")
+    planned = [each.will_change for each in (before, first, second, same, after)]
+    assert planned == [False, True, True, False, True]
+    counts = machine.state.get_meta_for_host(machine.host)
+    assert (counts.ops_change, counts.ops_no_change) == (3, 2)
+    # Those before and after the block are planned where they are called.
+    assert len(machine.commands) == 3
+    files[1].write_text("new")
+    machine.state.current_stage = StateStage.Execute
+    machine.run()
+    done = [each.did_change() for each in (before, first, second, same, after)]
+    assert done == [False, True, False, False, True]
+
+
+def test_a_plan_ends_where_an_operation_raises(machine: Machine, files: list[Path]) -> None:
+    def steps() -> None:
+        with survey.surveyed():
+            has(files[0].with_name("none"), "")
+            has(files[0], "a")
+
+    with machine.deploy(), pytest.raises(PyinfraError):
+        steps()
 
 
 def test_an_operation_looks_anew_after_a_change(machine: Machine, files: list[Path]) -> None:

@@ -1,0 +1,50 @@
+"""Read what no operation converges, and change nothing."""
+
+from collections.abc import Generator
+
+from pyinfra import host
+from pyinfra.api import StringCommand, operation
+
+from sparkwright.common.operations import differs
+from sparkwright.doctor.facts import HostCheckup, Listeners
+from sparkwright.doctor.listeners import astray, others, unguarded
+from sparkwright.drift.drift import host_differences, running_differences
+from sparkwright.drift.facts import WhatRuns
+from sparkwright.release.guard import ALONE
+from sparkwright.run.target import Target
+
+
+@operation()
+def running(own: Target) -> Generator[StringCommand]:
+    """Record how the running containers, packages and the kernel differ from what is declared."""
+    release = own.release
+    found = host.get_fact(WhatRuns, images=release.images if release else ())
+    for difference in running_differences(found, release, own.settings.gpu_clock_max_mhz):
+        differs(*difference)
+    yield from ()
+
+
+@operation()
+def health(own: Target) -> Generator[StringCommand]:
+    """Record the states of the host that nobody would declare."""
+    for difference in host_differences(host.get_fact(HostCheckup, root=own.root)):
+        differs(*difference)
+    yield from ()
+
+
+@operation()
+def listeners(own: Target, foreign: dict[str, list[str]]) -> Generator[StringCommand]:
+    """Record who listens beyond loopback, and should not.
+
+    Args:
+        own: the target of the Spark.
+        foreign: filled with the listeners that are not ours, by Spark.
+    """
+    found = host.get_fact(Listeners)
+    for socket in astray(found, own.may_listen):
+        differs("listeners", "only those on the list", socket)
+    for group in unguarded(found):
+        differs("guard of the engine", f"its container in {ALONE}", f"in {group}")
+    if sockets := others(found, own.may_listen):
+        foreign[own.spark] = sockets
+    yield from ()
