@@ -11,11 +11,13 @@ from sparkwright.preflight import deploy as preflight
 from sparkwright.rollout import deploy as rollout
 from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
+from sparkwright.run.survey import surveyed
 
 start_session()
 hold_lease()
 
-preflight.apply()
-provision()
-engine.prepare()
-rollout.apply()
+with surveyed():
+    preflight.apply()
+    provision()
+    engine.prepare()
+    rollout.apply()

@@ -3,11 +3,12 @@
 import json
 import time
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from gevent.event import Event
 from pyinfra import host
 from pyinfra.api import FactBase, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
@@ -15,7 +16,7 @@ from pyinfra.api.facts import get_fact
 
 from sparkwright.causes.log_causes import hint
 from sparkwright.common.local_file import file_in, write_file
-from sparkwright.common.operations import failing, notice, planning, spark_name
+from sparkwright.common.operations import failing, is_surveying, notice, planning, spark_name
 from sparkwright.common.terminal import plain
 from sparkwright.engine import switch
 from sparkwright.engine.engine import problem
@@ -32,8 +33,8 @@ from sparkwright.run.target import target_of
 
 # In the project that pyinfra runs in.
 REPORTS = Path("rollouts")
-# Seconds between two checks for this Spark's turn, and of what serves while a wave soaks.
-POLL, SOAK_POLL = 1, 10
+# Seconds between two checks of what serves while a wave soaks.
+SOAK_POLL = 10
 LOST = (
     "the Spark stopped responding. A switch continues there, and reverts if it fails; "
     "deploys/status.py shows the result"
@@ -47,15 +48,19 @@ class _RolloutBook:
     Attributes:
         started: in ISO 8601.
         shown: its table was shown.
+        moved: set when the tasks of Sparks may be others than before.
     """
 
     rollout: Rollout
     options: RunOptions
     started: str
     shown: bool = False
+    moved: Event = field(default_factory=Event)
 
     def keep(self) -> None:
-        """Write the report as it is now; show the table at the end."""
+        """Wake up the other Sparks, and write the report as it is; show the table at the end."""
+        self.moved.set()
+        self.moved = Event()
         sparks = [spark for each in self.rollout.records.values() for spark in each.sparks]
         over = all(self.rollout.task(spark) is Task.END for spark in sparks)
         content = report(self.rollout, self.options, self.started, _now() if over else None)
@@ -90,6 +95,8 @@ def waves(
     rollout, spark = book.rollout, spark_name(host)
     rollout.declare(spark, release.id, release.recipe.served_names)
     first = _first_look(release, settings)
+    if is_surveying():
+        return
     if planning():
         rollout.report(spark, first)
         lines = plan_lines(rollout) if rollout.planned else []
@@ -107,7 +114,7 @@ def waves(
     try:
         while (task := rollout.task(spark)) is not Task.END:
             if task is Task.WAIT:
-                time.sleep(POLL)
+                book.moved.wait()
                 continue
             if task is Task.LOOK:
                 result = first if not rollout.planned else _look(release.root)
@@ -154,12 +161,13 @@ def _book(options: RunOptions) -> _RolloutBook:
 
 def _hand_in(book: _RolloutBook, spark: str, result: TaskReport) -> None:
     """Hand in the result of a task; show the plan of the rollout as soon as there is one."""
-    was_planned = book.rollout.planned
+    was_planned, moves = book.rollout.planned, book.rollout.moves
     book.rollout.report(spark, result)
     if book.rollout.planned and not was_planned:
         for line in plan_lines(book.rollout):
             host.log(plain(line))
-    book.keep()
+    if book.rollout.moves != moves:
+        book.keep()
 
 
 def _first_look(release: Release, settings: switch.SwitchSettings) -> TaskReport:

@@ -40,6 +40,7 @@ class Rollout:
         planned: all replicas have been looked at, and their waves are known.
         waves: the replicas of each wave.
         stopped: why it ended early; "" unless it did.
+        moves: how often new tasks were given out.
     """
 
     def __init__(self, replicas: Mapping[str, Sequence[str]], forced: Collection[str] = ()) -> None:
@@ -47,6 +48,7 @@ class Rollout:
         self.planned = False
         self.waves: list[tuple[str, ...]] = []
         self.stopped = ""
+        self.moves = 0
         self._forced = forced
         self._replica = {spark: name for name, each in replicas.items() for spark in each}
         self._lost: dict[str, str] = {}
@@ -118,6 +120,7 @@ class Rollout:
                 self._tasks = self._course.send(reports)
             except StopIteration:
                 self._tasks = None
+            self.moves += 1
 
     def _run(self) -> _Course:
         """Yield the tasks of replicas, and receive their reports, until the end."""

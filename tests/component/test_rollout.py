@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ def go_back(root, settings, peer, outcome):
 
 rollout.attempt, rollout.go_back, rollout._read = attempt, go_back, read
 rollout.problem = lambda engines, names: FAILS.get("problem")
-rollout.REPORTS, rollout.POLL = HERE / "rollouts", 0.05
+rollout.REPORTS = HERE / "rollouts"
 start_session()
 step._check_run()
 replicas = {each.data.replica for each in state.active_hosts if each.data.replica}
@@ -181,6 +182,23 @@ def test_replicas_switch_in_waves_and_a_second_run_does_nothing(project: Project
     assert project.log() == []
     assert set(again.results().values()) == {"serves it already"}
     assert again.said.count("] No changes") == 5
+
+
+def test_a_fleet_of_64_takes_no_time_of_its_own(project: Project) -> None:
+    """Its Sparks look at one another before each switch: each look takes no more than it must."""
+    names = [f"s{number:02}" for number in range(64)]
+    fleet = f"[_spark(name, name, [name]) for name in {names}]"
+    (project.folder / "inventory.py").write_text(
+        INVENTORY.replace("one = ", f"one = {fleet}\n_ = ")
+    )
+    (project.folder / "serves.json").write_text(json.dumps(dict.fromkeys([*names, *"de"], "old")))
+    begun = time.monotonic()
+    run = project.run("-y", "--limit", "one", "--parallel", "70")
+    assert run.status == 0, run.said
+    assert project.log() == [f"switch {name}" for name in names]
+    assert [len(wave) for wave in run.report["waves"]] == [1, 1, 2, 4, 8, 16, 32]
+    # A clock of a second between two steps of one would be three minutes.
+    assert time.monotonic() - begun < patience(60)
 
 
 def test_a_failure_takes_its_wave_back_before_any_host_fails(project: Project) -> None:
