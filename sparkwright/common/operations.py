@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import gevent
@@ -65,6 +65,22 @@ def surveying() -> Iterator[None]:
 def is_surveying() -> bool:
     """Tell whether this part of the run only asks operations what they read."""
     return gevent.getcurrent() in _surveying
+
+
+class AskedError(BaseException):
+    """Ends an operation that a survey asks what it reads, once it has asked for it."""
+
+
+def foresee(*reads: Callable[[], object]) -> None:
+    """Have a survey read at once what an operation is about to read one after the other.
+
+    Args:
+        reads: each asks for one fact; none is called outside of a survey.
+    """
+    if is_surveying():
+        for read in reads:
+            with suppress(AskedError):
+                read()
 
 
 def is_looking() -> bool:

@@ -9,12 +9,12 @@ from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.files import Entry, ManagedFile
-from sparkwright.common.operations import differs, failing, notice, unit_differs
+from sparkwright.common.operations import differs, failing, foresee, notice, unit_differs
 from sparkwright.common.placed import SYSTEMD, folder
 from sparkwright.door.door import UNIT, DoorPlan, mark
 from sparkwright.door.facts import DoorStates
 from sparkwright.door.state import DoorState
-from sparkwright.host.operations.files import managed_files
+from sparkwright.host.operations.files import file_states, managed_files
 from sparkwright.host.operations.packages import install
 
 _PACKAGE = "haproxy"
@@ -37,6 +37,8 @@ def door(
         programs: those of a Spark, which set the door's engines.
         unit: the door's.
     """
+    entries = [folder(root, "bin"), folder(root, "door"), *programs, unit]
+    foresee(lambda: file_states(entries))
     state = host.get_fact(DoorStates, root=root, bind=plan.bind, port=plan.port)
     warn(plan)
     if state.elsewhere:
@@ -52,16 +54,7 @@ def door(
         )
         return
     files = plan.files(template, root)
-    laid_down = list(
-        managed_files._inner(
-            entries=[
-                folder(root, "bin"),
-                folder(root, "door"),
-                *programs,
-                unit,
-            ]
-        )
-    )
+    laid_down = list(managed_files._inner(entries=entries))
     _tell(state, root, files)
     if not state.installed:
         yield install(_PACKAGE)

@@ -11,7 +11,7 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.hardware import Hardware
-from sparkwright.common.operations import differs, failing, notice, planning, unit_differs
+from sparkwright.common.operations import differs, failing, foresee, notice, planning, unit_differs
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import FABRIC_SYSCTL, folder
 from sparkwright.common.ports import LINK_PORT, SHARE_PORT
@@ -30,8 +30,8 @@ from sparkwright.fabric.link_check import gid_index, link_findings, probes
 from sparkwright.fabric.netplan import our_netdevs
 from sparkwright.fabric.state import FabricState, Probe
 from sparkwright.fleet.fabric_plan import GUARD, FabricPlan, arp_settings, netplan_text
-from sparkwright.host.facts import Service
-from sparkwright.host.operations.files import managed_files
+from sparkwright.host.facts import Service, ServiceState
+from sparkwright.host.operations.files import file_states, managed_files
 from sparkwright.host.operations.services import sysctl
 
 _FILES = HOST_FILES / "fabric"
@@ -54,6 +54,13 @@ def fabric(
         peer: the other Spark, on which this operation runs at the same time.
         root: the folder for our files.
     """
+    foresee(
+        lambda: read_fabric(host, hardware, root),
+        lambda: read_fabric(peer, hardware, root),
+        lambda: _guard_state(root),
+        lambda: file_states(_guard_files(root, "")),
+        lambda: file_states([ManagedFile(FABRIC_SYSCTL, "")]),
+    )
     own, other = read_fabric(host, hardware, root), read_fabric(peer, hardware, root)
     if not (cabled(hardware, own) and cabled(hardware, other)):
         off = [*switched_off(hardware, own), *switched_off(hardware, other)]
@@ -156,15 +163,8 @@ def _guard(
     macs = [other.netdevs[netdev].mac for netdev in port]
     a, b = zip(port, map(str, plan.networks), plan.peer_addresses, macs, strict=True)
     guarded = " ".join([f"{LINK_PORT}:{SHARE_PORT}", *a, *b])
-    entries: list[Entry] = [
-        Directory(root),
-        folder(root, "bin"),
-        ManagedFile(f"{root}/bin/fabric-guard", (_FILES / "fabric-guard").read_text()),
-        unit_file(_FILES / GUARD, root=root, guarded=guarded),
-    ]
-    files = [entry.path for entry in entries if isinstance(entry, ManagedFile)]
-    state = host.get_fact(Service, unit=GUARD, files=files)
-    changes = list(managed_files._inner(entries=entries))
+    state = _guard_state(root)
+    changes = list(managed_files._inner(entries=_guard_files(root, guarded)))
     unit_differs(GUARD, active=state.active, enabled=state.enabled, outdated=state.outdated)
     if state.active and not own.guarded:
         differs(GUARD, "rules in force", "none")
@@ -175,6 +175,21 @@ def _guard(
             f"systemctl daemon-reload && systemctl enable --quiet {GUARD} "
             f"&& systemctl restart {GUARD}"
         )
+
+
+def _guard_files(root: str, guarded: str) -> list[Entry]:
+    return [
+        Directory(root),
+        folder(root, "bin"),
+        ManagedFile(f"{root}/bin/fabric-guard", (_FILES / "fabric-guard").read_text()),
+        unit_file(_FILES / GUARD, root=root, guarded=guarded),
+    ]
+
+
+def _guard_state(root: str) -> ServiceState:
+    files = [each.path for each in _guard_files(root, "") if isinstance(each, ManagedFile)]
+    state: ServiceState = host.get_fact(Service, unit=GUARD, files=files)
+    return state
 
 
 @operation()

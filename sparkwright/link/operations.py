@@ -7,8 +7,8 @@ from pyinfra.api import Host, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.files import ManagedFile
-from sparkwright.common.operations import differs, failing, spark_name
-from sparkwright.host.operations.files import managed_files
+from sparkwright.common.operations import differs, failing, foresee, spark_name
+from sparkwright.host.operations.files import file_states, managed_files
 from sparkwright.link.facts import LinkIdentity
 from sparkwright.link.identity import new_identity_script
 
@@ -42,6 +42,8 @@ def pinned(root: str, peer: Host) -> Generator[PyinfraCommand]:
         root: the folder of everything on both Sparks.
         peer: the other Spark, on which `identity` has run, as both run each operation together.
     """
+    path = f"{root}/link/peer.crt"
+    foresee(lambda: file_states([ManagedFile(path, "")]))
     theirs = peer.get_fact(LinkIdentity, root=root)
     if theirs.certificate is None:
         problem = theirs.detail or f"its key is {theirs.state}"
@@ -51,5 +53,4 @@ def pinned(root: str, peer: Host) -> Generator[PyinfraCommand]:
             mended=theirs.state != "unreadable",
         )
         return
-    entry = ManagedFile(f"{root}/link/peer.crt", theirs.certificate)
-    yield from managed_files._inner(entries=[entry])
+    yield from managed_files._inner(entries=[ManagedFile(path, theirs.certificate)])

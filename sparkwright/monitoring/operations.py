@@ -7,9 +7,9 @@ from pyinfra.api import StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.files import Entry, ManagedFile
-from sparkwright.common.operations import differs, notice, unit_differs
+from sparkwright.common.operations import differs, foresee, notice, unit_differs
 from sparkwright.common.placed import EXPORTER_DEFAULTS, folder
-from sparkwright.host.operations.files import managed_files
+from sparkwright.host.operations.files import file_states, managed_files
 from sparkwright.host.operations.packages import install
 from sparkwright.monitoring.facts import Exporter
 from sparkwright.monitoring.node_exporter import (
@@ -40,6 +40,10 @@ def host_metrics(
     files = {EXPORTER: [EXPORTER_DEFAULTS], TIMER: [], SOCKET: []}
     if unit:
         files[unit] = [file.path for file in units]
+    of_exporter = [ManagedFile(EXPORTER_DEFAULTS, exporter_defaults(root))] if unit == TIMER else []
+    entries = [folder(root, "bin"), folder(root, "metrics"), *programs, *units]
+    if unit:
+        foresee(lambda: file_states([*entries, *of_exporter]))
     state = host.get_fact(Exporter, root=root, files=files)
     strays = [each for each in (TIMER, SOCKET) if each != unit and _there(state.units[each])]
     if unit is None and not strays:
@@ -51,21 +55,13 @@ def host_metrics(
         yield StringCommand("systemctl disable --quiet --now", *strays)
     if unit is None:
         return
-    entries: list[Entry] = [
-        folder(root, "bin"),
-        folder(root, "metrics"),
-        *programs,
-        *units,
-    ]
-    of_exporter: list[ManagedFile] = []
-    if unit == TIMER and state.foreign:
+    if of_exporter and state.foreign:
+        of_exporter = []
         notice(
             f"{state.foreign}: that exporter is not changed. With "
             f"--collector.textfile.directory={root}/metrics it also exports GPU and engine "
             "metrics."
         )
-    elif unit == TIMER:
-        of_exporter = [ManagedFile(EXPORTER_DEFAULTS, exporter_defaults(root))]
     laid_down = list(managed_files._inner(entries=[*entries, *of_exporter]))
     changed = [file for file in units if _is_written(laid_down, file.path)]
     if of_exporter and not state.installed:

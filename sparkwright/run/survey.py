@@ -4,7 +4,8 @@ pyinfra reads a fact when an operation asks for it, by a command of its own: a r
 nothing was twenty round trips. Here each operation is asked for its first command, as pyinfra does
 to predict a change, and the facts that it asks for on the way are read together. Later, it gets
 these answers as long as nothing has changed: the first other command on a Spark of the replica ends
-that, and so does a minute; each answer serves once. The plan of a run is made in the same way.
+that, and so does a minute; to an operation each answer serves once. The plan of a run is made in
+the same way.
 """
 
 import secrets
@@ -12,6 +13,7 @@ import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import gevent
@@ -20,7 +22,7 @@ from pyinfra.api import Host, State, StringCommand
 from pyinfra.api.state import BaseStateCallback
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
-from sparkwright.common.operations import is_surveying, planning, surveying
+from sparkwright.common.operations import AskedError, is_surveying, planning, surveying
 from sparkwright.run.failures import watch_connection
 from sparkwright.run.target import target_of
 
@@ -30,10 +32,6 @@ _ROUNDS = 2
 FRESH = 60
 # Seconds for one script of a survey; the fact of one that hangs is asked for by itself.
 _PATIENCE = 30
-
-
-class _AskedError(BaseException):
-    """Ends an operation of which is known what it reads next, or that it does something."""
 
 
 class Surveyor(BaseStateCallback):
@@ -46,7 +44,7 @@ class Surveyor(BaseStateCallback):
         """Take the survey, in the part of the run that is this host's own."""
         if host not in self._surveyed and isinstance(host.connector, SurveyedConnection):
             self._surveyed.add(host)
-            _survey(state, host, host.connector)
+            _survey(state, host)
 
 
 # The parts of runs, one a host, whose operations are planned once all of them are known.
@@ -77,12 +75,12 @@ def surveyed() -> Iterator[None]:
     finally:
         _collecting.discard(part)
     if run.should_check_for_changes():
-        _plan(run, own, own.connector)
+        _plan(run, own)
 
 
-def _plan(run: State, own: Host, connection: "SurveyedConnection") -> None:
+def _plan(run: State, own: Host) -> None:
     """Predict of each operation whether it changes something, as pyinfra does."""
-    _survey(run, own, connection)
+    _survey(run, own)
     counts = run.get_meta_for_host(own)
     for op_hash in own.op_hash_order:
         operation = run.get_op_data_for_host(own, op_hash)
@@ -96,36 +94,69 @@ def _plan(run: State, own: Host, connection: "SurveyedConnection") -> None:
             counts.ops_no_change -= will_change
 
 
-def _survey(run: State, own: Host, connection: "SurveyedConnection") -> None:
-    # A Spark that is lost is noticed, and said to be, by the operation that comes next.
-    with suppress(Exception):
-        connection.begin()
-        for _ in range(_ROUNDS):
-            if not connection.read(_asked(run, own, connection)):
-                return
+# What the operations of a host ask for while a survey asks them, by the part of the run.
+_asking: dict[object, list["_Asked"]] = {}
 
 
-def _asked(run: State, own: Host, connection: "SurveyedConnection") -> list[tuple[str, Any]]:
-    """Return the commands of the facts that the operations of a host ask for next."""
-    asked = []
+@dataclass(frozen=True)
+class _Asked:
+    """A fact that an operation has asked for.
+
+    Attributes:
+        connection: of the Spark that has the answer.
+        key: of the answer.
+        script: what reads it.
+        options: pyinfra's, for the command.
+    """
+
+    connection: "SurveyedConnection"
+    key: str
+    script: str
+    options: dict[str, Any] = field(compare=False)
+
+
+def _survey(run: State, own: Host) -> None:
+    """Read what the operations of a host ask for, of this Spark and of the other one of its pair.
+
+    A command that fails brings no answers: the fact itself is asked for then, and says why. So is a
+    Spark that is lost noticed, and said to be, by the operation that comes next.
+    """
+    connection: Any = own.connector
+    connection.forget()
+    tried: set[_Asked] = set()
+    for _ in range(_ROUNDS):
+        new = dict.fromkeys(each for each in _asked(run, own) if each not in tried)
+        tried.update(new)
+        readers = [
+            gevent.spawn(each.read, [one for one in new if one.connection is each])
+            for each in {one.connection for one in new}
+        ]
+        gevent.joinall(readers)
+        if not any(reader.value for reader in readers):
+            return
+
+
+def _asked(run: State, own: Host) -> list[_Asked]:
+    """Return the facts that the operations of a host ask for next."""
+    part = gevent.getcurrent()
+    asked = _asking[part] = []
     with surveying():
         for op_hash in own.op_hash_order if planning() else run.get_op_order():
             if op_hash not in run.ops[own]:
                 continue
-            connection.asking = []
             commands: Any = run.get_op_data_for_host(own, op_hash).command_generator()
             try:
                 if next(commands, None) is not None and not planning():
                     # It changes something: what follows reads anew.
                     break
-            except _AskedError:
-                asked += connection.asking
+            except AskedError:
+                continue
             except Exception:
                 # It raises the same when it runs.
                 continue
             finally:
                 commands.close()
-                connection.asking = None
+    del _asking[part]
     return asked
 
 
@@ -136,18 +167,16 @@ class SurveyedConnection:
         spark: the host.
 
     Attributes:
-        asking: while the survey asks operations what they read, the commands of their facts.
         fact: "surveyed" or "momentary" where the next command is a fact's.
     """
 
     def __init__(self, spark: Host) -> None:
-        self.asking: list[tuple[str, Any]] | None = None
         self.fact = ""
         self._spark = spark
         self._connector = spark.connector
-        self._answers: dict[str, tuple[bool, CommandOutput]] = {}
-        self._read: set[str] = set()
-        self._taken = 0.0
+        # By key: when it was read, and what it was.
+        self._answers: dict[str, tuple[float, tuple[bool, CommandOutput]]] = {}
+        self._served: set[tuple[str, str | None, str]] = set()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connector, name)
@@ -156,17 +185,21 @@ class SurveyedConnection:
         """Answer a fact by the survey, or run a command."""
         fact, self.fact = self.fact, ""
         key = _key(command, options)
+        taken, answer = self._answers.get(key, (0.0, None))
         if is_surveying():
-            # The facts of another host are read when they are needed.
-            if self.asking is not None and (fact == "surveyed" or (fact and planning())):
-                if key in self._answers:
-                    return self._answers[key]
-                self.asking.append((key, (command, options)))
-            raise _AskedError
+            if fact == "surveyed" or (fact and planning()):
+                if answer:
+                    return answer
+                _asking[gevent.getcurrent()].append(_Asked(self, key, _raw(command), options))
+            raise AskedError
         if not fact:
             self._change()
-        elif (answer := self._answers.pop(key, None)) and time.monotonic() - self._taken < FRESH:
-            return answer
+        elif answer and time.monotonic() - taken < FRESH:
+            # Who asks again asks because it may have changed.
+            asker = (host.name, host.current_op_hash, key)
+            if asker not in self._served:
+                self._served.add(asker)
+                return answer
         result: tuple[bool, CommandOutput] = self._connector.run_shell_command(command, **options)
         return result
 
@@ -175,34 +208,27 @@ class SurveyedConnection:
         self._change()
         return bool(self._connector.put_file(*arguments, **options))
 
-    def begin(self) -> None:
-        """Begin a survey without the answers of another."""
-        self.forget()
-        self._read.clear()
-
     def forget(self) -> None:
         """Have every fact read anew."""
         self._answers.clear()
+        self._served.clear()
 
-    def read(self, asked: list[tuple[str, Any]]) -> bool:
-        """Run the commands of facts in one; return whether it brought answers.
-
-        One that fails brings none: the fact itself is asked then, and says why.
-        """
-        new = {key: command for key, command in asked if key not in self._read}
-        if not new:
-            return False
-        self._read.update(new)
-        options = next(iter(new.values()))[1]
-        alike = {key: _raw(command) for key, (command, others) in new.items() if others == options}
+    def read(self, asked: Sequence[_Asked]) -> bool:
+        """Run the commands of facts in one; return whether it brought answers."""
+        options = asked[0].options
+        alike = {each.key: each.script for each in asked if each.options == options}
         mark = f"@@{secrets.token_hex(8)}"
-        # By standard input: an argument has 128 KiB at most.
-        _, output = self._connector.run_shell_command(
-            StringCommand("sh -s"), **options | {"_stdin": survey_script([*alike.values()], mark)}
-        )
-        self._taken, before = time.monotonic(), len(self._answers)
-        self._answers.update(_answers(list(alike), output.stdout_lines, mark))
-        return len(self._answers) > before
+        with suppress(Exception):
+            # By standard input: an argument has 128 KiB at most.
+            script = survey_script([*alike.values()], mark)
+            _, output = self._connector.run_shell_command(
+                StringCommand("sh -s"), **options | {"_stdin": script}
+            )
+            answers = dict(_answers(list(alike), output.stdout_lines, mark))
+            taken = time.monotonic()
+            self._answers.update({key: (taken, answer) for key, answer in answers.items()})
+            return bool(answers)
+        return False
 
     def _change(self) -> None:
         for each in (self._spark, *target_of(self._spark).together):

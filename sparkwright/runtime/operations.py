@@ -10,7 +10,7 @@ from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.operations import files
 
-from sparkwright.common.operations import differs, failing, notice, run_now, unit_differs
+from sparkwright.common.operations import differs, failing, foresee, notice, run_now, unit_differs
 from sparkwright.common.placed import DAEMON_JSON, TOOLKIT_KEYRING, TOOLKIT_SOURCES
 from sparkwright.common.terminal import plain, plain_lines
 from sparkwright.fleet.settings import AptRepository
@@ -50,6 +50,7 @@ def docker(
         restart: Docker may be restarted, which ends containers.
     """
     address = repository.url.split("/$(ARCH)")[0]
+    foresee(lambda: host.get_fact(Service, unit="docker.service", files=[DAEMON_JSON]))
     state = host.get_fact(ContainerRuntime, repository=address)
     found = state.daemon_json
     service = host.get_fact(Service, unit="docker.service", files=[DAEMON_JSON])

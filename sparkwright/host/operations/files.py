@@ -43,10 +43,8 @@ def managed_files(entries: Sequence[Entry]) -> Generator[PyinfraCommand]:
             entries=[Directory("/opt/qwen36"), Symlink("/opt/qwen36/current", "releases/a-1")],
         )
     """
-    links = [entry.path for entry in entries if isinstance(entry, Symlink)]
-    paths = [entry.path for entry in entries if not isinstance(entry, Symlink)]
-    check(target().root, [*paths, *links])
-    states = host.get_fact(FileStates, paths=paths, links=links)
+    check(target().root, [entry.path for entry in entries])
+    states = file_states(entries)
     found = {entry: states.get(entry.path, FileState("absent")) for entry in entries}
 
     stale = [entry for entry, state in found.items() if not is_current(entry, state)]
@@ -61,6 +59,14 @@ def managed_files(entries: Sequence[Entry]) -> Generator[PyinfraCommand]:
     commands = [command for entry in stale for command in _put(entry)]
     yield from commands
     yield from _owned([entry for entry in stale if isinstance(entry, ManagedFile)])
+
+
+def file_states(entries: Sequence[Entry]) -> dict[str, FileState]:
+    """Return what is at the paths of entries now; a path that is missing here is absent."""
+    links = [entry.path for entry in entries if isinstance(entry, Symlink)]
+    paths = [entry.path for entry in entries if not isinstance(entry, Symlink)]
+    found: dict[str, FileState] = host.get_fact(FileStates, paths=paths, links=links)
+    return found
 
 
 def _put(entry: Entry) -> Generator[PyinfraCommand]:

@@ -7,7 +7,7 @@ from pyinfra.api import StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.files import ManagedFile
-from sparkwright.common.operations import differs
+from sparkwright.common.operations import differs, foresee
 from sparkwright.host.facts import Unread
 from sparkwright.host.operations.files import managed_files
 
@@ -22,8 +22,10 @@ def guarded(entries: Sequence[ManagedFile]) -> Generator[PyinfraCommand]:
     Args:
         entries: the files of the slices.
     """
+    units = [entry.path.rpartition("/")[2] for entry in entries]
+    foresee(lambda: host.get_fact(Unread, units=units))
     changes = list(managed_files._inner(entries=entries))
-    unread = host.get_fact(Unread, units=[entry.path.rpartition("/")[2] for entry in entries])
+    unread = host.get_fact(Unread, units=units)
     for unit in [] if changes else unread:
         differs(unit, "as in its file", "an older version")
     yield from changes

@@ -7,10 +7,10 @@ from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.files import Directory, Entry, ManagedFile
-from sparkwright.common.operations import differs, unit_differs
+from sparkwright.common.operations import differs, foresee, unit_differs
 from sparkwright.common.placed import check
 from sparkwright.host.facts import ClockSync, Service, Sysctls
-from sparkwright.host.operations.files import managed_files
+from sparkwright.host.operations.files import file_states, managed_files
 from sparkwright.host.operations.packages import install
 from sparkwright.run.target import target
 
@@ -29,6 +29,7 @@ def service(
         package: the one to install if the unit is missing.
     """
     files = [entry.path for entry in entries if not isinstance(entry, Directory)]
+    foresee(lambda: file_states(entries))
     state = host.get_fact(Service, unit=unit, files=files)
     changes = list(managed_files._inner(entries=entries))
     if package and not state.known:
@@ -55,9 +56,10 @@ def sysctl(path: str, values: Mapping[str, str]) -> Generator[PyinfraCommand, No
         values: parameters by name, as in `{"vm.swappiness": "10"}`.
     """
     check(parameters=values)
+    entry = ManagedFile(path, "".join(f"{key} = {value}\n" for key, value in values.items()))
+    foresee(lambda: file_states([entry]))
     found = host.get_fact(Sysctls, keys=list(values))
-    text = "".join(f"{key} = {value}\n" for key, value in values.items())
-    changes = list(managed_files._inner(entries=[ManagedFile(path, text)]))
+    changes = list(managed_files._inner(entries=[entry]))
     for key, value in values.items():
         if found.get(key) != value:
             differs(key, value, found.get(key, "no such parameter"))
