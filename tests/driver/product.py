@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,6 +62,29 @@ def pyinfra(*words: str, token: str | None = TOKEN, **environment: str) -> Run:
         plan=frozenset(op["name"] for op in answer.get("plan", []) if op["hosts_with_change"]),
         failed=frozenset(op["name"] for op in results["operations"] if op["error"]),
     )
+
+
+def remote_commands(*words: str) -> list[tuple[str, float]]:
+    """Run pyinfra on the lab's inventory; return its remote commands.
+
+    Args:
+        words: as for `pyinfra`.
+
+    Returns:
+        Of each command or upload the operation that it belongs to, and its seconds.
+    """
+    with tempfile.NamedTemporaryFile() as report:
+        program = [sys.executable, "-m", "tests.benchmarks.counted", report.name]
+        subprocess.run(
+            [*program, "inventory/lab.py", *words],
+            cwd=PROJECT,
+            env=env(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            timeout=patience(900),
+        )
+        return [tuple(each) for each in json.loads(Path(report.name).read_text())]
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from tests.driver.listing import changes, listing
 from tests.driver.load import load
 from tests.driver.pairs import Pair
 from tests.driver.plants import plant, undo
-from tests.driver.product import DEPLOY, Run, pyinfra
+from tests.driver.product import DEPLOY, Run, pyinfra, remote_commands
 from tests.driver.sparks import current, engines_status, until
 from tests.lab import hub, services
 
@@ -89,6 +89,12 @@ def test_second_run_changes_nothing(serving: Pair) -> None:
     before = serving.lives()
     assert pyinfra(DEPLOY).succeeded().changed == frozenset()
     assert serving.lives() == before
+
+
+@pytest.mark.parametrize("words", [(DEPLOY, "-y"), (DEPLOY, "--dry"), ("deploys/drift.py",)])
+def test_who_changes_nothing_asks_both_little(serving: Pair, words: tuple[str, ...]) -> None:
+    commands = remote_commands(*words)
+    assert len(commands) <= 2 * 8, commands
 
 
 def test_the_rendezvous_is_closed_on_the_lan_also_where_ufw_allows_all_of_it(serving: Pair) -> None:

@@ -15,11 +15,10 @@ import requests
 
 from sparkwright.door.certificates import authority_file
 from sparkwright.door.keys import keys_path
-from tests.benchmarks.__main__ import deploy
 from tests.clock import patience
 from tests.driver.client import CHAT, PORT, ask, authorization
 from tests.driver.declared import changed, edited
-from tests.driver.product import DEPLOY, PROJECT, killed_at, pyinfra
+from tests.driver.product import DEPLOY, PROJECT, killed_at, pyinfra, remote_commands
 from tests.driver.sparks import (
     current,
     engines,
@@ -95,12 +94,43 @@ def test_a_sound_spark(spark: Handle, served: str) -> None:
     assert f"no trouble found: vllm@{served} is active (serving)" in said
 
 
-def test_a_run_that_changes_nothing_asks_little(spark: Handle, served: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [(DEPLOY, "-y"), (DEPLOY, "--dry"), ("deploys/drift.py",)])
+def test_who_changes_nothing_asks_little(
+    spark: Handle, served: str, words: tuple[str, ...]
+) -> None:
     """sudo, what all operations read in two rounds, and whether the engine serves."""
-    report = tmp_path / "commands.json"
-    deploy(report)
-    commands = json.loads(report.read_text())
+    commands = remote_commands(*words)
     assert len(commands) <= 6, commands
+
+
+# The second operation finds what it wants in the survey, and not after the first.
+LATER = """
+from hashlib import sha256
+from pyinfra import host
+from pyinfra.api import StringCommand, operation
+from sparkwright.host.facts import FileStates
+from sparkwright.run.session import start_session
+from sparkwright.run.survey import surveyed
+
+@operation()
+def has(text):
+    found = host.get_fact(FileStates, paths=["/run/later"], links=[])["/run/later"].detail
+    if found != sha256(text.encode()).hexdigest():
+        yield StringCommand(f"printf {text} > /run/later")
+
+start_session()
+with surveyed():
+    has(name="Earlier", text="one")
+    has(name="Later", text="two")
+"""
+
+
+def test_a_change_makes_what_follows_look_anew(spark: Handle, served: str, tmp_path: Path) -> None:
+    spark.run("printf two | sudo tee /run/later")
+    deploy = tmp_path / "later.py"
+    deploy.write_text(LATER)
+    assert pyinfra(str(deploy)).succeeded().changed == {"Earlier", "Later"}
+    assert spark.run("cat /run/later").stdout == "two"
 
 
 def test_answers_that_were_cut(spark: Handle, served: str) -> None:
