@@ -1,5 +1,7 @@
 """serve-files ROOT CLIENT…: lend verified files to the Sparks at these addresses, and no other.
 
+To the other Spark of a pair over the fabric, and to the heads of other replicas over the LAN.
+
 GET /weights/FOLDER/PATH?hash=HASH   a file of ROOT/FOLDER, while it is as it was when verified
 GET /images/ID                       what is in the image export ROOT/exports/ID
 GET /images/ID/PATH?hash=HASH        a file of it
@@ -12,6 +14,7 @@ import re
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -29,6 +32,8 @@ LISTENING = 3
 IDLE = 120
 # Seconds for which a client may stand still in the middle of a file.
 PATIENCE = 60
+# Connections of one client at a time, and of all strangers together; a copy has eight.
+CONNECTIONS = 32
 
 RECORD = ".sparkwright.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
@@ -123,12 +128,36 @@ class FileServer(ThreadingHTTPServer):
         self.clients = clients
         self._lock = Lock()
         self._active = 0
+        self._open = Counter[str]()
         self._asked = time.time()
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Take a connection, which counts as a request at once."""
         self._asked = time.time()
         return super().get_request()
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Give a connection one of its client's places; without a free one, it is ended at once."""
+        with self._lock:
+            place = self._place(client_address)
+            free = self._open[place] < CONNECTIONS
+            self._open[place] += free
+        return free
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begin the thread of a connection."""
+        try:
+            super().process_request(request, client_address)
+        except Exception:
+            self._leave(client_address)
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection to its end, which frees its place."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._leave(client_address)
 
     @contextmanager
     def busy(self) -> Iterator[None]:
@@ -145,6 +174,13 @@ class FileServer(ThreadingHTTPServer):
     def idle(self) -> bool:
         """Tell whether nobody has needed this program for a while."""
         return not self._active and time.time() - IDLE > max(self._asked, self.files.exporting())
+
+    def _place(self, client_address: Any) -> str:
+        return client_address[0] if client_address[0] in self.clients else ""
+
+    def _leave(self, client_address: Any) -> None:
+        with self._lock:
+            self._open[self._place(client_address)] -= 1
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Name what went wrong in one line: a client that leaves is no fault of this program."""

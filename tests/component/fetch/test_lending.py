@@ -1,6 +1,7 @@
 """What share.py lends, to whom, and how long it stays."""
 
 import os
+import socket
 import time
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.clock import patience
 from tests.component.fetch.conftest import NAME, Spark
 from tests.component.fetch.pair import Lender, lending
+from tests.component.servers import until
 
 
 def address(spark: Spark, path: str = "config.json") -> str:
@@ -96,3 +98,34 @@ def test_does_not_end_amid_an_export(spark: Spark, head: Spark) -> None:
         assert exporting.process.poll() is None
         os.utime(report, (1, 1))
         assert exporting.process.wait(timeout=patience()) == 0
+
+
+@pytest.mark.parametrize("client", ["127.0.0.1", "127.0.0.7"])
+def test_who_keeps_connections_open_keeps_no_other_out(head: Spark, client: str) -> None:
+    """Neither a client, nor strangers together."""
+    with lending(head.root, clients=["127.0.0.1", "127.0.0.2"]) as lender:
+        there = ("127.0.0.1", lender.port)
+        held = [socket.create_connection(there, patience(), (client, 0)) for _ in range(40)]
+        until(lambda: sum(map(_is_ended, held)) == 8)
+        assert lender.get(address(head), "127.0.0.2")[0] == 206
+        assert sum(map(_is_ended, held)) == 8
+        for each in held:
+            each.close()
+        until(lambda: _is_answered(lender, address(head), client))
+
+
+def _is_ended(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+    except BlockingIOError:
+        return False
+
+
+def _is_answered(lender: Lender, path: str, client: str) -> bool:
+    try:
+        return lender.get(path, client)[0] in (206, 403)
+    except (ConnectionError, IndexError):
+        return False
