@@ -58,7 +58,8 @@ def clean(
         path = QuoteString(f"{root}/{folder}")
         # It may be a link to another disk.
         yield StringCommand("find -H", path, "-mindepth 1 -delete && rm -d", path)
-        yield _remove(root, f"manifests/{folder}.json", f"jobs/weights@{folder}.json")
+        orders = (f"manifests/{folder}.json", f"manifests/{folder}.lender")
+        yield _remove(root, *orders, f"jobs/weights@{folder}.json")
     for cache in gone.caches:
         yield _remove(root, f"cache/{cache.name}")
 

@@ -7,15 +7,27 @@ from ipaddress import ip_address
 from typing import Literal
 
 from sparkwright.common.host_output import sections, sections_script
-from sparkwright.common.ports import EXPORTER_PORT, LINK_PORT, METRICS_PORT, SHARE_PORT
+from sparkwright.common.ports import (
+    EXPORTER_PORT,
+    LAN_SHARE_PORT,
+    LINK_PORT,
+    METRICS_PORT,
+    SHARE_PORT,
+)
 from sparkwright.door.door import UNIT as DOOR
+from sparkwright.fleet.fleet import bracketed
 from sparkwright.monitoring.node_exporter import EXPORTER
 from sparkwright.release.guard import ALONE
 from sparkwright.run.spark import Declared
 
 # Our units that listen, but for engines. systemd itself holds a socket unit's socket at first.
 _SUPERVISOR, _GATEWAY = "vllm@", ("gateway.service", "gateway-door.service")
-_UNITS = (DOOR, EXPORTER, *_GATEWAY, "fabric-share", "fabric-metrics", _SUPERVISOR, "switch@")
+_SOCKETS = {
+    "fabric-share": SHARE_PORT,
+    "fabric-metrics": METRICS_PORT,
+    "lan-share": LAN_SHARE_PORT,
+}
+_UNITS = (DOOR, EXPORTER, *_GATEWAY, *_SOCKETS, _SUPERVISOR, "switch@")
 _JOBS = ("weights@", "image@", "image-copy.", "image-build@", "image-export@", "benchmark.")
 
 # The programs with which Ubuntu or Debian listens (15 characters, as the kernel keeps them), and
@@ -187,8 +199,8 @@ def _is_engines(socket: Socket, engines: Collection[str]) -> bool:
 
 def _ours(socket: Socket, units: Collection[str]) -> str | None:
     """Return the unit of ours that a socket belongs to; None where it is not ours."""
-    if socket.programs == ("systemd",) and socket.port in (SHARE_PORT, METRICS_PORT):
-        return "fabric-share" if socket.port == SHARE_PORT else "fabric-metrics"
+    if socket.programs == ("systemd",) and socket.port in _SOCKETS.values():
+        return next(unit for unit, port in _SOCKETS.items() if port == socket.port)
     names = (*_UNITS, *_JOBS)
     return next((name for name in names for unit in units if unit.startswith(name)), None)
 
@@ -202,9 +214,10 @@ def _may(socket: Socket, unit: str, may: Declared) -> bool:
     if unit in _GATEWAY:
         # The gateway's port is data of its own host, which is a Spark only by chance.
         return socket.protocol == "tcp"
-    ports = {"fabric-share": SHARE_PORT, "fabric-metrics": METRICS_PORT, _SUPERVISOR: LINK_PORT}
-    on_fabric = socket.address in may.fabric and socket.port == ports.get(unit)
-    return socket.is_loopback or on_fabric
+    addresses = (bracketed(may.lan or ""),) if unit == "lan-share" else may.fabric
+    ports = {**_SOCKETS, _SUPERVISOR: LINK_PORT}
+    declared = socket.address in addresses and socket.port == ports.get(unit)
+    return socket.is_loopback or declared
 
 
 def _is_systems(socket: Socket) -> bool:

@@ -12,6 +12,8 @@ _PROPERTIES = "Id,ActiveState,NRestarts,NeedDaemonReload,Job,StatusText"
 _AT_WORK = "active,activating,deactivating"
 # The unit by which a head offers files to its worker: files/host/fabric/fabric-share.socket.
 SHARE = "fabric-share.socket"
+# And that by which it offers checkpoints to other replicas.
+LAN_SHARE = "lan-share.socket"
 
 # A loaded engine answers one token in well under a second; under full load it queues.
 COMPLETION_DEADLINE = 60
@@ -54,6 +56,7 @@ class EngineState:
         current: the release that the `current` link names; None without one.
         units: every instance that is loaded or enabled, by release.
         shares: the Spark offers its weights to a worker.
+        lends: it offers checkpoints to other replicas.
         switches: the releases to which a switch is under way.
         failed: the units of engines and switches that have failed.
         preferred: the release to which the door sends requests; None if it holds them back, knows
@@ -64,6 +67,7 @@ class EngineState:
     current: str | None
     units: dict[str, EngineUnit]
     shares: bool
+    lends: bool
     switches: tuple[str, ...]
     failed: tuple[str, ...]
     preferred: str | None
@@ -85,6 +89,7 @@ enabled=$(find {wants} -name 'vllm@*' -printf '%f\\n')
 echo {MARK}current; readlink {shlex.quote(root)}/current
 echo {MARK}enabled; echo "$enabled"
 echo {MARK}share; systemctl is-enabled {SHARE} 2>/dev/null
+echo {MARK}lan-share; systemctl is-enabled {LAN_SHARE} 2>/dev/null
 echo {MARK}switches
 systemctl list-units --plain --no-legend --state={_AT_WORK} 'switch@*' | cut -d' ' -f1
 echo {MARK}failed
@@ -135,6 +140,7 @@ def parse_engines(output: Iterable[str]) -> EngineState:
         current=link[0].rsplit("/", 1)[-1] if link else None,
         units=units,
         shares=found["share"] == ["enabled"],
+        lends=found.get("lan-share") == ["enabled"],
         switches=tuple(
             unit.removeprefix("switch@").removesuffix(".service")
             for unit in found.get("switches", ())

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.common.ports import ENGINE_PORTS, EXPORTER_PORT, PAIR_PORTS
+from sparkwright.common.ports import ENGINE_PORTS, EXPORTER_PORT, LAN_SHARE_PORT, PAIR_PORTS
 from sparkwright.common.schema import shown, unknown
 from sparkwright.fleet.fleet import Fleet, Gateway, Reached, Replica, Spark
 from sparkwright.recipe.loader import is_path
@@ -185,10 +185,11 @@ def _taken(port: int, spark: Spark | None) -> str | None:
     """Return which ports of a Spark are in use, if this is one of them."""
     if spark and not spark.local and port == spark.ssh_port:
         return f"{port}, by which pyinfra reaches the Spark (ssh_port)"
-    if port in (*ENGINE_PORTS, *PAIR_PORTS, EXPORTER_PORT):
+    if port in (*ENGINE_PORTS, *PAIR_PORTS, LAN_SHARE_PORT, EXPORTER_PORT):
         return (
             f"{_range(ENGINE_PORTS)}, where engines listen, {_range(PAIR_PORTS)}, which a pair "
-            f"itself uses, and {EXPORTER_PORT}, of the node exporter"
+            f"itself uses, {LAN_SHARE_PORT}, by which replicas lend weights, and {EXPORTER_PORT}, "
+            "of the node exporter"
         )
     return None
 

@@ -17,6 +17,7 @@ from sparkwright.recipe.engine_log import at_level
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.media import from_domains
 from sparkwright.recipe.recipe import Recipe
+from sparkwright.release.lending import Lending, Loan, lending_of, loans
 from sparkwright.release.lock import Lock
 from sparkwright.release.release import Ranks, Release, make_release
 from sparkwright.run.options import RunOptions, options_of
@@ -40,6 +41,17 @@ def fleet_of(path: Path) -> Fleet:
         PlanError: As `load_fleet`.
     """
     return load_fleet(path, recipe_names())
+
+
+@cache
+def loans_of(path: Path) -> Mapping[str, Loan]:
+    """Return what the replicas of an inventory file lend each other, found once.
+
+    Raises:
+        PlanError: As `fleet_of`.
+    """
+    fleet = fleet_of(path)
+    return loans(fleet, {name: recipe_of(name) for name in fleet.recipes})
 
 
 @dataclass(frozen=True)
@@ -136,11 +148,24 @@ class SparkTarget:
             bandwidth_minimum=self.settings.fabric_bandwidth_minimum,
         )
 
+    @cached_property
+    def lending(self) -> Lending:
+        """Its part in what the replicas of its inventory lend each other.
+
+        Raises:
+            PlanError: The inventory is not valid any more.
+        """
+        if not self.is_head:
+            return Lending()
+        return lending_of(self.spark, loans_of(self.fleet))
+
     @property
     def may_listen(self) -> Declared:
         """Our own listeners that are allowed on it beyond loopback."""
         return Declared(
-            self.port if self.is_head else None, self.fabric.addresses if self.fabric else ()
+            self.port if self.is_head else None,
+            self.fabric.addresses if self.fabric else (),
+            self.lending.address,
         )
 
     def release_by(self, lock: Lock) -> Release | None:
@@ -175,7 +200,9 @@ class Declared:
     Attributes:
         door: TCP port of the door; None on a worker or an idle Spark.
         fabric: own addresses of a pair's fabric.
+        lan: own address on the LAN, where it lends to other replicas; None otherwise.
     """
 
     door: int | None = None
     fabric: tuple[str, ...] = ()
+    lan: str | None = None

@@ -2,14 +2,15 @@
 
 from pyinfra.api import HiddenValue, deploy
 
-from sparkwright.fabric.share import share_units, share_url
+from sparkwright.fabric.share import lan_share_units, lan_share_url, share_units, share_url
 from sparkwright.fleet.fabric_plan import FabricPlan
 from sparkwright.host.operations import secrets
 from sparkwright.host.operations.services import service
 from sparkwright.release.lock import checkpoint_key
 from sparkwright.release.programs import program_files
+from sparkwright.release.release import Release
 from sparkwright.release.token import NONE
-from sparkwright.run.target import target
+from sparkwright.run.target import Target, target
 from sparkwright.weights.operations import copied_weights, weights
 
 
@@ -17,7 +18,8 @@ from sparkwright.weights.operations import copied_weights, weights
 def apply() -> None:
     """Have each checkpoint in its folder; `--data weights=verify` hashes every file anew.
 
-    The head of a pair fetches them from the hub, and lends them to its worker over the fabric.
+    The head of a replica fetches them from the hub. It lends them over the fabric to the worker of
+    its pair, and over the LAN to the heads of later replicas that serve the same ones.
     """
     own = target()
     served = own.release
@@ -28,13 +30,34 @@ def apply() -> None:
         served.folders[name]: own.lock.checkpoints[checkpoint_key(checkpoint)]
         for name, checkpoint in served.recipe.checkpoints.items()
     }
+    lending, lenders = own.lending, _lenders(own, served)
     if head:
         weights(
             name="Checkpoints",
             root=served.root,
             endpoint=own.settings.hf_endpoint,
-            checkpoints=checkpoints,
+            checkpoints={each: checkpoints[each] for each in checkpoints if each not in lenders},
             verify=verify,
+        )
+    if lending.lent and lending.address:
+        folders = [own.lock.folder(checkpoint) for checkpoint in lending.lent]
+        service(
+            name="Share on the LAN",
+            unit="lan-share.socket",
+            entries=[
+                *program_files(served.root),
+                *lan_share_units(served.root, lending.address, lending.clients, folders),
+            ],
+        )
+    if lending.takes_part:
+        # On lenders too: it begins when they have finished what is above.
+        weights(
+            name="Checkpoints from other replicas",
+            root=served.root,
+            endpoint=own.settings.hf_endpoint,
+            checkpoints={each: checkpoints[each] for each in lenders},
+            verify=verify,
+            lenders=lenders,
         )
     if plan is None:
         return
@@ -48,6 +71,16 @@ def apply() -> None:
         checkpoints={} if head else checkpoints,
         verify=verify,
     )
+
+
+def _lenders(own: Target, served: Release) -> dict[str, str]:
+    """Return the URLs of what other replicas lend to a Spark, by its own folders."""
+    urls = {}
+    for name, checkpoint in served.recipe.checkpoints.items():
+        if loan := own.lending.borrowed.get(checkpoint_key(checkpoint)):
+            theirs = own.lock.folder(loan.checkpoint)
+            urls[served.folders[name]] = f"{lan_share_url(loan.address)}/weights/{theirs}"
+    return urls
 
 
 def _share(root: str, plan: FabricPlan) -> None:

@@ -7,6 +7,7 @@ from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.operations import differs, failing
+from sparkwright.common.terminal import plain
 from sparkwright.jobs.facts import JobState
 from sparkwright.jobs.operations import follow, put_manifest, reason, start
 from sparkwright.release.lock import CheckpointLock
@@ -21,10 +22,16 @@ from sparkwright.weights.weights import (
     weights_difference,
 )
 
+NO_LENDERS: Mapping[str, str] = {}
+
 
 @operation()
 def weights(
-    root: str, endpoint: str, checkpoints: Mapping[str, CheckpointLock], verify: bool
+    root: str,
+    endpoint: str,
+    checkpoints: Mapping[str, CheckpointLock],
+    verify: bool,
+    lenders: Mapping[str, str] = NO_LENDERS,
 ) -> Generator[PyinfraCommand]:
     """Have every file of each checkpoint, verified by hash, and no other file beside them.
 
@@ -35,9 +42,14 @@ def weights(
         endpoint: URL of the hub.
         checkpoints: by folder below the root.
         verify: hash everything anew.
+        lenders: URLs of folders, by checkpoint, from which other replicas lend: the hub is asked
+            only for what they do not give.
     """
+    if not checkpoints:
+        host.noop("none is to be fetched by this step")
+        return
     orders = {name: manifest_text(locked, endpoint) for name, locked in checkpoints.items()}
-    yield from _have(root, checkpoints, orders, verify)
+    yield from _have(root, checkpoints, orders, verify, lenders)
 
 
 @operation()
@@ -66,6 +78,7 @@ def _have(
     checkpoints: Mapping[str, CheckpointLock],
     orders: Mapping[str, str],
     verify: bool,
+    lenders: Mapping[str, str] = NO_LENDERS,
 ) -> Generator[PyinfraCommand]:
     found = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
     folders = {name: found.get(name, CheckpointFolder()) for name in checkpoints}
@@ -86,9 +99,20 @@ def _have(
     for name in new_orders:
         yield from put_manifest(root, name, _job(name), orders[name])
     for name in wrong:
+        # Read when a job starts: it is no difference while there is nothing to fetch.
+        if (lender := lenders.get(name, "")) != folders[name].lender:
+            yield _name_lender(f"{root}/manifests/{name}.lender", lender)
         yield from _begin(root, name, verify)
     if wrong:
         yield from _finish(root, {name: checkpoints[name] for name in wrong})
+
+
+def _name_lender(path: str, lender: str) -> StringCommand:
+    if not lender:
+        return StringCommand("rm -f", QuoteString(path))
+    return StringCommand(
+        "echo", QuoteString(lender), "| install -m 644 /dev/stdin", QuoteString(path)
+    )
 
 
 def _begin(root: str, name: str, verify: bool) -> Generator[PyinfraCommand]:
@@ -123,6 +147,11 @@ def _finish(root: str, checkpoints: Mapping[str, CheckpointLock]) -> Generator[P
     ]
     if problems:
         yield failing("\n".join(problems))
+    for name in checkpoints:
+        # Where it has come from, if that is not the hub alone.
+        progress = last[_job(name)].progress
+        if progress and progress.phase == "done" and progress.message:
+            host.log(plain(f"{name}: complete, {progress.message}"))
 
 
 def _job(name: str) -> str:

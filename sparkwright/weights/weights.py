@@ -36,11 +36,13 @@ class CheckpointFolder:
 
     Attributes:
         manifest: sha256 of its manifest; None without one.
+        lender: URL of the folder from which another replica lends it; "" without one.
         files: regular files by path in the folder, without Sparkwright's own.
         record: the files that fetch-weights verified, by path.
     """
 
     manifest: str | None = None
+    lender: str = ""
     files: Mapping[str, Stamp] = field(default_factory=dict)
     record: Mapping[str, HashedFile] = field(default_factory=dict)
 
@@ -90,6 +92,8 @@ def parse_folders(lines: Iterable[str]) -> dict[str, CheckpointFolder]:
             folders[name] = CheckpointFolder(files=files)
         elif kind == "manifest":
             folders[name] = replace(folders[name], manifest=rest.split()[0])
+        elif kind == "lender":
+            folders[name] = replace(folders[name], lender=rest)
         elif kind == "record":
             folders[name] = replace(folders[name], record=parse_record(rest))
         elif kind == "file":

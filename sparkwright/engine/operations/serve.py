@@ -14,12 +14,13 @@ from sparkwright.causes.log_causes import hint
 from sparkwright.common.operations import differs, failing, run_now, spark_name
 from sparkwright.common.startup import start_line
 from sparkwright.common.terminal import plain
-from sparkwright.engine.engine import SHARE, EngineState, engine_differences, problem
+from sparkwright.engine.engine import LAN_SHARE, SHARE, EngineState, engine_differences, problem
 from sparkwright.engine.facts import Engines, EngineSize, FreeMemory, Switching
 from sparkwright.engine.phases import phase
 from sparkwright.engine.switch import JOB, Outcome, SwitchSettings, failure, orders, progress_line
 from sparkwright.jobs.operations import LOST, put_manifest, start
 from sparkwright.release.release import Release
+from sparkwright.run.target import target
 
 # A start takes minutes: this often is soon enough to see, and seldom enough to cost nothing.
 POLL_SECONDS = 2
@@ -28,7 +29,7 @@ POLL_SECONDS = 2
 TOGETHER = 60
 JOURNAL_LINES = 30
 
-_SHARE_NOTHING = StringCommand("systemctl disable --quiet --now", SHARE)
+_DISABLE = "systemctl disable --quiet --now"
 
 # What became of the last attempt on each Spark, for the other one of its pair.
 _last: dict[tuple[str, str], Outcome] = {}
@@ -80,7 +81,9 @@ def attempt(
         differs(*difference)
     # A Spark that was the head of a pair, and is no more, offers nothing on the fabric.
     if engines.shares and (release.ranks.rank > 0 or not release.ranks.fabric):
-        yield _SHARE_NOTHING
+        yield StringCommand(_DISABLE, SHARE)
+    if engines.lends and not target().lending.lent:
+        yield StringCommand(_DISABLE, LAN_SHARE)
     if ours.active == "active" and ours.enabled and not engines.switches:
         yield from _settle(engines, release, settings)
     else:
@@ -160,7 +163,9 @@ def idle(root: str) -> Generator[StringCommand, None, None]:
         yield StringCommand("systemctl stop", QuoteString(f"switch@{release}.service"))
     yield from _stop(engines, keep=None)
     if engines.shares:
-        yield _SHARE_NOTHING
+        yield StringCommand(_DISABLE, SHARE)
+    if engines.lends:
+        yield StringCommand(_DISABLE, LAN_SHARE)
     if engines.current:
         yield StringCommand("rm", QuoteString(f"{root}/current"))
 

@@ -262,9 +262,9 @@ class TestOperation:
             "docker image rm sha256:aa",
             "rm -rf /r/manifests/image@1.json /r/jobs/image@1.json",
             "find -H /r/one -mindepth 1 -delete && rm -d /r/one",
-            "rm -rf /r/manifests/one.json /r/jobs/weights@one.json",
+            "rm -rf /r/manifests/one.json /r/manifests/one.lender /r/jobs/weights@one.json",
             "find -H /r/two -mindepth 1 -delete && rm -d /r/two",
-            "rm -rf /r/manifests/two.json /r/jobs/weights@two.json",
+            "rm -rf /r/manifests/two.json /r/manifests/two.lender /r/jobs/weights@two.json",
         ]
 
     def test_a_cache(self, disk: Disk) -> None:
