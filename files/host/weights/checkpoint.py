@@ -37,8 +37,8 @@ class Source(Protocol):
     phase: str
     connections: int
 
-    def fetch(self, file: File, partial: Path) -> str | None:
-        """Append to a partial file what it lacks; return its hash if it was computed on the way.
+    def fetch(self, file: File, partial: Path) -> str:
+        """Append to a partial file what it lacks; return the hash of the whole.
 
         Raises:
             JobError: it cannot be had.
@@ -175,8 +175,7 @@ class LocalCheckpoint:
         partial = self._partial(file)
         partial.parent.mkdir(exist_ok=True)
         for damages in range(1, DAMAGES + 1):
-            digest = source.fetch(file, partial)
-            if self._keep(file, partial, digest or file.digest_of(partial)):
+            if self._keep(file, partial, source.fetch(file, partial)):
                 return
             log(f"{file.path} arrived damaged ({damages} of {DAMAGES} times)")
         raise JobError(

@@ -5,7 +5,9 @@ import fcntl
 import hashlib
 import mmap
 import os
+import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,10 @@ from typing import Any
 # Bytes that are read, hashed and written at once. Each write past the page cache is a trip to the
 # disk: with 4 MiB the copy was a tenth slower, and more brings nothing.
 BLOCK = 8 * 1024 * 1024
+# A file begins with blocks of so many bytes. They double while they fill in less than PROMPT
+# seconds: of a slow line little is lost with the process, and the progress moves.
+FIRST_BLOCK = 256 * 1024
+PROMPT = 0.2
 # What writes past the page cache must begin and end at.
 ALIGNED = 4096
 
@@ -50,14 +56,15 @@ class File:
 class ResumableFile:
     """A partial file that goes on where it ends, hashed while it is written.
 
-    Past the page cache, where the file system can: that takes a fraction of the time, and leaves
-    the memory to others. What is there already is read once, for the hash.
+    While a block is read, the block before is hashed and written, so that one file is as fast as
+    the slowest of the three. Past the page cache, where the file system can: that takes a fraction
+    of the time, and leaves the memory to others. What is there already is read once, for the hash.
     """
 
     def __init__(self, partial: Path, file: File) -> None:
-        self._size = file.size
+        self._wanted = file
         self._hasher = file.hasher()
-        self._block = memoryview(mmap.mmap(-1, BLOCK))
+        self._blocks = [memoryview(mmap.mmap(-1, BLOCK)) for _ in range(2)]
         self._file = os.open(partial, os.O_RDWR | os.O_CREAT, 0o644)
         found = os.fstat(self._file).st_size
         self.position = found if found == file.size else found // ALIGNED * ALIGNED
@@ -81,7 +88,13 @@ class ResumableFile:
     @property
     def complete(self) -> bool:
         """Tell whether nothing is missing."""
-        return self.position == self._size
+        return self.position == self._wanted.size
+
+    def restart(self) -> None:
+        """Drop what is there."""
+        os.ftruncate(self._file, 0)
+        self.position = 0
+        self._hasher = self._wanted.hasher()
 
     def append(self, read: Callable[[memoryview], int]) -> None:
         """Take in what is missing.
@@ -93,32 +106,48 @@ class ResumableFile:
             EOFError: there was less; what has come is kept.
             OSError: what `read` raises, or the disk; what has come is kept.
         """
-        while not self.complete:
-            wanted, filled = min(BLOCK, self._size - self.position), 0
-            try:
-                while filled < wanted:
-                    count = read(self._block[filled:wanted])
-                    if not count:
-                        raise EOFError
-                    filled += count
-            finally:
-                self._write(filled if filled == wanted else filled // ALIGNED * ALIGNED)
+        end, size = self.position, min(FIRST_BLOCK, BLOCK)
+        earlier: list[Future[None]] = []
+        failure: Exception | None = None
+        with ThreadPoolExecutor(2) as pool:
+            while end < self._wanted.size and not failure:
+                self._blocks.reverse()
+                block = self._blocks[0][: min(size, self._wanted.size - end)]
+                filled, begun = 0, time.monotonic()
+                try:
+                    while filled < len(block):
+                        count = read(block[filled:])
+                        if not count:
+                            raise EOFError
+                        filled += count
+                except Exception as error:
+                    failure = error
+                    block = block[: filled // ALIGNED * ALIGNED]
+                _await(earlier)
+                earlier = [
+                    pool.submit(self._hasher.update, block),
+                    pool.submit(self._write, block),
+                ]
+                end += len(block)
+                if time.monotonic() - begun < PROMPT:
+                    size = min(2 * size, BLOCK)
+            _await(earlier)
+        if failure:
+            raise failure
 
-    def _write(self, count: int) -> None:
-        """Put the first bytes of the block to the end of the file."""
-        if count % ALIGNED:
+    def _write(self, block: memoryview) -> None:
+        """Put a block to the end of the file."""
+        if len(block) % ALIGNED:
             self._set_direct(False)
-        view = self._block[:count]
-        self._hasher.update(view)
-        while view:
-            written = os.pwrite(self._file, view, self.position)
+        while block:
+            written = os.pwrite(self._file, block, self.position)
             self.position += written
-            view = view[written:]
+            block = block[written:]
 
     def _hash_again(self) -> None:
         for start in range(0, self.position, BLOCK):
-            count = os.preadv(self._file, [self._block], start)
-            self._hasher.update(self._block[:count])
+            count = os.preadv(self._file, self._blocks[:1], start)
+            self._hasher.update(self._blocks[0][:count])
 
     def _set_direct(self, direct: bool) -> None:
         flags = fcntl.fcntl(self._file, fcntl.F_GETFL) & ~os.O_DIRECT
@@ -127,3 +156,8 @@ class ResumableFile:
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
+
+
+def _await(jobs: list[Future[None]]) -> None:
+    for job in jobs:
+        job.result()

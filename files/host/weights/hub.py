@@ -7,8 +7,10 @@ failed try is counted until one has brought something.
 import errno
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from httpcore2 import NetworkError, TimeoutException
 from httpx2 import HTTPError, InvalidURL, Response
 from huggingface_hub import constants, get_session, get_token, hf_hub_url
 from huggingface_hub.errors import (
@@ -21,12 +23,16 @@ from huggingface_hub.utils import build_hf_headers, hf_raise_for_status
 
 from host.common.progress import JobError, Progress
 from host.common.retry import ENOUGH, RetryableError, retry
-from host.weights.hashing_file import File
+from host.weights.hashing_file import File, ResumableFile
 
 # The longest Retry-After that is obeyed between two tries, in seconds.
 LONGEST_DELAY = 600
 # Seconds in which a connection brings ENOUGH bytes, or counts as broken: 4 kB/s.
 WINDOW = 60
+# Bytes that are read of a connection at once: four records of TLS.
+CHUNK = 64 * 1024
+# A file up to so many bytes leaves its connection to the next one.
+SMALL = 1024 * 1024
 # Characters of a hub's own words that are passed on.
 WORDS = 300
 # What of a refusal tells its reason. Its body is not read: it may have no end.
@@ -51,38 +57,44 @@ class Repository:
         self.commit = commit
         self._progress = progress
 
-    def fetch(self, file: File, partial: Path) -> None:
-        """Append to a partial file what it lacks: try again as long as it grows, then a few times.
+    def fetch(self, file: File, partial: Path) -> str:
+        """Append to a partial file what it lacks; return the hash of the whole.
+
+        Tries again as long as it grows, then a few times.
 
         Raises:
             JobError: no further try can help, or enough of them have failed.
         """
+        try:
+            with ResumableFile(partial, file) as growing:
 
-        def attempt() -> None:
-            try:
-                if _size(partial) > file.size:
-                    partial.unlink()
-                if _size(partial) < file.size or not partial.exists():
-                    self._request(file, partial)
-            except (HTTPError, InvalidURL, OSError) as error:
-                reason = self._explain(error, file.path, partial)
-                raise RetryableError(reason, _retry_after(error)) from error
+                def attempt() -> None:
+                    try:
+                        if not growing.complete:
+                            self._request(file, growing)
+                    except (HTTPError, InvalidURL, OSError) as error:
+                        if isinstance(error, OSError) and error.errno:
+                            raise
+                        reason = self._explain(error, file.path, growing)
+                        raise RetryableError(reason, _retry_after(error)) from error
 
-        retry(attempt, lambda: _size(partial), self._progress, file.path)
+                retry(attempt, lambda: growing.position, self._progress, file.path)
+                return growing.digest
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            remedy = "free some space" if full else "mend that"
+            raise JobError(f"{error.strerror} ({partial}): {remedy}, and run again.") from error
 
-    def _request(self, file: File, partial: Path) -> None:
+    def _request(self, file: File, growing: ResumableFile) -> None:
         url = hf_hub_url(self.name, file.path, revision=self.commit, endpoint=self.endpoint)
-        begun = _size(partial)
+        begun = growing.position
         # A compressed answer could not be resumed in the middle.
         headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
         if begun:
             headers["Range"] = f"bytes={begun}-"
-        with (
-            get_session().stream(
-                "GET", url, headers=headers, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT
-            ) as answer,
-            partial.open("ab") as content,
-        ):
+        with get_session().stream(
+            "GET", url, headers=headers, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT
+        ) as answer:
             if answer.is_error:
                 known = {name: text for name in _REASONS if (text := answer.headers.get(name))}
                 hf_raise_for_status(
@@ -90,19 +102,40 @@ class Repository:
                 )
             begun = begun if answer.status_code == 206 else 0
             self._check_promise(answer, begun, file.size)
-            content.truncate(begun)
-            since, mark, have = time.monotonic(), begun, begun
-            for chunk in answer.iter_raw():
-                content.write(chunk[: file.size - have])
-                have += len(chunk)
-                if have > file.size:
-                    return
-                if time.monotonic() - since > WINDOW:
-                    if have - mark < ENOUGH:
-                        raise self._broken(f"less than {ENOUGH:,} bytes in {WINDOW} s")
-                    since, mark = time.monotonic(), have
-            if have < file.size:
-                raise self._broken("it ended early")
+            if not begun:
+                growing.restart()
+            try:
+                growing.append(self._reader(answer, file.size - begun))
+            except EOFError:
+                raise self._broken("it ended early") from None
+            except (NetworkError, TimeoutException) as error:
+                raise self._broken(type(error).__name__) from error
+
+    def _reader(self, answer: Response, missing: int) -> Callable[[memoryview], int]:
+        """Return what fills a buffer with the next bytes of an answer."""
+        since, brought = time.monotonic(), 0
+        chunks, timeout = answer.iter_raw(), constants.HF_HUB_DOWNLOAD_TIMEOUT
+        rest = memoryview(next(chunks, b""))
+        # The parser has given all that it had read. Past it a byte costs half as much: it takes
+        # apart every 16 KiB of TLS, one thread at a time.
+        large = missing > SMALL and _is_plain(answer)
+        stream = answer.extensions["network_stream"] if large else None
+
+        def read(part: memoryview) -> int:
+            nonlocal rest, since, brought
+            if not rest:
+                # The end of `chunks` would close the connection: so it is kept here in any case.
+                rest = memoryview(stream.read(CHUNK, timeout) if stream else next(chunks, b""))
+            count = min(len(part), len(rest))
+            part[:count], rest = rest[:count], rest[count:]
+            brought += count
+            if time.monotonic() - since > WINDOW:
+                if brought < ENOUGH:
+                    raise self._broken(f"less than {ENOUGH:,} bytes in {WINDOW} s")
+                since, brought = time.monotonic(), 0
+            return count
+
+        return read
 
     def _check_promise(self, answer: Response, begun: int, size: int) -> None:
         """Raise RetryableError where an answer's head does not fit the bytes that are missing."""
@@ -118,19 +151,15 @@ class Repository:
     def _broken(self, reason: str) -> RetryableError:
         return RetryableError(f"no whole answer from {self.endpoint} ({reason})")
 
-    def _explain(self, error: Exception, path: str, partial: Path) -> str:
+    def _explain(self, error: Exception, path: str, growing: ResumableFile) -> str:
         """Return why another try may help; raise JobError where it cannot."""
         if isinstance(error, HfHubHTTPError):
             status = error.response.status_code
             if status == 416:
-                partial.unlink(missing_ok=True)
+                growing.restart()
             elif status not in (408, 429) and status < 500:
                 raise JobError(self._refusal(error, path)) from error
             return f"{self.endpoint} answers with status {status}"
-        if isinstance(error, OSError) and error.errno:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            remedy = "free some space" if full else "mend that"
-            raise JobError(f"{error.strerror} ({partial}): {remedy}, and run again.") from error
         return str(self._broken(type(error).__name__))
 
     def _refusal(self, error: HfHubHTTPError, path: str) -> str:
@@ -163,8 +192,12 @@ class Repository:
         return f"{self.endpoint} refuses {path} of {self.name} ({status}): {said}."
 
 
-def _size(partial: Path) -> int:
-    return partial.stat().st_size if partial.exists() else 0
+def _is_plain(answer: Response) -> bool:
+    """Tell whether what follows an answer's head is its content and nothing else."""
+    plain = answer.extensions.get("http_version") == b"HTTP/1.1"
+    return (
+        plain and "Content-Length" in answer.headers and "Transfer-Encoding" not in answer.headers
+    )
 
 
 def _retry_after(error: Exception) -> int:

@@ -44,8 +44,8 @@ class LentSource:
         self._from_hub = 0
         self._reason = ""
 
-    def fetch(self, file: File, partial: Path) -> str | None:
-        """Append to a partial file what it lacks; return its hash if it was computed on the way.
+    def fetch(self, file: File, partial: Path) -> str:
+        """Append to a partial file what it lacks; return the hash of the whole.
 
         Raises:
             JobError: the hub does not give it either.
@@ -54,7 +54,7 @@ class LentSource:
         if digest is None:
             self._from_hub += 1
             self._tell()
-            self._hub.fetch(file, partial)
+            digest = self._hub.fetch(file, partial)
         # A further try has taken the message of before away.
         self._tell()
         return digest

@@ -19,6 +19,7 @@ def test_fetches_all_then_nothing(spark: Spark) -> None:
     assert set(spark.wrong()) == set(spark.locked.files)
     spark.succeed()
     before = spark.sent
+    assert [file["requests"] for file in before.values()] == [1, 1, 1], "an empty one needs none"
     spark.succeed()
     assert spark.sent == before
     assert spark.progress().done == spark.progress().total == spark.locked.size
