@@ -144,8 +144,8 @@ def refusal(spark: Spark, lie: Callable[[Liar], None]) -> tuple[str, type[Liar]]
     [
         (endless, "arrived with a wrong hash 3 times", 3),
         (promises_much, f"it promises {10**15} bytes instead of {SIZE:,}", 0),
-        (breaks_off_at_the_last_byte, "RemoteProtocolError", TRIES + 2),
-        (gives_a_byte, "RemoteProtocolError", 1),
+        (breaks_off_at_the_last_byte, "it ended early", TRIES + 2),
+        (gives_a_byte, "it ended early", 1),
         (gives_and_takes_back, "again and again", TRIES + 2),
         (another_part, "it is another part of the file", 0),
         (bomb, "it is compressed", 0),
