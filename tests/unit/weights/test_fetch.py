@@ -1,7 +1,5 @@
 """A download at its limits: how often and after how long it is tried again, and what it counts."""
 
-import mmap
-import os
 import shutil
 from collections import namedtuple
 from collections.abc import Callable, Iterator
@@ -15,7 +13,7 @@ from host.common.progress import JobError, Progress
 from host.common.retry import DELAYS, ENOUGH, RetryableError, retry
 from host.weights import hub
 from host.weights.checkpoint import LocalCheckpoint
-from host.weights.hashing_file import ALIGNED, File, ResumableFile
+from host.weights.hashing_file import File
 
 CONTENT = bytes(range(256)) * 40
 WHOLE = File("model.safetensors", len(CONTENT), sha256(CONTENT).hexdigest())
@@ -192,51 +190,6 @@ def test_a_connection_that_drips_is_given_up(
     assert partial.read_bytes() == CONTENT
     assert now[0] == hub.WINDOW + 1
     assert waits == [DELAYS[0]]
-
-
-def test_a_partial_file_that_is_too_long_begins_again(tmp_path: Path):
-    """Of another commit, say: it is cut, so that what follows can be right."""
-    partial = tmp_path / "partial"
-    partial.write_bytes(bytes(WHOLE.size + ALIGNED))
-    source = memoryview(CONTENT)
-
-    def read(part: memoryview) -> int:
-        nonlocal source
-        count = min(len(part), len(source), 1000)
-        part[:count] = source[:count]
-        source = source[count:]
-        return count
-
-    with ResumableFile(partial, WHOLE) as growing:
-        assert growing.position == 0
-        growing.append(read)
-        assert growing.digest == WHOLE.digest
-    assert partial.read_bytes() == CONTENT
-
-
-def is_in_memory(file: Path) -> bool:
-    """Whether a file can be read without a disk."""
-    with file.open("rb", buffering=0) as content:
-        try:
-            return os.preadv(content.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT) == 1
-        except BlockingIOError:
-            return False
-
-
-def test_what_is_written_leaves_the_memory_to_others(tmp_path: Path):
-    """On a Spark it is the GPU's, and vLLM counts files in it as used."""
-    block = memoryview(mmap.mmap(-1, ALIGNED))
-    probe = os.open(tmp_path / "probe", os.O_WRONLY | os.O_CREAT | os.O_DIRECT)
-    os.write(probe, block)
-    os.close(probe)
-    if is_in_memory(tmp_path / "probe"):
-        pytest.skip("this file system keeps all in memory")
-    content = bytes(16 * ALIGNED)
-    whole = File("model.safetensors", len(content), sha256(content).hexdigest())
-    with ResumableFile(tmp_path / "partial", whole) as growing:
-        growing.append(len)
-        assert growing.complete
-    assert not is_in_memory(tmp_path / "partial")
 
 
 class Sent:
