@@ -19,7 +19,7 @@ def apply() -> None:
     """Put the programs and their units in place, and what they import into an environment.
 
     AEON-7 sets HF_HUB_ENABLE_HF_TRANSFER: huggingface_hub 1.0 has dropped that package for
-    hf-xet, which is in the environment.
+    hf-xet, which it brings along; docs/transfers.md says why weights do not come by it.
     """
     root = target().root
     requirements = _REQUIREMENTS.read_text()

@@ -1,56 +1,29 @@
-"""The copy from head to worker, beside rsync over SSH and the limits of link and disk.
+"""What travels from head to worker, and from the hub, beside the limits of link and disk.
 
-python -m tests.benchmarks.copies: on two virtual Sparks of its own.
+python -m tests.benchmarks.copies: on two virtual Sparks of its own. They share this machine's
+cores, which are soon the limit of a fast link: so each is measured over a slower one as well.
+They share its disk, too.
 """
 
 import argparse
-import base64
-import shlex
-import statistics
-import textwrap
 from collections.abc import Callable
-from pathlib import Path
 
-from sparkwright.release.programs import spark_programs
+from tests.benchmarks.first_fetch import first_fetch_table
+from tests.benchmarks.image_copy import image_table
+from tests.benchmarks.spark_pair import FILES, HEAD, MEBIBYTES, ROOT, Pair, filled, sudo
+from tests.benchmarks.usage import Run, in_turn, judge, part, table
 from tests.lab.lab import Lab
-from tests.lab.network import FABRIC_PORTS
 from tests.lab.shard import enter
 from tests.lab.spark import Handle
 
-ROUNDS = 3
-FILES, MEBIBYTES = 8, 512
-AIM_RSYNC, AIM_LIMIT = 3, 0.8
-LINK, DISK = "link, socket to socket", "disk, past the page cache"
-# Below /opt, as the real folders are; not below the product's root, which a deploy looks at.
-ROOT = "/opt/copy-benchmark"
-HEAD, WORKER = "192.168.100.11", "192.168.100.12"
-SHARE_PORT, LINK_PORT = 29512, 29513
-_PROJECT = Path(__file__).parents[2]
+AIM_RSYNC = 3
+SIZE = FILES * MEBIBYTES * (1 << 20) / 1e6
+# Megabytes a second at which two cores are not the limit.
+SLOW = 250
+LINK, OURS = "link, socket to socket", "ours, hashed"
+READ, WRITE = "head's disk, read", "worker's disk, written"
+RSYNC = "rsync over ssh"
 
-_MAKE = """
-import json, os
-from pathlib import Path
-from host.weights.hashing_file import File
-folder, record = Path("{root}/model"), {{}}
-folder.mkdir(parents=True)
-for number in range({files}):
-    path = folder / f"{{number}}.bin"
-    with path.open("wb") as file:
-        for _ in range({mebibytes}):
-            file.write(os.urandom(1024 * 1024))
-    stat = path.stat()
-    record[path.name] = {{"size": stat.st_size, "mtime_ns": stat.st_mtime_ns,
-        "inode": stat.st_ino, "hash": File("", stat.st_size, "0" * 64).digest_of(path)}}
-(folder / ".sparkwright.json").write_text(json.dumps({{"files": record}}))
-print(json.dumps({{p: {{"size": r["size"], "sha256": r["hash"]}} for p, r in record.items()}}))
-"""
-_LEND = """
-import socket
-from pathlib import Path
-from host.fabric import file_server
-file_server.LISTENING = socket.create_server(("{head}", {port})).detach()
-file_server.main(Path("{root}"), ["{worker}"])
-"""
 _COPY = """
 import json
 from pathlib import Path
@@ -59,7 +32,8 @@ from host.weights.peer_source import PeerSource
 from host.common.progress import Progress
 folder = Path("{root}/copy")
 folder.mkdir()
-checkpoint = LocalCheckpoint(folder, json.loads(Path("{root}/manifest.json").read_text()))
+files = json.loads(Path("{root}/manifest.json").read_text())
+checkpoint = LocalCheckpoint(folder, files)
 with Progress(Path("{root}/progress.json"), checkpoint.measure) as progress:
     checkpoint.verify()
     checkpoint.fetch(PeerSource("http://{head}:{port}/weights/model", progress))
@@ -79,18 +53,6 @@ threads = [Thread(target=write, args=[number]) for number in range(4)]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
 """
-_SEND = """
-import socket
-from threading import Thread
-def send(connection):
-    block = bytes(4 << 20)
-    for _ in range({files} * {mebibytes} // 16):
-        connection.sendall(block)
-    connection.close()
-server = socket.create_server(("{head}", {link}))
-while True:
-    Thread(target=send, args=[server.accept()[0]]).start()
-"""
 _RECEIVE = """
 import socket
 from threading import Thread
@@ -105,110 +67,77 @@ threads = [Thread(target=receive) for _ in range(4)]
 """
 
 
-def _filled(program: str) -> str:
-    values = {"root": ROOT, "head": HEAD, "worker": WORKER, "port": SHARE_PORT, "link": LINK_PORT}
-    text = textwrap.dedent(program).format(**values, files=FILES, mebibytes=MEBIBYTES)
-    return f"import sys; sys.path.insert(0, '{ROOT}/sparkwright-host')\n{text}"
+class Copies:
+    """The ways in which a pair's files can be copied."""
 
+    def __init__(self, pair: Pair) -> None:
+        self._pair = pair
 
-def _python(spark: Handle, program: str) -> str:
-    return _sudo(spark, "python3 -B -", _filled(program))
+    def program(self, text: str) -> Callable[[], Run]:
+        """Return what runs a program on the worker, with an empty place to copy to."""
+        return lambda: self._empty().timed("python3 -B -", filled(text))
 
+    def rsync(self, cipher: str = "") -> Callable[[], Run]:
+        """Return what copies by rsync."""
+        user = self._pair.head.run("id -un").stdout.strip()
+        ssh = (
+            f"ssh -i {ROOT}/key -o IdentitiesOnly=yes -o BatchMode=yes "
+            f"-o UserKnownHostsFile={ROOT}/known_hosts {cipher}"
+        )
+        command = f"rsync -a --whole-file --fsync -e '{ssh}' {user}@{HEAD}:{ROOT}/model/"
+        return lambda: self._empty().timed(f"{command} {ROOT}/copy/")
 
-def _sudo(spark: Handle, script: str, stdin: str = "") -> str:
-    return spark.run(f"sudo sh -ec {shlex.quote(script)}", stdin=stdin, timeout=600).stdout
+    def read(self) -> Run:
+        """Read the files on the head, past the page cache."""
+        read = "dd if=$file of=/dev/null bs=4M iflag=direct status=none"
+        command = f"for file in {ROOT}/model/*.bin; do {read} & done; wait"
+        return self._pair.timed(command, at_head=True)
 
-
-def _timed(worker: Handle, command: str, stdin: str = "") -> float:
-    """Run a command on the worker, with an empty place to copy to; return its seconds there."""
-    _sudo(worker, f"rm -rf {ROOT}/copy; sync")
-    clock = "date +%s.%N"
-    begun, ended = _sudo(worker, f"{clock}; {command} >/dev/null; {clock}", stdin).split()
-    return float(ended) - float(begun)
-
-
-class Pair:
-    """Two Sparks with an address on the fabric each, files to copy, and ways to copy them."""
-
-    def __init__(self, head: Handle, worker: Handle) -> None:
-        self.head, self.worker = head, worker
-
-    def prepare(self) -> None:
-        """Set up the fabric, the programs and the files; make a key that rsync may use."""
-        port = FABRIC_PORTS[0][0]
-        for spark, address in ((self.head, HEAD), (self.worker, WORKER)):
-            _sudo(
-                spark, f"ip link set {port} up mtu 9000; ip address replace {address}/24 dev {port}"
-            )
-            _sudo(spark, f"rm -rf {ROOT}; mkdir -p {ROOT}")
-            archive = base64.b64encode(spark_programs()).decode()
-            _sudo(spark, f"base64 -d > {ROOT}/sparkwright-host", archive)
-        manifest = _python(self.head, _MAKE)
-        _sudo(self.worker, f"cat > {ROOT}/manifest.json", manifest)
-        for name, program in (("share", _LEND), ("link", _SEND)):
-            _sudo(self.head, f"cat > {ROOT}/{name}-run.py", _filled(program))
-            unit = f"--quiet --unit copy-benchmark-{name}"
-            _sudo(self.head, f"systemd-run {unit} python3 -B {ROOT}/{name}-run.py")
-        _sudo(self.worker, f"ssh-keygen -q -t ed25519 -N '' -C copy-benchmark -f {ROOT}/key")
-        key = _sudo(self.worker, f"cat {ROOT}/key.pub")
-        self.head.run("cat >> ~/.ssh/authorized_keys", stdin=key)
-        hosts = self.head.run("cat /etc/ssh/ssh_host_ed25519_key.pub").stdout
-        _sudo(self.worker, f"cat > {ROOT}/known_hosts", f"{HEAD} {hosts}")
-
-    def clean(self) -> None:
-        """Leave nothing of it on either."""
-        self.head.run("sed -i '/ copy-benchmark$/d' ~/.ssh/authorized_keys")
-        for spark in (self.head, self.worker):
-            _sudo(spark, "systemctl stop 'copy-benchmark-*'")
-            _sudo(spark, f"rm -rf {ROOT}")
-
-    def ways(self) -> dict[str, Callable[[], float]]:
-        """Return what is measured: name -> function that returns seconds."""
-        user = self.head.run("id -un").stdout.strip()
-
-        def program(text: str) -> Callable[[], float]:
-            return lambda: _timed(self.worker, "python3 -B -", _filled(text))
-
-        def rsync(cipher: str = "") -> Callable[[], float]:
-            ssh = (
-                f"ssh -i {ROOT}/key -o IdentitiesOnly=yes -o BatchMode=yes "
-                f"-o UserKnownHostsFile={ROOT}/known_hosts {cipher}"
-            )
-            command = f"rsync -a --whole-file --fsync -e '{ssh}' {user}@{HEAD}:{ROOT}/model/"
-            return lambda: _timed(self.worker, f"{command} {ROOT}/copy/")
-
-        return {
-            LINK: program(_RECEIVE),
-            DISK: program(_WRITE),
-            "rsync over ssh": rsync(),
-            "rsync over ssh, AES-GCM": rsync("-c aes128-gcm@openssh.com"),
-            "ours, hashed": program(_COPY),
-        }
+    def _empty(self) -> Pair:
+        """Have no copy on the worker, and nothing of the files in the head's page cache."""
+        sudo(self._pair.worker, f"rm -rf {ROOT}/copy")
+        self._pair.evict("model")
+        return self._pair
 
 
 def copy_table(head: Handle, worker: Handle) -> None:
-    """Measure every way in turn, and print the table."""
+    """Measure the copy of weights and of an image in every way, and print the tables."""
     pair = Pair(head, worker)
+    copies = Copies(pair)
     try:
         pair.prepare()
-        ways = pair.ways()
-        rounds = [{name: way() for name, way in ways.items()} for _ in range(ROUNDS)]
+        limits = {LINK: copies.program(_RECEIVE), READ: copies.read, WRITE: copies.program(_WRITE)}
+        weights_table(pair, copies, limits)
+        image_table(pair, SIZE, limits, SLOW)
     finally:
         pair.clean()
-    size = FILES * MEBIBYTES * 1024 * 1024 / 1e6
-    print(f"\nCopy of {FILES} files of {MEBIBYTES} MiB, fsynced (median of {ROUNDS}, in turn)")
-    for name in ways:
-        low, rate, high = _spread([size / seconds[name] for seconds in rounds])
-        print(f"  {name:<26} {rate:6.0f} MB/s   ({low:.0f} to {high:.0f})")
-    # Of each round by itself: what else the machine does changes from round to round.
-    ratio = statistics.median(s["rsync over ssh"] / s["ours, hashed"] for s in rounds)
-    part = statistics.median(max(s[LINK], s[DISK]) / s["ours, hashed"] for s in rounds)
-    print(f"  ours: {ratio:.1f} x rsync over ssh (aim: {AIM_RSYNC} x)")
-    print(f"  ours: {part:.0%} of the slower of link and disk (aim: {AIM_LIMIT:.0%})")
 
 
-def _spread(values: list[float]) -> tuple[float, float, float]:
-    return min(values), statistics.median(values), max(values)
+def weights_table(pair: Pair, copies: Copies, limits: dict[str, Callable[[], Run]]) -> None:
+    """Measure the copy of weights, and print the tables."""
+    others = {RSYNC: copies.rsync(), f"{RSYNC}, AES-GCM": copies.rsync("-c aes128-gcm@openssh.com")}
+    rounds = in_turn(limits | others | {OURS: copies.program(_COPY)})
+    table(f"Copy of {FILES} files of {MEBIBYTES} MiB, fsynced", SIZE, rounds)
+    print(f"  {OURS}: {part(rounds, OURS, RSYNC):.1f} x rsync over ssh (aim: {AIM_RSYNC} x)")
+    judge(rounds, OURS, *limits)
+    pair.shape(SLOW)
+    try:
+        slow = in_turn({LINK: limits[LINK], OURS: copies.program(_COPY)})
+    finally:
+        pair.shape(None)
+    table(f"The same over a link of {SLOW} MB/s", SIZE, slow)
+    judge(slow, OURS, LINK)
+
+
+def main() -> None:
+    """Print all tables."""
+    lab = Lab()
+    lab.up(2)
+    try:
+        copy_table(*lab.sparks())
+    finally:
+        lab.down()
+    first_fetch_table()
 
 
 if __name__ == "__main__":
@@ -216,9 +145,4 @@ if __name__ == "__main__":
         prog="python -m tests.benchmarks.copies", description=__doc__
     ).parse_args()
     enter("copies", "tests.benchmarks.copies")
-    lab = Lab()
-    lab.up(2)
-    try:
-        copy_table(*lab.sparks())
-    finally:
-        lab.down()
+    main()
