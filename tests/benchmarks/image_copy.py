@@ -58,9 +58,9 @@ class Images:
         return self._pair.timed("python3 -B -", text, at_head=True)
 
     def move(self) -> Run:
-        """Copy what the head has exported, which was written past its page cache."""
+        """Copy what the head has exported."""
         sudo(self._pair.worker, f"rm -rf {ROOT}/imports")
-        self._pair.evict(f"exports/{JOB}/blobs/sha256")
+        self._pair.warm(f"exports/{JOB}/blobs/sha256")
         return self._pair.timed("python3 -B -", filled(_COPY, load=False))
 
     def load(self) -> Run:

@@ -111,10 +111,9 @@ class Pair:
             sudo(spark, "systemctl stop 'copy-benchmark-*'")
             sudo(spark, f"rm -rf {ROOT}")
 
-    def evict(self, folder: str) -> None:
-        """Have nothing of a folder of the head in its page cache, as after it was fetched."""
-        drop = "dd if=$file iflag=nocache count=0 2>/dev/null"
-        sudo(self.head, f"for file in {ROOT}/{folder}/*; do {drop} || true; done")
+    def warm(self, folder: str) -> None:
+        """Have a folder of the head in its page cache: its disk is the worker's here."""
+        sudo(self.head, f"cat {ROOT}/{folder}/* >/dev/null")
 
     def shape(self, megabytes: int | None) -> None:
         """Let the head send so many megabytes a second over the fabric; None: all that it can."""
