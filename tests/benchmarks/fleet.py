@@ -1,0 +1,210 @@
+"""What a run that changes nothing costs the operator's machine, by the number of Sparks.
+
+python -m tests.benchmarks.fleet [N …]: 1, 4, 16 and 64 Sparks by default.
+
+All of them are one virtual Spark, by an address each. Each has a connection, a survey and a lease,
+as in a fleet, so the CPU time and memory of the operator's machine are those of a fleet. The time
+that passes is not: one Spark does the work of all, on the same processors.
+"""
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from tests.driver.product import DEPLOY, PROJECT, command, env
+from tests.lab.lab import Lab, fleet_text
+from tests.lab.network import LAN_PORT
+from tests.lab.shard import enter
+from tests.lab.spark import Handle
+from tests.lab.state import FLEET, KNOWN_HOSTS
+
+SIZES = (1, 4, 16, 64)
+ROUNDS = 3
+INVENTORY = "tests/benchmarks/replicated/lab.py"
+_FIRST_ADDRESS = 100
+# A row of pyinfra's results: operation, hosts, success, error, no change.
+_ROW = re.compile(r"^ {4}(\S.*?) {2,}(\d+) +(\S+) +(\S+) +(\S+) *$", re.MULTILINE)
+# 64 connections come at once to one sshd, which refuses some of more than ten by default; and 64
+# leases to one lock.
+_PREPARE = """
+echo MaxStartups 500 > /etc/ssh/sshd_config.d/fleet-benchmark.conf
+systemctl reload ssh
+printf '#!/bin/sh\\n' > /usr/local/bin/flock
+chmod 755 /usr/local/bin/flock
+"""
+
+Groups = dict[str, list[tuple[str, dict[str, Any]]]]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a command costs the machine that it runs on.
+
+    Attributes:
+        seconds: From its start to its end.
+        cpu: Seconds of processors, of it and all that it started.
+        memory: Bytes, the most that one of its processes had resident.
+    """
+
+    seconds: float
+    cpu: float
+    memory: int
+
+
+class ToolError(Exception):
+    """A tool did not do what is measured; the text says what it did."""
+
+
+def measured(words: Sequence[str], **environment: str) -> tuple[Cost, str]:
+    """Run a command in the project; return its cost and what it printed.
+
+    Raises:
+        ToolError: It failed.
+    """
+    with tempfile.TemporaryFile("w+") as output:
+        begun = time.monotonic()
+        process = subprocess.Popen(
+            words,
+            cwd=PROJECT,
+            env=env(**environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.monotonic() - begun
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        text = output.read()
+    if process.returncode:
+        raise ToolError(f"{' '.join(words)}: exit status {process.returncode}\n{text}")
+    return Cost(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024), text
+
+
+def check_unchanged(output: str, hosts: int) -> None:
+    """Check that a run of pyinfra has done each operation on all hosts, and changed none of them.
+
+    Args:
+        output: What it printed.
+        hosts: How many it was to reach.
+
+    Raises:
+        ToolError: It has done otherwise.
+    """
+    rows = _ROW.findall(output.rpartition("--> Results:")[2])
+    if not rows:
+        raise ToolError(f"pyinfra printed no results:\n{output}")
+    for name, *counts in rows:
+        if name.strip() != "Grand total" and counts != [str(hosts), "-", "-", str(hosts)]:
+            raise ToolError(f"pyinfra, of {hosts} hosts: {name.strip()}: {' '.join(counts)}")
+
+
+def alike(groups: Groups) -> Groups:
+    """Return the groups of an inventory, with each host declared as the first: one Spark's files.
+
+    What the files of a Spark contain of its own, its name and its replica's, would differ.
+    """
+    declared = groups["sparks"][0][1]
+    shared = {key: declared[key] for key in ("spark", "replica", "ranks")}
+    return {
+        name: [(host, {**data, **shared}) for host, data in hosts] for name, hosts in groups.items()
+    }
+
+
+def no_op(hosts: int) -> Cost:
+    """Run the deploy on a converged fleet; return its cost.
+
+    Raises:
+        ToolError: It failed, or changed something.
+    """
+    cost, output = measured([*command(INVENTORY), DEPLOY, "-y"])
+    check_unchanged(output, hosts)
+    return cost
+
+
+def prepare(spark: Handle, most: int) -> None:
+    """Give a Spark addresses, for a fleet of so many, and let runs reach it by all at once."""
+    addresses = "".join(
+        f"ip address replace {address(number)}/24 dev {LAN_PORT}\n" for number in range(most)
+    )
+    spark.run("sudo sh -e", stdin=_PREPARE + addresses)
+    kind, key = KNOWN_HOSTS.read_text().split()[1:3]
+    with KNOWN_HOSTS.open("a") as file:
+        file.writelines(f"{address(number)} {kind} {key}\n" for number in range(most))
+
+
+def address(number: int) -> str:
+    """Return an address on the LAN for a Spark of the fleet, counted from 0."""
+    return f"10.213.0.{_FIRST_ADDRESS + number}"
+
+
+def write_inventory(size: int) -> None:
+    """Write the inventory file of a fleet: as many replicas as Sparks."""
+    fleet = yaml.safe_load(fleet_text([f"spark{number + 1}" for number in range(size)]))
+    for number, spark in enumerate(fleet["sparks"].values()):
+        spark["ssh_hostname"] = address(number)
+    FLEET.write_text(yaml.safe_dump(fleet, sort_keys=False))
+
+
+def fleet_table(spark: Handle, sizes: Sequence[int] = SIZES) -> dict[int, Cost]:
+    """Measure runs that change nothing on fleets of several sizes, in turn; print the table.
+
+    Args:
+        spark: A converged one; it is of no more use afterwards.
+        sizes: How many Sparks each fleet has.
+
+    Raises:
+        ToolError: A run failed, or changed something.
+    """
+    prepare(spark, max(sizes))
+    rounds: dict[int, list[Cost]] = {size: [] for size in sizes}
+    for _ in range(ROUNDS):
+        for size in sizes:
+            write_inventory(size)
+            rounds[size].append(no_op(size))
+            print(f"  {size} Sparks: {rounds[size][-1]}", flush=True)
+    table = {size: _typical(costs) for size, costs in rounds.items()}
+    print(f"\nRuns that change nothing, by the number of Sparks (median of {ROUNDS}, in turn)")
+    print("  Sparks   CPU s   of it per Spark beyond the first   MiB   elapsed s")
+    first = table[min(table)].cpu
+    for size, cost in table.items():
+        more = f"{(cost.cpu - first) / (size - min(table)):.2f}" if size > min(table) else "-"
+        memory = cost.memory / 2**20
+        print(f"  {size:6}  {cost.cpu:6.1f}   {more:>32}   {memory:3.0f}   {cost.seconds:9.1f}")
+    return table
+
+
+def _typical(costs: Sequence[Cost]) -> Cost:
+    return Cost(
+        statistics.median(cost.seconds for cost in costs),
+        statistics.median(cost.cpu for cost in costs),
+        max(cost.memory for cost in costs),
+    )
+
+
+def main(sizes: Sequence[int]) -> None:
+    """Measure in a lab of one Spark."""
+    lab = Lab()
+    lab.up(1, engine="stand-in")
+    try:
+        measured([*command("inventory/lab.py"), DEPLOY, "-y"])
+        fleet_table(lab.spark("spark1"), sizes)
+    finally:
+        lab.down()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.fleet", description=__doc__)
+    parser.add_argument("sizes", nargs="*", type=int, default=list(SIZES), metavar="N")
+    sizes = parser.parse_args().sizes
+    enter("fleet", "tests.benchmarks.fleet", *map(str, sizes))
+    main(sizes)
