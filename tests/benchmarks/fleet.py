@@ -8,19 +8,14 @@ that passes is not: one Spark does the work of all, on the same processors.
 """
 
 import argparse
-import os
-import re
-import statistics
-import subprocess
-import tempfile
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import Any
 
 import yaml
 
-from tests.driver.product import DEPLOY, PROJECT, command, env
+from tests.benchmarks.tools import Cost, check_unchanged, measured, record, typical
+from tests.driver.product import DEPLOY, command
 from tests.lab.lab import Lab, fleet_text
 from tests.lab.network import LAN_PORT
 from tests.lab.shard import enter
@@ -31,8 +26,6 @@ SIZES = (1, 4, 16, 64)
 ROUNDS = 3
 INVENTORY = "tests/benchmarks/replicated/lab.py"
 _FIRST_ADDRESS = 100
-# A row of pyinfra's results: operation, hosts, success, error, no change.
-_ROW = re.compile(r"^ {4}(\S.*?) {2,}(\d+) +(\S+) +(\S+) +(\S+) *$", re.MULTILINE)
 # 64 connections come at once to one sshd, which refuses some of more than ten by default; and 64
 # leases to one lock.
 _PREPARE = """
@@ -43,69 +36,6 @@ chmod 755 /usr/local/bin/flock
 """
 
 Groups = dict[str, list[tuple[str, dict[str, Any]]]]
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a command costs the machine that it runs on.
-
-    Attributes:
-        seconds: From its start to its end.
-        cpu: Seconds of processors, of it and all that it started.
-        memory: Bytes, the most that one of its processes had resident.
-    """
-
-    seconds: float
-    cpu: float
-    memory: int
-
-
-class ToolError(Exception):
-    """A tool did not do what is measured; the text says what it did."""
-
-
-def measured(words: Sequence[str], **environment: str) -> tuple[Cost, str]:
-    """Run a command in the project; return its cost and what it printed.
-
-    Raises:
-        ToolError: It failed.
-    """
-    with tempfile.TemporaryFile("w+") as output:
-        begun = time.monotonic()
-        process = subprocess.Popen(
-            words,
-            cwd=PROJECT,
-            env=env(**environment),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-        _, status, used = os.wait4(process.pid, 0)
-        seconds = time.monotonic() - begun
-        process.returncode = os.waitstatus_to_exitcode(status)
-        output.seek(0)
-        text = output.read()
-    if process.returncode:
-        raise ToolError(f"{' '.join(words)}: exit status {process.returncode}\n{text}")
-    return Cost(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024), text
-
-
-def check_unchanged(output: str, hosts: int) -> None:
-    """Check that a run of pyinfra has done each operation on all hosts, and changed none of them.
-
-    Args:
-        output: What it printed.
-        hosts: How many it was to reach.
-
-    Raises:
-        ToolError: It has done otherwise.
-    """
-    rows = _ROW.findall(output.rpartition("--> Results:")[2])
-    if not rows:
-        raise ToolError(f"pyinfra printed no results:\n{output}")
-    for name, *counts in rows:
-        if name.strip() != "Grand total" and counts != [str(hosts), "-", "-", str(hosts)]:
-            raise ToolError(f"pyinfra, of {hosts} hosts: {name.strip()}: {' '.join(counts)}")
 
 
 def alike(groups: Groups) -> Groups:
@@ -155,7 +85,7 @@ def write_inventory(size: int) -> None:
     FLEET.write_text(yaml.safe_dump(fleet, sort_keys=False))
 
 
-def fleet_table(spark: Handle, sizes: Sequence[int] = SIZES) -> dict[int, Cost]:
+def fleet_table(spark: Handle, sizes: Sequence[int] = SIZES) -> None:
     """Measure runs that change nothing on fleets of several sizes, in turn; print the table.
 
     Args:
@@ -172,7 +102,7 @@ def fleet_table(spark: Handle, sizes: Sequence[int] = SIZES) -> dict[int, Cost]:
             write_inventory(size)
             rounds[size].append(no_op(size))
             print(f"  {size} Sparks: {rounds[size][-1]}", flush=True)
-    table = {size: _typical(costs) for size, costs in rounds.items()}
+    table = {size: typical(costs) for size, costs in rounds.items()}
     print(f"\nRuns that change nothing, by the number of Sparks (median of {ROUNDS}, in turn)")
     print("  Sparks   CPU s   of it per Spark beyond the first   MiB   elapsed s")
     first = table[min(table)].cpu
@@ -180,15 +110,7 @@ def fleet_table(spark: Handle, sizes: Sequence[int] = SIZES) -> dict[int, Cost]:
         more = f"{(cost.cpu - first) / (size - min(table)):.2f}" if size > min(table) else "-"
         memory = cost.memory / 2**20
         print(f"  {size:6}  {cost.cpu:6.1f}   {more:>32}   {memory:3.0f}   {cost.seconds:9.1f}")
-    return table
-
-
-def _typical(costs: Sequence[Cost]) -> Cost:
-    return Cost(
-        statistics.median(cost.seconds for cost in costs),
-        statistics.median(cost.cpu for cost in costs),
-        max(cost.memory for cost in costs),
-    )
+    record("fleet", {size: asdict(cost) for size, cost in table.items()})
 
 
 def main(sizes: Sequence[int]) -> None:

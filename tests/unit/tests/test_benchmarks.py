@@ -3,18 +3,43 @@
 import sys
 
 import pytest
+import yaml
 
-from tests.benchmarks.fleet import ToolError, alike, check_unchanged, measured
+from tests.benchmarks.ansible import PLAYBOOK
+from tests.benchmarks.fleet import alike
+from tests.benchmarks.no_op import ANSIBLE, OURS, ratio
+from tests.benchmarks.tools import (
+    REQUIREMENTS,
+    Cost,
+    ToolError,
+    check_recap,
+    check_unchanged,
+    machine,
+    measured,
+    typical,
+)
 
 RESULTS = """\
 --> Results:
-    Operation                      Hosts   Success   Error   No Change   
-    Preflight | Fit to serve       4       -         -       4           
-    Engine | Serve the release     4       {}           
-    Grand total                    8       -         -       8           
+    Operation                      Hosts   Success   Error   No Change   \n\
+    Preflight | Fit to serve       4       -         -       4           \n\
+    Engine | Serve the release     4       {}           \n\
+    Grand total                    8       -         -       8           \n\
 
 --> Disconnecting from hosts...
-"""  # noqa: W291
+"""
+RECAP = """\
+TASK [Folders] *****************************************************************
+ok: [spark1] => (item=/opt/qwen36)
+{}: [spark1] => (item=/opt/qwen36/bin)
+
+TASK [Clock] *******************************************************************
+ok: [spark1]
+
+PLAY RECAP *********************************************************************
+spark1                     : ok=2    changed={}    unreachable=0    failed={}    skipped=0    \
+rescued=0    ignored=0
+"""
 
 
 def test_a_run_that_changed_nothing_is_measured() -> None:
@@ -31,13 +56,35 @@ def test_a_run_that_changed_nothing_is_measured() -> None:
     ids=["a change", "an error", "a host is missing"],
 )
 def test_a_run_that_did_something_else_ends_the_benchmark(row: str, hosts: int) -> None:
-    with pytest.raises(ToolError, match=f"of {hosts} hosts: .*{row[:1]}"):
+    with pytest.raises(ToolError, match=f"of {hosts} hosts: "):
         check_unchanged(RESULTS.format(row), hosts)
 
 
 def test_output_without_results_ends_the_benchmark() -> None:
     with pytest.raises(ToolError, match="no results"):
         check_unchanged("--> Connecting to hosts...", 1)
+
+
+def test_a_playbook_that_changed_nothing_is_measured() -> None:
+    check_recap(RECAP.format("ok", 0, 0), 2)
+
+
+@pytest.mark.parametrize(
+    ("word", "changed", "failed", "tasks"),
+    [("changed", 1, 0, 2), ("fatal", 0, 1, 2), ("ok", 0, 0, 3)],
+    ids=["a change", "a failure", "a task did not run"],
+)
+def test_a_playbook_that_did_something_else_ends_the_benchmark(
+    word: str, changed: int, failed: int, tasks: int
+) -> None:
+    with pytest.raises(ToolError, match=f"of {tasks} tasks on spark1: ") as found:
+        check_recap(RECAP.format(word, changed, failed), tasks)
+    assert ("Folders" in str(found.value)) == (word != "ok")
+
+
+def test_output_without_a_recap_ends_the_benchmark() -> None:
+    with pytest.raises(ToolError, match="no recap"):
+        check_recap("ERROR! the playbook: nothing.yaml could not be found", 1)
 
 
 def test_the_cost_of_a_command_includes_what_it_started() -> None:
@@ -54,6 +101,10 @@ def test_a_command_that_fails_ends_the_benchmark() -> None:
         measured([sys.executable, "-c", "print('no luck'); raise SystemExit(3)"])
 
 
+def test_what_is_typical_is_the_median_and_the_most_memory() -> None:
+    assert typical([Cost(1, 5, 10), Cost(9, 6, 30), Cost(2, 1, 20)]) == Cost(2, 5, 30)
+
+
 def test_hosts_of_one_spark_differ_by_address_only() -> None:
     def host(number: int) -> tuple[str, dict[str, object]]:
         name = f"spark{number}"
@@ -63,3 +114,23 @@ def test_hosts_of_one_spark_differ_by_address_only() -> None:
     groups = alike({"sparks": [host(1), host(2)], "lab2": [host(2)]})
     assert groups["sparks"][0] == host(1)
     assert groups["lab2"] == [("spark2", {**host(1)[1], "ssh_hostname": "10.213.0.2"})]
+
+
+def test_the_playbook_writes_nothing_by_command() -> None:
+    """A task that runs a command reports a change, unless it is told that it only looks."""
+    (play,) = yaml.safe_load(PLAYBOOK.read_text())
+    commands = [task for task in play["tasks"] if "ansible.builtin.command" in task]
+    assert len(commands) > 5
+    assert [task["name"] for task in commands if task.get("changed_when") is not False] == []
+
+
+def test_the_requirements_are_pinned_and_hashed() -> None:
+    text = REQUIREMENTS.read_text()
+    assert "://" not in text
+    lines = [line for line in text.splitlines() if line and not line.startswith(("#", " "))]
+    assert [line for line in lines if "==" not in line or not line.endswith("\\")] == []
+    assert {"ansible-core", "mitogen"} <= machine().keys()
+
+
+def test_a_ratio_is_how_many_times_as_long_as_ours() -> None:
+    assert ratio({OURS: Cost(2, 0, 0), ANSIBLE: Cost(30, 0, 0)}, ANSIBLE) == 15

@@ -1,0 +1,134 @@
+"""A run that changes nothing, compared with Ansible, Mitogen and a login, on one converged Spark.
+
+python -m tests.benchmarks.no_op: on a virtual Spark of its own.
+"""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.benchmarks.ansible import Playbook, playbook
+from tests.benchmarks.tools import (
+    Cost,
+    check_unchanged,
+    machine,
+    measured,
+    record,
+    typical,
+)
+from tests.driver.product import DEPLOY, command
+from tests.lab.lab import Lab
+from tests.lab.shard import enter
+from tests.lab.spark import Handle
+
+ROUNDS = 5
+# Seconds each way, by the round trip's name.
+DELAYS = {"on the lab's LAN": 0.0, "at 50 ms round trip": 0.025}
+LOGIN, START, OURS = "ssh host true", "pyinfra's start", "ours"
+MITOGEN, ANSIBLE = "Mitogen", "Ansible"
+# Each loop of the playbook with its first item only: less than what our run looks at.
+BRIEF_MITOGEN, BRIEF_ANSIBLE = "Mitogen, brief", "Ansible, brief"
+# How many times as fast as each.
+AIMS = {MITOGEN: 5, ANSIBLE: 30}
+
+
+def login(spark: Handle) -> Cost:
+    """Return the cost of `ssh host true`, by a connection of its own."""
+    program, *words = spark.ssh_command("true")
+    return measured([program, "-o", "ControlPath=none", *words])[0]
+
+
+def ours() -> Cost:
+    """Return the cost of a deploy that changes nothing.
+
+    Raises:
+        ToolError: It failed, or changed something.
+    """
+    cost, output = measured([*command("inventory/lab.py"), DEPLOY, "-y"])
+    check_unchanged(output, 1)
+    return cost
+
+
+def start(deploy: Path) -> Cost:
+    """Return the cost of pyinfra's own: a run on this machine of a deploy without operations."""
+    return measured([*command("@local"), str(deploy), "-y"])[0]
+
+
+def no_op_table(spark: Handle) -> dict[str, Cost]:
+    """Measure all in turn, at each round trip; print the tables.
+
+    Args:
+        spark: A converged one.
+
+    Returns:
+        What is typical on the lab's LAN.
+
+    Raises:
+        ToolError: A run failed, or changed something.
+    """
+    tables = {}
+    with TemporaryDirectory() as folder, playbook(spark) as book:
+        empty = Path(folder, "empty.py")
+        empty.touch()
+        ways = _ways(spark, empty, book)
+        # The first of each makes connections and caches that the others find.
+        for way in ways.values():
+            way()
+        for title, delay in DELAYS.items():
+            spark.netem(delay=delay)
+            rounds = []
+            for _ in range(ROUNDS):
+                rounds.append({name: way() for name, way in ways.items()})
+                each = ", ".join(f"{name} {cost.seconds:.2f}" for name, cost in rounds[-1].items())
+                print(f"  {title}: {each}", flush=True)
+            tables[title] = {name: typical([each[name] for each in rounds]) for name in ways}
+            _show(title, tables[title])
+        spark.netem()
+    print(f"The playbook has {book.tasks} tasks and {book.items} items; brief, one item a task.")
+    figures = {
+        title: {name: asdict(cost) for name, cost in table.items()}
+        for title, table in tables.items()
+    }
+    head = {"rounds": ROUNDS, "aims": AIMS, "tasks": book.tasks, "items": book.items}
+    record("no-op", {**head, "machine": machine(), "tables": figures})
+    return tables[next(iter(DELAYS))]
+
+
+def ratio(table: dict[str, Cost], name: str) -> float:
+    """Return how many times as long as ours something took."""
+    return table[name].seconds / table[OURS].seconds
+
+
+def _ways(spark: Handle, empty: Path, book: Playbook) -> dict[str, Callable[[], Cost]]:
+    return {
+        LOGIN: lambda: login(spark),
+        START: lambda: start(empty),
+        OURS: ours,
+        MITOGEN: lambda: book.run(mitogen=True),
+        ANSIBLE: book.run,
+        BRIEF_MITOGEN: lambda: book.run(mitogen=True, brief=True),
+        BRIEF_ANSIBLE: lambda: book.run(brief=True),
+    }
+
+
+def _show(title: str, table: dict[str, Cost]) -> None:
+    print(f"\nA run that changes nothing, {title} (median of {ROUNDS}, in turn)")
+    for name, cost in table.items():
+        aim = f"   (aim: {AIMS[name]} x)" if name in AIMS else ""
+        print(f"  {name:<24} {cost.seconds:6.2f} s  {ratio(table, name):5.1f} x ours{aim}")
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.no_op", description=__doc__
+    ).parse_args()
+    enter("no-op", "tests.benchmarks.no_op")
+    lab = Lab()
+    lab.up(1, engine="stand-in")
+    try:
+        measured([*command("inventory/lab.py"), DEPLOY, "-y"])
+        no_op_table(lab.spark("spark1"))
+    finally:
+        lab.down()
