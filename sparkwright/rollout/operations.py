@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -47,15 +47,15 @@ class _RolloutBook:
 
     Attributes:
         started: in ISO 8601.
-        shown: its table was shown.
         moved: set when the tasks of Sparks may be others than before.
+        shown: its table was shown.
     """
 
     rollout: Rollout
     options: RunOptions
     started: str
+    moved: Event
     shown: bool = False
-    moved: Event = field(default_factory=Event)
 
     def keep(self) -> None:
         """Wake up the other Sparks, and write the report as it is; show the table at the end."""
@@ -155,7 +155,7 @@ def _book(options: RunOptions) -> _RolloutBook:
             for each in map(target_of, state.inventory)
             if each.host in state.active_hosts and each.replica
         }
-        _books[key] = _RolloutBook(Rollout(replicas, options.force), options, _now())
+        _books[key] = _RolloutBook(Rollout(replicas, options.force), options, _now(), Event())
     return _books[key]
 
 

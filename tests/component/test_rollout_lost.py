@@ -26,13 +26,13 @@ def attempt(release, settings, peer, outcome):
     serves("new")
     outcome.served = True
 
-def pause(seconds):
-    time.sleep(seconds)
-    while host.data.spark == "c" and (HERE / "dead").exists() and not (HERE / "end").exists():
-        time.sleep(0.02)
+class Turn(rollout.Event):
+    def wait(self):
+        super().wait()
+        while host.data.spark == "c" and (HERE / "dead").exists() and not (HERE / "end").exists():
+            time.sleep(0.02)
 
-rollout.attempt = attempt
-rollout.time = SimpleNamespace(sleep=pause, monotonic=time.monotonic)
+rollout.attempt, rollout.Event = attempt, Turn
 hold_lease()
 """
 
