@@ -61,19 +61,18 @@ class Playbook:
     tasks: int
     items: int
 
-    def run(self, mitogen: bool = False, brief: bool = False) -> Cost:
+    def run(self, mitogen: bool = False) -> Cost:
         """Run it; return its cost.
 
         Args:
             mitogen: By Mitogen's strategy, in place of Ansible's own.
-            brief: Each loop has its first item only.
 
         Raises:
             ToolError: It failed, or changed something.
         """
         python = environment()
         words = [str(python), "-m", "ansible", "playbook", "-i", f"{self.folder}/hosts"]
-        words += ["-e", f"@{self.folder}/{'brief' if brief else 'whole'}.json", str(PLAYBOOK)]
+        words += ["-e", f"@{self.folder}/variables.json", str(PLAYBOOK)]
         cost, output = measured(words, self._settings(python, mitogen))
         check_recap(output, self.tasks)
         return cost
@@ -123,12 +122,7 @@ def playbook(spark: Handle) -> Iterator[Playbook]:
     with TemporaryDirectory(prefix="ansible-") as name:
         folder = Path(name)
         variables = _variables(spark, folder / "content")
-        first = {
-            name: value[:1] if isinstance(value, list) and name != "packages" else value
-            for name, value in variables.items()
-        }
-        (folder / "whole.json").write_text(json.dumps(variables))
-        (folder / "brief.json").write_text(json.dumps(first))
+        (folder / "variables.json").write_text(json.dumps(variables))
         host = f"ansible_host={spark.address} ansible_user={factory.USER}"
         key = f"ansible_ssh_private_key_file={rootfs.keys() / 'id_ed25519'}"
         interpreter = "ansible_python_interpreter=/usr/bin/python3"

@@ -28,8 +28,6 @@ ROUNDS = 5
 DELAYS = {"on the lab's LAN": 0.0, "at 50 ms round trip": 0.025}
 LOGIN, START, OURS = "ssh host true", "pyinfra's start", "ours"
 MITOGEN, ANSIBLE = "Mitogen", "Ansible"
-# Each loop of the playbook with its first item only: less than what our run looks at.
-BRIEF_MITOGEN, BRIEF_ANSIBLE = "Mitogen, brief", "Ansible, brief"
 # How many times as fast as each.
 AIMS = {MITOGEN: 5, ANSIBLE: 30}
 
@@ -86,7 +84,7 @@ def no_op_table(spark: Handle) -> dict[str, Cost]:
             tables[title] = {name: typical([each[name] for each in rounds]) for name in ways}
             _show(title, tables[title])
         spark.netem()
-    print(f"The playbook has {book.tasks} tasks and {book.items} items; brief, one item a task.")
+    print(f"The playbook has {book.tasks} tasks and {book.items} items.")
     figures = {
         title: {name: asdict(cost) for name, cost in table.items()}
         for title, table in tables.items()
@@ -108,8 +106,6 @@ def _ways(spark: Handle, empty: Path, book: Playbook) -> dict[str, Callable[[], 
         OURS: ours,
         MITOGEN: lambda: book.run(mitogen=True),
         ANSIBLE: book.run,
-        BRIEF_MITOGEN: lambda: book.run(mitogen=True, brief=True),
-        BRIEF_ANSIBLE: lambda: book.run(brief=True),
     }
 
 
