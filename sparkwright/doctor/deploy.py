@@ -5,6 +5,7 @@ from pyinfra.api import deploy
 from sparkwright.common.errors import PlanError
 from sparkwright.doctor.operations import doctor
 from sparkwright.release.lock import lock_path, read_lock
+from sparkwright.run.survey import surveyed
 from sparkwright.run.target import Target, target
 
 
@@ -12,16 +13,17 @@ from sparkwright.run.target import Target, target
 def apply() -> None:
     """Name what ails the Spark."""
     own = target()
-    doctor(
-        name="What ails it",
-        root=own.root,
-        recipe=own.recipe_name,
-        hardware=own.hardware,
-        plan=own.fabric,
-        peer=own.peer,
-        wanted=_wanted(own),
-        may_listen=own.may_listen,
-    )
+    with surveyed():
+        doctor(
+            name="What ails it",
+            root=own.root,
+            recipe=own.recipe_name,
+            hardware=own.hardware,
+            plan=own.fabric,
+            peer=own.peer,
+            wanted=_wanted(own),
+            may_listen=own.may_listen,
+        )
 
 
 def _wanted(own: Target) -> str | None:

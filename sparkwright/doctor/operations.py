@@ -7,7 +7,7 @@ from pyinfra.api import Host, StringCommand, operation
 
 from sparkwright.causes.cause import Diagnosis
 from sparkwright.common.hardware import Hardware
-from sparkwright.common.operations import notice
+from sparkwright.common.operations import foresee, notice
 from sparkwright.doctor.diagnosis import diagnose
 from sparkwright.doctor.facts import HostCheckup, Listeners
 from sparkwright.doctor.listeners import astray, others
@@ -43,6 +43,11 @@ def doctor(
     """
     if recipe and (advisory := warning(recipe_of(recipe))):
         notice(advisory, "yellow")
+    foresee(
+        lambda: host.get_fact(HostCheckup, root=root),
+        lambda: host.get_fact(Listeners),
+        lambda: read_fabric(peer, hardware, root) if plan and peer else None,
+    )
     checkup = host.get_fact(HostCheckup, root=root)
     link = _link(plan, hardware, peer, root) if plan and peer else []
     listening, may = host.get_fact(Listeners), may_listen or Declared()

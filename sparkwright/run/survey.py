@@ -192,9 +192,10 @@ class SurveyedConnection:
                     return answer
                 _asking[gevent.getcurrent()].append(_Asked(self, key, _raw(command), options))
             raise AskedError
-        if not fact:
+        # A plan changes nothing; pyinfra's own facts are no HostFact.
+        if not (fact or planning()):
             self._change()
-        elif answer and time.monotonic() - taken < FRESH:
+        elif fact and answer and time.monotonic() - taken < FRESH:
             # Who asks again asks because it may have changed.
             asker = (host.name, host.current_op_hash, key)
             if asker not in self._served:

@@ -10,7 +10,7 @@ from sparkwright.run import spark as _spark
 from tests.benchmarks.fleet import alike as _alike
 
 # One Spark has nothing to lend to itself.
-_spark.loans_of = lambda _: {}
+setattr(_spark, "loans_of", lambda _: {})  # noqa: B010
 
 globals().update(
     _alike(_for_pyinfra(_Path(__file__).resolve().parents[3], _Path("inventory/lab.yaml")))

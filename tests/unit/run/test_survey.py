@@ -16,6 +16,7 @@ from pyinfra.api.operation import add_op
 from pyinfra.api.operations import run_ops
 from pyinfra.api.state import StateStage
 from pyinfra.context import ctx_host, ctx_state
+from pyinfra.facts.files import File
 
 from sparkwright.common.facts import HostFact
 from sparkwright.common.operations import foresee, notice
@@ -65,6 +66,13 @@ def foreseen(one: Path, other: Path) -> Generator[StringCommand]:
         lambda: host.get_fact(Text, path=str(one)), lambda: host.get_fact(Text, path=str(other))
     )
     yield from has_both._inner(one, other)
+
+
+@operation()
+def asks_pyinfra(path: Path) -> Generator[StringCommand]:
+    """Have a file with something in it, by a fact of pyinfra's."""
+    if not host.get_fact(Text, path=str(path)) or host.get_fact(File, path=str(path)) is None:
+        yield StringCommand("echo something >", QuoteString(str(path)))
 
 
 @operation()
@@ -157,6 +165,15 @@ def test_a_plan_knows_what_will_change(machine: Machine, files: list[Path]) -> N
     machine.run()
     done = [each.did_change() for each in (before, first, second, same, after)]
     assert done == [False, True, False, False, True]
+
+
+def test_a_plan_forgets_nothing(machine: Machine, files: list[Path]) -> None:
+    """During a run, one of pyinfra's own facts is a command like those that change something."""
+    with machine.deploy(), survey.surveyed():
+        asks_pyinfra(files[0])
+        has(files[1], "b")
+        has(files[2], "c")
+    assert len(machine.commands) == 2
 
 
 def test_a_plan_ends_where_an_operation_raises(machine: Machine, files: list[Path]) -> None:
