@@ -121,8 +121,6 @@ def _survey(run: State, own: Host) -> None:
     A command that fails brings no answers: the fact itself is asked for then, and says why. So is a
     Spark that is lost noticed, and said to be, by the operation that comes next.
     """
-    connection: Any = own.connector
-    connection.forget()
     tried: set[_Asked] = set()
     for _ in range(_ROUNDS):
         new = dict.fromkeys(each for each in _asked(run, own) if each not in tried)
@@ -177,6 +175,7 @@ class SurveyedConnection:
         # By key: when it was read, and what it was.
         self._answers: dict[str, tuple[float, tuple[bool, CommandOutput]]] = {}
         self._served: set[tuple[str, str | None, str]] = set()
+        self._changes = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connector, name)
@@ -210,15 +209,16 @@ class SurveyedConnection:
         return bool(self._connector.put_file(*arguments, **options))
 
     def forget(self) -> None:
-        """Have every fact read anew."""
+        """Have every fact read anew, also what is being read now."""
         self._answers.clear()
         self._served.clear()
+        self._changes += 1
 
     def read(self, asked: Sequence[_Asked]) -> bool:
         """Run the commands of facts in one; return whether it brought answers."""
         options = asked[0].options
         alike = {each.key: each.script for each in asked if each.options == options}
-        mark = f"@@{secrets.token_hex(8)}"
+        mark, before = f"@@{secrets.token_hex(8)}", self._changes
         with suppress(Exception):
             # By standard input: an argument has 128 KiB at most.
             script = survey_script([*alike.values()], mark)
@@ -227,8 +227,9 @@ class SurveyedConnection:
             )
             answers = dict(_answers(list(alike), output.stdout_lines, mark))
             taken = time.monotonic()
-            self._answers.update({key: (taken, answer) for key, answer in answers.items()})
-            return bool(answers)
+            if before == self._changes:
+                self._answers.update({key: (taken, answer) for key, answer in answers.items()})
+                return bool(answers)
         return False
 
     def _change(self) -> None:
@@ -269,7 +270,8 @@ def _raw(command: Any) -> str:
 
 
 def _key(command: Any, options: Any) -> str:
-    return f"{_raw(command)}\n{sorted(options.items(), key=str)}"
+    # A run has none of its plan's answers: what is true for a moment is among them.
+    return f"{planning()} {_raw(command)}\n{sorted(options.items(), key=str)}"
 
 
 def _answers(

@@ -246,6 +246,24 @@ def test_what_is_true_for_a_moment_is_asked_then(machine: Machine, files: list[P
     assert machine.run()[1:] == [f"cat {files[1]}"]
 
 
+def test_what_changes_while_it_is_read_is_read_anew(machine: Machine, files: list[Path]) -> None:
+    """An operation on the other Spark of a pair may change this one during its survey."""
+    connection: Any = machine.host.connector
+    original = connection._connector.run_shell_command
+
+    def run(command: Any, **options: Any) -> Any:
+        answer = original(command, **options)
+        if options.get("_stdin"):
+            files[0].write_text("new")
+            connection.forget()
+        return answer
+
+    connection._connector.run_shell_command = run
+    done = machine.add(has, files[0], "new")
+    machine.run()
+    assert not done.did_change()
+
+
 def test_an_old_answer_does_not_serve(
     machine: Machine, files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
