@@ -1,4 +1,4 @@
-"""What we carry of pyinfra until one of its releases has it.
+"""Functions that stand in pyinfra's place until one of its releases has them.
 
 The patches, and what each of them brings, are in docs/upstream. A test fails once pyinfra has one.
 """

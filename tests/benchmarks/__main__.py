@@ -130,7 +130,7 @@ def two_sparks() -> None:
 
 
 class _Both(io.StringIO):
-    """What is printed, while it is also kept."""
+    """Printed text, which is also kept."""
 
     def write(self, text: str) -> int:
         assert sys.__stdout__

@@ -1,4 +1,4 @@
-"""What travels from head to worker, and from the hub, beside the limits of link and disk.
+"""Transfers from head to worker, and from the hub, beside the limits of link and disk.
 
 python -m tests.benchmarks.copies: on two virtual Sparks of its own. They share this machine's
 cores, which are soon the limit of a fast link: so each is measured over a slower one as well.

@@ -1,4 +1,4 @@
-"""What a run that changes nothing costs the operator's machine, by the number of Sparks.
+"""Costs of a run that changes nothing for the operator's machine, by the number of Sparks.
 
 python -m tests.benchmarks.fleet [N …]: 1, 4, 16 and 64 Sparks by default.
 

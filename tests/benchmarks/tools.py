@@ -1,4 +1,4 @@
-"""What a tool costs the machine that it runs on, and whether it changed anything."""
+"""The cost of a tool for the machine that it runs on, and the check that it changed nothing."""
 
 import json
 import os

@@ -55,7 +55,7 @@ class LentSource:
             self._from_hub += 1
             self._tell()
             digest = self._hub.fetch(file, partial)
-        # A further try has taken the message of before away.
+        # A further try has cleared the message.
         self._tell()
         return digest
 
