@@ -147,10 +147,8 @@ def _asked(run: State, own: Host) -> list[_Asked]:
                 if next(commands, None) is not None and not planning():
                     # It changes something: what follows reads anew.
                     break
-            except AskedError:
-                continue
-            except Exception:
-                # It raises the same when it runs.
+            except (AskedError, Exception):
+                # It has asked for a fact; or it raises the same when it runs.
                 continue
             finally:
                 commands.close()

@@ -6,11 +6,9 @@ with plots; docs by default. Other tools are in tests.benchmarks.no_op, fleets i
 
 import argparse
 import io
-import json
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -24,7 +22,7 @@ from tests.benchmarks.page import PAGE, last_figures, write_page
 from tests.benchmarks.recovery import recovery_table
 from tests.benchmarks.tools import FIGURES, record
 from tests.driver.pairs import Pair
-from tests.driver.product import DEPLOY, PROJECT, env
+from tests.driver.product import DEPLOY, PROJECT, command, env, remote_commands
 from tests.lab.lab import Lab
 from tests.lab.spark import Handle
 from tests.lab.state import SHARD
@@ -33,29 +31,10 @@ MAX_COMMANDS = 6
 # The aim for a run that changes nothing: logins in its time, beyond pyinfra's own start.
 AIM_RATIO = 4
 
-_COUNTED = [sys.executable, "-m", "tests.benchmarks.counted"]
-
-
-def deploy(report: Path) -> float:
-    """Run the deploy; return its seconds. What it asked of the Spark is in `report`."""
-    begun = time.monotonic()
-    subprocess.run(
-        [*_COUNTED, str(report), "inventory/lab.py", DEPLOY, "-y"],
-        cwd=PROJECT,
-        env=env(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=True,
-    )
-    return time.monotonic() - begun
-
 
 def commands() -> int:
     """Return how many commands a run that changes nothing asks of a Spark; print the operations."""
-    with tempfile.NamedTemporaryFile() as file:
-        report = Path(file.name)
-        deploy(report)
-        calls = json.loads(report.read_text())
+    calls = remote_commands(DEPLOY, "-y")
     remote = sum(seconds for _, seconds in calls)
     print(f"\nA run that changes nothing waits {remote:.2f} s for {len(calls)} commands")
     seconds: Counter[str] = Counter()
@@ -71,7 +50,7 @@ def from_factory(spark: Handle) -> None:
     """Show where the time goes from the factory state to a real completion."""
     spark.reset()
     run = subprocess.Popen(
-        [*_COUNTED, "/dev/null", "inventory/lab.py", DEPLOY, "-y"],
+        [*command("inventory/lab.py"), DEPLOY, "-y"],
         cwd=PROJECT,
         env=env(),
         stdin=subprocess.DEVNULL,
@@ -123,7 +102,7 @@ def two_sparks() -> None:
         printed("copies", lambda: copy_table(*pair.both))
         for spark in pair.both:
             spark.reset()
-        deploy(Path("/dev/null"))
+        remote_commands(DEPLOY, "-y")
         printed("recovery", lambda: recovery_table(pair))
     finally:
         lab.down()

@@ -33,7 +33,7 @@ class ToolError(Exception):
 
 @dataclass(frozen=True)
 class Cost:
-    """What a command costs the machine that it runs on.
+    """The cost of a command for the machine that it runs on.
 
     Attributes:
         seconds: From its start to its end.

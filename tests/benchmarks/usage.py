@@ -1,4 +1,4 @@
-"""How fast something moves, and which processors it keeps busy meanwhile."""
+"""The rate of a transfer, and the processors that it keeps busy meanwhile."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

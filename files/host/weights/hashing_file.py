@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from host.common.progress import JobError
+
 # Bytes that are read, hashed and written at once. Each write past the page cache is a trip to the
 # disk: with 4 MiB the copy was a tenth slower, and more brings nothing.
 BLOCK = 8 * 1024 * 1024
@@ -156,6 +158,18 @@ class ResumableFile:
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
+
+
+def unwritable(error: OSError, partial: Path) -> JobError:
+    """Return the error of a job whose partial file the disk does not take.
+
+    Args:
+        error: of the disk.
+        partial: the file.
+    """
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    remedy = "free some space" if full else "mend that"
+    return JobError(f"{error.strerror} ({partial}): {remedy}, and run again.")
 
 
 def _await(jobs: list[Future[None]]) -> None:

@@ -4,7 +4,6 @@ A hub, or a mirror in its place, may lie: it costs no more bytes than the lock a
 failed try is counted until one has brought something.
 """
 
-import errno
 import re
 import time
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from huggingface_hub.utils import build_hf_headers, hf_raise_for_status
 
 from host.common.progress import JobError, Progress
 from host.common.retry import ENOUGH, RetryableError, retry
-from host.weights.hashing_file import File, ResumableFile
+from host.weights.hashing_file import File, ResumableFile, unwritable
 
 # The longest Retry-After that is obeyed between two tries, in seconds.
 LONGEST_DELAY = 600
@@ -81,9 +80,7 @@ class Repository:
                 retry(attempt, lambda: growing.position, self._progress, file.path)
                 return growing.digest
         except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            remedy = "free some space" if full else "mend that"
-            raise JobError(f"{error.strerror} ({partial}): {remedy}, and run again.") from error
+            raise unwritable(error, partial) from error
 
     def _request(self, file: File, growing: ResumableFile) -> None:
         url = hf_hub_url(self.name, file.path, revision=self.commit, endpoint=self.endpoint)

@@ -1,6 +1,5 @@
 """The share of another Spark: files fetched over fabric or LAN, hashed on the way."""
 
-import errno
 import http.client
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 from host.common.progress import JobError, Progress
 from host.common.retry import RetryableError, retry
-from host.weights.hashing_file import File, ResumableFile
+from host.weights.hashing_file import File, ResumableFile, unwritable
 
 # Seconds without a byte after which a connection counts as dead.
 PATIENCE = 20
@@ -91,9 +90,7 @@ class PeerSource:
                 self._persist(attempt, lambda: growing.position, file.path)
                 return growing.digest
         except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            remedy = "free some space" if full else "mend that"
-            raise JobError(f"{error.strerror} ({partial}): {remedy}, and run again.") from error
+            raise unwritable(error, partial) from error
 
     def _persist(self, attempt: Callable[[], None], brought: Callable[[], int], what: str) -> None:
         retry(attempt, brought, self._progress, what, self.remedy, self.delays or DELAYS)
