@@ -1,4 +1,7 @@
-"""pyinfra's entry: the hosts and groups of inventory/sparks.yaml. Run pyinfra from this folder."""
+"""pyinfra's entry: the hosts and groups of inventory/sparks.yaml. Run pyinfra from this folder.
+
+Another inventory: SPARKWRIGHT_INVENTORY=staging reads inventory/staging.yaml.
+"""
 
 from pathlib import Path as _Path
 
@@ -8,4 +11,4 @@ try:
 except ImportError:
     raise SystemExit(f"\nfound no project here; expected its root: cd {_root}") from None
 
-globals().update(_for_pyinfra(_root, _Path("inventory/sparks.yaml")))
+globals().update(_for_pyinfra(_root))

@@ -1,5 +1,6 @@
-"""The folder of what travels to a Spark: recipes, templates, and the programs that run there."""
+"""Where things are: what travels to a Spark, and the inventory of a site."""
 
+import os
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
@@ -7,3 +8,13 @@ _PACKAGE = Path(__file__).parents[1]
 FILES = _PACKAGE / "files" if (_PACKAGE / "files").is_dir() else _PACKAGE.parent / "files"
 # What goes onto a host, a folder a subject: units, templates, and the programs of a Spark.
 HOST_FILES = FILES / "host"
+
+# The environment's name of the inventory, such as "staging" for inventory/staging.yaml.
+INVENTORY_VARIABLE = "SPARKWRIGHT_INVENTORY"
+# The command that the user has typed, where `sparkwright` has started pyinfra.
+COMMAND_VARIABLE = "SPARKWRIGHT_COMMAND"
+
+
+def inventory_file() -> Path:
+    """Return the inventory file that a command uses, relative to the site's folder."""
+    return Path("inventory", f"{os.environ.get(INVENTORY_VARIABLE) or 'sparks'}.yaml")

@@ -11,6 +11,7 @@ from pyinfra import config, state
 from pyinfra.api.state import MAX_PARALLEL
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.paths import inventory_file
 from sparkwright.common.schema import nearest
 from sparkwright.fleet.check import unsupported
 from sparkwright.fleet.file import load_fleet
@@ -70,12 +71,12 @@ def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
     return groups
 
 
-def for_pyinfra(root: Path, path: Path) -> dict[str, list[Host]]:
+def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
     """Load an inventory file for pyinfra; problems end the run before a host is touched.
 
     Args:
         root: The project: the folder of `group_data`, in which pyinfra has to be started.
-        path: The YAML file, relative to it.
+        path: The YAML file, relative to it; None for that of `inventory_file`.
 
     Raises:
         SystemExit: With the problems, which Python prints to stderr, and exit status 1.
@@ -83,6 +84,7 @@ def for_pyinfra(root: Path, path: Path) -> dict[str, list[Host]]:
     try:
         if Path.cwd() != root:
             raise PlanError(f"found the folder {Path.cwd()}; expected the project root: cd {root}")
+        is_chosen, path = path is None, path or inventory_file()
         groups = load(path, gateway=_runs(GATEWAY))
         keep_screen_plain()
         # The first group has them all.
@@ -96,7 +98,11 @@ def for_pyinfra(root: Path, path: Path) -> dict[str, list[Host]]:
         else:
             expect_failures(state)
         _check_order()
-        file_group = {"sparks.yaml": "inventory"}.get(path.name, path.stem)
+        # pyinfra makes a group of its own of all hosts, by the name of its inventory file.
+        file_group = "inventory" if is_chosen else path.stem
+        if is_chosen and path.stem != "sparks":
+            # So group_data/staging.py is for inventory/staging.yaml, whatever reads it.
+            groups.setdefault(path.stem, hosts)
         check_data(groups, file_group, removal=_runs(REMOVAL))
         _check_limit(groups, file_group)
     except PlanError as error:

@@ -63,7 +63,7 @@ def gateway_settings(fleet: Fleet) -> Settings:
 
 
 def _data(fleet: Fleet, gateway: bool = False) -> list[dict[str, Any]]:
-    # pyinfra calls a group by its inventory file: group_data/lab.py is for inventory/lab.py.
+    # pyinfra calls a group by its inventory file: group_data/lab.py is for inventory/lab.yaml.
     stem = {"sparks": "inventory"}.get(fleet.source.stem, fleet.source.stem)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"{stem}.py"

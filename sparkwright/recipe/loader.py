@@ -14,6 +14,8 @@ from sparkwright.recipe import check, rules, sparkrun
 from sparkwright.recipe.recipe import Recipe
 
 RECIPES = FILES / "recipes"
+# The recipes of a site, in whose folder every command runs.
+OWN_RECIPES = Path("files", "recipes")
 
 # The mappings that a recipe merges with those of the recipe that it extends.
 _MERGED = ("args", "env", "checkpoints", "by_sparks")
@@ -21,9 +23,25 @@ _MERGED = ("args", "env", "checkpoints", "by_sparks")
 _OWN = ("extends", "description", "source", "proven", "memory", "expected")
 
 
-def recipe_names(folder: Path = RECIPES) -> list[str]:
-    """Return the names of all recipes in a folder, sorted."""
-    return sorted(path.stem for path in folder.glob("*.yaml"))
+def recipe_files(folder: Path | None = None) -> dict[str, Path]:
+    """Return the files of all recipes by their names, sorted.
+
+    Args:
+        folder: Where they are; None for ours and the site's own, of which the latter prevail.
+    """
+    is_ours = OWN_RECIPES.absolute() == RECIPES
+    folders = [folder] if folder else [RECIPES, *([] if is_ours else [OWN_RECIPES])]
+    files = {path.stem: path for each in folders for path in each.glob("*.yaml")}
+    return dict(sorted(files.items()))
+
+
+def recipe_names(folder: Path | None = None) -> list[str]:
+    """Return the names of all recipes, sorted.
+
+    Args:
+        folder: As for `recipe_files`.
+    """
+    return [*recipe_files(folder)]
 
 
 def is_path(name: str) -> bool:
@@ -31,13 +49,14 @@ def is_path(name: str) -> bool:
     return "/" in name or name.endswith((".yaml", ".yml"))
 
 
-def load_recipe(name: str, folder: Path = RECIPES) -> Recipe:
+def load_recipe(name: str, folder: Path | None = None) -> Recipe:
     """Read and check one recipe.
 
     Args:
         name: Its name, that of its file without ``.yaml``; or the path of a file anywhere, which
             may be a recipe of sparkrun or of spark-vllm-docker.
-        folder: Where the recipes are, also those that a file elsewhere extends.
+        folder: Where the recipes are, also those that a file elsewhere extends; as for
+            `recipe_files`.
 
     Raises:
         PlanError: There is no such recipe (with the nearest name), or it has faults.
@@ -53,11 +72,12 @@ def load_recipe(name: str, folder: Path = RECIPES) -> Recipe:
     return recipe
 
 
-def _read(name: str, folder: Path) -> tuple[Path, dict[str, Any]]:
-    names = recipe_names(folder)
-    if name not in names:
-        raise PlanError(f"{folder}: found no recipe {name!r}; expected {nearest(name, names)}")
-    return _read_file(folder / f"{name}.yaml")
+def _read(name: str, folder: Path | None) -> tuple[Path, dict[str, Any]]:
+    files = recipe_files(folder)
+    if name not in files:
+        expected = nearest(name, files)
+        raise PlanError(f"{folder or RECIPES}: found no recipe {name!r}; expected {expected}")
+    return _read_file(files[name])
 
 
 def _read_file(path: Path) -> tuple[Path, dict[str, Any]]:
@@ -70,7 +90,9 @@ def _read_file(path: Path) -> tuple[Path, dict[str, Any]]:
     return path, data
 
 
-def _extended(path: Path, data: dict[str, Any], base: object, folder: Path) -> dict[str, Any]:
+def _extended(
+    path: Path, data: dict[str, Any], base: object, folder: Path | None
+) -> dict[str, Any]:
     """Merge a file's content into that of the recipe that it extends."""
     others = [other for other in recipe_names(folder) if other != path.stem]
     if base not in others:

@@ -5,8 +5,10 @@ The patches, and what each of them brings, are in docs/upstream. A test fails on
 
 import sys
 import time
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from random import uniform
 from types import FrameType
 from typing import Any
@@ -31,6 +33,9 @@ def carry() -> None:
     arguments.all_global_arguments = _global_arguments
     connector: Any = SSHConnector
     connector._connect = _connect
+    with suppress(OSError):
+        # A first host key is kept there; pyinfra fails where ssh would make the folder.
+        Path("~/.ssh").expanduser().mkdir(mode=0o700, exist_ok=True)
 
 
 # The types of pyinfra's arguments, which it computes anew for each operation and each fact.

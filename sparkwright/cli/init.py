@@ -1,0 +1,205 @@
+"""`sparkwright init`: asks for the Sparks, tries them, and writes a site."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.hardware import GIB, HARDWARE
+from sparkwright.common.schema import nearest
+from sparkwright.host.survey import Survey
+from sparkwright.recipe.loader import load_recipe, recipe_names
+from sparkwright.site.site import NewSpark, inventory_text, parse_spark, site_files, write_site
+
+_GB = 10**9
+# The recipe of a site whose Sparks could not be asked what fits on them, by how many serve it.
+_UNASKED = {1: "qwen3.6-35b-nvidia", 2: "qwen3.5-122b-nvidia"}
+# Recipes that are shown to choose from.
+_SHOWN = 4
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path), default=Path("my-sparks"))
+@click.option(
+    "--spark",
+    "addresses",
+    multiple=True,
+    metavar="[USER@]ADDRESS",
+    help="A Spark; repeatable. `local`: the machine that runs this.",
+)
+@click.option("--user", metavar="NAME", help="Who logs in where an address does not say it.")
+@click.option("--key", type=click.Path(), help="A private SSH key, if not the usual one.")
+@click.option("--recipe", metavar="NAME", help="What they serve (default: what fits).")
+@click.option("--pair/--no-pair", default=None, help="Two Sparks serve one model together.")
+@click.option("--no-connect", is_flag=True, help="Write the site without trying the Sparks.")
+def init(
+    folder: Path,
+    addresses: tuple[str, ...],
+    user: str | None,
+    key: str | None,
+    recipe: str | None,
+    pair: bool | None,
+    no_connect: bool,
+) -> None:
+    """Write a site into FOLDER: what your Sparks serve, as files for git.
+
+    It asks for what no option says, logs in to the Sparks, tries sudo, and
+    offers the models that fit. It changes nothing on them.
+
+    \b
+    sparkwright init my-sparks
+    sparkwright init my-sparks --spark nvidia@192.168.1.20
+    sparkwright init pair --spark me@10.0.0.5 --spark me@10.0.0.6 --pair
+    """
+    if (folder / "inventory.py").exists():
+        raise PlanError(f"{folder}: found a site already; expected a new folder: cd {folder}")
+    sparks = [parse_spark(text, user, key) for text in addresses] or _asked(user, key)
+    if pair is None and len(sparks) == 2:
+        pair = _confirm("Do the two serve one model together, joined by a 200G cable?", addresses)
+    if pair and len(sparks) != 2:
+        raise PlanError(f"--pair: found {len(sparks)} Sparks; expected two")
+    surveys: list[Survey] = []
+    if not no_connect:
+        sparks, surveys = _tried(sparks, bool(addresses))
+    together = 2 if pair else 1
+    if recipe and recipe not in recipe_names():
+        raise PlanError(f"--recipe: found {recipe}; expected {nearest(recipe, recipe_names())}")
+    chosen = recipe or _chosen(sparks, surveys, together, bool(addresses))
+    name = folder.resolve().name
+    write_site(folder, site_files(name, inventory_text(sparks, chosen, bool(pair))))
+    _start_git(folder)
+    _report(folder, chosen)
+
+
+def _asked(user: str | None, key: str | None) -> list[NewSpark]:
+    """Ask for the Sparks, one after the other, until there is no further one."""
+    if not sys.stdin.isatty():
+        raise PlanError("found no --spark; expected one for each, such as --spark nvidia@ADDRESS")
+    sparks: list[NewSpark] = []
+    while True:
+        which = f"Address of another Spark ({'Enter: no more' if sparks else ''})"
+        question = which if sparks else "Address of your Spark (or `local`)"
+        text = click.prompt(question, default="" if sparks else None, show_default=False)
+        if not text.strip():
+            return sparks
+        try:
+            spark = parse_spark(text, user, key)
+        except PlanError as error:
+            click.echo(str(error), err=True)
+            continue
+        if not (spark.user or spark.is_local):
+            last = sparks[-1].user if sparks else None
+            who = click.prompt("User on it, who may sudo", default=last or getpass.getuser())
+            spark = replace(spark, user=who)
+        sparks.append(spark)
+
+
+def _confirm(question: str, addresses: Sequence[str]) -> bool:
+    if addresses:
+        raise PlanError("found two Sparks; expected --pair (one model together) or --no-pair")
+    return click.confirm(question, default=True)
+
+
+def _tried(sparks: Sequence[NewSpark], given: bool) -> tuple[list[NewSpark], list[Survey]]:
+    """Log in to each Spark; ask whether to try again where that does not work.
+
+    Raises:
+        PlanError: One of them cannot be used, and there is nobody to ask.
+    """
+    # It starts gevent, which patches the standard library.
+    from sparkwright.site.choice import hardware_of
+    from sparkwright.site.facts import look
+
+    result, surveys = [], []
+    for spark in sparks:
+        while True:
+            click.echo(f"{spark.login}: ", nl=False)
+            seen = look(spark)
+            if seen.survey:
+                break
+            click.echo(seen.trouble)
+            if given or not sys.stdin.isatty():
+                raise PlanError(
+                    f"{spark.login}: could not be tried, so nothing was written. To write the "
+                    "site without trying: --no-connect"
+                )
+            if not click.confirm("Try again?", default=True):
+                raise click.Abort
+        survey = seen.survey
+        hardware = hardware_of(survey)
+        click.echo(
+            f"ok: {survey.gpu or 'no GPU'}, {survey.memory / GIB:.0f} GiB of memory, "
+            f"{survey.root_free / _GB:.0f} GB free, {survey.os_name}"
+        )
+        if not hardware:
+            click.echo(
+                f"  It is none of the machines that the recipes are for: {', '.join(_known())}. "
+                "The site says gb10; `sparkwright plan` will say what is in the way"
+            )
+        result.append(replace(spark, hardware=hardware.name if hardware else "gb10"))
+        surveys.append(survey)
+    return result, surveys
+
+
+def _known() -> list[str]:
+    return [name for name, hardware in HARDWARE.items() if hardware.memory_gib]
+
+
+def _chosen(
+    sparks: Sequence[NewSpark], surveys: Sequence[Survey], together: int, given: bool
+) -> str:
+    """Return the recipe that the owner chooses among those that fit, or the first of them."""
+    hardware = HARDWARE[sparks[0].hardware]
+    groups = [surveys] if together == 2 else [[survey] for survey in surveys]
+    if not surveys or any(spark.hardware != sparks[0].hardware for spark in sparks):
+        return _UNASKED[together]
+    from sparkwright.site.choice import offers
+
+    fitting = [offers(hardware, group) for group in groups]
+    everywhere = set.intersection(*({each.recipe for each in some} for some in fitting))
+    choice = [each for each in fitting[0] if each.recipe in everywhere]
+    if not choice:
+        click.echo("None of the recipes fits on them as they are; the site names the first one.")
+        return _UNASKED[together]
+    for each in choice[:_SHOWN]:
+        about = f"{each.description} ({each.download / _GB:.0f} GB to download)"
+        click.echo(click.wrap_text(f"{each.recipe}: {about}", 78, "  ", "      "))
+    if given or not sys.stdin.isatty():
+        return choice[0].recipe
+    names = [each.recipe for each in choice]
+    return str(
+        click.prompt("Recipe", default=names[0], type=click.Choice(names), show_choices=False)
+    )
+
+
+def _start_git(folder: Path) -> None:
+    """Make the site a git repository with its files added, unless it is in one already."""
+    if not shutil.which("git"):
+        return
+    quiet = {"cwd": folder, "capture_output": True, "check": False}
+    if subprocess.run(["git", "rev-parse", "--git-dir"], **quiet).returncode:  # type: ignore[call-overload]
+        subprocess.run(["git", "init", "--quiet", "--initial-branch=main"], **quiet)  # type: ignore[call-overload]
+        subprocess.run(["git", "add", "."], **quiet)  # type: ignore[call-overload]
+
+
+def _report(folder: Path, recipe: str) -> None:
+    about = load_recipe(recipe)
+    click.echo(f"\nWrote {folder}, which serves {recipe} as {', '.join(about.served_names)}.")
+    runs = "uv run sparkwright" if os.environ.get("UV") else "sparkwright"
+    for line, purpose in (
+        (f"cd {folder}", ""),
+        ("cat inventory/sparks.yaml", "the Sparks, and what they serve"),
+        (f"{runs} plan", "what would change; changes nothing"),
+        (f"{runs} apply", "the same, asks for confirmation, does it"),
+        ("git commit -m 'Our Sparks'", "once it is as you want it"),
+    ):
+        click.echo(f"  {line:<34}{purpose}".rstrip())

@@ -1,0 +1,97 @@
+"""The logs of the engines, by ssh."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from pathlib import Path
+
+import click
+
+from sparkwright.cli.site import chosen_inventory, enter_site
+from sparkwright.common.errors import PlanError
+from sparkwright.common.schema import nearest
+from sparkwright.fleet.file import load_fleet
+from sparkwright.fleet.fleet import Fleet, Reached
+from sparkwright.recipe.loader import recipe_names
+
+
+def chosen_spark(fleet: Fleet, name: str | None) -> str:
+    """Return the Spark whose log is meant.
+
+    Args:
+        fleet: The fleet.
+        name: A Spark, or a replica, whose head is meant; None for the only replica.
+
+    Raises:
+        PlanError: There is none of this name, or several replicas and no name.
+    """
+    heads = {replica: each.sparks[0] for replica, each in fleet.replicas.items()}
+    known = [*heads, *fleet.sparks]
+    if name is None:
+        if len(heads) == 1:
+            return next(iter(heads.values()))
+        raise PlanError(f"found no name; expected one of {', '.join(known)}")
+    if name not in known:
+        raise PlanError(f"found {name}; expected {nearest(name, known)}")
+    return heads.get(name, name)
+
+
+def ssh_words(name: str, spark: Reached) -> list[str]:
+    """Return the words that run a command line on a Spark, as pyinfra would reach it.
+
+    Args:
+        name: Its name in the inventory, which stands for its address where it has none.
+        spark: How it is reached.
+    """
+    if spark.local:
+        return ["sh", "-c"]
+    options = {
+        "-p": str(spark.ssh_port) if "ssh_port" in spark.model_fields_set else None,
+        "-l": spark.ssh_user,
+        "-i": str(Path(spark.ssh_key).expanduser()) if spark.ssh_key else None,
+    }
+    words = [word for key, value in options.items() if value for word in (key, value)]
+    settings = {
+        "UserKnownHostsFile": spark.ssh_known_hosts_file,
+        "StrictHostKeyChecking": spark.ssh_strict_host_key_checking,
+    }
+    for key, value in settings.items():
+        if value:
+            words += ["-o", f"{key}={value}"]
+    return ["ssh", *words, "--", spark.ssh_hostname or name]
+
+
+def journal_words(lines: int, follow: bool) -> list[str]:
+    """Return the words that print the journal of the engines and of their switches.
+
+    Args:
+        lines: How many of the last ones.
+        follow: Go on with new ones.
+    """
+    words = ["sudo", "-n", "journalctl", "--no-pager", "--no-hostname", f"--lines={lines}"]
+    return [*words, *(["--follow"] if follow else []), "--unit=vllm@*", "--unit=switch@*"]
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on with new lines, until Ctrl-C.")
+@click.option("-n", "--lines", type=click.IntRange(1), default=100, show_default=True)
+def logs(name: str | None, follow: bool, lines: int) -> None:
+    """Show an engine's log. NAME is a Spark or a replica.
+
+    Ctrl-C ends the display; the engine goes on.
+
+    Runs: ssh SPARK sudo journalctl --unit='vllm@*'
+    """
+    enter_site()
+    fleet = load_fleet(chosen_inventory(), recipe_names())
+    spark = chosen_spark(fleet, name)
+    _replace([*ssh_words(spark, fleet.sparks[spark]), shlex.join(journal_words(lines, follow))])
+
+
+def _replace(words: list[str]) -> None:
+    if not shutil.which(words[0]):
+        raise click.ClickException(f"found no {words[0]}; expected OpenSSH's client")
+    os.execvp(words[0], words)

@@ -1,0 +1,298 @@
+"""The command `sparkwright`: a verb for each deploy of a site, and for the programs beside them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sparkwright import __version__
+from sparkwright.cli.init import init
+from sparkwright.cli.logs import logs
+from sparkwright.cli.recipes import recipes
+from sparkwright.cli.run import replace_process, run_deploy, run_options
+from sparkwright.cli.site import choose_inventory, enter_site
+from sparkwright.common.errors import PlanError
+
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
+# What a program of its own parses itself, its --help included.
+_PASSED_ON = {"ignore_unknown_options": True, "help_option_names": []}
+_EPILOG = """\b
+Examples:
+  sparkwright init my-sparks        write a site: a folder to keep in git
+  sparkwright plan                  what would change; changes nothing
+  sparkwright apply                 the same, asks for confirmation, does it
+  sparkwright logs -f               the engine's log
+  sparkwright -i staging status     another inventory: inventory/staging.yaml
+
+\b
+Exit status: 0 done; 1 failed, with what and why; 2 wrong use of the command
+line, or drift has found differences; 130 interrupted."""
+
+
+class _InOrder(click.Group):
+    """A group that lists its commands in the order of their definition."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return [*self.commands]
+
+
+@click.group(cls=_InOrder, context_settings=_SETTINGS, epilog=_EPILOG)
+@click.version_option(__version__, prog_name="sparkwright")
+@click.option(
+    "-i",
+    "--inventory",
+    metavar="NAME",
+    help="Use inventory/NAME.yaml (default: sparks; also SPARKWRIGHT_INVENTORY).",
+)
+def cli(inventory: str | None) -> None:
+    """Serve models with vLLM on NVIDIA DGX Sparks.
+
+    Run it in your site's folder, or below it.
+    """
+    choose_inventory(inventory)
+
+
+cli.add_command(init)
+
+_YES = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+
+
+def _deploy(name: str, summary: str, deploy: str, *flags: str, asks: bool = True) -> None:
+    """Add a verb for a deploy that has no options of its own."""
+
+    def run(yes: bool = False, **options: Any) -> None:
+        run_deploy(deploy, [*flags, *_confirmed(yes)], **options)
+
+    runs = " ".join(["pyinfra inventory.py", f"deploys/{deploy}.py", *flags])
+    command = run_options(_YES(run) if asks else run)
+    cli.command(name, help=f"{summary}\n\nRuns: {runs}")(command)
+
+
+_deploy("plan", "Show what `apply` would change; change nothing.", "spark", "--dry", asks=False)
+_deploy(
+    "apply",
+    "Make the Sparks serve what the inventory declares.\n\nA run that was interrupted is finished "
+    "by running it again; a second run changes nothing.",
+    "spark",
+)
+
+
+@cli.command(context_settings={"ignore_unknown_options": True})
+@click.option("--reboot", is_flag=True, help="Also reboot each Spark; it must serve again.")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST ARGUMENTS]")
+def verify(reboot: bool, arguments: tuple[str, ...]) -> None:
+    """Prove on the Sparks themselves that they are as declared, and serve.
+
+    Runs: pytest tests/verify
+    """
+    enter_site()
+    if not Path(sys.executable).with_name("pytest").exists():
+        raise click.ClickException(
+            "found no pytest; expected it beside Sparkwright: pip install 'sparkwright[verify]'"
+        )
+    tests = (
+        ["tests/verify"] if Path("tests/verify").is_dir() else ["--pyargs", "sparkwright.verify"]
+    )
+    replace_process("pytest", [*tests, *(["--reboot"] if reboot else []), *arguments])
+
+
+@cli.command()
+@click.option(
+    "--watch", is_flag=False, flag_value=5, type=int, metavar="[S]", help="Again every S s (5)."
+)
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
+@run_options
+def status(watch: int | None, as_json: bool, **options: Any) -> None:
+    """Show what serves, how fast, and how the Sparks are.
+
+    Runs: pyinfra inventory.py deploys/status.py
+    """
+    run_deploy("status", values={"watch": watch, "json": "-" if as_json else None}, **options)
+
+
+cli.add_command(logs)
+
+
+@cli.command()
+@click.option(
+    "--report",
+    metavar="FILE",
+    help="Write a report for an issue: no addresses, names or secrets are in it; - prints it.",
+)
+@run_options
+def doctor(report: str | None, **options: Any) -> None:
+    """Find out why something does not work; change nothing.
+
+    Runs: pyinfra inventory.py deploys/doctor.py -y
+    """
+    run_deploy("doctor", ["-y"], {"report": report}, **options)
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@run_options
+def drift(as_json: bool, **options: Any) -> None:
+    """Show what differs from what is declared; change nothing.
+
+    The exit status is 0 where nothing differs, 2 where something does, and 1
+    where a Spark could not be read.
+
+    Runs: pyinfra inventory.py deploys/drift.py
+    """
+    run_deploy("drift", values={"json": "-" if as_json else None}, **options)
+
+
+@cli.command()
+@click.option("--soak", type=float, metavar="S", help="Seconds that each wave must hold (300).")
+@click.option("--minimum-speed", type=float, metavar="N", help="Tokens/s of one stream at least.")
+@click.option("--force", metavar="REPLICAS", help="Those that may leave their clients waiting.")
+@_YES
+@run_options
+def rollout(
+    soak: float | None, minimum_speed: float | None, force: str | None, yes: bool, **options: Any
+) -> None:
+    """Change what many replicas serve, in waves, a canary first.
+
+    Runs: pyinfra inventory.py deploys/rollout.py
+    """
+    data = {"soak": soak, "minimum_speed": minimum_speed, "force": force}
+    run_deploy("rollout", _confirmed(yes), data, **options)
+
+
+_deploy("rollback", "Serve the previous release again.", "rollback")
+_deploy("stop", "Stop the engines, until `start`, `apply` or the next boot.", "stop")
+_deploy("start", "Start the engines that `stop` has stopped, as they were.", "start")
+_deploy("gateway", "Set up one address for all replicas.", "gateway")
+
+
+@cli.command()
+@click.option("--workloads", metavar="NAMES", help="Only these, with commas between them.")
+@_YES
+@run_options
+def benchmark(workloads: str | None, yes: bool, **options: Any) -> None:
+    """Measure what the replicas deliver; takes 15 to 40 minutes.
+
+    Runs: pyinfra inventory.py deploys/benchmark.py
+    """
+    run_deploy("benchmark", _confirmed(yes), {"workloads": workloads}, **options)
+
+
+@cli.command()
+@click.option("--keep-releases", type=int, metavar="N", help="Previous releases that stay (1).")
+@_YES
+@run_options
+def clean(keep_releases: int | None, yes: bool, **options: Any) -> None:
+    """Free the disk of what no rollback needs; shows it with its size.
+
+    Runs: pyinfra inventory.py deploys/clean.py
+    """
+    # 0 is a number to pass on, unlike an option that was left out.
+    data = {} if keep_releases is None else {"keep_releases": str(keep_releases)}
+    run_deploy("clean", _confirmed(yes), data, **options)
+
+
+@cli.command()
+@click.option("--weights", is_flag=True, help="Delete the checkpoints as well.")
+@_YES
+@run_options
+def remove(weights: bool, yes: bool, **options: Any) -> None:
+    """Take away all that Sparkwright has put on the Sparks; weights stay.
+
+    Runs: pyinfra inventory.py deploys/remove.py
+    """
+    run_deploy("remove", _confirmed(yes), {"weights": "remove" if weights else None}, **options)
+
+
+@cli.command(context_settings=_PASSED_ON)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def lab(arguments: tuple[str, ...]) -> None:
+    """Try it all on virtual Sparks; needs the source tree, and root.
+
+    Runs: python -m tests.lab; without arguments: python -m tests.lab demo
+    """
+    if not Path("tests/lab/__main__.py").is_file():
+        raise click.ClickException(
+            "found no tests/lab in this folder; expected Sparkwright's source tree: the virtual "
+            "Sparks are part of it, and `make demo` there sets up what they need"
+        )
+    replace_process("python", ["-m", "tests.lab", *(arguments or ("demo",))])
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion of a shell.
+
+    \b
+    bash: eval "$(sparkwright completion bash)"      in ~/.bashrc
+    zsh:  eval "$(sparkwright completion zsh)"       in ~/.zshrc
+    fish: sparkwright completion fish | source       in config.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind
+    click.echo(kind(cli, {}, "sparkwright", "_SPARKWRIGHT_COMPLETE").source())
+
+
+cli.add_command(recipes)
+
+
+def _confirmed(yes: bool) -> list[str]:
+    return ["-y"] if yes else []
+
+
+def _program(name: str, module: str, summary: str) -> None:
+    """Add a verb for a program that has a parser of its own."""
+
+    def run(arguments: tuple[str, ...]) -> None:
+        enter_site()
+        own: Callable[[Sequence[str]], int] = importlib.import_module(module).main
+        sys.exit(own(arguments))
+
+    command = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)(run)
+    cli.command(name, help=summary, context_settings=_PASSED_ON)(command)
+
+
+_program(
+    "keys",
+    "sparkwright.door.keys",
+    "The API keys: list, show, add, rotate, remove.\n\nRuns: python -m deploys.keys",
+)
+_program(
+    "lock",
+    "sparkwright.release.ensure",
+    "Record, or look up again, what recipes stand for.\n\nRuns: python -m deploys.lock",
+)
+_program(
+    "monitoring",
+    "sparkwright.monitoring.command",
+    "Write the files of Prometheus and Grafana.\n\nRuns: python -m deploys.monitoring",
+)
+_program(
+    "openclaw",
+    "sparkwright.openclaw.command",
+    "Print OpenClaw's configuration.\n\nRuns: python -m deploys.openclaw",
+)
+
+
+def main() -> int:
+    """Run the command line. Returns the exit status."""
+    try:
+        cli.main(prog_name="sparkwright", standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("\ninterrupted; nothing is lost: run the same command again", err=True)
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except PlanError as error:
+        click.echo(str(error), err=True)
+        return 1
+    return 0
