@@ -21,6 +21,7 @@ from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
 from sparkwright.run.survey import surveyed
 from sparkwright.runtime import deploy as runtime
+from sparkwright.status.operations import announce
 from sparkwright.weights import deploy as weights
 
 
@@ -34,6 +35,7 @@ def converge() -> None:
     """
     start_session()
     hold_lease()
+    announce()
     with surveyed():
         preflight.apply()
         fabric.apply()

@@ -50,10 +50,11 @@ def init(
     pair: bool | None,
     no_connect: bool,
 ) -> None:
-    """Write a site into FOLDER: what your Sparks serve, as files for git.
+    """Write a site: what your Sparks serve, as files for git.
 
     It asks for what no option says, logs in to the Sparks, tries sudo, and
-    offers the models that fit. It changes nothing on them.
+    offers the models that fit. It changes nothing on them. FOLDER is
+    my-sparks if it is left out.
 
     \b
     sparkwright init my-sparks

@@ -87,7 +87,7 @@ _deploy(
 @click.option("--reboot", is_flag=True, help="Also reboot each Spark; it must serve again.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST ARGUMENTS]")
 def verify(reboot: bool, arguments: tuple[str, ...]) -> None:
-    """Prove on the Sparks themselves that they are as declared, and serve.
+    """Prove that the Sparks are as declared, and serve.
 
     Runs: pytest tests/verify
     """
@@ -202,7 +202,7 @@ def clean(keep_releases: int | None, yes: bool, **options: Any) -> None:
 @_YES
 @run_options
 def remove(weights: bool, yes: bool, **options: Any) -> None:
-    """Take away all that Sparkwright has put on the Sparks; weights stay.
+    """Remove Sparkwright from the Sparks; weights stay.
 
     Runs: pyinfra inventory.py deploys/remove.py
     """

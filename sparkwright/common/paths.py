@@ -11,8 +11,6 @@ HOST_FILES = FILES / "host"
 
 # The environment's name of the inventory, such as "staging" for inventory/staging.yaml.
 INVENTORY_VARIABLE = "SPARKWRIGHT_INVENTORY"
-# The command that the user has typed, where `sparkwright` has started pyinfra.
-COMMAND_VARIABLE = "SPARKWRIGHT_COMMAND"
 
 
 def inventory_file() -> Path:

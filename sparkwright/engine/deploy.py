@@ -5,6 +5,7 @@ from pyinfra.api import deploy
 from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.render import unit_file
+from sparkwright.engine.operations.power import started, stopped
 from sparkwright.engine.operations.release import programs_and_release
 from sparkwright.engine.operations.serve import idle, serving
 from sparkwright.engine.switch import SwitchSettings
@@ -35,6 +36,23 @@ def apply() -> None:
         return
     _lay_down(served)
     serving(name="Serve the release", release=served, settings=settings(served), peer=own.peer)
+
+
+@deploy("Engine")
+def stop() -> None:
+    """Stop what serves, until `start`, a run, or the next boot."""
+    stopped(name="Stop", root=target().root)
+
+
+@deploy("Engine")
+def start() -> None:
+    """Start what served last; an idle Spark stays idle."""
+    own = target()
+    if own.recipe_name:
+        programs_and_release(
+            name="Programs of the switch", root=own.root, entries=programs(own.root)
+        )
+        started(name="Start", root=own.root, settings=settings(None), peer=own.peer)
 
 
 def settings(served: Release | None) -> SwitchSettings:

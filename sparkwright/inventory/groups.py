@@ -19,6 +19,7 @@ from sparkwright.fleet.fleet import Fleet
 from sparkwright.gateway.gateway import clashes, needed
 from sparkwright.inventory.data import Host, check_data
 from sparkwright.recipe.loader import load_recipe, recipe_names
+from sparkwright.run.ending import watch_end
 from sparkwright.run.failures import expect_failures, expect_silence
 from sparkwright.run.screen import keep_screen_plain
 
@@ -97,6 +98,7 @@ def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
             expect_silence(state, hosts)
         else:
             expect_failures(state)
+            watch_end()
         _check_order()
         # pyinfra makes a group of its own of all hosts, by the name of its inventory file.
         file_group = "inventory" if is_chosen else path.stem

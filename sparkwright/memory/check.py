@@ -38,13 +38,23 @@ def memory_findings(load: Load, hardware: Hardware, survey: Survey) -> list[Find
             engine runs on the CPU, in the memory of a machine that it shares.
         survey: The Spark as found.
     """
-    if not hardware.total_gib:
-        return []
-    if load.shapeless:
-        return [_unknown(load)]
+    plan = memory_plan(load, hardware, survey)
+    if plan:
+        return list(judge(plan))
+    return [_unknown(load)] if hardware.total_gib else []
+
+
+def memory_plan(load: Load, hardware: Hardware, survey: Survey) -> MemoryPlan | None:
+    """Return the plan of a Spark's memory; None where nothing can be planned.
+
+    Args:
+        load, hardware, survey: As for `memory_findings`.
+    """
+    if not hardware.total_gib or load.shapeless:
+        return None
     # A card's nominal memory is less than nvidia-smi shows, as CUDA counts it.
     total = survey.memory if hardware.unified else int(hardware.total_gib * GIB)
-    return list(judge(plan_memory(load, total, hardware.unified, survey.kernel.handover)))
+    return plan_memory(load, total, hardware.unified, survey.kernel.handover)
 
 
 def judge(plan: MemoryPlan) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from sparkwright.common.hardware import GIB
 from sparkwright.memory.plan import load_of
 from sparkwright.preflight.operations import preflight
 from sparkwright.preflight.preflight import Requirements
+from sparkwright.preflight.summary import Intent
 from sparkwright.recipe.build import DISK
 from sparkwright.release.lock import image_key
 from sparkwright.run.target import target
@@ -37,4 +38,14 @@ def apply() -> None:
         folders=list(release.folders.values()) if release else [],
         worker=own.peer if own.is_head else None,
         load=load_of(release.recipe, own.lock, len(own.ranks)) if release else None,
+        intent=Intent(
+            replica=own.replica or "",
+            recipe=release.recipe.name,
+            release=release.id,
+            port=own.port,
+            names=tuple(release.recipe.served_names),
+            head=None if own.is_head else own.ranks[0],
+        )
+        if release
+        else None,
     )

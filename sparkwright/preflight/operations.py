@@ -3,7 +3,7 @@
 import time
 from collections.abc import Generator, Sequence
 
-from pyinfra import host, state
+from pyinfra import host, logger, state
 from pyinfra.api import Host, State, StringCommand, operation
 from pyinfra.api.exceptions import PyinfraError
 
@@ -17,11 +17,13 @@ from sparkwright.common.operations import (
     planning,
     spark_name,
 )
-from sparkwright.memory.check import memory_findings
+from sparkwright.common.terminal import plain
+from sparkwright.memory.check import memory_findings, memory_plan
 from sparkwright.memory.plan import Load
 from sparkwright.preflight.facts import HostSurvey
 from sparkwright.preflight.pair import differences
 from sparkwright.preflight.preflight import Requirements, findings
+from sparkwright.preflight.summary import Intent, summary
 
 # By run and Spark: whether it was found unfit.
 _judged: dict[State, dict[str, bool]] = {}
@@ -35,6 +37,7 @@ def preflight(
     folders: Sequence[str],
     worker: Host | None = None,
     load: Load | None = None,
+    intent: Intent | None = None,
 ) -> Generator[StringCommand, None, None]:
     """Fail with every error that is found, each with its remedy; warnings are only shown.
 
@@ -46,6 +49,7 @@ def preflight(
         worker: the other Spark, where this one is the head of a pair: they must be alike, and the
             head reports where they are not.
         load: what must fit into its memory; None on an idle Spark.
+        intent: what it is to serve, which a plan shows; None on an idle Spark.
     """
     options = {
         "root": root,
@@ -59,6 +63,10 @@ def preflight(
     results = findings(survey, wanted, now, other)
     if load:
         results += memory_findings(load, wanted.hardware, survey)
+    if intent and planning() and not (is_looking() or is_surveying()):
+        memory = memory_plan(load, wanted.hardware, survey) if load else None
+        for line in summary(intent, survey, wanted, memory):
+            host.log_styled(plain(line), log_func=logger.info)
     unlike = (
         differences(spark_name(host), survey, spark_name(worker), other) if worker and other else []
     )

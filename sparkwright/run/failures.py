@@ -2,7 +2,6 @@
 
 import logging
 import shlex
-import sys
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -15,6 +14,7 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.state import BaseStateCallback, StateStage
 
 from sparkwright.common.operations import spark_name
+from sparkwright.run.command_line import typed_line
 from sparkwright.run.lost import cause, lost_lines, unreachable_lines
 from sparkwright.run.target import target_of
 from sparkwright.run.upstream import carry
@@ -231,7 +231,7 @@ def _left(run: State, op_hash: str) -> str:
 
 def _ways_on(run: State, spark: Host) -> tuple[str, str]:
     """Return the command that continues the run, and the one that leaves out a Spark, or ""."""
-    command = f"pyinfra {' '.join(map(shlex.quote, sys.argv[1:]))}"
+    command = typed_line()
     together = {each.name for each in target_of(spark).together}
     others = {each.name for each in run.inventory if run.is_host_in_limit(each)} - together
     if not others or "--limit" in command:

@@ -1,0 +1,10 @@
+"""pyinfra inventory.py deploys/start.py: what deploys/stop.py has stopped serves again."""
+
+from sparkwright.engine import deploy as engine
+from sparkwright.run.lease import hold_lease
+from sparkwright.run.session import start_session
+
+start_session()
+hold_lease()
+
+engine.start()

@@ -1,0 +1,66 @@
+"""What a plan says of a Spark in a person's words: model, downloads, memory, release, port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sparkwright.common.hardware import GIB
+from sparkwright.common.progress import size_text
+from sparkwright.host.survey import Survey
+from sparkwright.memory.plan import MemoryPlan
+from sparkwright.preflight.preflight import Requirements
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What a Spark is to serve.
+
+    Attributes:
+        replica: Its name.
+        recipe: Name of its recipe.
+        release: Id of its release.
+        port: TCP port of its door.
+        names: What clients ask for.
+        head: The Spark from which this one, a worker, gets weights and image; None for a head.
+    """
+
+    replica: str
+    recipe: str
+    release: str
+    port: int | None
+    names: tuple[str, ...]
+    head: str | None = None
+
+
+def summary(
+    intent: Intent, survey: Survey, wanted: Requirements, plan: MemoryPlan | None
+) -> Iterator[str]:
+    """Yield the lines of one Spark.
+
+    Args:
+        intent: What it is to serve.
+        survey: The Spark as found.
+        wanted: The requirements of what it serves.
+        plan: Of its memory; None where it is not planned.
+    """
+    place = f"the head is {intent.head}" if intent.head else f"on port {intent.port}"
+    yield f"{intent.replica}: {intent.recipe} as {', '.join(intent.names)}, {place}"
+    yield f"  release {intent.release}"
+    missing = [
+        f"{size_text(size)} of {what}"
+        for what, size in (
+            ("weights", max(0, wanted.weights - survey.weights)),
+            ("image", 0 if survey.image else wanted.image),
+        )
+        if size
+    ]
+    source = f"to copy from {intent.head}" if intent.head else "to download"
+    free = f"{size_text(min(survey.root_free, survey.docker_free))} free"
+    yield f"  {source}: {', '.join(missing) or 'nothing'}; {free}"
+    if plan:
+        used = plan.total - plan.head_room
+        yield (
+            f"  memory: {used / GIB:.0f} of {plan.total / GIB:.0f} GiB; "
+            f"{plan.concurrency:.1f} requests of {plan.context:,} tokens at once"
+        )

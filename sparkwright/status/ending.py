@@ -1,0 +1,90 @@
+"""What a run says at its end: where the replicas serve, how to ask them, and what comes next."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkwright.run.command_line import next_line
+
+_QUESTION = "What is 17 x 23?"
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A replica that serves.
+
+    Attributes:
+        replica: Its name.
+        url: Of its door, without a path.
+        names: What clients ask for.
+        keyed: Its door asks for a key.
+        authority: Path of the certificate that a client has to trust; None for none of our own.
+    """
+
+    replica: str
+    url: str
+    names: tuple[str, ...]
+    keyed: bool
+    authority: str | None = None
+
+
+def ending(serving: Sequence[Serving], inventory: Path, changed: bool) -> Iterator[str]:
+    """Yield the lines at the end of a run.
+
+    Args:
+        serving: The replicas of the run.
+        inventory: The inventory file.
+        changed: The run has changed something; else its end is short.
+    """
+    for each in serving:
+        yield f"{each.replica} serves {', '.join(each.names)} at {each.url}/v1"
+    if not changed:
+        yield "Nothing was changed."
+    if not (changed and serving):
+        return
+    first = serving[0]
+    key = _keys_line(inventory)
+    yield "\nAsk it, from this folder:"
+    yield f"  {_curl(first, key)}"
+    with_key = f" (api_key: the output of `{key}`)" if first.keyed else ""
+    yield f"\nFor clients{with_key}:"
+    yield f"  openai      OpenAI(base_url={json.dumps(f'{first.url}/v1')}, api_key=…)"
+    yield f"  Open WebUI  OPENAI_API_BASE_URL={first.url}/v1 OPENAI_API_KEY=…"
+    openclaw = next_line("openclaw", _module("openclaw", inventory))
+    yield f"  OpenClaw    {openclaw} --into ~/.openclaw/openclaw.json"
+    if first.authority:
+        yield f"  They trust {first.authority}: curl --cacert, SSL_CERT_FILE."
+    yield f"\nKeep {inventory.with_suffix('.lock.yaml')} in git: the exact versions that serve."
+    keys = inventory.with_suffix(".keys")
+    if first.keyed and keys.exists():
+        yield f"Keep a copy of {keys} in a safe place, and out of git: the API keys."
+    verify = next_line("verify", "pytest tests/verify")
+    status = next_line("status", "pyinfra inventory.py deploys/status.py")
+    yield f"Next: {verify}   (prove it)   {status}   (watch it)"
+
+
+def _curl(serving: Serving, key: str) -> str:
+    question = {"model": serving.names[0], "messages": [{"role": "user", "content": _QUESTION}]}
+    trust = f" --cacert {shlex.quote(serving.authority)}" if serving.authority else ""
+    lines = [f"curl{trust} {serving.url}/v1/chat/completions"]
+    if serving.keyed:
+        lines.append(f'--header "Authorization: Bearer $({key})"')
+    lines += [
+        "--header 'Content-Type: application/json'",
+        f"--data {shlex.quote(json.dumps(question))}",
+    ]
+    return " \\\n    ".join(lines)
+
+
+def _keys_line(inventory: Path) -> str:
+    return next_line("keys show", f"{_module('keys', inventory)} show")
+
+
+def _module(name: str, inventory: Path) -> str:
+    option = {"keys": "--inventory "}.get(name, "")
+    other = inventory != Path("inventory/sparks.yaml")
+    return f"python -m deploys.{name}" + (f" {option}{inventory}" if other else "")

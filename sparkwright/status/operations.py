@@ -1,0 +1,81 @@
+"""The end of a run that has made replicas serve."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import click
+from pyinfra import state
+from pyinfra.api.state import BaseStateCallback, StateStage
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.operations import is_dry_run
+from sparkwright.common.terminal import plain
+from sparkwright.fleet.fleet import Fleet
+from sparkwright.run.command_line import next_line
+from sparkwright.run.ending import at_end
+from sparkwright.run.spark import fleet_of
+from sparkwright.run.target import Target, target_of
+from sparkwright.status.ending import Serving, ending
+
+
+class _Ending(BaseStateCallback):
+    """Marks a run that says at its end where its replicas serve."""
+
+
+def announce() -> None:
+    """Have this run end by saying where its replicas serve; further calls do nothing."""
+    known = any(isinstance(handler, _Ending) for handler in state.callback_handlers)
+    if not known and "--json" not in sys.argv:
+        state.add_callback_handler(_Ending())
+        at_end(_say)
+
+
+def _say() -> None:
+    if state.failed_hosts:
+        return
+    if is_dry_run():
+        apply = next_line("apply", "pyinfra inventory.py deploys/spark.py")
+        click.echo(f"\nNothing was changed. To do it: {apply}")
+    elif state.current_stage == StateStage.Disconnect:
+        hosts = state.active_hosts
+        targets = [target_of(host) for host in hosts]
+        changed = any(
+            data.operation_meta.did_change() for host in hosts for data in state.ops[host].values()
+        )
+        try:
+            lines = [*ending([*_serving(targets)], targets[0].fleet, changed)]
+        except PlanError as error:
+            lines = [str(error)]
+        click.echo("\n" + "\n".join(plain(line) for line in "\n".join(lines).splitlines()))
+
+
+def _serving(targets: list[Target]) -> Iterator[Serving]:
+    """Yield the replicas of Sparks, as clients reach them."""
+    # Only the end of a run needs certificates.
+    from sparkwright.door.certificates import authority_file, door_certificate
+    from sparkwright.monitoring.targets import targets as doors
+
+    heads = {own.replica: own for own in targets if own.is_head and own.replica}
+    if not heads:
+        return
+    fleet = fleet_of(next(iter(heads.values())).fleet)
+    settings = {name: own.settings for name, own in heads.items()}
+
+    def chain(replica: str) -> str | None:
+        certificate = door_certificate(fleet, replica, settings[replica], record=False)
+        return certificate.chain if certificate else None
+
+    replicas = {name: fleet.replicas[name] for name in heads}
+    for door in doors(Fleet(fleet.source, fleet.sparks, replicas), settings, chain):
+        own = heads[door.replica]
+        recipe = own.recipe
+        assert recipe
+        yield Serving(
+            replica=door.replica,
+            url=door.url,
+            names=tuple(recipe.served_names),
+            keyed=door.keyed,
+            authority=str(authority_file(own.fleet)) if own.settings.tls == "own" else None,
+        )

@@ -1,0 +1,245 @@
+"""A person with two Sparks, a machine with Python and the wheel, and the README's commands.
+
+The tests build on one another, in order.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import requests
+import yaml
+
+from tests.clock import patience
+from tests.driver.product import PROJECT, TOKEN
+from tests.driver.sparks import current
+from tests.lab.lab import Lab
+from tests.lab.spark import Handle
+from tests.lab.state import FLEET, Engine
+
+SITE = "my-sparks"
+TRUSTS = ["tool-parser-plugin"]
+UPDATED = "0.99.0"
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody at a desk: an empty folder, Python, a wheel, an SSH key, and two Sparks.
+
+    Attributes:
+        home: of the person.
+        python: the folder of an environment's programs.
+        sparks: whose keys admit the person.
+    """
+
+    home: Path
+    python: Path
+    sparks: list[Handle]
+
+    @property
+    def site(self) -> Path:
+        """The folder that `sparkwright init` writes."""
+        return self.home / SITE
+
+    def types(self, line: str, status: int = 0) -> str:
+        """Run a line in a shell; return what it prints, which is 80 columns wide at a desk."""
+        environment = {
+            "HOME": str(self.home),
+            "PATH": f"{self.python}:/usr/local/bin:/usr/bin:/bin",
+            "HF_TOKEN": TOKEN,
+            "LANG": "C.UTF-8",
+        }
+        done = subprocess.run(
+            line,
+            shell=True,
+            cwd=self.site if self.site.exists() else self.home,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=patience(900),
+        )
+        assert done.returncode == status, f"{line}\n{done.stdout}"
+        assert "Traceback" not in done.stdout
+        return done.stdout
+
+    def edits(self, **replica: str) -> None:
+        """Change what the inventory says of every replica."""
+        file = self.site / "inventory/sparks.yaml"
+        fleet = yaml.safe_load(file.read_text())
+        for each in fleet["replicas"].values():
+            each.update(replica, trusts=[*TRUSTS])
+        # A virtual Spark is none of the machines that recipes are for.
+        for spark in fleet["sparks"].values():
+            spark["hardware"] = "lab"
+        file.write_text(yaml.safe_dump(fleet, sort_keys=False))
+
+
+def wheel(folder: Path, version: str | None = None) -> Path:
+    """Build the wheel of this tree, or of one that has another version."""
+    tree = PROJECT
+    if version:
+        tree = folder / "tree"
+        kept = ("sparkwright", "files", "deploys", "tests/verify")
+        for name in kept:
+            shutil.copytree(PROJECT / name, tree / name)
+        for name in ("pyproject.toml", "README.md", "LICENSE", "config.py", "inventory.py"):
+            shutil.copy(PROJECT / name, tree / name)
+        module = tree / "sparkwright/__init__.py"
+        text, count = re.subn(r'(__version__ = )".*"', rf'\1"{version}"', module.read_text())
+        assert count == 1
+        module.write_text(text)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+    subprocess.run([*pip, "--wheel-dir", folder, tree], check=True, timeout=patience(300))
+    return next(folder.glob(f"sparkwright-{version or '*'}-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def person(machine: None, engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Person:
+    sparks = Lab().ensure(2, engine)
+    for spark in sparks:
+        spark.reset()
+    home = tmp_path_factory.mktemp("home")
+    lab = yaml.safe_load(FLEET.read_text())["sparks"]["spark1"]
+    (home / ".ssh").mkdir(mode=0o700)
+    shutil.copy(lab["ssh_key"], home / ".ssh/id_ed25519")
+    environment = tmp_path_factory.mktemp("environment")
+    venv.create(environment, with_pip=True)
+    locked = re.findall(r"^\S+==\S+", (PROJECT / "requirements.lock").read_text(), re.MULTILINE)
+    (home / "versions.txt").write_text("\n".join(locked))
+    result = Person(home, environment / "bin", sparks)
+    install(result, wheel(tmp_path_factory.mktemp("wheel")))
+    return result
+
+
+def install(person: Person, file: Path) -> None:
+    """Install a wheel and what it needs."""
+    person.types(
+        "pip install --quiet --disable-pip-version-check "
+        f"--constraint {person.home}/versions.txt '{file}[verify]'"
+    )
+
+
+def test_init_tries_the_sparks_and_writes_a_site(person: Person) -> None:
+    logins = [f"nvidia@{spark.address}" for spark in person.sparks]
+    said = person.types(f"sparkwright init {SITE} --no-pair --spark {' --spark '.join(logins)}")
+    for login in logins:
+        assert f"{login}: ok: NVIDIA GB10" in said
+    assert "sparkwright plan" in said
+    layout = "inventory.py inventory group_data deploys files/recipes tests pyproject.toml"
+    for name in f"{layout} README.md .gitignore".split():
+        assert (person.site / name).exists()
+    assert "?? " not in person.types("git status --short")
+
+
+def test_a_plan_names_model_download_release_and_port_and_writes_nothing(person: Person) -> None:
+    person.edits(recipe="lab-tiny")
+    shutil.copy(PROJECT / "group_data/lab.py", person.site / "group_data/sparks.py")
+    before = sorted(person.site.rglob("*"))
+    said = person.types("sparkwright plan")
+    for sentence in (
+        "chat-a: lab-tiny as tiny, on port 8000",
+        "release lab-tiny-",
+        "to download: 26.9 MB of weights, ",
+        "Nothing was changed. To do it: sparkwright apply",
+    ):
+        assert sentence in said
+    assert [
+        path for path in sorted(person.site.rglob("*")) if "__pycache__" not in path.parts
+    ] == before
+
+
+def test_apply_ends_with_a_question_that_works_as_printed(person: Person) -> None:
+    said = person.types("sparkwright apply -y")
+    address = person.sparks[0].address
+    assert f"chat-a serves tiny at http://{address}:8000/v1" in said
+    begin = said.index("curl ")
+    printed = said[begin : said.index("\n\n", begin)]
+    assert '"choices"' in person.types(f"{printed} --silent --fail")
+    again = person.types("sparkwright apply -y")
+    assert "Nothing was changed." in again
+    assert "sparks.keys" in person.types("git status --short --ignored")
+    assert "sparks.lock.yaml" in person.types("git status --short")
+
+
+def test_verify_proves_both(person: Person) -> None:
+    said = person.types("sparkwright verify")
+    for name in ("spark-a", "spark-b"):
+        assert f"proved on {name}" in said
+
+
+def test_status_and_logs_show_what_serves(person: Person) -> None:
+    assert "lab-tiny" in person.types("sparkwright status")
+    assert "vllm" in person.types("cd group_data && sparkwright logs chat-b -n 20")
+
+
+def test_another_recipe_and_back(person: Person) -> None:
+    recipe = (PROJECT / "files/recipes/lab-tiny.yaml").read_text()
+    own = person.site / "files/recipes/mine.yaml"
+    own.write_text(recipe.replace("  seed: 0", "  seed: 7"))
+    person.edits(recipe="mine")
+    person.types("sparkwright apply -y")
+    assert [current(spark).startswith("mine-") for spark in person.sparks] == [True, True]
+    person.types("sparkwright rollback -y")
+    assert [current(spark).startswith("lab-tiny-") for spark in person.sparks] == [True, True]
+    person.edits(recipe="lab-tiny")
+
+
+def test_stop_and_start(person: Person) -> None:
+    assert "sparkwright start" in person.types("sparkwright stop -y --limit chat-b")
+    assert not person.sparks[1].run("systemctl is-active 'vllm@*'", check=False).stdout
+    person.types("sparkwright start -y --limit chat-b")
+    assert "chat-b" in person.types("sparkwright apply -y")
+
+
+@contextmanager
+def clients(person: Person) -> Iterator[list[int]]:
+    """Have a client ask the first Spark again and again; yield the statuses of the answers."""
+    key = person.types("sparkwright keys show").strip()
+    url = f"http://{person.sparks[0].address}:8000/v1/completions"
+    statuses: list[int] = []
+    ended = threading.Event()
+
+    def ask() -> None:
+        body = {"model": "tiny", "prompt": "one", "max_tokens": 4}
+        header = {"Authorization": f"Bearer {key}"}
+        while not ended.wait(0.2):
+            answer = requests.post(url, json=body, headers=header, timeout=patience(120))
+            statuses.append(answer.status_code)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield statuses
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_an_update_loses_no_request(
+    person: Person, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    new = wheel(tmp_path_factory.mktemp("update"), UPDATED)
+    with clients(person) as statuses:
+        install(person, new)
+        assert UPDATED in person.types("sparkwright --version")
+        person.types("sparkwright drift")
+        person.types("sparkwright apply -y")
+    assert set(statuses) == {200}
+
+
+def test_remove_leaves_the_weights_alone(person: Person) -> None:
+    person.types("sparkwright remove -y")
+    for spark in person.sparks:
+        assert "vllm@" not in spark.run("ls /etc/systemd/system").stdout
+        assert spark.run("ls /opt/qwen36").stdout.split()

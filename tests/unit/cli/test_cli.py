@@ -1,0 +1,146 @@
+"""The command line: what each verb stands for."""
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from sparkwright.cli import logs as logs_module
+from sparkwright.cli import run
+from sparkwright.cli.logs import chosen_spark, ssh_words
+from sparkwright.cli.main import cli
+from sparkwright.common.errors import PlanError
+from sparkwright.fleet.fleet import Fleet, Replica, Spark
+
+PROJECT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
+    """What verbs have started in place of this process."""
+    result: list[tuple[str, list[str]]] = []
+
+    def replace(program: str, words: list[str]) -> None:
+        result.append((program, [*words]))
+
+    monkeypatch.chdir(PROJECT)
+    monkeypatch.delenv("SPARKWRIGHT_INVENTORY", raising=False)
+    monkeypatch.setattr(run, "replace_process", replace)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("plan", "deploys/spark.py --dry"),
+        ("apply", "deploys/spark.py"),
+        (
+            "apply -y --limit chat --exclude spark-b",
+            "deploys/spark.py -y --limit chat --exclude spark-b",
+        ),
+        ("apply --data swappiness=9 -vv", "deploys/spark.py --data swappiness=9 -vv"),
+        ("status", "deploys/status.py"),
+        ("status --watch", "deploys/status.py --data watch=5"),
+        ("status --watch 9 --json", "deploys/status.py --data watch=9 --data json=-"),
+        ("doctor --report a.md", "deploys/doctor.py -y --data report=a.md"),
+        ("drift --json", "deploys/drift.py --data json=-"),
+        (
+            "rollout --soak 0.5 --force a,b -y",
+            "deploys/rollout.py -y --data soak=0.5 --data force=a,b",
+        ),
+        ("rollback", "deploys/rollback.py"),
+        ("stop -y", "deploys/stop.py -y"),
+        ("start", "deploys/start.py"),
+        ("benchmark --workloads short", "deploys/benchmark.py --data workloads=short"),
+        ("clean --keep-releases 0", "deploys/clean.py --data keep_releases=0"),
+        ("remove --weights", "deploys/remove.py --data weights=remove"),
+        ("gateway", "deploys/gateway.py"),
+    ],
+)
+def test_a_verb_is_a_deploy(started: list[tuple[str, list[str]]], line: str, words: str) -> None:
+    result = CliRunner().invoke(cli, line.split())
+    assert result.exit_code == 0, result.output
+    assert started == [("pyinfra", ["inventory.py", *words.split()])]
+    assert (PROJECT / words.split()[0]).is_file()
+
+
+def test_every_deploy_has_a_verb() -> None:
+    verbs = {
+        "apply" if path.stem == "spark" else path.stem for path in PROJECT.glob("deploys/[a-z]*.py")
+    }
+    assert verbs <= set(cli.commands)
+
+
+@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_help_fits_into_80_columns(name: str) -> None:
+    command = cli.commands[name]
+    with click.Context(command, info_name=f"sparkwright {name}") as context:
+        assert max(map(len, command.get_help(context).splitlines())) <= 80
+    first = (command.help or "").splitlines()[0]
+    assert first.endswith(".")
+    assert len(first) <= 65
+
+
+def test_another_inventory(
+    started: list[tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment: dict[str, str] = {}
+    monkeypatch.setattr("os.environ", environment)
+    assert CliRunner(env={}).invoke(cli, ["-i", "staging", "status"]).exit_code == 0
+    assert environment["SPARKWRIGHT_INVENTORY"] == "staging"
+
+
+def test_below_a_site_and_outside_of_one(
+    started: list[tuple[str, list[str]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(PROJECT / "docs")
+    assert CliRunner().invoke(cli, ["status"]).exit_code == 0
+    assert Path.cwd() == PROJECT
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, ["status"])
+    assert result.exit_code == 1
+    assert "sparkwright init my-sparks" in result.output
+
+
+FLEET = Fleet(
+    Path("inventory/sparks.yaml"),
+    {
+        "spark-a": Spark(ssh_hostname="10.0.0.5", ssh_user="me", ssh_port=2222, ssh_key="/k"),
+        "spark-b": Spark(),
+        "spark-c": Spark(local=True),
+    },
+    {
+        "chat": Replica(recipe="r", sparks=["spark-a", "spark-b"]),
+        "code": Replica(recipe="r", sparks=["spark-c"]),
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "spark"), [("chat", "spark-a"), ("code", "spark-c"), ("spark-b", "spark-b")]
+)
+def test_logs_of_a_replica_are_its_heads(name: str, spark: str) -> None:
+    assert chosen_spark(FLEET, name) == spark
+
+
+def test_logs_of_what_is_not_there() -> None:
+    with pytest.raises(PlanError, match="did you mean 'chat'"):
+        chosen_spark(FLEET, "chta")
+    with pytest.raises(PlanError, match="found no name; expected one of chat, code, spark-a"):
+        chosen_spark(FLEET, None)
+    alone = Fleet(FLEET.source, FLEET.sparks, {"chat": FLEET.replicas["chat"]})
+    assert chosen_spark(alone, None) == "spark-a"
+
+
+def test_ssh_reaches_a_spark_as_pyinfra_does() -> None:
+    words = ssh_words("spark-a", FLEET.sparks["spark-a"])
+    new_key = ["-o", "StrictHostKeyChecking=accept-new", "--"]
+    assert words == ["ssh", "-p", "2222", "-l", "me", "-i", "/k", *new_key, "10.0.0.5"]
+    assert ssh_words("spark-b", FLEET.sparks["spark-b"]) == ["ssh", *new_key, "spark-b"]
+    assert ssh_words("spark-c", FLEET.sparks["spark-c"]) == ["sh", "-c"]
+    assert logs_module.journal_words(5, True)[-3:] == [
+        "--follow",
+        "--unit=vllm@*",
+        "--unit=switch@*",
+    ]

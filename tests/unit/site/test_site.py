@@ -1,0 +1,102 @@
+"""The files of a new site."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sparkwright.common.errors import PlanError
+from sparkwright.fleet.file import load_fleet
+from sparkwright.recipe.loader import recipe_names
+from sparkwright.site.site import (
+    NewSpark,
+    inventory_text,
+    parse_spark,
+    site_files,
+    spark_names,
+    write_site,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("192.168.1.20", NewSpark("192.168.1.20", "me")),
+        (" nvidia@spark-a.local ", NewSpark("spark-a.local", "nvidia")),
+        ("nvidia@10.0.0.5:2222", NewSpark("10.0.0.5", "nvidia", 2222)),
+        ("fe80::1%eth0", NewSpark("fe80::1%eth0", "me")),
+        ("u@[2001:db8::7]:22", NewSpark("2001:db8::7", "u", 22)),
+        ("[::1]", NewSpark("::1", "me")),
+        ("local", NewSpark("local", "me")),
+    ],
+)
+def test_an_address(text: str, expected: NewSpark) -> None:
+    assert parse_spark(text, "me") == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "@host", "ssh://host", "a b", "host:port", "-oProxyCommand=x", "a\nb", "a;b"]
+)
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(PlanError, match="expected the address of a Spark"):
+        parse_spark(text)
+
+
+@pytest.mark.parametrize(
+    ("sparks", "pair", "replicas"),
+    [
+        ([NewSpark("10.0.0.5", "me")], False, {"chat": ["spark-a"]}),
+        ([NewSpark("local")], False, {"chat": ["spark-a"]}),
+        (
+            [NewSpark("10.0.0.5", "me"), NewSpark("::1", "me", 2222, "~/a key")],
+            True,
+            {"chat": ["spark-a", "spark-b"]},
+        ),
+        (
+            [NewSpark("a"), NewSpark("b"), NewSpark("c")],
+            False,
+            {"chat-a": ["spark-a"], "chat-b": ["spark-b"], "chat-c": ["spark-c"]},
+        ),
+    ],
+)
+def test_an_inventory_is_read_as_it_was_meant(
+    tmp_path: Path, sparks: list[NewSpark], pair: bool, replicas: dict[str, list[str]]
+) -> None:
+    file = tmp_path / "sparks.yaml"
+    file.write_text(inventory_text(sparks, "qwen3.6-35b-nvidia", pair))
+    fleet = load_fleet(file, recipe_names())
+    assert {name: each.sparks for name, each in fleet.replicas.items()} == replicas
+    for spark, read in zip(sparks, fleet.sparks.values(), strict=True):
+        assert read.local == spark.is_local
+        if not spark.is_local:
+            assert read.connection == spark.connection
+
+
+def test_names_of_many() -> None:
+    assert spark_names(2) == ["spark-a", "spark-b"]
+    assert len(set(spark_names(64))) == 64
+
+
+def test_the_layout_of_a_site() -> None:
+    files = site_files("my-sparks", "sparks: {}\n")
+    for name in (
+        *("inventory.py", "config.py", "pyproject.toml", "README.md", ".gitignore"),
+        *("inventory/sparks.yaml", "group_data/all.py", "group_data/sparks.py"),
+        *("deploys/spark.py", "deploys/lock.py", "deploys/__init__.py"),
+        *("tests/verify/conftest.py", "files/recipes/README.md"),
+    ):
+        assert name in files
+    assert "sparkwright[verify]==" in files["pyproject.toml"]
+    assert "inventory/*.keys" in files[".gitignore"]
+    assert "lock" not in files[".gitignore"]
+    for name, text in files.items():
+        if name.endswith(".py"):
+            compile(text, name, "exec")
+        assert "{{" not in text
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("mine")
+    with pytest.raises(PlanError, match=r"found README\.md; expected a new or empty folder"):
+        write_site(tmp_path, site_files("x", yaml.safe_dump({})))
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]

@@ -1,0 +1,59 @@
+"""What a run says at its end."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from sparkwright.status.ending import Serving, ending
+
+CHAT = Serving("chat", "http://10.0.0.5:8000", ("qwen3.6-35b", "qwen"), keyed=True)
+INVENTORY = Path("inventory/sparks.yaml")
+
+
+@pytest.fixture(autouse=True)
+def pyinfra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SPARKWRIGHT_PROGRAM", "SPARKWRIGHT_LINE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def said(serving: Serving, changed: bool = True, inventory: Path = INVENTORY) -> str:
+    return "\n".join(ending([serving], inventory, changed))
+
+
+def test_address_and_names_come_first() -> None:
+    first = said(CHAT).splitlines()[0]
+    assert first == "chat serves qwen3.6-35b, qwen at http://10.0.0.5:8000/v1"
+    assert said(CHAT, changed=False).splitlines() == [first, "Nothing was changed."]
+
+
+def test_the_question_is_a_line_for_a_shell() -> None:
+    text = said(CHAT)
+    begin = text.index("curl ")
+    words = shlex.split(text[begin : text.index("\n\n", begin)].replace("\\\n", " "))
+    assert words[:2] == ["curl", "http://10.0.0.5:8000/v1/chat/completions"]
+    assert "Authorization: Bearer $(python -m deploys.keys show)" in words
+    assert json.loads(words[-1])["model"] == "qwen3.6-35b"
+
+
+def test_a_door_without_a_key_names_none() -> None:
+    text = said(Serving("chat", "http://10.0.0.5:8000", ("m",), keyed=False))
+    assert "keys" not in text
+    assert "Authorization" not in text
+
+
+def test_a_certificate_of_the_site_is_named() -> None:
+    tls = Serving("chat", "https://a:8000", ("m",), True, "inventory/sparks.tls/ca.crt")
+    assert "curl --cacert inventory/sparks.tls/ca.crt https://a:8000/v1/" in said(tls)
+
+
+def test_it_names_commands_in_the_form_that_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Next: pytest tests/verify " in said(CHAT)
+    other = said(CHAT, inventory=Path("inventory/lab.yaml"))
+    assert "python -m deploys.keys --inventory inventory/lab.yaml show" in other
+    assert "python -m deploys.openclaw inventory/lab.yaml" in other
+    monkeypatch.setenv("SPARKWRIGHT_PROGRAM", "uv run sparkwright -i staging")
+    text = said(CHAT)
+    assert "$(uv run sparkwright -i staging keys show)" in text
+    assert "Next: uv run sparkwright -i staging verify " in text
