@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, field
 
 import click
-from pyinfra import local, state
+from pyinfra import inventory, local, state
 from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.difference import Difference, as_json, exit_status, line
@@ -62,6 +62,12 @@ def apply() -> None:
         _book.unread[target().spark] = _reason(error)
     if len(_book.differences) + len(_book.unread) == len(state.activated_hosts):
         _show(target().options.json_target)
+
+
+def without_answers() -> None:
+    """Show that no Spark could be read: pyinfra then runs no deploy."""
+    sparks = [target_of(each) for each in inventory if state.is_host_in_limit(each)]
+    _show(sparks[0].options.json_target)
 
 
 def _check_declared() -> None:

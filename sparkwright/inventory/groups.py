@@ -26,12 +26,10 @@ from sparkwright.run.screen import keep_screen_plain
 # The deploys for the gateway's host.
 GATEWAY = ("deploys/gateway.py", "sparkwright.gateway.deploy.apply")
 # The deploys that report on a fleet: a host that does not answer does not end their run.
-LOOKS = (
-    "deploys/status.py",
-    "sparkwright.status.deploy.apply",
-    "deploys/drift.py",
-    "sparkwright.drift.deploy.apply",
-)
+LOOKS = {
+    "sparkwright.status.deploy": ("deploys/status.py", "sparkwright.status.deploy.apply"),
+    "sparkwright.drift.deploy": ("deploys/drift.py", "sparkwright.drift.deploy.apply"),
+}
 REMOVAL = ("deploys/remove.py", "sparkwright.cleanup.deploy.remove")
 
 
@@ -94,8 +92,9 @@ def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
             # A pair and a rollout do each step on all Sparks at once. pyinfra's default is by the
             # cores of this machine, which mostly waits.
             config.PARALLEL = min(len(hosts), MAX_PARALLEL)
-        if _runs(LOOKS):
-            expect_silence(state, hosts)
+        look = next((module for module, deploys in LOOKS.items() if _runs(deploys)), None)
+        if look:
+            expect_silence(state, hosts, look)
         else:
             expect_failures(state)
             watch_end()

@@ -4,6 +4,7 @@ import logging
 import shlex
 from collections.abc import Iterable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import click
@@ -45,7 +46,7 @@ def expect_failures(run: State) -> None:
     click.get_current_context().call_on_close(lambda: errors.explain(run))
 
 
-def expect_silence(run: State, hosts: Iterable[tuple[str, dict[str, Any]]]) -> None:
+def expect_silence(run: State, hosts: Iterable[tuple[str, dict[str, Any]]], look: str) -> None:
     """Have a run that only looks go on without the hosts that do not answer, and soon.
 
     To be called like `expect_failures`.
@@ -53,7 +54,15 @@ def expect_silence(run: State, hosts: Iterable[tuple[str, dict[str, Any]]]) -> N
     Args:
         run: the run.
         hosts: all of its hosts, with their data.
+        look: the module of what the run does. Its `without_answers` shows the fleet where no host
+            can be reached.
     """
+
+    def show() -> None:
+        if run.initialised and run.current_stage == StateStage.Connect and not run.active_hosts:
+            import_module(look).without_answers()
+
+    click.get_current_context().call_on_close(show)
     run.should_raise_failed_hosts = lambda _: False
     config.CONNECT_TIMEOUT = LOOK_PATIENCE
     for _, data in hosts:

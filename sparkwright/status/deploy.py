@@ -1,5 +1,6 @@
 """The deploy that reads all Sparks, shows one table of their status, and changes nothing."""
 
+import shutil
 import sys
 import time
 
@@ -45,6 +46,17 @@ def apply() -> None:
         time.sleep(seconds)
 
 
+def without_answers() -> None:
+    """Show a fleet of which no Spark could be reached: pyinfra then runs no deploy."""
+    sparks = [each for each in inventory if state.is_host_in_limit(each)]
+    _show([_row(each) for each in sparks], target_of(sparks[0]).options.json_target, False)
+
+
+def _width() -> int | None:
+    """Return the columns of the terminal; None for a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
 def _read(spark: Host) -> SparkRow:
     """Read one Spark; the next reading replaces a connection that has broken."""
     try:
@@ -77,7 +89,7 @@ def _show(rows: list[SparkRow], path: str | None, again: bool) -> None:
         return
     if again and sys.stdout.isatty():
         click.clear()
-    click.echo("\n".join(map(plain, table(rows))))
+    click.echo("\n".join(map(plain, table(rows, _width()))))
     for row in rows:
         for warning in warnings(row):
             click.secho(plain(f"{row.spark}: {warning}"), fg="yellow" if row.reading else "red")

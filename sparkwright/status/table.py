@@ -15,19 +15,33 @@ _HEADINGS = (
 )
 # The columns of numbers, which are aligned on their right.
 _NUMBERS = frozenset(_HEADINGS[5:])
+# The columns that a narrow terminal does without, the first to go first.
+_SPARED = ("°C", "W", "MHz", "drafts", "KV", "replica", "restarts", "requests", "recipe", "GiB")
 
 
-def table(rows: Sequence[SparkRow]) -> list[str]:
-    """Return the table for people: a heading, and a line for each Spark."""
-    cells = [_HEADINGS, *(_cells(row) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if heading in _NUMBERS else cell.ljust(width)
-            for heading, cell, width in zip(_HEADINGS, line, widths, strict=True)
-        ).rstrip()
-        for line in cells
-    ]
+def table(rows: Sequence[SparkRow], width: int | None = None) -> list[str]:
+    """Return the table for people: a heading, and a line for each Spark.
+
+    Args:
+        rows: All Sparks.
+        width: Columns of the terminal; None where lines may be of any length.
+    """
+    lines = [_HEADINGS, *(_cells(row) for row in rows)]
+    columns = dict(zip(_HEADINGS, zip(*lines, strict=True), strict=True))
+    for spared in _SPARED:
+        if width is None or max(map(len, _laid_out(columns))) <= width:
+            break
+        del columns[spared]
+    return _laid_out(columns)
+
+
+def _laid_out(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    padded = []
+    for heading, cells in columns.items():
+        width = max(map(len, cells))
+        align = str.rjust if heading in _NUMBERS else str.ljust
+        padded.append([align(cell, width) for cell in cells])
+    return ["  ".join(line).rstrip() for line in zip(*padded, strict=True)]
 
 
 def _cells(row: SparkRow) -> tuple[str, ...]:

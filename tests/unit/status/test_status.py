@@ -188,6 +188,15 @@ SERVES = parse_status(output(units=SOUND))
 BUSY = replace(SERVES.load, kv_usage=0.99) if SERVES.load else None
 
 
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_a_narrow_terminal_gets_fewer_columns(width: int) -> None:
+    rows = [row(parse_status(output())), row(None)]
+    head, *lines = table(rows, width)
+    assert max(map(len, (head, *lines))) <= width
+    assert {"spark", "release", "tok/s"} <= set(head.split())
+    assert len(head.split()) < len(table(rows)[0].split())
+
+
 @pytest.mark.parametrize(
     ("reading", "changes", "said"),
     [
