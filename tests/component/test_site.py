@@ -1,0 +1,50 @@
+"""A site as `sparkwright init` writes it, read by the real pyinfra."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sparkwright.site.site import NewSpark, inventory_text, site_files, write_site
+from tests import forked
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A site whose only Spark is this machine."""
+    inventory = inventory_text([NewSpark("local")], "mine", False)
+    write_site(tmp_path, site_files("x", inventory))
+    own = tmp_path / "files/recipes/mine.yaml"
+    own.write_text("extends: qwen3.6-35b-nvidia\ndescription: Ours.\nproven: By us.\nsource: Ours.\n")
+    return tmp_path
+
+
+def hosts(site: Path, **environment: str) -> list[dict[str, object]]:
+    done = forked.run(
+        ("--json", "inventory.py", "debug-inventory"), cwd=site, environment=environment
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, object]] = json.loads(done.stdout)
+    return found
+
+
+def test_a_recipe_of_the_site_is_found_by_its_name(site: Path) -> None:
+    (host,) = hosts(site)
+    assert host["data"]["recipe"] == "mine"  # type: ignore[index]
+
+
+def test_another_inventory_has_settings_and_files_of_its_own(site: Path) -> None:
+    staging = (site / "inventory/sparks.yaml").read_text().replace("chat:", "trial:")
+    (site / "inventory/staging.yaml").write_text(staging)
+    (site / "group_data/staging.py").write_text("keep_releases = 7\n")
+    (host,) = hosts(site, SPARKWRIGHT_INVENTORY="staging")
+    data = host["data"]
+    assert isinstance(data, dict)
+    assert (data["replica"], data["fleet"]) == ("trial", "inventory/staging.yaml")
+    assert data["keep_releases"] == 7
+    (production,) = hosts(site)
+    assert "keep_releases" not in production["data"]  # type: ignore[operator]
+    assert sorted(path.name for path in (site / "inventory").iterdir()) == [
+        "sparks.yaml",
+        "staging.yaml",
+    ]
