@@ -7,7 +7,7 @@ PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
 .PHONY: help setup packages demo test test-all lint unit component security contract system acceptance \
-  check-recipes mutants campaign long verify bench sbom lab-down clean
+  check-recipes mutants campaign long verify bench sbom docs lab-down clean
 
 help:
 	@sed -n '1,3s/^# //p' Makefile
@@ -92,8 +92,16 @@ sbom:
 	  $(SBOM)/bin/cyclonedx-py requirements --output-reproducible --output-format JSON \
 	    --output-file sbom/$$(echo $$file | tr / -).cdx.json $$file || exit; done
 
+# The docs site, in site/: its reference pages are made from the code, and every link is checked.
+DOCS := .docs
+docs: setup
+	$(PYTHON) -m tests.docs
+	python3 -m venv --clear $(DOCS)
+	$(DOCS)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
+
 lab-down:
 	$(PYTHON) -m tests.lab down
 
 clean: lab-down
-	rm -rf $(VENV) $(SBOM) sbom
+	rm -rf $(VENV) $(SBOM) sbom $(DOCS) site

@@ -1,0 +1,195 @@
+"""Makes the reference pages from the code: settings, keys of files, commands and causes."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import click
+from pydantic.fields import FieldInfo
+
+from sparkwright.causes.cause import KnownCause
+from sparkwright.causes.compute_causes import COMPUTE_CAUSES
+from sparkwright.causes.memory_causes import MEMORY_CAUSES
+from sparkwright.causes.network_causes import NETWORK_CAUSES
+from sparkwright.causes.platform_causes import PLATFORM_CAUSES
+from sparkwright.causes.start_causes import START_CAUSES
+from sparkwright.common.schema import Model
+from sparkwright.doctor.host_causes import HOST_CAUSES, ROOT_CAUSES
+from sparkwright.fleet.fleet import Gateway, Replica, Spark
+from sparkwright.fleet.settings import Settings
+from sparkwright.recipe.recipe import BySparks, Checkpoint, Memory, Recipe
+from sparkwright.recipe.values import ImageBuild
+from tests.docs import runs
+
+DOCS = Path(__file__).parents[2] / "docs"
+_BEGIN, _END = "<!-- made by python -m tests.docs -->\n", "<!-- end -->\n"
+
+
+def filled(page: str, made: str) -> str:
+    """Return a page with new content between its two markers."""
+    before, begin, rest = page.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    assert begin, f"found no {_BEGIN!r}"
+    assert end, f"found no {_END!r}"
+    return f"{before}{begin}\n{made.strip()}\n\n{end}{after}"
+
+
+def settings() -> str:
+    """Return a section for each setting: its default, its values and the reason."""
+    return "\n".join(_settings())
+
+
+def _settings() -> Iterator[str]:
+    source = inspect.getsource(Settings)
+    (model,) = ast.parse(source).body
+    assert isinstance(model, ast.ClassDef)
+    last = ""
+    for each, after in zip(model.body, model.body[1:], strict=False):
+        if not isinstance(each, ast.AnnAssign):
+            continue
+        assert isinstance(each.target, ast.Name)
+        name = each.target.id
+        reason = after.value if isinstance(after, ast.Expr) else None
+        yield f"## `{name}`\n"
+        yield f"Default: `{_default(name)}`. Expected: {_words(Settings.model_fields[name])}.\n"
+        if isinstance(reason, ast.Constant):
+            text = " ".join(str(reason.value).split())
+            yield re.sub(r"docs/([a-z-]+\.md)", r"[\1](\1)", text) + "\n"
+            last = name
+        else:
+            yield f"See [`{last}`](#{last}).\n"
+
+
+def _default(name: str) -> str:
+    default = Settings.model_fields[name].default
+    return repr(default.model_dump() if isinstance(default, Model) else default)
+
+
+def _words(field: FieldInfo) -> str:
+    return field.description or "see above"
+
+
+def recipe_keys() -> str:
+    """Return a table for a recipe, and for each mapping in it."""
+    return _tables(
+        {
+            "A recipe": Recipe,
+            "`checkpoints.NAME`": Checkpoint,
+            "`image`, if the Spark builds it": ImageBuild,
+            "`by_sparks.COUNT`": BySparks,
+            "`memory`": Memory,
+        },
+        left_out=["name"],
+    )
+
+
+def inventory_keys() -> str:
+    """Return a table for each kind of entry in an inventory."""
+    return _tables(
+        {"`sparks.NAME`": Spark, "`replicas.NAME`": Replica, "`gateway`": Gateway}, left_out=[]
+    )
+
+
+def _tables(models: Mapping[str, type[Model]], left_out: Iterable[str]) -> str:
+    return "\n\n".join(
+        "\n".join(
+            [
+                f"## {title}\n",
+                "| key | expected | default |",
+                "|---|---|---|",
+                *(
+                    f"| `{key}` | {_cell(_words(field))} | {_key_default(field)} |"
+                    for key, field in sorted(
+                        model.model_fields.items(), key=lambda item: not item[1].is_required()
+                    )
+                    if key not in left_out
+                ),
+            ]
+        )
+        for title, model in models.items()
+    )
+
+
+def _key_default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    if field.default_factory or field.default in (None, ""):
+        return ""
+    default = str(field.default).lower() if isinstance(field.default, bool) else field.default
+    return f"`{default}`"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+_CAUSES: Mapping[str, tuple[str, Iterable[KnownCause]]] = {
+    "Image, command line, model files, port, disk": ("a line of the engine's log", START_CAUSES),
+    "Memory": ("a line of the engine's log", MEMORY_CAUSES),
+    "GPU kernels": ("a line of the engine's log", COMPUTE_CAUSES),
+    "Between two Sparks": ("a line of the engine's log", NETWORK_CAUSES),
+    "Kernel, driver, PCIe, container runtime": ("a line of a log", PLATFORM_CAUSES),
+    "The Spark itself": ("a reading of the Spark", [*ROOT_CAUSES, *HOST_CAUSES]),
+}
+
+
+def causes() -> str:
+    """Return a section for each cause: what is wrong, the remedy, and where it is known from."""
+    return "\n".join(_causes())
+
+
+def _causes() -> Iterator[str]:
+    named: set[str] = set()
+    for title, (evidence, known) in _CAUSES.items():
+        yield f"## {title}\n\nShown by {evidence}.\n"
+        for cause in known:
+            # A log and a reading may show the same one.
+            if cause.name not in named:
+                named.add(cause.name)
+                yield f"### `{cause.name}`\n\n{cause.cause}.\n"
+                yield f"**Remedy:** {cause.remedy}.\n\n*Known from:* {_plain(cause.source)}.\n"
+
+
+def _plain(text: str) -> str:
+    """Return a text in which Markdown sees no markup."""
+    for sign in "\\*_<>[]":
+        text = text.replace(sign, f"\\{sign}")
+    return text
+
+
+def commands() -> str:
+    """Return the help of `sparkwright` and of each of its commands; "" while there is none."""
+    try:
+        from sparkwright.cli.main import cli
+    except ImportError:
+        return ""
+    return helps(cli, "sparkwright")
+
+
+def helps(command: click.Command, name: str, parent: click.Context | None = None) -> str:
+    """Return a section for a command, and for all below it, with what `--help` prints."""
+    context = click.Context(
+        command, info_name=name, parent=parent, terminal_width=80, max_content_width=80
+    )
+    sections = [f"## `{context.command_path}`\n\n```text\n{context.get_help()}\n```"]
+    if isinstance(command, click.Group):
+        below = (
+            (each, command.get_command(context, each)) for each in command.list_commands(context)
+        )
+        sections += [helps(each, key, context) for key, each in below if each and not each.hidden]
+    return "\n\n".join(sections)
+
+
+PAGES: Mapping[Path, Callable[[], str]] = {
+    DOCS.parent / "README.md": runs.end_of_run,
+    DOCS / "tutorial-one.md": runs.plan,
+    DOCS / "settings.md": settings,
+    DOCS / "inventory.md": inventory_keys,
+    DOCS / "recipe-keys.md": recipe_keys,
+    DOCS / "commands.md": commands,
+    DOCS / "causes.md": causes,
+}

@@ -1,0 +1,54 @@
+"""What runs print, as examples for pages: made by the code that prints it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+from unittest import mock
+
+from sparkwright.common.hardware import GIB, HARDWARE
+from sparkwright.host.survey import Survey
+from sparkwright.memory.known_checkpoints import nominal_load
+from sparkwright.memory.plan import plan_memory
+from sparkwright.preflight.preflight import Requirements
+from sparkwright.preflight.summary import Intent, summary
+from sparkwright.recipe.loader import load_recipe
+from sparkwright.run.command_line import PROGRAM_VARIABLE
+from sparkwright.status.ending import Serving, ending
+
+_RECIPE = load_recipe("qwen3.6-35b-nvidia")
+_NAMES = tuple(_RECIPE.served_names)
+# Bytes of the README's table.
+_WEIGHTS, _IMAGE, _FREE = 23_400_000_000, 9_000_000_000, 3_500_000_000_000
+
+
+def end_of_run() -> str:
+    """Return the last lines of a run that has set up one Spark."""
+    inventory = Path("inventory/sparks.yaml")
+    environment = mock.patch.dict(os.environ, {PROGRAM_VARIABLE: "uv run sparkwright"})
+    with tempfile.TemporaryDirectory() as site, contextlib.chdir(site), environment:
+        inventory.parent.mkdir()
+        inventory.with_suffix(".keys").touch()
+        serving = Serving("chat", "http://192.168.1.20:8000", _NAMES, keyed=True)
+        return _fence("\n".join(ending([serving], inventory, changed=True)))
+
+
+def plan() -> str:
+    """Return what a plan says of one Spark that has nothing yet."""
+    hardware = HARDWARE["gb10"]
+    survey = SimpleNamespace(weights=0, image=None, root_free=_FREE, docker_free=_FREE)
+    wanted = SimpleNamespace(weights=_WEIGHTS, image=_IMAGE)
+    memory = plan_memory(
+        nominal_load(_RECIPE.for_sparks(1), 1), int(hardware.total_gib * GIB), True
+    )
+    intent = Intent("chat", _RECIPE.name, f"{_RECIPE.name}-1a2b3c4d", 8000, _NAMES)
+    lines = summary(intent, cast(Survey, survey), cast(Requirements, wanted), memory)
+    return _fence("\n".join(lines))
+
+
+def _fence(text: str) -> str:
+    return f"```\n{text}\n```"

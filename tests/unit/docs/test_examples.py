@@ -1,0 +1,48 @@
+"""Examples of inventories and recipes in the pages load; the README is short."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sparkwright.common.errors import PlanError
+from sparkwright.fleet.file import load_fleet
+from sparkwright.recipe.loader import load_recipe, recipe_names
+from tests.unit.docs.pages import PAGES, PROJECT, fences
+
+BLOCKS = [
+    pytest.param(block, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, block in enumerate(fences(page.read_text(), "yaml"))
+]
+# An example that shows replicas alone is about these Sparks.
+_SPARKS = (
+    "sparks:\n  spark-a: {ssh_hostname: 192.168.1.20}\n  spark-b: {ssh_hostname: 192.168.1.21}\n"
+)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_yaml_example_is_valid(block: str, tmp_path: Path) -> None:
+    text = re.sub(r"\A(#.*\n)+", "", block)
+    path = tmp_path / "example.yaml"
+    if text.startswith(("sparks:", "replicas:")):
+        text = re.sub(r"\.\./theirs/\S+?\.yaml", "qwen3.6-35b-nvidia", text)
+        path.write_text(text if text.startswith("sparks:") else _SPARKS + text)
+        assert load_fleet(path, recipe_names()).replicas
+    elif text.startswith(("description:", "extends:")) and "…" not in text:
+        path.write_text(text)
+        assert load_recipe(str(path)).served_names
+    else:
+        assert isinstance(yaml.safe_load(text), dict)
+
+
+def test_a_slip_in_an_example_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "example.yaml"
+    path.write_text(_SPARKS + "replicas:\n  chat: {recipe: nosuch, sparks: [spark-a]}\n")
+    with pytest.raises(PlanError):
+        load_fleet(path, recipe_names())
+
+
+def test_the_readme_is_short() -> None:
+    assert len((PROJECT / "README.md").read_text().splitlines()) <= 110
