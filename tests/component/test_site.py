@@ -1,12 +1,15 @@
 """A site as `sparkwright init` writes it, read by the real pyinfra."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from sparkwright.site.site import NewSpark, inventory_text, site_files, write_site
 from tests import forked
+
+PROJECT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -15,14 +18,15 @@ def site(tmp_path: Path) -> Path:
     inventory = inventory_text([NewSpark("local")], "mine", False)
     write_site(tmp_path, site_files("x", inventory))
     own = tmp_path / "files/recipes/mine.yaml"
-    own.write_text("extends: qwen3.6-35b-nvidia\ndescription: Ours.\nproven: By us.\nsource: Ours.\n")
+    own.write_text(
+        "extends: qwen3.6-35b-nvidia\ndescription: Ours.\nproven: By us.\nsource: Ours.\n"
+    )
     return tmp_path
 
 
 def hosts(site: Path, **environment: str) -> list[dict[str, object]]:
-    done = forked.run(
-        ("--json", "inventory.py", "debug-inventory"), cwd=site, environment=environment
-    )
+    own = os.environ | {"PYTHONPATH": str(PROJECT)} | environment
+    done = forked.run(("--json", "inventory.py", "debug-inventory"), cwd=site, env=own)
     assert done.returncode == 0, done.stderr
     found: list[dict[str, object]] = json.loads(done.stdout)
     return found

@@ -86,7 +86,7 @@ def test_the_layout_of_a_site() -> None:
         *("tests/verify/conftest.py", "files/recipes/README.md"),
     ):
         assert name in files
-    assert "sparkwright[verify]==" in files["pyproject.toml"]
+    assert "sparkwright[verify]~=" in files["pyproject.toml"]
     assert "inventory/*.keys" in files[".gitignore"]
     assert "lock" not in files[".gitignore"]
     for name, text in files.items():
