@@ -2,8 +2,10 @@
 
 import argparse
 import re
+from pathlib import Path
 
 from tests.docs.reference import DOCS, PAGES, filled
+from tests.docs.runs import recorded
 
 _EXTERNAL = re.compile(r"https?://[^\s)>`\"'\\]+")
 # Addresses of examples.
@@ -16,9 +18,19 @@ def main() -> None:
     parser.add_argument(
         "--links", action="store_true", help="list the links to other hosts, and write nothing"
     )
-    if parser.parse_args().links:
+    parser.add_argument(
+        "--recording",
+        type=Path,
+        metavar="FILE",
+        help="write docs/first-run.md by the first-run.txt of tests/system/test_person.py",
+    )
+    options = parser.parse_args()
+    if options.links:
         print("\n".join(external_links()))
         return
+    if options.recording:
+        page = DOCS / "first-run.md"
+        page.write_text(filled(page.read_text(), recorded(options.recording.read_text())))
     for page, make in PAGES.items():
         page.write_text(filled(page.read_text(), make()))
 

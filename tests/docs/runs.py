@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,6 +36,18 @@ def end_of_run() -> str:
         inventory.with_suffix(".keys").touch()
         serving = Serving("chat", "http://192.168.1.20:8000", _NAMES, keyed=True)
         return _fence("\n".join(ending([serving], inventory, changed=True)))
+
+
+def recorded(session: str) -> str:
+    """Return what a person has typed and seen, up to what the page shows of it.
+
+    Args:
+        session: As tests/system/test_person.py records it: `$ LINE`, then the line's output.
+    """
+    shown = session[session.index("$ sparkwright init") : session.index("$ sparkwright status")]
+    parts = re.split(r"^(?=\$ )", shown, flags=re.MULTILINE)
+    kept = [part.rstrip() for part in parts if part and not part.startswith("$ git")]
+    return _fence("\n\n".join(kept))
 
 
 def plan() -> str:

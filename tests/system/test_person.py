@@ -24,12 +24,15 @@ from tests.clock import patience
 from tests.driver.product import PROJECT, TOKEN
 from tests.driver.sparks import current
 from tests.lab.lab import Lab
+from tests.lab.shard import RESULTS
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET, Engine
 
 SITE = "my-sparks"
 TRUSTS = ["tool-parser-plugin"]
 UPDATED = "0.99.0"
+# What the person has typed and seen, among the results of tests: docs/first-run.md is made of it.
+RECORDING = "first-run.txt"
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class Person:
         )
         assert done.returncode == status, f"{line}\n{done.stdout}"
         assert "Traceback" not in done.stdout
+        with (RESULTS / RECORDING).open("a") as file:
+            file.write(f"$ {line}\n{done.stdout}\n")
         return done.stdout
 
     def edits(self, **replica: str) -> None:
@@ -122,6 +127,7 @@ def person(machine: None, engine: Engine, tmp_path_factory: pytest.TempPathFacto
     venv.create(environment, with_pip=True)
     locked = re.findall(r"^\S+==\S+", (PROJECT / "requirements.lock").read_text(), re.MULTILINE)
     (home / "versions.txt").write_text("\n".join(locked))
+    (RESULTS / RECORDING).unlink(missing_ok=True)
     result = Person(home, environment / "bin", sparks)
     install(result, wheel(tmp_path_factory.mktemp("wheel")))
     return result
