@@ -38,6 +38,7 @@ def new_authority(site: str, now: datetime) -> str:
     builder = _builder(name, name, key, now, now + AUTHORITY_LIFE)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage(signs=True), critical=True)
+    builder = builder.add_extension(_own_id(key), critical=False)
     return _pem(builder.sign(key, hashes.SHA256())) + private_pem(key)
 
 
@@ -59,6 +60,10 @@ def signed(authority: str, names: Sequence[str], now: datetime) -> str:
     builder = builder.add_extension(_names(names), critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
     builder = builder.add_extension(_usage(signs=False), critical=True)
+    # Python 3.13 refuses a certificate without it (ssl.VERIFY_X509_STRICT).
+    above_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(secret.public_key())
+    builder = builder.add_extension(above_id, critical=False)
+    builder = builder.add_extension(_own_id(key), critical=False)
     purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
     builder = builder.add_extension(purpose, critical=False)
     return _pem(builder.sign(secret, hashes.SHA256())) + _pem(above) + private_pem(key)
@@ -111,6 +116,10 @@ def _builder(
 
 def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
+
+
+def _own_id(key: ec.EllipticCurvePrivateKey) -> x509.SubjectKeyIdentifier:
+    return x509.SubjectKeyIdentifier.from_public_key(key.public_key())
 
 
 def _names(names: Sequence[str]) -> x509.SubjectAlternativeName:

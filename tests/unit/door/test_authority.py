@@ -98,6 +98,8 @@ def _handshake(found: Certificate, folder: Path, name: str) -> tuple[ssl.SSLObje
     serves = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serves.load_cert_chain(folder / "server.pem")
     asks = ssl.create_default_context(cafile=str(authority_file(folder / "sparks.yaml")))
+    # The default as of Python 3.13.
+    asks.verify_flags |= ssl.VERIFY_X509_STRICT
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = serves.wrap_bio(there, back, server_side=True)
     client = asks.wrap_bio(back, there, server_hostname=name)
