@@ -7,7 +7,7 @@ PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
 .PHONY: help setup packages demo test test-all lint unit component security contract system acceptance \
-  check-recipes mutants campaign long verify bench sbom docs lab-down clean
+  check-recipes mutants campaign long verify bench dist sbom docs lab-down clean
 
 help:
 	@sed -n '1,3s/^# //p' Makefile
@@ -80,6 +80,10 @@ verify: setup
 bench: packages
 	$(PYTHON) -m tests.benchmarks
 
+# Wheel and sdist, in dist/.
+dist: setup
+	$(PYTHON) -m hatchling build -d dist
+
 # What the product installs, as CycloneDX: here, for the jobs on a Spark, and for the gateway.
 SBOM := .sbom
 SBOM_OF := requirements.lock files/host/weights/requirements.txt files/host/gateway/requirements.txt \
@@ -104,4 +108,4 @@ lab-down:
 	$(PYTHON) -m tests.lab down
 
 clean: lab-down
-	rm -rf $(VENV) $(SBOM) sbom $(DOCS) site
+	rm -rf $(VENV) $(SBOM) sbom $(DOCS) site dist
