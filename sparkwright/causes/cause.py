@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 Reading = TypeVar("Reading")
 
 # Characters of evidence that are kept: a traceback's line may hold a whole configuration.
-_EVIDENCE = 300
+EVIDENCE = 300
 
 # Remedies of causes in several places.
 UNPLUG_REMEDY = (
@@ -53,7 +53,7 @@ class KnownCause:
 
     def diagnosis(self, evidence: str) -> Diagnosis:
         """Return the diagnosis, given the evidence that shows the cause."""
-        return Diagnosis(self.name, self.cause, evidence[:_EVIDENCE], self.remedy, self.source)
+        return Diagnosis(self.name, self.cause, evidence[:EVIDENCE], self.remedy, self.source)
 
 
 @dataclass(frozen=True, kw_only=True)

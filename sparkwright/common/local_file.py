@@ -35,6 +35,22 @@ def write_file(path: Path, text: str, mode: int = 0o644) -> None:
         raise
 
 
+def why_unwritable(path: Path) -> str | None:
+    """Return why a file cannot be written, as far as that shows before; None if nothing does.
+
+    Args:
+        path: as of `write_file`, which makes missing folders.
+    """
+    if path.is_dir():
+        return f"{path} is a folder"
+    above = path if path.exists() and not path.is_file() else path.absolute().parent
+    while not above.exists():
+        above = above.parent
+    if above != path and not above.is_dir():
+        return f"{above} is no folder"
+    return None if os.access(above, os.W_OK) else f"no right to write to {above}"
+
+
 def file_in(folder: Path, name: str) -> Path:
     """Return the path of a file directly in a folder.
 

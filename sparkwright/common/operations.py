@@ -168,10 +168,13 @@ def notice(message: str, colour: str = "yellow") -> None:
 
     A run that looks for differences shows no notices.
     """
-    if is_looking() or is_surveying():
-        return
-    if planning() or not state.check_for_changes:
+    if is_first_pass() and not is_looking():
         host.log_styled(plain(message), fg=colour, log_func=logger.warning)
+
+
+def is_first_pass() -> bool:
+    """Tell whether an operation is in the plan, or in the execution of a run without one (`-y`)."""
+    return not is_surveying() and (planning() or not state.check_for_changes)
 
 
 def planning() -> bool:

@@ -3,12 +3,13 @@
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sparkwright.common.host_output import read_json, sections, sections_script
 from sparkwright.common.render import render
 from sparkwright.common.terminal import LINE
 from sparkwright.doctor.gpu import GPU_COMMAND, GpuReading, parse_gpu
+from sparkwright.doctor.system import SYSTEM_COMMAND, System, parse_system
 from sparkwright.engine.engine import EngineUnit, parse_engines, state_script
 from sparkwright.engine.metrics import FINISHED, Finished, finished, metrics_command
 from sparkwright.release.release import current_engine
@@ -69,6 +70,7 @@ class Checkup:
         listeners: who holds the engine's port, where the engine does not run.
         finished: how requests ended; None when the engine does not answer.
         failed: the last switch, if it failed.
+        system: versions, for a report.
     """
 
     release: str | None
@@ -89,6 +91,7 @@ class Checkup:
     listeners: tuple[str, ...]
     finished: Finished | None
     failed: FailedSwitch | None = None
+    system: System = field(default_factory=System)
 
 
 # A switch keeps its order and its progress in one file; the release is in the file's name.
@@ -112,6 +115,7 @@ def checkup_script(root: str) -> str:
         "kernel": f"for source in _TRANSPORT=kernel --unit=earlyoom; do journalctl --quiet "
         f"--since=-1d --output=short-unix $source | grep -E '{KERNEL}' "
         f"| tail -n {_KERNEL_LINES}; done",
+        "system": SYSTEM_COMMAND,
         "versions": "uname -r; cat /sys/module/nvidia/version",
         "clock": "date +%s",
         "memory": "awk '/^(MemTotal|MemFree|MemAvailable):/ {print $2}' /proc/meminfo",
@@ -179,6 +183,7 @@ def parse_checkup(output: Iterable[str], now: float) -> Checkup:
             listeners=tuple(re.findall(r'\("([^"]+)",pid=\d+', "".join(parts["port"]))),
             finished=finished(parts["metrics"]),
             failed=_failed_switch(parts["switch"]),
+            system=parse_system(parts["system"]),
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"the checkup of the host is incomplete: {error!r}") from error

@@ -1,13 +1,14 @@
 """Diagnose a Spark, and change nothing."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 
 from pyinfra import host
 from pyinfra.api import Host, StringCommand, operation
 
 from sparkwright.causes.cause import Diagnosis
 from sparkwright.common.hardware import Hardware
-from sparkwright.common.operations import foresee, notice
+from sparkwright.common.operations import foresee, is_first_pass, notice
+from sparkwright.doctor.checkup import Checkup
 from sparkwright.doctor.diagnosis import diagnose
 from sparkwright.doctor.facts import HostCheckup, Listeners
 from sparkwright.doctor.listeners import astray, others
@@ -29,6 +30,7 @@ def doctor(
     peer: Host | None = None,
     wanted: str | None = None,
     may_listen: Declared | None = None,
+    examined: Callable[[Checkup | None, Sequence[Diagnosis]], None] | None = None,
 ) -> Generator[StringCommand, None, None]:
     """Name the cause, the evidence and the remedy of what is wrong.
 
@@ -40,6 +42,8 @@ def doctor(
         wanted: the release that the inventory asks for, empty for an idle Spark; None where the
             lock lacks it.
         may_listen: the sockets of ours that may listen beyond loopback.
+        examined: takes checkup and diagnoses, once a run; None and none of them if the Spark cannot
+            be read.
     """
     if recipe and (advisory := warning(recipe_of(recipe))):
         notice(advisory, "yellow")
@@ -48,11 +52,19 @@ def doctor(
         lambda: host.get_fact(Listeners),
         lambda: read_fabric(peer, hardware, root) if plan and peer else None,
     )
-    checkup = host.get_fact(HostCheckup, root=root)
-    link = _link(plan, hardware, peer, root) if plan and peer else []
-    listening, may = host.get_fact(Listeners), may_listen or Declared()
+    tell = examined if examined and is_first_pass() else lambda *_: None
+    try:
+        checkup = host.get_fact(HostCheckup, root=root)
+        link = _link(plan, hardware, peer, root) if plan and peer else []
+        listening, may = host.get_fact(Listeners), may_listen or Declared()
+    # Of a Spark that is lost it is none of Exception.
+    except BaseException:
+        tell(None, ())
+        raise
     exposed = [listener_diagnosis(socket) for socket in astray(listening, may)]
-    for line, colour in report(checkup, diagnose(checkup, [*link, *exposed], wanted), recipe):
+    diagnoses = diagnose(checkup, [*link, *exposed], wanted)
+    tell(checkup, diagnoses)
+    for line, colour in report(checkup, diagnoses, recipe):
         notice(line, colour)
     if foreign := others(listening, may):
         notice(f"not ours, and open to the LAN: {', '.join(foreign)}")

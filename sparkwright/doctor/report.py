@@ -34,7 +34,7 @@ def report(
         yield f"  remedy: {each.remedy}.", "green"
     if len(diagnoses) > SHOWN:
         yield f"and also: {', '.join(each.name for each in diagnoses[SHOWN:])}", "yellow"
-    if _fails(checkup) and not from_log(checkup.log):
+    if fails(checkup) and not from_log(checkup.log):
         yield "its log shows no known cause; the last lines:", "red"
         for line in _last_words(checkup.log):
             yield f"  {line}", "yellow"
@@ -70,7 +70,8 @@ def listener_diagnosis(socket: str) -> Diagnosis:
     )
 
 
-def _fails(checkup: Checkup) -> bool:
+def fails(checkup: Checkup) -> bool:
+    """Tell whether the engine of a Spark that should serve has ended, or started again."""
     unit = checkup.unit
     return checkup.release is not None and (unit is None or unit.ended or unit.restarts > 0)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.local_file import why_unwritable
 from sparkwright.common.schema import Model, as_python, nearest, parse
 from sparkwright.recipe.workloads import WORKLOADS
 
@@ -29,9 +31,11 @@ def _workload(name: str) -> str:
 
 
 def _path(value: object) -> object:
-    if value is None or (isinstance(value, str) and value and not value.endswith("/")):
-        return value
-    raise ValueError("the path of a file, or - for standard output")
+    if value is not None and (not isinstance(value, str) or not value or value.endswith("/")):
+        raise ValueError("the path of a file, or - for standard output")
+    if value not in (None, "-") and (reason := why_unwritable(Path(value))):
+        raise ValueError(f"the path of a file that can be written: {reason}")
+    return value
 
 
 class RunOptions(Model):
@@ -42,6 +46,7 @@ class RunOptions(Model):
         fabric: "verify": measure the bandwidth of a pair's link.
         weights: "verify": hash every file anew; "remove": deploys/remove.py takes them as well.
         json_target: Where JSON goes: a path, or "-".
+        report: Where the doctor's report for an issue goes: a path, or "-".
         watch: Seconds between two refreshes; None for one look.
         workloads: Names of what the benchmark measures; None for all.
         force: Replicas that may leave their clients with nothing for a while.
@@ -55,6 +60,7 @@ class RunOptions(Model):
     fabric: Literal["verify"] | None = Field(None, description="verify, or no --data fabric")
     weights: Literal["verify", "remove"] | None = Field(None, description=_WEIGHTS)
     json_target: Annotated[str | None, BeforeValidator(_path)] = Field(None, alias="json")
+    report: Annotated[str | None, BeforeValidator(_path)] = None
     # An engine's counters move with each step; a table cannot be read faster.
     watch: Annotated[int, Field(ge=1, le=3600)] | None = Field(
         None, description="seconds from 1 to 3600"

@@ -138,6 +138,7 @@ def test_values_that_nothing_takes_end_a_run_before_any_connection(project: Path
     )
     shutil.copytree(PROJECT / "group_data", project / "group_data")
     given = ("docker=reboot", "fabric=1", "weights=remove", "firewall=onn", "watch=soon", "force=x")
+    given += ("report=/dev/null/x",)
     data = [word for each in given for word in ("--data", each)]
     told = refused(project, "inventory.py", "deploys/spark.py", "-y", *data).splitlines()
     assert told == [
@@ -147,6 +148,8 @@ def test_values_that_nothing_takes_end_a_run_before_any_connection(project: Path
         "--data weights: found 'remove'; expected verify, or remove with deploys/remove.py",
         "--data watch: found 'soon'; expected seconds from 1 to 3600",
         "--data force: found 'x'; expected one of chat",
+        "--data report: found '/dev/null/x'; expected the path of a file that can be written: "
+        "/dev/null is no folder",
     ]
     removal = ("inventory.py", "deploys/remove.py", "-y", "--data", "weights=verify")
     assert refused(project, *removal) == (

@@ -85,11 +85,13 @@ def test_another_commit_of_the_model(spark: Handle, served: str, tmp_path: Path)
     assert len(weights(spark)) == 2
 
 
-def test_a_release_that_cannot_start(spark: Handle, served: str) -> None:
+def test_a_release_that_cannot_start(spark: Handle, served: str, tmp_path: Path) -> None:
     """It is not tried again; the doctor says why, too, while somebody asks for it."""
     with load(spark) as seen, changed("broken", BROKEN):
         run = pyinfra(DEPLOY)
-        examined = pyinfra("deploys/doctor.py").succeeded().output
+        data = ("--data", f"report={tmp_path / 'report.md'}")
+        examined = pyinfra("deploys/doctor.py", *data).succeeded().output
+    report = (tmp_path / "report.md").read_text()
     assert run.status == 1
     assert "Hint: The image's vLLM does not know a flag of the recipe" in run.output
     assert f"{served} serves" in run.output
@@ -97,6 +99,9 @@ def test_a_release_that_cannot_start(spark: Handle, served: str) -> None:
     assert standing(spark) == only(served)
     assert "[unknown-flag]" in examined
     assert "unrecognized arguments: --unknown-flag" in examined
+    shown = report.partition("did not come to serve, last lines")[2]
+    assert "unrecognized arguments: --unknown-flag" in shown
+    assert "10.213." not in report
     assert "broken" not in pyinfra("deploys/doctor.py").succeeded().output
     failed = spark.run("ls -t /opt/qwen36/releases | grep broken | head -n 1").stdout.strip()
     spark.run(f"sudo systemctl start vllm@{failed}", check=False)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.common.local_file import write_file
+from sparkwright.common.local_file import why_unwritable, write_file
 
 
 def test_a_file_is_there_with_its_folder_and_its_mode(tmp_path: Path) -> None:
@@ -51,3 +51,18 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
         write_file(pipe, "said")
         assert reader.read() == "said"
     assert pipe.is_fifo()
+
+
+def test_a_file_that_cannot_be_written_is_known_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("old")
+    for good in (file, tmp_path / "new", tmp_path / "a/b/new", Path("new"), Path("/dev/null")):
+        assert why_unwritable(good) is None
+    assert why_unwritable(tmp_path) == f"{tmp_path} is a folder"
+    assert why_unwritable(file / "new") == f"{file} is no folder"
+    assert why_unwritable(file / "a/b") == f"{file} is no folder"
+    assert not (tmp_path / "a").exists()
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    assert why_unwritable(file) == f"no right to write to {tmp_path}"

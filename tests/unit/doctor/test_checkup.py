@@ -9,6 +9,7 @@ import pytest
 from sparkwright.doctor.checkup import FailedSwitch, checkup_script, parse_checkup
 from sparkwright.doctor.diagnosis import from_switch
 from sparkwright.doctor.gpu import GpuReading
+from sparkwright.doctor.system import SYSTEM_COMMAND, System, parse_system
 from sparkwright.engine.metrics import Finished, finished
 
 RELEASE = "lab-tiny-0a1b2c3d"
@@ -35,6 +36,14 @@ KERNEL = """\
 1795230000.000001 spark1 kernel: Out of memory: Killed process 1 (of before)
 1795242002.000001 spark1 kernel: Out of memory: Killed process 300 (VLLM::EngineCor)"""
 
+SYSTEM = """\
+hostname=spark-7f3a
+product_name=NVIDIA_DGX_Spark
+bios_version=5.36_0ACUM018
+PRETTY_NAME="Ubuntu 24.04.3 LTS"
+DGX_SWBUILD_VERSION="7.2.3"
+DGX_OTA_VERSION="7.6.0\""""
+
 
 def output(restarts: int = 0) -> list[str]:
     """Return what the script prints on a Spark whose engine has failed."""
@@ -46,6 +55,7 @@ def output(restarts: int = 0) -> list[str]:
         "log": LOG,
         "kernel": KERNEL,
         "clock": str(NOW - 120),
+        "system": SYSTEM,
         "versions": "7.0.0-1019-nvidia\n580.173.02",
         "memory": "127601452\n2904588\n54525952",
         "cma": "0\n940604",
@@ -77,6 +87,13 @@ def test_a_reading():
     assert found.downs == 1
     assert found.listeners == ("python3",)
     assert found.finished is None
+    assert found.system == System(
+        hostname="spark-7f3a",
+        product="NVIDIA_DGX_Spark",
+        firmware="5.36_0ACUM018",
+        name="Ubuntu 24.04.3 LTS",
+        dgx_os="7.2.3, updated to 7.6.0",
+    )
 
 
 def test_the_last_life_is_read_with_what_the_kernel_said_since():
@@ -195,3 +212,11 @@ vllm:request_generation_tokens_bucket{engine="0",le="+Inf",model_name="m"} 47.0
 def test_how_requests_ended_without_our_probes():
     assert finished(METRICS.splitlines()) == Finished(cut=4, ended=3)
     assert finished([]) is None
+
+
+def test_the_system_of_this_machine() -> None:
+    said = subprocess.run(["sh", "-c", SYSTEM_COMMAND], capture_output=True, text=True)
+    found = parse_system(said.stdout.splitlines())
+    assert found.hostname == os.uname().nodename
+    assert found.name
+    assert parse_system([]) == System()
