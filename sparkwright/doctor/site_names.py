@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from sparkwright.fleet.fleet import Fleet, Reached
-from sparkwright.recipe.loader import RECIPES, is_path, recipe_names
+from sparkwright.recipe.loader import RECIPES, is_path, recipe_files
 from sparkwright.recipe.recipe import Recipe
 
 # Words that say nothing about anyone, and are in many lines: a name of one of them stays.
@@ -20,7 +20,8 @@ _SHORTEST = 2
 
 def is_shipped(recipe: str) -> bool:
     """Tell whether a recipe is one of Sparkwright's own, whose name everybody may know."""
-    return not is_path(recipe) and recipe in recipe_names(RECIPES)
+    file = None if is_path(recipe) else recipe_files().get(recipe)
+    return file is not None and file.parent == RECIPES
 
 
 def spark_numbers(fleet: Fleet) -> dict[str, str]:

@@ -196,10 +196,16 @@ def test_the_names_of_a_site_become_numbers(line: str, expected: str) -> None:
     assert redactor()(line) == expected
 
 
-def test_a_recipe_by_its_path_is_not_ours() -> None:
+def test_a_recipe_of_the_site_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_shipped("qwen3.6-35b-fp8")
     assert not is_shipped("recipes/qwen3.6-35b-fp8.yaml")
     assert not is_shipped("acme-secret")
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / "files/recipes/qwen3.6-35b-fp8.yaml"
+    own.parent.mkdir(parents=True)
+    own.touch()
+    assert not is_shipped("qwen3.6-35b-fp8")
+    assert is_shipped("qwen3.6-35b-nvidia")
     assert spark_numbers(FLEET) == {"rack-one": "spark1", "rack": "spark2", "a": "spark3"}
 
 
