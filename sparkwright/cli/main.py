@@ -131,7 +131,9 @@ def doctor(report: str | None, **options: Any) -> None:
 
     Runs: pyinfra inventory.py deploys/doctor.py -y
     """
-    run_deploy("doctor", ["-y"], {"report": report}, **options)
+    # The run's own folder is the site's.
+    path = str(Path(report).absolute()) if report and report != "-" else report
+    run_deploy("doctor", ["-y"], {"report": path}, **options)
 
 
 @cli.command()

@@ -43,7 +43,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
         ("status", "deploys/status.py"),
         ("status --watch", "deploys/status.py --data watch=5"),
         ("status --watch 9 --json", "deploys/status.py --data watch=9 --data json=-"),
-        ("doctor --report a.md", "deploys/doctor.py -y --data report=a.md"),
+        ("doctor --report -", "deploys/doctor.py -y --data report=-"),
         ("drift --json", "deploys/drift.py --data json=-"),
         (
             "rollout --soak 0.5 --force a,b -y",
@@ -97,6 +97,9 @@ def test_below_a_site_and_outside_of_one(
     monkeypatch.chdir(PROJECT / "docs")
     assert CliRunner().invoke(cli, ["status"]).exit_code == 0
     assert Path.cwd() == PROJECT
+    monkeypatch.chdir(PROJECT / "docs")
+    assert CliRunner().invoke(cli, ["doctor", "--report", "a.md"]).exit_code == 0
+    assert started[-1][1][-1] == f"report={PROJECT}/docs/a.md"
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(cli, ["status"])
     assert result.exit_code == 1
