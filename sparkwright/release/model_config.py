@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,9 @@ _ARCHITECTURES = (
     *("Qwen3MoeForCausalLM", "Qwen3ForCausalLM", "DFlashDraftModel"),
 )
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+# More of anything is a lie, and too much for a plan's floating-point numbers.
+_MOST = 2**40
+_LAYERS = {"full_attention", "sliding_attention", "linear_attention"}
 
 
 class Shape(Model):
@@ -52,12 +56,13 @@ def shape_of(config: Mapping[str, Any]) -> Shape | None:
 
     It is None if the architecture is not supported, or the file lacks something.
     """
-    if not set(config.get("architectures") or ()) & set(_ARCHITECTURES):
-        return None
     try:
-        return _shape(config, config.get("text_config") or config)
-    except (AttributeError, KeyError, TypeError, ValueError):
+        if not set(config.get("architectures") or ()) & set(_ARCHITECTURES):
+            return None
+        shape = _shape(config, config.get("text_config") or config)
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
         return None
+    return shape if max(shape.model_dump().values()) < _MOST else None
 
 
 def _shape(config: Mapping[str, Any], text: Mapping[str, Any]) -> Shape:
@@ -65,10 +70,10 @@ def _shape(config: Mapping[str, Any], text: Mapping[str, Any]) -> Shape:
     window = text.get("sliding_window") or 0
     quantization = config.get("quantization_config") or {}
     return Shape(
-        full_attention=layers.count("full_attention"),
-        sliding_attention=layers.count("sliding_attention"),
+        full_attention=layers["full_attention"],
+        sliding_attention=layers["sliding_attention"],
         sliding_window=window if "sliding_attention" in layers else 0,
-        linear_attention=layers.count("linear_attention"),
+        linear_attention=layers["linear_attention"],
         mtp=text.get("mtp_num_hidden_layers") or 0,
         kv_heads=text["num_key_value_heads"],
         head_dim=text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"],
@@ -84,14 +89,13 @@ def _shape(config: Mapping[str, Any], text: Mapping[str, Any]) -> Shape:
     )
 
 
-def _layers(text: Mapping[str, Any]) -> list[str]:
-    """Return the kind of each layer; by default all are full attention."""
+def _layers(text: Mapping[str, Any]) -> Counter[str]:
+    """Return the number of layers of each kind; by default all are full attention."""
     if kinds := text.get("layer_types"):
-        unknown = set(kinds) - {"full_attention", "sliding_attention", "linear_attention"}
-        if unknown:
+        if unknown := set(kinds) - _LAYERS:
             raise ValueError(f"layers of kind {', '.join(sorted(unknown))}")
-        return list(kinds)
-    return ["full_attention"] * text["num_hidden_layers"]
+        return Counter(kinds)
+    return Counter({"full_attention": text["num_hidden_layers"]})
 
 
 def _linear(text: Mapping[str, Any]) -> dict[str, int]:
@@ -126,18 +130,23 @@ def _vision(vision: Mapping[str, Any]) -> int:
     """Return the parameters of a vision transformer: 4 attention and 2 MLP matrices a block."""
     if not vision:
         return 0
-    hidden = vision["hidden_size"]
-    return int(vision["depth"] * (4 * hidden**2 + 2 * hidden * vision["intermediate_size"]))
+    names = ("depth", "hidden_size", "intermediate_size")
+    depth, hidden, inner = _whole([vision[name] for name in names])
+    return depth * (4 * hidden**2 + 2 * hidden * inner)
 
 
 def _mtp(text: Mapping[str, Any]) -> int:
     """Return the parameters of MTP layers: nearly all are of the experts, three matrices each."""
-    experts = (
-        3
-        * text["hidden_size"]
-        * (
-            text.get("num_experts", 0) * text.get("moe_intermediate_size", 0)
-            + text.get("shared_expert_intermediate_size", 0)
-        )
+    names = (
+        *("mtp_num_hidden_layers", "hidden_size", "num_experts", "moe_intermediate_size"),
+        "shared_expert_intermediate_size",
     )
-    return int((text.get("mtp_num_hidden_layers") or 0) * experts)
+    layers, hidden, experts, inner, shared = _whole([text.get(name) or 0 for name in names])
+    return layers * 3 * hidden * (experts * inner + shared)
+
+
+def _whole(numbers: list[Any]) -> list[int]:
+    """Return whole numbers. A hub could give a list, and a list times a number fills the memory."""
+    if not all(isinstance(number, int) for number in numbers):
+        raise TypeError(f"found {numbers}; expected whole numbers")
+    return numbers

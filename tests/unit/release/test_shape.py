@@ -1,5 +1,9 @@
 """What a checkpoint's config.json says of its shape."""
 
+from typing import Any
+
+import pytest
+
 from sparkwright.common.schema import parse
 from sparkwright.release.model_config import Shape, shape_of
 
@@ -102,6 +106,30 @@ def test_what_cannot_be_counted_has_no_shape():
     assert shape_of({"architectures": ["DeepseekV3ForCausalLM"]}) is None
     assert shape_of(MODEL | {"text_config": {"hidden_size": 2048}}) is None
     assert shape_of(MODEL | {"text_config": TEXT | {"layer_types": ["mamba"]}}) is None
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"architectures": 5},
+        {"architectures": [["Qwen3ForCausalLM"]]},
+        {"num_hidden_layers": [1]},
+        {"hidden_size": 2**41},
+        {"head_dim": None, "num_attention_heads": 0},
+        {"vision_config": {"depth": [1], "hidden_size": 10**9, "intermediate_size": 1}},
+        {"vision_config": {"depth": 1e400, "hidden_size": 1, "intermediate_size": 1}},
+    ],
+    ids=str,
+)
+def test_a_lie_of_the_hub_is_no_shape(lie: dict[str, Any]):
+    assert shape_of(CONFIG)
+    assert shape_of(CONFIG | lie) is None
+
+
+def test_a_large_number_takes_no_memory():
+    shape = shape_of(CONFIG | {"num_hidden_layers": 10**12})
+    assert shape
+    assert shape.full_attention == 10**12
 
 
 def test_it_stands_in_a_lock():
