@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB, HARDWARE, Hardware
+from sparkwright.common.paths import inventory_file
 from sparkwright.common.schema import nearest
 from sparkwright.memory.check import judge
 from sparkwright.memory.known_checkpoints import nominal_load
@@ -48,7 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--hardware", metavar="CLASS", help="default: the recipe's first")
     parser.add_argument("--sparks", type=int, metavar="N", help="default: the least")
     parser.add_argument(
-        "--inventory", type=Path, metavar="FILE", help="take sizes from its lock, not nominal ones"
+        "--inventory",
+        type=Path,
+        metavar="FILE",
+        help="take all sizes from its lock",
     )
     options = parser.parse_args(arguments)
     try:
@@ -58,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sparks not in recipe.sparks:
             supported = " or ".join(map(str, recipe.sparks))
             raise PlanError(f"--sparks: found {sparks}; expected {supported} ({recipe.name})")
-        load = _load(recipe.for_sparks(sparks), options.inventory, sparks)
+        load = _load(recipe.for_sparks(sparks), options, sparks)
     except PlanError as error:
         print(error, file=sys.stderr)
         return 1
@@ -83,16 +88,31 @@ def _hardware(name: str) -> Hardware:
     return planned[name]
 
 
-def _load(recipe: Recipe, inventory: Path | None, sparks: int) -> Load:
-    """Return what is served, with the sizes of a lock or with nominal ones."""
-    if inventory is None:
-        load, source = nominal_load(recipe, sparks), "no known size"
-    else:
-        path = lock_path(inventory)
-        load, source = load_of(recipe, read_lock(path), sparks), f"no shape in {path}"
-    shaped = {name for name, weights in load.checkpoints.items() if weights.shape}
-    if missing := [c.repo for name, c in recipe.checkpoints.items() if name not in shaped]:
-        raise PlanError(f"{recipe.name}: found {source} of {', '.join(missing)}; expected one")
+def _load(recipe: Recipe, options: argparse.Namespace, sparks: int) -> Load:
+    """Return what is served, with the sizes of files/models, or else of the site's lock."""
+    inventory = options.inventory or inventory_file()
+    known = {} if options.inventory else nominal_load(recipe, sparks).checkpoints
+    load = Load(recipe, sparks, {name: each for name, each in known.items() if each.size})
+    if load.checkpoints.keys() != recipe.checkpoints.keys():
+        locked = load_of(recipe, read_lock(lock_path(inventory)), sparks)
+        load = replace(load, checkpoints={**locked.checkpoints, **load.checkpoints})
+    remedy = (
+        f"it in {lock_path(inventory)}: `python -m deploys.lock {inventory}` records it once a "
+        f"replica serves {recipe.name}"
+    )
+    if not options.inventory:
+        remedy = (
+            f"its data in files/models: `python -m sparkwright.memory.fetch {options.recipe}` "
+            f"writes them into Sparkwright's source tree. Or {remedy}"
+        )
+    if absent := [c.repo for name, c in recipe.checkpoints.items() if name not in load.checkpoints]:
+        raise PlanError(f"{recipe.name}: found no size of {', '.join(absent)}; expected {remedy}")
+    if shapeless := [weights.repo for weights in load.shapeless]:
+        raise PlanError(
+            f"{recipe.name}: found no shape of {', '.join(shapeless)}; expected an architecture "
+            "that the memory plan supports. If the size is of an older lock, which has no shapes: "
+            f"`python -m deploys.lock {inventory} --refresh`"
+        )
     return load
 
 

@@ -37,7 +37,7 @@ def main(names: Sequence[str]) -> int:
         what = "parser and configuration"
         if case.unknown_models:
             unknown = " and ".join(case.unknown_models)
-            what = f"parser only, as tests/recipes/models.py does not know {unknown}"
+            what = f"parser only, as files/models has no {unknown}"
         print(
             f"{'refused' if problems else 'good':8} {case.recipe.name}, {case.sparks} x "
             f"{case.hardware}: vLLM {case.recipe.judge}, {what}"

@@ -2,17 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sparkwright.common.hardware import GIB
-from sparkwright.memory.known_checkpoints import NOMINAL
+from sparkwright.memory.known_checkpoints import checkpoint_data
 from sparkwright.memory.kv_cache import CacheSettings, kv_cache
-from sparkwright.release.model_config import shape_of
 from tests.recipes import releases
 from tests.recipes.environment import run_script
-from tests.recipes.models import files_of
 
 SCRIPT = Path(__file__).with_name("kv_layout.py")
 PAIR = {"tensor_parallel_size": 2, "nnodes": 2, "node_rank": 0, "master_addr": "10.0.0.1"}
@@ -76,7 +73,10 @@ def test_vllm_lays_out_the_same(version: str):
     names = [name for name in CASES if "DFlash" not in name or releases.number(version) >= (0, 20)]
     cases = [
         {
-            "configs": {"model": _config(repo), "drafter": _config(DFLASH)},
+            "configs": {
+                "model": checkpoint_data(repo).config,
+                "drafter": checkpoint_data(DFLASH).config,
+            },
             "args": COMMON | args,
             "memory": memory,
         }
@@ -87,17 +87,10 @@ def test_vllm_lays_out_the_same(version: str):
         assert {name: _planned(name)} == {name: layout}
 
 
-@pytest.mark.parametrize("repo", NOMINAL)
-def test_nominal_shapes_are_those_of_the_configs(repo: str):
-    assert shape_of(_config(repo)) == NOMINAL[repo][1]
-
-
 def _planned(name: str) -> dict[str, float]:
     repo, _, memory, use = CASES[name]
-    model = shape_of(_config(repo))
-    assert model
-    drafter = shape_of(_config(DFLASH)) if "DFlash" in name else None
-    cache = kv_cache(model, use, drafter)
+    drafter = checkpoint_data(DFLASH).shape if "DFlash" in name else None
+    cache = kv_cache(checkpoint_data(repo).shape, use, drafter)
     return {
         "block": cache.block,
         "blocks": cache.blocks(memory),
@@ -105,10 +98,3 @@ def _planned(name: str) -> dict[str, float]:
         "concurrency": cache.blocks(memory) / cache.needed(131_072),
         "context": 131_072,
     }
-
-
-def _config(repo: str) -> dict[str, Any]:
-    files = files_of(repo)
-    assert files
-    config: dict[str, Any] = json.loads(files["config.json"])
-    return config

@@ -19,7 +19,7 @@ def test_vllm_takes_the_recipe(verdict: Verdict, name: str) -> None:
     assert found
     for case, problems in found.items():
         assert not problems
-        assert not case.unknown_models, "its configuration was not judged: add it to models.py"
+        assert not case.unknown_models, f"run: python -m sparkwright.memory.fetch {name}"
 
 
 @pytest.mark.parametrize("name", BROKEN)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkwright.common.hardware import GIB
-from sparkwright.memory.known_checkpoints import NOMINAL
+from sparkwright.memory.known_checkpoints import checkpoint_data
 from sparkwright.memory.plan import Load, MemoryPlan, Weights, plan_memory
 from sparkwright.recipe.loader import load_recipe
 from tests.unit.seed_memory import HEADER, Row
@@ -63,7 +63,8 @@ class Start:
 
     def plan(self) -> MemoryPlan:
         """The plan of it, in the memory of an H200. Weights of the 122B are as logged."""
-        size, shape = NOMINAL[self.repo]
+        known = checkpoint_data(self.repo)
+        size, shape = known.size, known.shape
         if shape.quantized:
             size = self.weights * GIB
             shape = shape.model_copy(update={"quantized": False, "vision": 0})
@@ -104,7 +105,7 @@ def rows() -> Iterator[Row]:
     """Every figure, start by start."""
     for start in STARTS:
         plan, name = start.plan(), start.name
-        if not NOMINAL[start.repo][1].quantized:
+        if not checkpoint_data(start.repo).shape.quantized:
             yield Row(name, "weights, GiB", start.weights, plan.weights / GIB)
         yield Row(name, "steps, GiB", start.steps, plan.activations / GIB)
         estimated = start.number("CUDA graph memory: ")

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sparkwright.common.hardware import GIB, HARDWARE
-from sparkwright.memory.known_checkpoints import GB, NOMINAL, nominal_load
+from sparkwright.memory.known_checkpoints import checkpoint_data, nominal_load
 from sparkwright.memory.kv_cache import CacheSettings, kv_cache
 from sparkwright.memory.plan import MIB, MemoryPlan, plan_memory
 from sparkwright.recipe.loader import load_recipe
 
+GB = 10**9
 HEADER = "| source | figure | theirs | plan | error |\n|---|---|---|---|---|"
 
 
@@ -167,7 +168,7 @@ def _seed_004() -> Iterator[Row]:
         max_num_batched_tokens=4096,
         **_004,
     )
-    head = NOMINAL["Sehyo/Qwen3.5-122B-A10B-NVFP4"][1].mtp_parameters
+    head = checkpoint_data("Sehyo/Qwen3.5-122B-A10B-NVFP4").shape.mtp_parameters
     yield Row("docai.hu", "MTP head, GB", 5, 2 * head / GB)
     yield Row("docai.hu", "weights, GiB", 76.02, plan.weights / GIB)
     yield Row("docai.hu", "0.90, KV cache, GiB", 30.33, plan.kv_bytes / GIB, fitted=True)
@@ -193,7 +194,7 @@ def _others() -> Iterator[Row]:
         enforce_eager=True,
     )
     yield Row("hukuk-ai", "BF16 at 0.70, KV cache, GiB", 15.58, eager.kv_bytes / GIB)
-    small = NOMINAL["Qwen/Qwen3.5-35B-A3B"][1]
+    small = checkpoint_data("Qwen/Qwen3.5-35B-A3B").shape
     million, fp8 = kv_cache(small, CacheSettings()), kv_cache(small, CacheSettings(number_bytes=1))
     drafted = kv_cache(small, CacheSettings(number_bytes=1, drafted=2, mtp=True))
     for source, size, tokens in (("adadrag", 44.47, 581_856), ("hukuk-ai", 15.58, 203_808)):

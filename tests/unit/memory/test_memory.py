@@ -11,7 +11,7 @@ from sparkwright.memory.__main__ import main
 from sparkwright.memory.check import LEAST
 from sparkwright.memory.check import WANTED as WANTED_FREE
 from sparkwright.memory.flags import flags
-from sparkwright.memory.known_checkpoints import NOMINAL, nominal_load
+from sparkwright.memory.known_checkpoints import checkpoint_data, nominal_load
 from sparkwright.memory.plan import MemoryPlan, Weights, load_of, plan_memory
 from sparkwright.preflight.operations import preflight
 from sparkwright.recipe.loader import load_recipe
@@ -92,7 +92,7 @@ class TestFlags:
 
     def test_defaults_follow_the_memory(self):
         recipe = load_recipe(BF16)
-        shape = NOMINAL["Qwen/Qwen3.5-35B-A3B"][1]
+        shape = checkpoint_data("Qwen/Qwen3.5-35B-A3B").shape
         assert flags(recipe, shape, 121 * GIB, sparks=1).sequences == 1024
         assert flags(recipe, shape, 31 * GIB, sparks=1).sequences == 256
 
@@ -120,7 +120,7 @@ class TestWeights:
     def test_the_mtp_head_is_loaded_where_it_drafts(self):
         draft = {"method": "mtp", "num_speculative_tokens": 1}
         more = planned(BF16, speculative_config=draft).weights - planned(BF16).weights
-        assert more == 2 * NOMINAL["Qwen/Qwen3.5-35B-A3B"][1].mtp_parameters
+        assert more == 2 * checkpoint_data("Qwen/Qwen3.5-35B-A3B").shape.mtp_parameters
 
     def test_the_mtp_head_may_be_asked_for_in_json(self):
         draft = '{"method": "mtp", "num_speculative_tokens": 3}'
@@ -138,7 +138,7 @@ class TestWeights:
 def test_a_lock_says_how_large_it_is():
     recipe = load_recipe(BF16)
     checkpoint = recipe.checkpoints["model"]
-    shape = NOMINAL[checkpoint.repo][1]
+    shape = checkpoint_data(checkpoint.repo).shape
     files = {
         "a.safetensors": LockedFile(size=7),
         "b.safetensors": LockedFile(size=5),
@@ -195,7 +195,11 @@ class TestReport:
         [
             (["lab-tiny"], "--hardware: found lab; expected one of gb10"),
             ([BF16, "--sparks", "2"], "--sparks: found 2; expected 1"),
-            ([BF16, "--inventory", "/nowhere/sparks.yaml"], "found no shape in /nowhere"),
+            (
+                [BF16, "--inventory", "/nowhere/sparks.yaml"],
+                f"{BF16}: found no size of Qwen/Qwen3.5-35B-A3B; expected it in "
+                "/nowhere/sparks.lock.yaml: `python -m deploys.lock /nowhere/sparks.yaml` records",
+            ),
         ],
     )
     def test_what_cannot_be(self, arguments, said, capsys: pytest.CaptureFixture[str]):
