@@ -13,7 +13,7 @@ from sparkwright.common.hardware import GIB
 from sparkwright.memory.flags import TOKENS_BY_CONCURRENCY, Flags, flags
 from sparkwright.memory.kv_cache import KvCache, kv_cache
 from sparkwright.recipe.recipe import Recipe
-from sparkwright.release.lock import Lock
+from sparkwright.release.lock import CheckpointLock, Lock
 from sparkwright.release.model_config import Shape
 
 MIB = 1024**2
@@ -212,7 +212,11 @@ def load_of(recipe: Recipe, lock: Lock, sparks: int) -> Load:
     checkpoints = {}
     for name, checkpoint in recipe.checkpoints.items():
         if locked := lock.checkpoint(checkpoint):
-            files = locked.files.items()
-            size = sum(file.size for path, file in files if path.endswith(".safetensors"))
-            checkpoints[name] = Weights(checkpoint.repo, size, locked.shape)
+            checkpoints[name] = Weights(checkpoint.repo, weights_size(locked), locked.shape)
     return Load(recipe, sparks, checkpoints)
+
+
+def weights_size(locked: CheckpointLock) -> int:
+    """Return the bytes of a checkpoint's safetensors files."""
+    files = locked.files.items()
+    return sum(file.size for path, file in files if path.endswith(".safetensors"))

@@ -25,7 +25,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import parse
 from sparkwright.release.answers import LONGEST, MOST, Budget, TooMuch, in_time
 from sparkwright.release.lock import CheckpointLock, ImageLock
-from sparkwright.release.model_config import Shape, shape_of
+from sparkwright.release.model_config import shape_of
 from sparkwright.release.release import repository
 
 # With telemetry the client contacts the public hub, whatever the endpoint.
@@ -53,18 +53,31 @@ def resolve_checkpoint(
 ) -> CheckpointLock:
     """Ask the hub for a repository's commit and its day, its files, and the shape of its model.
 
+    Arguments and errors are those of `resolve_with_config`.
+
+    Example:
+        >>> resolve_checkpoint("z-lab/Qwen3.6-35B-A3B-DFlash", "main").commit  # doctest: +SKIP
+    """
+    return resolve_with_config(repo, revision, endpoint, token)[0]
+
+
+def resolve_with_config(
+    repo: str, revision: str, endpoint: str | None = None, token: str | None = None
+) -> tuple[CheckpointLock, dict[str, Any] | None]:
+    """Ask the hub for what a lock has of a repository, and for its config.json.
+
     Args:
         repo: ``OWNER/NAME``.
         revision: Branch, tag or commit.
         endpoint: URL of the hub; None = ``HF_ENDPOINT`` or the public one.
         token: Of the caller; None = anonymous, whatever login this machine has.
 
+    Returns:
+        The lock's entry, and the content of ``config.json``; None if there is no such object.
+
     Raises:
         PlanError: No such repository or revision, no access, no answer, a malformed one, or one
             beyond the bounds of `release.answers`.
-
-    Example:
-        >>> resolve_checkpoint("z-lab/Qwen3.6-35B-A3B-DFlash", "main").commit  # doctest: +SKIP
     """
     api = HfApi(endpoint=endpoint, token=token or False)
     where = f"{api.endpoint}: {repo}@{revision}"
@@ -73,7 +86,7 @@ def resolve_checkpoint(
     session.event_hooks = {**session.event_hooks, "response": [Budget().bound]}
     with _answers_of("Hub", "hub's", where, "hf_endpoint", "another hub (hf_endpoint)"):
         try:
-            data = in_time(lambda: _checkpoint_data(api, repo, revision))
+            data, config = in_time(lambda: _checkpoint_data(api, repo, revision))
         except GatedRepoError:
             found = "a token that has no access" if token else "no token"
             expected = "a token of an account that was granted access"
@@ -87,7 +100,8 @@ def resolve_checkpoint(
             status = error.response.status_code
             expected = "a valid token" if status == 401 else "an answer; try again later"
             raise _error(where, f"HTTP status {status}", expected) from None
-    return parse(CheckpointLock, {"repo": repo, "revision": revision, **data}, where)
+    data |= {"repo": repo, "revision": revision, "shape": shape_of(config or {})}
+    return parse(CheckpointLock, data, where), config
 
 
 @contextmanager
@@ -118,19 +132,17 @@ def _error(where: str, found: str, expected: str) -> PlanError:
     return PlanError(f"{where}: found {found}; expected {expected}")
 
 
-def _checkpoint_data(api: HfApi, repo: str, revision: str) -> dict[str, Any]:
+def _checkpoint_data(
+    api: HfApi, repo: str, revision: str
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
     info = api.model_info(repo, revision=revision, files_metadata=True, timeout=_TIMEOUT.read)
     if info.gated:
         # The metadata of a gated repository are public, its files are not.
         api.auth_check(repo)
     commit = str(info.sha)
     files = {sibling.rfilename: _file(sibling) for sibling in info.siblings or ()}
-    return {
-        "commit": commit,
-        "date": _day(api, repo, commit),
-        "shape": _shape(api, repo, commit) if _CONFIG in files else None,
-        "files": files,
-    }
+    data = {"commit": commit, "date": _day(api, repo, commit), "files": files}
+    return data, _config(api, repo, commit) if _CONFIG in files else None
 
 
 def _day(api: HfApi, repo: str, commit: str) -> str | None:
@@ -140,7 +152,7 @@ def _day(api: HfApi, repo: str, commit: str) -> str | None:
     return next((moment.date().isoformat() for moment in created), None)
 
 
-def _shape(api: HfApi, repo: str, commit: str) -> Shape | None:
+def _config(api: HfApi, repo: str, commit: str) -> dict[str, Any] | None:
     url = hf_hub_url(repo, _CONFIG, revision=commit, endpoint=api.endpoint)
     answer = get_session().get(url, headers=build_hf_headers(token=api.token), timeout=_TIMEOUT)
     hf_raise_for_status(answer)
@@ -148,7 +160,7 @@ def _shape(api: HfApi, repo: str, commit: str) -> Shape | None:
         config = json.loads(answer.content)
     except (ValueError, RecursionError) as error:
         raise PlanError(f"{repo}@{commit}: {_CONFIG}: found {error}; expected JSON") from None
-    return shape_of(config) if isinstance(config, dict) else None
+    return config if isinstance(config, dict) else None
 
 
 def _file(sibling: RepoSibling) -> dict[str, Any]:
