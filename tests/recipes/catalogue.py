@@ -1,14 +1,20 @@
-"""Prints the tables of recipes in docs/recipes.md: python -m tests.recipes.catalogue."""
+"""Writes the tables of recipes in docs/recipes.md: python -m tests.recipes.catalogue."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.options import AUTO
 from sparkwright.recipe.recipe import Figures, Recipe
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "recipes.md"
+# What stands before and after the tables in it.
+START = "<!-- catalogue: python -m tests.recipes.catalogue -->\n"
+END = "<!-- end of catalogue -->"
 HEAD = ("recipe", "serves", "on", "weights", "context", "tokens/s", "proven")
 
 # Titles of the tables, the most important first.
@@ -97,5 +103,16 @@ def _many(workload: str) -> bool:
     return workload.startswith(("concurrent-", "mix-", "rag-"))
 
 
+def written(text: str) -> str:
+    """Return the text of the document with the tables of all recipes in their place."""
+    before, start, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    tables = catalogue(map(load_recipe, recipe_names()))
+    return f"{before}{start}{tables}\n{end}{after}"
+
+
 if __name__ == "__main__":
-    print(catalogue(map(load_recipe, recipe_names())))
+    argparse.ArgumentParser(
+        prog="python -m tests.recipes.catalogue", description=__doc__
+    ).parse_args()
+    DOCUMENT.write_text(written(DOCUMENT.read_text()))

@@ -6,12 +6,8 @@ import pytest
 
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.recipe import Recipe
-from tests.recipes.catalogue import catalogue, table
+from tests.recipes.catalogue import DOCUMENT, END, START, catalogue, table, written
 from tests.unit.recipe.test_recipe import good, put
-
-DOCUMENT = Path(__file__).parents[3] / "docs" / "recipes.md"
-START = "<!-- catalogue: python -m tests.recipes.catalogue -->\n"
-END = "<!-- end of catalogue -->"
 
 
 def recipe(folder: Path, **changes: object) -> Recipe:
@@ -27,9 +23,14 @@ def cells(folder: Path, **changes: object) -> list[str]:
 
 def test_the_documentation_holds_the_table() -> None:
     text = DOCUMENT.read_text()
-    held = text[text.index(START) + len(START) : text.index(END)]
-    printed = catalogue(map(load_recipe, recipe_names())) + "\n"
-    assert held == printed, f"put what it prints between the markers of {DOCUMENT}"
+    assert text.count(START) == text.count(END) == 1
+    assert written(text) == text, "run: python -m tests.recipes.catalogue"
+
+
+def test_the_tables_are_written_between_their_markers() -> None:
+    tables = catalogue(map(load_recipe, recipe_names()))
+    text = f"before\n{START}an old table\n{END}\nafter\n"
+    assert written(text) == f"before\n{START}{tables}\n{END}\nafter\n"
 
 
 def test_heretic_is_explained_where_it_is_served() -> None:
