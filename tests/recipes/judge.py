@@ -81,7 +81,10 @@ def _no_judge(case: Case) -> list[str]:
     known = [engine_image.VLLM] if case.hardware == _LAB else releases.known()
     if case.recipe.judge in known:
         return []
-    return [f"{key}: found {case.recipe.judge}; expected one of {', '.join(known)} as the judge"]
+    return [
+        f"{key}: found {case.recipe.judge}; expected one of {', '.join(known)} as the judge "
+        f"(`python -m tests.recipes.add_release {case.recipe.judge}` adds it)"
+    ]
 
 
 def _ask(group: list[Case]) -> list[list[Problem]]:

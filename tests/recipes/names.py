@@ -2,8 +2,9 @@
 
     python -m tests.recipes.names [RELEASE …]
 
-asks the releases named, those of the table by default. Kinds of trust stay; a new name gets the
-kind `unknown`, and so needs trust until somebody has read what it does and moved it to a kind.
+asks the releases named, by default those of the table and those by which recipes are checked.
+Kinds of trust stay; a new name gets the kind `unknown`, and so needs trust until somebody has read
+what it does and moved it to a kind. Needs root and x86_64; the first time it downloads.
 """
 
 import argparse
@@ -13,7 +14,8 @@ from collections.abc import Sequence
 
 import yaml
 
-from sparkwright.recipe.vllm_names import NAMES, is_variable
+from sparkwright.recipe.vllm_names import NAMES, is_variable, number
+from tests.recipes.add_release import checked_by
 from tests.recipes.environment import INSIDE, run_script
 
 HEAD = """\
@@ -44,7 +46,7 @@ def main(words: Sequence[str]) -> None:
     releases = parser.parse_args(words).releases
     content = yaml.safe_load(NAMES.read_text())
     kinds = {name: group["kind"] for group in content["groups"] for name in group["names"].split()}
-    listed = releases or content["releases"]
+    listed = releases or sorted(checked_by() | {*content["releases"]}, key=number)
     names: dict[str, list[str]] = {}
     for release in listed:
         for name in ask(release):
