@@ -20,7 +20,7 @@ _WIDTH = 80
 
 @click.group()
 def recipes() -> None:
-    """What can be served: list, show, check, memory, command.
+    """What can be served: list, show, check, memory, command, add.
 
     Beside the recipes that come with Sparkwright, a site has its own in
     files/recipes. RECIPE is a name, or the path of a file.
@@ -87,6 +87,18 @@ def command(arguments: tuple[str, ...]) -> None:
     Runs: python -m sparkwright.release.command
     """
     from sparkwright.release.command import main
+
+    sys.exit(main(arguments))
+
+
+@recipes.command(context_settings=_PASSED_ON)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def add(arguments: tuple[str, ...]) -> None:
+    """Fetch what the source tree stores of a new recipe's models.
+
+    Runs: python -m sparkwright.memory.fetch
+    """
+    from sparkwright.memory.fetch import main
 
     sys.exit(main(arguments))
 
