@@ -84,6 +84,7 @@ RUNS = {
         _system("lab", 5, "lab", "lab_fabric", "foreign"),
         _system("in-use", 4, "machine_in_use"),
         _system("network", 5, "network_manager"),
+        _system("person", 6, "person"),
         _system("images", 5, "image_store"),
         _tests("security", 4, "tests/security -n 2 --dist loadfile"),
         _tests("recipes", 2, "tests/recipes", tier="contract"),

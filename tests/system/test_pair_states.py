@@ -33,6 +33,16 @@ def test_another_release_is_refused_by_name(serving: Pair) -> None:
     serving.worker.run(f"sudo systemctl stop {other} && sudo rm -r {folder}/lab-tiny-other")
 
 
+def test_a_pair_stops_and_starts_together(serving: Pair) -> None:
+    before = serving.lives()
+    assert pyinfra("deploys/stop.py").succeeded().changed == {"Engine | Stop"}
+    assert [spark.run("sudo docker ps -q").stdout for spark in serving.both] == ["", ""]
+    assert pyinfra("deploys/stop.py").succeeded().changed == set()
+    assert pyinfra("deploys/start.py").succeeded().changed == {"Engine | Start"}
+    serving.wait_serving(before)
+    assert pyinfra("deploys/start.py").succeeded().changed == set()
+
+
 def test_restarts_are_bounded(serving: Pair) -> None:
     """A rank that fails at once is tried five times; then both Sparks are idle, and say why."""
     serving.forget()
