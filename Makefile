@@ -14,7 +14,12 @@ help:
 
 $(READY): requirements.lock
 	@command -v python3 >/dev/null && python3 -c 'import ensurepip' 2>/dev/null \
-	  || (apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-venv)
+	  || if [ "$$(id -u)" = 0 ]; then \
+	    apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-venv; \
+	  else echo "found no python3-venv; expected it: sudo apt-get install python3-venv" >&2; exit 1; fi
+	@python3 -c 'import sys; found = "%d.%d" % sys.version_info[:2]; \
+	  sys.exit(sys.version_info < (3, 11) and "found Python %s; expected 3.11 or later" % found)'
+	@echo "Installing what it needs into $(VENV): about a minute"
 	python3 -m venv --clear $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@touch $@
