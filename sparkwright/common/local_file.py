@@ -28,6 +28,9 @@ def write_file(path: Path, text: str, mode: int = 0o644) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
+            # A power cut after the rename would leave an empty file on some file systems.
+            file.flush()
+            os.fsync(file.fileno())
         new.chmod(mode)
         new.replace(path)
     except BaseException:

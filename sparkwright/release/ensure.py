@@ -1,18 +1,22 @@
 """Fills and refreshes the lock beside an inventory.
 
-    python -m deploys.lock [INVENTORY] [--refresh [RECIPE ...]] [--check] [--hf-endpoint URL]
+    python -m deploys.lock [INVENTORY] [--refresh [RECIPE ...] | --adopt VERSION ...] [--check]
 
-records what the recipes in use lack; with --refresh asks again for all that they name.
+records what the recipes in use lack; with --refresh asks again for all that they name. With --adopt
+it takes these versions of what the lock lacks, as a Spark serves them: `NAME@sha256:…` of an image,
+`OWNER/NAME@COMMIT` of a checkpoint.
 """
 
 from __future__ import annotations
 
 import argparse
 import platform
+import re
 import sys
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import huggingface_hub
 
@@ -26,15 +30,18 @@ from sparkwright.release.known import known
 from sparkwright.release.lock import (
     Lock,
     checkpoint_key,
-    diff,
     image_key,
     lock_path,
     outdated,
     read_lock,
+    unresolved,
     write_lock,
 )
+from sparkwright.release.lock_diff import diff
 from sparkwright.release.release import repository
 from sparkwright.release.token import HTTP, HTTPS, NONE, token_for
+
+_VERSION = re.compile(r"sha256:[0-9a-f]{64}|[0-9a-f]{40}")
 
 # pyinfra runs a deploy for all hosts as greenlets of one process: the first resolves, others wait.
 _turn = threading.Lock()
@@ -47,6 +54,7 @@ def ensure_lock(
     endpoint: str | None,
     token: str | None,
     record: bool = True,
+    check: Callable[[Lock | None], None] | None = None,
 ) -> Lock:
     """Read the lock of an inventory; resolve and record the names of recipes that it lacks.
 
@@ -56,18 +64,29 @@ def ensure_lock(
         endpoint: URL of the hub; None = ``HF_ENDPOINT`` or the public one.
         token: The hub's token; None = anonymous.
         record: Write the lock, unlike in a dry run.
+        check: Called before names are looked up, with the present lock, or None if there is no
+            file; refuses by a PlanError.
 
     Raises:
         PlanError: As `resolve`; then nothing is recorded.
     """
     path = lock_path(inventory).absolute()
     with _turn:
-        old = _known.get(path) or read_lock(path)
+        is_new = path not in _known and not path.exists()
+        old = _known.get(path) or read_lock(lock_path(inventory))
+        if check and unresolved(recipes, old, str(path)):
+            check(None if is_new else old)
         new = resolve(old, recipes, endpoint, token)
         if new != old and record:
-            write_lock(path, new)
+            _record(lock_path(inventory), new)
         _known[path] = new
         return new
+
+
+def _record(path: Path, lock: Lock) -> None:
+    write_lock(path, lock)
+    what = "what the names in recipes stand for"
+    print(f"wrote {path}: {what}; keep it in git", file=sys.stderr)
 
 
 def resolve(
@@ -76,6 +95,7 @@ def resolve(
     endpoint: str | None,
     token: str | None,
     refresh: bool = False,
+    adopted: Mapping[str, str] = MappingProxyType({}),
 ) -> Lock:
     """Return a lock with the names of recipes resolved.
 
@@ -84,6 +104,7 @@ def resolve(
         recipes: The recipes whose names to resolve.
         endpoint, token: As for `ensure_lock`.
         refresh: Resolve names that are in the lock, too.
+        adopted: The digests of images and commits of repositories to take, by name.
 
     Raises:
         PlanError: All names that could not be resolved, and all commits that are older than a
@@ -106,11 +127,15 @@ def resolve(
 
                 published = known().images.get(recipe.base_image)
                 reference = recipe.base_image
-                if published:
-                    reference = f"{repository(reference)}@{published.digest}"
+                digest = published.digest if published else None
+                if "@" not in reference:
+                    digest = adopted.get(repository(reference), digest)
+                if digest:
+                    reference = f"{repository(reference)}@{digest}"
+                source = published.source if published and published.digest == digest else None
                 arch = HARDWARE[recipe.hardware[0]].arch or platform.machine()
                 image = resolve_image(reference, arch)
-                images[key] = image.model_copy(update={"source": published and published.source})
+                images[key] = image.model_copy(update={"source": source})
         except PlanError as error:
             problems |= dict.fromkeys(error.problems)
         for checkpoint in recipe.checkpoints.values():
@@ -119,10 +144,13 @@ def resolve(
                 if is_due(key, checkpoints):
                     from sparkwright.release.resolve import resolve_checkpoint
 
-                    commit = known().checkpoints.get(key)
-                    revision = commit.commit if commit else checkpoint.revision
+                    named = known().checkpoints.get(key)
+                    revision = named.commit if named else checkpoint.revision
+                    if not _VERSION.fullmatch(checkpoint.revision):
+                        revision = adopted.get(checkpoint.repo, revision)
                     locked = resolve_checkpoint(checkpoint.repo, revision, endpoint, token)
-                    update = {"revision": checkpoint.revision, "source": commit and commit.source}
+                    source = named.source if named and named.commit == revision else None
+                    update = {"revision": checkpoint.revision, "source": source}
                     checkpoints[key] = locked.model_copy(update=update)
             except PlanError as error:
                 problems |= dict.fromkeys(error.problems)
@@ -141,6 +169,31 @@ def _chosen(used: list[Recipe], names: Collection[str]) -> list[Recipe]:
     return [recipe for recipe in used if not names or recipe.name in names]
 
 
+def _adopted(versions: Collection[str], recipes: Collection[Recipe]) -> dict[str, str]:
+    """Return digests and commits by the names of images and repositories that recipes have.
+
+    Raises:
+        PlanError: A version is none of theirs.
+    """
+    images = {repository(recipe.base_image) for recipe in recipes}
+    repos = {each.repo for recipe in recipes for each in recipe.checkpoints.values()}
+    found: dict[str, str] = {}
+    problems: list[str] = []
+    for version in versions:
+        name, _, pin = version.rpartition("@")
+        problems += unknown("--adopt", [name], images if ":" in pin else repos)
+        if not _VERSION.fullmatch(pin):
+            problems.append(
+                f"--adopt: found {version}; expected NAME@sha256:… of an image, or "
+                "OWNER/NAME@COMMIT of a checkpoint"
+            )
+        if found.setdefault(name, pin) != pin:
+            problems.append(f"--adopt: found two versions of {name}; expected one")
+    if problems:
+        raise PlanError(*problems)
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Bring a lock up to date and print what changed. Returns the exit status."""
     parser = argparse.ArgumentParser(
@@ -148,8 +201,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Record what the names in recipes stand for: images, checkpoints, files.",
     )
     parser.add_argument("inventory", nargs="?", type=Path, default=Path("inventory/sparks.yaml"))
-    parser.add_argument(
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument(
         "--refresh", nargs="*", metavar="RECIPE", help="ask again (default: for all in use)"
+    )
+    either.add_argument(
+        "--adopt",
+        nargs="+",
+        default=(),
+        metavar="VERSION",
+        help="take these versions of what the lock lacks, such as OWNER/NAME@COMMIT",
     )
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 on a change")
     parser.add_argument("--hf-endpoint", metavar="URL", help="the hub (default: $HF_ENDPOINT)")
@@ -168,12 +229,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         refresh = options.refresh is not None
         endpoint = options.hf_endpoint or huggingface_hub.constants.ENDPOINT
         token = token_for(endpoint, huggingface_hub.get_token(), options.hf_token)
-        new = resolve(old, recipes, options.hf_endpoint, token, refresh)
+        adopted = _adopted(options.adopt, recipes)
+        new = resolve(old, recipes, options.hf_endpoint, token, refresh, adopted)
+        changes = diff(old, new)
+        print("\n".join(changes) or f"{path}: nothing changed")
+        if changes and not options.check:
+            _record(path, new)
     except PlanError as error:
         print(error, file=sys.stderr)
         return 1
-    changes = diff(old, new)
-    print("\n".join(changes) or f"{path}: nothing changed")
-    if changes and not options.check:
-        write_lock(path, new)
     return 1 if changes and options.check else 0

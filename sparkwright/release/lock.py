@@ -5,7 +5,6 @@ It is beside the inventory: ``sparks.lock.yaml`` for ``sparks.yaml``.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection
 from datetime import date
@@ -16,9 +15,10 @@ import yaml as pyyaml
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from sparkwright.common import yaml
+from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.local_file import write_file
-from sparkwright.common.schema import Model, Text, matching, parse
+from sparkwright.common.schema import Model, Text, matching, parse, shown
 from sparkwright.recipe.recipe import Checkpoint, Recipe
 from sparkwright.release.model_config import Shape
 
@@ -31,7 +31,7 @@ _HEADER = """\
 
 def _hexadecimal(length: int, prefix: str = "") -> AfterValidator:
     pattern = re.compile(f"{prefix}[0-9a-f]{{{length}}}")
-    return matching(pattern, f"{prefix}{length} hexadecimal digits")
+    return matching(pattern, f"{prefix and f'{prefix} and '}{length} hexadecimal digits")
 
 
 # Begins the names of our own files in a checkpoint's folder: a record, or a partial download.
@@ -89,13 +89,15 @@ class CheckpointLock(Model):
             and if the file is absent or not that of a supported model.
     """
 
-    repo: str
-    revision: str
+    repo: str = Field(description="a repository, OWNER/NAME")
+    revision: str = Field(description="a branch, tag or commit")
     commit: Sha1 = Field(description="a commit of 40 hexadecimal digits")
     date: Annotated[str, AfterValidator(_day)] | None = Field(default=None, description=_DAY)
     source: Text | None = Field(default=None, description="where it is published")
     shape: Annotated[Shape | None, BeforeValidator(_of_this_version)] = None
-    files: dict[Annotated[str, AfterValidator(_inside)], LockedFile] = Field(min_length=1)
+    files: dict[Annotated[str, AfterValidator(_inside)], LockedFile] = Field(
+        min_length=1, description="a mapping of files, at least one"
+    )
 
     @property
     def size(self) -> int:
@@ -114,8 +116,8 @@ class ImageLock(Model):
         source: A public source for the digest; None if only the registry gave it.
     """
 
-    digest: Digest
-    config: Digest
+    digest: Digest = Field(description="sha256:, and 64 hexadecimal digits")
+    config: Digest = Field(description="sha256:, and 64 hexadecimal digits")
     size: int = Field(ge=0, description="bytes")
     source: Text | None = Field(default=None, description="where it is published")
 
@@ -123,8 +125,12 @@ class ImageLock(Model):
 class Lock(Model):
     """Images by `image_key`, checkpoints by `checkpoint_key`."""
 
-    images: dict[str, ImageLock] = Field(default_factory=dict)
-    checkpoints: dict[str, CheckpointLock] = Field(default_factory=dict)
+    images: dict[str, ImageLock] = Field(
+        default_factory=dict, description="a mapping of images, each with its digest"
+    )
+    checkpoints: dict[str, CheckpointLock] = Field(
+        default_factory=dict, description="a mapping of checkpoints, each with its commit"
+    )
 
     def image(self, recipe: Recipe) -> ImageLock | None:
         """Return the locked image of a recipe; None if it is not locked yet."""
@@ -162,19 +168,75 @@ def lock_path(inventory: Path) -> Path:
 
 
 def read_lock(path: Path) -> Lock:
-    """Read a lock file; a missing one is empty.
+    """Read a lock file; without a file, the lock is empty.
 
     Raises:
-        PlanError: The file is no lock.
+        PlanError: The file is no lock, or an empty one.
     """
-    return parse(Lock, yaml.load(path), str(path)) if path.exists() else Lock()
+    try:
+        with path.open("rb") as file:
+            content = file.read(yaml.MOST_BYTES + 1)
+    except FileNotFoundError:
+        return Lock()
+    except OSError as error:
+        what = "a folder" if path.is_dir() else f"a file that cannot be read ({error.strerror})"
+        raise PlanError(f"{path}: found {what}; expected the lock, a file of this user") from None
+    remedy = (
+        f"Runs write {path}; it is not meant to be edited. Get it back: git checkout -- {path}; or "
+        "delete it and run again, which may choose newer versions"
+    )
+    try:
+        return _parsed(content.decode(), str(path))
+    except UnicodeDecodeError:
+        raise PlanError(f"{path}: found no UTF-8 text; expected the lock", remedy) from None
+    except _ConflictError as error:
+        raise PlanError(*error.problems) from None
+    except PlanError as error:
+        if any("found an unknown key" in problem for problem in error.problems):
+            remedy += ". If a newer Sparkwright has written it, update this one"
+        raise PlanError(*error.problems, remedy) from None
+
+
+class _ConflictError(PlanError):
+    """A lock in which git has merged nothing yet."""
+
+
+def _parsed(text: str, source: str) -> Lock:
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith(("<<<<<<< ", ">>>>>>> ")):
+            raise _ConflictError(
+                f"{source}:{number}: found git's marks of a merge conflict; expected none: take "
+                f"one of the two, by git checkout --ours -- {source} or --theirs; the next run "
+                "adds what it lacks"
+            )
+    data = yaml.parse(text, source)
+    if not isinstance(data, dict | None):
+        raise PlanError(f"{source}: found {shown(data)}; expected a lock")
+    if not data or not any(data.values()):
+        raise PlanError(f"{source}: found an empty lock; expected what names in recipes stand for")
+    # Runs write both, images last.
+    if cut := [key for key in Lock.model_fields if key not in data]:
+        raise PlanError(
+            f"{source}: found no {' and no '.join(cut)}; expected both kinds: the end was cut off"
+        )
+    return parse(Lock, data, source)
 
 
 def write_lock(path: Path, lock: Lock) -> None:
-    """Write a lock file in one step, sorted, so that the same lock is the same bytes."""
+    """Write a lock file in one step, sorted, so that the same lock is the same bytes.
+
+    Raises:
+        PlanError: It cannot be written; the old file is unchanged.
+    """
     data = lock.model_dump(exclude_none=True)
     text = _HEADER + pyyaml.safe_dump(data, sort_keys=True, default_flow_style=False, width=1000)
-    write_file(path, text)
+    try:
+        write_file(path, text)
+    except OSError as error:
+        raise PlanError(
+            f"{path}: cannot be written ({error.strerror}); expected a folder that this user can "
+            "write to, and room on its disk"
+        ) from None
 
 
 def outdated(recipe: Recipe, lock: Lock) -> list[str]:
@@ -194,38 +256,6 @@ def outdated(recipe: Recipe, lock: Lock) -> list[str]:
         and locked.date
         and date.fromisoformat(locked.date) < checkpoint.not_before
     ]
-
-
-def diff(old: Lock, new: Lock) -> list[str]:
-    """Return the changes from one lock to another, a line for each name, sorted."""
-    before, after = _versions(old), _versions(new)
-    lines = []
-    for name in sorted(before.keys() | after.keys()):
-        if name not in before:
-            lines.append(f"+ {name}: {after[name]}")
-        elif name not in after:
-            lines.append(f"- {name}: {before[name]}")
-        elif before[name] != after[name]:
-            lines.append(f"~ {name}: {before[name]} -> {after[name]}")
-    return lines
-
-
-def _versions(lock: Lock) -> dict[str, str]:
-    images = {
-        f"image {ref}": f"{image.digest}, {image.size:,} bytes"
-        for ref, image in lock.images.items()
-    }
-    checkpoints = {
-        f"checkpoint {key}": _version(locked) for key, locked in lock.checkpoints.items()
-    }
-    return images | checkpoints
-
-
-def _version(locked: CheckpointLock) -> str:
-    day = f" of {locked.date}" if locked.date else ""
-    known = locked.shape.model_dump_json().encode() if locked.shape else None
-    shape = f", shape {hashlib.sha256(known).hexdigest()[:8]}" if known else ""
-    return f"{locked.commit}{day}, {len(locked.files)} files, {locked.size:,} bytes{shape}"
 
 
 def unresolved(recipes: Collection[Recipe], lock: Lock, path: str) -> list[str]:

@@ -4,12 +4,11 @@ import socket
 import sys
 
 from pyinfra import host, state
-from pyinfra.api import StringCommand
 from pyinfra.api.exceptions import PyinfraError
 
-from sparkwright.common.operations import is_dry_run, spark_name
+from sparkwright.common.operations import is_dry_run
 from sparkwright.run.failures import report_failures, watch_connection
-from sparkwright.run.host_data import data_of
+from sparkwright.run.sudo import check_sudo
 from sparkwright.run.target import target, target_of
 
 # Seconds between signs of life, and without an answer to one until the link counts as dead.
@@ -82,12 +81,4 @@ def _tune_connection() -> None:
 
 
 def _check_sudo() -> None:
-    """Refuse a password: pyinfra would pass it on in an environment that the host's users see."""
-    # pyinfra reads sudo's complaint, and would ask for the password.
-    answered, _ = host.run_shell_command(StringCommand("sudo -n true 2>/dev/null"))
-    if not answered:
-        raise PyinfraError(
-            f"{spark_name(host)}: found sudo that asks for a password; expected none for "
-            "this user. On the Spark: sudo visudo -f /etc/sudoers.d/sparkwright, with the line "
-            f"{data_of(host).get('ssh_user') or 'USER'} ALL=(ALL) NOPASSWD: ALL"
-        )
+    check_sudo(host)

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from huggingface_hub import get_token
 from pyinfra import host as current
+from pyinfra import state
 from pyinfra.api import Host
 from pyinfra.api.exceptions import PyinfraError
 
@@ -18,8 +19,10 @@ from sparkwright.common.operations import is_dry_run
 from sparkwright.release.ensure import ensure_lock
 from sparkwright.release.lock import Lock
 from sparkwright.release.release import Release
+from sparkwright.release.served import lost_pins
 from sparkwright.release.token import token_for
 from sparkwright.run import spark as plan
+from sparkwright.run.every_spark import ServedRelease, of_every_spark
 from sparkwright.run.host_data import data_of
 
 
@@ -41,7 +44,8 @@ class Target(plan.SparkTarget):
         except by a dry run.
 
         Raises:
-            PyinfraError: A name cannot be resolved; no host has been changed.
+            PyinfraError: A name cannot be resolved, or a Spark serves what it stood for in a lock
+                that is lost; no host has been changed.
         """
         with bad_input():
             return ensure_lock(
@@ -50,7 +54,22 @@ class Target(plan.SparkTarget):
                 self.settings.hf_endpoint,
                 self.hub_token,
                 record=not is_dry_run(),
+                check=self._check_served,
             )
+
+    def _check_served(self, lock: Lock | None) -> None:
+        """Refuse to resolve names that a release on a Spark of this run was made of.
+
+        Args:
+            lock: The present one; None if there is no file.
+
+        Raises:
+            PlanError: There is such a release.
+        """
+        recipes = [each.recipe for each in map(target_of, state.active_hosts) if each.recipe]
+        served = of_every_spark(ServedRelease)
+        if problem := lost_pins(self.fleet, lock, recipes, served):
+            raise PlanError(problem)
 
     @property
     def hub_token(self) -> str | None:

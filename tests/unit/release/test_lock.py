@@ -11,11 +11,11 @@ from sparkwright.release.lock import (
     ImageLock,
     Lock,
     LockedFile,
-    diff,
     lock_path,
     read_lock,
     write_lock,
 )
+from sparkwright.release.lock_diff import diff
 from sparkwright.release.model_config import shape_of
 from tests.unit.release.test_shape import CONFIG
 
@@ -55,6 +55,66 @@ def test_the_same_lock_is_the_same_bytes(tmp_path: Path) -> None:
     write_lock(one, Lock(images={"a": lock().images["i:1"], "b": lock().images["i:1"]}))
     write_lock(other, Lock(images={"b": lock().images["i:1"], "a": lock().images["i:1"]}))
     assert one.read_bytes() == other.read_bytes()
+
+
+CUT = yaml.safe_dump(lock().model_dump(exclude_none=True))
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("", "found an empty lock; expected what names in recipes stand for"),
+        ("# What names stood for\n", "found an empty lock"),
+        ("{}\n", "found an empty lock"),
+        ("null\n", "found an empty lock"),
+        ("checkpoints: {}\nimages: {}\n", "found an empty lock"),
+        ("images:\n", "found an empty lock"),
+        (CUT[: CUT.index("images:")], "found no images; expected both kinds: the end was cut off"),
+        (
+            CUT.replace("    repo: o/n\n", ""),
+            "repo: found nothing; expected a repository, OWNER/NAME",
+        ),
+        (CUT[: CUT.index("    size: 7")], "images.i:1.size: found nothing; expected bytes"),
+        (
+            CUT + "version: 2\n",
+            "version: found an unknown key; expected one of checkpoints",
+        ),
+        (CUT.replace("size: 7", "size: 7\n    new: 1"), "If a newer Sparkwright has written it"),
+        (CUT.replace("sha256:ddd", "sha1:ddd"), "expected sha256: and 64 hexadecimal digits"),
+        ("images: [\n", "x.lock.yaml:2: found"),
+        ("text\n", 'found "text"; expected a lock'),
+        (b"\xff\xfe", "found no UTF-8 text; expected the lock"),
+        (b"\0\0", "x.lock.yaml: found"),
+    ],
+)
+def test_what_is_no_lock_says_how_to_get_it_back(
+    tmp_path: Path, content: str | bytes, told: str
+) -> None:
+    path = tmp_path / "x.lock.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(PlanError) as raised:
+        read_lock(path)
+    assert told in str(raised.value)
+    assert "required" not in str(raised.value)
+    assert raised.value.problems[-1].startswith(
+        f"Runs write {path}; it is not meant to be edited. Get it back: git checkout -- {path}; or "
+        "delete it and run again, which may choose newer versions"
+    )
+
+
+def test_marks_of_a_merge_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock.yaml"
+    path.write_text(f"# ours\n<<<<<<< HEAD\n{CUT}=======\n{CUT}>>>>>>> main\n")
+    with pytest.raises(PlanError, match=r"yaml:2: found git's marks of a merge conflict; expected"):
+        read_lock(path)
+
+
+def test_a_file_that_cannot_be_read_or_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="found a folder; expected the lock"):
+        read_lock(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(PlanError, match=r"cannot be written \((Not a directory|File exists)\)"):
+        write_lock(tmp_path / "file" / "x.lock.yaml", lock())
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "", "a\nb"])

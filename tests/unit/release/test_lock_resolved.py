@@ -102,6 +102,37 @@ def test_a_dry_run_asks_and_makes_no_file(
     assert not lock_path(inventory).exists()
 
 
+def test_what_is_made_is_said(
+    answers: Answers, recipe: Recipe, inventory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None)
+    what = "what the names in recipes stand for; keep it in git"
+    assert capsys.readouterr() == ("", f"wrote {lock_path(inventory)}: {what}\n")
+
+
+def test_what_may_be_lost_is_not_looked_up(
+    answers: Answers, recipe: Recipe, inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(lock: Lock | None) -> None:
+        seen.append(lock)
+        raise PlanError("refused")
+
+    seen: list[Lock | None] = []
+    for _ in range(2):
+        with pytest.raises(PlanError, match="refused"):
+            ensure_lock(inventory, [recipe], None, None, check=refuse)
+    assert (seen, answers.asked, lock_path(inventory).exists()) == ([None, None], [], False)
+    ensure_lock(inventory, [recipe], None, None, check=seen.append)
+    monkeypatch.setattr(sparkwright.release.ensure, "_known", {})
+    # All is there.
+    full = ensure_lock(inventory, [recipe], None, None, check=refuse)
+    write_lock(lock_path(inventory), full.model_copy(update={"checkpoints": {}}))
+    monkeypatch.setattr(sparkwright.release.ensure, "_known", {})
+    with pytest.raises(PlanError, match="refused"):
+        ensure_lock(inventory, [recipe], None, None, check=refuse)
+
+
 def test_an_image_is_locked_for_each_processor(answers: Answers, recipe: Recipe) -> None:
     card = recipe.model_copy(update={"hardware": ["rtx-5090"], "checkpoints": {}})
     new = sparkwright.release.ensure.resolve(Lock(), [card, recipe], None, None)
@@ -156,6 +187,42 @@ def test_the_program_fills_refreshes_and_checks(
     out = capsys.readouterr().out
     assert f"{COMMIT}, 1 files, 1 bytes -> {'e' * 40}, 1 files, 1 bytes" in out
     assert {locked.commit for locked in read_lock(path).checkpoints.values()} == {"e" * 40}
+
+
+def test_the_program_takes_what_a_spark_serves(
+    answers: Answers, inventory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image, model, drafter = (each.split()[0] for each in ALL)
+    digest, commit = "sha256:" + "1" * 64, "2" * 40
+    name = image.rpartition(":")[0]
+    words = [str(inventory), "--adopt", f"{name}@{digest}", f"{model}@{commit}"]
+    asked: list[tuple[str, str]] = []
+    given = answers.checkpoint
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            sparkwright.release.resolve,
+            "resolve_checkpoint",
+            lambda *each: asked.append(each[:2]) or given(*each),
+        )
+        assert sparkwright.release.ensure.main(words) == 0
+    assert f"{name}@{digest} aarch64" in answers.asked
+    assert asked == [(model, commit), (drafter, "main")]
+    lock = read_lock(lock_path(inventory))
+    assert set(lock.images) == {image}
+    assert set(lock.checkpoints) == {f"{model}@main", f"{drafter}@main"}
+    assert {each.source for each in (*lock.images.values(), *lock.checkpoints.values())} == {None}
+    capsys.readouterr()
+    for version, told in (
+        (f"other/name@{commit}", f"--adopt: found other/name; expected one of {model}, {drafter}"),
+        (
+            f"{model}@main",
+            "--adopt: found AEON-7/Qwen3.6-35B-A3B-heretic-NVFP4@main; expected NAME@",
+        ),
+        (f"{model}@{digest}", f"--adopt: found {model}; expected one of {name}"),
+        (f"{model}@{'3' * 40}", f"--adopt: found two versions of {model}; expected one"),
+    ):
+        assert sparkwright.release.ensure.main([*words, version]) == 1
+        assert told in capsys.readouterr().err
 
 
 def test_a_recipe_by_path_is_refreshed_by_its_name(answers: Answers, inventory: Path) -> None:

@@ -1,0 +1,26 @@
+"""The check that sudo on a Spark asks for no password."""
+
+from pyinfra.api import Host, StringCommand
+from pyinfra.api.exceptions import PyinfraError
+
+from sparkwright.common.operations import spark_name
+from sparkwright.run.host_data import data_of
+
+
+def check_sudo(spark: Host) -> None:
+    """Refuse a password: pyinfra would pass it on in an environment that the host's users see.
+
+    Args:
+        spark: Any connected host of the run.
+
+    Raises:
+        PyinfraError: Sudo asks for one.
+    """
+    # pyinfra reads sudo's complaint, and would ask for the password.
+    answered, _ = spark.run_shell_command(StringCommand("sudo -n true 2>/dev/null"))
+    if not answered:
+        raise PyinfraError(
+            f"{spark_name(spark)}: found sudo that asks for a password; expected none for "
+            "this user. On the Spark: sudo visudo -f /etc/sudoers.d/sparkwright, with the line "
+            f"{data_of(spark).get('ssh_user') or 'USER'} ALL=(ALL) NOPASSWD: ALL"
+        )
