@@ -1,19 +1,33 @@
 """The door: the only thing of a replica that listens on the LAN, on its head."""
 
+import sys
+import threading
+from pathlib import Path
+
 from pyinfra.api import deploy
 
+from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import is_dry_run
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.render import unit_file
 from sparkwright.door.certificates import door_certificate
 from sparkwright.door.door import UNIT, DoorPlan, door_plan
-from sparkwright.door.keys import fleet_keys
+from sparkwright.door.facts import KeyedDoors
+from sparkwright.door.key import Key
+from sparkwright.door.keys import first_keys, fleet_keys, has_keys, lost_keys, make_keys
 from sparkwright.door.operations import door, no_door
+from sparkwright.fleet.fleet import Fleet
 from sparkwright.release.programs import program_files
+from sparkwright.run.every_spark import of_every_spark
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.target import Target, bad_input, target
 
 _FILES = HOST_FILES / "door"
+
+# The parts of a run are greenlets: the first makes the keys, the others wait.
+_turn = threading.Lock()
+# By inventory file, what a dry run plans with.
+_planned: dict[Path, list[Key]] = {}
 
 
 @deploy("Door")
@@ -48,7 +62,26 @@ def _plan(own: Target) -> DoorPlan:
             own.settings,
             port=own.port,
             place=own.replica,
-            keys=None if own.api_key == "none" else fleet_keys(own.fleet, record, fleet.replicas),
+            keys=None if own.api_key == "none" else run_keys(fleet),
             certificate=door_certificate(fleet, own.replica, own.settings, record),
             hold_seconds=own.settings.hold_seconds,
         )
+
+
+def run_keys(fleet: Fleet) -> list[Key]:
+    """Return the API keys of a fleet; make the first one, unless a door has keys.
+
+    Raises:
+        PlanError: The keys are invalid; or they are missing, and a door has some, or may have.
+    """
+    with _turn:
+        if not has_keys(fleet) and fleet.source not in _planned:
+            doors = of_every_spark(KeyedDoors)
+            keyed = [spark for spark, folders in doors.items() if folders]
+            if problem := lost_keys(fleet, keyed, doors):
+                raise PlanError(problem)
+            if is_dry_run():
+                _planned[fleet.source] = first_keys()
+            elif said := make_keys(fleet):
+                print(said, file=sys.stderr)
+    return _planned.get(fleet.source) or fleet_keys(fleet)

@@ -2,6 +2,8 @@
 
 list                   names, what each key opens, until when; no key
 show [NAME]            a key; without a name that of our own tools
+new                    the file of keys, with a first key: before the first deploy, or in place of
+                       keys that are lost
 add NAME [--for PLACES] [--until DAY]
                        a new key, which is shown; PLACES are replicas, `gateway` and `metrics`, with
                        commas between them; it opens everything without them
@@ -9,33 +11,34 @@ rotate NAME [--days N] a new key for a name, which is shown; the old ones end in
 remove NAME            its keys open nothing any more; the deploy ends what is in flight
 
 They are in a file beside the inventory, which git ignores. A change takes effect once deployed, by
-deploys/spark.py, and by deploys/gateway.py if there is a gateway.
+deploys/spark.py, and by deploys/gateway.py if there is a gateway. Where the inventory names a
+`keys_command`, the keys are in a store of yours, and only `list` and `show` work.
 """
 
 import argparse
-import os
-import secrets
-import stat
 import sys
-import tempfile
 from collections.abc import Collection, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.local_file import write_file
 from sparkwright.door.key import Key, checked_name, parse_keys
+from sparkwright.door.keys_command import keys_said
+from sparkwright.door.keys_file import (
+    OWNER,
+    append_key,
+    line_of,
+    make_file,
+    new_secret,
+    read_file,
+    remove_keys,
+    rotate_keys,
+)
 from sparkwright.fleet.file import load_fleet
+from sparkwright.fleet.fleet import Fleet
 from sparkwright.recipe.loader import recipe_names
 
-# The name of the first key.
-OWNER = "owner"
-_FOOT = """\
-# API keys of this fleet, a line each: NAME KEY [REPLICA,...] [YYYY-MM-DD]. Without replicas a key
-# opens every door and the gateway; the day is the last on which it does. The first that opens
-# everything is the one of this project's own tools. `python -m deploys.keys` changes the file; what
-# is changed is in force once it is deployed. No engine restarts.
-"""
+_USUAL = Path("inventory/sparks.yaml")
 
 
 def keys_path(fleet: Path) -> Path:
@@ -43,170 +46,168 @@ def keys_path(fleet: Path) -> Path:
     return fleet.with_suffix(".keys")
 
 
-def fleet_keys(
-    fleet: Path, record: bool = True, replicas: Collection[str] | None = None
-) -> list[Key]:
-    """Read the API keys of a fleet; make the first one if there is no file yet.
+def has_keys(fleet: Fleet) -> bool:
+    """Tell whether a fleet has a file of keys, good or bad, or a command that gives them."""
+    path = keys_path(fleet.source)
+    return bool(fleet.keys_command) or path.exists() or path.is_symlink()
 
-    Args:
-        fleet: The inventory file.
-        record: Write the first one to the file, unlike in a dry run.
-        replicas: Those of the fleet, to check the keys by; None to accept any.
+
+def fleet_keys(fleet: Fleet) -> list[Key]:
+    """Return the API keys of a fleet, from the file beside its inventory or by its command.
 
     Returns:
         Keys, of which at least one opens everything.
 
     Raises:
-        PlanError: The file holds no such key or an invalid one, other users can read it, or this
-            user cannot.
+        PlanError: There are none, some are invalid, or none opens everything.
     """
-    path = keys_path(fleet)
-    try:
-        if not path.exists():
-            if not record:
-                return [Key(OWNER, _new_secret())]
-            _make(path)
-        mode = stat.S_IMODE(path.stat().st_mode)
-        # Some editors begin a file with a byte order mark.
-        text = path.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise PlanError(
-            f"{path}: found a file that cannot be read or made ({error.strerror}); expected one of "
-            "this user's own, with a key a line"
-        ) from None
-    problems = []
-    if mode & 0o077:
-        problems.append(
-            f"{path}: found mode {mode:o}, with which others can read it; expected 600: "
-            f"chmod 600 {path}"
-        )
-    try:
-        keys = parse_keys(text, str(path), replicas)
-    except PlanError as error:
-        raise PlanError(*problems, *error.problems) from None
+    source, keys = _read(fleet)
+    own = not fleet.keys_command
     if not keys:
-        problems.append(
-            f"{path}: found no key; expected one a line: remove the file, and the next run makes "
-            "one"
+        remedy = (
+            f"restore it, or remove it and run {_command(fleet.source)} new" if own else "NAME KEY"
         )
-    elif not any(map(_opens_all, keys)):
-        problems.append(
-            f"{path}: found no key that opens everything, today; expected one for this project's "
-            f"own tools: python -m deploys.keys add {OWNER}"
+        raise PlanError(f"{source}: found no key; expected one a line: {remedy}")
+    if not opening_all(keys):
+        remedy = f"{_command(fleet.source)} add {OWNER}" if own else f"{OWNER} KEY"
+        raise PlanError(
+            f"{source}: found no key that opens everything, today; expected one for this project's "
+            f"own tools: {remedy}"
         )
-    if problems:
-        raise PlanError(*problems)
     return keys
 
 
-def api_keys(fleet: Path, record: bool = True) -> tuple[str, ...]:
-    """Return the keys that open everything; our own tools use the first.
+def _read(fleet: Fleet) -> tuple[str, list[Key]]:
+    """Return the name of the keys' source, for messages, and its valid lines."""
+    path = keys_path(fleet.source)
+    if fleet.keys_command:
+        if path.exists() or path.is_symlink():
+            raise PlanError(
+                f"{path}: found a file of keys, and keys_command in {fleet.source}; expected one "
+                f"of them: remove {path} once its keys are in the store that keys_command reads, "
+                "or remove keys_command"
+            )
+        source = f"{fleet.source}: keys_command"
+        text = keys_said(fleet.keys_command, source)
+        source += ": its output"
+    else:
+        source = str(path)
+        try:
+            text = read_file(path)
+        except FileNotFoundError:
+            raise PlanError(
+                f"{path}: found no such file; expected the API keys: get it from whoever deployed "
+                "first. Before the first deploy there is none: pyinfra inventory.py "
+                f"deploys/spark.py makes it, and so does {_command(fleet.source)} new"
+            ) from None
+    return source, parse_keys(text, source, fleet.replicas)
 
-    Args:
-        fleet, record: As for `fleet_keys`.
+
+def opening_all(keys: Sequence[Key]) -> tuple[str, ...]:
+    """Return the keys that open everything, today; our own tools use the first."""
+    return tuple(key.secret for key in keys if not key.places and _is_valid(key))
+
+
+def api_keys(fleet: Path) -> tuple[str, ...]:
+    """Return the keys of an inventory file that open everything; our own tools use the first.
 
     Raises:
-        PlanError: As `fleet_keys`.
+        PlanError: As `fleet_keys`, or the inventory is invalid.
     """
-    return tuple(key.secret for key in fleet_keys(fleet, record) if _opens_all(key))
+    return opening_all(fleet_keys(load_fleet(fleet, recipe_names())))
 
 
-def named_key(fleet: Path, name: str, places: Sequence[str] = ()) -> str:
-    """Return the newest key of a name; make one if there is none.
+def named_key(fleet: Fleet, name: str, places: Sequence[str] = ()) -> str:
+    """Return the newest key of a name; add one to the file if there is none.
 
     Args:
-        fleet: The inventory file.
+        fleet: Whose keys.
         name: Its owner.
         places: The places that a new one opens; none named means all.
 
     Raises:
-        PlanError: As `fleet_keys`.
+        PlanError: As `fleet_keys`; or there is none, and the keys are given by a command.
     """
     valid = [key.secret for key in fleet_keys(fleet) if key.name == name and _is_valid(key)]
-    return valid[0] if valid else _add(fleet, Key(name, _new_secret(), tuple(places)))
+    if valid:
+        return valid[0]
+    _check_file(fleet, f"no key of {name}")
+    return append_key(keys_path(fleet.source), Key(name, new_secret(), tuple(places)))
+
+
+def first_keys() -> list[Key]:
+    """Return what a run would make where there are no keys yet, for a plan."""
+    return [Key(OWNER, new_secret())]
+
+
+def make_keys(fleet: Fleet) -> str:
+    """Make the file of keys, with a first key that opens everything.
+
+    Returns:
+        A sentence for the user; "" where another run has just made it.
+
+    Raises:
+        PlanError: It cannot be written.
+    """
+    path = keys_path(fleet.source)
+    return f"wrote {path} (0600): the API keys; back it up" if make_file(path) else ""
+
+
+def lost_keys(fleet: Fleet, keyed: Collection[str], read: Collection[str]) -> str | None:
+    """Return why a run may not make new keys; None if no door has any.
+
+    Args:
+        fleet: One that has no keys on this machine.
+        keyed: Its Sparks whose door has keys.
+        read: Its Sparks that have been read.
+    """
+    path = keys_path(fleet.source)
+    unread = [
+        replica.sparks[0]
+        for replica in fleet.replicas.values()
+        if replica.api_key is None and replica.sparks[0] not in read
+    ]
+    if not (keyed or unread):
+        return None
+    if keyed:
+        why = f"while the door of {' and of '.join(sorted(keyed))} has keys"
+    else:
+        why = f"and this run leaves out {' and '.join(unread)}, whose door may have keys"
+    return (
+        f"{path}: found no such file, {why}; expected the file that they came from: with new keys, "
+        "clients that have the old ones get 401. Nothing was changed.\n"
+        "  Get the file from whoever has it, such as the machine that deployed first: mode 600.\n"
+        f"  Or, if there are no keys yet, or to replace them: {_command(fleet.source)} new"
+    )
+
+
+def _check_file(fleet: Fleet, found: str) -> None:
+    """Refuse to change keys that a command gives."""
+    if fleet.keys_command:
+        raise PlanError(
+            f"{fleet.source}: keys_command: found {found}, and keys that are in a store of yours; "
+            "expected the change there: a line is NAME KEY [REPLICA,...] [YYYY-MM-DD], and openssl "
+            "rand -hex 32 makes a key"
+        )
+
+
+def _command(inventory: Path) -> str:
+    usual = inventory == _USUAL
+    return "python -m deploys.keys" + ("" if usual else f" --inventory {inventory}")
 
 
 def _is_valid(key: Key) -> bool:
     return datetime.now(UTC).timestamp() < key.ends
 
 
-def _opens_all(key: Key) -> bool:
-    return not key.places and _is_valid(key)
-
-
-def _new_secret() -> str:
-    return f"sk-{secrets.token_urlsafe(32)}"
-
-
-def _line(key: Key) -> str:
-    words = (key.name, key.secret, ",".join(key.places), str(key.until or ""))
-    return " ".join(filter(None, words))
-
-
-def _make(path: Path) -> None:
-    """Write a file with one new key in one step; of several runs at once, the first one counts."""
-    # mkstemp's files have mode 600.
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".keys")
-    new = Path(name)
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(f"{_line(Key(OWNER, _new_secret()))}\n{_FOOT}")
-        try:
-            path.hardlink_to(new)
-        except FileExistsError:
-            return
-    finally:
-        new.unlink()
-
-
-def _add(fleet: Path, key: Key) -> str:
-    """Append a key to the file; comments stay. Returns its secret."""
-    _write(fleet, [*_read_lines(fleet), _line(key)])
-    return key.secret
-
-
-def _read_lines(fleet: Path) -> list[str]:
-    return keys_path(fleet).read_text(encoding="utf-8-sig").rstrip("\n").splitlines()
-
-
-def _write(fleet: Path, lines: Sequence[str]) -> None:
-    """Replace the file if its new lines are valid."""
-    path = keys_path(fleet)
-    text = "\n".join(lines) + "\n"
-    parse_keys(text, str(path))
-    write_file(path, text, 0o600)
-
-
-def _rotate(fleet: Path, name: str, days: int) -> str:
-    """Insert a new key before the old ones of a name, which end in some days. Returns it."""
-    keys = [key for key in fleet_keys(fleet) if key.name == name]
-    if not keys:
-        raise _unknown(fleet, name)
-    last = datetime.now(UTC).date() + timedelta(days=days)
-    new = Key(name, _new_secret(), keys[0].places)
-    lines = []
-    for line in _read_lines(fleet):
-        old = next((key for key in keys if key.secret in line.split()), None)
-        if old and old == keys[0]:
-            lines.append(_line(new))
-        if old:
-            until = min(old.until or last, last)
-            line = _line(Key(name, old.secret, old.places, until))
-        lines.append(line)
-    _write(fleet, lines)
-    return new.secret
-
-
-def _remove(fleet: Path, name: str) -> None:
-    keys = {key.secret for key in fleet_keys(fleet) if key.name == name}
-    if not keys:
-        raise _unknown(fleet, name)
-    _write(fleet, [line for line in _read_lines(fleet) if not keys & set(line.split())])
-
-
-def _unknown(fleet: Path, name: str) -> PlanError:
-    names = ", ".join(dict.fromkeys(key.name for key in fleet_keys(fleet)))
-    return PlanError(f"{keys_path(fleet)}: found no key of {name}; expected one of {names}")
+def _named(fleet: Fleet, name: str | None, keys: Sequence[Key]) -> list[Key]:
+    """Return the keys of a name."""
+    found = [key for key in keys if key.name == name]
+    if not found:
+        names = ", ".join(dict.fromkeys(key.name for key in keys))
+        source = "keys_command" if fleet.keys_command else keys_path(fleet.source)
+        raise PlanError(f"{source}: found no key of {name}; expected one of {names}")
+    return found
 
 
 def _table(keys: Sequence[Key]) -> str:
@@ -231,10 +232,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--inventory", type=Path, default=Path("inventory/sparks.yaml"))
+    parser.add_argument("--inventory", type=Path, default=_USUAL)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("list")
     commands.add_parser("show").add_argument("name", nargs="?")
+    commands.add_parser("new")
     add = commands.add_parser("add")
     add.add_argument("--for", dest="places", default="", metavar="PLACES")
     add.add_argument("--until", type=date.fromisoformat, metavar="DAY")
@@ -243,31 +245,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for each in (add, rotate, commands.add_parser("remove")):
         each.add_argument("name", metavar="NAME")
     options = parser.parse_args(arguments)
-    fleet: Path = options.inventory
     try:
-        replicas = load_fleet(fleet, recipe_names()).replicas
-        keys = fleet_keys(fleet, replicas=replicas)
-        match options.command:
-            case "list":
-                print(_table(keys))
-            case "show":
-                wanted = filter(_is_valid if options.name else _opens_all, keys)
-                key = next((key for key in wanted if options.name in (None, key.name)), None)
-                if not key:
-                    raise _unknown(fleet, options.name)
-                print(key.secret)
-            case "add":
-                places = tuple(filter(None, options.places.split(",")))
-                new = Key(checked_name(options.name), _new_secret(), places, options.until)
-                parse_keys(_line(new), "a new key", replicas)
-                print(_add(fleet, new))
-            case "rotate":
-                print(_rotate(fleet, options.name, options.days))
-            case "remove":
-                _remove(fleet, options.name)
+        _run(load_fleet(options.inventory, recipe_names()), options)
     except PlanError as error:
         print(error, file=sys.stderr)
         return 1
     if options.command in ("add", "rotate", "remove"):
         print("In force once deployed: pyinfra inventory.py deploys/spark.py", file=sys.stderr)
     return 0
+
+
+def _run(fleet: Fleet, options: argparse.Namespace) -> None:
+    path = keys_path(fleet.source)
+    if options.command not in ("list", "show"):
+        _check_file(fleet, f"`{options.command}`")
+    match options.command:
+        case "list":
+            print(_table(fleet_keys(fleet)))
+        case "show":
+            keys = fleet_keys(fleet)
+            if options.name:
+                print(_named(fleet, options.name, list(filter(_is_valid, keys)))[0].secret)
+            else:
+                print(opening_all(keys)[0])
+        case "new":
+            said = "" if has_keys(fleet) else make_keys(fleet)
+            if not said:
+                raise PlanError(
+                    f"{path}: found the file; expected none: to replace all keys, move it away"
+                )
+            print(said)
+        case "add":
+            places = tuple(filter(None, options.places.split(",")))
+            new = Key(checked_name(options.name), new_secret(), places, options.until)
+            parse_keys(line_of(new), "a new key", fleet.replicas)
+            _read(fleet)
+            print(append_key(path, new))
+        case "rotate":
+            keys = _named(fleet, options.name, fleet_keys(fleet))
+            print(rotate_keys(path, keys, options.days))
+        case "remove":
+            remove_keys(path, _named(fleet, options.name, _read(fleet)[1]))

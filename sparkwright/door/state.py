@@ -77,6 +77,34 @@ echo {MARK}running
 true"""
 
 
+def keyed_script(root: str) -> str:
+    """Return the POSIX shell script that prints the folder of each door that has keys, then "read".
+
+    Args:
+        root: Folder of everything on the host.
+    """
+    at = shlex.quote(root)
+    return f"""
+for folder in {at}/door {at}/gateway/door; do
+  [ -d "$folder" ] || continue
+  ls "$folder" >/dev/null || exit
+  [ ! -s "$folder/{KEYS}" ] || echo "$folder"
+done
+echo read"""
+
+
+def parse_keyed(output: Iterable[str]) -> list[str]:
+    """Return the folders that the script's output lines name.
+
+    Raises:
+        ValueError: It was not read to the end.
+    """
+    *folders, end = output
+    if end != "read":
+        raise ValueError(f"found {end!r}; expected read")
+    return folders
+
+
 def stray_script(root: str) -> str:
     """Return the POSIX shell script that tells whether HAProxy's own service is on for nothing.
 

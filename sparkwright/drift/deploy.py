@@ -12,10 +12,11 @@ from sparkwright.common.difference import Difference, as_json, exit_status, line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import look
 from sparkwright.common.terminal import plain
-from sparkwright.door.keys import keys_path
+from sparkwright.door.keys import has_keys, keys_path
 from sparkwright.drift.operations import health, listeners, running
 from sparkwright.release.lock import lock_path, read_lock, unresolved
 from sparkwright.run.report import check_alone, tell_machines
+from sparkwright.run.spark import fleet_of
 from sparkwright.run.survey import surveyed
 from sparkwright.run.target import bad_input, target, target_of
 
@@ -81,7 +82,7 @@ def _check_declared() -> None:
         return
     path, keys = lock_path(own.fleet), keys_path(own.fleet)
     problems = unresolved([own.recipe], read_lock(path), str(path))
-    if own.api_key != "none" and not keys.exists():
+    if own.api_key != "none" and not has_keys(fleet_of(own.fleet)):
         problems.append(
             f"{keys}: found no such file; expected the API keys of the doors, as a run "
             f"of {_CONVERGES} makes it"

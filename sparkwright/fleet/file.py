@@ -11,7 +11,7 @@ from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import Model, Name, parse
 from sparkwright.fleet.check import problems
-from sparkwright.fleet.fleet import Fleet, Gateway, Replica, Spark
+from sparkwright.fleet.fleet import Fleet, Gateway, Replica, Spark, Word
 from sparkwright.recipe.loader import is_path
 
 
@@ -27,6 +27,11 @@ class _File(Model):
     gateway: Gateway | None = Field(
         default=None, description="a mapping such as {spark: spark-a, port: 4000}"
     )
+    keys_command: list[Word] | None = Field(
+        default=None,
+        min_length=1,
+        description="a list of words, such as [pass, show, sparkwright/sparks]",
+    )
 
 
 def load_fleet(path: Path, recipes: Collection[str]) -> Fleet:
@@ -41,7 +46,7 @@ def load_fleet(path: Path, recipes: Collection[str]) -> Fleet:
     """
     file = parse(_File, yaml.load(path), str(path))
     replicas = {name: _located(replica, path.parent) for name, replica in file.replicas.items()}
-    fleet = Fleet(path, file.sparks, replicas, file.gateway)
+    fleet = Fleet(path, file.sparks, replicas, file.gateway, tuple(file.keys_command or ()))
     if found := problems(fleet, recipes):
         raise PlanError(*found)
     return fleet

@@ -12,6 +12,8 @@ from pydantic import BeforeValidator, Field
 from sparkwright.common.schema import Model, Text
 
 _Port = Annotated[int, Field(ge=1, le=65535)]
+# Of a command.
+Word = Annotated[Text, Field(min_length=1)]
 
 
 class Reached(Model):
@@ -87,12 +89,18 @@ class Replica(Model):
 
 @dataclass(frozen=True)
 class Fleet:
-    """All Sparks and replicas of an inventory file; paths of recipes are absolute."""
+    """All Sparks and replicas of an inventory file; paths of recipes are absolute.
+
+    Attributes:
+        keys_command: Words of the owner's command that prints the API keys; none where they are in
+            a file beside the inventory.
+    """
 
     source: Path
     sparks: Mapping[str, Spark]
     replicas: Mapping[str, Replica]
     gateway: Gateway | None = None
+    keys_command: tuple[str, ...] = ()
 
     @property
     def recipes(self) -> list[str]:

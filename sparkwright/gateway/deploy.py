@@ -9,9 +9,10 @@ from sparkwright.common.operations import is_dry_run
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.render import unit_file
 from sparkwright.door.certificates import chains, door_certificate, server_certificate, server_names
+from sparkwright.door.deploy import run_keys
 from sparkwright.door.door import door_plan
 from sparkwright.door.key import GATEWAY
-from sparkwright.door.keys import api_keys, fleet_keys
+from sparkwright.door.keys import opening_all
 from sparkwright.firewall.firewall import port_rules
 from sparkwright.firewall.operations import firewall
 from sparkwright.gateway.facts import UNITS
@@ -38,7 +39,7 @@ def apply() -> None:
         recipes = {name: recipe_of(name) for name in fleet.recipes}
         replica_settings = {name: settings_of_replica(host, name) for name in fleet.replicas}
         replicas, urls = upstreams(fleet, recipes), doors(fleet, replica_settings)
-        keys = fleet_keys(fleet.source, record, fleet.replicas)
+        keys = run_keys(fleet)
         asked_by = (data_of(host).get("ssh_hostname"), own.spark, "gateway")
         own_names = server_names(settings, asked_by)
         # A door's certificate may be signed by itself alone.
@@ -75,7 +76,7 @@ def apply() -> None:
         entries=entries,
         requirements=requirements,
         secrets={
-            f"{root}/secrets/gateway.env": HiddenValue(environment(api_keys(fleet.source, record))),
+            f"{root}/secrets/gateway.env": HiddenValue(environment(opening_all(keys))),
             **{
                 f"{folder}/door/{name}": text if text is None else HiddenValue(text)
                 for name, text in door_files.items()

@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         doors = targets(fleet, known, door_chains(fleet, known))
         key = None
         if any(door.keyed for door in doors):
-            key = named_key(fleet.source, "prometheus", (METRICS,))
+            key = named_key(fleet, "prometheus", (METRICS,))
     except PlanError as error:
         print(error, file=sys.stderr)
         return 1

@@ -169,7 +169,7 @@ def address(data: Data) -> str:
 def client(data: Data, target: SparkTarget, address: str) -> Client:
     """Send a request through the door, from here; with the fleet's key unless another is given."""
     base = f"http{'s' if target.settings.secured else ''}://{address}:{data['port']}"
-    own = "none" if data["api_key"] == "none" else api_keys(target.fleet, record=False)[0]
+    own = "none" if data["api_key"] == "none" else api_keys(target.fleet)[0]
 
     def ask(
         method: str, path: str, body: object = None, key: str | None = own, stream: bool = False

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from sparkwright.common.errors import PlanError
+from sparkwright.door.keys import make_keys
 from sparkwright.monitoring.command import main
 from sparkwright.monitoring.targets import monitoring_files, prometheus_config
 from tests.component.monitoring.given import (
@@ -108,7 +109,7 @@ def test_the_sites_own_certificate_has_the_doors_address(tmp_path: Path) -> None
 
 @tools
 def test_the_command_writes_what_promtool_takes(tmp_path: Path) -> None:
-    fleet(tmp_path, TWO)
+    make_keys(fleet(tmp_path, TWO))
     out = tmp_path / "out"
     assert main([str(tmp_path / "sparks.yaml"), "--out", str(out)]) == 0
     subprocess.run(["promtool", "check", "config", out / "prometheus.yml"], check=True)

@@ -2,47 +2,129 @@
 
 import multiprocessing
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from sparkwright.common.errors import PlanError
+from sparkwright.door import keys_command
 from sparkwright.door.key import Key
-from sparkwright.door.keys import api_keys, fleet_keys, keys_path, main
+from sparkwright.door.keys import (
+    api_keys,
+    fleet_keys,
+    has_keys,
+    keys_path,
+    lost_keys,
+    main,
+    make_keys,
+    named_key,
+)
+from sparkwright.door.keys_file import make_file
+from sparkwright.fleet.file import load_fleet
+from sparkwright.fleet.fleet import Fleet
+from sparkwright.recipe.loader import recipe_names
 
 KEY = "sk-0123456789abcdefghij"
+FLEET = """\
+sparks: {spark-a: {ssh_hostname: 192.0.2.1}, spark-b: {ssh_hostname: 192.0.2.2}}
+replicas:
+  chat: {recipe: qwen3.6-35b-nvidia, sparks: [spark-a]}
+  open: {recipe: qwen3.6-35b-nvidia, sparks: [spark-b], api_key: none}
+"""
+
+
+@pytest.fixture(autouse=True)
+def another_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have no output of an earlier test's command."""
+    monkeypatch.setattr(keys_command, "_said", {})
+    return
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> Path:
     path.write_text(text)
     path.chmod(mode)
-    return path.with_suffix(".yaml")
+    return declared(path.with_suffix(".yaml"))
 
 
-def test_the_first_use_makes_one_key_that_stays(tmp_path: Path) -> None:
-    fleet = tmp_path / "sparks.yaml"
-    (key,) = api_keys(fleet)
+def declared(path: Path, more: str = "") -> Path:
+    path.write_text(FLEET + more)
+    return path
+
+
+def loaded(path: Path) -> Fleet:
+    return load_fleet(path, recipe_names())
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(PlanError) as raised:
+        api_keys(path)
+    return str(raised.value)
+
+
+def test_the_first_key_is_made_once_and_stays(tmp_path: Path) -> None:
+    fleet = loaded(declared(tmp_path / "sparks.yaml"))
+    assert not has_keys(fleet)
+    path = tmp_path / "sparks.keys"
+    assert make_keys(fleet) == f"wrote {path} (0600): the API keys; back it up"
+    (key,) = api_keys(fleet.source)
     assert re.fullmatch(r"sk-[A-Za-z0-9_-]{43}", key)
-    assert [file.name for file in tmp_path.iterdir()] == ["sparks.keys"]
-    assert keys_path(fleet).stat().st_mode & 0o777 == 0o600
-    assert api_keys(fleet) == (key,)
-    assert keys_path(fleet).read_text().startswith(f"owner {key}\n#")
-    assert api_keys(tmp_path / "other.yaml") != (key,)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["sparks.keys", "sparks.yaml"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert has_keys(fleet)
+    assert make_keys(fleet) == ""
+    assert api_keys(fleet.source) == (key,)
+    assert path.read_text().startswith(f"owner {key}\n#")
 
 
-def test_a_dry_run_has_a_key_and_makes_no_file(tmp_path: Path) -> None:
-    (key,) = api_keys(tmp_path / "sparks.yaml", record=False)
-    assert key.startswith("sk-")
-    assert not list(tmp_path.iterdir())
+def test_reading_makes_no_file(tmp_path: Path) -> None:
+    path = declared(tmp_path / "sparks.yaml")
+    said = refusal(path)
+    assert f"{tmp_path}/sparks.keys: found no such file; expected the API keys" in said
+    assert f"python -m deploys.keys --inventory {path} new" in said
+    for words in (["list"], ["show"], ["add", "ann"], ["remove", "owner"], ["rotate", "owner"]):
+        assert main(["--inventory", str(path), *words]) == 1
+    with pytest.raises(PlanError, match="found no such file"):
+        named_key(loaded(path), "prometheus")
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_several_runs_at_a_time_make_the_same_key(tmp_path: Path) -> None:
+    path = tmp_path / "sparks.keys"
     # A fork of a process with threads, which tests before may have left, can stand still for ever.
     with multiprocessing.get_context("spawn").Pool(8) as pool:
-        made = pool.map(api_keys, [tmp_path / "sparks.yaml"] * 32, chunksize=1)
-    assert len(set(made)) == 1
-    assert [file.name for file in tmp_path.iterdir()] == ["sparks.keys"]
+        made = pool.map(make_file, [path] * 32, chunksize=1)
+    assert made.count(True) == 1
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("keyed", "read", "why"),
+    [
+        (
+            ["spark-b", "spark-a"],
+            ["spark-a", "spark-b"],
+            "door of spark-a and of spark-b has",
+        ),
+        (["spark-b"], ["spark-b"], "while the door of spark-b has keys; expected the file"),
+        ([], ["spark-b"], "and this run leaves out spark-a, whose door may have keys"),
+    ],
+)
+def test_new_keys_are_refused_where_a_door_has_some(
+    tmp_path: Path, keyed: list[str], read: list[str], why: str
+) -> None:
+    fleet = loaded(declared(tmp_path / "sparks.yaml"))
+    said = lost_keys(fleet, keyed, read)
+    assert said
+    assert why in said
+    assert f"python -m deploys.keys --inventory {fleet.source} new" in said
+
+
+@pytest.mark.parametrize("read", [["spark-a"], ["spark-a", "spark-b"]])
+def test_new_keys_are_made_where_no_door_has_any(tmp_path: Path, read: list[str]) -> None:
+    """A door that is open to all needs none, and need not be read."""
+    assert lost_keys(loaded(declared(tmp_path / "sparks.yaml")), [], read) is None
 
 
 def test_several_keys_in_their_order_with_comments(tmp_path: Path) -> None:
@@ -57,17 +139,39 @@ def test_what_editors_leave_in_a_file_is_no_part_of_a_key(tmp_path: Path) -> Non
     assert api_keys(path) == (f"{KEY}1", f"{KEY}2", f"{KEY}3")
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"\x85\x01\x0c\x03gpg", "found a file that is encrypted, or no text"),
+        (b"a\0b", "found a file that is encrypted, or no text"),
+        (b"-----BEGIN AGE ENCRYPTED FILE-----\n", "found a file that is encrypted"),
+        (b'{"data": "ENC[AES256_GCM,data"}', "keys_command: [sops, --decrypt, "),
+        (b"$ANSIBLE_VAULT;1.1;AES256\n", "found a file that is encrypted"),
+        (b"a x\n<<<<<<< HEAD\n", "line 2: found git's marks of a merge conflict"),
+    ],
+)
+def test_what_is_no_file_of_keys_is_told(tmp_path: Path, content: bytes, told: str) -> None:
+    path = write(tmp_path / "a.keys", "")
+    path.with_suffix(".keys").write_bytes(content)
+    assert told in refusal(path)
+
+
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "folder.keys").mkdir(mode=0o700)
     (tmp_path / "dangling.keys").symlink_to("nowhere")
     for name, why in (
-        ("folder", "Is a directory"),
-        ("dangling", "No such file or directory"),
-        ("nowhere/a", "No such file or directory"),
+        ("folder", "found a folder; expected a file of this user's own"),
+        ("dangling", "found a link to a file that is not there"),
     ):
-        with pytest.raises(PlanError) as raised:
-            api_keys(tmp_path / f"{name}.yaml")
-        assert f"{name}.keys: found a file that cannot be read or made ({why})" in str(raised.value)
+        assert f"{name}.keys: {why}" in refusal(declared(tmp_path / f"{name}.yaml"))
+    fleet = loaded(declared(tmp_path / "dangling.yaml"))
+    assert has_keys(fleet)
+    assert make_keys(fleet) == ""
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"a\.keys: cannot be written \(No such file or dir"):
+        make_file(tmp_path / "nowhere" / "a.keys")
 
 
 @pytest.mark.parametrize(
@@ -92,17 +196,16 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 def test_bad_files_are_refused_without_showing_a_key(
     tmp_path: Path, text: str, mode: int, told: str
 ) -> None:
-    with pytest.raises(PlanError) as raised:
-        api_keys(write(tmp_path / "a.keys", text, mode))
-    assert told in str(raised.value)
-    assert "sk-1" not in str(raised.value)
-    assert KEY not in str(raised.value)
+    said = refusal(write(tmp_path / "a.keys", text, mode))
+    assert told in said
+    assert "sk-1" not in said
+    assert KEY not in said
 
 
 def test_a_line_says_whose_a_key_is_what_it_opens_and_until_when(tmp_path: Path) -> None:
     text = f"owner {KEY}\nann {KEY}1 chat,gateway 2099-12-31\nbob {KEY}2 2099-12-31\n{KEY}3\n"
     path = write(tmp_path / "a.keys", text)
-    owner, ann, bob, old = fleet_keys(path, replicas=["chat", "code"])
+    owner, ann, bob, old = fleet_keys(loaded(path))
     assert [owner.opens(place) for place in ("chat", "code", "gateway")] == [True] * 3
     assert [ann.opens(place) for place in ("chat", "code", "gateway")] == [True, False, True]
     assert (ann.places, bob.places) == (("chat", "gateway"), ())
@@ -110,8 +213,8 @@ def test_a_line_says_whose_a_key_is_what_it_opens_and_until_when(tmp_path: Path)
     # A line of before keys had names is known by a part of its sum.
     assert old.name == f"key-{old.digest[:6].lower()}"
     assert api_keys(path) == (KEY, f"{KEY}2", f"{KEY}3")
-    with pytest.raises(PlanError, match="line 2: found 'chat' for the key of ann; exp"):
-        fleet_keys(path, replicas=["code"])
+    path.write_text(FLEET.replace("chat", "code"))
+    assert "line 2: found 'chat' for the key of ann; expected code, gate" in refusal(path)
 
 
 def test_a_key_for_metrics_opens_these_at_each_door() -> None:
@@ -123,22 +226,16 @@ def test_a_key_for_metrics_opens_these_at_each_door() -> None:
     assert both.line("code").endswith(":metrics")
 
 
-FLEET = """\
-sparks: {spark-a: {ssh_hostname: 192.0.2.1}}
-replicas: {chat: {recipe: qwen3.6-35b-nvidia, sparks: [spark-a]}}
-"""
-
-
 def test_one_command_makes_replaces_and_removes_a_key(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fleet = tmp_path / "sparks.yaml"
-    fleet.write_text(FLEET)
+    fleet = declared(tmp_path / "sparks.yaml")
 
     def run(*words: str) -> str:
         assert main(["--inventory", str(fleet), *words]) == 0
         return capsys.readouterr().out.strip()
 
+    assert run("new").startswith(f"wrote {keys_path(fleet)} (0600)")
     owner = run("show")
     ann = run("add", "ann", "--for", "chat", "--until", "2099-12-31")
     assert run("show", "ann") == ann
@@ -149,7 +246,7 @@ def test_one_command_makes_replaces_and_removes_a_key(
     assert not any(key in listed for key in (owner, ann, KEY))
     new = run("rotate", "owner", "--days", "3")
     assert api_keys(fleet) == (new, owner, KEY)
-    days = [key.until for key in fleet_keys(fleet) if key.name == "owner"]
+    days = [key.until for key in fleet_keys(loaded(fleet)) if key.name == "owner"]
     assert days[0] is None
     assert days[1] is not None
     assert 2 <= (days[1] - datetime.now(UTC).date()).days <= 3
@@ -163,7 +260,20 @@ def test_one_command_makes_replaces_and_removes_a_key(
         (("add", "bob", "--for", "nowhere"), "found 'nowhere' for the key of bob"),
         (("rotate", "ann"), "found no key of ann; expected one of owner, key-"),
         (("remove", "ann"), "found no key of ann"),
+        (("new",), "found the file; expected none"),
     ):
         assert main(["--inventory", str(fleet), *words]) == 1
         assert told in capsys.readouterr().err
     assert keys_path(fleet).read_text() == text
+
+
+def test_a_leaked_key_is_replaced_though_it_was_the_only_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "a.keys", f"owner {KEY}\n")
+    command = ["--inventory", str(path)]
+    assert main([*command, "remove", "owner"]) == 0
+    assert "a.keys: found no key; expected one a line: restore it, or remove it" in refusal(path)
+    assert main([*command, "add", "owner"]) == 0
+    assert api_keys(path) == (capsys.readouterr().out.strip(),)
+    assert api_keys(path) != (KEY,)

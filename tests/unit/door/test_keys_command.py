@@ -1,0 +1,147 @@
+"""API keys that a command of the owner's gives, in place of a file."""
+
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparkwright.common.errors import PlanError
+from sparkwright.door import keys_command
+from sparkwright.door.keys import api_keys, has_keys, keys_path, main, named_key
+from sparkwright.fleet.file import load_fleet
+from sparkwright.recipe.loader import recipe_names
+
+KEY = "sk-0123456789abcdefghij"
+FLEET = """\
+sparks: {spark-a: {ssh_hostname: 192.0.2.1}}
+replicas: {chat: {recipe: qwen3.6-35b-nvidia, sparks: [spark-a]}}
+keys_command: WORDS
+"""
+
+
+@pytest.fixture(autouse=True)
+def another_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have no output of an earlier test's command."""
+    monkeypatch.setattr(keys_command, "_said", {})
+    monkeypatch.setattr(keys_command, "PATIENCE", 60)
+    return
+
+
+def given(folder: Path, *words: object) -> Path:
+    path = folder / "sparks.yaml"
+    path.write_text(FLEET.replace("WORDS", json.dumps(words)))
+    return path
+
+
+def by(folder: Path, script: str) -> Path:
+    return given(folder, "sh", "-c", script)
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(PlanError) as raised:
+        api_keys(path)
+    return str(raised.value)
+
+
+def test_its_output_is_the_file_and_it_runs_once(tmp_path: Path) -> None:
+    script = f"echo ran >> {tmp_path}/log; printf '# ours\\n{KEY}\\nann {KEY}2 chat\\n'"
+    path = by(tmp_path, script)
+    assert [api_keys(path) for _ in range(3)] == [(KEY,)] * 3
+    assert (tmp_path / "log").read_text() == "ran\n"
+    assert has_keys(load_fleet(path, recipe_names()))
+    assert not keys_path(path).exists()
+
+
+def test_it_may_ask_a_person(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It has this process's standard input and errors."""
+    path = by(tmp_path, f"readlink /proc/self/fd/0 >&2; echo owner {KEY}")
+    assert api_keys(path) == (KEY,)
+    assert capfd.readouterr().err == f"{Path('/proc/self/fd/0').readlink()}\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        (f"echo {KEY}; exit 3", "found a command that fails (exit status 3); expected the keys"),
+        ("kill -9 $$", "found a command that fails (signal 9)"),
+        ("true", "found a command that prints nothing"),
+        ("echo", "found a command that prints nothing"),
+        (
+            f"echo '# {KEY}'",
+            "keys_command: its output: found no key; expected one a line: NAME KEY",
+        ),
+        (f"echo ann {KEY} chat", "its output: found no key that opens everything, today"),
+        (
+            f"echo ann {KEY} nowhere",
+            "keys_command: its output: line 1: found 'nowhere' for the key",
+        ),
+        (f"echo {KEY}; echo {KEY[:16]}", "its output: line 2: found a key of 16 characters"),
+        (f"printf '{KEY}\\000'", "found output that is no text"),
+        (f"printf '{KEY}\\377'", "found output that is no text"),
+        (f"yes {KEY}", "found more than 1,048,576 bytes"),
+    ],
+)
+def test_what_it_gives_is_checked_and_never_shown(
+    tmp_path: Path, script: str, told: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = by(tmp_path, script)
+    said = refusal(path)
+    assert said.startswith(f"{path}: keys_command: ")
+    assert told in said
+    # The words of the command are in the inventory; its output is nowhere.
+    assert KEY[:16] not in said.replace(shlex.quote(script), "")
+    assert capfd.readouterr() == ("", "")
+    # A person is not asked again.
+    assert refusal(path) == said
+
+
+@pytest.mark.parametrize("script", ["exec sleep 60", "exec sleep 60 >&-", "sleep 2 & exit"])
+def test_one_that_does_not_end_is_ended(
+    tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys_command, "PATIENCE", 0.2)
+    said = refusal(by(tmp_path, script))
+    assert "found a command that has not ended after 0.2 s" in said
+
+
+def test_one_that_is_missing_is_named(tmp_path: Path) -> None:
+    said = refusal(given(tmp_path, "no-such-store", "show"))
+    assert "keys_command: found 'no-such-store', which cannot be run (No such file or dir" in said
+    (tmp_path / "text").write_text("x")
+    assert "cannot be run (Permission denied)" in refusal(given(tmp_path, str(tmp_path / "text")))
+
+
+@pytest.mark.parametrize("words", ["pass show", [], [1], ["pass", ""], {"pass": "show"}])
+def test_it_is_a_list_of_words(tmp_path: Path, words: object) -> None:
+    path = given(tmp_path)
+    path.write_text(FLEET.replace("WORDS", json.dumps(words)))
+    said = refusal(path)
+    assert "keys_command" in said
+    assert "expected a list of words, such as [pass, show, sparkwright/sparks]" in said
+
+
+def test_a_file_beside_it_is_refused(tmp_path: Path) -> None:
+    path = by(tmp_path, f"echo {KEY}")
+    keys_path(path).write_text(f"{KEY}2\n")
+    said = refusal(path)
+    assert f"sparks.keys: found a file of keys, and keys_command in {path}; expected one" in said
+    assert f"remove {keys_path(path)} once its keys are in the store" in said
+
+
+def test_what_shows_keys_works_and_what_changes_them_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = by(tmp_path, f"echo owner {KEY}")
+    command = ["--inventory", str(path)]
+    assert main([*command, "show"]) == 0
+    assert capsys.readouterr().out == f"{KEY}\n"
+    assert main([*command, "list"]) == 0
+    for words in (["new"], ["add", "ann"], ["rotate", "owner"], ["remove", "owner"]):
+        assert main([*command, *words]) == 1
+        said = capsys.readouterr().err
+        assert f"keys_command: found `{words[0]}`, and keys that are in a store of yours" in said
+    with pytest.raises(PlanError, match="found no key of prometheus, and keys that are in a store"):
+        named_key(load_fleet(path, recipe_names()), "prometheus", ("metrics",))
+    assert list(tmp_path.iterdir()) == [path]
