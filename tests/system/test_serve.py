@@ -216,7 +216,10 @@ def test_damaged_weights_are_fetched_again(spark: Handle, served: str) -> None:
 
 
 def test_from_the_spark_itself(spark: Handle, served: str) -> None:
-    """An owner who sits at the Spark gets the same: nothing is left to change."""
+    """A second operator, who sits at the Spark, gets the same: nothing is left to change.
+
+    Without the lock and the keys of the first one, nothing is changed either.
+    """
     names = subprocess.run(
         ["git", "ls-files", "-z"], cwd=PROJECT, capture_output=True, check=True
     ).stdout
@@ -234,17 +237,27 @@ def test_from_the_spark_itself(spark: Handle, served: str) -> None:
         "replicas:\n  lab1: {recipe: lab-tiny, sparks: [spark1], trusts: [tool-parser-plugin]}\n"
     )
     spark.run("cat > sparkwright/inventory/lab.yaml", stdin=fleet)
-    keys = "umask 077; cat > sparkwright/inventory/lab.keys"
-    spark.run(keys, stdin=keys_path(FLEET).read_text())
     spark.run(
         "cd sparkwright && python3 -m venv .venv && "
         ".venv/bin/pip install --quiet --require-hashes -r requirements.lock",
         timeout=300,
     )
-    answer = spark.run(
-        "cd sparkwright && .venv/bin/pyinfra inventory/lab.py deploys/spark.py -y --json",
-        timeout=300,
-    )
+    deploy = "cd sparkwright && .venv/bin/pyinfra inventory/lab.py deploys/spark.py -y --json"
+    refused = spark.run(deploy, check=False, timeout=300)
+    assert refused.returncode == 1
+    assert f"lab.lock.yaml: found no such file, while spark1 serves {served};" in refused.stderr
+    adopt = re.search(r"python -m (deploys\.lock inventory/lab\.yaml --adopt .+)", refused.stderr)
+    assert adopt, refused.stderr
+    hub_options = f"--hf-endpoint {hub.URL} --hf-token http"
+    spark.run(f"cd sparkwright && .venv/bin/python -m {adopt[1]} {hub_options}")
+    refused = spark.run(deploy, check=False, timeout=300)
+    assert refused.returncode == 1
+    assert "lab.keys: found no such file, while the door of spark1 has keys;" in refused.stderr
+    assert "lab.keys" not in spark.run("ls sparkwright/inventory").stdout
+    assert ask(spark).ok
+    keys = "umask 077; cat > sparkwright/inventory/lab.keys"
+    spark.run(keys, stdin=keys_path(FLEET).read_text())
+    answer = spark.run(deploy, timeout=300)
     totals = json.loads(answer.stdout)["results"]["totals"]
     assert (totals["success"], totals["error"]) == (0, 0), answer.stdout
 
