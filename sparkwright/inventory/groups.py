@@ -13,6 +13,7 @@ from pyinfra.api.state import MAX_PARALLEL
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import inventory_file
 from sparkwright.common.schema import nearest
+from sparkwright.door.keys import fleet_keys
 from sparkwright.fleet.check import unsupported
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
@@ -22,6 +23,7 @@ from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.run.ending import watch_end
 from sparkwright.run.failures import expect_failures, expect_silence
 from sparkwright.run.screen import keep_screen_plain
+from sparkwright.run.spark import fleet_of
 
 # The deploys for the gateway's host.
 GATEWAY = ("deploys/gateway.py", "sparkwright.gateway.deploy.apply")
@@ -31,6 +33,8 @@ LOOKS = {
     "sparkwright.drift.deploy": ("deploys/drift.py", "sparkwright.drift.deploy.apply"),
 }
 REMOVAL = ("deploys/remove.py", "sparkwright.cleanup.deploy.remove")
+# The deploys that give doors their keys, or compare them.
+KEYED = ("deploys/spark.py", "deploys/rollout.py", "deploys/gateway.py", "deploys/drift.py")
 
 
 def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
@@ -106,9 +110,20 @@ def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
             groups.setdefault(path.stem, hosts)
         check_data(groups, file_group, removal=_runs(REMOVAL))
         _check_limit(groups, file_group)
+        if _runs(KEYED):
+            _ask_for_keys(fleet_of(path))
     except PlanError as error:
         raise SystemExit(f"\n{error}") from None
     return groups
+
+
+def _ask_for_keys(fleet: Fleet) -> None:
+    """Run the command that gives the API keys, if there is one, while nothing else is printed.
+
+    It may ask a person for a passphrase. The run has its output from then on.
+    """
+    if fleet.keys_command and any(each.api_key is None for each in fleet.replicas.values()):
+        fleet_keys(fleet)
 
 
 def _host(fleet: Fleet, name: str) -> Host:

@@ -94,6 +94,23 @@ def test_hosts_and_groups(project: Path) -> None:
     assert hosts["spark-d"]["data"]["replica"] is None
 
 
+def test_a_command_for_the_keys_runs_before_the_connection(project: Path) -> None:
+    """It may ask a person, whom progress lines would disturb."""
+    script = "echo ran >> ran; echo no store >&2; echo secret; exit 3"
+    command = f"keys_command: [sh, -c, {script!r}]\n"
+    (project / "inventory/sparks.yaml").write_text(LOCAL + command)
+    shutil.copy(project / "deploy.py", project / "deploys/spark.py")
+    said = refused(project, "inventory.py", "deploys/spark.py")
+    assert "no store\n" in said
+    assert "keys_command: found a command that fails (exit status 3); expected the keys" in said
+    assert (project / "ran").read_text() == "ran\n"
+    assert "secret" not in said.replace(script, "")
+    # What needs no keys does not ask.
+    words = ("-y", "inventory.py", "deploy.py", "--limit", "spark-a")
+    assert pyinfra(project, *words).returncode == 0
+    assert (project / "ran").read_text() == "ran\n"
+
+
 @pytest.mark.parametrize("limit", ["spark-a", "@loc*"])
 def test_a_limit_takes_sparks_and_replicas(project: Path, limit: str) -> None:
     (project / "inventory/sparks.yaml").write_text(LOCAL)
