@@ -265,7 +265,7 @@ def _program(name: str, module: str, summary: str) -> None:
 _program(
     "keys",
     "sparkwright.door.keys",
-    "The API keys: list, show, add, rotate, remove.\n\nRuns: python -m deploys.keys",
+    "The API keys: list, show, new, add, rotate, remove.\n\nRuns: python -m deploys.keys",
 )
 _program(
     "lock",

@@ -172,9 +172,8 @@ def commands() -> str:
 
 def helps(command: click.Command, name: str, parent: click.Context | None = None) -> str:
     """Return a section for a command, and for all below it, with what `--help` prints."""
-    context = click.Context(
-        command, info_name=name, parent=parent, terminal_width=80, max_content_width=80
-    )
+    settings = command.context_settings | {"terminal_width": 80, "max_content_width": 80}
+    context = click.Context(command, info_name=name, parent=parent, **settings)
     sections = [f"## `{context.command_path}`\n\n```text\n{context.get_help()}\n```"]
     if isinstance(command, click.Group):
         below = (

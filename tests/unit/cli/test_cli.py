@@ -75,7 +75,8 @@ def test_every_deploy_has_a_verb() -> None:
 @pytest.mark.parametrize("name", sorted(cli.commands))
 def test_help_fits_into_80_columns(name: str) -> None:
     command = cli.commands[name]
-    with click.Context(command, info_name=f"sparkwright {name}") as context:
+    above = click.Context(cli, info_name="sparkwright", **cli.context_settings)
+    with click.Context(command, info_name=name, parent=above) as context:
         assert max(map(len, command.get_help(context).splitlines())) <= 80
     first = (command.help or "").splitlines()[0]
     assert first.endswith(".")

@@ -112,7 +112,14 @@ READ = {
     *("/var/lib/docker", "/var/lib/containerd", "/etc/netplan/90-NM-"),
     # The package haproxy makes it; a socket of the gateway's unit is there as long as it runs.
     *("/var/lib/haproxy", "/var/lib/haproxy/gateway.sock"),
-    *("/etc/apt", "/etc/passwd", "/etc/group", "/etc/containerd/config.toml", "/usr/lib/netplan"),
+    *(
+        "/etc/dgx-release",
+        "/etc/apt",
+        "/etc/passwd",
+        "/etc/group",
+        "/etc/containerd/config.toml",
+        "/usr/lib/netplan",
+    ),
     *("/etc/NetworkManager", "/etc/NetworkManager/system-connections"),
     *("/etc/netplan/90-NM-UUID.yaml", "/etc/haproxy/haproxy.cfg"),
     # What a person is advised to write.
