@@ -83,6 +83,8 @@ def logs(name: str | None, follow: bool, lines: int) -> None:
 
     Ctrl-C ends the display; the engine goes on.
 
+    Example: sparkwright logs chat -f -n 20
+
     Runs: ssh SPARK sudo journalctl --unit='vllm@*'
     """
     enter_site()

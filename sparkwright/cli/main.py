@@ -63,7 +63,9 @@ cli.add_command(init)
 _YES = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
-def _deploy(name: str, summary: str, deploy: str, *flags: str, asks: bool = True) -> None:
+def _deploy(
+    name: str, summary: str, deploy: str, *flags: str, asks: bool = True, example: str = ""
+) -> None:
     """Add a verb for a deploy that has no options of its own."""
 
     def run(yes: bool = False, **options: Any) -> None:
@@ -71,7 +73,8 @@ def _deploy(name: str, summary: str, deploy: str, *flags: str, asks: bool = True
 
     runs = " ".join(["pyinfra inventory.py", f"deploys/{deploy}.py", *flags])
     command = run_options(_YES(run) if asks else run)
-    cli.command(name, help=f"{summary}\n\nRuns: {runs}")(command)
+    line = f"Example: sparkwright {name} {example or '--limit chat'}"
+    cli.command(name, help=f"{summary}\n\n{line}\n\nRuns: {runs}")(command)
 
 
 _deploy("plan", "Show what `apply` would change; change nothing.", "spark", "--dry", asks=False)
@@ -80,6 +83,7 @@ _deploy(
     "Make the Sparks serve what the inventory declares.\n\nA run that was interrupted is finished "
     "by running it again; a second run changes nothing.",
     "spark",
+    example="-y --limit spark-a --limit spark-b",
 )
 
 
@@ -88,6 +92,8 @@ _deploy(
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST ARGUMENTS]")
 def verify(reboot: bool, arguments: tuple[str, ...]) -> None:
     """Prove that the Sparks are as declared, and serve.
+
+    Example: sparkwright verify --reboot -k spark-a
 
     Runs: pytest tests/verify
     """
@@ -111,6 +117,8 @@ def verify(reboot: bool, arguments: tuple[str, ...]) -> None:
 def status(watch: int | None, as_json: bool, **options: Any) -> None:
     """Show what serves, how fast, and how the Sparks are.
 
+    Examples: sparkwright status --watch, sparkwright status --json | jq .
+
     Runs: pyinfra inventory.py deploys/status.py
     """
     run_deploy("status", values={"watch": watch, "json": "-" if as_json else None}, **options)
@@ -128,6 +136,8 @@ cli.add_command(logs)
 @run_options
 def doctor(report: str | None, **options: Any) -> None:
     """Find out why something does not work; change nothing.
+
+    Example: sparkwright doctor --report report.md
 
     Runs: pyinfra inventory.py deploys/doctor.py -y
     """
@@ -161,6 +171,8 @@ def rollout(
 ) -> None:
     """Change what many replicas serve, in waves, a canary first.
 
+    Example: sparkwright rollout --soak 600 --minimum-speed 40
+
     Runs: pyinfra inventory.py deploys/rollout.py
     """
     data = {"soak": soak, "minimum_speed": minimum_speed, "force": force}
@@ -170,7 +182,7 @@ def rollout(
 _deploy("rollback", "Serve the previous release again.", "rollback")
 _deploy("stop", "Stop the engines, until `start`, `apply` or the next boot.", "stop")
 _deploy("start", "Start the engines that `stop` has stopped, as they were.", "start")
-_deploy("gateway", "Set up one address for all replicas.", "gateway")
+_deploy("gateway", "Set up one address for all replicas.", "gateway", example="-y")
 
 
 @cli.command()
@@ -179,6 +191,8 @@ _deploy("gateway", "Set up one address for all replicas.", "gateway")
 @run_options
 def benchmark(workloads: str | None, yes: bool, **options: Any) -> None:
     """Measure what the replicas deliver; takes 15 to 40 minutes.
+
+    Example: sparkwright benchmark --workloads short,code --limit chat
 
     Runs: pyinfra inventory.py deploys/benchmark.py
     """
@@ -191,6 +205,8 @@ def benchmark(workloads: str | None, yes: bool, **options: Any) -> None:
 @run_options
 def clean(keep_releases: int | None, yes: bool, **options: Any) -> None:
     """Free the disk of what no rollback needs; shows it with its size.
+
+    Example: sparkwright clean --keep-releases 0
 
     Runs: pyinfra inventory.py deploys/clean.py
     """
@@ -205,6 +221,8 @@ def clean(keep_releases: int | None, yes: bool, **options: Any) -> None:
 @run_options
 def remove(weights: bool, yes: bool, **options: Any) -> None:
     """Remove Sparkwright from the Sparks; weights stay.
+
+    Example: sparkwright remove --limit spark-b --weights
 
     Runs: pyinfra inventory.py deploys/remove.py
     """
