@@ -1,16 +1,21 @@
 """The plan of the door, through which the LAN reaches a replica, and the door's files."""
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 
 from sparkwright.common.render import render
-from sparkwright.door.certificates import Certificate
 from sparkwright.door.key import Key
 from sparkwright.fleet.settings import Settings
+
+if TYPE_CHECKING:
+    from sparkwright.door.certificates import Certificate
 
 UNIT = "door.service"
 

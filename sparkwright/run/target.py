@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
-from huggingface_hub import get_token
 from pyinfra import host as current
 from pyinfra import state
 from pyinfra.api import Host
@@ -20,7 +19,7 @@ from sparkwright.release.ensure import ensure_lock
 from sparkwright.release.lock import Lock
 from sparkwright.release.release import Release
 from sparkwright.release.served import lost_pins
-from sparkwright.release.token import token_for
+from sparkwright.release.token import own_token, token_for
 from sparkwright.run import spark as plan
 from sparkwright.run.every_spark import ServedRelease, of_every_spark
 from sparkwright.run.host_data import data_of
@@ -79,7 +78,7 @@ class Target(plan.SparkTarget):
             PyinfraError: It would be sent unencrypted.
         """
         with bad_input():
-            return token_for(self.settings.hf_endpoint, get_token(), self.settings.hf_token)
+            return token_for(self.settings.hf_endpoint, own_token(), self.settings.hf_token)
 
     @cached_property
     def release(self) -> Release | None:
