@@ -22,6 +22,26 @@ def sections_script(parts: Mapping[str, str]) -> str:
     return "\n".join([*lines, "true"])
 
 
+# The variable that names the folder in which the scripts of a survey share readings.
+SHARED = "SPARKWRIGHT_SHARED"
+
+
+def shared(name: str, command: str) -> str:
+    """Return the shell words that print a command's output; the scripts of a survey run it once.
+
+    Args:
+        name: of the reading, as of a file.
+        command: one program with its arguments. Nothing is printed of one that fails.
+    """
+    # "$((" would begin a sum.
+    return f""" ( set -- {command}
+cd "${{{SHARED}:-/nonexistent}}" 2>/dev/null || {{
+  ! said=$("$@" 2>/dev/null) || [ -z "$said" ] || echo "$said"; exit 0; }}
+exec 9>{name}.lock; flock 9
+[ -e {name} ] || {{ "$@" >{name}.new 2>/dev/null || : >{name}.new; mv {name}.new {name}; }}
+cat {name} )"""
+
+
 class Sections(dict[str, list[str]]):
     """The lines of each section by its name; a missing one is a ValueError, as any bad output."""
 

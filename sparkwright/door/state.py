@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sparkwright.common.host_output import MARK, sections
 from sparkwright.common.placed import SYSTEMD
 from sparkwright.door.door import CERTIFICATE, CONFIG, KEYS, UNIT
+from sparkwright.host.units import parse_units, units_script
 
 
 @dataclass(frozen=True)
@@ -62,16 +63,12 @@ done
 echo {MARK}there
 ls -d {at}/door {SYSTEMD}/{UNIT} 2>/dev/null
 echo {MARK}files
-for file in {KEYS} {CERTIFICATE} {CONFIG} {SYSTEMD}/{UNIT}; do
-  cd {at}/door 2>/dev/null
-  [ ! -f "$file" ] || sha256sum "$file" | sed "s/ .*/ $(stat --format=%a "$file") ${{file##*/}}/"
+set --
+for file in {at}/door/{KEYS} {at}/door/{CERTIFICATE} {at}/door/{CONFIG} {SYSTEMD}/{UNIT}; do
+  [ ! -f "$file" ] || set -- "$@" "$file"
 done
-echo {MARK}unit
-systemctl is-active {UNIT}
-systemctl is-enabled {UNIT} 2>/dev/null
-started=$(systemctl show --value --property=ActiveEnterTimestamp {UNIT})
-changed=$(stat --format=%Y {SYSTEMD}/{UNIT} 2>/dev/null)
-[ "${{changed:-0}}" -le "$(date --date="${{started:-@0}}" +%s)" ] || echo outdated
+[ $# = 0 ] || {{ sha256sum "$@"; stat --format='%a  %n' "$@"; }}
+{units_script({UNIT: [f"{SYSTEMD}/{UNIT}"]})}
 echo {MARK}running
 [ -e {at}/bin/sparkwright-host ] && python3 -B {at}/bin/sparkwright-host door {at} running
 true"""
@@ -114,10 +111,10 @@ def stray_script(root: str) -> str:
         root: Folder of everything on the host.
     """
     return f"""\
-if grep -qsx haproxy {shlex.quote(root)}/state/installed &&
-   ! dpkg --verify haproxy 2>/dev/null | grep -q /etc/haproxy/haproxy.cfg; then
-  systemctl is-enabled haproxy.service 2>/dev/null
-  systemctl is-active haproxy.service
+if grep -qsx haproxy {shlex.quote(root)}/state/installed; then
+  on=$(systemctl show --property=UnitFileState,ActiveState haproxy.service |
+    sed -n 's/.*=\\(enabled\\|active\\)$/\\1/p')
+  [ -z "$on" ] || dpkg --verify haproxy 2>/dev/null | grep -q /etc/haproxy/haproxy.cfg || echo "$on"
 fi"""
 
 
@@ -127,24 +124,22 @@ def parse_door(output: Iterable[str]) -> DoorState:
     Raises:
         ValueError: A section is missing.
     """
-    found: Mapping[str, list[str]] = sections(output)
-    try:
-        running = dict(line.split(" ", 1) for line in found["running"] if " " in line)
-        return DoorState(
-            installed=next(iter(found["installed"]), None),
-            stray=bool({"enabled", "active"} & set(found["stray"])),
-            elsewhere=bool(found["elsewhere"]),
-            taken=tuple(found["taken"]),
-            there=bool(found["there"]),
-            active="active" in found["unit"],
-            enabled="enabled" in found["unit"],
-            outdated="outdated" in found["unit"],
-            version=running.get("version", ""),
-            mark=running.get("mark", ""),
-            files={
-                name: (mode, content)
-                for content, mode, name in (line.split(" ") for line in found["files"])
-            },
-        )
-    except KeyError as error:
-        raise ValueError(f"found no section {error}") from error
+    found = sections(output)
+    running = dict(line.split(" ", 1) for line in found["running"] if " " in line)
+    unit = parse_units(found, [UNIT])[UNIT]
+    files: dict[str, list[str]] = {}
+    for value, path in (line.split("  ", 1) for line in found["files"]):
+        files.setdefault(path.rpartition("/")[2], []).append(value)
+    return DoorState(
+        installed=next(iter(found["installed"]), None),
+        stray=bool({"enabled", "active"} & set(found["stray"])),
+        elsewhere=bool(found["elsewhere"]),
+        taken=tuple(found["taken"]),
+        there=bool(found["there"]),
+        active=unit.active,
+        enabled=unit.enabled,
+        outdated=unit.outdated,
+        version=running.get("version", ""),
+        mark=running.get("mark", ""),
+        files={name: (mode, content) for name, (content, mode) in files.items()},
+    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sparkwright.common.host_output import sections, sections_script
 from sparkwright.fleet.fabric_plan import FabricPlan
+from sparkwright.host.containers import RUNNING
 
 # Begins the comment of each rule of ours; its purpose follows.
 _COMMENT = "sparkwright"
@@ -118,32 +119,57 @@ def firewall_script(root: str) -> str:
         root: the folder of everything on the Spark.
     """
     parts = {
-        # ufw may print warnings before its status.
-        "ufw": "command -v ufw >/dev/null && { said=$(LC_ALL=C ufw status 2>&1); "
-        'echo "$said" | grep \'^Status: \' || echo "$said" | head -n 1; }',
+        "ufw": _UFW,
         "boot": "grep -qix 'ENABLED=yes' /etc/ufw/ufw.conf && systemctl is-enabled ufw.service",
-        # It ends without a line feed.
-        "rules": "LC_ALL=C ufw show added; echo",
+        # It ends without a line feed. Without rules of an owner there is nothing to ask for.
+        "rules": "grep -qs '^### tuple ###' /etc/ufw/user.rules /etc/ufw/user6.rules && "
+        "LC_ALL=C ufw show added; echo",
         "ssh": _SSH,
         "turned-on": f"cat {shlex.quote(root)}/state/firewall",
-        "other": "systemctl is-active --quiet firewalld && echo firewalld",
-        "published": "docker ps --format '{{.Names}}\\t{{.Ports}}'",
+        "other": "case $units in *Id=firewalld.service*ActiveState=active*) echo firewalld ;; esac",
+        "published": f"{RUNNING} | cut -f 2,3",
     }
-    return sections_script(parts)
+    return f"{_UNITS}\n{sections_script(parts)}"
 
+
+# That by which `other` is known comes last.
+_UNITS = (
+    "units=$(systemctl show --property=Id,ActiveState,Listen ssh.socket firewalld.service "
+    "2>/dev/null)"
+)
+
+# ufw is a program of Python, which takes a tenth of a second: its chains are looked for as
+# `ufw status` does (backend_iptables.py, get_status), which is asked only where it would fail.
+# It may print warnings before its status.
+_UFW = """
+command -v ufw >/dev/null || exit
+PATH=$PATH:/usr/sbin:/sbin
+six() { [ -e /proc/sys/net/ipv6 ] && grep -qi '^ipv6=.*yes' /etc/default/ufw; }
+loaded() {
+  for way in input output forward; do
+    iptables -L "ufw-user-$way" -n >/dev/null 2>&1 || return
+    ! six || ip6tables -L "ufw6-user-$way" -n >/dev/null 2>&1 || return 2
+  done
+}
+loaded
+case $? in
+  0) echo 'Status: active' ;;
+  1) echo 'Status: inactive' ;;
+  *) said=$(LC_ALL=C ufw status 2>&1)
+    echo "$said" | grep '^Status: ' || echo "$said" | head -n 1 ;;
+esac"""
 
 # sudo hides SSH_CONNECTION (client, its port, server, its port): it is in the session's shell.
 _SSH = """
-pid=$$
+pid=$$ files=
 while [ "${pid:-0}" -gt 1 ]; do
-  at=$(tr '\\0' '\\n' < "/proc/$pid/environ" | sed -n 's/^SSH_CONNECTION=.* //p')
-  [ -z "$at" ] || { echo "$at"; break; }
-  pid=$(awk '$1 == "PPid:" {print $2}' "/proc/$pid/status")
+  files="$files /proc/$pid/environ"
+  while read -r key pid; do [ "$key" != PPid: ] || break; done < "/proc/$pid/status" || pid=
 done
+grep -zhas '^SSH_CONNECTION=' $files | tr '\\0' '\\n' | sed 's/.* //;q'
 PATH=$PATH:/usr/sbin:/sbin sshd -T | sed -n 's/^port //p'
-systemctl show --value --property=Listen ssh.socket |
-  sed -n 's/^.*:\\([0-9]*\\) (Stream)$/\\1/p'
-ss -Hltnp | grep '"sshd"' | awk '{print $4}' | sed 's/^.*://'"""
+echo "$units" | sed -n 's/^Listen=.*:\\([0-9]*\\) (Stream)$/\\1/p'
+ss -Hltnp | awk '/"sshd"/ {sub(/.*:/, "", $4); print $4}'"""
 
 _RULE = re.compile(rf"ufw (?P<text>.*?)(?: comment '(?:{_COMMENT} (?P<purpose>\w+)|[^']*)')?")
 

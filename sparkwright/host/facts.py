@@ -103,17 +103,20 @@ class Service(HostFact[ServiceState]):
 unit={shlex.quote(unit)}
 systemctl show --property=LoadState,ActiveState,UnitFileState,ActiveEnterTimestamp \\
   --timestamp=unix "$unit"
-echo "Changed=$(stat --format=%Y -- {paths} 2>/dev/null | sort -n | tail -n 1)\""""
+echo Changed=
+stat --format=Changed=%Y -- {paths} 2>/dev/null
+true"""
 
     def parse(self, output: list[str]) -> ServiceState:
-        values = dict(line.split("=", 1) for line in output)
+        pairs = [line.split("=", 1) for line in output]
+        values, changed = dict(pairs), [int(at or 0) for key, at in pairs if key == "Changed"]
         # Without systemd all of its values are missing.
         started = values.get("ActiveEnterTimestamp", "").removeprefix("@")
         return ServiceState(
             known=values.get("LoadState") == "loaded",
             active=values.get("ActiveState") == "active",
             enabled=values.get("UnitFileState") in ("enabled", "static", "alias", "indirect"),
-            outdated=int(values["Changed"] or 0) > int(started or 0),
+            outdated=max(changed, default=0) > int(started or 0),
         )
 
 

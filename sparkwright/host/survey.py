@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from sparkwright.common.host_output import sections, sections_script
 from sparkwright.common.render import render
+from sparkwright.host.containers import INFO, RUNNING
 from sparkwright.host.kernel import KERNEL_COMMAND, Kernel, parse_kernel
 from sparkwright.release.command import image_id
 
@@ -34,49 +35,60 @@ def survey_script(
         "disk": render(_DISK, root=shlex.quote(root)),
         "docker": "command -v docker >/dev/null && "
         'printf "%s\\n" "${docker_version:-failed}" "$docker_driver"',
-        "systemd": "systemctl is-system-running; "
-        "systemctl --failed --plain --no-legend | cut -d' ' -f1",
+        "systemd": _SYSTEMD,
         "clock": "date +%s",
         "image": image_id(images) if images else "true",
         "weights": f"find {paths} -type f -printf '%s\\n' | awk '{{n += $1}} END {{print n + 0}}'"
         if folders
         else "true",
-        "ports": render(_PORTS, ports=ports) if ports else "true",
+        "ports": render(_PORTS, running=RUNNING, ports=_sources(ports)) if ports else "true",
     }
     return "\n".join([_DOCKER, sections_script(parts)])
 
 
-# One call, as each takes about 30 ms. Images are in Docker's folder or, with containerd's image
-# store (the default of new installations since Docker 29), in containerd's.
-_DOCKER = r"""
-format='{{.ServerVersion}} {{.Driver}} {{.DockerRootDir}}'
-format="$format{{range .DriverStatus}}|{{index . 1}}{{end}}"
-info=$(docker info --format "$format" 2>/dev/null) || info=
-docker_version=${info%% *}; info=${info#* }
-docker_driver=${info%% *}; info=${info#* }; docker_images=${info%%|*}
-case $info in *'|io.containerd.snapshotter.'*)
+def _sources(ports: Iterable[int]) -> str:
+    return " or ".join(f"sport = :{port}" for port in ports)
+
+
+# Images are in Docker's folder or, with containerd's image store (the default of new installations
+# since Docker 29), in containerd's.
+_DOCKER = rf"""
+{{ read -r docker_version; read -r docker_driver; read -r docker_images; read -r status; }} <<END
+$({INFO})
+END
+case $status in *'io.containerd.snapshotter.'*)
   docker_images=$(sed -n "s/^root *= *[\"']\(.*\)[\"'].*/\1/p" /etc/containerd/config.toml)
-  docker_images=${docker_images:-/var/lib/containerd} ;;
+  docker_images=${{docker_images:-/var/lib/containerd}} ;;
 esac"""
 
 
 # df wants a path that exists: the nearest existing parent stands for a folder yet to be made.
 _DISK = """
+set --
 for path in {{ root }} "${docker_images:-/var/lib/docker}"; do
   while [ ! -e "$path" ]; do path=$(dirname "$path"); done
-  df --block-size=1 --output=source,avail "$path" | tail -n 1
-done"""
+  set -- "$@" "$path"
+done
+df --block-size=1 --output=source,avail "$@" | tail -n +2"""
+
+# Prints only those of a systemd that names any.
+_SYSTEMD = """
+state=$(systemctl is-system-running); echo "$state"
+[ "$state" != degraded ] || systemctl --failed --plain --no-legend | cut -d' ' -f1"""
 
 # With host networking a listener is ours if its cgroup names our door or one of our containers.
 _PORTS = """
-ours="/door.service $(docker ps --no-trunc --quiet --filter label=sparkwright.release)"
-for port in {{ ports | join(' ') }}; do
-  pids=$(ss -Hltnp "sport = :$port" | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u)
-  for pid in $pids; do
-    owner=foreign
-    for mark in $ours; do grep -q "$mark" "/proc/$pid/cgroup" && owner=ours; done
-    echo "$owner $port $pid $(cat "/proc/$pid/comm")"
-  done
+ours="/door.service $({{ running }} | awk -F '\\t' '$4 {print $1}')"
+ss -Hltnp '( {{ ports }} )' | awk '{
+  port = $4; sub(/.*:/, "", port)
+  while (match($0, /pid=[0-9]+/)) {
+    print port, substr($0, RSTART + 4, RLENGTH - 4); $0 = substr($0, RSTART + RLENGTH)
+  }
+}' | sort -u -k 1,1n -k 2,2n | while read -r port pid; do
+  owner=foreign group=$(cat "/proc/$pid/cgroup")
+  for mark in $ours; do case $group in *"$mark"*) owner=ours ;; esac; done
+  read -r name < "/proc/$pid/comm"
+  echo "$owner $port $pid $name"
 done"""
 
 

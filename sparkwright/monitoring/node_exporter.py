@@ -10,6 +10,7 @@ from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.ports import EXPORTER_PORT, METRICS_PORT
 from sparkwright.common.render import unit_file
 from sparkwright.fleet.fabric_plan import FabricPlan
+from sparkwright.host.units import UnitState, parse_units, units_script
 
 PACKAGE = "prometheus-node-exporter"
 EXPORTER = f"{PACKAGE}.service"
@@ -18,19 +19,6 @@ _SCRAPES = 4
 # A head writes for its exporter; a worker answers its head, on the fabric.
 TIMER, SOCKET = "spark-metrics.timer", "fabric-metrics.socket"
 _FILES = HOST_FILES / "monitoring"
-
-
-@dataclass(frozen=True)
-class UnitState:
-    """A unit of ours.
-
-    Attributes:
-        outdated: one of its files changed after it had started (to the second).
-    """
-
-    active: bool
-    enabled: bool
-    outdated: bool
 
 
 @dataclass(frozen=True)
@@ -105,17 +93,8 @@ def exporter_script(root: str, files: Mapping[str, Iterable[str]]) -> str:
         f"echo {MARK}package",
         f"dpkg-query --show --showformat='${{db:Status-Status}}\\n' {PACKAGE} 2>/dev/null",
         f"grep -sx {PACKAGE} {shlex.quote(root)}/state/installed",
+        units_script(files),
     ]
-    for unit, paths in files.items():
-        lines += [
-            f"echo {MARK}{unit}",
-            f"systemctl is-active {unit} 2>/dev/null",
-            f"systemctl is-enabled {unit} 2>/dev/null",
-            f"started=$(systemctl show --value --property=ActiveEnterTimestamp {unit} 2>/dev/null)",
-            f"changed=$(stat --format=%Y -- {' '.join(map(shlex.quote, paths))} 2>/dev/null "
-            "| sort -n | tail -n 1)",
-            '[ "${changed:-0}" -le "$(date --date="${started:-@0}" +%s)" ] || echo outdated',
-        ]
     return "\n".join([*lines, "true"])
 
 
@@ -126,17 +105,11 @@ def parse_exporter(output: Iterable[str]) -> ExporterState:
         ValueError: a section is missing.
     """
     found = sections(output)
-    try:
-        listener, package = found.pop("listener"), found.pop("package")
-    except KeyError as error:
-        raise ValueError(f"found no section {error}") from error
+    listener, package = found["listener"], found["package"]
     installed = "installed" in package
     return ExporterState(
         listener=listener[0] if listener else None,
         installed=installed,
         ours=not installed or PACKAGE in package,
-        units={
-            unit: UnitState("active" in lines, "enabled" in lines, "outdated" in lines)
-            for unit, lines in found.items()
-        },
+        units=parse_units(found, [name for name in found if "." in name]),
     )

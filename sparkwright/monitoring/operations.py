@@ -11,6 +11,7 @@ from sparkwright.common.operations import differs, foresee, notice, unit_differs
 from sparkwright.common.placed import EXPORTER_DEFAULTS, folder
 from sparkwright.host.operations.files import file_states, managed_files
 from sparkwright.host.operations.packages import install
+from sparkwright.host.units import UnitState
 from sparkwright.monitoring.facts import Exporter
 from sparkwright.monitoring.node_exporter import (
     EXPORTER,
@@ -18,7 +19,6 @@ from sparkwright.monitoring.node_exporter import (
     SOCKET,
     TIMER,
     ExporterState,
-    UnitState,
     exporter_defaults,
 )
 

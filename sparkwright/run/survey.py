@@ -22,6 +22,7 @@ from pyinfra.api import Host, State, StringCommand
 from pyinfra.api.state import BaseStateCallback
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
+from sparkwright.common.host_output import SHARED
 from sparkwright.common.operations import AskedError, is_surveying, planning, surveying
 from sparkwright.run.failures import watch_connection
 from sparkwright.run.target import target_of
@@ -247,19 +248,16 @@ def survey_script(scripts: Sequence[str], mark: str) -> str:
     """
     begun = "".join(
         f"{{ timeout {_PATIENCE} sh -c {shlex.quote(text)} </dev/null"
-        f' >"$to/{number}" 2>/dev/null; echo $? >"$to/{number}.status"; }} &\n'
+        # The mark is on a line of its own, also where an output does not end with one.
+        f" 2>/dev/null; printf '\\n{mark} %s\\n' $?; }} >\"$to/{number}\" &\n"
         for number, text in enumerate(scripts)
     )
+    outputs = " ".join(f'"$to/{number}"' for number in range(len(scripts)))
     return f"""to=$(mktemp -d) || exit
 trap 'rm -rf "$to"' EXIT
+export {SHARED}="$to"
 {begun}wait
-number=0
-while [ $number -lt {len(scripts)} ]; do
-  cat "$to/$number"
-  # The mark is on a line of its own, also where an output does not end with one.
-  printf '\\n{mark} %s\\n' "$(cat "$to/$number.status")"
-  number=$((number + 1))
-done
+cat {outputs}
 """
 
 

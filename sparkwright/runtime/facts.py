@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from sparkwright.common.facts import HostFact
 from sparkwright.common.host_output import sections, sections_script
 from sparkwright.common.placed import DAEMON_JSON
+from sparkwright.host.containers import INFO, RUNNING, TOOLKIT
 from sparkwright.release.container import CONTAINER_OPTIONS
-
-_RUNTIMES = "{{range $name, $_ := .Runtimes}}{{$name}} {{end}}"
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,11 @@ class ContainerRuntime(HostFact[RuntimeState]):
 
     def command(self, repository: str) -> str:
         return f"""
-echo "toolkit $(nvidia-ctk --version 2>/dev/null | head -n 1)"
+echo "toolkit $({TOOLKIT} | head -n 1)"
 cd /etc/apt
 echo "repository $(grep -rlF '{repository}' sources.list sources.list.d 2>/dev/null | head -n 1)"
-echo "runtimes $(docker info --format '{_RUNTIMES}' 2>/dev/null)"
-echo "containers $(docker ps --format '{{{{.Names}}}}' 2>/dev/null | tr '\\n' ' ')"
+echo "runtimes $({INFO} | sed -n 5p)"
+echo "containers $({RUNNING} | cut -f 2 | tr '\\n' ' ')"
 echo daemon.json
 test ! -e {DAEMON_JSON} || cat {DAEMON_JSON}"""
 
@@ -78,8 +77,7 @@ class GpuProof(HostFact[Proof]):
         return sections_script(
             {
                 "now": "nvidia-smi --query-gpu=driver_version --format=csv,noheader; "
-                "nvidia-ctk --version | head -n 1; "
-                "docker version --format '{{.Server.Version}}'; uname -r",
+                f"{TOOLKIT} | head -n 1; {INFO} | head -n 1; uname -r",
                 "proved": f"cat {shlex.quote(root)}/state/gpu",
             }
         )

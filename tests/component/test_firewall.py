@@ -157,3 +157,36 @@ print(json.dumps([result.did_error(), status, conf, again, sh("ufw status").spli
     )
     assert found == [True, "Status: inactive", "ENABLED=no", True, "Status: active"]
     assert "--on-active=60" in (tmp_path / "log").read_text()
+
+
+@needs_ufw
+def test_its_state_is_what_ufw_says(inside):
+    """Off, off with a rule, on; then lost but on at boot, and lost for IPv6 alone."""
+    found = inside(
+        """
+from sparkwright.firewall.firewall import firewall_script, parse_firewall
+
+def look():
+    state = parse_firewall(sh(firewall_script(root)).splitlines())
+    said = sh("ufw status 2>&1").splitlines()[0]
+    return [state.status == said, state.active, state.at_boot, [x.text for x in state.rules]]
+
+lose = "{0} --flush; {0} --delete-chain"
+steps = [
+    "true",
+    "ufw allow 8443/tcp",
+    "ufw --force enable",
+    lose.format("iptables"),
+    "ufw reload; " + lose.format("ip6tables"),
+]
+print(json.dumps([[sh(step), look()][1] for step in steps]))
+"""
+    )
+    rule = ["allow 8443/tcp"]
+    assert found == [
+        [True, False, False, []],
+        [True, False, False, rule],
+        [True, True, True, rule],
+        [True, False, True, rule],
+        [True, None, True, rule],
+    ]

@@ -24,7 +24,7 @@ _DOCKER = """\
 #!/bin/sh
 echo "$*" >> {0}/log
 case $1 in
-  version) echo 29.6.2 ;;
+  info) echo 29.6.2 ;;
   import) mkdir {0}/root && tar xv -C {0}/root > {0}/imported ;;
   image) rm -rf {0}/root ;;
   run)

@@ -15,6 +15,7 @@ from sparkwright.fleet.settings import Settings
 from tests.unit.certificates import certificate, private_key, written
 from tests.unit.door.plans import named
 from tests.unit.driven import Driven, fake_host, said_of_file
+from tests.unit.units import said_of_units
 
 FILES = Path(__file__).parents[3] / "files" / "host" / "door"
 ROOT = "/r"
@@ -23,7 +24,13 @@ PROGRAMS = [ManagedFile("/r/bin/sparkwright-host", "program")]
 TEMPLATE = (FILES / "door.cfg").read_text()
 TEXTS: dict[str, Any] = {"template": TEMPLATE, "programs": PROGRAMS, "unit": UNIT}
 KEY = "sk-0123456789abcdefghij"
-CLEAN = "@@installed\n@@stray\n@@elsewhere\n@@taken\n@@there\n@@files\n@@unit\ninactive\n@@running"
+CLEAN = "\n".join(
+    [
+        *(f"@@{name}" for name in ("installed", "stray", "elsewhere", "taken", "there", "files")),
+        *said_of_units({"door.service": ""}),
+        "@@running",
+    ]
+)
 
 
 def plan(**changes: Any) -> DoorPlan:
@@ -48,19 +55,24 @@ def digest(text: str) -> str:
 def settled(of: DoorPlan, **changes: str) -> str:
     """What a Spark says whose door is as planned; a section of it may be another."""
     files = of.files(TEMPLATE, ROOT)
-    there = [f"{digest(text)} 600 {name}" for name, text in files.items() if text]
+    there = {f"/r/door/{name}": (text, 600) for name, text in files.items() if text}
+    there |= {UNIT.path: (UNIT.text, 644)}
+    hashes = [f"{digest(text)}  {path}" for path, (text, _) in there.items()]
+    modes = [f"{mode}  {path}" for path, (_, mode) in there.items()]
     sections = {
         "installed": "2.8.5-1",
         "stray": "",
         "elsewhere": "",
         "taken": "",
         "there": "/r/door",
-        "files": "\n".join([*there, f"{digest(UNIT.text)} 644 door.service"]),
-        "unit": "active\nenabled",
+        "files": "\n".join([*hashes, *modes]),
+        "unit": "active enabled",
         "running": f"version 2.8.5-1\nmark {mark(files)}",
         **changes,
     }
-    return "\n".join(f"@@{name}\n{text}".strip() for name, text in sections.items())
+    unit = said_of_units({"door.service": sections.pop("unit")})
+    parts = [f"@@{name}\n{text}".strip() for name, text in sections.items()]
+    return "\n".join([*parts, *unit])
 
 
 def changes(state: str, of: DoorPlan) -> list[str]:
@@ -120,12 +132,12 @@ def test_a_door_that_is_as_planned_is_left_alone() -> None:
     [
         ("running", "version 2.8.5-1\nmark 0a", ["systemctl reload door.service"]),
         ("installed", "2.8.5-2", ["systemctl reload door.service"]),
-        ("unit", "inactive\nenabled", ["systemctl start door.service"]),
+        ("unit", "enabled", ["systemctl start door.service"]),
         ("unit", "active", ["systemctl enable --quiet door.service"]),
         ("stray", "enabled", ["systemctl disable --quiet --now haproxy.service"]),
         (
             "unit",
-            "active\nenabled\noutdated",
+            "active enabled outdated",
             ["systemctl daemon-reload && systemctl restart door.service"],
         ),
     ],

@@ -9,6 +9,7 @@ from sparkwright.door.door import mark
 from sparkwright.door.state import DoorState, parse_door
 from tests.unit.certificates import certificate, private_key, written
 from tests.unit.door.plans import KEY, OTHER, files, plan
+from tests.unit.units import said_of_units
 
 
 def test_what_is_in_force_is_told_by_all_that_it_is_made_of(tmp_path: Path) -> None:
@@ -37,8 +38,7 @@ def test_a_clean_host_and_one_with_a_door_are_told_apart() -> None:
         "@@taken",
         "@@there",
         "@@files",
-        "@@unit",
-        "inactive",
+        *said_of_units({"door.service": ""}),
         "@@running",
     ]
     assert parse_door(clean) == DoorState(
@@ -57,8 +57,8 @@ def test_a_clean_host_and_one_with_a_door_are_told_apart() -> None:
     running = [
         *("@@installed", "2.8.5-1ubuntu3.4", "@@stray", "enabled", "inactive"),
         *("@@elsewhere", "@@taken", "nginx (pid 7)", "@@there", "/r/door"),
-        *("@@files", "0a1b 600 keys"),
-        *("@@unit", "active", "enabled", "outdated"),
+        *("@@files", "0a1b  /r/door/keys", "600  /r/door/keys"),
+        *said_of_units({"door.service": "active enabled outdated"}),
         *("@@running", "version 2.8.5-1ubuntu3.3", "mark 0a"),
     ]
     assert parse_door(running) == DoorState(

@@ -36,10 +36,11 @@ def test_values_are_quoted():
 DOCKER = """\
 #!/bin/sh
 case $* in
-  info*) [ -n "$VERSION" ] && echo "$VERSION $STORE" ;;
+  info*) [ -n "$VERSION" ] && printf '%s\\n' "$VERSION" "$DRIVER" "$FOLDER" "$STATUS" "runc " ;;
   *inspect*) for name; do [ "$name" = sha256:known ] && echo sha256:id; done ;;
 esac
 """
+STORE = {"DRIVER": "overlay2", "FOLDER": "/", "STATUS": "extfs|true|"}
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_the_script_runs(tmp_path: Path, version: str, docker: str, driver: str 
         root="/nowhere", ports=[], images=["r@sha256:other", "sha256:known"], folders=[]
     )
     path = f"{tmp_path}:{os.environ['PATH']}"
-    environment = os.environ | {"PATH": path, "VERSION": version, "STORE": "overlay2 /|extfs|true"}
+    environment = os.environ | {"PATH": path, "VERSION": version, **STORE}
     output = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True)
     assert output.returncode == 0
     survey = parse_survey(output.stdout.splitlines())
@@ -63,23 +64,27 @@ def test_the_script_runs(tmp_path: Path, version: str, docker: str, driver: str 
 
 
 @pytest.mark.parametrize(
-    ("store", "driver", "folder"),
+    ("status", "driver", "folder"),
     [
-        ("overlay2 DOCKER|extfs|true", "overlay2", "DOCKER"),
-        ("overlayfs DOCKER|io.containerd.snapshotter.v1", "overlayfs", "/var/lib/containerd"),
+        ("extfs|true|", "overlay2", "DOCKER"),
+        ("io.containerd.snapshotter.v1|", "overlayfs", "/var/lib/containerd"),
     ],
 )
-def test_the_disk_is_that_on_which_images_lie(tmp_path: Path, store: str, driver: str, folder: str):
+def test_the_disk_is_that_on_which_images_lie(
+    tmp_path: Path, status: str, driver: str, folder: str
+):
     """What df is asked for tells: the machine of the test may have one file system for all."""
     docker = str(tmp_path / "docker-root")
-    programs = {"docker": DOCKER, "df": 'for last; do :; done; echo "Filesystem\n$last 1"'}
+    programs = {"docker": DOCKER, "df": 'shift 2; echo Filesystem; printf "%s 1\\n" "$@"'}
     for name, text in programs.items():
         (tmp_path / name).write_text(text if name == "docker" else f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     environment = os.environ | {
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         "VERSION": "29.6.2",
-        "STORE": store.replace("DOCKER", docker),
+        "DRIVER": driver,
+        "FOLDER": docker,
+        "STATUS": status,
     }
     script = survey_script(root="/nowhere", ports=[], images=[], folders=[])
     output = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True)

@@ -21,6 +21,7 @@ from sparkwright.monitoring.node_exporter import (
 )
 from sparkwright.monitoring.operations import host_metrics
 from tests.unit.driven import fake_host, said_of_file
+from tests.unit.units import said_of_units
 
 FILES = Path(__file__).parents[3] / "files" / "host" / "monitoring"
 ROOT = "/opt/qwen36"
@@ -42,14 +43,16 @@ def test_units_know_root_and_fabric() -> None:
 def exporter_output(
     listener: str = "", package: str = "", exporter: str = "", timer: str = "", socket: str = ""
 ) -> list[str]:
-    parts = {
-        "listener": listener,
-        "package": package,
+    units = {
         "prometheus-node-exporter.service": exporter,
         "spark-metrics.timer": timer,
         "fabric-metrics.socket": socket,
     }
-    return [line for name, text in parts.items() for line in [f"@@{name}", *text.splitlines()]]
+    return [
+        *("@@listener", *listener.splitlines()),
+        *("@@package", *package.splitlines()),
+        *said_of_units(units),
+    ]
 
 
 def test_the_script_reads_a_machine_without_anything(tmp_path: Path) -> None:
@@ -94,7 +97,7 @@ def file_lines(units: Sequence[ManagedFile]) -> list[str]:
     ]
 
 
-RUNS = "active\nenabled"
+RUNS = "active enabled"
 
 
 def test_a_head_gets_an_exporter_that_never_listens_on_the_lan() -> None:
@@ -123,8 +126,8 @@ def test_a_second_run_changes_nothing() -> None:
 def test_a_run_that_died_in_between_is_finished() -> None:
     half = exporter_output(
         package="installed\nprometheus-node-exporter",
-        exporter=f"{RUNS}\noutdated",
-        timer="inactive\nenabled",
+        exporter=f"{RUNS} outdated",
+        timer="enabled",
     )
     assert metrics_run(TIMER, half, current=True) == [
         "systemctl daemon-reload && systemctl restart prometheus-node-exporter.service",

@@ -1,0 +1,69 @@
+"""The state of several units in relation to their files, read by one part of a script."""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sparkwright.common.host_output import MARK, Sections
+
+
+@dataclass(frozen=True)
+class UnitState:
+    """A unit of ours.
+
+    Attributes:
+        outdated: one of its files changed after it had started (to the second).
+    """
+
+    active: bool
+    enabled: bool
+    outdated: bool
+
+
+def units_script(units: Mapping[str, Iterable[str]]) -> str:
+    """Return the part of a POSIX shell script that reads units, in sections of its own.
+
+    Args:
+        units: the files that configure each unit, by its name.
+    """
+    names = shlex.join(units)
+    lines = [
+        f"echo {MARK}units",
+        "systemctl show --property=Id,ActiveState,ActiveEnterTimestamp --timestamp=unix "
+        f"{names} 2>/dev/null",
+        # By their links: what systemd remembers of a unit may be older.
+        f"echo {MARK}enabled",
+        f"systemctl list-unit-files --plain --no-legend --state=enabled {names} 2>/dev/null",
+    ]
+    for unit, paths in units.items():
+        lines.append(f"echo {MARK}{unit}")
+        if files := shlex.join(paths):
+            lines.append(f"stat --format=%Y -- {files} 2>/dev/null")
+    return "\n".join(lines)
+
+
+def parse_units(found: Sections, units: Iterable[str]) -> dict[str, UnitState]:
+    """Return the states of units by what the script has printed.
+
+    Args:
+        found: the sections of its output.
+        units: the names of the units.
+
+    Raises:
+        ValueError: a section is missing or malformed.
+    """
+    blocks = "\n".join(found["units"]).split("\n\n")
+    shown = [dict(line.split("=", 1) for line in block.splitlines()) for block in blocks]
+    # Without systemd all of these are missing.
+    by_name = {values["Id"]: values for values in shown if "Id" in values}
+    enabled = {line.split(" ")[0] for line in found["enabled"]}
+    states = {}
+    for unit in units:
+        values = by_name.get(unit, {})
+        started = int(values.get("ActiveEnterTimestamp", "").removeprefix("@") or 0)
+        states[unit] = UnitState(
+            active=values.get("ActiveState") == "active",
+            enabled=unit in enabled,
+            outdated=max(map(int, found[unit]), default=0) > started,
+        )
+    return states
