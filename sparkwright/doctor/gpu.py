@@ -47,6 +47,17 @@ class GpuReading:
         return f"{clock:.0f} MHz and {power:.0f} W while {busy:.0f} % busy" if slow else None
 
 
+def gpu_lost(inside: str) -> str | None:
+    """Return what shows that a container has lost the GPU; None where it has not.
+
+    Args:
+        inside: the output of nvidia-smi in the container.
+    """
+    # Other errors prove nothing: an image may lack nvidia-smi.
+    lost = "Failed to initialize NVML" in inside
+    return f"nvidia-smi in the container: {inside}" if lost else None
+
+
 def has_power_fault(clock: float, power: float | None) -> bool:
     """Tell whether MHz and watts of a GB10 under load are those of the power-delivery fault.
 

@@ -6,7 +6,7 @@ from sparkwright.causes.cause import CLOCK_REMEDY, SPACE_REMEDY, ReadingCause, f
 from sparkwright.causes.thresholds import CLOCK_SKEW, DISK_FULL, SPIN_BUSY, SPIN_WATTS, SWAPPING
 from sparkwright.common.hardware import GIB
 from sparkwright.doctor.checkup import Checkup
-from sparkwright.doctor.gpu import POWER_FAULT
+from sparkwright.doctor.gpu import POWER_FAULT, gpu_lost
 from sparkwright.host.kernel import HANDOVER_LEAST, POOLS_REMEDY
 
 HostCause = ReadingCause[Checkup]
@@ -26,13 +26,6 @@ def _spins(checkup: Checkup) -> str | None:
     if not serves or gpu.busy < SPIN_BUSY or gpu.power > SPIN_WATTS:
         return None
     return f"{gpu.power:.0f} W while {gpu.busy:.0f} % busy"
-
-
-def _gpu_lost(checkup: Checkup) -> str | None:
-    # Other errors prove nothing: an image may lack nvidia-smi.
-    inside = checkup.gpu_inside or ""
-    lost = "Failed to initialize NVML" in inside
-    return f"nvidia-smi in the container: {inside}" if lost else None
 
 
 def _no_runtime(checkup: Checkup) -> str | None:
@@ -168,7 +161,7 @@ HOST_CAUSES = (
         cause="The engine's container lost the GPU; `systemctl daemon-reload` can cause that",
         remedy="`sudo systemctl restart 'vllm@*'`",
         source="NVIDIA/nvidia-container-toolkit#1227; gorlak/sparky-cluster",
-        sign=_gpu_lost,
+        sign=lambda checkup: gpu_lost(checkup.gpu_inside or ""),
     ),
     HostCause(
         name="docker-down",

@@ -16,6 +16,7 @@ from sparkwright.common.ports import (
 )
 from sparkwright.door.door import UNIT as DOOR
 from sparkwright.fleet.fleet import bracketed
+from sparkwright.host.containers import ENGINES
 from sparkwright.monitoring.node_exporter import EXPORTER
 from sparkwright.release.guard import ALONE
 from sparkwright.run.spark import Declared
@@ -124,7 +125,7 @@ def listeners_script() -> str:
         "sockets": "ss -Hltnup | grep -E '^(tcp|udp) '",
         "groups": "ss -Hltnup | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u | "
         "while read -r pid; do echo \"$pid $(sed -n 's/^0:://p' /proc/$pid/cgroup)\"; done",
-        "engines": "docker ps --no-trunc --quiet --filter label=sparkwright.release",
+        "engines": ENGINES,
     }
     return sections_script(parts)
 

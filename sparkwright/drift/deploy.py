@@ -13,7 +13,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import look
 from sparkwright.common.terminal import plain
 from sparkwright.door.keys import has_keys, keys_path
-from sparkwright.drift.operations import health, listeners, running
+from sparkwright.drift.operations import listeners, running
 from sparkwright.release.lock import lock_path, read_lock, unresolved
 from sparkwright.run.report import check_alone, tell_machines
 from sparkwright.run.spark import fleet_of
@@ -96,7 +96,6 @@ def _steps() -> None:
     with surveyed():
         local.include(_CONVERGES)
         running(name="What runs", own=target())
-        health(name="Health of the host", own=target())
         listeners(name="Listeners", own=target(), foreign=_book.others)
 
 

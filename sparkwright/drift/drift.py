@@ -8,11 +8,11 @@ from sparkwright.common.difference import Difference
 from sparkwright.common.hardware import GIB
 from sparkwright.common.host_output import read_json, sections, sections_script
 from sparkwright.common.placed import PACKAGES
-from sparkwright.doctor.checkup import Checkup
-from sparkwright.doctor.host_causes import HOST_CAUSES
+from sparkwright.doctor.gpu import GPU_COMMAND, GpuReading, gpu_lost, parse_gpu
+from sparkwright.host.containers import ENGINES
 from sparkwright.host.kernel import KERNEL_COMMAND, Kernel, parse_kernel
 from sparkwright.release.command import Place, environment, image_id, serve_arguments
-from sparkwright.release.release import Release
+from sparkwright.release.release import Release, current_engine
 
 # Bits of `clocks_event_reasons.active` (NVML, nvmlClocksEventReasons) that hold the clock below
 # what load and power limit allow.
@@ -33,13 +33,6 @@ _PACKAGES = "|".join(
         *(f"{re.escape(name)}$" for name in PACKAGES),
     ]
 )
-
-# The states that the doctor knows, and that nobody would declare: cause -> what a person looks at,
-# and what is expected of it.
-_CAUSES = {
-    "power-fault": ("GPU clock under load", "as high as the load asks"),
-    "gpu-lost-in-container": ("GPU in the engine's container", "there"),
-}
 
 _LABEL = "sparkwright.release"
 _CONTAINER = (
@@ -73,7 +66,8 @@ class Running:
         holds: bits of nvidia-smi's reasons for a low GPU clock; None where it has none.
         held: packages that are held back.
         kernel: the running one, and how much memory it keeps.
-        clock: of the GPU, in MHz; None where nvidia-smi has no reading.
+        gpu: its readings; None without one.
+        inside: output of nvidia-smi in the container of the current engine; "" where none runs.
     """
 
     containers: Mapping[str, RunningContainer]
@@ -81,26 +75,29 @@ class Running:
     holds: int | None
     held: tuple[str, ...]
     kernel: Kernel
-    clock: int | None
+    gpu: GpuReading | None
+    inside: str
 
 
-def running_script(images: Sequence[str]) -> str:
+def running_script(root: str, images: Sequence[str]) -> str:
     """Return the POSIX shell script that reads `Running`; it only reads, and exits 0.
 
     Args:
+        root: the folder of everything on the Spark.
         images: the names of the image of the declared release; none on an idle Spark.
     """
     parts = {
-        "containers": f"docker ps --quiet --filter label={_LABEL} | "
-        f"xargs --no-run-if-empty docker inspect --format '{_CONTAINER}'",
+        "containers": f"{ENGINES} | xargs --no-run-if-empty docker inspect --format '{_CONTAINER}'",
         "image": image_id(images) if images else "true",
         "holds": "nvidia-smi --query-gpu=clocks_event_reasons.active,memory.total "
         "--format=csv,noheader,nounits",
         "held": "apt-mark showhold",
         "kernel": KERNEL_COMMAND,
-        "clock": "nvidia-smi --query-gpu=clocks.sm,memory.total --format=csv,noheader,nounits",
+        "gpu": GPU_COMMAND,
+        "inside": "systemctl is-active --quiet $unit && "
+        'docker exec "vllm-$release" nvidia-smi --list-gpus 2>&1',
     }
-    return sections_script(parts)
+    return f"{current_engine(root)}\n{sections_script(parts)}"
 
 
 def parse_running(output: Iterable[str]) -> Running:
@@ -118,7 +115,8 @@ def parse_running(output: Iterable[str]) -> Running:
             holds=int(bits, 16) if re.fullmatch(r"0x[0-9a-fA-F]+", bits) else None,
             held=tuple(line.strip() for line in parts["held"] if line.strip()),
             kernel=parse_kernel(parts["kernel"]),
-            clock=int(clock) if (clock := _of_largest(parts["clock"])).isdigit() else None,
+            gpu=parse_gpu(parts["gpu"]),
+            inside=" ".join(parts["inside"]),
         )
     except (KeyError, ValueError) as error:
         raise ValueError(f"what runs is unreadable: {error!r} in {parts}") from error
@@ -153,12 +151,18 @@ def running_differences(
     for bit, reason in _HOLDS.items():
         if (running.holds or 0) & bit:
             yield Difference("GPU clock", "not held back", f"held back by {reason}")
-    if clock_limit and (running.clock or 0) > clock_limit:
-        yield Difference("GPU clock", f"at most {clock_limit} MHz", f"{running.clock} MHz")
+    clock = running.gpu and running.gpu.clock
+    if clock_limit and clock and clock > clock_limit:
+        yield Difference("GPU clock", f"at most {clock_limit} MHz", f"{clock:.0f} MHz")
     for package in running.held:
         if re.match(_PACKAGES, package):
             yield Difference(f"package {package}", "updated with the system", "held back")
     yield from _kernel_differences(running.kernel)
+    # The states that the doctor knows, and that nobody would declare.
+    if evidence := gpu_lost(running.inside):
+        yield Difference("GPU in the engine's container", "there", evidence)
+    if running.gpu and (evidence := running.gpu.held_back):
+        yield Difference("GPU clock under load", "as high as the load asks", evidence)
 
 
 def _kernel_differences(kernel: Kernel) -> Iterator[Difference]:
@@ -187,11 +191,3 @@ def _container_differences(running: Running, release: Release) -> Iterator[Diffe
     for key, value in environment(release.recipe, len(ranks.sparks)).items():
         if f"{key}={value}" not in container.environment:
             yield Difference(f"{name}: {key}", "its release's value", "another")
-
-
-def host_differences(checkup: Checkup) -> Iterator[Difference]:
-    """Yield the states of a host that nobody would declare."""
-    for cause in HOST_CAUSES:
-        if cause.name in _CAUSES and (evidence := cause.sign(checkup)):
-            what, expected = _CAUSES[cause.name]
-            yield Difference(what, expected, evidence)

@@ -6,9 +6,9 @@ from pyinfra import host
 from pyinfra.api import StringCommand, operation
 
 from sparkwright.common.operations import differs
-from sparkwright.doctor.facts import HostCheckup, Listeners
+from sparkwright.doctor.facts import Listeners
 from sparkwright.doctor.listeners import astray, others, unguarded
-from sparkwright.drift.drift import host_differences, running_differences
+from sparkwright.drift.drift import running_differences
 from sparkwright.drift.facts import WhatRuns
 from sparkwright.release.guard import ALONE
 from sparkwright.run.target import Target
@@ -16,18 +16,10 @@ from sparkwright.run.target import Target
 
 @operation()
 def running(own: Target) -> Generator[StringCommand]:
-    """Record how the running containers, packages and the kernel differ from what is declared."""
+    """Record how what runs, the GPU, packages and the kernel differ from what is declared."""
     release = own.release
-    found = host.get_fact(WhatRuns, images=release.images if release else ())
+    found = host.get_fact(WhatRuns, root=own.root, images=release.images if release else ())
     for difference in running_differences(found, release, own.settings.gpu_clock_max_mhz):
-        differs(*difference)
-    yield from ()
-
-
-@operation()
-def health(own: Target) -> Generator[StringCommand]:
-    """Record the states of the host that nobody would declare."""
-    for difference in host_differences(host.get_fact(HostCheckup, root=own.root)):
         differs(*difference)
     yield from ()
 

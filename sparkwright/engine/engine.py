@@ -86,14 +86,14 @@ def state_script(root: str, enabled_or: str = "") -> str:
     named = shlex.quote(f"vllm@{enabled_or}.service") if enabled_or else ""
     return f"""
 enabled=$(find {wants} -name 'vllm@*' -printf '%f\\n')
+shares=$(systemctl list-unit-files --plain --no-legend --state=enabled {SHARE} {LAN_SHARE})
+units=$(systemctl list-units --plain --no-legend --state={_AT_WORK},failed 'switch@*' 'vllm@*')
 echo {MARK}current; readlink {shlex.quote(root)}/current
 echo {MARK}enabled; echo "$enabled"
-echo {MARK}share; systemctl is-enabled {SHARE} 2>/dev/null
-echo {MARK}lan-share; systemctl is-enabled {LAN_SHARE} 2>/dev/null
-echo {MARK}switches
-systemctl list-units --plain --no-legend --state={_AT_WORK} 'switch@*' | cut -d' ' -f1
-echo {MARK}failed
-systemctl list-units --plain --no-legend --state=failed 'switch@*' 'vllm@*' | cut -d' ' -f1
+echo {MARK}share; case $shares in *{SHARE}*) echo enabled ;; esac
+echo {MARK}lan-share; case $shares in *{LAN_SHARE}*) echo enabled ;; esac
+echo {MARK}switches; echo "$units" | awk '/^switch@/ && $3 != "failed" {{print $1}}'
+echo {MARK}failed; echo "$units" | awk '$3 == "failed" {{print $1}}'
 echo {MARK}door; cat {shlex.quote(root)}/door/choice.map 2>/dev/null
 echo {MARK}units
 systemctl show --property={_PROPERTIES} {named} $enabled 'vllm@*.service'

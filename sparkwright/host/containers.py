@@ -16,4 +16,6 @@ RUNNING = shared(
     r"docker ps --no-trunc --format "
     r"""'{{.ID}}\t{{.Names}}\t{{.Ports}}\t{{.Label "sparkwright.release"}}'""",
 )
+# The ids of our engines' containers that run.
+ENGINES = f"{RUNNING} | awk -F '\\t' '$4 {{print $1}}'"
 TOOLKIT = shared("nvidia-ctk", "nvidia-ctk --version")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sparkwright.common.host_output import sections, sections_script
 from sparkwright.common.render import render
-from sparkwright.host.containers import INFO, RUNNING
+from sparkwright.host.containers import ENGINES, INFO
 from sparkwright.host.kernel import KERNEL_COMMAND, Kernel, parse_kernel
 from sparkwright.release.command import image_id
 
@@ -41,7 +41,7 @@ def survey_script(
         "weights": f"find {paths} -type f -printf '%s\\n' | awk '{{n += $1}} END {{print n + 0}}'"
         if folders
         else "true",
-        "ports": render(_PORTS, running=RUNNING, ports=_sources(ports)) if ports else "true",
+        "ports": render(_PORTS, engines=ENGINES, ports=_sources(ports)) if ports else "true",
     }
     return "\n".join([_DOCKER, sections_script(parts)])
 
@@ -78,7 +78,7 @@ state=$(systemctl is-system-running); echo "$state"
 
 # With host networking a listener is ours if its cgroup names our door or one of our containers.
 _PORTS = """
-ours="/door.service $({{ running }} | awk -F '\\t' '$4 {print $1}')"
+ours="/door.service $({{ engines }})"
 ss -Hltnp '( {{ ports }} )' | awk '{
   port = $4; sub(/.*:/, "", port)
   while (match($0, /pid=[0-9]+/)) {

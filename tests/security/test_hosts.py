@@ -36,7 +36,7 @@ from sparkwright.doctor.diagnosis import diagnose
 from sparkwright.doctor.issue_report import Examined, issue_report
 from sparkwright.doctor.redaction import Redactor
 from sparkwright.doctor.report import report as doctor_report
-from sparkwright.drift.drift import Running, host_differences, running_differences
+from sparkwright.drift.drift import Running, running_differences
 from sparkwright.engine.engine import EngineState, problem
 from sparkwright.engine.phases import phase
 from sparkwright.fabric.check import fabric_findings, is_in_force
@@ -215,7 +215,6 @@ def _of_reading(reading: Reading) -> None:
 
 def _of_checkup(checkup: Checkup) -> None:
     list(doctor_report(checkup, diagnose(checkup, [], "x"), "recipe"))
-    list(host_differences(checkup))
     found = Examined("gb10", None, None, None, 1, checkup, diagnose(checkup))
     assert plain_lines(text := issue_report({"a": found}, {"a": "spark1"}, Redactor({}))) == text
 

@@ -1,7 +1,6 @@
 """Drift: what is told of a difference."""
 
 import json
-import time
 from dataclasses import replace
 from ipaddress import IPv4Interface
 from typing import Any
@@ -16,8 +15,6 @@ from sparkwright.common.files import (
     secret_difference,
 )
 from sparkwright.common.placed import NETPLAN
-from sparkwright.doctor.checkup import parse_checkup
-from sparkwright.drift.drift import host_differences
 from sparkwright.engine.engine import engine_differences, parse_engines
 from sparkwright.fabric.check import fabric_differences
 from sparkwright.fabric.state import FabricState, Netdev, NetplanFile
@@ -25,7 +22,6 @@ from sparkwright.fleet.fabric_plan import fabric_plan, netplan_text
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.release.lock import Lock, unresolved
 from sparkwright.weights.weights import weights_difference
-from tests.unit.doctor.test_checkup import output as checkup_output
 
 RELEASE = "lab-tiny-0a1b2c3d"
 OTHER = "lab-tiny-99999999"
@@ -122,16 +118,6 @@ def test_engines_that_differ() -> None:
     }
     assert engines(first=OTHER) == {"engine behind the door": (RELEASE, OTHER)}
     assert engines(hold="yes") == {"engine behind the door": (RELEASE, "none")}
-
-
-def test_a_gpu_that_is_held_back_under_load() -> None:
-    def found(gpu: str) -> list[str]:
-        lines = [gpu if line.startswith("611, 14.21") else line for line in checkup_output()]
-        checkup = parse_checkup(lines, time.time())
-        return [each.what for each in host_differences(checkup)]
-
-    assert found("2405, 61.42, 67, 96, [N/A], [N/A]") == []
-    assert found("612, 28.10, 50, 97, [N/A], [N/A]") == ["GPU clock under load"]
 
 
 def test_a_fabric_that_differs() -> None:

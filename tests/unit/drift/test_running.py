@@ -27,7 +27,7 @@ def running(
     variables = [f"{key}={value}" for key, value in environment(served.recipe).items()]
     known = {"RELEASE": served.id, "ARGUMENTS": json.dumps(ours), "ENV": json.dumps(variables)}
     found = {"containers": CONTAINER, "image": "sha256:aa", "holds": "0x1, [N/A]", "held": "vim"}
-    found |= {"kernel": KERNEL, "clock": "2418, [N/A]", **parts}
+    found |= {"kernel": KERNEL, "gpu": BUSY, "inside": "GPU 0: NVIDIA GB10", **parts}
     text = "\n".join(f"@@{name}\n{said}" for name, said in found.items())
     for word, value in known.items():
         text = text.replace(word, value)
@@ -37,6 +37,7 @@ def running(
 
 
 CONTAINER = "RELEASE\tsha256:aa\tARGUMENTS\tENV"
+BUSY = "2418, 61.42, 67, 96, [N/A], [N/A]"
 KERNEL = "release 7.0.0-1019-nvidia\nline root=/dev/sda quiet\nhandover 0\npools"
 
 
@@ -72,7 +73,10 @@ def test_what_runs_otherwise() -> None:
     ]
     assert running(limit=2200) == [("GPU clock", "at most 2200 MHz", "2418 MHz")]
     assert (
-        running(limit=2200, clock="208, [N/A]") == running(limit=2200, clock="[N/A], [N/A]") == []
+        running(limit=2200, gpu=BUSY.replace("2418", "208").replace("96", "0"))
+        == running(limit=2200, gpu=BUSY.replace("2418", "[N/A]"))
+        == running(limit=2200, gpu="")
+        == []
     )
     assert running(kernel=KERNEL.replace("handover 0", "handover 9750528")) == [
         (
@@ -94,7 +98,7 @@ def test_the_script_reads_what_docker_says(tmp_path: Path) -> None:
     docker.write_text(
         """#!/bin/sh
 case "$*" in
-ps*) echo 4f6c ;;
+ps*) printf '4f6c\tvllm-a-1\t\ta-1\n77\tweb\t\t\n' ;;
 image*) echo sha256:aa ;;
 "inspect --format {{index .Config.Labels "*" 4f6c") printf 'a-1\tsha256:bb\t["serve"]\t["A=b"]\n' ;;
 esac
@@ -102,7 +106,7 @@ esac
     )
     docker.chmod(0o755)
     done = subprocess.run(
-        ["sh", "-c", running_script(["image@sha256:0"])],
+        ["sh", "-c", running_script(str(tmp_path), ["image@sha256:0"])],
         env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
         capture_output=True,
         text=True,
@@ -111,3 +115,15 @@ esac
     found = parse_running(done.stdout.splitlines())
     assert (found.image, found.holds) == ("sha256:aa", None)
     assert found.containers == {"a-1": RunningContainer("sha256:bb", ["serve"], ["A=b"])}
+
+
+def test_a_gpu_that_is_held_back_under_load_or_lost() -> None:
+    slow = "612 MHz and 28 W while 97 % busy"
+    assert running(gpu="612, 28.10, 50, 97, [N/A], [N/A]") == [
+        ("GPU clock under load", "as high as the load asks", slow)
+    ]
+    said = "Failed to initialize NVML: Unknown Error"
+    assert running(inside=said) == [
+        ("GPU in the engine's container", "there", f"nvidia-smi in the container: {said}")
+    ]
+    assert running(inside="exec: nvidia-smi: not found") == []
