@@ -104,4 +104,6 @@ def is_secret(name: str) -> bool:
 
 @cache
 def _content() -> Any:
-    return yaml.safe_load(NAMES.read_text())
+    # 15 ms by Python's own loader, as part of each run.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.load(NAMES.read_text(), Loader=loader)

@@ -4,8 +4,8 @@ The same files make the same bytes on every machine: nothing is compressed, as v
 differ, and all members have one date.
 """
 
-import ast
 import io
+import re
 import zipfile
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -97,7 +97,11 @@ def _files(name: str) -> Iterator[Path]:
             yield file
 
 
+# To parse the modules takes 20 ms, as part of each run.
+_IMPORT = re.compile(r"^ *from (host\.[\w.]+) import (?:\(([^)]*)\)|(.*))", re.MULTILINE)
+
+
 def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("host."):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    for module, lines, line in _IMPORT.findall(path.read_text()):
+        names = (name.split() for name in (lines or line).split(","))
+        yield from (f"{module}.{words[0]}" for words in names if words)

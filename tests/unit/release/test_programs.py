@@ -1,5 +1,6 @@
 """The archives of programs: what is in them, and that they are the same everywhere."""
 
+import ast
 import os
 import stat
 import subprocess
@@ -12,7 +13,13 @@ import pytest
 
 from host.command import COMMANDS
 from sparkwright.common.files import ManagedFile, Symlink
-from sparkwright.release.programs import HOST_FILES, program, program_files, spark_programs
+from sparkwright.release.programs import (
+    HOST_FILES,
+    _imports,
+    program,
+    program_files,
+    spark_programs,
+)
 from tests.clock import patience
 from tests.programs import host_program
 
@@ -45,6 +52,21 @@ def test_the_same_files_make_the_same_bytes(tmp_path: Path) -> None:
         for name in ("one", "two")
     }
     assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("path", sorted(HOST_FILES.rglob("*.py")), ids=lambda path: path.name)
+def test_the_imports_of_a_program_are_those_that_python_sees(path: Path) -> None:
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    seen = [
+        f"{node.module}.{alias.name}"
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("host.")
+        for alias in node.names
+    ]
+    assert sorted(_imports(path)) == sorted(seen)
+    # No other form of import would be found.
+    others = [name.name for node in nodes if isinstance(node, ast.Import) for name in node.names]
+    assert not [name for name in others if name.split(".")[0] == "host"]
 
 
 def test_an_engine_has_what_it_imports_and_no_more() -> None:
