@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from cryptography import x509
 
 from sparkwright.common.errors import PlanError
 from sparkwright.fleet.fleet import Fleet, bracketed
@@ -114,6 +113,9 @@ def targets(
 
 def _names(chain: str) -> list[str]:
     """Return the names and addresses of a chain's first certificate."""
+    # It takes 15 ms to import, and the end of each run asks for targets.
+    from cryptography import x509
+
     first = x509.load_pem_x509_certificate(chain.encode())
     try:
         names = first.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

@@ -53,8 +53,7 @@ def _say() -> None:
 
 def _serving(targets: list[Target]) -> Iterator[Serving]:
     """Yield the replicas of Sparks, as clients reach them."""
-    # Only the end of a run needs certificates.
-    from sparkwright.door.certificates import authority_file, door_certificate
+    # Only the end of a run needs them.
     from sparkwright.monitoring.targets import targets as doors
 
     heads = {own.replica: own for own in targets if own.is_head and own.replica}
@@ -64,6 +63,10 @@ def _serving(targets: list[Target]) -> Iterator[Serving]:
     settings = {name: own.settings for name, own in heads.items()}
 
     def chain(replica: str) -> str | None:
+        if not settings[replica].secured:
+            return None
+        from sparkwright.door.certificates import door_certificate
+
         certificate = door_certificate(fleet, replica, settings[replica], record=False)
         return certificate.chain if certificate else None
 
@@ -77,5 +80,14 @@ def _serving(targets: list[Target]) -> Iterator[Serving]:
             url=door.url,
             names=tuple(recipe.served_names),
             keyed=door.keyed,
-            authority=str(authority_file(own.fleet)) if own.settings.tls == "own" else None,
+            authority=_authority(own),
         )
+
+
+def _authority(own: Target) -> str | None:
+    """Return the path of the certificate that clients have to trust; None for none of ours."""
+    if own.settings.tls != "own":
+        return None
+    from sparkwright.door.certificates import authority_file
+
+    return str(authority_file(own.fleet))
