@@ -3,6 +3,7 @@
 import sys
 
 from sparkwright.door.keys import main
+from sparkwright.run.last_resort import guarded
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded(main))

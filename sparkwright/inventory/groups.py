@@ -22,6 +22,7 @@ from sparkwright.inventory.data import Host, check_data
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.run.ending import watch_end
 from sparkwright.run.failures import expect_failures, expect_silence
+from sparkwright.run.last_resort import keep_tracebacks_off_screen
 from sparkwright.run.screen import keep_screen_plain
 from sparkwright.run.spark import fleet_of
 
@@ -89,6 +90,7 @@ def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
             raise PlanError(f"found the folder {Path.cwd()}; expected the project root: cd {root}")
         is_chosen, path = path is None, path or inventory_file()
         groups = load(path, gateway=_runs(GATEWAY))
+        keep_tracebacks_off_screen()
         keep_screen_plain()
         # The first group has them all.
         hosts = next(iter(groups.values()))

@@ -17,6 +17,7 @@ from math import ceil
 from pathlib import PurePosixPath
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.last_resort import guarded
 from sparkwright.common.ports import LOOPBACK, MASTER_PORT
 from sparkwright.recipe.advisories import warning
 from sparkwright.recipe.loader import load_recipe
@@ -290,4 +291,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded(main))

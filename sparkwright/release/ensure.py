@@ -19,6 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import huggingface_hub
+from huggingface_hub import constants
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
@@ -227,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         recipes = _chosen([load_recipe(name) for name in used], options.refresh or ())
         old = read_lock(path)
         refresh = options.refresh is not None
-        endpoint = options.hf_endpoint or huggingface_hub.constants.ENDPOINT
+        endpoint = options.hf_endpoint or constants.ENDPOINT
         token = token_for(endpoint, huggingface_hub.get_token(), options.hf_token)
         adopted = _adopted(options.adopt, recipes)
         new = resolve(old, recipes, options.hf_endpoint, token, refresh, adopted)

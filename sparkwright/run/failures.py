@@ -16,6 +16,7 @@ from pyinfra.api.state import BaseStateCallback, StateStage
 
 from sparkwright.common.operations import spark_name
 from sparkwright.run.command_line import typed_line
+from sparkwright.run.last_resort import keep_tracebacks_off_screen
 from sparkwright.run.lost import cause, lost_lines, unreachable_lines
 from sparkwright.run.target import target_of
 from sparkwright.run.upstream import carry
@@ -37,10 +38,9 @@ def expect_failures(run: State) -> None:
     # empty.
     config.FAIL_PERCENT = 0
     carry()
+    keep_tracebacks_off_screen()
     # Instead of pyinfra's question whether to go on, which needs a terminal.
     run.should_raise_failed_hosts = _stop
-    # paramiko logs the traceback of each error that it raises, too.
-    logging.getLogger("paramiko").addHandler(logging.NullHandler())
     errors = _ConnectErrors()
     logger.addHandler(errors)
     click.get_current_context().call_on_close(lambda: errors.explain(run))

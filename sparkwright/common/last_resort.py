@@ -1,0 +1,158 @@
+"""The end of a command by an error that nothing else explains: three lines, and a file.
+
+The traceback is in the file, for a report of the fault. It has no values of variables, as these may
+hold keys; what looks like a key in its text is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.terminal import plain
+
+# Files of earlier errors that stay.
+_KEPT = 20
+# Characters of an error's own text: some hold whole pages.
+_MESSAGE = 300
+# Tokens of the Hub, API keys, and the headers that carry them.
+_KEYS = re.compile(r"\b(hf_|sk-)[\w-]{8,}|\b(Bearer|Basic) +[\w.~+/=-]{8,}")
+
+
+def guarded(main: Callable[[], int | None]) -> int:
+    """Run a program's main function; no error of it ends in a traceback.
+
+    Args:
+        main: The function; it returns the exit status, None for 0.
+
+    Returns:
+        The exit status: 1 after an error, 130 after Ctrl-C.
+    """
+    try:
+        try:
+            status = main() or 0
+        except SystemExit as ended:  # argparse's and click's way to end
+            if isinstance(ended.code, str):
+                print(ended.code, file=sys.stderr)
+            status = int(ended.code or 0) if not isinstance(ended.code, str) else 1
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+    except PlanError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except Exception as error:
+        explain(error)
+        return 1
+    return status
+
+
+def explain(error: BaseException) -> None:
+    """Print to stderr what ended the command; in a file is what a report of it needs.
+
+    Args:
+        error: Any exception. A closed pipe is no error, as the reader has what it wants; a file
+            that cannot be read or written is named, and needs no report.
+    """
+    if isinstance(error, BrokenPipeError):
+        _drop_output()
+        return
+    if isinstance(error, OSError) and error.strerror and _is_of_this_machine(error):
+        what = error.filename or "standard output"
+        line = f"{what}: cannot be read or written: {error.strerror}"
+        _drop_output()
+        print(plain(line), file=sys.stderr)
+        return
+    if isinstance(error, SyntaxError) and error.filename:
+        # In a Python file of the site's own.
+        what = f"{error.filename}:{error.lineno}: found no Python ({error.msg})"
+        print(plain(what), file=sys.stderr)
+        return
+    text = plain(_without_keys(" ".join(str(error).split())), _MESSAGE)
+    lines = [
+        f"`{plain(command())}` failed by a fault of the program:",
+        f"{type(error).__name__}: {text}" if text else type(error).__name__,
+        _where(error),
+    ]
+    print("\n".join(lines), file=sys.stderr)
+
+
+def command() -> str:
+    """Return the command that runs: program and deploys, without options, which may hold a secret.
+
+    A module that `python -m` runs has the path of its file as its name.
+    """
+    program, *words = sys.argv or [""]
+    path = Path(program)
+    if path.suffix == ".py":
+        folder = f"{path.parent.name}." if path.parent.name == "deploys" else ""
+        name = path.parent.name if path.stem == "__main__" else f"{folder}{path.stem}"
+        return f"python -m {name}"
+    files = [word for word in words if word.endswith(".py") and not word.startswith("-")]
+    first = [word for word in words[:1] if not word.startswith("-")]
+    return " ".join([path.name, *(files or first)])
+
+
+def _is_of_this_machine(error: OSError) -> bool:
+    """Tell whether an error is about a file, or a full disk, and not about a connection."""
+    return error.filename is not None or error.errno in _FULL
+
+
+_FULL = (28, 122)  # ENOSPC, EDQUOT
+
+
+def _drop_output() -> None:
+    """Have what is left of standard output go nowhere: Python would print another error at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _without_keys(text: str) -> str:
+    return _KEYS.sub("[a key]", text)
+
+
+def _where(error: BaseException) -> str:
+    """Write the file; return the line that says where it is, or why there is none."""
+    now = datetime.now(UTC)
+    shown = traceback.TracebackException.from_exception(error)
+    text = _without_keys(
+        f"{now:%Y-%m-%d %H:%M:%S} UTC\n{command()}\n"
+        f"Python {platform.python_version()}, {platform.platform()}\n\n{''.join(shown.format())}"
+    )
+    name = f"error-{now:%Y%m%dT%H%M%S}-{os.getpid()}.txt"
+    reasons = []
+    for folder in (_state_folder, _temporary_folder):
+        try:
+            path = folder() / name
+            with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+                file.write(text)
+        except (OSError, RuntimeError, ValueError) as reason:
+            reasons.append(str(reason))
+            continue
+        return f"The details are in {path}. Report it with this file: sparkwright doctor --report"
+    return f"The details could not be written to a file ({plain('; '.join(reasons))})."
+
+
+def _state_folder() -> Path:
+    """Return the user's folder for files of this kind, with room for one more."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    folder = Path(state) / "sparkwright"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for old in sorted(folder.glob("error-*.txt"))[: 1 - _KEPT]:
+        old.unlink(missing_ok=True)
+    return folder
+
+
+def _temporary_folder() -> Path:
+    return Path(tempfile.gettempdir())
