@@ -10,6 +10,7 @@ import json
 import re
 import types
 from collections.abc import Callable, Collection, Iterable
+from datetime import date
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
@@ -33,6 +34,21 @@ NAME_RULE = (
 )
 
 _BRANCH = re.compile("<[a-z]+>")
+
+# Of fields that nothing describes: pydantic's words are about Python.
+_EXPECTED = {
+    "missing": "this key",
+    "string_type": "text",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "dict_type": "a mapping (key: value)",
+    "model_type": "a mapping (key: value)",
+    "list_type": "a list",
+    "too_short": "at least one entry",
+}
+
+# Names that a message lists; of more, those that are the most similar.
+_MOST_NAMES, _SOME_NAMES = 12, 6
 
 
 def satisfying(test: Callable[[str], object], rule: str = "") -> AfterValidator:
@@ -82,18 +98,39 @@ def parse(
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:
-    """Return the valid names for a message: ``one of a, b``, with ``; did you mean 'a'?``.
+    """Return the valid names for a message: ``did you mean 'a'? Expected one of a, b``.
+
+    Of many names it lists the nearest. The lab's own, `lab` and `lab-…`, are for no owner: they are
+    left out unless such a name was meant.
 
     Args:
         wrong: The unknown name.
         known: The valid names.
+
+    Returns:
+        A clause that follows ``found X; ``.
     """
     names = sorted(known)
+    if not wrong.lower().startswith("lab"):
+        names = [name for name in names if not name.startswith("lab")] or names
     if not names:
-        return "nothing (there is none)"
-    close = difflib.get_close_matches(wrong, names, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"one of {', '.join(names)}{hint}"
+        return "expected nothing (there is none)"
+    # Upper case and underscores are slips of their own.
+    same = {_folded(name): name for name in reversed(names)}
+    close = [same[each] for each in difflib.get_close_matches(_folded(wrong), same, n=1)]
+    if len(names) == 1:
+        return f"did you mean {names[0]!r}?" if close else f"expected {names[0]}"
+    if len(names) <= _MOST_NAMES:
+        expected = f"expected one of {', '.join(names)}"
+    else:
+        likely = difflib.get_close_matches(_folded(wrong), same, n=_SOME_NAMES, cutoff=0)
+        some = ", ".join(same[each] for each in likely)
+        expected = f"expected one of {len(names)} names, such as {some}"
+    return f"did you mean {close[0]!r}? E{expected[1:]}" if close else expected
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("_", "-")
 
 
 def unknown(where: str, names: Iterable[str], known: Collection[str]) -> list[str]:
@@ -103,7 +140,7 @@ def unknown(where: str, names: Iterable[str], known: Collection[str]) -> list[st
         where: File and key of the names.
     """
     return [
-        f"{where}: found {name}; expected {nearest(name, known)}"
+        f"{where}: found {name or shown(name)}; {nearest(name, known)}"
         for name in names
         if name not in known
     ]
@@ -139,14 +176,18 @@ def _sentence(
     owner, expected = _lookup(model, location)
     kind = detail["type"]
     if kind == "extra_forbidden":
-        return f"{where}: found an unknown key; expected {nearest(str(location[-1]), owner)}"
+        return f"{where}: found an unknown key; {nearest(str(location[-1]), owner)}"
     if kind == "value_error":
         expected = detail["msg"].removeprefix("Value error, ") or expected
-    elif expected is None:
-        expected = detail["msg"].removeprefix("Input should be ")
+    expected = expected or _EXPECTED.get(kind, detail["msg"].removeprefix("Input should be "))
+    # What `nearest` says of a word has its own beginning.
+    if not expected.startswith(("expected ", "did you mean ")):
+        expected = f"expected {expected}"
     if kind == "missing":
-        return f"{where}: found nothing; expected {expected}"
-    return f"{where}: found {show(detail['input'])}; expected {expected}"
+        return f"{where}: found nothing; {expected}"
+    if kind == "string_type" and isinstance(detail["input"], bool | int | float | date):
+        expected += " (as text: in quotes)"
+    return f"{where}: found {show(detail['input'])}; {expected}"
 
 
 def _dotted(location: tuple[int | str, ...]) -> str:

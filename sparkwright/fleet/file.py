@@ -10,6 +10,7 @@ from pydantic import Field
 from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import Model, Name, parse
+from sparkwright.common.yaml.lines import lines_of
 from sparkwright.fleet.check import problems
 from sparkwright.fleet.fleet import Fleet, Gateway, Replica, Spark, Word
 from sparkwright.recipe.loader import is_path
@@ -44,11 +45,12 @@ def load_fleet(path: Path, recipes: Collection[str]) -> Fleet:
     Raises:
         PlanError: All problems of the file.
     """
-    file = parse(_File, yaml.load(path), str(path))
-    replicas = {name: _located(replica, path.parent) for name, replica in file.replicas.items()}
-    fleet = Fleet(path, file.sparks, replicas, file.gateway, tuple(file.keys_command or ()))
-    if found := problems(fleet, recipes):
-        raise PlanError(*found)
+    with lines_of(path):
+        file = parse(_File, yaml.load(path), str(path))
+        replicas = {name: _located(replica, path.parent) for name, replica in file.replicas.items()}
+        fleet = Fleet(path, file.sparks, replicas, file.gateway, tuple(file.keys_command or ()))
+        if found := problems(fleet, recipes):
+            raise PlanError(*found)
     return fleet
 
 

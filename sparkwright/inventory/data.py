@@ -76,7 +76,7 @@ def _option_problems(
     for name in given:
         if name not in known:
             found = "found a name that nothing reads"
-            yield f"--data {name}: {found}; expected {nearest(name, known)}"
+            yield f"--data {name}: {found}; {nearest(name, known)}"
     try:
         read_settings({key: given[key] for key in given if key in Settings.model_fields}, "--data")
     except PlanError as error:

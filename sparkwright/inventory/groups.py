@@ -14,6 +14,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import inventory_file
 from sparkwright.common.schema import nearest
 from sparkwright.door.keys import fleet_keys
+from sparkwright.common.yaml.lines import lines_of
 from sparkwright.fleet.check import unsupported
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
@@ -61,8 +62,9 @@ def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
         )
     fleet = load_fleet(path, recipe_names())
     recipes = {name: load_recipe(name) for name in fleet.recipes}
-    if problems := [*unsupported(fleet, recipes), *clashes(fleet, recipes)]:
-        raise PlanError(*problems)
+    with lines_of(path):
+        if problems := [*unsupported(fleet, recipes), *clashes(fleet, recipes)]:
+            raise PlanError(*problems)
     if gateway:
         return _gateway(fleet)
     hosts = {name: _host(fleet, name) for name in fleet.sparks}
@@ -185,7 +187,7 @@ def _check_limit(groups: dict[str, list[Host]], file_group: str) -> None:
     known = {*groups, *hosts, file_group}
     names = known - {file_group}
     problems = [
-        f"--limit: found {pattern}, which matches nothing; expected {nearest(pattern, names)}"
+        f"--limit: found {pattern}, which matches nothing; {nearest(pattern, names)}"
         for pattern in _parameter("limit") or ()
         if pattern not in known and not any(fnmatch(host, pattern) for host in hosts)
     ]

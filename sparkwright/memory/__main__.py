@@ -85,7 +85,7 @@ def _where(hardware: Hardware, sparks: int) -> str:
 def _hardware(name: str) -> Hardware:
     planned = {key: hardware for key, hardware in HARDWARE.items() if hardware.total_gib}
     if name not in planned:
-        raise PlanError(f"--hardware: found {name}; expected {nearest(name, planned)}")
+        raise PlanError(f"--hardware: found {name}; {nearest(name, planned)}")
     return planned[name]
 
 

@@ -63,7 +63,7 @@ def openclaw(endpoints: Sequence[Endpoint], bindings: Mapping[str, str]) -> dict
     presets = [known[name] for name in ALIASES if name in known]
     known |= {ALIASES[name.name]: (each, name) for each, name in presets}
     if unknown := [name for name in bindings.values() if name not in known]:
-        problems = (f"--bind: found {each}; expected {nearest(each, known)}" for each in unknown)
+        problems = (f"--bind: found {each}; {nearest(each, known)}" for each in unknown)
         raise PlanError(*problems)
     bound = {channel: known[name] for channel, name in bindings.items()}
     first = endpoints[0].names[0]

@@ -40,7 +40,7 @@ def build_files(build: ImageBuild, folders: Path = FOLDERS) -> dict[str, str]:
     known = sorted(path.parent.name for path in folders.glob("*/Dockerfile"))
     if build.build not in known:
         expected = nearest(build.build, known)
-        raise PlanError(f"{folders}: found no {build.build}/Dockerfile; expected {expected}")
+        raise PlanError(f"{folders}: found no {build.build}/Dockerfile; {expected}")
     files = sorted(path for path in (folders / build.build).glob("[!.]*") if path.is_file())
     return {path.name: _text(path) for path in files}
 
@@ -70,7 +70,7 @@ def build_problems(build: ImageBuild, folders: Path = FOLDERS) -> Iterator[str]:
         if is_secret(name):
             yield f"image.args.{name}: found a secret's name; expected no secret in a recipe"
         elif name not in declared:
-            yield f"image.args.{name}: found an unknown name; expected {nearest(name, declared)}"
+            yield f"image.args.{name}: found an unknown name; {nearest(name, declared)}"
     for name, has_default in declared.items():
         if not has_default and name not in build.args:
             yield f"image.args: found no {name}; expected it: {build.build}/Dockerfile needs it"

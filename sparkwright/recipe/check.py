@@ -24,7 +24,7 @@ def problems(recipe: Recipe) -> Iterator[str]:
         yield f"found the name {recipe.name!r}; expected {NAME_RULE}"
     for hardware in recipe.hardware:
         if hardware not in HARDWARE:
-            yield f"hardware: found {hardware}; expected {nearest(hardware, HARDWARE)}"
+            yield f"hardware: found {hardware}; {nearest(hardware, HARDWARE)}"
     if len({HARDWARE[name].arch for name in recipe.hardware if name in HARDWARE} - {None}) > 1:
         yield (
             f"hardware: found {', '.join(recipe.hardware)}; expected hardware classes with the "
@@ -67,7 +67,7 @@ def _setting_problems(
         if names := _expansions(option, known):
             yield (
                 f"{where}args.{option}: found an abbreviated option, which vLLM would expand; "
-                f"expected {nearest(option, names)}"
+                f"{nearest(option, names)}"
             )
     kinds = (("args", settings.args, OWN_ARGUMENTS), ("env", settings.env, OWN_ENVIRONMENT))
     for kind, values, own in kinds:
@@ -80,7 +80,7 @@ def _setting_problems(
             for reference in _references(value):
                 if reference not in checkpoints:
                     expected = nearest(reference, checkpoints)
-                    yield f"{at}: found ${{{reference}}}; expected a checkpoint: {expected}"
+                    yield f"{at}: found ${{{reference}}}, which is no checkpoint; {expected}"
     wrong = [f"args.{problem}" for problem in options.problems(settings.args)]
     for problem in wrong or engine_log.problems(settings):
         yield f"{where}{problem}"
@@ -97,14 +97,11 @@ def _figure_problems(where: str, figures: Mapping[str, Mapping[str, float]]) -> 
     for workload, values in figures.items():
         if workload not in EXPECTED:
             known = nearest(workload, EXPECTED)
-            yield f"{where}expected.{workload}: found an unknown workload; expected {known}"
+            yield f"{where}expected.{workload}: found an unknown workload; {known}"
         for metric in values:
             if metric not in METRICS:
                 known = nearest(metric, METRICS)
-                yield (
-                    f"{where}expected.{workload}.{metric}: found an unknown figure; expected "
-                    f"{known}"
-                )
+                yield (f"{where}expected.{workload}.{metric}: found an unknown figure; {known}")
 
 
 def _references(value: object) -> Iterator[str]:

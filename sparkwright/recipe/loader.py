@@ -10,6 +10,7 @@ from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import FILES
 from sparkwright.common.schema import nearest, parse, shown
+from sparkwright.common.yaml.lines import lines_of
 from sparkwright.recipe import check, rules, sparkrun
 from sparkwright.recipe.recipe import Recipe
 
@@ -61,33 +62,35 @@ def load_recipe(name: str, folder: Path | None = None) -> Recipe:
     Raises:
         PlanError: There is no such recipe (with the nearest name), or it has faults.
     """
-    path, data = _read_file(Path(name)) if is_path(name) else _read(name, folder)
-    if "extends" in data:
-        data = _extended(path, data, data["extends"], folder)
-    recipe = parse(Recipe, {"name": path.stem, **data}, str(path))
-    # The rules read the options, which have to be valid first.
-    problems = [*check.problems(recipe)] or [*rules.problems(recipe)]
-    if problems:
-        raise PlanError(*(f"{path}: {problem}" for problem in problems))
+    path = Path(name) if is_path(name) else _path(name, folder)
+    with lines_of(path):
+        data = _read_file(path)
+        if "extends" in data:
+            data = _extended(path, data, data["extends"], folder)
+        recipe = parse(Recipe, {"name": path.stem, **data}, str(path))
+        # The rules read the options, which have to be valid first.
+        problems = [*check.problems(recipe)] or [*rules.problems(recipe)]
+        if problems:
+            raise PlanError(*(f"{path}: {problem}" for problem in problems))
     return recipe
 
 
-def _read(name: str, folder: Path | None) -> tuple[Path, dict[str, Any]]:
+def _path(name: str, folder: Path | None) -> Path:
     files = recipe_files(folder)
     if name not in files:
-        expected = nearest(name, files)
-        raise PlanError(f"{folder or RECIPES}: found no recipe {name!r}; expected {expected}")
-    return _read_file(files[name])
+        known = nearest(name, files)
+        raise PlanError(f"{folder or RECIPES}: found no recipe {name!r}; {known}")
+    return files[name]
 
 
-def _read_file(path: Path) -> tuple[Path, dict[str, Any]]:
+def _read_file(path: Path) -> dict[str, Any]:
     data = yaml.load(path)
     if sparkrun.is_foreign(data):
-        return path, sparkrun.translate(path, data)
+        return sparkrun.translate(path, data)
     if "name" in data:
         name = shown(data["name"])
         raise PlanError(f"{path}: name: found {name}; expected no such key: the file has the name")
-    return path, data
+    return data
 
 
 def _extended(
@@ -96,9 +99,9 @@ def _extended(
     """Merge a file's content into that of the recipe that it extends."""
     others = [other for other in recipe_names(folder) if other != path.stem]
     if base not in others:
-        expected = nearest(str(base), others)
-        raise PlanError(f"{path}: extends: found {shown(base)}; expected {expected}")
-    _, extended = _read(str(base), folder)
+        expected = nearest(base if isinstance(base, str) else "", others)
+        raise PlanError(f"{path}: extends: found {shown(base)}; {expected}")
+    extended = _read_file(_path(str(base), folder))
     if "extends" in extended:
         raise PlanError(
             f"{path}: extends: found {base}, which extends {extended['extends']}; expected a "

@@ -103,7 +103,7 @@ def check_force(names: Collection[str], replicas: Collection[str]) -> None:
         PlanError: One problem for each.
     """
     problems = [
-        f"--data force: found {name!r}; expected {nearest(name, replicas)}"
+        f"--data force: found {name!r}; {nearest(name, replicas)}"
         for name in names
         if name not in replicas
     ]

@@ -38,7 +38,7 @@ def sentence(recipe: Recipe, sparks: int, release: str, problem: Problem) -> str
     if known := problem.get("known"):
         return f"{found}{_no_such(path, release, known)}"
     if names := problem.get("names"):
-        return f"{found}; expected {nearest(str(value), names)} (vLLM {release})"
+        return f"{found}; {nearest(str(value), names)} (vLLM {release})"
     return f"{found}; expected what vLLM {release} takes: {words}"
 
 

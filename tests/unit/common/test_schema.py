@@ -53,15 +53,15 @@ def test_everything_wrong_is_listed_at_once() -> None:
         'f.yaml: leaves.a.size: found "big"; expected bytes, a whole number above 0',
         "f.yaml: leaves.b.size: found 0; expected bytes, a whole number above 0",
         "f.yaml: leaves.b.lable: found an unknown key; "
-        "expected one of bare, label, size; did you mean 'label'?",
+        "did you mean 'label'? Expected one of bare, label, size",
         "f.yaml: leaves.c.size: found nothing; expected bytes, a whole number above 0",
         "f.yaml: leaves.d: found null; expected a mapping of leaves",
         "f.yaml: leaves.Bad Name: found \"Bad Name\"; expected a name of a-z, 0-9, '.' and '-', "
         "at most 63 long, that starts and ends with a letter or digit",
         'f.yaml: leaves.e.label: found "two\\nlines"; expected printable text on one line',
-        'f.yaml: leaves.f.bare: found "yes"; expected a valid boolean',
-        "f.yaml: words[1]: found 1; expected up to two words",
-        "f.yaml: root: found []; expected a valid dictionary or instance of Leaf",
+        'f.yaml: leaves.f.bare: found "yes"; expected true or false',
+        "f.yaml: words[1]: found 1; expected up to two words (as text: in quotes)",
+        "f.yaml: root: found []; expected a mapping (key: value)",
         "f.yaml: tree: found an unknown key; expected one of leaves, root, words",
     )
 
@@ -108,9 +108,23 @@ def test_names_that_are_not(name: str) -> None:
 
 
 def test_the_nearest_name_comes_with_all_names() -> None:
-    assert nearest("spark-1", ["spark-b", "spark-a"]).endswith("did you mean 'spark-b'?")
-    assert nearest("x", ["spark-b", "spark-a"]) == "one of spark-a, spark-b"
-    assert nearest("x", []) == "nothing (there is none)"
+    given = nearest("spark-1", ["spark-b", "spark-a"])
+    assert given == "did you mean 'spark-b'? Expected one of spark-a, spark-b"
+    assert nearest("x", ["spark-b", "spark-a"]) == "expected one of spark-a, spark-b"
+    assert nearest("CHAT", ["chat"]) == "did you mean 'chat'?"
+    assert nearest("x", ["chat"]) == "expected chat"
+    assert nearest("x", []) == "expected nothing (there is none)"
+
+
+def test_of_many_names_the_nearest_are_listed() -> None:
+    names = [*(f"recipe-{number}" for number in range(30)), "drain_seconds", "lab-tiny"]
+    given = nearest("drain-second", names)
+    assert given.startswith(
+        "did you mean 'drain_seconds'? Expected one of 31 names, such as drain_"
+    )
+    assert len(given) < 150
+    assert "lab" not in given
+    assert nearest("lab-tny", names).startswith("did you mean 'lab-tiny'? ")
 
 
 def test_long_values_are_cut() -> None:

@@ -43,21 +43,21 @@ def test_all_duplicates_are_listed_with_their_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "place", "found"),
     [
-        ("a: 1\nb: [1, 2\n", ":3:", "flow sequence"),
-        ("a: 1\n\tb: 2\n", ":2:", r"'\t'"),
+        ("a: 1\nb: [1, 2\n", ":2:", "a [ without its ]"),
+        ("a: 1\n\tb: 2\n", ":2:", "a tab; expected spaces"),
         ("a: 1\nb: *nobody\n", ":2:", "the alias *nobody; expected the value itself"),
         ("a: 1\nb: &x {c: 1}\n", ":2:", "the anchor &x; expected the value itself"),
         ("a:\n  " + "[" * 40, ":2:", "expected at most 32 levels"),
         ("a: 1\nb: " + "9" * 101, ":2:", "a number of 101 characters; expected at most 100"),
         ("a: " + "x" * 2**20, ":", "found more than 1,048,576 bytes"),
         ("a: !!python/object/apply:os.system [id]\n", ":1:", "python/object"),
-        ("a: 1\n---\nb: 2\n", ":2:", "another document"),
+        ("a: 1\n---\nb: 2\n", ":2:", "a second document"),
         ("- a\n- b\n", ":", "found a list; expected a mapping"),
-        ("just text\n", ":", "found a str; expected a mapping"),
+        ("just text\n", ":", "found text without a key; expected a mapping"),
         (b"a: \xff\n", ":", "cannot be read as UTF-8 text"),
-        (b"a: \x00\n", ":", "expected YAML"),
-        ("? [a]\n: 1\n", ":1:", "unhashable"),
-        ("a: 2026-99-99\n", ":", "expected YAML"),
+        (b"a: \x00\n", ":1:", "the control character #x00"),
+        ("? [a]\n: 1\n", ":1:", "a list or a mapping as a key"),
+        ("a: 2026-99-99\n", ":1:", "found 2026-99-99, which cannot be"),
     ],
 )
 def test_what_is_no_mapping_of_yaml(
@@ -74,7 +74,7 @@ def test_what_is_no_mapping_of_yaml(
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="found no such file; expected a YAML file"):
         load(tmp_path / "none.yaml")
-    with pytest.raises(PlanError, match="cannot be read as UTF-8 text"):
+    with pytest.raises(PlanError, match="found a folder; expected a YAML file"):
         load(tmp_path)
 
 

@@ -18,6 +18,7 @@ from sparkwright.gateway.gateway import Upstream, clashes, doors, upstreams
 from sparkwright.gateway.names import served
 from sparkwright.inventory.groups import load
 from sparkwright.recipe.loader import load_recipe, recipe_names
+from tests.unit.unplaced import unplaced
 
 FILES = Path(__file__).parents[3] / "files" / "host" / "gateway"
 SPARKS = """\
@@ -48,7 +49,7 @@ def setting(**values: Any) -> Mapping[str, Settings]:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("{spark: spark-z}", ".spark: found spark-z; expected one of spark-a,"),
+        ("{spark: spark-z}", ".spark: found spark-z; did you mean 'spark-c'?"),
         ("{port: 4000}", ": found no host; expected the name of a Spark, such as {spark: spark-a}"),
         ("{spark: spark-a, ssh_user: x}", ": found spark and ssh_user; expected one or the other"),
         ("{spark: spark-a, local: true}", ": found spark and local; expected one or the other"),
@@ -66,8 +67,8 @@ def setting(**values: Any) -> Mapping[str, Settings]:
 def test_a_gateway_that_cannot_be(tmp_path: Path, line: str, expected: str) -> None:
     with pytest.raises(PlanError) as caught:
         fleet_of(tmp_path, f"{SPARKS}gateway: {line}\n")
-    (problem,) = caught.value.problems
-    assert problem.startswith(f"{tmp_path}/sparks.yaml: gateway{expected}")
+    (problem,) = unplaced(caught.value.problems, tmp_path / "sparks.yaml")
+    assert problem.startswith(f"gateway{expected}")
 
 
 def test_a_gateway_leaves_a_spark_its_ssh(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_a_channel_is_bound_to_a_name(ask: Ask) -> None:
     ("bind", "said"),
     [
         ("telegram", "--bind: found telegram; expected CHANNEL=NAME"),
-        ("telegram=dep", "--bind: found dep; expected one of deep, fast,"),
+        ("telegram=dep", "--bind: found dep; did you mean 'deep'? Expected one of deep, fast,"),
     ],
 )
 def test_a_channel_that_cannot_be_bound(

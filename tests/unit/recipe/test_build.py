@@ -55,9 +55,9 @@ def test_the_tag_of_the_base_does_not_count(folders: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (build("mime", COMMIT="a"), "found no mime/Dockerfile; expected one of mine"),
+        (build("mime", COMMIT="a"), "found no mime/Dockerfile; did you mean 'mine'?"),
         (build(), "image.args: found no COMMIT; expected it"),
-        (build(COMMIT="a", JOB="1"), "image.args.JOB: found an unknown name; expected"),
+        (build(COMMIT="a", JOB="1"), "image.args.JOB: found an unknown name; did you mean 'JOBS'?"),
         (build(COMMIT="a", BASE="x:1"), "image.args.BASE: found an unknown name"),
         (build(COMMIT="a", HF_TOKEN="x"), "image.args.HF_TOKEN: found a secret's name"),
     ],

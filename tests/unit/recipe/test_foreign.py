@@ -9,6 +9,7 @@ from sparkwright.recipe.recipe import Recipe
 from sparkwright.release.command import main as command_main
 from sparkwright.release.lock import CheckpointLock, ImageLock, Lock, LockedFile, checkpoint_key
 from sparkwright.release.release import Ranks, make_release
+from tests.unit.unplaced import unplaced
 
 SPARKRUN = """\
 recipe_version: "2"
@@ -83,8 +84,7 @@ def put(tmp_path):
 def problems(path):
     with pytest.raises(PlanError) as error:
         load_recipe(path)
-    assert all(problem.startswith(f"{path}: ") for problem in error.value.problems)
-    return [problem.removeprefix(f"{path}: ") for problem in error.value.problems]
+    return unplaced(error.value.problems, path)
 
 
 def test_sparkrun(put):
@@ -167,7 +167,7 @@ def test_numbers_of_sparks(put, text, changes, sparks):
         ([("vllm serve", "cd /x && vllm serve")], "command: found &&; expected one vllm serve"),
         ([("  VLLM_M", "  HF_TOKEN: abc\n  VLLM_M")], "env.HF_TOKEN: found a secret's name"),
         ([("ATOMIC_ADD: 1", "ATOMIC_ADD: $HOME")], 'found "$HOME"; expected the value itself'),
-        ([("ATOMIC_ADD: 1", "ATOMIC_ADD:")], "found null; expected the value itself"),
+        ([("ATOMIC_ADD: 1", "ATOMIC_ADD:")], "found nothing; expected the value itself"),
         ([("defaults:\n", "defaults: x\nother:\n")], 'defaults: found "x"; expected a mapping'),
     ],
 )  # fmt: skip

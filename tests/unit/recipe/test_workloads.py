@@ -27,10 +27,9 @@ def test_unknown_names_are_refused_together():
     with pytest.raises(PlanError) as caught:
         options_of({"workloads": "shrot,single,codes"})
     first, second = caught.value.problems
-    assert first.startswith("--data workloads: found 'shrot'; expected one of code, ")
-    assert first.endswith("did you mean 'short'?")
+    assert first.startswith("--data workloads: found 'shrot'; did you mean 'short'? ")
     assert second.startswith("--data workloads: ")
-    assert second.endswith("did you mean 'code'?")
+    assert "; did you mean 'code'? Expected one of " in second
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

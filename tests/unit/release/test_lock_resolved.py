@@ -238,7 +238,7 @@ def test_the_program_refuses(
     answers: Answers, inventory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert sparkwright.release.ensure.main([str(inventory), "--refresh", "lab-tiny"]) == 1
-    assert "--refresh: found lab-tiny; expected one of qwen3.6" in capsys.readouterr().err
+    assert "--refresh: found lab-tiny; expected qwen3.6" in capsys.readouterr().err
     assert sparkwright.release.ensure.main([str(inventory.with_name("none.yaml"))]) == 1
     assert "found no such file" in capsys.readouterr().err
     assert answers.asked == []

@@ -1,6 +1,7 @@
 """Reads YAML strictly: every key once, no aliases, bounded in size and depth.
 
 Recipes and files on a Spark are untrusted: with aliases, a few hundred bytes expand to gigabytes.
+What YAML reads otherwise than a person does is refused: 022 is 18, 20:22 is 1222, a key `on` true.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import yaml
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.yaml.words import conflict, explained, is_plain, misread
 
 # The lock is the largest: 100 bytes for each file of a checkpoint, 10 KB for the largest one.
 MOST_BYTES = 2**20
@@ -27,6 +29,7 @@ class _Loader(yaml.SafeLoader):
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self.duplicates: list[tuple[int, str]] = []
+        self.misread: dict[tuple[int, str], str] = {}
         self.depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
@@ -50,6 +53,19 @@ class _Loader(yaml.SafeLoader):
         self.depth -= 1
         return node
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            value = super().construct_object(node, deep)
+        except (ValueError, OverflowError) as error:
+            raise yaml.MarkedYAMLError(
+                problem=f"{str(node.value)[:60]}, which cannot be ({error})",
+                problem_mark=node.start_mark,
+                note="expected another value, or text in quotes",
+            ) from None
+        if problem := misread(node, value):
+            self.misread[node.start_mark.line + 1, str(node.value)] = problem
+        return value
+
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
         number = node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
         if number and len(node.value) > LONGEST_NUMBER:
@@ -67,6 +83,9 @@ class _Loader(yaml.SafeLoader):
                 if key.value in seen:
                     self.duplicates.append((key.start_mark.line + 1, key.value))
                 seen.add(key.value)
+                if not is_plain(key):
+                    problem = f'found the key {key.value}; expected it in quotes: "{key.value}"'
+                    self.misread[key.start_mark.line + 1, key.value] = problem
         return super().construct_mapping(node, deep=deep)
 
 
@@ -90,23 +109,32 @@ def load(path: Path) -> dict[str, Any]:
         text = content.decode(errors="strict" if len(content) <= MOST_BYTES else "replace")
     except FileNotFoundError:
         raise PlanError(f"{path}: found no such file; expected a YAML file") from None
-    except (OSError, ValueError) as error:
-        raise PlanError(f"{path}: cannot be read as UTF-8 text ({error})") from None
+    except IsADirectoryError:
+        raise PlanError(f"{path}: found a folder; expected a YAML file") from None
+    except OSError as error:
+        raise PlanError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise PlanError(
+            f"{path}: cannot be read as UTF-8 text ({error}): save it with this encoding"
+        ) from None
+    if path.suffix == ".py":
+        raise PlanError(f"{path}: found a Python file; expected a YAML file, as sparks.yaml is")
     data = parse(text, str(path))
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise PlanError(f"{path}: found a {type(data).__name__}; expected a mapping (key: value)")
+        kind = "a list" if isinstance(data, list) else "text without a key"
+        raise PlanError(f"{path}: found {kind}; expected a mapping (key: value)")
     return data
 
 
-def parse(text: str, source: str, *, unique: bool = True) -> Any:
+def parse(text: str, source: str, *, strict: bool = True) -> Any:
     """Read a text of YAML.
 
     Args:
         text: What the file holds.
         source: Its name, for messages.
-        unique: Refuse repeated keys, which netplan accepts.
+        strict: Refuse repeated keys, and what a person misreads; netplan accepts both.
 
     Returns:
         Plain Python values.
@@ -116,20 +144,23 @@ def parse(text: str, source: str, *, unique: bool = True) -> Any:
     """
     if len(text.encode(errors="replace")) > MOST_BYTES:
         raise PlanError(f"{source}: found more than {MOST_BYTES:,} bytes; expected at most that")
+    if strict and (line := conflict(text)):
+        raise PlanError(
+            f"{source}:{line}: found a conflict mark of git; expected one version: keep the lines "
+            "that count, and remove the marks"
+        )
     try:
         loader = _Loader(text)
         data = loader.get_single_data()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-        what = " ".join(filter(None, (error.context, error.problem)))
-        expected = (
-            error.note if error.note and error.note.startswith("expected") else "expected YAML"
-        )
-        raise PlanError(f"{source}:{line}: found {what}; {expected}") from None
     except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise PlanError(f"{source}: found {error}; expected YAML") from None
-    if loader.duplicates and unique:
-        twice = (f"{source}:{line}: {key}: found twice" for line, key in loader.duplicates)
-        raise PlanError(*(f"{problem}; expected once" for problem in twice))
+        line, sentence = explained(error, text)
+        raise PlanError(f"{source}:{line}: {sentence}") from None
+    if not strict:
+        return data
+    problems = [
+        f"{source}:{line}: {key}: found twice; expected once" for line, key in loader.duplicates
+    ]
+    problems += [f"{source}:{line}: {problem}" for (line, _), problem in loader.misread.items()]
+    if problems:
+        raise PlanError(*problems)
     return data
