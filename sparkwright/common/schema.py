@@ -175,6 +175,8 @@ def _sentence(
     where = f"{source}{joint}{_dotted(location)}" if location else source
     owner, expected = _lookup(model, location)
     kind = detail["type"]
+    if kind == "extra_forbidden" and "ssh_key" in owner and "password" in str(location[-1]):
+        return f"{where}: found a password; expected a login by key: ssh-copy-id USER@ADDRESS"
     if kind == "extra_forbidden":
         return f"{where}: found an unknown key; {nearest(str(location[-1]), owner)}"
     if kind == "value_error":

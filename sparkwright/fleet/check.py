@@ -91,8 +91,8 @@ def _replica_problems(fleet: Fleet, recipes: Collection[str]) -> Iterator[str]:
         if name in _RESERVED or name in fleet.sparks:
             yield f"{where}: found a name that a Spark or group has; expected another name"
         if is_path(replica.recipe):
-            if not Path(replica.recipe).is_file():
-                yield f"{where}.recipe: found {replica.recipe}, which is no file; expected a recipe"
+            if problem := _no_file(Path(replica.recipe), recipes):
+                yield f"{where}.recipe: {problem}"
         else:
             yield from unknown(f"{where}.recipe", [replica.recipe], recipes)
         head = fleet.sparks.get(replica.sparks[0])
@@ -113,6 +113,16 @@ def _replica_problems(fleet: Fleet, recipes: Collection[str]) -> Iterator[str]:
                     f"{users[spark]} uses; expected a Spark that no other replica uses"
                 )
             users.setdefault(spark, name)
+
+
+def _no_file(path: Path, recipes: Collection[str]) -> str | None:
+    if path.is_file():
+        return None
+    if path.is_dir():
+        return f"found {path}, a folder; expected the name of a recipe, or the path of its file"
+    if path.stem in recipes:
+        return f"found {path}, which is no file; expected the name alone: {path.stem}"
+    return f"found {path}, which is no file; expected a recipe"
 
 
 def _fabric_problems(fleet: Fleet, where: str, replica: Replica) -> Iterator[str]:

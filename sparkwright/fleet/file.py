@@ -45,6 +45,13 @@ def load_fleet(path: Path, recipes: Collection[str]) -> Fleet:
     Raises:
         PlanError: All problems of the file.
     """
+    if not path.exists():
+        example = Path("inventory/examples/one.yaml")
+        raise PlanError(
+            f"{path}: found no such file; expected your Sparks in it: "
+            + (f"cp {example} {path}, then write" if example.exists() else "write")
+            + " their addresses there"
+        )
     with lines_of(path):
         file = parse(_File, yaml.load(path), str(path))
         replicas = {name: _located(replica, path.parent) for name, replica in file.replicas.items()}

@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from sparkwright.common.schema import Model, Text
+
+# An alias of ~/.ssh/config may have an underscore.
+_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
+_ZONE = re.compile(r"%[A-Za-z0-9_.-]+$")
+
+
+def _host_name(text: str) -> str:
+    """Accept an address or a host name alone: SSH would look up anything else as a name."""
+    for sign, instead in (
+        ("://", "the address alone, without a scheme"),
+        ("@", "the address alone; the user is ssh_user: {before}"),
+        ("[", "the address without brackets; the port is ssh_port"),
+        ("/", "one address, without / and what follows"),
+    ):
+        if sign in text:
+            raise ValueError(instead.format(before=text.partition(sign)[0] or "NAME"))
+    address = _ZONE.sub("", text) if ":" in text else text
+    with suppress(ValueError):
+        ip_address(address)
+        return text
+    if re.fullmatch(r"[^:]+:[0-9]+", text):
+        raise ValueError(f"the address alone; the port is ssh_port: {text.rpartition(':')[2]}")
+    if re.fullmatch(r"[0-9.]+", text):
+        raise ValueError("an address of four numbers from 0 to 255, such as 192.168.1.20")
+    if not _HOST.fullmatch(text):
+        raise ValueError("an address or host name, such as 192.168.1.20 or spark-a.lan")
+    return text
+
+
+def _user(text: str) -> str:
+    if not re.fullmatch(r"[^\s@:/-][^\s@:/]*", text):
+        raise ValueError("the name of a user alone, such as nvidia")
+    return text
+
 
 _Port = Annotated[int, Field(ge=1, le=65535)]
 # Of a command.
@@ -22,10 +59,10 @@ class Reached(Model):
     local: bool = Field(
         default=False, description="true for the machine that runs pyinfra, or false"
     )
-    ssh_hostname: Text | None = Field(
+    ssh_hostname: Annotated[Text, AfterValidator(_host_name)] | None = Field(
         default=None, min_length=1, description="an address or host name, such as 192.168.1.20"
     )
-    ssh_user: Text | None = Field(
+    ssh_user: Annotated[Text, AfterValidator(_user)] | None = Field(
         default=None, min_length=1, description="the name of a user who may sudo"
     )
     ssh_port: _Port = Field(default=22, description="a TCP port from 1 to 65535")

@@ -55,11 +55,6 @@ def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
     Raises:
         PlanError: There is no such file, or all its problems.
     """
-    if not path.exists():
-        raise PlanError(
-            f"{path}: found no such file; expected your Sparks in it: "
-            f"cp inventory/examples/one.yaml {path}, then write their addresses there"
-        )
     fleet = load_fleet(path, recipe_names())
     recipes = {name: load_recipe(name) for name in fleet.recipes}
     with lines_of(path):

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.yaml.words import conflict, explained, is_plain, misread
+from sparkwright.common.yaml.words import conflict, explained, misread, misread_key
 
 # The lock is the largest: 100 bytes for each file of a checkpoint, 10 KB for the largest one.
 MOST_BYTES = 2**20
@@ -63,7 +63,7 @@ class _Loader(yaml.SafeLoader):
                 note="expected another value, or text in quotes",
             ) from None
         if problem := misread(node, value):
-            self.misread[node.start_mark.line + 1, str(node.value)] = problem
+            self.misread.setdefault((node.start_mark.line + 1, str(node.value)), problem)
         return value
 
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
@@ -83,8 +83,7 @@ class _Loader(yaml.SafeLoader):
                 if key.value in seen:
                     self.duplicates.append((key.start_mark.line + 1, key.value))
                 seen.add(key.value)
-                if not is_plain(key):
-                    problem = f'found the key {key.value}; expected it in quotes: "{key.value}"'
+                if problem := misread_key(key, super().construct_object(key)):
                     self.misread[key.start_mark.line + 1, key.value] = problem
         return super().construct_mapping(node, deep=deep)
 

@@ -77,10 +77,15 @@ def conflict(text: str) -> int | None:
     return None
 
 
-def is_plain(key: yaml.ScalarNode) -> bool:
-    """Tell whether a key is text, or a number as people write it."""
+def misread_key(key: yaml.ScalarNode, value: object) -> str | None:
+    """Return the problem of a key that YAML does not read as it is written; None for others."""
     kind = key.tag.removeprefix(_TAG)
-    return kind == "str" or (kind == "int" and bool(_INTEGER.fullmatch(key.value)))
+    if isinstance(value, str) or (kind == "int" and _INTEGER.fullmatch(key.value)):
+        return None
+    words = {"bool": str(value).lower(), "null": "null", "timestamp": "a date"}
+    read = words.get(kind, f"the number {value}")
+    expected = f'expected it in quotes: "{key.value}"'
+    return f"found the key {key.value}, which YAML reads as {read}; {expected}"
 
 
 def misread(node: yaml.Node, value: object) -> str | None:
