@@ -73,7 +73,7 @@ def init(
         sparks, surveys = _tried(sparks, bool(addresses))
     together = 2 if pair else 1
     if recipe and recipe not in recipe_names():
-        raise PlanError(f"--recipe: found {recipe}; expected {nearest(recipe, recipe_names())}")
+        raise PlanError(f"--recipe: found {recipe}; {nearest(recipe, recipe_names())}")
     chosen = recipe or _chosen(sparks, surveys, together, bool(addresses))
     name = folder.resolve().name
     write_site(folder, site_files(name, inventory_text(sparks, chosen, bool(pair))))

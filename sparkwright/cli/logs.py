@@ -34,7 +34,7 @@ def chosen_spark(fleet: Fleet, name: str | None) -> str:
             return next(iter(heads.values()))
         raise PlanError(f"found no name; expected one of {', '.join(known)}")
     if name not in known:
-        raise PlanError(f"found {name}; expected {nearest(name, known)}")
+        raise PlanError(f"found {name}; {nearest(name, known)}")
     return heads.get(name, name)
 
 

@@ -15,8 +15,17 @@ def write_file(path: Path, text: str, mode: int = 0o644) -> None:
         mode: its permissions, which it has from the start.
 
     Raises:
-        OSError: it cannot be written; the old file is unchanged.
+        OSError: it cannot be written, with its path and the reason; the old file is unchanged.
     """
+    try:
+        _write(path, text, mode)
+    except OSError as error:
+        no_folder = isinstance(error, FileExistsError | NotADirectoryError)
+        reason = f"{path.parent} is no folder" if no_folder else error.strerror
+        raise OSError(error.errno, reason, str(path)) from error
+
+
+def _write(path: Path, text: str, mode: int) -> None:
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")
         return

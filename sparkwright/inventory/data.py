@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import ast
+import traceback
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
+from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import nearest
+from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.settings import Settings, read_settings, settings_of
+from sparkwright.inventory.selection import Host
+from sparkwright.recipe.loader import recipe_names
 from sparkwright.run.options import OPTIONS, slips
 
-Host = tuple[str, dict[str, Any]]
 # The content of each file of group_data, by its name.
 Files = Mapping[str, Mapping[str, object]]
 
 
-def check_data(groups: Mapping[str, list[Host]], file_group: str, *, removal: bool) -> None:
+def check_data(
+    groups: Mapping[str, list[Host]], file_group: str, fleet: Path, *, removal: bool
+) -> None:
     """Refuse unknown settings, invalid values and contradictions.
 
     Such errors would otherwise go unnoticed, or end the run after it has connected.
@@ -26,6 +32,7 @@ def check_data(groups: Mapping[str, list[Host]], file_group: str, *, removal: bo
     Args:
         groups: The groups for pyinfra.
         file_group: pyinfra's group of all its hosts.
+        fleet: The inventory's YAML file.
         removal: The run is for deploys/remove.py.
 
     Raises:
@@ -35,20 +42,91 @@ def check_data(groups: Mapping[str, list[Host]], file_group: str, *, removal: bo
     if not context:
         return
     # Outside of pyinfra, this import would patch the standard library.
-    from pyinfra_cli.inventory import _get_group_data
     from pyinfra_cli.util import parse_cli_arg
 
     pairs = [pair.partition("=") for pair in context.params.get("data") or ()]
     given = {name: parse_cli_arg(value) for name, _, value in pairs}
     files: dict[str, dict[str, object]] = {}
     for folder in ("group_data", *(context.params.get("group_data") or ())):
-        for name, values in _get_group_data(folder).items():
-            files.setdefault(name, {}).update(values)
+        for path in sorted(Path(folder).glob("*.py")):
+            files.setdefault(path.stem, {}).update(read_file(path))
     replicas = {str(data["replica"]) for _, data in groups.get("sparks", ()) if data.get("replica")}
-    problems = [*_file_problems(files), *_option_problems(given, replicas, removal)]
+    declared = load_fleet(fleet, recipe_names()).replicas
+    own = {*groups, *declared, file_group}
+    problems = [
+        *_unused(files, own, fleet, Path(context.params["inventory"])),
+        *_file_problems(files),
+        *_option_problems(given, replicas, removal, _deploys(context.params["operations"])),
+    ]
     problems = problems or [*_contradictions(groups, file_group, files, given)]
     if problems:
         raise PlanError(*dict.fromkeys(problems))
+
+
+def read_file(path: Path) -> dict[str, object]:
+    """Return the data of a file of `group_data`, as pyinfra reads it.
+
+    Raises:
+        PlanError: It is no Python, or ends in an error.
+    """
+    from pyinfra_cli.exceptions import UnexpectedExternalError
+    from pyinfra_cli.inventory import _get_group_data
+
+    try:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.AnnAssign) and node.value is None:
+                name = ast.unparse(node.target)
+                found = f"found `{ast.unparse(node)}`, which sets nothing"
+                raise PlanError(f"{path}:{node.lineno}: {found}; expected {name} = VALUE")
+        return dict(_get_group_data(str(path)).get(path.stem, {}))
+    except SyntaxError as error:
+        raise PlanError(f"{path}:{error.lineno or 1}: found no Python ({error.msg})") from None
+    except UnexpectedExternalError as raised:
+        inner = raised.exception
+        frames = traceback.extract_tb(inner.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+        line = lines[-1] if lines else 1
+        raise PlanError(f"{path}:{line}: found {type(inner).__name__}: {inner}") from None
+    except (OSError, ValueError) as error:
+        raise PlanError(f"{path}: cannot be read ({error})") from None
+
+
+def _deploys(operations: Collection[str]) -> list[str]:
+    """Return the names of the deploys of a run; none where it runs anything else, too."""
+    paths = [Path(operation) for operation in operations]
+    ours = all(path.suffix == ".py" and path.parent.name == "deploys" for path in paths)
+    return [path.stem for path in paths] if ours else []
+
+
+def _names(inventory: Path) -> set[str]:
+    """Return the names that an inventory of pyinfra's gives values: other groups of its owner."""
+    try:
+        tree = ast.parse(inventory.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):
+        return set()
+    return {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+
+
+def _unused(files: Files, own: Collection[str], fleet: Path, inventory: Path) -> Iterator[str]:
+    """Yield the files that are for no group, of this inventory or of one beside it."""
+    beside = {path.stem for path in fleet.parent.glob("*") if path.suffix in (".yaml", ".py")}
+    known = {"all", "gateway", "sparks", *own}
+    for name in sorted({*files} - known - beside - {"lab"} - _names(inventory)):
+        if not any(name in _replicas(path) for path in fleet.parent.glob("*.yaml")):
+            yield f"{_file(name)}: found a file for no replica; {nearest(name, known)}"
+
+
+def _replicas(path: Path) -> Collection[str]:
+    """Return the replicas of another inventory, which may have errors of its own."""
+    try:
+        replicas = yaml.load(path).get("replicas")
+    except PlanError:
+        return ()
+    return replicas if isinstance(replicas, dict) else ()
 
 
 def _ours(values: Mapping[str, object]) -> dict[str, object]:
@@ -57,11 +135,23 @@ def _ours(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def _file_problems(files: Files) -> Iterator[str]:
+    known = _of_pyinfra()
     for name, values in sorted(files.items()):
+        for wrong in (each for each in values if each.startswith("ssh_") and each not in known):
+            what = f"found an unknown key; {nearest(wrong, (k for k in known if k[0] != '_'))}"
+            yield f"{_file(name)}: {wrong}: {what}"
         try:
             read_settings(_ours(values), _file(name))
         except PlanError as error:
             yield from error.problems
+
+
+def _of_pyinfra() -> set[str]:
+    """Return pyinfra's own names: those of its SSH, and of the arguments of each operation."""
+    from pyinfra.api.arguments import all_global_arguments
+    from pyinfra.connectors.ssh import connector_data_meta
+
+    return {*connector_data_meta, *(name for name, _ in all_global_arguments())}
 
 
 def _file(group: str) -> str:
@@ -69,20 +159,24 @@ def _file(group: str) -> str:
 
 
 def _option_problems(
-    given: Mapping[str, object], replicas: Collection[str], removal: bool
+    given: Mapping[str, object],
+    replicas: Collection[str],
+    removal: bool,
+    deploys: Collection[str],
 ) -> Iterator[str]:
-    given = _ours(given)
     known = {*OPTIONS, *Settings.model_fields}
+    foreign = _of_pyinfra()
+    given = {name: value for name, value in given.items() if name not in foreign}
     for name in given:
         if name not in known:
-            found = "found a name that nothing reads"
-            yield f"--data {name}: {found}; {nearest(name, known)}"
+            names = foreign if name.startswith(("ssh_", "_")) else known
+            yield f"--data {name}: found a name that nothing reads; {nearest(name, names)}"
     try:
         read_settings({key: given[key] for key in given if key in Settings.model_fields}, "--data")
     except PlanError as error:
         yield from error.problems
     options = {key: given[key] for key in given if key in OPTIONS}
-    yield from slips(options, replicas, removal=removal)
+    yield from slips(options, replicas, removal=removal, deploys=deploys)
 
 
 def _contradictions(

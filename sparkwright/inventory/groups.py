@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,15 @@ from pyinfra.api.state import MAX_PARALLEL
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import inventory_file
-from sparkwright.common.schema import nearest
-from sparkwright.door.keys import fleet_keys
 from sparkwright.common.yaml.lines import lines_of
+from sparkwright.door.keys import fleet_keys
 from sparkwright.fleet.check import unsupported
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.gateway.gateway import clashes, needed
-from sparkwright.inventory.data import Host, check_data
+from sparkwright.inventory.data import check_data
+from sparkwright.inventory.logins import check_logins
+from sparkwright.inventory.selection import Host, selected
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.run.ending import watch_end
 from sparkwright.run.failures import expect_failures, expect_silence
@@ -83,11 +83,15 @@ def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
         SystemExit: With the problems, which Python prints to stderr, and exit status 1.
     """
     try:
+        if click.get_current_context(silent=True) is None:
+            raise PlanError(
+                "found no run of pyinfra; expected: pyinfra inventory.py deploys/spark.py"
+            )
         if Path.cwd() != root:
             raise PlanError(f"found the folder {Path.cwd()}; expected the project root: cd {root}")
+        keep_tracebacks_off_screen()
         is_chosen, path = path is None, path or inventory_file()
         groups = load(path, gateway=_runs(GATEWAY))
-        keep_tracebacks_off_screen()
         keep_screen_plain()
         # The first group has them all.
         hosts = next(iter(groups.values()))
@@ -107,8 +111,10 @@ def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
         if is_chosen and path.stem != "sparks":
             # So group_data/staging.py is for inventory/staging.yaml, whatever reads it.
             groups.setdefault(path.stem, hosts)
-        check_data(groups, file_group, removal=_runs(REMOVAL))
-        _check_limit(groups, file_group)
+        check_data(groups, file_group, path, removal=_runs(REMOVAL))
+        chosen = selected(groups, _parameter("limit") or (), _parameter("exclude") or ())
+        if _parameter("operations") != ("debug-inventory",):
+            check_logins(path, chosen, _parameter("ssh_key"), _parameter("ssh_key_password"))
         if _runs(KEYED):
             _ask_for_keys(fleet_of(path))
     except PlanError as error:
@@ -174,17 +180,3 @@ def _check_order() -> None:
             "found --no-wait; expected it left out: where a step fails on one Spark, the others "
             "would go on, and the exit status be 0. --serial takes one Spark after the other"
         )
-
-
-def _check_limit(groups: dict[str, list[Host]], file_group: str) -> None:
-    """Refuse a ``--limit`` that matches nothing: pyinfra would do nothing, and exit with 0."""
-    hosts = [name for group in groups.values() for name, _ in group]
-    known = {*groups, *hosts, file_group}
-    names = known - {file_group}
-    problems = [
-        f"--limit: found {pattern}, which matches nothing; {nearest(pattern, names)}"
-        for pattern in _parameter("limit") or ()
-        if pattern not in known and not any(fnmatch(host, pattern) for host in hosts)
-    ]
-    if problems:
-        raise PlanError(*problems)

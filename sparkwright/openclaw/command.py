@@ -118,9 +118,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PlanError as error:
         print(error, file=sys.stderr)
         return 1
-    except OSError as error:
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
-        return 1
     return 0
 
 

@@ -1,7 +1,9 @@
 """How a run ends on Sparks that fail, cannot be reached, or drop out, and what it then prints."""
 
 import logging
+import re
 import shlex
+import socket
 from collections.abc import Iterable
 from functools import partial
 from importlib import import_module
@@ -16,8 +18,9 @@ from pyinfra.api.state import BaseStateCallback, StateStage
 
 from sparkwright.common.operations import spark_name
 from sparkwright.run.command_line import typed_line
+from sparkwright.run.host_data import data_of
 from sparkwright.run.last_resort import keep_tracebacks_off_screen
-from sparkwright.run.lost import cause, lost_lines, unreachable_lines
+from sparkwright.run.lost import Login, cause, lost_lines, unreachable_lines
 from sparkwright.run.target import target_of
 from sparkwright.run.upstream import carry
 
@@ -111,7 +114,27 @@ class _ConnectErrors(logging.Handler):
             errors = [text.removeprefix(prefix) for text in own]
             if errors:
                 ways = _ways_on(run, spark)
-                _show(spark, unreachable_lines(spark_name(spark), errors[0], *ways))
+                error = _reason(errors[0])
+                lines = unreachable_lines(spark_name(spark), error, *ways, login=_login(spark))
+                _show(spark, lines)
+
+
+def _login(spark: Host) -> Login:
+    data = data_of(spark)
+    port = data.get("ssh_port")
+    return Login(data.get("ssh_hostname") or spark.name, data.get("ssh_user"), int(port or 22))
+
+
+def _reason(error: str) -> str:
+    """Return an error with the system's reason, which paramiko leaves out, where it can be seen."""
+    match = re.search(r"Unable to connect to port ([0-9]+) on ([^ )]+)", error)
+    if not match:
+        return error
+    try:
+        socket.create_connection((match[2], int(match[1])), timeout=LOOK_PATIENCE).close()
+    except OSError as again:
+        return f"{again.strerror or again}: port {match[1]} of {match[2]}"
+    return error
 
 
 class LostError(gevent.GreenletExit):  # type: ignore[misc]

@@ -57,7 +57,8 @@ def _show_unexpected(raised: Any, file: Any = None) -> None:
 
 def _show_expected(raised: Any, file: Any = None) -> None:
     """Print an error that pyinfra expects, without the file and the line that raised it."""
-    _say(str(raised))
+    text = str(raised)
+    _say("no Spark is left in this run" if text == "No hosts remaining!" else text)
 
 
 def _say(text: str) -> None:

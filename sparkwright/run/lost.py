@@ -1,57 +1,100 @@
 """The messages about Sparks that a run cannot reach, or has lost."""
 
 import re
+import shlex
+from dataclasses import dataclass
 
-# Patterns of SSH errors, and what each means. The first that matches counts.
+# Patterns of SSH errors, and what each means, for the login of a `Login`. The first that matches
+# counts.
 _CAUSES = (
     (
         # paramiko's, where the inventory accepts known host keys only.
         r"StrictPolicy",
         "its host key is not known, and the inventory takes no other "
-        "(ssh_strict_host_key_checking): compare `ssh-keyscan ADDRESS | ssh-keygen -lf -` with "
-        "`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the Spark itself, and put the "
-        "line into the known_hosts file",
+        "(ssh_strict_host_key_checking): compare `ssh-keyscan -p {port} {address} | ssh-keygen -lf "
+        "-` with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the Spark itself, and put "
+        "the line into the known_hosts file",
     ),
     (
         r"host key|not found in known_hosts",
-        "it shows another host key than before. If you have reinstalled it: ssh-keygen -R ADDRESS; "
+        "it shows another host key than before. If you have reinstalled it: ssh-keygen -R {known}; "
         "if not, another machine has its address",
     ),
     (
+        r"No authentication methods",
+        "this machine has no SSH key, and no agent with one: ssh-keygen -t ed25519, then "
+        "ssh-copy-id {login}",
+    ),
+    (
         r"uthentication|private key|publickey|password",
-        "it rejects this SSH key: `ssh ADDRESS` must log in without a password",
+        "it rejects this SSH key for this user: ssh-copy-id {login}, or correct ssh_user and "
+        "ssh_key. `ssh {login}` must log in without a password",
     ),
     (
         r"resolve|Name or service",
-        "its host name does not resolve: check its address in the inventory",
+        "its host name {address} does not resolve: correct ssh_hostname in the inventory",
     ),
     (
         # paramiko's "Unable to connect" stands for a closed port, and for an absent host.
         r"refused|Unable to connect",
-        "it refuses the connection: is it on and booted, and is the address in the inventory "
-        "right?",
+        "it refuses the connection: is it on and booted, and are ssh_hostname and ssh_port right?",
     ),
     (r"timed out|Timeout|No route|unreachable|Host is down", "no answer: no power or no network"),
     (
-        r"reset|EOF|closed|not active|Broken pipe|banner|existing session|disconnect",
+        r"protocol banner|No existing session",
+        "the connection broke before a greeting of SSH: does it boot, and is ssh_port right?",
+    ),
+    (
+        r"known_hosts",
+        "the file for host keys cannot be written",
+    ),
+    (
+        r"reset|EOF|closed|not active|Broken pipe|disconnect",
         "the connection broke: no power, no network, or a reboot",
     ),
 )
 
 
-def cause(error: str) -> str:
+@dataclass(frozen=True)
+class Login:
+    """How SSH reaches a Spark, for the commands in messages."""
+
+    address: str = "ADDRESS"
+    user: str | None = None
+    port: int = 22
+
+    def __str__(self) -> str:
+        user = f"{self.user}@" if self.user else ""
+        port = f"-p {self.port} " if self.port != 22 else ""
+        return port + shlex.quote(user + self.address)
+
+    @property
+    def known(self) -> str:
+        """The Spark's name in a known_hosts file, quoted for a shell."""
+        name = self.address if self.port == 22 else f"[{self.address}]:{self.port}"
+        return shlex.quote(name)
+
+
+def cause(error: str, login: Login | None = None) -> str:
     """Return why there is no connection, for people.
 
     Args:
         error: the error of SSH or the system; "" where the connection ended without one.
+        login: the way to the Spark.
     """
-    known = [text for pattern, text in _CAUSES if re.search(pattern, error)]
     if not error:
         return "the connection ended: no power, no network, or a reboot"
-    return f"{known[0]} ({error})" if known else error
+    known = [text for pattern, text in _CAUSES if re.search(pattern, error)]
+    if not known:
+        return error
+    way = login or Login()
+    text = known[0].format(address=way.address, port=way.port, login=way, known=way.known)
+    return f"{text} ({error})"
 
 
-def unreachable_lines(spark: str, error: str, command: str, without: str) -> list[str]:
+def unreachable_lines(
+    spark: str, error: str, command: str, without: str, login: Login | None = None
+) -> list[str]:
     """Return the message about a Spark that a run cannot reach at its start.
 
     Args:
@@ -59,9 +102,10 @@ def unreachable_lines(spark: str, error: str, command: str, without: str) -> lis
         error: as for `cause`.
         command: the command line of the run.
         without: the command line that leaves the Spark out; "" where no other would be left.
+        login: the way to the Spark.
     """
     return [
-        f"{spark}: no connection: {cause(error)}",
+        f"{spark}: no connection: {cause(error, login)}",
         "Nothing was changed on any Spark.",
         *_ways_on(spark, command, without),
     ]

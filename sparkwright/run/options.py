@@ -77,6 +77,19 @@ class RunOptions(Model):
     soak: float = Field(300, ge=0, allow_inf_nan=False, description="seconds, such as 300")
 
 
+# The deploys that read an option; an option that is not here may be given to any.
+_READ_BY = {
+    "docker": ("spark", "drift"),
+    "fabric": ("spark", "drift"),
+    "weights": ("spark", "rollout", "drift", "remove"),
+    "json": ("status", "drift"),
+    "watch": ("status",),
+    "workloads": ("benchmark",),
+    "force": ("rollout",),
+    "minimum_speed": ("rollout",),
+    "soak": ("rollout",),
+}
+
 OPTIONS = tuple(field.alias or name for name, field in RunOptions.model_fields.items())
 
 
@@ -112,7 +125,11 @@ def check_force(names: Collection[str], replicas: Collection[str]) -> None:
 
 
 def slips(
-    given: Mapping[str, object], replicas: Collection[str], *, removal: bool
+    given: Mapping[str, object],
+    replicas: Collection[str],
+    *,
+    removal: bool,
+    deploys: Collection[str] = (),
 ) -> Iterator[str]:
     """Yield the problems of `--data` values, before any connection.
 
@@ -120,6 +137,7 @@ def slips(
         given: the values by name.
         replicas: the names of all replicas.
         removal: the run is for deploys/remove.py.
+        deploys: the names of the deploys that run, such as spark; none where others do.
     """
     for name, value in given.items():
         try:
@@ -130,3 +148,7 @@ def slips(
             continue
         if options.weights and removal != (options.weights == "remove"):
             yield f"--data weights: found {value!r}; expected {_WEIGHTS}"
+        elif deploys and name in _READ_BY and not {*_READ_BY[name]} & {*deploys}:
+            readers = " or ".join(f"deploys/{each}.py" for each in _READ_BY[name])
+            own = " and ".join(f"deploys/{each}.py" for each in deploys)
+            yield f"--data {name}: found it for {own}, which does not read it; expected {readers}"

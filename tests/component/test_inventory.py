@@ -124,10 +124,10 @@ def test_a_limit_that_matches_nothing(project: Path) -> None:
     wrong = ("chta", "spark-c", "x*", "all")
     arguments = [word for limit in ("chat", *wrong) for word in ("--limit", limit)]
     lines = refused(project, "inventory.py", "deploy.py", *arguments).splitlines()
-    assert [line.split("; expected ")[0] for line in lines] == [
+    assert [re.split("; (?:did|expected) ", line)[0] for line in lines] == [
         f"--limit: found {limit}, which matches nothing" for limit in wrong
     ]
-    assert "; expected one of @local, chat, spark-a, spark-b, sparks" in lines[0]
+    assert "; did you mean 'chat'? Expected one of @local, chat, spark-a, spark-b," in lines[0]
 
 
 def test_data_that_nothing_reads(project: Path) -> None:
@@ -135,8 +135,8 @@ def test_data_that_nothing_reads(project: Path) -> None:
     shutil.copytree(PROJECT / "group_data", project / "group_data")
     data = ("--data", "soack=900", "--data", "swappiness=10")
     message = refused(project, "inventory.py", "deploy.py", *data)
-    assert message.startswith("--data soack: found a name that nothing reads; expected one of ")
-    assert message.endswith("did you mean 'soak'?")
+    start = "--data soack: found a name that nothing reads; did you mean 'soak'? Expected one of "
+    assert message.startswith(start)
     right = ("--data", "soak=900", "--data", "ssh_port=22")
     assert pyinfra(project, "inventory.py", "debug-inventory", *right).returncode == 0
 
@@ -164,7 +164,7 @@ def test_values_that_nothing_takes_end_a_run_before_any_connection(project: Path
         "--data fabric: found 1; expected verify, or no --data fabric",
         "--data weights: found 'remove'; expected verify, or remove with deploys/remove.py",
         "--data watch: found 'soon'; expected seconds from 1 to 3600",
-        "--data force: found 'x'; expected one of chat",
+        "--data force: found 'x'; expected chat",
         "--data report: found '/dev/null/x'; expected the path of a file that can be written: "
         "/dev/null is no folder",
     ]
@@ -187,8 +187,8 @@ def test_all_that_is_wrong_with_group_data_ends_a_run_and_names_its_file(project
     expected = "found 9000.0; expected a whole number, 1280 to 9216"
     assert told[0] == f"group_data/chat.py: fabric_mtu: {expected}"
     assert told[1].startswith("group_data/sparks.py: driver_minimum: found '580'; expected a whole")
-    assert told[2].startswith("group_data/sparks.py: drain_secods: found an unknown key; expected ")
-    assert told[2].endswith("did you mean 'drain_seconds'?")
+    assert told[2].startswith("group_data/sparks.py: drain_secods: found an unknown key; did you ")
+    assert "did you mean 'drain_seconds'? Expected one of " in told[2]
     assert told[3] == "--data swappiness: found 'ten'; expected a whole number, 0 to 200"
     assert len(told) == 4
 
@@ -234,7 +234,7 @@ def test_a_clone_without_an_inventory_says_how_to_make_one(project: Path) -> Non
         ("", "sparks: found nothing; expected at least one Spark"),
         (
             "sparks: {a: {}}\nreplicas: {x: {recipe: lab-tny, sparks: [a, a]}}\n",
-            "replicas.x.recipe: found lab-tny; expected one of lab-built,",
+            "replicas.x.recipe: found lab-tny; did you mean 'lab-tiny'?",
         ),
         (
             "sparks: {a: {}}\nreplicas:\n"
@@ -249,14 +249,14 @@ def test_an_inventory_that_cannot_be(tmp_path: Path, text: str, expected: str) -
     path.write_text(text)
     with pytest.raises(PlanError) as raised:
         load(path)
-    assert str(raised.value).startswith(f"{path}: {expected}")
+    assert re.match(rf"{re.escape(str(path))}:([0-9]+:)? {re.escape(expected)}", str(raised.value))
 
 
 def test_all_that_is_wrong_with_an_inventory_ends_a_run(project: Path) -> None:
     (project / "inventory/sparks.yaml").write_text("sparks: {a: {ssh_hostnme: x, ssh_prt: 1}}\n")
     lines = refused(project, "inventory.py", "deploy.py").splitlines()
     assert [line.partition(": found")[0] for line in lines] == [
-        f"inventory/sparks.yaml: sparks.a.{key}" for key in ("ssh_hostnme", "ssh_prt")
+        f"inventory/sparks.yaml:1: sparks.a.{key}" for key in ("ssh_hostnme", "ssh_prt")
     ]
 
 

@@ -256,7 +256,7 @@ def test_a_command_that_fails_is_no_lost_spark(tmp_path: Path, sparks: dict[str,
     assert status == 1
     assert "b failed at: First" in said
     assert "lost at" not in said
-    assert "the run ends here, because of a and b and c" in said or "No hosts remaining" in said
+    assert "the run ends here, because of a and b and c" in said or "no Spark is left" in said
 
 
 def test_the_other_sparks_stay_this_runs_alone(tmp_path: Path, sparks: dict[str, Machine]) -> None:

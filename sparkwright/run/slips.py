@@ -1,0 +1,78 @@
+"""The check of pyinfra's command line, before it reads the inventory: for config.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sparkwright.common.schema import shown
+from sparkwright.common.terminal import plain
+from sparkwright.run.last_resort import keep_tracebacks_off_screen
+
+
+def check_command_line() -> None:
+    """Refuse what pyinfra would take for something else, such as a YAML file for Python.
+
+    To be called by config.py, which pyinfra reads first.
+
+    Raises:
+        SystemExit: With all problems, and exit status 1.
+    """
+    context = click.get_current_context(silent=True)
+    if context is None:
+        raise SystemExit("found no run of pyinfra; expected: pyinfra inventory.py deploys/spark.py")
+    keep_tracebacks_off_screen()
+    if problems := list(slips_of(context.params)):
+        raise SystemExit("\n" + "\n".join(plain(each) for each in problems))
+
+
+def slips_of(parameters: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with pyinfra's command line.
+
+    Args:
+        parameters: Its parameters, by their names.
+    """
+    inventory, operations = parameters["inventory"], parameters["operations"]
+    if problem := _inventory_problem(inventory, operations):
+        yield problem
+    for word in operations:
+        if _is_inventory(word):
+            yield f"found {word} in the place of a deploy; expected one, such as deploys/spark.py"
+    for given in parameters.get("data") or ():
+        name, sign, _ = given.partition("=")
+        if not (name and sign):
+            wanted = f"--data {name or 'NAME'}=VALUE"
+            yield f"--data {given or shown(given)}: found no value; expected {wanted}"
+
+
+def _inventory_problem(inventory: str, operations: Sequence[str]) -> str | None:
+    path = Path(inventory)
+    if path.suffix == ".py":
+        if not path.exists():
+            # pyinfra would take it for a host's name, do nothing, and exit with 0.
+            return f"found no file {inventory}; expected an inventory, such as inventory.py"
+        if path.name == "config.py" or path.parent.name == "deploys":
+            return f"found {inventory} in the place of the inventory; expected inventory.py"
+        return None
+    if path.is_dir():
+        return f"found the folder {inventory} for an inventory; expected inventory.py"
+    if path.exists() or path.suffix in (".yaml", ".yml"):
+        return f"found {inventory}, which is no Python file; expected inventory.py, which reads it"
+    if any(map(_is_ours, operations)):
+        return (
+            f"found {inventory or shown(inventory)} for an inventory; expected inventory.py. One "
+            "Spark or replica alone: pyinfra inventory.py … --limit NAME"
+        )
+    return None
+
+
+def _is_ours(operation: str) -> bool:
+    return operation.endswith(".py") or operation.startswith("sparkwright.")
+
+
+def _is_inventory(word: str) -> bool:
+    path = Path(word)
+    return path.name == "inventory.py" or (path.suffix == ".py" and path.parent.name == "inventory")
