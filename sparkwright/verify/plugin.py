@@ -6,6 +6,7 @@ pytest --pyargs sparkwright.verify [--inventory FILE] [--reboot]
 import json
 import shlex
 import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Generator
 
@@ -14,16 +15,31 @@ import requests
 from testinfra.host import Host
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.last_resort import explain
 from sparkwright.door.keys import api_keys
 from sparkwright.fleet.fabric_plan import FabricPlan
 from sparkwright.release.lock import Lock, lock_path, read_lock
 from sparkwright.release.release import Release
 from sparkwright.run.spark import SparkTarget
-from sparkwright.verify.sparks import SPARKS, Data, concerns, connection, disconnect, load
+from sparkwright.verify.sparks import (
+    SPARKS,
+    Data,
+    concerns,
+    connection,
+    disconnect,
+    load,
+    silent,
+    unreached,
+)
 
 Api = Callable[..., str]
 Client = Callable[..., requests.Response]
 Proved = Callable[[str], None]
+
+# Sparks that a message lists.
+_SHOWN = 6
+# Those that do not answer, and of which a test has said so.
+_told: set[str] = set()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,11 +54,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Read the inventory first: what is wrong with it ends the run, in one sentence."""
+    """Read the inventory and connect first: what is wrong ends the run, in a sentence each."""
+    config = session.config
     try:
-        load(session.config.getoption("--inventory"))
+        load(config.getoption("--inventory"))
     except PlanError as error:
         raise pytest.UsageError(str(error)) from None
+    if config.option.collectonly or hasattr(config, "workerinput"):
+        return
+    problems = silent()
+    if len(problems) == len(SPARKS):
+        more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+        print("\n".join([*problems[:_SHOWN], *more]), file=sys.stderr)
+        # pytest prints this twice.
+        pytest.exit("no Spark answers", returncode=1)
+
+
+def pytest_internalerror(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
+    """Print what went wrong in a line or three, in the place of pytest's own traceback."""
+    explain(excinfo.value)
+    return True
 
 
 def pytest_sessionfinish() -> None:
@@ -60,8 +91,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup() -> Generator[None, object, object]:
-    """Show what an owner wrote wrong, or has yet to deploy, without a traceback."""
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """Show what an owner wrote wrong, or has yet to deploy, without a traceback.
+
+    Of a Spark that does not answer, the first test fails, and the others are skipped.
+    """
+    spark = getattr(getattr(item, "callspec", None), "params", {}).get("spark")
+    if spark in SPARKS and (problem := unreached(spark)):
+        if spark in _told:
+            pytest.skip(f"{spark} does not answer")
+        _told.add(spark)
+        pytest.fail(problem, pytrace=False)
     try:
         return (yield)
     except PlanError as error:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import testinfra
 from testinfra.host import Host
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.terminal import plain
 from sparkwright.run.spark import SparkTarget
 
 Data = dict[str, Any]
@@ -22,8 +24,8 @@ Data = dict[str, Any]
 # What `load` has read, by the Spark's name.
 SPARKS: dict[str, Data] = {}
 
-# A dead connection is noticed, so that a test may reboot the Spark.
-_ALIVE = "-o ServerAliveInterval=5 -o ServerAliveCountMax=2"
+# One that is off is given up soon. A dead connection is noticed, so that a test may reboot a Spark.
+_ALIVE = "-o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=2"
 
 
 def load(inventory: str) -> dict[str, Data]:
@@ -92,9 +94,28 @@ def _sockets() -> Path:
     return Path(tempfile.mkdtemp(prefix="verify-", dir="/tmp"))
 
 
-@cache
 def connection(spark: str) -> Host:
     """Return a connection to a Spark, as root; fail with a sentence if it does not answer."""
+    if problem := unreached(spark):
+        pytest.fail(problem, pytrace=False)
+    return _connected(spark)[0]
+
+
+def unreached(spark: str) -> str:
+    """Return why a Spark cannot be verified, in a sentence; "" if it can."""
+    return _connected(spark)[1]
+
+
+def silent() -> list[str]:
+    """Return the sentences on all Sparks that cannot be verified, which are asked at once."""
+    _sockets()
+    with ThreadPoolExecutor() as pool:
+        return [problem for problem in pool.map(unreached, SPARKS) if problem]
+
+
+@cache
+def _connected(spark: str) -> tuple[Host, str]:
+    """Return a connection, and why it cannot be used; "" if it can."""
     data = SPARKS[spark]
     if data["pyinfra_name"] == "@local":
         host = testinfra.get_host("local://", sudo=True)
@@ -115,9 +136,8 @@ def connection(spark: str) -> Host:
         answer = host.run("true")
     except RuntimeError as error:  # ssh's own failure
         (answer,) = error.args
-    if answer.rc:
-        pytest.fail(f"{spark}: found no way in as root: {answer.stderr.strip()}", pytrace=False)
-    return host
+    said = " ".join(answer.stderr.split())
+    return host, plain(f"{spark}: found no way in as root: {said}") if answer.rc else ""
 
 
 def disconnect() -> None:

@@ -115,20 +115,35 @@ def test_wrong_group_data(run: Pytest, project: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("-n", "2")], ids=["one process", "two"])
-def test_a_spark_that_does_not_answer_yet(
+def test_where_no_spark_answers_a_line_for_each_is_all(
     run: Pytest, project: Path, words: tuple[str, ...]
 ) -> None:
-    """Each test says what is missing: a way in, or the first deploy, which writes the lock."""
+    second = "  spark-b: {ssh_hostname: 127.0.0.1, ssh_port: 2, hardware: lab}\nreplicas:"
+    (project / "sparks.yaml").write_text(SPARKS.replace("replicas:", second))
     done = run("--pyargs", "sparkwright.verify", *words)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stderr
-    assert re.search(r"\n=+ \d+ skipped, \d+ errors in ", done.stdout)
-    assert "\nspark-a: found no way in as root: ssh: connect to host 127.0.0.1" in done.stdout
-    assert (
-        "\nrecipe lab-tiny: found no sparkwright/tiny-qwen3.5-moe@main in the lock" in done.stdout
-    )
-    assert "During handling" not in done.stdout
-    assert not re.search(r"\.py:\d+: ", done.stdout)
+    for name, port in (("spark-a", 1), ("spark-b", 2)):
+        words = f"{name}: found no way in as root: ssh: connect to host 127.0.0.1 port {port}: "
+        assert words in done.stderr
+    assert len((done.stdout + done.stderr).splitlines()) <= 10
     assert sorted(path.name for path in project.iterdir()) == ["inventory.py", "sparks.yaml"]
+
+
+def test_of_two_sparks_the_silent_one_fails_once(
+    run: Pytest, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This machine answers, and was never deployed."""
+    sudo = tmp_path / "bin/sudo"
+    sudo.parent.mkdir()
+    sudo.write_text('#!/bin/sh\nexec "$@"\n')
+    sudo.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{sudo.parent}:{os.environ['PATH']}")
+    own = "sparks:\n  spark-l: {local: true, hardware: lab}\n"
+    (project / "sparks.yaml").write_text(SPARKS.replace("sparks:\n", own, 1))
+    done = run("--pyargs", "sparkwright.verify.test_host", "-rs", "--tb=short")
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
+    assert done.stdout.count("spark-a: found no way in as root: ssh: connect to host") == 1
+    assert re.search(r"SKIPPED \[\d+\] .*: spark-a does not answer", done.stdout)
 
 
 def test_tests_verify_has_the_same_tests(run: Pytest, project: Path) -> None:
