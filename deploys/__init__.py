@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-_words = sys.orig_argv
+# Python 3.9 has none; it is refused soon.
+_words = getattr(sys, "orig_argv", [])
 if sys.argv[0] == "-m" and "-m" in _words:
     # Python is about to run one of the modules, of which few are programs.
     _file = Path(__file__).with_name(_words[_words.index("-m") + 1].rpartition(".")[2] + ".py")

@@ -8,6 +8,11 @@ from dataclasses import dataclass
 # counts.
 _CAUSES = (
     (
+        r"\.ssh/config|Unparsable line",
+        "~/.ssh/config cannot be followed: each port is a number, and a `Host *` with a ProxyJump "
+        "would jump to itself",
+    ),
+    (
         # paramiko's, where the inventory accepts known host keys only.
         r"StrictPolicy",
         "its host key is not known, and the inventory takes no other "
@@ -44,10 +49,8 @@ _CAUSES = (
         r"protocol banner|No existing session",
         "the connection broke before a greeting of SSH: does it boot, and is ssh_port right?",
     ),
-    (
-        r"known_hosts",
-        "the file for host keys cannot be written",
-    ),
+    (r"known_hosts", "the file for host keys cannot be written"),
+    (r"\[Errno 2\]", "a file that ~/.ssh/config names is missing"),
     (
         r"reset|EOF|closed|not active|Broken pipe|disconnect",
         "the connection broke: no power, no network, or a reboot",

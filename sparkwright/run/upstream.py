@@ -40,7 +40,7 @@ def carry() -> None:
 
 # The types of pyinfra's arguments, which it computes anew for each operation and each fact.
 _global_arguments = cache(arguments.all_global_arguments)
-_connect_once = SSHConnector._connect
+_log_in = SSHConnector._connect
 
 
 def _order(state: State) -> list[int]:
@@ -64,6 +64,14 @@ def _order(state: State) -> list[int]:
         if not name.startswith(PYINFRA_INSTALL_DIR)
     ]
     return [state.current_op_file_number, *lines]
+
+
+def _connect_once(connector: SSHConnector) -> None:
+    """Log in; where pyinfra cannot follow the SSH configuration, say so, as an error of SSH."""
+    try:
+        _log_in(connector)
+    except (ValueError, RecursionError) as error:
+        raise SSHException(f"~/.ssh/config: {error}") from error
 
 
 def _connect(connector: SSHConnector) -> None:
