@@ -57,9 +57,9 @@ def _inventory_problem(inventory: str, operations: Sequence[str]) -> str | None:
         if path.name == "config.py" or path.parent.name == "deploys":
             return f"found {inventory} in the place of the inventory; expected inventory.py"
         return None
-    if path.is_dir():
+    if inventory and path.is_dir():
         return f"found the folder {inventory} for an inventory; expected inventory.py"
-    if path.exists() or path.suffix in (".yaml", ".yml"):
+    if (inventory and path.exists()) or path.suffix in (".yaml", ".yml"):
         return f"found {inventory}, which is no Python file; expected inventory.py, which reads it"
     if any(map(_is_ours, operations)):
         return (

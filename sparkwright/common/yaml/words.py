@@ -31,7 +31,7 @@ _WORDS = (
     (r"unhashable key", "a list or a mapping as a key", "a name"),
     (r"expected '<document start>'", "text that is no mapping", "KEY: VALUE on each line"),
 )
-_OPENED = "while parsing a flow|while scanning a quoted"
+_OPENED = "while parsing a flow|while scanning a quoted|while scanning a simple key"
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _TAG = "tag:yaml.org,2002:"
 # Numbers to a person, but text to YAML.

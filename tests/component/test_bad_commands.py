@@ -1,0 +1,207 @@
+"""Commands that cannot do what they are asked: a sentence, exit status 1, and no traceback."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import forked
+from tests.clock import patience
+
+PROJECT = Path(__file__).parents[2]
+SPARKS = """\
+sparks:
+  spark-a: {local: true, hardware: lab}
+replicas:
+  chat: {recipe: lab-tiny, sparks: [spark-a], trusts: [tool-parser-plugin]}
+"""
+# Nothing listens on port 1.
+OFF = SPARKS.replace("local: true", "ssh_hostname: 127.0.0.1, ssh_port: 1")
+SPARK = ("inventory.py", "deploys/spark.py", "--dry")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A clone, with this one's code, and an inventory of this machine."""
+    root = tmp_path / "site"
+    (root / "inventory").mkdir(parents=True)
+    (root / "group_data").mkdir()
+    for name in ("inventory.py", "config.py"):
+        shutil.copy(PROJECT / name, root / name)
+    for name in ("deploys", "files", "sparkwright"):
+        (root / name).symlink_to(PROJECT / name)
+    (root / "inventory/sparks.yaml").write_text(SPARKS)
+    return root
+
+
+def env(site: Path) -> dict[str, str]:
+    """A home of its own, for the files of errors."""
+    return os.environ | {"HOME": str(site.parent), "XDG_STATE_HOME": str(site.parent / "state")}
+
+
+def pyinfra(site: Path, *words: str) -> str:
+    """Run pyinfra, which must fail; return all that it says."""
+    done = forked.run(words, cwd=site, env=env(site))
+    said = done.stdout + done.stderr
+    assert done.returncode == 1, said
+    assert "Traceback" not in said
+    assert "GitHub" not in said
+    assert not (site / "pyinfra-debug.log").exists()
+    return said
+
+
+def shell(site: Path, line: str) -> "subprocess.CompletedProcess[str]":
+    """Run a line of bash, in which $PYTHON is this one."""
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {line}"],
+        cwd=site,
+        env=env(site) | {"PYTHON": sys.executable},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("sparks", "\nx = = 1\n", "group_data/sparks.py:2: found no Python (invalid syntax)"),
+        ("sparks", "import nosuch\n", ":1: found ModuleNotFoundError: No module named 'nosuch'"),
+        ("sparks", "def f():\n    return 1 / 0\n\nx = f()\n", ":2: found ZeroDivisionError: "),
+        ("sparks", "swappiness: 10\n", ":1: found `swappiness: 10`, which sets nothing; expected"),
+        ("sparks", "ssh_prot = 1\n", "sparks.py: ssh_prot: found an unknown key; did you mean 'ss"),
+        ("chta", "swappiness = 10\n", "group_data/chta.py: found a file for no replica; did you m"),
+        ("chat", "drain_seconds = '300'\n", "group_data/chat.py: drain_seconds: found '300'; expe"),
+    ],
+)  # fmt: skip
+def test_group_data(site: Path, name: str, text: str, said: str) -> None:
+    (site / f"group_data/{name}.py").write_text(text)
+    told = pyinfra(site, *SPARK)
+    assert said in told
+    assert "Connecting" not in told
+
+
+def test_group_data_of_another_inventory(site: Path) -> None:
+    (site / "inventory/staging.yaml").write_text(SPARKS.replace("chat", "tools"))
+    for name in ("staging", "tools", "web"):
+        (site / f"group_data/{name}.py").write_text("swappiness = 10\n")
+    inventory = site / "inventory.py"
+    inventory.write_text(inventory.read_text() + '\nweb = ["web.example.org"]\n')
+    done = forked.run(["inventory.py", "debug-inventory"], cwd=site, env=env(site))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("inventory/sparks.yaml", *SPARK[1:]), "which is no Python file; expected inventory.py"),
+        (("spark-a", *SPARK[1:]), "found spark-a for an inventory; expected inventory.py"),
+        ((*SPARK, "--data", "weights"), "--data weights: found no value; expected --data weights="),
+        ((*SPARK, "--exclude", "spark-b"), "--exclude: found spark-b, which matches nothing; did"),
+        ((*SPARK, "--data", "_sudp=1"), "--data _sudp: found a name that nothing reads; did you m"),
+        ((*SPARK, "--data", "watch=5"), "--data watch: found it for deploys/spark.py, which does "),
+    ],
+)  # fmt: skip
+def test_the_command_line(site: Path, words: tuple[str, ...], said: str) -> None:
+    told = pyinfra(site, *words)
+    assert said in told
+    assert "Connecting" not in told
+
+
+def test_a_spark_that_is_off(site: Path) -> None:
+    (site / "inventory/sparks.yaml").write_text(OFF)
+    told = pyinfra(site, *SPARK)
+    assert "spark-a: no connection: it refuses the connection: is it on and booted" in told
+    assert "(Connection refused: port 1 of 127.0.0.1)" in told
+
+
+def test_a_key_of_the_command_line(site: Path) -> None:
+    (site / "inventory/sparks.yaml").write_text(OFF)
+    told = pyinfra(site, *SPARK, "--key", "/nosuch")
+    assert "--ssh-key: found no file /nosuch; expected a private key" in told
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("raise KeyError('hf_abcdefghijkl\\x1b[2J')", "KeyError: '[a key]"),
+        ("import gevent; gevent.spawn(lambda: 1 / 0).get()", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_fault_of_ours(site: Path, line: str, said: str) -> None:
+    (site / "deploy.py").write_text(f"password = 'swordfish'\n{line}\n")
+    told = pyinfra(site, "-y", "inventory.py", "deploy.py").splitlines()
+    first = told.index("`pyinfra inventory.py deploy.py` failed by a fault of the program:")
+    assert told[first + 1].startswith(said)
+    assert "\x1b" not in told[first + 1]
+    assert told[first + 2].endswith("Report it with this file: sparkwright doctor --report")
+    (file,) = (site.parent / "state/sparkwright").iterdir()
+    assert str(file) in told[first + 2]
+    assert file.stat().st_mode & 0o777 == 0o600
+    text = file.read_text()
+    assert 'File "deploy.py", line 2' in text
+    assert "swordfish" not in text
+    assert "abcdefghijkl" not in text.replace(line, "")
+
+
+def test_a_run_without_a_terminal_and_without_y(site: Path) -> None:
+    (site / "deploy.py").write_text(
+        "from pyinfra.operations import server\nserver.shell(name='x', commands=['true'])\n"
+    )
+    assert "Stopped: found no terminal to ask on; expected one, or -y" in pyinfra(
+        site, "inventory.py", "deploy.py"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("$PYTHON -m deploys.spark", "found python -m deploys.spark; expected pyinfra inventory.p"),
+        ("$PYTHON deploys/status.py", "&& pyinfra inventory.py deploys/status.py"),
+        ("cd /; $PYTHON $OLDPWD/deploys/lock.py", "&& python -m deploys.lock"),
+        ("$PYTHON config.py", "found no run of pyinfra; expected: pyinfra inventory.py deploys/sp"),
+        ("$PYTHON -m deploys.lock inventory.py", "inventory.py: found a Python file; expected a Y"),
+        ("$PYTHON -m deploys.keys --inventory x.yaml list", "x.yaml: found no such file; expected"),
+        ("$PYTHON -m sparkwright.memory qwen3.5-35b > /dev/full", "standard output: cannot be rea"),
+    ],
+)  # fmt: skip
+def test_programs(site: Path, line: str, said: str) -> None:
+    done = shell(site, line)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_reader_that_leaves(site: Path) -> None:
+    done = shell(site, "{ sleep 0.2; $PYTHON -m sparkwright.memory qwen3.5-35b; } | true")
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("out", "reason"),
+    [
+        ("/dev/null", "/dev/null is no folder"),
+        ("/proc/x", "No such file or directory"),
+        ("inventory.py", "inventory.py is no folder"),
+    ],
+)
+def test_a_file_that_cannot_be_written(
+    out: str, reason: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from sparkwright.common.local_file import write_file
+    from sparkwright.run.last_resort import guarded
+
+    (tmp_path / "inventory.py").touch()
+    folder = tmp_path / out if out == "inventory.py" else Path(out)
+    assert guarded(lambda: write_file(folder / "x.json", "{}")) == 1
+    assert capfd.readouterr().err == f"{folder}/x.json: cannot be read or written: " + (
+        reason.replace("inventory.py", str(folder)) + "\n"
+    )

@@ -1,0 +1,264 @@
+"""What an owner may write wrong in files: each problem names file, line, key and remedy."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sparkwright.common.errors import PlanError
+from sparkwright.inventory.groups import load
+from sparkwright.inventory.logins import check_logins
+from sparkwright.inventory.selection import selected
+from sparkwright.recipe.loader import load_recipe
+from sparkwright.run.lost import Login, cause
+from sparkwright.run.options import slips
+from sparkwright.run.slips import slips_of
+
+A, CHAT = "sparks:\n  a: {", "}\nreplicas:\n  chat: {recipe: qwen3.6-35b-nvidia, sparks: [a]"
+MERGE = "<<<<<<< HEAD\nsparks: {a: {}}\n=======\nsparks: {b: {}}\n>>>>>>> theirs\n"
+
+# The content of sparks.yaml, and what is said of it after its name.
+INVENTORIES = {
+    "a tab": ("sparks:\n\ta: {}\n", ":2: found a tab; expected spaces"),
+    "a key twice": ("sparks:\n  a: {}\n  a: {}\n", ":3: a: found twice"),
+    "an open bracket": ("sparks:\n  a: {ssh_user: x\nb: 1\n", ":2: found a { without its }"),
+    "an open quote": ('sparks:\n  a: {ssh_user: "x}\n', ":2: found a quote that is not closed"),
+    "indentation": ("sparks:\n  a: {}\n b: {}\n", ":3: found a line that begins farther left"),
+    "a colon": ("sparks:\n  a: b: c\n", ":2: found a ': ' where no key can be"),
+    "no colon": ("sparks:\n  a: {}\nreplicas\n", ":3: found a line without a colon"),
+    "a sign": ("sparks: @x\n", ":1: found a value that begins with @; expected the value in quote"),
+    "a tag": ("sparks: !x y\n", ":1: found the tag !x"),
+    "an anchor": ("x: &d {}\n", ":1: found the anchor &d"),
+    "two documents": ("sparks: {a: {}}\n---\nsparks: {}\n", ":2: found a second document"),
+    "a merge": (MERGE, ":1: found a conflict mark of git; expected one version"),
+    "a control character": ("sparks: {}\n\0\n", ":2: found the control character #x00"),
+    "text": ("hello\n", ": found text without a key; expected a mapping"),
+    "nothing": ("", ": sparks: found nothing; expected at least one Spark, such as"),
+    "on": ("sparks:\n  on: {}\n", ':2: found the key on, which YAML reads as true; expected it in'),
+    "007": ("sparks:\n  007: {}\n", ':2: found the key 007, which YAML reads as the number 7'),
+    "a number": ("sparks:\n  7: {}\n", ":2: sparks.7: found 7; expected a name of a-z"),
+    "octal": (f"{A}ssh_port: 022}}\n", ":2: found 022, which YAML reads as 18; expected a decimal"),
+    "hexadecimal": (f"{A}ssh_port: 0x16}}\n", ":2: found 0x16, which YAML reads as 22"),
+    "sexagesimal": (f"{A}ssh_port: 20:22}}\n", ":2: found 20:22, which YAML reads as 1222"),
+    "underscores": (f"{A}ssh_port: 2_2}}\n", ":2: found 2_2, which YAML reads as 22"),
+    "an exponent": (f"{A}ssh_port: 1e3}}\n", "ssh_port: found 1e3, which YAML reads as text"),
+    "a zero in front": (f"{A}ssh_port: 08}}\n", "ssh_port: found 08, which YAML reads as text"),
+    "a date": (f"{A}ssh_user: 2026-01-01}}\n", "found 2026-01-01, which YAML reads as a date"),
+    "off": (f"{A}{CHAT}, api_key: off}}\n", ":4: replicas.chat.api_key: found off, which YAML rea"),
+    "yes": (f"{A}ssh_user: yes}}\n", "found yes, which YAML reads as true; expected the name of a"),
+    "a user's number": (f"{A}ssh_user: 1000}}\n", "found 1000; expected the name of a user who ma"),
+    "a user": (f"{A}ssh_hostname: nvidia@10.0.0.1}}\n", "the address alone; the user is ssh_user:"),
+    "a port": (f"{A}ssh_hostname: '10.0.0.1:2'}}\n", "the address alone; the port is ssh_port: 2"),
+    "a scheme": (f"{A}ssh_hostname: 'ssh://x'}}\n", "expected the address alone, without a scheme"),
+    "brackets": (f"{A}ssh_hostname: '[::1]'}}\n", "expected the address without brackets"),
+    "a blank": (f"{A}ssh_hostname: ' '}}\n", 'found " "; expected an address or host name'),
+    "an octet": (f"{A}ssh_hostname: 10.0.0.256}}\n", "expected an address of four numbers"),
+    "a prefix": (f"{A}ssh_hostname: 10.0.0.1/24}}\n", "expected one address, without /"),
+    "an option": (f"{A}ssh_hostname: -oProxyCommand=x}}\n", "expected an address or host name"),
+    "an address for a user": (f"{A}ssh_user: me@x}}\n", "expected the name of a user alone"),
+    "a slip": (f"{A}ssh_host: x}}\n", ":2: sparks.a.ssh_host: found an unknown key; did you mean "),
+    "a password": (f"{A}ssh_password: x}}\n", "found a password; expected a login by key: ssh-cop"),
+    "a class": (f"{A}hardware: GB10}}\n", "hardware: found GB10; did you mean 'gb10'? Expected on"),
+    "a file's name": (
+        f"{A}{CHAT}}}\n".replace("nvidia,", "nvidia.yaml,"),
+        "which is no file; expected the name alone: qwen3.6-35b-nvidia",
+    ),
+    "no recipe's name": (f"{A}{CHAT}}}\n".replace("qwen3.6-35b-nvidia", "''"), 'recipe: found "";'),
+    "a folder": (f"{A}{CHAT}}}\n".replace("qwen3.6-35b-nvidia", "./"), "a folder; expected the na"),
+    "a Spark that is not there": (f"{A}{CHAT}, port: 1}}\n".replace("[a]", "[b]"), "sparks: found"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "said"), INVENTORIES.values(), ids=INVENTORIES)
+def test_an_inventory(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "sparks.yaml"
+    path.write_text(text)
+    with pytest.raises(PlanError) as caught:
+        load(path)
+    assert said in str(caught.value)
+    assert all(problem.startswith(f"{path}:") for problem in caught.value.problems)
+
+
+def test_a_list_of_names_is_short_and_without_the_labs(tmp_path: Path) -> None:
+    path = tmp_path / "sparks.yaml"
+    path.write_text(f"{A}{CHAT}}}\n".replace("nvidia,", "nvida,"))
+    with pytest.raises(PlanError) as caught:
+        load(path)
+    (problem,) = caught.value.problems
+    said = problem.removeprefix(f"{path}:4: replicas.chat.recipe: found qwen3.6-35b-nvida; ")
+    assert said.startswith("did you mean 'qwen3.6-35b-nvidia'? Expected one of ")
+    assert "lab-" not in said
+    assert len(said) < 300
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\xff\xfes\0", ": cannot be read as UTF-8 text ("),
+        (None, ": found a folder; expected a YAML file"),
+    ],
+)
+def test_no_text(tmp_path: Path, content: bytes | None, said: str) -> None:
+    path = tmp_path / "sparks.yaml"
+    path.write_bytes(content) if content is not None else path.mkdir()
+    with pytest.raises(PlanError, match=re.escape(f"{path}{said}")):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('gpu-memory-utilization: "0,9"', ':3: args.gpu-memory-utilization: found "0,9"; expected'),
+        ("max-num-batched-tokens: 1e3", ":3: args.max-num-batched-tokens: found 1e3, which YAML r"),
+        (
+            "max-model-len: 0x4000",
+            ":3: found 0x4000, which YAML reads as 16384; expected a decimal",
+        ),
+        ("port: 80", ":3: args.port: found it set"),
+    ],
+)
+def test_a_recipe(tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "mine.yaml"
+    about = "description: x, source: x, proven: x"
+    path.write_text(f"extends: lab-tiny\nargs:\n  {line}\n{about.replace(', ', chr(10))}\n")
+    with pytest.raises(PlanError) as caught:
+        load_recipe(str(path))
+    assert f"{path}{said}" in str(caught.value)
+
+
+GROUPS = {
+    name: [(spark, {}) for spark in sparks]
+    for name, sparks in {"sparks": ("a", "b"), "one": ("a",), "pair": ("a", "b")}.items()
+}
+
+
+@pytest.mark.parametrize(
+    ("limit", "exclude", "said"),
+    [
+        (["on"], [], "--limit: found on, which matches nothing; did you mean 'one'? Expected one "),
+        (["a,b"], [], "expected one name each time: --limit a --limit b"),
+        ([""], [], '--limit: found "", which matches nothing'),
+        (["inventory"], [], "--limit: found inventory, which matches nothing"),
+        ([], ["c"], "--exclude: found c, which matches nothing"),
+        ([], ["pair"], "--exclude: found pair; expected a host to be left"),
+        (["one"], ["a"], "--exclude: found a; expected a host to be left"),
+    ],
+)  # fmt: skip
+def test_limits(limit: list[str], exclude: list[str], said: str) -> None:
+    with pytest.raises(PlanError, match=re.escape(said)):
+        selected(GROUPS, limit, exclude)
+
+
+def test_what_limits_leave() -> None:
+    assert [name for name, _ in selected(GROUPS, ["?"], ["one"])] == ["b"]
+    assert [name for name, _ in selected(GROUPS, [], [])] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["sparks.yaml", "deploys/spark.py"], "found sparks.yaml, which is no Python file; expect"),
+        (["inventory", "deploys/spark.py"], "found the folder inventory for an inventory; expecte"),
+        (["spark-a", "deploys/spark.py"], "found spark-a for an inventory; expected inventory.py"),
+        (["@local", "deploys/spark.py"], "found @local for an inventory"),
+        (["", "sparkwright.door.deploy.apply"], 'found "" for an inventory'),
+        (["inventry.py", "deploys/spark.py"], "found no file inventry.py; expected an inventory"),
+        (["deploys/spark.py", "inventory.py"], "found deploys/spark.py in the place of the invent"),
+        (["inventory.py", "inventory.py"], "found inventory.py in the place of a deploy"),
+        (["inventory.py", "x.py", "weights"], "--data weights: found no value; expected --data we"),
+        (["inventory.py", "x.py", ""], '--data "": found no value; expected --data NAME=VALUE'),
+        (["inventory.py", "x.py", "=1"], "--data =1: found no value"),
+    ],
+)  # fmt: skip
+def test_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("inventory", "deploys"):
+        (tmp_path / name).mkdir()
+    for name in ("inventory.py", "deploys/spark.py", "sparks.yaml"):
+        (tmp_path / name).touch()
+    inventory, operation, *data = words
+    given = {"inventory": inventory, "operations": (operation,), "data": data}
+    assert any(problem.startswith(said) for problem in slips_of(given))
+
+
+@pytest.mark.parametrize("words", [["web.example.org", "exec"], ["inventory.py", "x.py", "a=b=c"]])
+def test_a_command_line_of_pyinfras(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inventory.py").touch()
+    inventory, operation, *data = words
+    given = {"inventory": inventory, "operations": (operation,), "data": data}
+    assert not list(slips_of(given))
+
+
+@pytest.mark.parametrize(
+    ("given", "deploy", "said"),
+    [
+        (
+            {"watch": 5},
+            "spark",
+            "found it for deploys/spark.py, which does not read it; expected de",
+        ),
+        ({"workloads": "short"}, "doctor", "which does not read it; expected deploys/benchmark.py"),
+        ({"workloads": "shrt"}, "benchmark", "did you mean 'short'? Expected one of"),
+        ({"weights": "verfy"}, "spark", "found 'verfy'; expected verify, or remove with"),
+    ],
+)
+def test_options_of_a_run(given: dict[str, object], deploy: str, said: str) -> None:
+    (problem,) = slips(given, ["chat"], removal=False, deploys=[deploy])
+    assert said in problem
+
+
+ENCRYPTED = (
+    "-----BEGIN OPENSSH PRIVATE KEY-----\n"
+    "b3BlbnNzaC1rZXktdjEAAAAACmFlczI1Ni1jdHIAAAAGYmNyeXB0AAAAGAAAABDy\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "found no file KEY; expected a private key: ssh-keygen -t ed25519"),
+        ("ssh-ed25519 AAAA me\n", "found KEY, a public key; expected the private one: "),
+        ("hello\n", "found KEY, which is no key; expected a private key of OpenSSH"),
+        ("PuTTY-User-Key-File-3: ssh-ed25519\n", "found KEY, a key of PuTTY; expected one of Open"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n", "found KEY, a key that is damaged"),
+        (ENCRYPTED, "found KEY, a key with a passphrase, and no terminal to ask for it; expected "),
+    ],
+)  # fmt: skip
+def test_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, said: str
+) -> None:
+    monkeypatch.setattr("sparkwright.inventory.logins._has_terminal", lambda: False)
+    key, path = tmp_path / "key", tmp_path / "sparks.yaml"
+    path.write_text(f"sparks:\n  a: {{ssh_key: {key}}}\n")
+    if content:
+        key.write_text(content)
+    with pytest.raises(PlanError) as caught:
+        check_logins(path, [("a", {"spark": "a", "ssh_key": str(key)})])
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{path}:2: sparks.a.ssh_key: {said.replace('KEY', str(key))}")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("SSH error (No authentication methods available)", "then ssh-copy-id -p 2222 me@10.0.0.1"),
+        (
+            "Authentication error (username=me)",
+            "ssh-copy-id -p 2222 me@10.0.0.1, or correct ssh_user",
+        ),
+        ("SSH host key error (does not match)", "ssh-keygen -R '[10.0.0.1]:2222'"),
+        ("Could not resolve hostname (x)", "its host name 10.0.0.1 does not resolve"),
+        ("Connection refused: port 2222 of 10.0.0.1", "are ssh_hostname and ssh_port right?"),
+        ("Could not connect (timed out)", "no answer: no power or no network"),
+        ("SSH error (Error reading SSH protocol banner)", "does it boot, and is ssh_port right?"),
+        ("SSH error (~/.ssh/config: maximum recursion)", "a `Host *` with a ProxyJump would jump"),
+        ("Could not connect ([Errno 2] No such file: '/x')", "a file that ~/.ssh/config names"),
+    ],
+)
+def test_ssh(error: str, said: str) -> None:
+    assert said in cause(error, Login("10.0.0.1", "me", 2222))
