@@ -16,6 +16,7 @@ from sparkwright.door.keys import has_keys, keys_path
 from sparkwright.drift.operations import listeners, running
 from sparkwright.release.lock import lock_path, read_lock, unresolved
 from sparkwright.run.report import check_alone, tell_machines
+from sparkwright.run.slips import check_is_run
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.survey import surveyed
 from sparkwright.run.target import bad_input, target, target_of
@@ -52,6 +53,7 @@ def apply() -> None:
         PyinfraError: what is declared is invalid, or was never deployed.
         SystemExit: by the last Spark; with the status of `exit_status`.
     """
+    check_is_run()
     with bad_input():
         _check_declared()
     check_alone("drift")

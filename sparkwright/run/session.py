@@ -8,6 +8,7 @@ from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.operations import is_dry_run
 from sparkwright.run.failures import report_failures, watch_connection
+from sparkwright.run.slips import check_is_run
 from sparkwright.run.sudo import check_sudo
 from sparkwright.run.target import target, target_of
 
@@ -25,6 +26,7 @@ def start_session() -> None:
         PyinfraError: only one Spark of a pair would run, or not beside the other, or sudo asks the
             host's user for a password; nothing was changed.
     """
+    check_is_run()
     report_failures()
     if is_dry_run():
         # With -y, pyinfra would not plan, and have nothing to show.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from pyinfra.context import ctx_state
 
 from sparkwright.common.schema import shown
 from sparkwright.common.terminal import plain
@@ -27,6 +29,19 @@ def check_command_line() -> None:
     keep_tracebacks_off_screen()
     if problems := list(slips_of(context.params)):
         raise SystemExit("\n" + "\n".join(plain(each) for each in problems))
+
+
+def check_is_run() -> None:
+    """Refuse a deploy that Python itself runs: it has no host.
+
+    Raises:
+        SystemExit: With the command that runs it.
+    """
+    if not ctx_state.isset():
+        name = Path(sys.argv[0]).name
+        raise SystemExit(
+            f"found {name} run by Python; expected: pyinfra inventory.py deploys/{name}"
+        )
 
 
 def slips_of(parameters: Mapping[str, Any]) -> Iterator[str]:

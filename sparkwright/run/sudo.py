@@ -14,13 +14,19 @@ def check_sudo(spark: Host) -> None:
         spark: Any connected host of the run.
 
     Raises:
-        PyinfraError: Sudo asks for one.
+        PyinfraError: Sudo asks for one, or is missing.
     """
     # pyinfra reads sudo's complaint, and would ask for the password.
     answered, _ = spark.run_shell_command(StringCommand("sudo -n true 2>/dev/null"))
-    if not answered:
-        raise PyinfraError(
-            f"{spark_name(spark)}: found sudo that asks for a password; expected none for "
-            "this user. On the Spark: sudo visudo -f /etc/sudoers.d/sparkwright, with the line "
-            f"{data_of(spark).get('ssh_user') or 'USER'} ALL=(ALL) NOPASSWD: ALL"
-        )
+    if answered:
+        return
+    name = spark_name(spark)
+    there, _ = spark.run_shell_command(StringCommand("command -v sudo >/dev/null"))
+    if not there:
+        remedy = "On the Spark, as root: apt-get install sudo"
+        raise PyinfraError(f"{name}: found no sudo; expected it. {remedy}")
+    raise PyinfraError(
+        f"{name}: found sudo that asks for a password; expected none for "
+        "this user. On the Spark: sudo visudo -f /etc/sudoers.d/sparkwright, with the line "
+        f"{data_of(spark).get('ssh_user') or 'USER'} ALL=(ALL) NOPASSWD: ALL"
+    )

@@ -11,6 +11,7 @@ from pyinfra.api.exceptions import ConnectError
 
 from sparkwright.common.terminal import plain
 from sparkwright.run.report import check_alone, tell_machines
+from sparkwright.run.slips import check_is_run
 from sparkwright.run.target import target, target_of
 from sparkwright.status.facts import SparkStatus
 from sparkwright.status.status import PATIENCE, Reading, SparkRow
@@ -28,6 +29,7 @@ def apply() -> None:
         PyinfraError: an option is invalid, or there is more to run than this.
         SystemExit: always; the status is 1 if a Spark gave no answer, else 0.
     """
+    check_is_run()
     # pyinfra loads a deploy for all Sparks at once; one of them shows them all.
     if host.name != next(each.name for each in inventory if each in state.active_hosts):
         return

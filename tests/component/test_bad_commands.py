@@ -164,7 +164,9 @@ def test_a_run_without_a_terminal_and_without_y(site: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("$PYTHON -m deploys.spark", "found python -m deploys.spark; expected pyinfra inventory.p"),
+        ("$PYTHON -m deploys.spark", "found spark.py run by Python; expected: pyinfra inventory.p"),
+        ("$PYTHON -m deploys.status", "expected: pyinfra inventory.py deploys/status.py"),
+        ("$PYTHON -m deploys.drift", "expected: pyinfra inventory.py deploys/drift.py"),
         ("$PYTHON deploys/status.py", "&& pyinfra inventory.py deploys/status.py"),
         ("cd /; $PYTHON $OLDPWD/deploys/lock.py", "&& python -m deploys.lock"),
         ("$PYTHON config.py", "found no run of pyinfra; expected: pyinfra inventory.py deploys/sp"),

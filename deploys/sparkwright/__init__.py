@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 _file = Path(sys.argv[0]).resolve()
-_folder = Path(__file__).resolve().parent
+_folder = Path(__file__).resolve().parents[1]
 if _file.parent != _folder:
     raise ImportError("found the folder deploys; expected the project's root")
 _program = "__main__" in _file.read_text(encoding="utf-8")
