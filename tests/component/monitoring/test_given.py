@@ -126,7 +126,7 @@ def test_the_command_writes_what_promtool_takes(tmp_path: Path) -> None:
 def test_an_inventory_that_cannot_be_is_refused(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "sparks.yaml").write_text("sparks: {}")
     assert main([str(tmp_path / "sparks.yaml"), "--out", str(tmp_path / "out")]) == 1
-    assert "sparks.yaml: sparks: found" in capsys.readouterr().err
+    assert "sparks.yaml:1: sparks: found" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
