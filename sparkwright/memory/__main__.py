@@ -10,8 +10,8 @@ from pathlib import Path
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB, HARDWARE, Hardware
-from sparkwright.common.paths import inventory_file
 from sparkwright.common.last_resort import guarded
+from sparkwright.common.paths import inventory_file
 from sparkwright.common.schema import nearest
 from sparkwright.memory.check import judge
 from sparkwright.memory.known_checkpoints import nominal_load

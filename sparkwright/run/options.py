@@ -88,6 +88,7 @@ _READ_BY = {
     "force": ("rollout",),
     "minimum_speed": ("rollout",),
     "soak": ("rollout",),
+    "report": ("doctor",),
 }
 
 OPTIONS = tuple(field.alias or name for name, field in RunOptions.model_fields.items())

@@ -69,7 +69,7 @@ sparks += [(f"silent{n}", {**_silent, "spark": f"silent{n}"}) for n in range(SPA
 sparks = sparks[:SPARKS]
 # As sparkwright/inventory/groups.py does it for the status.
 config.PARALLEL = len(sparks)
-_expect_silence(state, sparks)
+_expect_silence(state, sparks, "sparkwright.status.deploy")
 """
 
 
