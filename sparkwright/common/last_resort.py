@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.terminal import plain
+from sparkwright.common.terminal import plain, wrapped
 
 # Files of earlier errors that stay.
 _KEPT = 20
@@ -48,7 +48,7 @@ def guarded(main: Callable[[], int | None]) -> int:
         print("\ninterrupted", file=sys.stderr)
         return 130
     except PlanError as error:
-        print(error, file=sys.stderr)
+        print(wrapped(str(error), sys.stderr), file=sys.stderr)
         return 1
     except Exception as error:
         explain(error)

@@ -5,6 +5,9 @@ changes the direction of writing makes a command look like another one.
 """
 
 import re
+import shutil
+import textwrap
+from typing import TextIO
 
 # Characters of one line: lines of logs are rarely longer, and a screen holds about as many.
 LINE = 2000
@@ -37,3 +40,22 @@ def styled_lines(text: str) -> str:
     parts = _STYLE.split(text)
     parts[::2] = (plain_lines(part, len(part)) for part in parts[::2])
     return "".join(parts)
+
+
+def wrapped(text: str, stream: TextIO) -> str:
+    """Return text whose long lines are broken between words, for a terminal; as it is for a file.
+
+    Args:
+        text: problems, one on each line.
+        stream: where they go.
+    """
+    if not stream.isatty():
+        return text
+    width = max(40, shutil.get_terminal_size().columns)
+    lines = (
+        textwrap.fill(
+            line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+        for line in text.split("\n")
+    )
+    return "\n".join(lines)

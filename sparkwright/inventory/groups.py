@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyinfra.api.state import MAX_PARALLEL
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import inventory_file
+from sparkwright.common.terminal import wrapped
 from sparkwright.common.yaml.lines import lines_of
 from sparkwright.door.keys import fleet_keys
 from sparkwright.fleet.check import unsupported
@@ -118,7 +120,7 @@ def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
         if _runs(KEYED):
             _ask_for_keys(fleet_of(path))
     except PlanError as error:
-        raise SystemExit(f"\n{error}") from None
+        raise SystemExit(f"\n{wrapped(str(error), sys.stderr)}") from None
     return groups
 
 

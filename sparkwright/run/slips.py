@@ -11,7 +11,7 @@ import click
 from pyinfra.context import ctx_state
 
 from sparkwright.common.schema import shown
-from sparkwright.common.terminal import plain
+from sparkwright.common.terminal import plain, wrapped
 from sparkwright.run.last_resort import keep_tracebacks_off_screen
 
 
@@ -28,7 +28,8 @@ def check_command_line() -> None:
         raise SystemExit("found no run of pyinfra; expected: pyinfra inventory.py deploys/spark.py")
     keep_tracebacks_off_screen()
     if problems := list(slips_of(context.params)):
-        raise SystemExit("\n" + "\n".join(plain(each) for each in problems))
+        text = "\n".join(plain(each) for each in problems)
+        raise SystemExit(f"\n{wrapped(text, sys.stderr)}")
 
 
 def check_is_run() -> None:

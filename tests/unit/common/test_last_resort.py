@@ -1,0 +1,147 @@
+"""The last resort: what a program's end looks like, and where the details go."""
+
+import errno
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sparkwright.common import last_resort
+from sparkwright.common.errors import PlanError
+from sparkwright.common.last_resort import command, guarded
+
+
+def raising(error: BaseException) -> Callable[[], int]:
+    """Return a main function that ends by an error."""
+
+    def main() -> int:
+        raise error
+
+    return main
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of files about errors, in a home of its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(last_resort, "_temporary_folder", lambda: tmp_path / "tmp")
+    return tmp_path / "sparkwright"
+
+
+@pytest.mark.parametrize(
+    ("main", "status", "said"),
+    [
+        (lambda: None, 0, ""),
+        (lambda: 2, 2, ""),
+        (raising(SystemExit(3)), 3, ""),
+        (raising(SystemExit(None)), 0, ""),
+        (raising(SystemExit("found x; expected y")), 1, "found x; expected y\n"),
+        (raising(PlanError("a: found x", "b: found y")), 1, "a: found x\nb: found y\n"),
+        (raising(KeyboardInterrupt()), 130, "\ninterrupted\n"),
+        (
+            raising(OSError(errno.EACCES, "Permission denied", "/x\x1b")),
+            1,
+            "/x\N{REPLACEMENT CHARACTER}: cannot be read or written: Permission denied\n",
+        ),
+    ],
+)
+def test_ends_that_are_no_fault(
+    main: Callable[[], int | None],
+    status: int,
+    said: str,
+    state: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert guarded(main) == status
+    assert capfd.readouterr().err == said
+    assert not state.exists()
+
+
+def test_a_fault_is_told_in_three_lines_and_kept_in_a_file(
+    state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["/site/deploys/lock.py", "--hf-token", "x"])
+    key = "Bearer abcdefgh.ijkl"
+
+    def main() -> int:
+        secret = "-".join(("sword", "fish"))
+        raise ValueError(f"two\nlines \x1b[2J {key} {len(secret)}")
+
+    assert guarded(main) == 1
+    first, second, third = capsys.readouterr().err.splitlines()
+    assert first == "`python -m deploys.lock` failed by a fault of the program:"
+    assert second == "ValueError: two lines \N{REPLACEMENT CHARACTER}[2J [a key] 10"
+    (file,) = state.iterdir()
+    assert third == (
+        f"The details are in {file}. Report it with this file: sparkwright doctor --report"
+    )
+    assert (file.stat().st_mode & 0o777, state.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert "in main" in file.read_text()
+    assert "sword-fish" not in file.read_text()
+    assert key not in file.read_text()
+
+
+def test_the_temporary_folder_is_next_and_then_none(
+    state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state.touch()
+    (tmp_path / "tmp").mkdir()
+    guarded(raising(ValueError()))
+    (file,) = (tmp_path / "tmp").iterdir()
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "ValueError",
+        f"The details are in {file}. Report it with this file: sparkwright doctor --report",
+    ]
+    file.unlink()
+    (tmp_path / "tmp").rmdir()
+    guarded(raising(ValueError()))
+    assert "The details could not be written to a file (" in capsys.readouterr().err
+
+
+def test_few_files_are_kept(state: Path) -> None:
+    state.mkdir()
+    for number in range(30):
+        (state / f"error-2026{number:02}.txt").touch()
+    (state / "other.txt").touch()
+    guarded(raising(ValueError()))
+    kept = sorted(path.name for path in state.iterdir())
+    assert len(kept) == 21
+    assert kept[0] == "error-202611.txt"
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (
+            ["/bin/pyinfra", "-y", "inventory.py", "deploys/spark.py"],
+            "inventory.py deploys/spark.py",
+        ),
+        (["/bin/sparkwright", "apply", "--data", "a=secret"], "sparkwright apply"),
+        (["/bin/sparkwright", "--data", "a=secret"], "sparkwright"),
+        (["/lib/sparkwright/memory/__main__.py", "secret"], "python -m memory"),
+    ],
+)
+def test_options_are_not_named(
+    words: list[str], named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", words)
+    assert command().endswith(named)
+    assert "secret" not in command()
+
+
+def test_a_full_disk_leaves_nothing_to_write() -> None:
+    """Python writes what is left at its exit, and would complain of it again."""
+    code = "import sys\nfrom sparkwright.common.last_resort import guarded\n"
+    code += "sys.exit(guarded(lambda: print('x')))\n"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == ("standard output: cannot be read or written: No space left on device\n")
