@@ -129,6 +129,24 @@ def test_a_key_of_the_command_line(site: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sudo", "said"),
+    [
+        (None, "spark-a: found no sudo; expected it. On the Spark, as root: apt-get install sudo"),
+        ("exit 1", "spark-a: found sudo that asks for a password; expected none for this user"),
+    ],
+)
+def test_sudo(site: Path, monkeypatch: pytest.MonkeyPatch, sudo: str | None, said: str) -> None:
+    programs = site / "bin"
+    programs.mkdir()
+    (programs / "sh").symlink_to("/bin/sh")
+    if sudo:
+        (programs / "sudo").write_text(f"#!/bin/sh\n{sudo}\n")
+        (programs / "sudo").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs))
+    assert said in pyinfra(site, *SPARK)
+
+
+@pytest.mark.parametrize(
     ("line", "said"),
     [
         ("1 / 0", "ZeroDivisionError: division by zero"),
