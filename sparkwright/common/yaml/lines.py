@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.yaml import MOST_BYTES
 from sparkwright.common.yaml.words import as_written
 
 
@@ -28,13 +29,19 @@ def lines_of(path: Path) -> Iterator[None]:
     try:
         yield
     except PlanError as error:
-        root = _root(path)
+        ours = any(each.startswith(f"{path}: ") for each in error.problems)
+        root = _root(path) if ours else None
         raise PlanError(*(_placed(each, path, root) for each in error.problems)) from None
 
 
 def _root(path: Path) -> yaml.Node | None:
+    """Return the nodes of a file; None of one that is refused whole, as it may be of any size."""
     try:
-        node: yaml.Node | None = yaml.compose(path.read_text(encoding="utf-8"), yaml.SafeLoader)
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            return None
+        node: yaml.Node | None = yaml.compose(content.decode(), yaml.SafeLoader)
     except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return None
     return node

@@ -6,6 +6,7 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.yaml import load
+from sparkwright.common.yaml.lines import lines_of
 
 
 def written(tmp_path: Path, text: str | bytes) -> Path:
@@ -81,3 +82,28 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
 def test_path_that_cannot_be():
     with pytest.raises(PlanError, match="cannot be read as UTF-8 text"):
         load(Path("a\0b.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "placed"),
+    [
+        ("a:\n  b.c: {d: 1}\n", "a.b.c.d: found 1; expected 2", "2: a.b.c.d: found 1; expected 2"),
+        (
+            "a:\n- 1\n- on\n",
+            "a[1]: found true; x",
+            "3: a[1]: found on, which YAML reads as true; x",
+        ),
+        ("a:\n- 1\n", "a[7]: found nothing; x", "1: a[7]: found nothing; x"),
+        ("a: {}\n", "a.b: found nothing; x", "1: a.b: found nothing; x"),
+        ("a: 1\n", "b: found nothing; x", " b: found nothing; x"),
+        ("a: b: c\n", "a: found 1; x", " a: found 1; x"),
+        (f"a: {'x' * 2**20}\n", "a: found 1; x", " a: found 1; x"),
+    ],
+)
+def test_a_problem_names_the_line_of_its_value(
+    tmp_path: Path, text: str, problem: str, placed: str
+) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(PlanError) as caught, lines_of(path):
+        raise PlanError(f"{path}: {problem}", f"other.yaml: {problem}")
+    assert caught.value.problems == (f"{path}:{placed}", f"other.yaml: {problem}")
