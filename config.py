@@ -2,7 +2,7 @@
 
 from pyinfra import config
 
-from sparkwright.run.slips import check_command_line
+from sparkwright.inventory.slips import check_command_line
 
 check_command_line()
 

@@ -15,8 +15,8 @@ from sparkwright.common.terminal import plain
 from sparkwright.door.keys import has_keys, keys_path
 from sparkwright.drift.operations import listeners, running
 from sparkwright.release.lock import lock_path, read_lock, unresolved
+from sparkwright.run.command_line import check_is_run
 from sparkwright.run.report import check_alone, tell_machines
-from sparkwright.run.slips import check_is_run
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.survey import surveyed
 from sparkwright.run.target import bad_input, target, target_of

@@ -7,8 +7,8 @@ from pyinfra import host, state
 from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.operations import is_dry_run
+from sparkwright.run.command_line import check_is_run
 from sparkwright.run.failures import report_failures, watch_connection
-from sparkwright.run.slips import check_is_run
 from sparkwright.run.sudo import check_sudo
 from sparkwright.run.target import target, target_of
 

@@ -9,10 +9,10 @@ from sparkwright.common.errors import PlanError
 from sparkwright.inventory.groups import load
 from sparkwright.inventory.logins import check_logins
 from sparkwright.inventory.selection import selected
+from sparkwright.inventory.slips import slips_of
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.run.lost import Login, cause
 from sparkwright.run.options import slips
-from sparkwright.run.slips import slips_of
 
 A, CHAT = "sparks:\n  a: {", "}\nreplicas:\n  chat: {recipe: qwen3.6-35b-nvidia, sparks: [a]"
 MERGE = "<<<<<<< HEAD\nsparks: {a: {}}\n=======\nsparks: {b: {}}\n>>>>>>> theirs\n"

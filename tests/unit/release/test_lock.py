@@ -84,7 +84,7 @@ CUT = yaml.safe_dump(lock().model_dump(exclude_none=True))
         ("images: [\n", "x.lock.yaml:2: found"),
         ("text\n", 'found "text"; expected a lock'),
         (b"\xff\xfe", "found no UTF-8 text; expected the lock"),
-        (b"\0\0", "x.lock.yaml: found"),
+        (b"\0\0", "x.lock.yaml:1: found"),
     ],
 )
 def test_what_is_no_lock_says_how_to_get_it_back(
@@ -113,7 +113,7 @@ def test_a_file_that_cannot_be_read_or_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="found a folder; expected the lock"):
         read_lock(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(PlanError, match=r"cannot be written \((Not a directory|File exists)\)"):
+    with pytest.raises(PlanError, match=r"cannot be written \(.* is no folder\)"):
         write_lock(tmp_path / "file" / "x.lock.yaml", lock())
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from pyinfra.context import ctx_state
 
 from sparkwright.common.schema import shown
 from sparkwright.common.terminal import plain, wrapped
@@ -30,19 +29,6 @@ def check_command_line() -> None:
     if problems := list(slips_of(context.params)):
         text = "\n".join(plain(each) for each in problems)
         raise SystemExit(f"\n{wrapped(text, sys.stderr)}")
-
-
-def check_is_run() -> None:
-    """Refuse a deploy that Python itself runs: it has no host.
-
-    Raises:
-        SystemExit: With the command that runs it.
-    """
-    if not ctx_state.isset():
-        name = Path(sys.argv[0]).name
-        raise SystemExit(
-            f"found {name} run by Python; expected: pyinfra inventory.py deploys/{name}"
-        )
 
 
 def slips_of(parameters: Mapping[str, Any]) -> Iterator[str]:
