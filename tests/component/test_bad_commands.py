@@ -102,6 +102,7 @@ def test_group_data_of_another_inventory(site: Path) -> None:
     ("words", "said"),
     [
         (("inventory/sparks.yaml", *SPARK[1:]), "which is no Python file; expected inventory.py"),
+        (("inventry.py", *SPARK[1:]), "found no file inventry.py; expected an inventory, such as"),
         (("spark-a", *SPARK[1:]), "found spark-a for an inventory; expected inventory.py"),
         ((*SPARK, "--data", "weights"), "--data weights: found no value; expected --data weights="),
         ((*SPARK, "--exclude", "spark-b"), "--exclude: found spark-b, which matches nothing; did"),

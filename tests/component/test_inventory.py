@@ -298,11 +298,3 @@ def test_the_same_loader_serves_other_files(tmp_path: Path) -> None:
     assert groups["chat"][0][1]["fleet"] == str(path)
     with pytest.raises(PlanError, match="found no such file; expected your Sparks"):
         load(tmp_path / "none.yaml")
-
-
-def test_a_mistyped_inventory_file(project: Path) -> None:
-    """pyinfra alone would take the name for a host's, do nothing, and exit with 0."""
-    run = pyinfra(project, "-y", "inventry.py", "deploy.py")
-    assert run.returncode == 1
-    assert "found no file inventry.py" in run.stderr
-    assert touched(project) == []
