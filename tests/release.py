@@ -3,6 +3,7 @@
 python -m tests.release v0.1.0
 """
 
+import argparse
 import re
 import sys
 from pathlib import Path
@@ -38,11 +39,11 @@ def notes(tag: str, changelog: str, version: str) -> str:
 
 def main() -> int:
     """Print the notes; return the exit status."""
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        print(__doc__, file=sys.stderr)
-        return 2
+    parser = argparse.ArgumentParser(prog="python -m tests.release", description=__doc__)
+    parser.add_argument("tag", help="such as v0.1.0")
+    tag = parser.parse_args().tag
     try:
-        print(notes(sys.argv[1], CHANGELOG.read_text(), sparkwright.__version__))
+        print(notes(tag, CHANGELOG.read_text(), sparkwright.__version__))
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1

@@ -17,6 +17,7 @@ from sparkwright.cli.recipes import recipes
 from sparkwright.cli.run import replace_process, run_deploy, run_options
 from sparkwright.cli.site import choose_inventory, enter_site
 from sparkwright.common.errors import PlanError
+from sparkwright.common.last_resort import guarded
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 # What a program of its own parses itself, its --help included.
@@ -304,6 +305,10 @@ _program(
 
 def main() -> int:
     """Run the command line. Returns the exit status."""
+    return guarded(_run)
+
+
+def _run() -> int:
     try:
         cli.main(prog_name="sparkwright", standalone_mode=False)
     except click.exceptions.Abort:
