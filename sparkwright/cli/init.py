@@ -17,6 +17,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.common.schema import nearest
 from sparkwright.host.survey import Survey
+from sparkwright.preflight.preflight import hardware_of
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.site.site import NewSpark, inventory_text, parse_spark, site_files, write_site
 
@@ -63,6 +64,7 @@ def init(
     """
     if (folder / "inventory.py").exists():
         raise PlanError(f"{folder}: found a site already; expected a new folder: cd {folder}")
+    _check_key(key)
     sparks = [parse_spark(text, user, key) for text in addresses] or _asked(user, key)
     if pair is None and len(sparks) == 2:
         pair = _confirm("Do the two serve one model together, joined by a 200G cable?", addresses)
@@ -81,9 +83,17 @@ def init(
     _report(folder, chosen)
 
 
+def _check_key(key: str | None) -> None:
+    # It imports cryptography.
+    from sparkwright.inventory.logins import key_problems
+
+    if key and (problems := [*key_problems(key, None)]):
+        raise PlanError(*(f"--key: {problem}" for problem in problems))
+
+
 def _asked(user: str | None, key: str | None) -> list[NewSpark]:
     """Ask for the Sparks, one after the other, until there is no further one."""
-    if not sys.stdin.isatty():
+    if not _has_terminal():
         raise PlanError("found no --spark; expected one for each, such as --spark nvidia@ADDRESS")
     sparks: list[NewSpark] = []
     while True:
@@ -117,7 +127,6 @@ def _tried(sparks: Sequence[NewSpark], given: bool) -> tuple[list[NewSpark], lis
         PlanError: One of them cannot be used, and there is nobody to ask.
     """
     # It starts gevent, which patches the standard library.
-    from sparkwright.site.choice import hardware_of
     from sparkwright.site.facts import look
 
     result, surveys = [], []
@@ -128,7 +137,7 @@ def _tried(sparks: Sequence[NewSpark], given: bool) -> tuple[list[NewSpark], lis
             if seen.survey:
                 break
             click.echo(seen.trouble)
-            if given or not sys.stdin.isatty():
+            if given or not _has_terminal():
                 raise PlanError(
                     f"{spark.login}: could not be tried, so nothing was written. To write the "
                     "site without trying: --no-connect"
@@ -149,6 +158,10 @@ def _tried(sparks: Sequence[NewSpark], given: bool) -> tuple[list[NewSpark], lis
         result.append(replace(spark, hardware=hardware.name if hardware else "gb10"))
         surveys.append(survey)
     return result, surveys
+
+
+def _has_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 def _known() -> list[str]:
@@ -174,7 +187,7 @@ def _chosen(
     for each in choice[:_SHOWN]:
         about = f"{each.description} ({each.download / _GB:.0f} GB to download)"
         click.echo(click.wrap_text(f"{each.recipe}: {about}", 78, "  ", "      "))
-    if given or not sys.stdin.isatty():
+    if given or not _has_terminal():
         return choice[0].recipe
     names = [each.recipe for each in choice]
     return str(

@@ -42,11 +42,11 @@ def check_logins(
     Raises:
         PlanError: All problems.
     """
-    problems = [f"--ssh-key: {each}" for each in _key_problems(key, passphrase)] if key else []
+    problems = [f"--ssh-key: {each}" for each in key_problems(key, passphrase)] if key else []
     for name, data in hosts:
         where = f"{path}: sparks.{data.get('spark') or name}"
         if not key and (own := data.get("ssh_key")):
-            problems += [f"{where}.ssh_key: {each}" for each in _key_problems(own, passphrase)]
+            problems += [f"{where}.ssh_key: {each}" for each in key_problems(own, passphrase)]
         if known := data.get("ssh_known_hosts_file"):
             folder = Path(known).expanduser().parent
             if not folder.is_dir():
@@ -58,7 +58,13 @@ def check_logins(
             raise PlanError(*problems)
 
 
-def _key_problems(name: str, passphrase: str | None) -> Iterator[str]:
+def key_problems(name: str, passphrase: str | None) -> Iterator[str]:
+    """Yield what is wrong with the file of a private key.
+
+    Args:
+        name: Its path.
+        passphrase: That of the key; None where nothing gives one.
+    """
     path = Path(name).expanduser()
     try:
         with path.open("rb") as file:

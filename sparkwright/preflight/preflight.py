@@ -100,10 +100,15 @@ def _no_gpu(survey: Survey, hardware: Hardware) -> Finding:
 
 def _remedy(survey: Survey) -> str:
     """Name the hardware class of the machine, if there is one."""
-    name = next((name for name, hardware in HARDWARE.items() if _is(survey, hardware)), None)
-    if name is None:
+    own = hardware_of(survey)
+    if own is None:
         return f"No hardware class matches it; the classes are {', '.join(HARDWARE)}"
-    return f"Set `hardware: {name}` for it in the inventory, and choose a recipe for {name}"
+    return f"Set `hardware: {own.name}` for it in the inventory, and choose a recipe for {own.name}"
+
+
+def hardware_of(survey: Survey) -> Hardware | None:
+    """Return the hardware class of a machine; None where it is of none."""
+    return next((hardware for hardware in HARDWARE.values() if _is(survey, hardware)), None)
 
 
 def _is(survey: Survey, hardware: Hardware) -> bool:

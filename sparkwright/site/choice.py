@@ -1,11 +1,11 @@
-"""What a machine is, and which of our recipes fit on it."""
+"""Which of our recipes fit on a machine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sparkwright.common.hardware import GIB, HARDWARE, Hardware
+from sparkwright.common.hardware import Hardware
 from sparkwright.host.survey import Survey
 from sparkwright.memory.check import memory_findings
 from sparkwright.memory.known_checkpoints import nominal_load
@@ -28,20 +28,6 @@ class Offer:
     recipe: str
     description: str
     download: int
-
-
-def hardware_of(survey: Survey) -> Hardware | None:
-    """Return the hardware class of a machine, the largest that it satisfies; None for another."""
-    for hardware in HARDWARE.values():
-        memory = survey.memory if hardware.unified else survey.gpu_memory or 0
-        if (
-            hardware.memory_gib
-            and hardware.arch in (None, survey.arch)
-            and (survey.gpu or "").startswith(hardware.gpu)
-            and memory >= hardware.memory_gib * GIB
-        ):
-            return hardware
-    return None
 
 
 def offers(hardware: Hardware, surveys: Sequence[Survey]) -> list[Offer]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from pyinfra import logger
 from pyinfra.api import Config, Host, Inventory, State, StringCommand
-from pyinfra.api.exceptions import ConnectError
+from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.context import ctx_state
 
 from sparkwright.host.survey import Survey, parse_survey, survey_script
-from sparkwright.run.lost import cause
+from sparkwright.run.lost import Login, cause
 from sparkwright.run.upstream import carry
 from sparkwright.site.site import NewSpark
 
@@ -60,8 +60,8 @@ def look(spark: NewSpark, root: str = "/opt/qwen36") -> Look:
 def _read(host: Host, spark: NewSpark, root: str) -> Look:
     try:
         host.connect(raise_exceptions=True)
-    except ConnectError as error:
-        return Look(trouble=cause(str(error)))
+    except (ConnectError, PyinfraError) as error:
+        return Look(trouble=cause(str(error), _login(spark)))
     try:
         if not _run(host, "sudo -n true 2>/dev/null")[0]:
             return Look(trouble=_sudo(host, spark))
@@ -72,6 +72,10 @@ def _read(host: Host, spark: NewSpark, root: str) -> Look:
         return Look(trouble=str(error))
     finally:
         host.disconnect()
+
+
+def _login(spark: NewSpark) -> Login:
+    return Login(spark.address, spark.user, spark.port or 22)
 
 
 def _run(host: Host, command: str, text: str = "") -> tuple[bool, list[str]]:
@@ -86,7 +90,7 @@ def _sudo(host: Host, spark: NewSpark) -> str:
         return "found no sudo; expected it. As root on the machine: apt-get install sudo"
     who = spark.user or "$USER"
     command = f"echo '{who} ALL=(ALL) NOPASSWD: ALL' | sudo tee /etc/sudoers.d/sparkwright"
-    start = "" if spark.is_local else f"ssh -t {spark.login} "
+    start = "" if spark.is_local else f"ssh -t {_login(spark)} "
     return (
         "sudo asks for a password; expected none for this user, as runs have nobody to ask. "
         f"Paste this, which asks for it once:\n    {start}{_quoted(command, bool(start))}"

@@ -32,6 +32,20 @@ def hosts(site: Path, **environment: str) -> list[dict[str, object]]:
     return found
 
 
+@pytest.mark.parametrize("deploy", ["status", "drift"])
+def test_machines_get_json_also_where_no_spark_answers(site: Path, deploy: str) -> None:
+    # Nothing listens there.
+    silent = inventory_text([NewSpark("127.0.0.1", "me", 9)], "mine", False)
+    (site / "inventory/sparks.yaml").write_text(silent)
+    own = os.environ | {"PYTHONPATH": str(PROJECT), "HOME": str(site)}
+    words = ("inventory.py", f"deploys/{deploy}.py", "--data", "json=-")
+    done = forked.run(words, cwd=site, env=own)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    found = json.loads(done.stdout)
+    assert "spark-a" in json.dumps(found)
+
+
 def test_a_recipe_of_the_site_is_found_by_its_name(site: Path) -> None:
     (host,) = hosts(site)
     assert host["data"]["recipe"] == "mine"  # type: ignore[index]
