@@ -1,13 +1,27 @@
-"""The output of a run, without control characters that a host may print."""
+"""The output of a run: without control characters that a host may print, and as wide as it may be.
+
+NO_COLOR and TERM=dumb are heeded, which click and pyinfra do not do.
+"""
 
 import logging
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import click
+from click import utils
 from pyinfra import logger
 from pyinfra.api.output import set_echo
 
 from sparkwright.common.terminal import styled_lines
+
+# Spaces before each line of pyinfra's tables, and between two columns.
+_INDENT, _GAP = 4, 3
+# Characters that the name of an operation keeps on the narrowest terminal.
+_LEAST = 20
 
 
 def keep_screen_plain() -> None:
@@ -19,6 +33,39 @@ def keep_screen_plain() -> None:
     if not any(isinstance(each, _Plain) for each in logger.filters):
         logger.addFilter(_Plain())
     set_echo(_echo)
+    # Outside of pyinfra, this import would patch the standard library.
+    from pyinfra_cli import prints
+
+    if not isinstance(prints.print_rows, partial):
+        prints.print_rows = partial(_print_fitting, prints.print_rows)
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        # The greenlets of deploys have no context of click's, where this could be said.
+        click_utils: Any = utils
+        click_utils.resolve_color_default = lambda color=None: False
+
+
+def fitting(rows: Sequence[Any], width: int) -> list[Any]:
+    """Return the rows of a table of pyinfra's, with names cut so that it fits.
+
+    Args:
+        rows: A function that prints, and the columns, for each row.
+        width: Columns of the terminal.
+    """
+    columns = zip(*(map(click.unstyle, cells) for _, cells in rows), strict=True)
+    _, *others = (max(map(len, column)) for column in columns)
+    room = max(_LEAST, width - _INDENT - _GAP - sum(other + _GAP for other in others))
+
+    def cut(name: str) -> str:
+        plain = click.unstyle(name)
+        return name if len(plain) <= room else f"{plain[: room - 1]}…"
+
+    return [(show, [cut(name), *rest]) for show, (name, *rest) in rows]
+
+
+def _print_fitting(show_rows: Callable[[Sequence[Any]], None], rows: Sequence[Any]) -> None:
+    if sys.stderr.isatty() and not any(isinstance(cells, str) for _, cells in rows):
+        rows = fitting(rows, shutil.get_terminal_size().columns)
+    show_rows(rows)
 
 
 class _Plain(logging.Filter):

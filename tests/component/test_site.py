@@ -2,12 +2,16 @@
 
 import json
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from sparkwright.site.site import NewSpark, inventory_text, site_files, write_site
 from tests import forked
+from tests.clock import patience
 
 PROJECT = Path(__file__).parents[2]
 
@@ -44,6 +48,32 @@ def test_machines_get_json_also_where_no_spark_answers(site: Path, deploy: str) 
     assert "Traceback" not in done.stderr
     found = json.loads(done.stdout)
     assert "spark-a" in json.dumps(found)
+
+
+@pytest.mark.parametrize(("variable", "coloured"), [("", True), ("1", False)])
+def test_a_terminal_gets_colours_unless_it_asks_for_none(
+    site: Path, variable: str, coloured: bool
+) -> None:
+    silent = inventory_text([NewSpark("127.0.0.1", "me", 9)], "mine", False)
+    (site / "inventory/sparks.yaml").write_text(silent)
+    own = os.environ | {"PYTHONPATH": str(PROJECT), "HOME": str(site), "NO_COLOR": variable}
+    line = f"{sys.executable} -m sparkwright status"
+    done = subprocess.run(
+        ["script", "--quiet", "--return", "--command", f"stty cols 80; {line}", "/dev/null"],
+        cwd=site,
+        env=own | {"TERM": "xterm"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout
+    # A spinner clears its line, in any case.
+    assert bool(re.search(r"\x1b\[[0-9;]+m", done.stdout)) == coloured
+    table = [line for line in done.stdout.splitlines() if line.startswith("spark")]
+    assert table
+    assert max(map(len, table)) <= 80
 
 
 def test_a_recipe_of_the_site_is_found_by_its_name(site: Path) -> None:
