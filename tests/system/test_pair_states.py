@@ -21,6 +21,16 @@ def test_an_mtu_black_hole_is_caught(serving: Pair) -> None:
     serving.wait_serving()
 
 
+def test_a_pair_stops_and_starts_together(serving: Pair) -> None:
+    before = serving.lives()
+    assert pyinfra("deploys/stop.py").succeeded().changed == {"Engine | Stop"}
+    assert [spark.run("sudo docker ps -q").stdout for spark in serving.both] == ["", ""]
+    assert pyinfra("deploys/stop.py").succeeded().changed == set()
+    assert pyinfra("deploys/start.py").succeeded().changed == {"Engine | Start"}
+    serving.wait_serving(before)
+    assert pyinfra("deploys/start.py").succeeded().changed == set()
+
+
 def test_another_release_is_refused_by_name(serving: Pair) -> None:
     unit, release, folder = serving.unit(), current(serving.head), "/opt/qwen36/releases"
     serving.worker.run(
@@ -31,16 +41,6 @@ def test_another_release_is_refused_by_name(serving: Pair) -> None:
     until(serving.head, status)
     other = "vllm@lab-tiny-other"
     serving.worker.run(f"sudo systemctl stop {other} && sudo rm -r {folder}/lab-tiny-other")
-
-
-def test_a_pair_stops_and_starts_together(serving: Pair) -> None:
-    before = serving.lives()
-    assert pyinfra("deploys/stop.py").succeeded().changed == {"Engine | Stop"}
-    assert [spark.run("sudo docker ps -q").stdout for spark in serving.both] == ["", ""]
-    assert pyinfra("deploys/stop.py").succeeded().changed == set()
-    assert pyinfra("deploys/start.py").succeeded().changed == {"Engine | Start"}
-    serving.wait_serving(before)
-    assert pyinfra("deploys/start.py").succeeded().changed == set()
 
 
 def test_restarts_are_bounded(serving: Pair) -> None:
