@@ -47,7 +47,8 @@ def recorded(session: str) -> str:
     shown = session[session.index("$ sparkwright init") : session.index("$ sparkwright status")]
     parts = re.split(r"^(?=\$ )", shown, flags=re.MULTILINE)
     kept = [part.rstrip() for part in parts if part and not part.startswith("$ git")]
-    return _fence("\n\n".join(kept))
+    session = re.sub(r"\S*/(?=my-sparks\b)", "~/", "\n\n".join(kept))
+    return _fence("\n".join(map(str.rstrip, session.splitlines())))
 
 
 def plan() -> str:
