@@ -214,6 +214,6 @@ def _report(folder: Path, recipe: str) -> None:
         ("cat inventory/sparks.yaml", "the Sparks, and what they serve"),
         (f"{runs} plan", "what would change; changes nothing"),
         (f"{runs} apply", "the same, asks for confirmation, does it"),
-        ("git commit -m 'Our Sparks'", "once it is as you want it"),
+        ("git add . && git commit", "once it is as you want it"),
     ):
         click.echo(f"  {line:<34}{purpose}".rstrip())

@@ -72,7 +72,7 @@ def _inventory_problem(inventory: str, operations: Sequence[str]) -> str | None:
 
 
 def _is_ours(operation: str) -> bool:
-    return operation.endswith(".py") or operation.startswith("sparkwright.")
+    return Path(operation).parent.name == "deploys" or operation.startswith("sparkwright.")
 
 
 def _is_inventory(word: str) -> bool:
