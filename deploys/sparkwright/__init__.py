@@ -1,6 +1,6 @@
-"""What `python deploys/X.py` imports for the library, as it looks in this folder first.
+"""A stand-in for the library: `python deploys/X.py` imports it, as it looks in this folder first.
 
-Such a run is none of pyinfra's, and from a wrong folder: it is told the right one.
+Such a run is not one of pyinfra's: it ends by naming the command that is.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What a plan says of a Spark in a person's words: model, downloads, memory, release, port."""
+"""The summary of a plan in a person's words: model, downloads, memory, release, port."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparkwright.preflight.preflight import Requirements
 
 @dataclass(frozen=True)
 class Intent:
-    """What a Spark is to serve.
+    """The replica, recipe and release that a Spark is to serve.
 
     Attributes:
         replica: Its name.

@@ -1,4 +1,4 @@
-"""What is wrong with a YAML file, in plain words, with the line."""
+"""The faults of a YAML file, in plain words, with their lines."""
 
 from __future__ import annotations
 
