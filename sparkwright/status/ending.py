@@ -62,8 +62,11 @@ def ending(serving: Sequence[Serving], inventory: Path, changed: bool) -> Iterat
     keys = inventory.with_suffix(".keys")
     if first.keyed and keys.exists():
         yield f"Keep a copy of {keys} in a safe place, and out of git: the API keys."
-    verify = next_line("verify", "pytest tests/verify")
-    status = next_line("status", "pyinfra inventory.py deploys/status.py")
+    # An inventory may have an entry for pyinfra of its own, beside it.
+    own = inventory.with_suffix(".py")
+    entry, option = (own, f" --inventory {own}") if own.exists() else ("inventory.py", "")
+    verify = next_line("verify", f"pytest tests/verify{option}")
+    status = next_line("status", f"pyinfra {entry} deploys/status.py")
     yield f"Next: {verify}   (prove it)   {status}   (watch it)"
 
 

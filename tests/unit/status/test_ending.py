@@ -53,6 +53,9 @@ def test_it_names_commands_in_the_form_that_was_typed(monkeypatch: pytest.Monkey
     other = said(CHAT, inventory=Path("inventory/lab.yaml"))
     assert "python -m deploys.keys --inventory inventory/lab.yaml show" in other
     assert "python -m deploys.openclaw inventory/lab.yaml" in other
+    # inventory/lab.py is beside it.
+    assert "Next: pytest tests/verify --inventory inventory/lab.py " in other
+    assert "pyinfra inventory/lab.py deploys/status.py" in other
     monkeypatch.setenv("SPARKWRIGHT_PROGRAM", "uv run sparkwright -i staging")
     text = said(CHAT)
     assert "$(uv run sparkwright -i staging keys show)" in text
