@@ -22,6 +22,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.paths import inventory_file
 from sparkwright.door.key import Key, checked_name, parse_keys
 from sparkwright.door.keys_command import keys_said
 from sparkwright.door.keys_file import (
@@ -232,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--inventory", type=Path, default=_USUAL)
+    parser.add_argument("--inventory", type=Path, default=inventory_file())
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("list")
     commands.add_parser("show").add_argument("name", nargs="?")

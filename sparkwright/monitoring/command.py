@@ -18,7 +18,7 @@ from typing import Any
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import file_in, write_file
-from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.paths import HOST_FILES, inventory_file
 from sparkwright.door.certificates import door_certificate
 from sparkwright.door.key import METRICS
 from sparkwright.door.keys import named_key
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m deploys.monitoring",
         description="Write what Prometheus and Grafana need to watch a fleet.",
     )
-    parser.add_argument("inventory", nargs="?", type=Path, default=Path("inventory/sparks.yaml"))
+    parser.add_argument("inventory", nargs="?", type=Path, default=inventory_file())
     parser.add_argument("--out", type=Path, default=Path("monitoring"), metavar="FOLDER")
     options = parser.parse_args(arguments)
     try:

@@ -17,6 +17,7 @@ from typing import Any
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import write_file
+from sparkwright.common.paths import inventory_file
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.gateway.gateway import client_url, upstreams
@@ -93,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m deploys.openclaw",
         description="Print OpenClaw's configuration for the gateway or the doors of an inventory.",
     )
-    parser.add_argument("inventory", nargs="?", type=Path, default=Path("inventory/sparks.yaml"))
+    parser.add_argument("inventory", nargs="?", type=Path, default=inventory_file())
     parser.add_argument(
         "--bind",
         action="append",

@@ -23,6 +23,7 @@ from huggingface_hub import constants
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.paths import inventory_file
 from sparkwright.common.schema import unknown
 from sparkwright.fleet.file import load_fleet
 from sparkwright.recipe.loader import load_recipe, recipe_names
@@ -201,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m deploys.lock",
         description="Record what the names in recipes stand for: images, checkpoints, files.",
     )
-    parser.add_argument("inventory", nargs="?", type=Path, default=Path("inventory/sparks.yaml"))
+    parser.add_argument("inventory", nargs="?", type=Path, default=inventory_file())
     either = parser.add_mutually_exclusive_group()
     either.add_argument(
         "--refresh", nargs="*", metavar="RECIPE", help="ask again (default: for all in use)"

@@ -92,6 +92,19 @@ def test_another_inventory(
     assert environment["SPARKWRIGHT_INVENTORY"] == "staging"
 
 
+@pytest.mark.parametrize("line", ["keys list", "lock", "monitoring", "openclaw"])
+def test_programs_take_the_chosen_inventory(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deploys").mkdir()
+    (tmp_path / "inventory.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SPARKWRIGHT_INVENTORY", "sparks")
+    result = CliRunner().invoke(cli, ["-i", "staging", *line.split()])
+    assert result.exit_code == 1
+    assert "inventory/staging.yaml: found no such file" in result.output
+
+
 def test_below_a_site_and_outside_of_one(
     started: list[tuple[str, list[str]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
