@@ -14,14 +14,12 @@ from sparkwright import __version__
 from sparkwright.cli.init import init
 from sparkwright.cli.logs import logs
 from sparkwright.cli.recipes import recipes
-from sparkwright.cli.run import replace_process, run_deploy, run_options
+from sparkwright.cli.run import PASSED_ON, replace_process, run_deploy, run_options
 from sparkwright.cli.site import choose_inventory, enter_site
 from sparkwright.common.errors import PlanError
 from sparkwright.common.last_resort import guarded
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
-# What a program of its own parses itself, its --help included.
-_PASSED_ON = {"ignore_unknown_options": True, "help_option_names": []}
 _EPILOG = """\b
 Examples:
   sparkwright init my-sparks        write a site: a folder to keep in git
@@ -230,7 +228,7 @@ def remove(weights: bool, yes: bool, **options: Any) -> None:
     run_deploy("remove", _confirmed(yes), {"weights": "remove" if weights else None}, **options)
 
 
-@cli.command(context_settings=_PASSED_ON)
+@cli.command(context_settings=PASSED_ON)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def lab(arguments: tuple[str, ...]) -> None:
     """Try it all on virtual Sparks; needs the source tree, and root.
@@ -278,7 +276,7 @@ def _program(name: str, module: str, summary: str) -> None:
         sys.exit(own(arguments))
 
     command = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)(run)
-    cli.command(name, help=summary, context_settings=_PASSED_ON)(command)
+    cli.command(name, help=summary, context_settings=PASSED_ON)(command)
 
 
 _program(

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 
+from sparkwright.cli.run import PASSED_ON
 from sparkwright.cli.site import enter_site
 from sparkwright.recipe.loader import is_path, load_recipe, recipe_files, recipe_names
 from sparkwright.recipe.recipe import Recipe
 
-_PASSED_ON = {"ignore_unknown_options": True, "help_option_names": []}
 _WIDTH = 80
 
 
@@ -69,7 +69,7 @@ def check(recipe: str) -> None:
     sys.exit(_memory([recipe]))
 
 
-@recipes.command(context_settings=_PASSED_ON)
+@recipes.command(context_settings=PASSED_ON)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def memory(arguments: tuple[str, ...]) -> None:
     """Plan the memory that a recipe takes.
@@ -79,7 +79,7 @@ def memory(arguments: tuple[str, ...]) -> None:
     sys.exit(_memory(arguments))
 
 
-@recipes.command(context_settings=_PASSED_ON)
+@recipes.command(context_settings=PASSED_ON)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(arguments: tuple[str, ...]) -> None:
     """Print the exact `docker run` and `vllm serve` lines of a recipe.
@@ -91,7 +91,7 @@ def command(arguments: tuple[str, ...]) -> None:
     sys.exit(main(arguments))
 
 
-@recipes.command(context_settings=_PASSED_ON)
+@recipes.command(context_settings=PASSED_ON)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def add(arguments: tuple[str, ...]) -> None:
     """Fetch what the source tree stores of a new recipe's models.

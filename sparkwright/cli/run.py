@@ -16,6 +16,9 @@ from sparkwright.cli.site import ENTRY, enter_site
 from sparkwright.common.paths import INVENTORY_VARIABLE
 from sparkwright.run.command_line import LINE_VARIABLE, PROGRAM_VARIABLE
 
+# The settings of a verb whose program parses all of its arguments itself, --help included.
+PASSED_ON: dict[str, Any] = {"ignore_unknown_options": True, "help_option_names": []}
+
 _Command = Callable[..., Any]
 
 

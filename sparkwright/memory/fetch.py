@@ -7,8 +7,6 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 
-import huggingface_hub
-
 import sparkwright
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import write_file
@@ -24,7 +22,7 @@ from sparkwright.memory.plan import weights_size
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.recipe.recipe import Checkpoint
 from sparkwright.release.resolve import resolve_with_config
-from sparkwright.release.token import HTTP, HTTPS, NONE, token_for
+from sparkwright.release.token import add_hub_options, hub_token
 
 
 def fetch(checkpoint: Checkpoint, endpoint: str | None, token: str | None) -> CheckpointData:
@@ -81,20 +79,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="a recipe, by its name or file: fetches what it lacks, and plans its memory; or "
         "OWNER/NAME[@REVISION]: fetches this checkpoint anew",
     )
-    parser.add_argument("--hf-endpoint", metavar="URL", help="the hub (default: $HF_ENDPOINT)")
-    parser.add_argument(
-        "--hf-token",
-        choices=(HTTPS, HTTP, NONE),
-        default=HTTPS,
-        help="which hub gets this machine's token, as in the group data (default: %(default)s)",
-    )
+    add_hub_options(parser)
     options = parser.parse_args(arguments)
     recipes = [word for word in options.what if _is_recipe(word)]
     try:
         _check_source_tree()
         wanted = _wanted(options.what)
-        endpoint = options.hf_endpoint or huggingface_hub.constants.ENDPOINT
-        token = token_for(endpoint, huggingface_hub.get_token(), options.hf_token)
+        token = hub_token(options)
         for checkpoint in wanted:
             known = fetch(checkpoint, options.hf_endpoint, token)
             print(write(checkpoint.repo, known), flush=True)

@@ -18,9 +18,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-import huggingface_hub
-from huggingface_hub import constants
-
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.paths import inventory_file
@@ -41,7 +38,7 @@ from sparkwright.release.lock import (
 )
 from sparkwright.release.lock_diff import diff
 from sparkwright.release.release import repository
-from sparkwright.release.token import HTTP, HTTPS, NONE, token_for
+from sparkwright.release.token import add_hub_options, hub_token
 
 _VERSION = re.compile(r"sha256:[0-9a-f]{64}|[0-9a-f]{40}")
 
@@ -215,13 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="take these versions of what the lock lacks, such as OWNER/NAME@COMMIT",
     )
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 on a change")
-    parser.add_argument("--hf-endpoint", metavar="URL", help="the hub (default: $HF_ENDPOINT)")
-    parser.add_argument(
-        "--hf-token",
-        choices=(HTTPS, HTTP, NONE),
-        default=HTTPS,
-        help="which hub gets this machine's token, as in the group data (default: %(default)s)",
-    )
+    add_hub_options(parser)
     options = parser.parse_args(arguments)
     path = lock_path(options.inventory)
     try:
@@ -229,8 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         recipes = _chosen([load_recipe(name) for name in used], options.refresh or ())
         old = read_lock(path)
         refresh = options.refresh is not None
-        endpoint = options.hf_endpoint or constants.ENDPOINT
-        token = token_for(endpoint, huggingface_hub.get_token(), options.hf_token)
+        token = hub_token(options)
         adopted = _adopted(options.adopt, recipes)
         new = resolve(old, recipes, options.hf_endpoint, token, refresh, adopted)
         changes = diff(old, new)

@@ -1,4 +1,4 @@
-"""What changes from one lock to another."""
+"""The changes from one lock to another."""
 
 from __future__ import annotations
 

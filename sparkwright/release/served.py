@@ -24,7 +24,7 @@ _NONE = "none"
 
 @dataclass(frozen=True)
 class Served:
-    """What one Spark serves.
+    """The release that one Spark serves, and what it was made of.
 
     Attributes:
         release: Id of the release; "" if there is none.

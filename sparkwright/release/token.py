@@ -1,5 +1,6 @@
 """The Hugging Face token: its format, and the hubs that may get it."""
 
+import argparse
 import os
 import re
 from ipaddress import ip_address
@@ -30,6 +31,29 @@ def own_token() -> str | None:
     from huggingface_hub import get_token
 
     return get_token()
+
+
+def add_hub_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a program that asks a hub."""
+    parser.add_argument("--hf-endpoint", metavar="URL", help="the hub (default: $HF_ENDPOINT)")
+    parser.add_argument(
+        "--hf-token",
+        choices=(HTTPS, HTTP, NONE),
+        default=HTTPS,
+        help="which hub gets this machine's token, as in the group data (default: %(default)s)",
+    )
+
+
+def hub_token(options: argparse.Namespace) -> str | None:
+    """Return the token for the hub that these options name; None for anonymous requests.
+
+    Args:
+        options: Those of `add_hub_options`.
+
+    Raises:
+        PlanError: As `token_for`.
+    """
+    return token_for(options.hf_endpoint or constants.ENDPOINT, own_token(), options.hf_token)
 
 
 def token_for(endpoint: str, token: str | None, setting: str = HTTPS) -> str | None:

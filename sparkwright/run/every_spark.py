@@ -1,4 +1,4 @@
-"""What all Sparks of a run say before it makes a file that an earlier one may have made."""
+"""The answers of all Sparks of a run, before it makes a file that an earlier one may have made."""
 
 from typing import TypeVar
 

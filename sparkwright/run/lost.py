@@ -60,7 +60,7 @@ _CAUSES = (
 
 @dataclass(frozen=True)
 class Login:
-    """How SSH reaches a Spark, for the commands in messages."""
+    """The way in which SSH reaches a Spark, for the commands in messages."""
 
     address: str = "ADDRESS"
     user: str | None = None

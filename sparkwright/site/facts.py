@@ -21,7 +21,7 @@ _CONNECT, _READ = 8, 60
 
 @dataclass(frozen=True)
 class Look:
-    """What the look at a machine has shown.
+    """The result of a look at a machine.
 
     Attributes:
         survey: The machine; None where it could not be read.
