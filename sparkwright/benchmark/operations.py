@@ -43,6 +43,12 @@ def benchmark(
         hardware: the Spark's class.
         workloads: what to measure.
     """
+    if release.recipe.answers != "chat":
+        yield failing(
+            f"There is nothing to measure: {release.recipe.name} answers "
+            f"{release.recipe.answers}, and all workloads are of engines that chat."
+        )
+        return
     model = release.recipe.served_names[0]
     state = host.get_fact(
         Engines, root=release.root, release=release.id, url=release.url, model=model

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from sparkwright.common.difference import Difference
 from sparkwright.common.host_output import MARK, read_json, sections
+from sparkwright.recipe import questions
+from sparkwright.recipe.recipe import Answers
 
 _PROPERTIES = "Id,ActiveState,NRestarts,NeedDaemonReload,Job,StatusText"
 _AT_WORK = "active,activating,deactivating"
@@ -61,7 +63,8 @@ class EngineState:
         failed: the units of engines and switches that have failed.
         preferred: the release to which the door sends requests; None if it holds them back, knows
             none, or was not read.
-        models, completion: the engine's answers; None if it was not asked.
+        models, completion: the engine's answers, the latter to `questions.shortest`; None if it
+            was not asked.
     """
 
     current: str | None
@@ -100,19 +103,21 @@ systemctl show --property={_PROPERTIES} {named} $enabled 'vllm@*.service'
 true"""
 
 
-def engine_script(*, root: str, release: str, url: str, model: str) -> str:
+def engine_script(
+    *, root: str, release: str, url: str, model: str, answers: Answers = "chat"
+) -> str:
     """Return the POSIX shell script that reads the state of all engines, and queries one.
 
     Args:
         root: the folder that holds releases and the `current` link.
         release: the release that should serve.
         url: of its engine.
-        model: the served name from which one token is requested.
+        model: the served name that is asked.
+        answers: what it is asked for, by its recipe: one token, or numbers of one text.
     """
     unit = shlex.quote(f"vllm@{release}.service")
-    request = json.dumps(
-        {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
-    )
+    question = questions.shortest(answers, model)
+    request = json.dumps(question.body)
     return f"""{state_script(root, release)}
 if systemctl is-active --quiet {unit}; then
   echo {MARK}models
@@ -120,7 +125,7 @@ if systemctl is-active --quiet {unit}; then
   echo {MARK}completion
   curl --silent --show-error --max-time {COMPLETION_DEADLINE} \
     --header 'Content-Type: application/json' --data {shlex.quote(request)} \
-    {shlex.quote(url)}/v1/chat/completions 2>&1; echo
+    {shlex.quote(url)}{question.path} 2>&1; echo
 fi
 true"""
 
@@ -153,19 +158,17 @@ def parse_engines(output: Iterable[str]) -> EngineState:
     )
 
 
-def problem(state: EngineState, served_names: Sequence[str]) -> str | None:
+def problem(
+    state: EngineState, served_names: Sequence[str], answers: Answers = "chat"
+) -> str | None:
     """Return why an active engine does not serve as declared; None if it does.
 
-    A list of models or a status code proves little: one token must come back.
+    A list of models or a status code proves little: one token, vector or score must come back.
     """
     missing = [name for name in served_names if name not in (state.models or ())]
     if missing:
         return f"/v1/models does not list {', '.join(missing)} (it lists {state.models})"
-    try:
-        tokens = int(read_json(state.completion or "")["usage"]["completion_tokens"])
-    except (ValueError, KeyError, TypeError):
-        return f"a completion of one token gave: {(state.completion or 'no answer')[:300]}"
-    return None if tokens >= 1 else "a completion of one token came back without a token"
+    return questions.problem(answers, state.completion or "")
 
 
 def _unit(values: dict[str, str], enabled: set[str]) -> EngineUnit:

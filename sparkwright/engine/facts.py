@@ -9,6 +9,7 @@ from sparkwright.common.host_output import read_json
 from sparkwright.common.terminal import LINE
 from sparkwright.engine.engine import EngineState, engine_script, parse_engines, state_script
 from sparkwright.engine.switch import MEMORY_SCRIPT, MemoryState, SwitchReport, parse_memory
+from sparkwright.recipe.recipe import Answers
 
 # The last line of journalctl --show-cursor.
 _CURSOR = re.compile(r"-- cursor: ([A-Za-z0-9_=;]{1,500})")
@@ -19,10 +20,17 @@ class Engines(HostFact[EngineState]):
 
     momentary = True
 
-    def command(self, root: str, release: str = "", url: str = "", model: str = "") -> str:
+    def command(
+        self,
+        root: str,
+        release: str = "",
+        url: str = "",
+        model: str = "",
+        answers: Answers = "chat",
+    ) -> str:
         if not url:
             return state_script(root, release)
-        return engine_script(root=root, release=release, url=url, model=model)
+        return engine_script(root=root, release=release, url=url, model=model, answers=answers)
 
     parse = staticmethod(parse_engines)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.common.schema import NAME, NAME_RULE, nearest
+from sparkwright.common.schema import NAME, NAME_RULE, nearest, shown
 from sparkwright.recipe import engine_log, options, vllm_names
 from sparkwright.recipe.build import build_problems
 from sparkwright.recipe.recipe import EngineSettings, Recipe
@@ -51,6 +51,8 @@ def problems(recipe: Recipe) -> Iterator[str]:
     known = vllm_names.options(recipe.release)
     yield from _setting_problems("", recipe, recipe.checkpoints, known)
     yield from _figure_problems("", recipe.expected)
+    yield from _unjudged_problems(recipe)
+    yield from _answer_problems(recipe)
     counts = [str(count) for count in recipe.sparks]
     for count, difference in recipe.by_sparks.items():
         if count not in counts:
@@ -58,6 +60,30 @@ def problems(recipe: Recipe) -> Iterator[str]:
             yield f"by_sparks.{count}: found {count}; expected {expected}, which `sparks` lists"
         yield from _setting_problems(f"by_sparks.{count}.", difference, recipe.checkpoints, known)
         yield from _figure_problems(f"by_sparks.{count}.", difference.expected or {})
+
+
+def _unjudged_problems(recipe: Recipe) -> Iterator[str]:
+    if recipe.unjudged and not recipe.judged_by:
+        yield "unjudged: found it without judged_by; expected the release that cannot judge them"
+    settings = [recipe, *recipe.by_sparks.values()]
+    set_ = {name for each in settings for name in (*each.args, *each.env)}
+    for name in recipe.unjudged:
+        if name not in set_:
+            yield f"unjudged: found {name}; {nearest(name, set_)}"
+
+
+def _answer_problems(recipe: Recipe) -> Iterator[str]:
+    """What an engine answers is vLLM's choice by its `runner`, and without one by the model."""
+    runner = recipe.args.get("runner")
+    if recipe.answers == "chat":
+        if runner == "pooling":
+            yield "answers: found chat with runner: pooling; expected embeddings or scores"
+        return
+    if runner != "pooling":
+        found = shown(runner) if "runner" in recipe.args else "nothing"
+        yield f"args.runner: found {found}; expected pooling, as answers is {recipe.answers}"
+    if recipe.sparks != [1]:
+        yield f"sparks: found {recipe.sparks}; expected [1], as answers is {recipe.answers}"
 
 
 def _setting_problems(

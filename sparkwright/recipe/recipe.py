@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -36,6 +36,9 @@ class Checkpoint(Model):
         default=None, description="a date such as 2026-04-19; an older commit is refused"
     )
 
+
+# What an engine is asked for: the key `answers` of a recipe.
+Answers = Literal["chat", "embeddings", "scores"]
 
 Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Figures = Annotated[
@@ -96,6 +99,13 @@ class Recipe(EngineSettings):
     vllm: Text = Field(min_length=1, description="the vLLM version in the image, such as '0.33.0'")
     judged_by: Release | None = Field(
         default=None, description="the nearest release of vLLM, such as 0.20.2"
+    )
+    unjudged: list[Text] = Field(
+        default_factory=list,
+        description="a list of options and variables that only the image's own vLLM has",
+    )
+    answers: Answers = Field(
+        default="chat", description="chat, embeddings, or scores (of documents, for a query)"
     )
     hardware: list[str] = Field(
         min_length=1, description="a list of hardware classes, such as [gb10]"

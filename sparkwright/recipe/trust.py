@@ -92,6 +92,11 @@ def _speculation(value: object) -> bool:
     return _method(keys["method"]) if "method" in keys else _draft(keys.get("model"))
 
 
+def _template(value: object) -> bool:
+    """Tell whether it is a file of a checkpoint, or the template itself, which runs sandboxed."""
+    return "{{" in str(value) or _CHECKPOINT_FILE.fullmatch(str(value)) is not None
+
+
 # Options of the table that need trust only with some values: the tests for the values that do not.
 _PLAIN: Mapping[str, Callable[[object], bool]] = {
     "load-format": _one_of(
@@ -102,7 +107,7 @@ _PLAIN: Mapping[str, Callable[[object], bool]] = {
     "distributed-executor-backend": _one_of("mp", "uni"),
     "kv-offloading-backend": _one_of("native"),
     "data-parallel-size": _one_of(1),
-    "chat-template": lambda value: _CHECKPOINT_FILE.fullmatch(str(value)) is not None,
+    "chat-template": _template,
     "compilation-config": _compilation,
     "speculative-config": _speculation,
     "spec-method": _method,

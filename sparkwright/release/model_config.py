@@ -15,7 +15,7 @@ from sparkwright.common.schema import Model
 _ARCHITECTURES = (
     *("Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"),
     *("Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"),
-    *("Qwen3MoeForCausalLM", "Qwen3ForCausalLM", "DFlashDraftModel"),
+    *("Qwen3MoeForCausalLM", "Qwen3ForCausalLM", "DFlashDraftModel", "DFlash2DraftModel"),
 )
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 # More of anything is a lie, and too much for a plan's floating-point numbers.

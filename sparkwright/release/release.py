@@ -34,7 +34,8 @@ _IMAGE = Expansion('"$image"')
 _CACHE = Expansion("${image#sha256:}")
 # The file of a release folder that runs the engine.
 PROGRAM = "bin/engine"
-_SUPERVISOR = "host.engine.supervisor"
+# What runs an engine, by whether it chats: one that does keeps the program that it always had.
+_SUPERVISOR, _POOLING = "host.engine.supervisor", "host.engine.pooling"
 _UNIT = HOST_FILES / "engine" / "vllm@.service"
 # The supervisor's programs in ROOT/bin, one set for all releases, before each release had its own.
 _SHARED = ("boots", "container", "engine", "fabric_env", "link", "notify", "probe")
@@ -120,7 +121,7 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks) -> Rele
         folders={name: lock.folder(each) for name, each in recipe.checkpoints.items()},
         ranks=ranks,
         files={},
-        program=program(_SUPERVISOR),
+        program=program(_SUPERVISOR if recipe.answers == "chat" else _POOLING),
     )
     # Id and port are in the files that they are made of: these have stand-ins for both. The names
     # of Sparks are for people: two replicas may have one release.
@@ -227,6 +228,8 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
         "sparks": ranks.sparks,
         "fabric": ranks.fabric,
     }
+    if recipe.answers != "chat":
+        unit["answers"] = recipe.answers
     place = replace(head, rank=ranks.rank)
     variables = environment(recipe, nodes).items()
     command = docker_run(

@@ -222,11 +222,19 @@ def _soak(release: Release, invocation: str, options: RunOptions) -> TaskReport:
 
 def _check_answers(release: Release, options: RunOptions) -> TaskReport:
     """Check that the engine answers, and as fast as the options ask."""
-    names = release.recipe.served_names
-    engines = _read(Engines, root=release.root, release=release.id, url=release.url, model=names[0])
-    if trouble := problem(engines, names) if engines else "its state cannot be read":
+    names, answers = release.recipe.served_names, release.recipe.answers
+    engines = _read(
+        Engines,
+        root=release.root,
+        release=release.id,
+        url=release.url,
+        model=names[0],
+        answers=answers,
+    )
+    if trouble := problem(engines, names, answers) if engines else "its state cannot be read":
         return TaskReport(problem=f"vllm@{release.id} is active, but {trouble}")
-    if options.minimum_speed is None:
+    # What makes no tokens has no speed in tokens.
+    if options.minimum_speed is None or answers != "chat":
         return TaskReport()
     answer = _read(Speed, root=release.root, url=release.url, model=names[0])
     try:

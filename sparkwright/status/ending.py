@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sparkwright.recipe.questions import example
+from sparkwright.recipe.recipe import Answers
 from sparkwright.run.command_line import next_line
-
-_QUESTION = "What is 17 x 23?"
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Serving:
         names: What clients ask for.
         keyed: Its door asks for a key.
         authority: Path of the certificate that a client has to trust; None for none of our own.
+        answers: What its engine is asked for.
     """
 
     replica: str
@@ -30,6 +31,7 @@ class Serving:
     names: tuple[str, ...]
     keyed: bool
     authority: str | None = None
+    answers: Answers = "chat"
 
 
 def ending(serving: Sequence[Serving], inventory: Path, changed: bool) -> Iterator[str]:
@@ -46,16 +48,18 @@ def ending(serving: Sequence[Serving], inventory: Path, changed: bool) -> Iterat
         yield "Nothing was changed."
     if not (changed and serving):
         return
-    first = serving[0]
+    # Most clients chat.
+    first = next((each for each in serving if each.answers == "chat"), serving[0])
     key = _keys_line(inventory)
     yield "\nAsk it, from this folder:"
     yield f"  {_curl(first, key)}"
     with_key = f" (api_key: the output of `{key}`)" if first.keyed else ""
     yield f"\nFor clients{with_key}:"
     yield f"  openai      OpenAI(base_url={json.dumps(f'{first.url}/v1')}, api_key=…)"
-    yield f"  Open WebUI  OPENAI_API_BASE_URL={first.url}/v1 OPENAI_API_KEY=…"
-    openclaw = next_line("openclaw", _module("openclaw", inventory))
-    yield f"  OpenClaw    {openclaw} --into ~/.openclaw/openclaw.json"
+    if first.answers == "chat":
+        yield f"  Open WebUI  OPENAI_API_BASE_URL={first.url}/v1 OPENAI_API_KEY=…"
+        openclaw = next_line("openclaw", _module("openclaw", inventory))
+        yield f"  OpenClaw    {openclaw} --into ~/.openclaw/openclaw.json"
     if first.authority:
         yield f"  They trust {first.authority}: curl --cacert, SSL_CERT_FILE."
     yield f"\nKeep {inventory.with_suffix('.lock.yaml')} in git: the exact versions that serve."
@@ -71,14 +75,14 @@ def ending(serving: Sequence[Serving], inventory: Path, changed: bool) -> Iterat
 
 
 def _curl(serving: Serving, key: str) -> str:
-    question = {"model": serving.names[0], "messages": [{"role": "user", "content": _QUESTION}]}
+    question = example(serving.answers, serving.names[0])
     trust = f" --cacert {shlex.quote(serving.authority)}" if serving.authority else ""
-    lines = [f"curl{trust} {serving.url}/v1/chat/completions"]
+    lines = [f"curl{trust} {serving.url}{question.path}"]
     if serving.keyed:
         lines.append(f'--header "Authorization: Bearer $({key})"')
     lines += [
         "--header 'Content-Type: application/json'",
-        f"--data {shlex.quote(json.dumps(question))}",
+        f"--data {shlex.quote(json.dumps(question.body))}",
     ]
     return " \\\n    ".join(lines)
 

@@ -81,6 +81,7 @@ def _serving(targets: list[Target]) -> Iterator[Serving]:
             names=tuple(recipe.served_names),
             keyed=door.keyed,
             authority=_authority(own),
+            answers=recipe.answers,
         )
 
 

@@ -38,6 +38,8 @@ def main(names: Sequence[str]) -> int:
         if case.unknown_models:
             unknown = " and ".join(case.unknown_models)
             what = f"parser only, as files/models has no {unknown}"
+        if case.recipe.unjudged:
+            what += f"; without {', '.join(case.recipe.unjudged)}, which it cannot judge"
         print(
             f"{'refused' if problems else 'good':8} {case.recipe.name}, {case.sparks} x "
             f"{case.hardware}: vLLM {case.recipe.judge}, {what}"

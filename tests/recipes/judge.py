@@ -103,8 +103,17 @@ def _ask(group: list[Case]) -> list[list[Problem]]:
     return list(found.values())
 
 
+def _judged(recipe: Recipe) -> Recipe:
+    """Return a recipe without what only the vLLM of its image has."""
+    left = {
+        kind: {name: value for name, value in values.items() if name not in recipe.unjudged}
+        for kind, values in (("args", recipe.args), ("env", recipe.env))
+    }
+    return recipe.model_copy(update=left)
+
+
 def _line(case: Case, rank: int) -> dict[str, Any]:
-    recipe = case.recipe.for_sparks(case.sparks)
+    recipe = _judged(case.recipe.for_sparks(case.sparks))
     place = Place(18000, rank, case.sparks, _FABRIC)
     fabric = {"VLLM_HOST_IP": _FABRIC} if case.sparks > 1 else {}
     checkpoints = recipe.checkpoints.values()

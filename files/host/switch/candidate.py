@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from host.common import probe
+from host.common import pooling, probe
 from host.switch.check import Refusal
 from host.switch.report import Report
 from host.switch.units import Unit, reset_failed, systemctl
@@ -76,14 +76,14 @@ class Candidate:
         """
         if self._is_worker:
             return
-        engine = probe.Engine(self._unit["url"], self._unit["model"])
+        engine = pooling.engine(self._unit)
         while True:
             problem = _token(engine)
             if problem is None:
                 return
             self._check_life()
             if time.monotonic() > deadline:
-                raise Refusal(f"{self._release} serves no completion: {problem}")
+                raise Refusal(f"{self._release} gives no answer: {problem}")
             self._pause()
 
     def _check_life(self) -> None:

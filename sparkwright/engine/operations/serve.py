@@ -93,7 +93,9 @@ def attempt(
         if phases := start_line(outcome.log, release.recipe.expected):
             host.log(f"engine: its start took: {phases}")
         engines = _engines(release)
-    trouble = problem(engines, release.recipe.served_names) if release.ranks.rank == 0 else None
+    trouble = None
+    if release.ranks.rank == 0:
+        trouble = problem(engines, release.recipe.served_names, release.recipe.answers)
     outcome.served, outcome.silent, outcome.reason = not trouble, bool(trouble), trouble or ""
 
 
@@ -171,7 +173,8 @@ def idle(root: str) -> Generator[StringCommand, None, None]:
 
 
 def _engines(release: Release) -> EngineState:
-    asked = {"url": release.url, "model": release.recipe.served_names[0]}
+    recipe = release.recipe
+    asked = {"url": release.url, "model": recipe.served_names[0], "answers": recipe.answers}
     is_head = release.ranks.rank == 0
     return host.get_fact(
         Engines, root=release.root, release=release.id, **(asked if is_head else {})

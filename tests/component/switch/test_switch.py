@@ -89,8 +89,8 @@ def test_a_drain_is_bounded(served: Spark, orders: dict[str, bool]) -> None:
         ("fails", "did not start: engine ended: its exit status was 1"),
         ("never", f"did not serve within {BRIEF} s: starting the engine"),
         ("dies", "ended after it had begun to serve: engine ended: its exit status was 0"),
-        ("silent", f"serves no completion: no answer within {BRIEF} s"),
-        ("broken", "serves no completion: a completion of one token gave status 500"),
+        ("silent", f"gives no answer: no answer within {BRIEF} s"),
+        ("broken", "gives no answer: a completion of one token gave status 500"),
     ],
 )
 @pytest.mark.parametrize("orders", [{}, BESIDE])

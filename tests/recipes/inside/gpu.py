@@ -10,6 +10,7 @@ import sys
 import types
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 
 @dataclass(frozen=True)
@@ -127,10 +128,19 @@ def _stand_in_for_attention_kernels(vllm: Path) -> None:
     interface.FA2_AVAILABLE = True
 
 
+class _Kernels(types.ModuleType):
+    """vLLM's kernels as PyTorch names them: modules look at some when they are imported."""
+
+    def __getattr__(self, name):
+        return mock.MagicMock(name=name)
+
+
 def _answer_for_kernels() -> None:
     """Say that the kernels for this GPU were built: a release's wheel has them."""
+    import torch
     from vllm import _custom_ops
 
+    torch.ops._C = _Kernels("torch.ops._C")
     for name in dir(_custom_ops):
         if name.startswith("cutlass_") and "supports" in name:
             setattr(_custom_ops, name, lambda *args, **kwargs: True)
