@@ -16,7 +16,7 @@ import requests
 
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.release.command import Place, environment, serve_arguments
-from tests.lab import registry, tiny_model
+from tests.lab import registry, tiny_model, tiny_texts
 from tests.lab.engine_image import ENVIRONMENT, Engine
 from tests.lab.state import wait_for
 
@@ -46,17 +46,26 @@ shift
 exec chroot . "$@"
 """
 MODEL = "/mnt/model"
+# The recipes of the lab, and what makes the folder in which the checkpoint of each is `model`.
+CHAT, EMBEDDING, RERANKER = "lab-tiny", "lab-embedding", "lab-reranker"
+RECIPES = {
+    CHAT: tiny_model.ensure_models,
+    EMBEDDING: tiny_texts.ensure_models,
+    RERANKER: tiny_texts.ensure_models,
+}
 
 
-def line(sparks: int = 1, rank: int = 0, **changes: str) -> list[str]:
-    """Return the command line by which the product starts the recipe lab-tiny.
+def line(sparks: int = 1, rank: int = 0, recipe: str = CHAT, **changes: str) -> list[str]:
+    """Return the command line by which the product starts a recipe of the lab.
 
     Args:
         changes: what stands in the place of a word.
     """
     place = Place(PORT, rank, sparks, MASTER if sparks > 1 else None)
-    words = serve_arguments(load_recipe("lab-tiny").for_sparks(sparks), place)
-    return [changes.get(word, word).replace("/models/tiny", MODEL) for word in words]
+    found = load_recipe(recipe).for_sparks(sparks)
+    folder = f"/models/{found.checkpoints['model'].folder}"
+    words = serve_arguments(found, place)
+    return [changes.get(word, word).replace(folder, MODEL) for word in words]
 
 
 def until(true: Callable[[], object], what: str) -> None:

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from sparkwright.recipe.loader import load_recipe
 from tests.contract import engines
 from tests.lab import registry
 from tests.lab.engine_image import ENVIRONMENT, STAND_IN, Engine
@@ -38,6 +39,12 @@ def inside(engine: Engine, *orders: object) -> dict[str, Any]:
 def endpoints(openapi: dict[str, Any]) -> dict[str, list[str]]:
     """Return the paths of an openapi.json with their methods."""
     return {path: sorted(methods) for path, methods in openapi["paths"].items()}
+
+
+def endpoints_of(recipe: str) -> str:
+    """Return the name under which the endpoints of a recipe's engine are kept."""
+    answers = load_recipe(recipe).answers
+    return "endpoints" if answers == "chat" else f"endpoints_{answers}"
 
 
 def metrics(text: str) -> list[dict[str, Any]]:
@@ -78,13 +85,16 @@ def main() -> None:
     """Write the file."""
     facts = inside("vllm", "environment")
     with tempfile.TemporaryDirectory() as folder:
-        running = engines.start("vllm", engines.line(), Path(folder) / "log")
-        try:
-            running.wait_ready()
-            facts["endpoints"] = endpoints(running.ask("/openapi.json").json())
-            facts["metrics"] = metrics(running.ask("/metrics").text)
-        finally:
-            running.stop()
+        for recipe, models in engines.RECIPES.items():
+            line = engines.line(recipe=recipe)
+            running = engines.start("vllm", line, Path(folder) / recipe, models=models())
+            try:
+                running.wait_ready()
+                facts[endpoints_of(recipe)] = endpoints(running.ask("/openapi.json").json())
+                if recipe == engines.CHAT:
+                    facts["metrics"] = metrics(running.ask("/metrics").text)
+            finally:
+                running.stop()
     FILE.write_text(text(facts))
 
 

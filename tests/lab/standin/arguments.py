@@ -91,7 +91,7 @@ def check(options: argparse.Namespace) -> dict[str, Any]:
             "requirements:\n1. Provide a valid Hugging Face repository ID.\n2. Specify a local "
             "directory that contains a recognized configuration file.\n"
         )
-    config: dict[str, Any] = json.loads(file.read_text())
+    config: dict[str, Any] = json.loads(file.read_text()) | json.loads(options.hf_overrides or "{}")
     most = config.get("text_config", config)["max_position_embeddings"]
     options.max_model_len = most if options.max_model_len in (None, -1) else options.max_model_len
     if options.max_model_len > most:

@@ -28,11 +28,12 @@ _CORE = "EngineCore"
 
 @dataclass
 class Request:
-    """What the core knows of a request: tokens that were read, and tokens still to write."""
+    """What the core knows of a request: tokens that were read, and steps still to make."""
 
     number: int
     prompt: int
     left: int
+    pools: bool = False
     written: int = 0
 
 

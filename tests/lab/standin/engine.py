@@ -10,8 +10,9 @@ from contextlib import suppress
 from itertools import count
 from multiprocessing import Pipe
 from pathlib import Path
+from typing import Any
 
-from standin import core, tools
+from standin import core, pooling, tools
 from standin.core import Request, Step
 from standin.metrics import Metrics
 from standin.tokens import Tokenizer
@@ -34,8 +35,11 @@ class RefusedError(Exception):
 class Engine:
     """The core's side, as the server sees it."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, config: dict[str, Any]) -> None:
         self.options = options
+        self.kind = pooling.kind(options, config)
+        # Numbers of a vector.
+        self.size: int = config.get("text_config", config)["hidden_size"]
         self.name: str = (options.served_model_name or [options.model_tag])[0]
         self.metrics = Metrics(self.name)
         self.tokenizer = Tokenizer(Path(options.model_tag) / "tokenizer.json")
@@ -103,7 +107,7 @@ class Engine:
             else:
                 self.metrics.observe("inter_token_latency_seconds", now - times[-1])
             times.append(now)
-            self.metrics.add("generation_tokens_total", 1)
+            self.metrics.add("generation_tokens_total", not request.pools)
             tokens.put(True)
         if step.numbers:
             self.metrics.observe("iteration_tokens_total", new + len(step.numbers))
@@ -112,7 +116,12 @@ class Engine:
         self.metrics.set("kv_cache_usage_perc", step.usage)
 
     def write(
-        self, tokens: int, text: list[str], reason: str, gone: Callable[[], bool]
+        self,
+        tokens: int,
+        text: list[str],
+        reason: str,
+        gone: Callable[[], bool],
+        pools: bool = False,
     ) -> Iterator[str]:
         """Yield the tokens of an answer as the core writes them.
 
@@ -121,6 +130,7 @@ class Engine:
             text: what is to be written.
             reason: why it ends then.
             gone: says whether the client has left.
+            pools: a step makes no token, but numbers of the prompt.
 
         Raises:
             RefusedError: the core is dead, or the server stops.
@@ -128,7 +138,7 @@ class Engine:
         if self.draining or self.dead:
             raise RefusedError(500, _DEAD if self.dead else _DRAINING, "InternalServerError")
         number = next(self._numbers)
-        request, written = Request(number, tokens, len(text)), queue.SimpleQueue[bool]()
+        request, written = Request(number, tokens, len(text), pools), queue.SimpleQueue[bool]()
         times = [time.monotonic()]
         self.answers[number] = request, written, times
         ended = False

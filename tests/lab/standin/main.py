@@ -35,7 +35,7 @@ def main() -> int:
     tools.load(options.tool_parser_plugin)
     say(f"Resolved architecture: {config['architectures'][0]}")
     say(f"Using max model len {options.max_model_len}")
-    engine = Engine(options)
+    engine = Engine(options, config)
     server = Server((options.host or "", options.port), Handler, bind_and_activate=False)
     server.server_bind()
     Handler.engine = engine

@@ -10,7 +10,7 @@ import uuid
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from standin import CAPTURED, VERSION, tools
+from standin import CAPTURED, VERSION, pooling, tools
 from standin.answer import Answer
 from standin.engine import Engine, RefusedError
 from standin.tokens import prompt, words
@@ -23,6 +23,8 @@ _NEEDED = {
     "/v1/messages": ("model", "messages", "max_tokens"),
     "/tokenize": ("prompt", "messages"),
     "/detokenize": ("tokens",),
+    "/v1/embeddings": ("input",),
+    "/v1/rerank": ("query", "documents"),
 }
 
 
@@ -61,7 +63,7 @@ class Handler(BaseHTTPRequestHandler):
                 kind = "text/plain; version=1.0.0; charset=utf-8"
                 self._send(200, self.engine.metrics.text().encode(), kind)
             case "/openapi.json":
-                paths = CAPTURED["endpoints"].items()
+                paths = self._endpoints.items()
                 shown = {path: {method: {} for method in methods} for path, methods in paths}
                 self._json({"openapi": "3.1.0", "paths": shown})
             case "/version":
@@ -89,8 +91,16 @@ class Handler(BaseHTTPRequestHandler):
         finally:
             self.engine.in_flight.discard(threading.get_ident())
 
+    @property
+    def _endpoints(self) -> dict[str, list[str]]:
+        kind = self.engine.kind
+        found: dict[str, list[str]] = CAPTURED[
+            "endpoints" if kind == "chat" else f"endpoints_{kind}"
+        ]
+        return found
+
     def _known(self, path: str) -> bool:
-        for known, methods in CAPTURED["endpoints"].items():
+        for known, methods in self._endpoints.items():
             if re.fullmatch(re.sub(r"{.*?}", "[^/]+", known), path):
                 if self.command.lower() in methods:
                     return True
@@ -123,7 +133,9 @@ class Handler(BaseHTTPRequestHandler):
             raise invalid("list_type", "body.messages", what, shown)
         names = self.engine.options.served_model_name or [self.engine.name]
         if body.setdefault("model", self.engine.name) not in names:
-            message = f"The model `{body['model']}` does not exist. Valid aliases: {names[0]}."
+            message = f"The model `{body['model']}` does not exist."
+            if self.engine.kind == "chat":
+                message += f" Valid aliases: {names[0]}."
             raise RefusedError(404, message, "NotFoundError", "model")
         return body
 
@@ -138,8 +150,27 @@ class Handler(BaseHTTPRequestHandler):
                 self._json({"prompt": self.engine.tokenizer.decode(body["tokens"])})
             case "/v1/chat/completions" | "/v1/completions":
                 self._complete(body, chat=path.startswith("/v1/chat"))
+            case "/v1/embeddings":
+                texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+                vectors, read = self._pooled(texts)
+                self._json(pooling.embeddings(body["model"], vectors, read))
+            case "/v1/rerank":
+                (query, *vectors), read = self._pooled([body["query"], *body["documents"]])
+                scores = [pooling.near(query, each) for each in vectors]
+                most = body.get("top_n", 0)
+                self._json(pooling.ranking(body["model"], body["documents"], scores, most, read))
             case _:
                 raise RefusedError(501, "the stand-in does not do this", "NotImplementedError")
+
+    def _pooled(self, texts: list[str]) -> tuple[list[list[float]], int]:
+        """Return the vectors that the core makes of texts, and the number of their tokens."""
+        encoded = [self.engine.tokenizer.encode(text) for text in texts]
+        for tokens in encoded:
+            self._fits(len(tokens))
+        for tokens in encoded:
+            list(self.engine.write(len(tokens), [""], "stop", self._gone, pools=True))
+        vectors = [pooling.vector(tokens, self.engine.size) for tokens in encoded]
+        return vectors, sum(map(len, encoded))
 
     def _complete(self, body: dict[str, Any], chat: bool) -> None:
         if chat and not body["messages"]:
@@ -201,14 +232,7 @@ class Handler(BaseHTTPRequestHandler):
             raise invalid("int_parsing", "body.max_tokens", what, limit)
         if limit is not None and limit < 1:
             raise bad(f"max_tokens must be at least 1, got {limit}.", "max_tokens", limit)
-        if tokens >= most:
-            raise bad(
-                f"This model's maximum context length is {most} tokens. However, your prompt "
-                f"contains at least {most + 1} input tokens, which exceeds this limit even without "
-                "any output tokens. Please reduce the length of the input prompt.",
-                "input_tokens",
-                most + 1,
-            )
+        self._fits(tokens)
         if limit is not None and limit > most:
             raise bad(
                 f"max_tokens={limit} cannot be greater than max_model_len={most}. Please request "
@@ -217,6 +241,18 @@ class Handler(BaseHTTPRequestHandler):
                 limit,
             )
         return min(limit or most, most - tokens)
+
+    def _fits(self, tokens: int) -> None:
+        """Refuse a prompt that leaves no room."""
+        most = self.engine.options.max_model_len
+        if tokens >= most:
+            raise bad(
+                f"This model's maximum context length is {most} tokens. However, your prompt "
+                f"contains at least {most + 1} input tokens, which exceeds this limit even without "
+                "any output tokens. Please reduce the length of the input prompt.",
+                "input_tokens",
+                most + 1,
+            )
 
     def _gone(self) -> bool:
         """Whether the client has left."""

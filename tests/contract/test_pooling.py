@@ -1,0 +1,178 @@
+"""What an engine answers that embeds texts or scores documents, and how the product watches it."""
+
+import asyncio
+import math
+import signal
+from typing import Any
+
+import pytest
+
+from host.common import pooling, probe
+from sparkwright.recipe import questions
+from sparkwright.recipe.loader import load_recipe
+from tests.contract import engines, facts
+from tests.contract.conftest import Start
+from tests.contract.engines import COMPLETIONS, EMBEDDING, MODEL, PATIENCE, RERANKER, URL, Running
+
+TEXTS = ["the server reads the prompt", "the server reads every prompt", "a cable on a desk"]
+
+
+def one(recipe: str, start: Start, kept: dict[str, Running]) -> Running:
+    """Return an engine that serves a recipe; another one if a case has ended the last."""
+    if recipe not in kept or not kept[recipe].alive:
+        kept[recipe] = start(*engines.line(recipe=recipe), models=engines.RECIPES[recipe]())
+        kept[recipe].wait_ready()
+    return kept[recipe]
+
+
+@pytest.fixture(params=[EMBEDDING, RERANKER])
+def recipe(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def pooled(recipe: str, start: Start, kept: dict[str, Running]) -> Running:
+    """Each of the two engines."""
+    return one(recipe, start, kept)
+
+
+@pytest.fixture
+def embedding(start: Start, kept: dict[str, Running]) -> Running:
+    return one(EMBEDDING, start, kept)
+
+
+@pytest.fixture
+def reranker(start: Start, kept: dict[str, Running]) -> Running:
+    return one(RERANKER, start, kept)
+
+
+def side(recipe: str) -> probe.Engine:
+    """Return the engine as its supervisor asks it."""
+    found = load_recipe(recipe)
+    unit = {"url": URL, "model": found.served_names[0], "answers": found.answers}
+    return pooling.engine(unit)
+
+
+def vectors(engine: Running, text: str | list[str]) -> list[list[float]]:
+    answer = engine.ask("/v1/embeddings", {"model": "tiny-texts", "input": text}).json()
+    assert [each["index"] for each in answer["data"]] == list(range(len(answer["data"])))
+    assert answer["usage"]["prompt_tokens"] > 0
+    return [each["embedding"] for each in answer["data"]]
+
+
+def near(one: list[float], other: list[float]) -> float:
+    return math.fsum(a * b for a, b in zip(one, other, strict=True))
+
+
+def ranking(engine: Running, **options: Any) -> list[dict[str, Any]]:
+    body = {"model": "tiny-scores", "query": "the server", "documents": TEXTS, **options}
+    found: list[dict[str, Any]] = engine.ask("/v1/rerank", body).json()["results"]
+    return found
+
+
+def test_endpoints(pooled: Running, recipe: str) -> None:
+    """None of them chats."""
+    found = facts.endpoints(pooled.ask("/openapi.json").json())
+    assert found == facts.CAPTURED[facts.endpoints_of(recipe)]
+    body = {"model": load_recipe(recipe).served_names[0], "messages": []}
+    answer = pooled.ask(COMPLETIONS, body)
+    assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"})
+
+
+def test_models(pooled: Running, recipe: str) -> None:
+    (model,) = pooled.ask("/v1/models").json()["data"]
+    name = load_recipe(recipe).served_names[0]
+    assert (model["id"], model["root"], model["max_model_len"]) == (name, MODEL, 4096)
+
+
+def test_embeddings(embedding: Running) -> None:
+    """Vectors of one length, in the order of the texts; those of the same words are near."""
+    one, same, other = vectors(embedding, TEXTS)
+    assert {len(each) for each in (one, same, other)} == {256}
+    assert near(one, one) == pytest.approx(1, abs=0.01)
+    assert near(one, same) > near(one, other) + 0.2
+    (alone,) = vectors(embedding, TEXTS[2])
+    assert near(alone, other) == pytest.approx(1, abs=0.01)
+
+
+def test_ranking(reranker: Running) -> None:
+    """The best first, all of them or as many as are asked for."""
+    found = ranking(reranker)
+    assert sorted(each["index"] for each in found) == [0, 1, 2]
+    assert [TEXTS[each["index"]] for each in found] == [each["document"]["text"] for each in found]
+    scores = [each["relevance_score"] for each in found]
+    assert scores == sorted(scores, reverse=True)
+    assert len(set(scores)) == 3
+    assert [each["index"] for each in ranking(reranker, top_n=1)] == [found[0]["index"]]
+
+
+REFUSED = {
+    "no text": ({"model": "tiny-texts"}, 400, "'loc': 'body.input', 'msg': 'Field required'"),
+    "another model": ({"model": "nope", "input": "Hi"}, 404, "The model `nope` does not exist."),
+    "a text that is too long": (
+        {"model": "tiny-texts", "input": "word " * 5000},
+        400,
+        "This model's maximum context length is 4096 tokens. However, your prompt contains at "
+        "least 4097 input tokens",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(embedding: Running, case: str) -> None:
+    body, status, words = REFUSED[case]
+    answer = embedding.ask("/v1/embeddings", body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (status, status)
+    assert words in error["message"]
+
+
+def test_the_product_is_satisfied(pooled: Running, recipe: str) -> None:
+    """By the questions of a run, and by those of the supervisor, which speaks HTTP/1.0."""
+    found = load_recipe(recipe)
+    for ask in (questions.shortest, questions.example):
+        question = ask(found.answers, found.served_names[0])
+        answer = pooled.ask(question.path, question.body)
+        assert questions.problem(found.answers, answer.text) is None
+    engine = side(recipe)
+
+    async def look() -> None:
+        assert await engine.healthy()
+        await engine.token()
+
+    with pooled.inside():
+        asyncio.run(look())
+
+
+def test_counters_move_by_work_alone(pooled: Running, recipe: str) -> None:
+    engine, found = side(recipe), load_recipe(recipe)
+
+    def counters() -> list[str] | None:
+        with pooled.inside():
+            return asyncio.run(engine.counters())
+
+    before = counters()
+    pooled.ask("/health")
+    pooled.ask("/v1/models")
+    assert before == counters()
+    question = questions.shortest(found.answers, found.served_names[0])
+    pooled.ask(question.path, question.body)
+    engines.until(lambda: counters() != before, "counters that move")
+
+
+def test_a_core_that_hangs(pooled: Running, recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HTTP goes on, counters stand still, and the product's watch notices. It may go on later."""
+    for name, seconds in (("INTERVAL", 0.0), ("TOKEN_DEADLINE", 1.0), ("COUNTERS_DEADLINE", 1.0)):
+        monkeypatch.setattr(probe, name, seconds)
+    engine = side(recipe)
+    for process in ("VLLM::EngineCor", "VLLM::Worker"):
+        pooled.signal(process, signal.SIGSTOP)
+        assert pooled.ask("/health").ok
+        with pooled.inside():
+            said = asyncio.run(asyncio.wait_for(probe.watch(engine, 3), PATIENCE))
+        assert "no token" in said
+        assert "3 times in a row" in said
+        pooled.signal(process, signal.SIGCONT)
+        with pooled.inside():
+            asyncio.run(asyncio.wait_for(probe.ready(engine), PATIENCE))
