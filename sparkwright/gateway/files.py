@@ -12,6 +12,8 @@ from sparkwright.gateway.names import ModelAlias, served
 
 # The settings of a profile that OpenAI's API has as well.
 _OPENAI = ("temperature", "top_p", "presence_penalty")
+# What LiteLLM calls what an engine answers.
+_MODES = {"embeddings": "embedding", "scores": "rerank"}
 # The backend to which the gateway's door sends requests.
 BEHIND = "gateway"
 # Files beside the configuration of the door's HAProxy, whose checks know whether a replica serves.
@@ -70,20 +72,27 @@ def configuration(replicas: Sequence[Upstream], urls: Mapping[str, str]) -> str:
 
 
 def _model(alias: ModelAlias, upstream: Upstream, url: str) -> dict[str, Any]:
+    params = {
+        "model": f"hosted_vllm/{upstream.names[0]}",
+        "api_base": f"{url}/v1",
+        "api_key": "os.environ/DOOR_KEY" if upstream.keyed else "none",
+    }
+    info = {"id": f"{upstream.replica}/{alias.name}", "replica": upstream.replica}
+    if alias.answers == "chat":
+        params |= _chat(alias)
+    else:
+        info["mode"] = _MODES[alias.answers]
+    return {"model_name": alias.name, "litellm_params": params, "model_info": info}
+
+
+def _chat(alias: ModelAlias) -> dict[str, Any]:
     sampling = alias.sampling.items()
     return {
-        "model_name": alias.name,
-        "litellm_params": {
-            "model": f"hosted_vllm/{upstream.names[0]}",
-            "api_base": f"{url}/v1",
-            "api_key": "os.environ/DOOR_KEY" if upstream.keyed else "none",
-            # vLLM's /v1/responses takes neither top_k nor chat_template_kwargs.
-            "use_chat_completions_api": True,
-            **{key: value for key, value in sampling if key in _OPENAI},
-            # Anywhere else /v1/responses would lose them.
-            "extra_body": {key: value for key, value in sampling if key not in _OPENAI},
-        },
-        "model_info": {"id": f"{upstream.replica}/{alias.name}", "replica": upstream.replica},
+        # vLLM's /v1/responses takes neither top_k nor chat_template_kwargs.
+        "use_chat_completions_api": True,
+        **{key: value for key, value in sampling if key in _OPENAI},
+        # Anywhere else /v1/responses would lose them.
+        "extra_body": {key: value for key, value in sampling if key not in _OPENAI},
     }
 
 

@@ -10,10 +10,12 @@ from sparkwright.common.errors import PlanError
 from sparkwright.fleet.fleet import Fleet, Gateway, bracketed
 from sparkwright.fleet.settings import Settings
 from sparkwright.recipe.options import AUTO
-from sparkwright.recipe.recipe import Recipe
+from sparkwright.recipe.recipe import Answers, Recipe
 
-# Models that have both modes, switched by `enable_thinking`.
-_BOTH_MODES = re.compile(r"qwen3\.[56]", re.IGNORECASE)
+# Models that have both modes, switched by `enable_thinking`; those for whose modes Qwen's advice is
+# in `names._PROFILES`.
+_BOTH_MODES = re.compile(r"qwen3\.[568]", re.IGNORECASE)
+_ADVISED = re.compile(r"qwen3\.[56]", re.IGNORECASE)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _EVERYWHERE = ("0.0.0.0", "::", "*")
 
@@ -27,6 +29,7 @@ class Upstream:
         checkpoint: The model's repository on the hub.
         context: Tokens that a request and its answer may have; None where the engine decides.
         keyed: Its door requires a key.
+        answers: What its engine is asked for.
     """
 
     replica: str
@@ -34,11 +37,17 @@ class Upstream:
     checkpoint: str
     context: int | None
     keyed: bool
+    answers: Answers = "chat"
 
     @property
     def both_modes(self) -> bool:
         """Tell whether the model thinks only when told so."""
-        return bool(_BOTH_MODES.search(self.checkpoint))
+        return self.answers == "chat" and bool(_BOTH_MODES.search(self.checkpoint))
+
+    @property
+    def has_profiles(self) -> bool:
+        """Tell whether the gateway has names for its modes."""
+        return self.both_modes and bool(_ADVISED.search(self.checkpoint))
 
 
 def clashes(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
@@ -82,6 +91,7 @@ def upstreams(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[Upstream]:
                 checkpoint=recipe.checkpoints["model"].repo,
                 context=None if length == AUTO else length,
                 keyed=replica.api_key != "none",
+                answers=recipe.answers,
             )
         )
     return result

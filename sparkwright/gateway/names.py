@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkwright.gateway.gateway import Upstream
+from sparkwright.recipe.recipe import Answers
 
 # What Qwen advises for each mode, as the proxy of ig1 has it
 # (github.com/iguanesolutions/qwen35-rp, transform.go at 1950199). The cards of some sizes of
@@ -51,6 +52,11 @@ class ModelAlias:
     thinks: bool
 
     @property
+    def answers(self) -> Answers:
+        """What clients ask it for."""
+        return self.upstreams[0].answers
+
+    @property
     def context(self) -> int | None:
         """Tokens that every replica of the name accepts; None if one of them leaves it open."""
         known = [each.context for each in self.upstreams if each.context is not None]
@@ -81,7 +87,7 @@ def _variants(name: str, serving: tuple[Upstream, ...], by_gateway: bool) -> Ite
     both = serving[0].both_modes
     yield ModelAlias(name, serving, _PRESETS.get(name, {}), both_modes=both, thinks=both)
     # Only a model's first name has profiles.
-    if by_gateway and both and name == serving[0].names[0]:
+    if by_gateway and serving[0].has_profiles and name == serving[0].names[0]:
         for profile, own in _PROFILES.items():
             thinks = profile.startswith("thinking")
             template = {"chat_template_kwargs": {"enable_thinking": thinks}}

@@ -21,7 +21,7 @@ from sparkwright.common.paths import inventory_file
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.gateway.gateway import client_url, upstreams
-from sparkwright.gateway.names import served
+from sparkwright.gateway.names import ModelAlias, served
 from sparkwright.monitoring.command import door_chains, gateway_settings, settings
 from sparkwright.monitoring.targets import targets
 from sparkwright.openclaw.configuration import PROVIDER, Endpoint, has_agents, merged, openclaw
@@ -34,12 +34,21 @@ def endpoints(fleet: Fleet) -> list[Endpoint]:
     """Return the servers that OpenClaw asks: the gateway, or each door where there is none.
 
     Raises:
-        PlanError: There is none, or other machines cannot reach it.
+        PlanError: There is none that chats, or other machines cannot reach it.
     """
+    found = _servers(fleet)
+    chatting = [each for each in found if each.names]
+    if not chatting:
+        raise PlanError(f"{fleet.source}: found no replica that chats; expected one for OpenClaw")
+    return chatting
+
+
+def _servers(fleet: Fleet) -> list[Endpoint]:
+    """Return all servers, with those names alone that chat."""
     replicas = upstreams(fleet, {name: load_recipe(name) for name in fleet.recipes})
     if fleet.gateway:
         secured = gateway_settings(fleet).secured
-        return [Endpoint(PROVIDER, client_url(fleet, secured), True, served(replicas))]
+        return [Endpoint(PROVIDER, client_url(fleet, secured), True, _chatting(served(replicas)))]
     known = settings(fleet)
     doors = targets(fleet, known, door_chains(fleet, known))
     alone = len(doors) == 1
@@ -48,10 +57,14 @@ def endpoints(fleet: Fleet) -> list[Endpoint]:
             provider=PROVIDER if alone else f"{PROVIDER}-{door.replica}",
             url=door.url,
             keyed=door.keyed,
-            names=served([replica], by_gateway=False),
+            names=_chatting(served([replica], by_gateway=False)),
         )
         for door, replica in zip(doors, replicas, strict=True)
     ]
+
+
+def _chatting(names: Sequence[ModelAlias]) -> list[ModelAlias]:
+    return [name for name in names if name.answers == "chat"]
 
 
 def put(path: Path, ours: dict[str, Any]) -> str:

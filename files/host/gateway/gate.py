@@ -20,7 +20,9 @@ PATHS = {
     "/v1/models": "GET",
     "/v1/chat/completions": "POST",
     "/v1/completions": "POST",
+    "/v1/embeddings": "POST",
     "/v1/messages": "POST",
+    "/v1/rerank": "POST",
     "/v1/responses": "POST",
 }
 # LiteLLM takes orders and keys from headers; these carry none.

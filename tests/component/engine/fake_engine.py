@@ -1,7 +1,7 @@
 """fake_engine PORT STATE: an engine's HTTP side, as files in the folder STATE say.
 
 hang: completions wait until it is gone; broken: they fail, as often as is written there, or else
-until it is gone; moving: the counters move. STATE/asked holds a line for each question.
+until it is gone; empty: they have no numbers; moving: the counters move. STATE/asked holds a line for each question.
 """
 
 import json
@@ -32,6 +32,13 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(0.01)
         if self._is("broken") or question["model"] != "tiny":
             self._answer(500, '{"error": "EngineDeadError"}')
+        elif self._is("empty"):
+            self._answer(200, json.dumps({"data": [{"embedding": []}], "results": []}))
+        elif self.path == "/v1/embeddings":
+            self._answer(200, json.dumps({"data": [{"embedding": [0.5, len(question["input"])]}]}))
+        elif self.path == "/v1/rerank":
+            scores = [{"relevance_score": 0.5} for _ in question["documents"]]
+            self._answer(200, json.dumps({"results": scores}))
         else:
             self._answer(200, json.dumps({"usage": {"completion_tokens": question["max_tokens"]}}))
 

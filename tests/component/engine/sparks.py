@@ -23,11 +23,12 @@ ADDRESSES = (("127.0.0.11", "127.0.0.21"), ("127.0.0.12", "127.0.0.22"))
 _PROGRAM = """
 import json, sys
 from host.common import probe
-from host.engine import peer_link, supervisor
+from host.engine import peer_link, pooling, supervisor
+runs = globals()[sys.argv.pop(1)]
 for name, value in json.loads(sys.argv.pop(1)).items():
     module, _, constant = name.partition(".")
     setattr(globals()[module], constant, value)
-supervisor.command()
+runs.command()
 """
 TIMES: dict[str, Any] = {
     "peer_link.BEAT": 0.1,
@@ -77,6 +78,7 @@ class Spark:
     name: str
     port: int
     link_port: int
+    program: str = "supervisor"
     notified: list[str] = field(default_factory=list)
     process: subprocess.Popen[str] | None = None
     log: str = ""
@@ -120,7 +122,7 @@ class Spark:
         target = (str(self.root), release)
         names = {"peer_link.PORT": self.link_port} | TIMES | times
         self.process = subprocess.Popen(
-            changed_program(_PROGRAM, json.dumps(names), *target),
+            changed_program(_PROGRAM, self.program, json.dumps(names), *target),
             env={
                 "PATH": f"{self.state}/bin:{os.environ['PATH']}",
                 "NOTIFY_SOCKET": f"@{self._address}",

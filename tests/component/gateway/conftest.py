@@ -21,6 +21,7 @@ from sparkwright.common.render import render
 from sparkwright.door.door import DoorPlan
 from sparkwright.gateway.files import BEHIND, DOOR_FILES, configuration, environment
 from sparkwright.gateway.gateway import Upstream
+from sparkwright.recipe.recipe import Answers
 from tests.clock import patience
 from tests.component.gateway import FILES, KEYS
 from tests.component.gateway.clients import CLIENT, CONNECT, Client, ask, said
@@ -96,6 +97,10 @@ def started(
         for each in "ab"
     ]
     replicas.append(Upstream("dead", ("dead",), "some/Model", None, keyed=False))
+    # The first door stands for one with other engines, too.
+    kinds: tuple[Answers, ...] = ("embeddings", "scores")
+    for kind, name in zip(kinds, ("tiny-texts", "tiny-scores"), strict=True):
+        replicas.append(Upstream("chat-a", (name,), "some/Model", None, keyed=True, answers=kind))
     urls = {"chat-a": doors[0].url, "chat-b": doors[1].url}
     urls["dead"] = f"http://127.0.0.1:{dead.getsockname()[1]}"
     (folder / "config.yaml").write_text(configuration(replicas, urls))

@@ -74,6 +74,20 @@ class Replica(BaseHTTPRequestHandler):
         time.sleep(self.server.pause)
         if body.get("stream"):
             self._stream(body)
+        elif self.path == "/v1/embeddings":
+            data = [
+                {"object": "embedding", "index": index, "embedding": [0.5, index + 1.0]}
+                for index, _ in enumerate(body["input"])
+            ]
+            usage = {"prompt_tokens": 2, "total_tokens": 2}
+            self._json(200, {"object": "list", "model": "tiny-texts", "data": data, "usage": usage})
+        elif self.path == "/v1/rerank":
+            results = [
+                {"index": index, "document": {"text": text}, "relevance_score": index + 1.0}
+                for index, text in reversed([*enumerate(body["documents"])])
+            ]
+            usage = {"prompt_tokens": 2, "total_tokens": 2}
+            self._json(200, {"id": "score-1", "model": "t", "usage": usage, "results": results})
         elif "prompt" in body:
             choice = {"index": 0, "text": "".join(WORDS), "finish_reason": "stop"}
             self._json(200, {"id": "c", "object": "text_completion", "choices": [choice]})

@@ -54,7 +54,7 @@ def test_nothing_without_a_key(url: str, doors: list[Door], key: str | None) -> 
 
 
 OTHER_PATHS = """\
-/ /ui/ /docs /openapi.json /config/yaml /model/info /key/list /v1/model/info /v1/embeddings
+/ /ui/ /docs /openapi.json /config/yaml /model/info /key/list /v1/model/info /v1/audio/speech
 //v1/models /v1/models/ /v1/models/.. /v1/%2e%2e/config/yaml /health/readiness /health/
 /chat/completions /openai/v1/chat/completions /v1/chat/completions/ /V1/models
 """
@@ -96,7 +96,10 @@ def test_every_key_opens(url: str, key: str) -> None:
     assert status == 200
     profiles = ("thinking-general", "thinking-coding", "instruct-general", "instruct-reasoning")
     names = [each["id"] for each in json.loads(text)["data"]]
-    assert names == ["tiny", *(f"tiny-{profile}" for profile in profiles), "qwen36-fast", "dead"]
+    assert names == [
+        *("tiny", *(f"tiny-{profile}" for profile in profiles), "qwen36-fast", "dead"),
+        *("tiny-texts", "tiny-scores"),
+    ]
 
 
 @pytest.mark.parametrize("path", requests(stream=False))
@@ -181,3 +184,24 @@ def test_openai_gets_tool_calls(client: Client, url: str, stream: bool) -> None:
         "print(json.dumps([[call.function.name, call.function.arguments] for call in calls]))",
     )
     assert found == [["add", '{"a": 1}']]
+
+
+def test_embeddings(url: str, doors: list[Door]) -> None:
+    body = {"model": "tiny-texts", "input": ["Hi", "Hello"], "dimensions": 2}
+    status, text = ask(url, "/v1/embeddings", **body)
+    assert status == 200, text
+    assert [each["embedding"] for each in json.loads(text)["data"]] == [[0.5, 1.0], [0.5, 2.0]]
+    ((path, asked),) = doors[0].asked
+    assert path == "/v1/embeddings"
+    assert body.items() <= asked.items()
+
+
+def test_reranking(url: str, doors: list[Door]) -> None:
+    body = {"model": "tiny-scores", "query": "Hi", "documents": ["Hi", "Hello"], "top_n": 2}
+    status, text = ask(url, "/v1/rerank", **body)
+    assert status == 200, text
+    found = [(each["index"], each["relevance_score"]) for each in json.loads(text)["results"]]
+    assert found == [(1, 2.0), (0, 1.0)]
+    ((path, asked),) = doors[0].asked
+    assert path == "/v1/rerank"
+    assert body.items() <= asked.items()

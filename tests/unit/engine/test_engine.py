@@ -1,10 +1,12 @@
 """The state of the engines, and whether one serves as declared."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
-from sparkwright.engine.engine import parse_engines, problem
+from sparkwright.engine.engine import engine_script, parse_engines, problem
+from sparkwright.recipe.questions import example, shortest
 
 OUTPUT = """\
 @@current
@@ -77,3 +79,25 @@ def test_a_clean_host_has_nothing():
 )
 def test_an_engine_that_does_not_serve(answer, reason):
     assert reason in (problem(replace(STATE, **answer), ["tiny"]) or "")
+
+
+@pytest.mark.parametrize(
+    ("answers", "path", "good"),
+    [
+        ("embeddings", "/v1/embeddings", '{"data": [{"embedding": [0.5, -1]}]}'),
+        ("scores", "/v1/rerank", '{"results": [{"relevance_score": 0.5}]}'),
+    ],
+)
+def test_an_engine_is_asked_for_what_it_answers(answers, path, good):
+    where = {"root": "/r", "release": "x-1", "url": "http://127.0.0.1:1", "model": "tiny"}
+    script = engine_script(**where, answers=answers)
+    assert f"http://127.0.0.1:1{path} " in script
+    assert "completions" not in script
+    assert json.dumps(shortest(answers, "tiny").body) in script
+    assert example(answers, "tiny").path == path
+    assert problem(replace(STATE, completion=good), ["tiny"], answers) is None
+    for bad in (good.replace("0.5", "NaN"), '{"data": [{"embedding": []}], "results": []}', None):
+        reason = problem(replace(STATE, completion=bad), ["tiny"], answers) or ""
+        assert f"a request of {path} gave: {bad or 'no answer'}" in reason
+    # A completion proves nothing of it.
+    assert problem(STATE, ["tiny"], answers)

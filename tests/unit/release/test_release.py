@@ -114,6 +114,16 @@ def test_another_program_is_another_release(monkeypatch: pytest.MonkeyPatch) -> 
     assert (after.program, after.files.keys()) == (b"another", before.files.keys())
 
 
+@pytest.mark.parametrize("answers", ["embeddings", "scores"])
+def test_an_engine_that_does_not_chat_has_a_program_that_knows(answers: str) -> None:
+    """One that chats has the same as ever: its release has its id."""
+    chats, other = release(), release(recipe(answers=answers, args={"runner": "pooling"}))
+    assert "answers" not in json.loads(chats.files["unit.json"])
+    assert json.loads(other.files["unit.json"])["answers"] == answers
+    assert b"host/common/pooling.py" not in chats.program
+    assert b"host/common/pooling.py" in other.program
+
+
 def test_both_ranks_have_one_release_and_differ_in_their_own_part() -> None:
     head, worker = pair(0), pair(1)
     assert head.id == worker.id

@@ -1,0 +1,64 @@
+"""The life of an engine that embeds texts or scores documents."""
+
+import json
+import signal
+
+import pytest
+
+from tests.component.engine.sparks import ERRORS, HANGS, RELEASE, Spark
+from tests.component.servers import until
+
+
+@pytest.fixture(params=["embeddings", "scores"])
+def pooling(spark: Spark, request: pytest.FixtureRequest) -> Spark:
+    """A Spark whose release says what its engine answers."""
+    unit = spark.root / f"releases/{RELEASE}/unit.json"
+    unit.write_text(json.dumps(json.loads(unit.read_text()) | {"answers": request.param}))
+    spark.program = "pooling"
+    return spark
+
+
+def test_a_life(pooling: Spark) -> None:
+    pooling.start()
+    pooling.wait_ready()
+    until(lambda: pooling.asked.count("200") > 3)
+    pooling.signal(signal.SIGTERM)
+    assert pooling.end() == 0
+
+
+def test_an_answer_without_numbers_is_none(pooling: Spark) -> None:
+    pooling.set("empty")
+    pooling.start(**ERRORS)
+    until(lambda: pooling.asked.count("200") > 3)
+    assert "READY=1" not in pooling.notified
+    pooling.set("empty", False)
+    pooling.wait_ready()
+    pooling.set("empty")
+    assert pooling.end() == 1
+    assert "gave status 200: " in pooling.log
+    assert "3 times in a row" in pooling.log
+
+
+def test_a_hang_is_seen_and_killed(pooling: Spark) -> None:
+    pooling.start(**HANGS)
+    pooling.wait_ready()
+    pooling.set("hang")
+    assert pooling.end() == 1
+    assert "3 times in a row" in pooling.status
+
+
+def test_what_nobody_knows_how_to_ask_for(pooling: Spark) -> None:
+    unit = pooling.root / f"releases/{RELEASE}/unit.json"
+    unit.write_text(json.dumps(json.loads(unit.read_text()) | {"answers": "songs"}))
+    pooling.start()
+    assert pooling.end() == 2
+    assert "unit.json: KeyError('songs')" in pooling.status
+
+
+def test_one_that_chats_is_asked_for_a_token(spark: Spark) -> None:
+    """`sparkwright-host engine` runs any release."""
+    spark.program = "pooling"
+    spark.start()
+    spark.wait_ready()
+    spark.signal(signal.SIGTERM)
+    assert spark.end() == 0
