@@ -78,7 +78,10 @@ RUNS = {
         _system("pair", 9, "pair"),
         _system("fleet", 10, "fleet"),
         _tests("acceptance-pair", 8, "tests/acceptance/test_pair.py", tier="acceptance", lab=True),
-        _tests("contract", 5, "tests/contract"),
+        _tests(
+            "acceptance-texts", 4, "tests/acceptance/test_texts.py", tier="acceptance", lab=True
+        ),
+        _tests("contract", 6, "tests/contract"),
         _system("changes", 7, "switch", "update"),
         _system("factory", 5, "factory", "download", "access", "firewall"),
         _system("lab", 5, "lab", "lab_fabric", "foreign"),

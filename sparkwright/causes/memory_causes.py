@@ -133,7 +133,7 @@ MEMORY_CAUSES = (
         "CUDA graphs",
         source="files/host/common/probe.py; luisefigueroa/pulsar-gb10-vllm-stack",
         pattern=r"engine ended: .*(while its counters stand still|"
-        r"a completion of one token gave status)",
+        r"a completion of one token gave status|a request of /v1/\w+ gave status)",
     ),
     LogCause(
         name="start-too-long",

@@ -167,6 +167,13 @@ def api(head: Host, release: Release) -> Api:
 
 
 @pytest.fixture(scope="session")
+def chats(release: Release) -> None:
+    """The replica chats; else, skip."""
+    if release.recipe.answers != "chat":
+        pytest.skip(f"recipe {release.recipe.name} answers {release.recipe.answers}")
+
+
+@pytest.fixture(scope="session")
 def lone_api(data: Data, lock: Lock) -> Api:
     """The same for a replica of one Spark with the same recipe; without one, skip."""
     for other in SPARKS.values():

@@ -80,6 +80,7 @@ def test_metrics(client: Client, proved: Proved) -> None:
     proved(f"{', '.join(kinds)} through the door")
 
 
+@pytest.mark.usefixtures("chats")
 def test_streaming(client: Client, release: Release, proved: Proved) -> None:
     body = {
         "model": release.recipe.served_names[0],

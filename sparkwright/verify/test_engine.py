@@ -107,6 +107,7 @@ def test_served_names(api: Api, release: Release, proved: Proved) -> None:
     proved(f"served names: {', '.join(release.recipe.served_names)}")
 
 
+@pytest.mark.usefixtures("chats")
 def test_chat(api: Api, release: Release, proved: Proved) -> None:
     answer = json.loads(api("/v1/chat/completions", chat(release)))
     tokens = answer["usage"]["completion_tokens"]
@@ -115,6 +116,7 @@ def test_chat(api: Api, release: Release, proved: Proved) -> None:
     proved(f"chat: {tokens} tokens: {text!r}")
 
 
+@pytest.mark.usefixtures("chats")
 def test_streaming(api: Api, release: Release, proved: Proved) -> None:
     body = chat(release, stream=True, stream_options={"include_usage": True})
     found = chunks(api("/v1/chat/completions", body))
@@ -124,6 +126,7 @@ def test_streaming(api: Api, release: Release, proved: Proved) -> None:
     proved(f"streaming: {tokens} tokens in {len(found)} events")
 
 
+@pytest.mark.usefixtures("chats")
 def test_thinking(api: Api, data: Data, release: Release, proved: Proved) -> None:
     """Thoughts come apart from the answer, and leave room for one: `content` is not null."""
     if "reasoning-parser" not in release.recipe.args:

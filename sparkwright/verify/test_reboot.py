@@ -5,10 +5,10 @@ import time
 import pytest
 from testinfra.host import Host
 
+from sparkwright.recipe import questions
 from sparkwright.release.release import Release
 from sparkwright.verify.plugin import Api, Proved
 from sparkwright.verify.sparks import Data
-from sparkwright.verify.test_engine import chat
 
 # What changes with each boot; a container has its host's boot_id, and a process 1 of its own.
 BOOT = "cat /proc/sys/kernel/random/boot_id; cut -d' ' -f22 /proc/1/stat"
@@ -46,5 +46,7 @@ def test_serves_again_after_reboot(
         if time.monotonic() > deadline:
             pytest.fail(f"vllm@{release.id} is not active {deadline - begun:.0f} s after a reboot")
         time.sleep(2)
-    api("/v1/chat/completions", chat(release))
+    recipe = release.recipe
+    question = questions.shortest(recipe.answers, recipe.served_names[0])
+    assert questions.problem(recipe.answers, api(question.path, question.body)) is None
     proved(f"serves again {time.monotonic() - begun:.0f} s after the order to reboot")

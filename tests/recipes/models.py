@@ -9,16 +9,20 @@ import functools
 import json
 
 from sparkwright.memory.known_checkpoints import checkpoint_data
-from tests.lab import tiny_model, tiny_tokenizer
+from tests.lab import tiny_model, tiny_texts, tiny_tokenizer
 
-TINY = "sparkwright/tiny-qwen3.5-moe"
+# Those that the lab makes.
+TINY = {
+    "sparkwright/tiny-qwen3.5-moe": tiny_model.ensure_models,
+    "sparkwright/tiny-qwen3-texts": tiny_texts.ensure_models,
+}
 
 
 @functools.cache
 def files_of(repo: str) -> dict[str, str] | None:
     """Return the files of a checkpoint by name; None if files/models has no data of it."""
-    if repo == TINY:
-        folder = tiny_model.ensure_models() / "model"
+    if repo in TINY:
+        folder = TINY[repo]() / "model"
         small = [path for path in folder.iterdir() if "safetensors" not in path.name]
         return {path.name: path.read_text() for path in small}
     known = checkpoint_data(repo)

@@ -8,7 +8,8 @@ from typing import Any
 # OpenAI's chat completions, completions, responses and embeddings, Anthropic's messages, and
 # Cohere's reranking.
 _OPENAI = """
-dimensions encoding_format frequency_penalty function_call functions include input instructions logit_bias logprobs
+dimensions encoding_format
+frequency_penalty function_call functions include input instructions logit_bias logprobs
 max_completion_tokens max_output_tokens max_tokens max_tool_calls messages modalities model n
 parallel_tool_calls presence_penalty prompt reasoning reasoning_effort response_format seed stop
 stream stream_options suffix temperature text tool_choice tools top_logprobs top_p truncation user

@@ -1,7 +1,8 @@
 """fake_engine PORT STATE: an engine's HTTP side, as files in the folder STATE say.
 
-hang: completions wait until it is gone; broken: they fail, as often as is written there, or else
-until it is gone; empty: they have no numbers; moving: the counters move. STATE/asked holds a line for each question.
+hang: requests wait until it is gone; broken: they fail, as often as is written there, or else
+until it is gone; empty: they have no numbers; moving: the counters move. STATE/asked holds a line
+for each question.
 """
 
 import json

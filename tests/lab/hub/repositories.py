@@ -15,6 +15,8 @@ from pathlib import Path
 
 from tests.lab import cache
 
+# Its files are of another model.
+TEXTS = "sparkwright/tiny-qwen3-texts"
 # The recipes' names stand for the same tiny files, so that a recipe runs in the lab unchanged.
 PUBLISHED = {
     "sparkwright/tiny-qwen3.5-moe": "model",
@@ -22,6 +24,7 @@ PUBLISHED = {
     "sparkwright/tiny-dflash": "dflash",
     "z-lab/Qwen3.6-35B-A3B-DFlash": "dflash",
     "sparkwright/gated-tiny": "model",
+    TEXTS: "model",
 }
 GATED = {"sparkwright/gated-tiny"}
 
@@ -118,17 +121,17 @@ def add_commit(root: Path, name: str, source: Path) -> str:
 def ensure_repositories() -> Path:
     """Return the cached folder with the repositories that the lab serves; copy it to change it."""
     # Imported here: a hub that serves another folder needs nothing that makes models.
-    from tests.lab import tiny_model
+    from tests.lab import tiny_model, tiny_texts
 
-    models = tiny_model.ensure_models()
+    models, texts = tiny_model.ensure_models(), tiny_texts.ensure_models()
 
     def build(root: Path) -> None:
         for name, part in PUBLISHED.items():
-            add_commit(root, name, models / part)
+            add_commit(root, name, (texts if name == TEXTS else models) / part)
         for name in GATED:
             (root / name / "gated").touch()
 
-    return cache.entry("hub", [models.name, Path(__file__)], build)
+    return cache.entry("hub", [models.name, texts.name, Path(__file__)], build)
 
 
 def _commits(root: Path, name: str) -> tuple[Commit, ...]:

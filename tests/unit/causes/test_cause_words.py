@@ -36,6 +36,7 @@ WORDS = {
     "initialization error: load library failed: libcuda.so.1: cannot open": "driver-not-loaded",
     "modprobe: FATAL: Module nvidia not found in /lib/modules/7.0.0": "driver-not-loaded",
     "failed to discover GPU vendor from CDI: no known GPU vendor found": "cdi-device",
+    "engine ended: a request of /v1/embeddings gave status 500: x, 3 times in a row": "no-answer",
     "NVRM: GPU 000f:01:00.0: RmInitAdapter failed! (0x62:0xffff:2477)": "gpu-fault",
 }
 HARMLESS = (

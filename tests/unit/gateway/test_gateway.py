@@ -233,3 +233,31 @@ def test_the_unit_trusts_certificates_only_where_there_are_some() -> None:
     secured = render(FILES / "gateway.service", root="/r", trusted=True)
     assert "Environment=SSL_CERT_FILE=%t/gateway/doors.pem\n" in secured
     assert len(secured.splitlines()) == len(plain.splitlines()) + 2
+
+
+def test_replicas_that_do_not_chat_have_no_sampling_and_no_profiles(tmp_path: Path) -> None:
+    text = """\
+sparks: {spark-a: {}, spark-b: {}, spark-c: {}}
+replicas:
+  chat: {recipe: qwen3.8-27b-nvidia, sparks: [spark-a]}
+  texts: {recipe: qwen3-embedding-0.6b, sparks: [spark-b]}
+  ranks: {recipe: qwen3-reranker-0.6b, sparks: [spark-c]}
+gateway: {spark: spark-a}
+"""
+    fleet = fleet_of(tmp_path, text)
+    found = upstreams(fleet, {name: load_recipe(name) for name in fleet.recipes})
+    aliases = served(found)
+    # Qwen's advice for the modes of Qwen3.8 is not known here.
+    assert [(each.name, each.answers, each.both_modes) for each in aliases] == [
+        ("qwen3.8-27b", "chat", True),
+        ("qwen3-embedding-0.6b", "embeddings", False),
+        ("qwen3-reranker-0.6b", "scores", False),
+    ]
+    urls = {each.replica: f"http://{each.replica}:8000" for each in found}
+    _, texts, ranks = yaml.safe_load(configuration(found, urls))["model_list"]
+    assert texts["litellm_params"] == {
+        "model": "hosted_vllm/qwen3-embedding-0.6b",
+        "api_base": "http://texts:8000/v1",
+        "api_key": "os.environ/DOOR_KEY",
+    }
+    assert (texts["model_info"]["mode"], ranks["model_info"]["mode"]) == ("embedding", "rerank")

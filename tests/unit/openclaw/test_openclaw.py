@@ -297,3 +297,21 @@ class TestInto:
         assert file.read_text() == text
         assert [path.name for path in file.parent.iterdir()] == ["openclaw.json"]
         assert "take over by hand what this command prints" in capsys.readouterr().err
+
+
+def test_replicas_that_do_not_chat_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sparks = "sparks: {spark-a: {ssh_hostname: 192.0.2.1}, spark-b: {ssh_hostname: 192.0.2.2}}\n"
+    texts = "  texts: {recipe: qwen3-embedding-0.6b, sparks: [spark-b]}\n"
+    chat = "  chat: {recipe: qwen3.8-27b-nvidia, sparks: [spark-a]}\n"
+    gateway = "gateway: {spark: spark-a}\n"
+    for end in ("", gateway):
+        file = written(tmp_path, f"{sparks}replicas:\n{texts}{chat}{end}")
+        assert main([str(file)]) == 0
+        said = capsys.readouterr().out
+        assert "qwen3.8-27b" in said
+        assert "embedding" not in said
+        file = written(tmp_path, f"{sparks}replicas:\n{texts}{end}")
+        assert main([str(file)]) == 1
+        assert "found no replica that chats; expected one for OpenClaw" in capsys.readouterr().err

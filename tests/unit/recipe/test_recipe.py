@@ -282,3 +282,43 @@ def test_a_stop_waits_for_the_drain(tmp_path: Path) -> None:
     assert load_recipe("try", tmp_path).stop_timeout == 58
     put(tmp_path, good())
     assert load_recipe("try", tmp_path).stop_timeout == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"answers": "songs"},
+            'answers: found "songs"; expected chat, embeddings, or scores (of documents, for a query)',
+        ),
+        (
+            {"answers": "embeddings"},
+            "args.runner: found nothing; expected pooling, as answers is embeddings",
+        ),
+        (
+            {"answers": "scores", "args": {"runner": "generate"}},
+            'args.runner: found "generate"; expected pooling, as answers is scores',
+        ),
+        (
+            {"args": {"runner": "pooling"}},
+            "answers: found chat with runner: pooling; expected embeddings or scores",
+        ),
+        (
+            {"answers": "scores", "args": {"runner": "pooling"}, "sparks": [1, 2]},
+            "sparks: found [1, 2]; expected [1], as answers is scores",
+        ),
+        (
+            {"unjudged": ["max-model-len"]},
+            "unjudged: found it without judged_by; expected the release that cannot judge them",
+        ),
+        (
+            {"unjudged": ["max-modellen"], "judged_by": "0.33.0"},
+            "unjudged: found max-modellen; did you mean 'max-model-len'? Expected one of "
+            "VLLM_LOGGING_LEVEL, max-model-len",
+        ),
+    ],
+)
+def test_what_an_engine_answers_and_what_nobody_judges(
+    tmp_path: Path, changes: dict[str, object], told: str
+) -> None:
+    assert problems(tmp_path, **changes) == [told]

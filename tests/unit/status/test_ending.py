@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkwright.recipe.recipe import Answers
 from sparkwright.status.ending import Serving, ending
 
 CHAT = Serving("chat", "http://10.0.0.5:8000", ("qwen3.6-35b", "qwen"), keyed=True)
@@ -60,3 +61,24 @@ def test_it_names_commands_in_the_form_that_was_typed(monkeypatch: pytest.Monkey
     text = said(CHAT)
     assert "$(uv run sparkwright -i staging keys show)" in text
     assert "Next: uv run sparkwright -i staging verify " in text
+
+
+@pytest.mark.parametrize(
+    ("answers", "path", "field"),
+    [("embeddings", "/v1/embeddings", "input"), ("scores", "/v1/rerank", "documents")],
+)
+def test_one_that_does_not_chat_is_asked_for_what_it_answers(
+    answers: Answers, path: str, field: str
+) -> None:
+    texts = Serving("texts", "http://10.0.0.5:8001", ("t",), keyed=False, answers=answers)
+    text = said(texts)
+    begin = text.index("curl ")
+    words = shlex.split(text[begin : text.index("\n\n", begin)].replace("\\\n", " "))
+    assert words[1] == f"http://10.0.0.5:8001{path}"
+    assert json.loads(words[-1]).keys() >= {"model", field}
+    assert "OpenClaw" not in text
+    assert "Open WebUI" not in text
+    # Beside one that chats, that one is the example.
+    both = "\n".join(ending([texts, CHAT], INVENTORY, changed=True))
+    assert "texts serves t at http://10.0.0.5:8001/v1" in both
+    assert "curl http://10.0.0.5:8000/v1/chat/completions" in both

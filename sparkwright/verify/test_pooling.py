@@ -1,0 +1,90 @@
+"""What a replica answers that embeds texts, or says how well documents answer a query."""
+
+import json
+import math
+
+import pytest
+
+from sparkwright.release.release import Release
+from sparkwright.verify.plugin import Api, Client, Proved
+from sparkwright.verify.sparks import Data
+
+# Two of one meaning, and one of another. The lab's random model knows words alone.
+TEXTS = (
+    "The bridge over the river was built of stone.",
+    "The stone bridge was built over the river.",
+    "Interest rates fell again last week.",
+)
+QUERY = "What is the capital of France?"
+DOCUMENTS = (
+    "A cable connects two computers.",
+    "Paris is the capital of France.",
+    "Rain is expected for tomorrow.",
+)
+
+
+def embeddings(release: Release, text: str | tuple[str, ...]) -> dict[str, object]:
+    """Return the body of a request for vectors."""
+    if release.recipe.answers != "embeddings":
+        pytest.skip(f"recipe {release.recipe.name} answers {release.recipe.answers}")
+    return {"model": release.recipe.served_names[0], "input": text}
+
+
+def ranking(release: Release) -> dict[str, object]:
+    """Return the body of a request for scores."""
+    if release.recipe.answers != "scores":
+        pytest.skip(f"recipe {release.recipe.name} answers {release.recipe.answers}")
+    model = release.recipe.served_names[0]
+    return {"model": model, "query": QUERY, "documents": DOCUMENTS}
+
+
+def near(one: list[float], other: list[float]) -> float:
+    """Return the cosine of two vectors."""
+    lengths = math.hypot(*one) * math.hypot(*other)
+    return math.fsum(a * b for a, b in zip(one, other, strict=True)) / lengths
+
+
+def test_embeddings(api: Api, release: Release, proved: Proved) -> None:
+    """Vectors of finite numbers, all of one length; those of one meaning are near each other."""
+    answer = json.loads(api("/v1/embeddings", embeddings(release, TEXTS)))
+    assert [each["index"] for each in answer["data"]] == [0, 1, 2]
+    vectors = [each["embedding"] for each in answer["data"]]
+    (size,) = {len(vector) for vector in vectors}
+    assert all(math.isfinite(number) for vector in vectors for number in vector)
+    one, same, other = vectors
+    alike, unlike = near(one, same), near(one, other)
+    assert alike > unlike
+    proved(f"embeddings: {size} numbers; alike {alike:.2f}, unlike {unlike:.2f}")
+
+
+def test_one_text_alone_has_the_same_vector(api: Api, release: Release, proved: Proved) -> None:
+    """Texts that are read together do not change each other."""
+    together = json.loads(api("/v1/embeddings", embeddings(release, TEXTS)))["data"][2]
+    alone = json.loads(api("/v1/embeddings", embeddings(release, TEXTS[2])))["data"][0]
+    found = near(alone["embedding"], together["embedding"])
+    assert found > 0.99
+    proved(f"a text alone and among others: {found:.4f}")
+
+
+def test_ranking(api: Api, data: Data, release: Release, proved: Proved) -> None:
+    """Every document has a score, the best is first, and it is the right one."""
+    found = json.loads(api("/v1/rerank", ranking(release)))["results"]
+    assert sorted(each["index"] for each in found) == [0, 1, 2]
+    scores = [each["relevance_score"] for each in found]
+    assert all(map(math.isfinite, scores))
+    assert scores == sorted(scores, reverse=True)
+    # The lab's random model knows no capitals.
+    if data["hardware"] != "lab":
+        assert found[0]["index"] == 1
+        assert scores[0] > scores[1]
+    shown = ", ".join(f"{score:.2f}" for score in scores)
+    proved(f"scores of three documents: {shown}")
+
+
+def test_through_the_door(client: Client, release: Release, proved: Proved) -> None:
+    if release.recipe.answers == "embeddings":
+        path, body = "/v1/embeddings", embeddings(release, TEXTS[0])
+    else:
+        path, body = "/v1/rerank", ranking(release)
+    assert client("POST", path, body).ok
+    proved(f"{path} through the door")

@@ -1,0 +1,101 @@
+"""Real vLLM that embeds texts, and then scores documents: from the factory to vectors.
+
+The tests build on one another, in order: vLLM takes its time to start.
+"""
+
+import math
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from tests.clock import patience
+from tests.driver.client import PORT, authorization
+from tests.driver.declared import replica
+from tests.driver.product import DEPLOY, Run, pyinfra, verification
+from tests.driver.sparks import current, engines, unit, until
+from tests.lab.spark import Handle
+
+
+@pytest.fixture(scope="module")
+def embeds(spark: Handle) -> Iterator[Run]:
+    """The run that takes the clean Spark to an engine that embeds."""
+    spark.reset()
+    with replica(recipe="lab-embedding"):
+        yield pyinfra(DEPLOY).succeeded()
+
+
+@pytest.fixture(scope="module")
+def scores(spark: Handle, embeds: Run) -> Iterator[Run]:
+    """The switch to an engine that scores."""
+    with replica(recipe="lab-reranker"):
+        yield pyinfra(DEPLOY).succeeded()
+
+
+def post(spark: Handle, path: str, body: object) -> requests.Response:
+    """Ask the engine through its door."""
+    url = f"http://{spark.address}:{PORT}{path}"
+    return requests.post(url, json=body, headers=authorization(), timeout=patience(60))
+
+
+def embedded(spark: Handle) -> requests.Response:
+    """Have a text embedded."""
+    return post(spark, "/v1/embeddings", {"model": "tiny-texts", "input": "Hello"})
+
+
+def test_from_factory_to_vectors(spark: Handle, embeds: Run) -> None:
+    assert current(spark).startswith("lab-embedding-")
+    assert engines(spark) == {unit(spark)}
+    answer = embedded(spark).json()
+    (found,) = answer["data"]
+    assert len(found["embedding"]) == 256
+    assert all(map(math.isfinite, found["embedding"]))
+    chat = {"model": "tiny-texts", "messages": [{"role": "user", "content": "Hi"}]}
+    assert post(spark, "/v1/chat/completions", chat).status_code == 404
+
+
+def test_a_second_run_changes_nothing(spark: Handle, embeds: Run) -> None:
+    before = current(spark)
+    assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+    assert current(spark) == before
+    assert "no differences" in pyinfra("deploys/drift.py").output
+
+
+def test_verification(embeds: Run) -> None:
+    said = verification()
+    for sentence in ("embeddings: 256 numbers", "a text alone", "/v1/embeddings through the door"):
+        assert sentence in said, said
+
+
+def test_an_engine_that_hangs_is_restarted(spark: Handle, embeds: Run) -> None:
+    """It goes on answering /health: only a vector that does not come tells."""
+    name = unit(spark)
+    restarts = f"systemctl show -P NRestarts {name}"
+    before = int(spark.run(restarts).stdout)
+    spark.run("sudo pkill -STOP VLLM::EngineCor")
+    assert requests.get(f"http://{spark.address}:{PORT}/health", timeout=patience(10)).ok
+    until(spark, f"test $({restarts}) -gt {before}")
+    until(spark, f"systemctl is-active {name}")
+    assert embedded(spark).ok
+
+
+def test_a_benchmark_is_refused_in_words(spark: Handle, embeds: Run) -> None:
+    run = pyinfra("deploys/benchmark.py")
+    assert run.status == 1
+    assert "lab-embedding answers embeddings, and all workloads are of engines" in run.output
+
+
+def test_a_switch_to_one_that_scores(spark: Handle, scores: Run) -> None:
+    """Its trial asks for scores."""
+    assert current(spark).startswith("lab-reranker-")
+    assert engines(spark) == {unit(spark)}
+    body = {"model": "tiny-scores", "query": "the server", "documents": ["a cable", "the server"]}
+    found = post(spark, "/v1/rerank", body).json()["results"]
+    assert sorted(each["index"] for each in found) == [0, 1]
+    assert "scores of three documents" in verification()
+
+
+def test_the_way_back(spark: Handle, scores: Run) -> None:
+    pyinfra("deploys/rollback.py").succeeded()
+    assert current(spark).startswith("lab-embedding-")
+    assert embedded(spark).ok

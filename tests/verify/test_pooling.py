@@ -1,0 +1,1 @@
+from sparkwright.verify.test_pooling import *  # noqa: F403
