@@ -14,7 +14,6 @@ from tests.recipes.environment import run_script
 SCRIPT = Path(__file__).with_name("kv_layout.py")
 PAIR = {"tensor_parallel_size": 2, "nnodes": 2, "node_rank": 0, "master_addr": "10.0.0.1"}
 COMMON = {"max_model_len": 131_072, "max_num_seqs": 16, "enable_prefix_caching": True}
-DFLASH = "z-lab/Qwen3.6-35B-A3B-DFlash"
 
 # A model, vLLM's arguments, bytes of the cache, and how the plan is to see it.
 CASES = {
@@ -62,6 +61,25 @@ CASES = {
         70 * GIB,
         CacheSettings(drafted=15),
     ),
+    "27B with DFlash2, FP8 cache": (
+        "nvidia/Qwen3.8-27B-NVFP4",
+        {
+            "kv_cache_dtype": "fp8",
+            "max_num_batched_tokens": 16_384,
+            "speculative_config": {
+                "method": "dflash",
+                "model": "/models/drafter",
+                "num_speculative_tokens": 8,
+            },
+        },
+        67 * GIB,
+        CacheSettings(number_bytes=1, drafted=8, batched=16_384),
+    ),
+}
+# By what a case's name says: the drafter, and the first release that runs it.
+DRAFTERS = {
+    "DFlash2": ("z-lab/Qwen3.8-27B-DFlash2", (0, 28)),
+    "DFlash": ("z-lab/Qwen3.6-35B-A3B-DFlash", (0, 20)),
 }
 
 
@@ -70,27 +88,35 @@ CASES = {
 # and in how `max-model-len: auto` is found, and for 0.19.1, whose files are the same.
 @pytest.mark.parametrize("version", ["0.19.0", "0.20.2", "0.28.0", "0.32.0"])
 def test_vllm_lays_out_the_same(version: str):
-    names = [name for name in CASES if "DFlash" not in name or releases.number(version) >= (0, 20)]
+    names = [name for name in CASES if releases.number(version) >= _drafter(name)[1]]
     cases = [
         {
             "configs": {
                 "model": checkpoint_data(repo).config,
-                "drafter": checkpoint_data(DFLASH).config,
+                "drafter": checkpoint_data(_drafter(name)[0] or DRAFTERS["DFlash"][0]).config,
             },
             "args": COMMON | args,
             "memory": memory,
         }
-        for repo, args, memory, _ in (CASES[name] for name in names)
+        for name in names
+        for repo, args, memory, _ in [CASES[name]]
     ]
     found = json.loads(run_script(version, SCRIPT, text=json.dumps(cases)))
     for name, layout in zip(names, found, strict=True):
         assert {name: _planned(name)} == {name: layout}
 
 
+def _drafter(name: str) -> tuple[str, tuple[int, ...]]:
+    """Return the drafter of a case, and the first release that runs it; none: any release."""
+    found = (drafter for word, drafter in DRAFTERS.items() if word in name)
+    return next(found, ("", ()))
+
+
 def _planned(name: str) -> dict[str, float]:
     repo, _, memory, use = CASES[name]
-    drafter = checkpoint_data(DFLASH).shape if "DFlash" in name else None
-    cache = kv_cache(checkpoint_data(repo).shape, use, drafter)
+    drafter, _ = _drafter(name)
+    drafts = checkpoint_data(drafter).shape if drafter else None
+    cache = kv_cache(checkpoint_data(repo).shape, use, drafts)
     return {
         "block": cache.block,
         "blocks": cache.blocks(memory),

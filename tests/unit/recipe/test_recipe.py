@@ -289,7 +289,8 @@ def test_a_stop_waits_for_the_drain(tmp_path: Path) -> None:
     [
         (
             {"answers": "songs"},
-            'answers: found "songs"; expected chat, embeddings, or scores (of documents, for a query)',
+            'answers: found "songs"; expected chat, embeddings, or scores (of documents, for a '
+            "query)",
         ),
         (
             {"answers": "embeddings"},
