@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import date
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from sparkwright.common.errors import PlanError
@@ -173,7 +173,7 @@ def _sentence(
     # `--data force`: no colon after an option of the command line.
     joint = " " if source.startswith("-") else ": "
     where = f"{source}{joint}{_dotted(location)}" if location else source
-    owner, expected = _lookup(model, location)
+    owner, expected = _lookup(model, detail["loc"])
     kind = detail["type"]
     if kind == "extra_forbidden" and "ssh_key" in owner and "password" in str(location[-1]):
         return f"{where}: found a password; expected a login by key: ssh-copy-id USER@ADDRESS"
@@ -205,6 +205,9 @@ def _lookup(model: type[Model], location: tuple[int | str, ...]) -> tuple[list[s
     owner, expected = list(model.model_fields), None
     annotation: Any = model
     for part in location:
+        if _BRANCH.fullmatch(str(part)):
+            annotation = _branch(annotation, str(part))
+            continue
         annotation = _plain(annotation)
         if isinstance(annotation, type) and issubclass(annotation, Model):
             owner = list(annotation.model_fields)
@@ -216,6 +219,14 @@ def _lookup(model: type[Model], location: tuple[int | str, ...]) -> tuple[list[s
         if part == "[key]":
             expected = NAME_RULE
     return owner, expected
+
+
+def _branch(annotation: Any, tag: str) -> Any:
+    """Return the branch of a union that has a tag; the union itself if none has it."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    branches = (each for each in get_args(annotation) if Tag(tag) in get_args(each))
+    return next(branches, annotation)
 
 
 def _plain(annotation: Any) -> Any:

@@ -5,6 +5,7 @@ from pyinfra.api import deploy
 from sparkwright.fabric.share import share_url
 from sparkwright.image.operations import built_image, copied_image, exported_image, image
 from sparkwright.recipe.build import build_files
+from sparkwright.recipe.values import ImageBuild
 from sparkwright.release.lock import image_key
 from sparkwright.release.release import repository
 from sparkwright.run.target import target
@@ -36,7 +37,10 @@ def apply() -> None:
             references=served.images,
             base=f"{repository(build.base)}@{locked.digest}",
             size=locked.size,
-            recipe={"args": build.args, "files": build_files(build)},
+            recipe={
+                "args": build.args if isinstance(build, ImageBuild) else {},
+                "files": build_files(build),
+            },
         )
     if plan is None or other is None:
         return

@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import FILES
 from sparkwright.common.schema import nearest
-from sparkwright.recipe.values import ImageBuild
+from sparkwright.recipe.mod_script import is_online, lasting
+from sparkwright.recipe.mods import ModFile, ModFolder, read_mods
+from sparkwright.recipe.values import ImageBuild, ImageMods
 from sparkwright.recipe.vllm_names import is_secret
 
 FOLDERS = FILES / "images"
 
 # Bytes of disk that a build takes besides its base: half is ccache's limit (10 GB in the
-# Dockerfiles), half our estimate for source, objects and the result. Not measured.
-DISK = 20 * 10**9
+# Dockerfiles), half our estimate for source, objects and the result. Mods: our estimate for another
+# PyTorch with its CUDA libraries. Not measured.
+DISK, MODS_DISK = 20 * 10**9, 10 * 10**9
 
 # What Sparkwright gives to the Dockerfile itself: the base by its digest.
 BASE = "BASE"
 _ARGUMENT = re.compile(r"^ARG +([A-Za-z_][A-Za-z0-9_]*)(=.*)?$", re.MULTILINE)
 
 
-def build_files(build: ImageBuild, folders: Path = FOLDERS) -> dict[str, str]:
-    """Return the files of a build, name -> text: all that its Dockerfile can copy.
+# The program of the steps that apply mods; no folder of a build, as it has no Dockerfile.
+_APPLY = "apply.py"
+_STEP = f"RUN --network={{}} --mount=source={_APPLY},target=/{_APPLY}"
+# What the launchers do with each mod. Part of a derived image's name: another number where the same
+# inputs would make another image.
+_FORM = 1
+
+# A file in the orders of a build: text, or ``base64`` and ``mode``.
+OrderedFile = str | Mapping[str, object]
+
+
+def build_files(build: ImageBuild | ImageMods, folders: Path = FOLDERS) -> dict[str, OrderedFile]:
+    """Return the files of a build, path -> content: all that its Dockerfile can copy.
 
     Hidden files are left out: those that editors and file managers leave behind would change the
     image's name.
@@ -35,31 +50,68 @@ def build_files(build: ImageBuild, folders: Path = FOLDERS) -> dict[str, str]:
         folders: The folder of all builds.
 
     Raises:
-        PlanError: There is no such folder (with the nearest name), or a file in it is no text.
+        PlanError: There is no such folder (with the nearest name), or a mod cannot be read.
     """
+    if isinstance(build, ImageMods):
+        return _mods_files(build)
     known = sorted(path.parent.name for path in folders.glob("*/Dockerfile"))
     if build.build not in known:
         expected = nearest(build.build, known)
         raise PlanError(f"{folders}: found no {build.build}/Dockerfile; {expected}")
     files = sorted(path for path in (folders / build.build).glob("[!.]*") if path.is_file())
-    return {path.name: _text(path) for path in files}
+    return {path.name: _ordered(ModFile(path.read_bytes(), executable=False)) for path in files}
 
 
-def _text(path: Path) -> str:
+def _mods_files(build: ImageMods) -> dict[str, OrderedFile]:
+    mods = read_mods(build.mods)
+    program = (FOLDERS / "mods" / _APPLY).read_text(encoding="utf-8")
+    files = {
+        f"mods/{mod.name}/{path}": _ordered(file)
+        for mod in mods
+        for path, file in mod.files.items()
+    }
+    return {"Dockerfile": "\n".join(_dockerfile(build, mods)) + "\n", _APPLY: program, **files}
+
+
+def _dockerfile(build: ImageMods, mods: list[ModFolder]) -> Iterator[str]:
+    offline = _STEP.format("none")
+    yield f"ARG {BASE}"
+    yield f"FROM ${{{BASE}}} AS base"
+    yield "FROM base AS before"
+    yield f'{offline} ["python3", "/{_APPLY}", "version", "/vllm.version"]'
+    yield "FROM base"
+    for mod in mods:
+        folder = f"/workspace/mods/{mod.name}/"
+        step = _STEP.format("default" if is_online(mod) else "none")
+        yield f"COPY {json.dumps([f'mods/{mod.name}/', folder])}"
+        yield f"{step} {json.dumps(['python3', f'/{_APPLY}', 'run', mod.name])}"
+    words = ["python3", f"/{_APPLY}", "verify", "/vllm.version", build.vllm or ""]
+    before = "--mount=from=before,source=/vllm.version,target=/vllm.version"
+    yield f"{offline} {before} {json.dumps(words)}"
+
+
+def _ordered(file: ModFile) -> OrderedFile:
+    """Return a file as orders have it: text where it is text that no one executes."""
     try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise PlanError(f"{path}: cannot be read as UTF-8 text ({error})") from None
+        if not file.executable:
+            return file.content.decode()
+    except UnicodeDecodeError:
+        pass
+    mode = 0o755 if file.executable else 0o644
+    return {"base64": base64.b64encode(file.content).decode(), "mode": mode}
 
 
-def build_problems(build: ImageBuild, folders: Path = FOLDERS) -> Iterator[str]:
+def build_problems(build: ImageBuild | ImageMods, folders: Path = FOLDERS) -> Iterator[str]:
     """Yield the faults of a build, as ``KEY: found X; expected Y``.
 
     Args:
         folders: The folder of all builds.
     """
+    if isinstance(build, ImageMods):
+        yield from _mods_problems(build)
+        return
     try:
-        dockerfile = build_files(build, folders)["Dockerfile"]
+        dockerfile = str(build_files(build, folders)["Dockerfile"])
     except PlanError as error:
         yield f"image.build: {error}"
         return
@@ -76,7 +128,22 @@ def build_problems(build: ImageBuild, folders: Path = FOLDERS) -> Iterator[str]:
             yield f"image.args: found no {name}; expected it: {build.build}/Dockerfile needs it"
 
 
-def build_name(build: ImageBuild, base_digest: str, folders: Path = FOLDERS) -> str:
+def _mods_problems(build: ImageMods) -> Iterator[str]:
+    try:
+        mods = read_mods(build.mods)
+    except PlanError as error:
+        yield from (f"image.mods: {problem}" for problem in error.problems)
+        return
+    for mod in mods:
+        yield from (f"image.mods: {problem}" for problem in lasting(mod))
+
+
+def repository_of(build: ImageBuild | ImageMods) -> str:
+    """Return the name, without a tag, of what a build makes."""
+    return f"sparkwright/{'mods' if isinstance(build, ImageMods) else build.build}"
+
+
+def build_name(build: ImageBuild | ImageMods, base_digest: str, folders: Path = FOLDERS) -> str:
     """Name the image that a build makes: ``sparkwright/FOLDER:<12 hex of all its inputs>``.
 
     Args:
@@ -84,8 +151,14 @@ def build_name(build: ImageBuild, base_digest: str, folders: Path = FOLDERS) -> 
         folders: The folder of all builds.
 
     Raises:
-        PlanError: There is no such folder.
+        PlanError: There is no such folder, or a mod cannot be read.
     """
-    inputs = [build_files(build, folders), base_digest, build.args]
+    inputs: list[object]
+    if isinstance(build, ImageMods):
+        # Without `_APPLY`: what it checks may become stricter without another image.
+        words = [mod.word for mod in read_mods(build.mods)]
+        inputs = [_FORM, base_digest, words, build.vllm]
+    else:
+        inputs = [build_files(build, folders), base_digest, build.args]
     digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
-    return f"sparkwright/{build.build}:{digest[:12]}"
+    return f"{repository_of(build)}:{digest[:12]}"

@@ -14,6 +14,7 @@ from sparkwright.recipe.values import (
     Argument,
     Folder,
     ImageBuild,
+    ImageMods,
     ImageOrBuild,
     Option,
     Release,
@@ -114,7 +115,8 @@ class Recipe(EngineSettings):
         min_length=1, description="a list of Spark counts, such as [1] or [1, 2]"
     )
     image: ImageOrBuild = Field(
-        description="an image with a tag or digest, such as example.org/name:1.0, or {build: …}"
+        description="an image with a tag or digest, such as example.org/name:1.0, or {build: …}, "
+        "or {base: …, mods: […]}"
     )
     checkpoints: dict[str, Checkpoint] = Field(
         description="a mapping with 'model' and, by names of your own, what else the engine loads"
@@ -133,14 +135,14 @@ class Recipe(EngineSettings):
     expected: Figures = Field(default_factory=dict)
 
     @property
-    def build(self) -> ImageBuild | None:
-        """How the Spark builds the image; None: it is pulled as it is."""
-        return self.image if isinstance(self.image, ImageBuild) else None
+    def build(self) -> ImageBuild | ImageMods | None:
+        """How the Spark makes the image; None: it is pulled as it is."""
+        return None if isinstance(self.image, str) else self.image
 
     @property
     def base_image(self) -> str:
         """The image that a registry has: the recipe's own, or the one that it is built on."""
-        return self.image.base if isinstance(self.image, ImageBuild) else self.image
+        return self.image if isinstance(self.image, str) else self.image.base
 
     @property
     def judge(self) -> str:

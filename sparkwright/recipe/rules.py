@@ -12,6 +12,7 @@ from datetime import date
 
 from sparkwright.common.schema import shown
 from sparkwright.recipe.recipe import Recipe
+from sparkwright.recipe.values import ImageBuild
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ RULES = (
     OptionRule(
         ("kv-cache-dtype",),
         lambda recipe: (
-            _fp8(recipe) and (recipe.build is None or recipe.build.build != "sm121-inject")
+            _fp8(recipe)
+            and not (isinstance(recipe.build, ImageBuild) and recipe.build.build == "sm121-inject")
         ),
         "it left out: with it this model fails to start (vllm-project/vllm, 26646) or produces "
         "gibberish (huggingface.co/ig1/Qwen3.5-35B-A3B-NVFP4)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
@@ -48,6 +49,7 @@ _OPTION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 _BUILD = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_MOD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def reserved_folders() -> list[str]:
@@ -116,10 +118,41 @@ class ImageBuild(Model):
     )
 
 
+def _mod_kind(value: object) -> str:
+    return "<path>" if isinstance(value, Path) else "<name>"
+
+
+# YAML has no paths: only a reader of other projects' recipes, whose mods lie in a checkout, gives
+# one. A recipe of our own can name no folder but those of files/mods.
+Mod = Annotated[
+    Annotated[str, matching(_MOD, "a folder of files/mods"), Tag("<name>")]
+    | Annotated[Path, Tag("<path>")],
+    Discriminator(_mod_kind),
+]
+
+
+class ImageMods(Model):
+    """An image that a Spark derives from another one: by mods, folders whose run.sh changes it."""
+
+    base: Image = Field(description="the image that the mods change, with a tag or digest")
+    mods: list[Mod] = Field(
+        min_length=1, description="a list of folders of files/mods, in the order of their use"
+    )
+    vllm: Release | None = Field(
+        default=None,
+        description="the release of vLLM that the mods install, such as 0.33.0, if they change it",
+    )
+
+
 def _kind(value: object) -> str:
+    if isinstance(value, ImageMods) or (isinstance(value, dict) and "mods" in value):
+        return "<mods>"
     return "<build>" if isinstance(value, dict | ImageBuild) else "<image>"
 
 
 ImageOrBuild = Annotated[
-    Annotated[Image, Tag("<image>")] | Annotated[ImageBuild, Tag("<build>")], Discriminator(_kind)
+    Annotated[Image, Tag("<image>")]
+    | Annotated[ImageBuild, Tag("<build>")]
+    | Annotated[ImageMods, Tag("<mods>")],
+    Discriminator(_kind),
 ]

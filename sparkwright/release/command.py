@@ -20,6 +20,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.last_resort import guarded
 from sparkwright.common.ports import LOOPBACK, MASTER_PORT
 from sparkwright.recipe.advisories import warning
+from sparkwright.recipe.build import repository_of
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.recipe.media import DOMAINS, NO_REDIRECTS, NOWHERE
 from sparkwright.recipe.recipe import Recipe
@@ -247,7 +248,7 @@ def _report(recipe: Recipe, nodes: int) -> Iterator[str]:
         yield "# HEAD-FABRIC-ADDRESS is of `fabric_subnets`; what `--env` names, each Spark finds."
     yield f"\n# {release}/engine.env"
     yield from (f"{key}={value}" for key, value in environment(recipe, nodes).items())
-    image = f"sparkwright/{recipe.build.build}:BUILD" if recipe.build else recipe.base_image
+    image = f"{repository_of(recipe.build)}:BUILD" if recipe.build else recipe.base_image
     folders = {name: f"{each.folder}@COMMIT" for name, each in recipe.checkpoints.items()}
     for rank in range(nodes):
         role = "head" if rank == 0 else "worker"

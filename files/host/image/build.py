@@ -5,6 +5,7 @@ goes on there. What the build says is in the journal.
 Exit status: 0 the image is here, 1 it is not; ROOT/jobs/image-build@ID.json says why.
 """
 
+import base64
 import io
 import json
 import re
@@ -84,13 +85,16 @@ class Build:
         return text[:WIDTH]
 
 
-def context(files: Mapping[str, str]) -> bytes:
-    """Return a build's files as the archive that Docker takes."""
+def context(files: Mapping[str, Any]) -> bytes:
+    """Return a build's files, each a text or its bytes and mode, as the archive for Docker."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
-        for name, text in sorted(files.items()):
-            content = text.encode()
+        for name, file in sorted(files.items()):
             member = tarfile.TarInfo(name)
+            if isinstance(file, str):
+                content = file.encode()
+            else:
+                content, member.mode = base64.b64decode(file["base64"]), file["mode"]
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
     return archive.getvalue()

@@ -47,6 +47,11 @@ def test_the_name_stands_for_all_inputs(folders: Path) -> None:
     assert len({name, *others}) == 4
 
 
+def test_a_name_is_that_of_earlier_versions(folders: Path) -> None:
+    """A Spark that has such an image would build it once more, for an hour or two."""
+    assert build_name(build(COMMIT="a"), DIGEST, folders) == "sparkwright/mine:f28f2b617485"
+
+
 def test_the_tag_of_the_base_does_not_count(folders: Path) -> None:
     other = ImageBuild(build="mine", base="example.org/vllm:2", args={"COMMIT": "a"})
     assert build_name(other, DIGEST, folders) == build_name(build(COMMIT="a"), DIGEST, folders)
@@ -81,10 +86,12 @@ def test_what_an_editor_leaves_behind_makes_no_other_image(folders: Path) -> Non
     assert build_name(build(COMMIT="a"), DIGEST, folders) == name
 
 
-def test_a_file_that_is_no_text_is_told(folders: Path) -> None:
+def test_a_file_that_is_no_text_travels_as_it_is(folders: Path) -> None:
     (folders / "mine/kernels.so").write_bytes(b"\x7fELF\xff")
-    (problem,) = build_problems(build(COMMIT="a"), folders)
-    assert "kernels.so: cannot be read as UTF-8 text" in problem
+    assert list(build_problems(build(COMMIT="a"), folders)) == []
+    files = build_files(build(COMMIT="a"), folders)
+    assert files["kernels.so"] == {"base64": "f0VMRv8=", "mode": 0o644}
+    assert files["a.py"] == "print()\n"
 
 
 def test_all_files_of_a_folder_are_copied_by_name() -> None:
