@@ -126,7 +126,9 @@ if cd {shlex.quote(root)} 2>/dev/null; then
   done
   echo {MARK}brought
   for file in manifests/image@*.json manifests/image-build@*.json manifests/image-copy.json; do
-    [ -e "$file" ] && printf '%s\\t%s\\n' "$(basename "$file" .json)" "$(tr -d '\\n' < "$file")"
+    # Without the files of a build, which may be of many megabytes.
+    [ -e "$file" ] && printf '%s\\t%s\\n' "$(basename "$file" .json)" \\
+      "$(tr -d '\\n' < "$file" | sed 's/, "files": {{.*$/}}/')"
   done
   echo {MARK}weights
   for folder in */; do

@@ -14,6 +14,7 @@ from sparkwright.cli.run import PASSED_ON
 from sparkwright.cli.site import enter_site
 from sparkwright.recipe.loader import is_path, load_recipe, recipe_files, recipe_names
 from sparkwright.recipe.recipe import Recipe
+from sparkwright.recipe.trust import needs
 
 _WIDTH = 80
 
@@ -65,6 +66,9 @@ def check(recipe: str) -> None:
     the vLLM of the recipe's release.
     """
     loaded = load_recipe(recipe)
+    for need in needs(loaded):
+        for line in need.details:
+            click.echo(line)
     click.echo(f"{loaded.name}: its file is valid (vLLM {loaded.vllm}, {loaded.base_image})")
     sys.exit(_memory([recipe]))
 

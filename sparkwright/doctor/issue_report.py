@@ -14,6 +14,7 @@ from sparkwright.doctor.redaction import Redactor
 from sparkwright.doctor.report import fails
 from sparkwright.doctor.site_names import is_shipped
 from sparkwright.recipe.recipe import Recipe
+from sparkwright.recipe.values import ImageMods
 
 # The last lines of a log that are shown, and the characters of a line: a reader of an issue has no
 # use for more.
@@ -119,6 +120,7 @@ def _served(spark: Examined) -> dict[str, str]:
         "recipe": f"{recipe.name if shipped else 'own recipe'}{rank}",
         "vLLM": recipe.vllm,
         "image": recipe.base_image if shipped else "",
+        "mods": str(len(recipe.image.mods)) if isinstance(recipe.image, ImageMods) else "",
     }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from sparkwright.fleet.fleet import Fleet, Reached
 from sparkwright.recipe.loader import RECIPES, is_path, recipe_files
 from sparkwright.recipe.recipe import Recipe
+from sparkwright.recipe.values import ImageMods
 
 # Words that say nothing about anyone, and are in many lines: a name of one of them stays.
 _COMMON = re.compile(
@@ -90,6 +91,9 @@ def _of_recipe(name: str, recipe: Recipe) -> Iterator[tuple[str, str]]:
         yield own, "own-recipe"
     yield recipe.base_image, "[image]"
     yield recipe.base_image.partition("@")[0].rpartition(":")[0], "[image]"
+    if isinstance(recipe.image, ImageMods):
+        for mod in recipe.image.mods:
+            yield Path(mod).name, "[mod]"
     for own in recipe.served_names:
         yield own, "own-model"
     for checkpoint in recipe.checkpoints.values():

@@ -62,14 +62,28 @@ def unsupported(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
 def _untrusted(replica: Replica, recipe: Recipe) -> Iterator[str]:
     """Yield what a recipe needs and the inventory, which alone can grant it, does not allow."""
     required = list(needs(recipe.for_sparks(len(replica.sparks))))
-    names = sorted({need.name for need in required} | {*replica.trusts})
-    dangers = {need.key: need.danger for need in required if need.name not in replica.trusts}
-    for key, danger in dangers.items():
-        yield (
-            f"found {shown(replica.trusts)}; expected another recipe than {recipe.name}, whose "
-            f"{key} {danger}, or, if you trust it and its image with that, "
-            f"trusts: [{', '.join(names)}]"
+    missing = {need.key: need for need in required if need.name not in replica.trusts}
+    # The word for what a mod was before allows nothing any more.
+    changed = {_mod(need.name) for need in missing.values()} - {""}
+    stay = [word for word in replica.trusts if _mod(word) not in changed]
+    names = sorted({need.name for need in required} | {*stay})
+    for key, need in missing.items():
+        since = ""
+        if _mod(need.name) and any(_mod(word) == _mod(need.name) for word in replica.trusts):
+            since = " and has changed since it was allowed"
+        yield "\n".join(
+            [
+                f"found {shown(replica.trusts)}; expected another recipe than {recipe.name}, whose "
+                f"{key} {need.danger}{since}, or, if you trust it and its image with that, "
+                f"trusts: [{', '.join(names)}]",
+                *(f"  {line}" for line in need.details),
+            ]
         )
+
+
+def _mod(word: str) -> str:
+    """Return the name of a mod from the word that allows it, ``mod:NAME@DIGEST``; "" of others."""
+    return word.removeprefix("mod:").partition("@")[0] if word.startswith("mod:") else ""
 
 
 def _spark_problems(fleet: Fleet) -> Iterator[str]:

@@ -7,7 +7,8 @@ from sparkwright.memory.plan import load_of
 from sparkwright.preflight.operations import preflight
 from sparkwright.preflight.preflight import Requirements
 from sparkwright.preflight.summary import Intent
-from sparkwright.recipe.build import DISK
+from sparkwright.recipe.build import disk
+from sparkwright.recipe.trust import needs
 from sparkwright.release.lock import image_key
 from sparkwright.run.target import target
 
@@ -30,7 +31,7 @@ def apply() -> None:
             disk_headroom=int(settings.disk_headroom_gib * GIB),
             ports=(own.port, release.port) if release and own.is_head and own.port else (),
             clock_tolerance=settings.clock_tolerance,
-            build=DISK if release and release.recipe.build and own.is_head else 0,
+            build=disk(release.recipe.build) if release and own.is_head else 0,
             pair=own.peer is not None,
         ),
         root=own.root,
@@ -45,6 +46,7 @@ def apply() -> None:
             port=own.port,
             names=tuple(release.recipe.served_names),
             head=None if own.is_head else own.ranks[0],
+            details=tuple(line for need in needs(release.recipe) for line in need.details),
         )
         if release
         else None,

@@ -23,6 +23,7 @@ class Intent:
         port: TCP port of its door.
         names: What clients ask for.
         head: The Spark from which this one, a worker, gets weights and image; None for a head.
+        details: What the mods of its image do.
     """
 
     replica: str
@@ -31,6 +32,7 @@ class Intent:
     port: int | None
     names: tuple[str, ...]
     head: str | None = None
+    details: tuple[str, ...] = ()
 
 
 def summary(
@@ -58,6 +60,8 @@ def summary(
     source = f"to copy from {intent.head}" if intent.head else "to download"
     free = f"{size_text(min(survey.root_free, survey.docker_free))} free"
     yield f"  {source}: {', '.join(missing) or 'nothing'}; {free}"
+    if not survey.image and not intent.head:
+        yield from (f"  {line}" for line in intent.details)
     if plan:
         used = plan.total - plan.head_room
         yield (

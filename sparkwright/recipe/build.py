@@ -138,6 +138,13 @@ def _mods_problems(build: ImageMods) -> Iterator[str]:
         yield from (f"image.mods: {problem}" for problem in lasting(mod))
 
 
+def disk(build: ImageBuild | ImageMods | None) -> int:
+    """Return the bytes of disk that a build takes besides its base; 0 of none."""
+    if build is None:
+        return 0
+    return MODS_DISK if isinstance(build, ImageMods) else DISK
+
+
 def repository_of(build: ImageBuild | ImageMods) -> str:
     """Return the name, without a tag, of what a build makes."""
     return f"sparkwright/{'mods' if isinstance(build, ImageMods) else build.build}"

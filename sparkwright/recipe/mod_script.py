@@ -40,7 +40,7 @@ _PASSED_OVER = re.compile(r"\|\|\s*(?:echo|true|:|printf)\b|\|\|\s*:")
 _STRICT = re.compile(r"^\s*set\s+-\w*e|^#!.*\bbash\s+-\w*e", re.MULTILINE)
 _SAYS = re.compile(r"\s*(?:echo|printf)\b[^|>`]*$")
 _PATCHED = re.compile(r"^\+\+\+ (?:b/)?(\S+)", re.MULTILINE)
-_LOCAL = re.compile(r"(?:\./|/)?[\w./+-]*\.whl|\.|\./\S*")
+_LOCAL = re.compile(r"(?:\./|/)?[\w./*+-]*\.whl|\.|\./\S*")
 _PINNED = re.compile(r"[\w.\[\],-]+={2,3}[\w.+!-]+")
 _WITHOUT_INDEX = re.compile(r"--no-index\b|--no-deps\b")
 

@@ -12,8 +12,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from sparkwright.recipe.mod_script import description
+from sparkwright.recipe.mods import read_mods
 from sparkwright.recipe.recipe import Recipe
-from sparkwright.recipe.values import OWN_ENVIRONMENT
+from sparkwright.recipe.values import OWN_ENVIRONMENT, ImageMods
 from sparkwright.recipe.vllm_names import UNKNOWN, normal, options, table
 
 
@@ -25,11 +27,13 @@ class Need:
         name: The option or variable, as `trusts` names it.
         key: Its place in the recipe, such as ``args.trust-remote-code``.
         danger: What it lets the recipe do.
+        details: Lines for whoever is to allow it.
     """
 
     name: str
     key: str
     danger: str
+    details: tuple[str, ...] = ()
 
 
 # Variables of other programs that only tune them. Left out: what names libraries, programs, files
@@ -47,6 +51,8 @@ _TUNING = re.compile(
     r"|CROSS_NIC|NET_GDR_LEVEL|NTHREADS)"
     r"|(OMP|MKL|OPENBLAS|NUMEXPR)_NUM_THREADS|OMP_(PROC_BIND|PLACES)|TZ|LANG|LC_ALL"
 )
+
+_MOD = "runs a script as root in a build on the Spark, which may change all that the image holds"
 
 _CHECKPOINT_FILE = re.compile(r"\$\{[^}]+\}(/[A-Za-z0-9_-][\w.-]*)+", re.ASCII)
 _COMPILATION = {
@@ -120,7 +126,13 @@ def needs(recipe: Recipe) -> Iterator[Need]:
 
     Args:
         recipe: As it is for one number of Sparks.
+
+    Raises:
+        PlanError: One of its mods cannot be read.
     """
+    if isinstance(recipe.image, ImageMods):
+        for mod in read_mods(recipe.image.mods):
+            yield Need(mod.word, f"image.mods: {mod.name}", _MOD, tuple(description(mod)))
     existing = options(recipe.release)
     for name, value in recipe.args.items():
         parsed = _parsed(value)

@@ -241,9 +241,12 @@ def _report(recipe: Recipe, nodes: int) -> Iterator[str]:
     yield "# COMMIT is the beginning of the one in the lock, and IMAGE is Docker's id of the image."
     if faults := warning(recipe):
         yield f"# {faults}"
-    if trusts := dict.fromkeys(need.name for need in needs(recipe)):
+    required = list(needs(recipe))
+    if trusts := dict.fromkeys(need.name for need in required):
         yield "# Only a replica that says so in the inventory may serve it:"
         yield f"#   trusts: [{', '.join(trusts)}]"
+    for need in required:
+        yield from (f"# {line}" for line in need.details)
     if nodes > 1:
         yield "# HEAD-FABRIC-ADDRESS is of `fabric_subnets`; what `--env` names, each Spark finds."
     yield f"\n# {release}/engine.env"

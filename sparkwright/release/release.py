@@ -14,7 +14,9 @@ from sparkwright.common.placed import SYSTEMD
 from sparkwright.common.ports import ENGINE_PORTS, LOOPBACK
 from sparkwright.common.render import render
 from sparkwright.recipe.build import build_name
+from sparkwright.recipe.mods import read_mods
 from sparkwright.recipe.recipe import Recipe
+from sparkwright.recipe.values import ImageMods
 from sparkwright.release.command import (
     Expansion,
     Place,
@@ -211,6 +213,7 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
             for name, checkpoint in recipe.checkpoints.items()
         },
         "served_names": recipe.served_names,
+        **_mods(recipe),
         "port": draft.port,
         "fabric": ranks.fabric,
         "arguments": serve_arguments(recipe, head),
@@ -252,6 +255,13 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
             f"exec {shell_lines(command, breaks=[command.index(_IMAGE)])}\n"
         ),
     }
+
+
+def _mods(recipe: Recipe) -> dict[str, object]:
+    """Return what the release says of the mods in its image; nothing where it has none."""
+    if not isinstance(recipe.image, ImageMods):
+        return {}
+    return {"mods": {mod.name: mod.digest for mod in read_mods(recipe.image.mods)}}
 
 
 def _probe_failures(recipe: Recipe) -> int:

@@ -22,7 +22,7 @@ from sparkwright.doctor.host_causes import HOST_CAUSES, ROOT_CAUSES
 from sparkwright.fleet.fleet import Gateway, Replica, Spark
 from sparkwright.fleet.settings import Settings
 from sparkwright.recipe.recipe import BySparks, Checkpoint, Memory, Recipe
-from sparkwright.recipe.values import ImageBuild
+from sparkwright.recipe.values import ImageBuild, ImageMods
 from tests.docs import runs
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -80,6 +80,7 @@ def recipe_keys() -> str:
             "A recipe": Recipe,
             "`checkpoints.NAME`": Checkpoint,
             "`image`, if the Spark builds it": ImageBuild,
+            "`image`, if mods change it": ImageMods,
             "`by_sparks.COUNT`": BySparks,
             "`memory`": Memory,
         },

@@ -19,7 +19,7 @@ COMMAND = 'export WORKSPACE_DIR=$PWD && cd "$0" && chmod +x run.sh && exec ./run
 # Seconds: a mod changes files and installs packages. What is compiled for longer is a build.
 LONGEST = 3600
 # Seconds in which what run.sh has started may end.
-LAST = 10
+LAST = 5
 # Copies of downloads that would only make the image larger.
 ENVIRONMENT = {"PIP_NO_CACHE_DIR": "1", "UV_NO_CACHE": "1", "DEBIAN_FRONTEND": "noninteractive"}
 ELSEWHERE = ("/proc", "/sys", "/dev", "/tmp", "/run")

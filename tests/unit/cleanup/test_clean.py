@@ -116,6 +116,16 @@ def disk(tmp_path: Path) -> Disk:
     return disk
 
 
+def test_what_a_build_is_made_of_stays_on_the_spark(disk: Disk) -> None:
+    """The files of mods are megabytes; their image's name and base are enough to know it by."""
+    files = {"Dockerfile": "FROM x\n", "mods/a/b": {"base64": "eHh4" * 100_000, "mode": 420}}
+    orders = {"image": "sparkwright/mods:5", "base": "example/base@sha256:4", "args": {}}
+    disk.orders("image-build@5", **orders, files=files)
+    assert len(disk.told) < 10_000
+    (order,) = (each for each in disk.found.brought if each.file == "image-build@5")
+    assert (order.names, order.base) == (("sparkwright/mods:5",), "example/base@sha256:4")
+
+
 def test_what_serves_and_those_before_stay(disk: Disk) -> None:
     assert superfluous(disk.found, keep=3) == superfluous(disk.found, keep=99)
     assert not list(superfluous(disk.found, keep=3).lines())

@@ -1,0 +1,364 @@
+"""Mods: what of a folder counts, what is shown of its scripts, and who may allow it."""
+
+import base64
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from host.image.build import context
+from sparkwright.cli.recipes import recipes as sparkwright
+from sparkwright.common.errors import PlanError
+from sparkwright.fleet.check import unsupported
+from sparkwright.fleet.file import load_fleet
+from sparkwright.recipe import mods
+from sparkwright.recipe.build import build_files, build_name, build_problems
+from sparkwright.recipe.loader import load_recipe
+from sparkwright.recipe.mod_script import description, is_online, lasting, steps
+from sparkwright.recipe.mods import ModFolder, read_mods
+from sparkwright.recipe.recipe import Recipe
+from sparkwright.recipe.trust import needs
+from sparkwright.recipe.values import ImageMods
+from sparkwright.release.command import main as print_command
+from tests.unit.release.test_release import lock, recipe, release
+
+BASE = "example.org/vllm:1"
+DIGEST = f"sha256:{'5' * 64}"
+PATCH = """\
+--- a/vllm/model_executor/models/tiny.py
++++ b/vllm/model_executor/models/tiny.py
+@@ -1 +1 @@
+-x = 1
++x = 2
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A site with one mod and a recipe that names it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "files/recipes").mkdir(parents=True)
+    mod(tmp_path, "fix-tiny", "patch -p1 -d / < tiny.patch", **{"tiny.patch": PATCH.encode()})
+    (tmp_path / "files/recipes/mine.yaml").write_text(
+        "extends: lab-tiny\ndescription: x\nsource: x\nproven: x\n"
+        f"image: {{base: '{BASE}', mods: [fix-tiny]}}\n"
+    )
+    return tmp_path
+
+
+def mod(site: Path, name: str, script: str, strict: bool = True, **files: bytes) -> Path:
+    folder = site / "files/mods" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    begin = "#!/bin/bash\nset -e\n" if strict else "#!/bin/bash\n"
+    (folder / "run.sh").write_text(f"{begin}{script}\n")
+    for file, content in files.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_bytes(content)
+    return folder
+
+
+def one(site: Path, script: str, **files: bytes) -> ModFolder:
+    (read,) = read_mods([mod(site, "one", script, **files)])
+    return read
+
+
+def test_a_name_is_made_of_bytes_modes_order_and_base(site: Path) -> None:
+    """And of nothing else: not of the place, nor of when a file was written."""
+    mod(site, "other", "true", data=b"\x00\xff")
+
+    def name(*names: str | Path, digest: str = DIGEST, vllm: str | None = None) -> str:
+        return build_name(ImageMods(base=BASE, mods=[*names], vllm=vllm), digest)
+
+    first = name("fix-tiny", "other")
+    assert first.startswith("sparkwright/mods:")
+    assert first == name(site / "files/mods/fix-tiny", "other")
+    file = site / "files/mods/other/data"
+    os.utime(file, (1, 1))
+    (site / "files/mods/other/.data.swp").write_text("x")
+    (site / "files/mods/other/__pycache__").mkdir()
+    (site / "files/mods/other/__pycache__/x.pyc").write_text("x")
+    assert first == name("fix-tiny", "other")
+    others = {
+        name("other", "fix-tiny"),
+        name("fix-tiny"),
+        name("fix-tiny", "other", digest=f"sha256:{'6' * 64}"),
+        name("fix-tiny", "other", vllm="0.33.0"),
+    }
+    file.write_bytes(b"\x00\xfe")
+    others.add(name("fix-tiny", "other"))
+    file.chmod(0o755)
+    others.add(name("fix-tiny", "other"))
+    file.rename(file.with_name("data2"))
+    others.add(name("fix-tiny", "other"))
+    assert len({first, *others}) == 8
+
+
+def test_all_files_reach_the_place_where_launchers_put_them(site: Path) -> None:
+    mod(site, "other", "curl https://example.org/x", **{"a/tool": b"\x00\xff"})
+    (site / "files/mods/other/a/tool").chmod(0o755)
+    files = build_files(ImageMods(base=BASE, mods=["fix-tiny", "other"]))
+    with tarfile.open(fileobj=io.BytesIO(context(files))) as tar:
+        found = {each.name: (tar.extractfile(each), each.mode) for each in tar}
+    tool, mode = found["mods/other/a/tool"]
+    assert tool
+    assert (tool.read(), mode) == (b"\x00\xff", 0o755)
+    assert found["mods/other/run.sh"][1] == 0o755
+    assert files["mods/fix-tiny/tiny.patch"] == PATCH
+    lines = str(files["Dockerfile"]).splitlines()
+    places = [line for line in lines if line.startswith("COPY")]
+    assert places == [
+        'COPY ["mods/fix-tiny/", "/workspace/mods/fix-tiny/"]',
+        'COPY ["mods/other/", "/workspace/mods/other/"]',
+    ]
+    runs = {name: line for line in lines for name in ("fix-tiny", "other") if f'"{name}"]' in line}
+    assert "--network=none" in runs["fix-tiny"]
+    assert "--network=default" in runs["other"]
+    assert '"verify"' in lines[-1]
+
+
+def test_orders_hold_binary_files_as_text_that_json_can_hold(site: Path) -> None:
+    mod(site, "other", "true", data=b"\xff")
+    entry = build_files(ImageMods(base=BASE, mods=["other"]))["mods/other/data"]
+    assert isinstance(entry, dict)
+    assert base64.b64decode(entry["base64"]) == b"\xff"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda folder: (folder / "run.sh").unlink(), "found no one/run.sh; expected"),
+        (lambda folder: (folder / "x").symlink_to("/etc/passwd"), "found a link"),
+        (lambda folder: (folder / "x").symlink_to("run.sh"), "found a link"),
+        (lambda folder: (folder / "d").symlink_to("/etc"), "found a link"),
+        (lambda folder: os.mkfifo(folder / "x"), "another special file"),
+        (lambda folder: (folder / "a b").touch(), 'found "a b"; expected paths of letters'),
+        (lambda folder: (folder / "a\x1b[2J").touch(), "expected paths of letters"),
+        (lambda folder: (folder / "-rf").touch(), "expected paths of letters"),
+        (
+            lambda folder: (folder / "/".join("abcdefghi")).mkdir(parents=True),
+            "at most 8 deep",
+        ),
+        (
+            lambda folder: [(folder / f"f{n}").touch() for n in range(100)],
+            "found more files than 100",
+        ),
+        (
+            lambda folder: (folder / "x").write_bytes(b"x" * (mods.MOST_BYTES + 1)),
+            "found more than 4,194,304 bytes",
+        ),
+        (
+            lambda folder: [
+                (folder / f"f{n}").write_bytes(b"x" * mods.MOST_BYTES) for n in range(5)
+            ],
+            "found 20,971,",
+        ),
+    ],
+)
+def test_what_is_no_mod_is_refused_by_its_file(site: Path, spoil: object, said: str) -> None:
+    assert callable(spoil)
+    folder = mod(site, "one", "true")
+    mod(site, "two", "true")
+    spoil(folder)
+    (problem,) = build_problems(ImageMods(base=BASE, mods=["one", "two"]))
+    assert problem.startswith("image.mods: ")
+    assert said in problem
+
+
+def test_a_mod_whose_folder_is_a_link_or_is_named_twice_is_refused(site: Path) -> None:
+    (site / "files/mods/two").symlink_to(site / "files/mods/fix-tiny")
+    with pytest.raises(PlanError, match="found a symbolic link"):
+        read_mods(["two"])
+    with pytest.raises(PlanError, match="found fix-tiny more than once"):
+        read_mods(["fix-tiny", site / "files/mods/fix-tiny"])
+    with pytest.raises(PlanError, match="found 17 mods; expected 16 at most"):
+        read_mods(["fix-tiny"] * 17)
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc", "a/b", ".", "", "a b"])
+def test_a_recipe_names_folders_of_files_mods_alone(site: Path, name: str) -> None:
+    file = site / "files/recipes/mine.yaml"
+    file.write_text(file.read_text().replace("fix-tiny", repr(name)))
+    with pytest.raises(PlanError, match=r"mine.yaml:5: image.mods\[0\]: .*a folder of files/mods"):
+        load_recipe("mine")
+
+
+def test_a_name_that_is_no_mod_gets_the_nearest(site: Path) -> None:
+    file = site / "files/recipes/mine.yaml"
+    file.write_text(file.read_text().replace("fix-tiny", "fix-tyni"))
+    with pytest.raises(PlanError, match=r"found no fix-tyni/run.sh; did you mean 'fix-tiny'"):
+        load_recipe("mine")
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "pinned", "online"),
+    [
+        ("pip install x", "installs x, which nothing pins", False, True),
+        ("uv pip install 'x>=5'", "installs x>=5, which nothing pins", False, True),
+        ("pip install -q x==1.0 y==2", "installs x==1.0, y==2", True, True),
+        ("python3 -m pip install --no-index ./x-1.0.whl", "installs ./x-1.0.whl", True, False),
+        ("pip install ./x-1.0.whl", "installs ./x-1.0.whl", True, True),
+        ("apt-get install -y jq", "installs jq, which nothing pins", False, True),
+        (
+            f"pip install git+https://example.org/x@{'a' * 40}",
+            f"installs git+https://example.org/x@{'a' * 40}",
+            True,
+            True,
+        ),
+        (
+            "curl -L https://example.org/1.diff | patch -p1",
+            "fetches https://example.org/1.diff, with no hash",
+            False,
+            True,
+        ),
+        (
+            "if curl -L \\\n https://example.org/1.diff; then",
+            "fetches https://example.org/1.diff, with no hash",
+            False,
+            True,
+        ),
+        (
+            f"wget https://example.org/{'a' * 40}/x.py",
+            f"fetches https://example.org/{'a' * 40}/x.py, by commit or hash",
+            True,
+            True,
+        ),
+        (
+            "export https_proxy=http://192.0.2.1:7890",
+            "names http://192.0.2.1:7890",
+            True,
+            True,
+        ),
+        ("patch -p1 -d / < x.diff", "changes files of the image", True, False),
+        (
+            "patch -p1 < x.diff || echo skipped",
+            "changes files of the image, and goes on if that fails",
+            True,
+            False,
+        ),
+        (
+            "cp x.py /usr/local/lib/python3.12/dist-packages/vllm/x.py",
+            "changes files of the image",
+            True,
+            False,
+        ),
+    ],
+)
+def test_what_a_script_does_is_said(
+    site: Path, line: str, said: str, pinned: bool, online: bool
+) -> None:
+    read = one(site, line)
+    (step,) = steps(read)
+    assert (step.place, step.what, step.pinned) == ("run.sh:3", said, pinned)
+    assert is_online(read) is online
+    text = "\n".join(description(read))
+    assert ("not pinned: run.sh:3" in text) is not pinned
+    assert f"network: {'yes' if online else 'none'}" in text
+
+
+def test_a_checked_hash_pins_and_comments_say_nothing(site: Path) -> None:
+    checked = "# pip install y\necho 'use curl'\ncurl -O https://example.org/x\nsha256sum -c x.sha"
+    (step,) = steps(one(site, checked))
+    assert step.pinned
+    assert steps(one(site, "echo done")) == []
+
+
+def test_a_script_that_run_sh_calls_counts_and_one_that_it_copies_does_not(site: Path) -> None:
+    fetch = b"import urllib.request as r\nr.urlopen('https://example.org/x')\n"
+    assert is_online(one(site, 'python3 "$(dirname "$0")/fix.py"', **{"fix.py": fetch}))
+    assert not is_online(one(site, "cp fix.py /opt/", **{"fix.py": fetch}))
+
+
+@pytest.mark.parametrize("line", ["nohup x >/dev/null 2>&1 &", "x &", "setsid x", "x & disown"])
+def test_what_an_image_cannot_keep_is_refused(site: Path, line: str) -> None:
+    mod(site, "one", line)
+    (problem,) = build_problems(ImageMods(base=BASE, mods=["one"]))
+    assert "files/mods/one/run.sh:3: found " in problem
+    assert "an image keeps no process" in problem
+
+
+@pytest.mark.parametrize("line", ["a && b", "a 2>&1", "x &\nwait", "echo nohup"])
+def test_what_ends_is_taken(site: Path, line: str) -> None:
+    assert list(lasting(one(site, line))) == []
+
+
+def test_a_description_has_files_sizes_and_a_short_script_whole(site: Path) -> None:
+    text = "\n".join(description(read_mods(["fix-tiny"])[0]))
+    assert "mod fix-tiny: 2 files, " in text
+    assert f"tiny.patch  {len(PATCH)} bytes: changes vllm/model_executor/models/tiny.py" in text
+    assert "    | patch -p1 -d / < tiny.patch" in text
+    mod(site, "fix-tiny", "true\n" * 100 + "pip install x")
+    text = "\n".join(description(read_mods(["fix-tiny"])[0]))
+    assert "103 lines; those that matter:\n    run.sh:103: pip install x" in text
+    assert "| true" not in text
+
+
+def test_a_description_moves_no_cursor_and_turns_no_text(site: Path) -> None:
+    read = one(site, "echo '\x1b[2J'\ncp x /opt/\u202egnp.sh")
+    assert not [each for line in description(read) for each in line if not each.isprintable()]
+
+
+def test_a_script_that_goes_on_after_a_failure_says_so(site: Path) -> None:
+    (read,) = read_mods([mod(site, "one", "cp x y", strict=False)])
+    assert "has no `set -e`" in "\n".join(description(read))
+
+
+def fleet(site: Path, *words: str) -> list[str]:
+    (site / "sparks.yaml").write_text(
+        "sparks:\n  a: {hardware: lab}\nreplicas:\n  chat: {recipe: mine, sparks: [a], "
+        f"trusts: [tool-parser-plugin{''.join(f', {word}' for word in words)}]}}\n"
+    )
+    loaded = load_fleet(site / "sparks.yaml", ["mine"])
+    return unsupported(loaded, {"mine": load_recipe("mine")})
+
+
+def test_only_the_inventory_allows_a_mod_and_a_changed_one_anew(site: Path) -> None:
+    word = read_mods(["fix-tiny"])[0].word
+    (problem,) = fleet(site)
+    assert "image.mods: fix-tiny runs a script as root" in problem
+    assert f"trusts: [{word}, tool-parser-plugin]" in problem
+    assert "| patch -p1 -d / < tiny.patch" in problem
+    assert fleet(site, word) == []
+    assert fleet(site, "mods") != []
+    assert fleet(site, "mod:fix-tiny") != []
+    mod(site, "fix-tiny", "true")
+    (problem,) = fleet(site, word)
+    assert "has changed since it was allowed" in problem
+    new = read_mods(["fix-tiny"])[0].word
+    assert new != word
+    assert f"trusts: [{new}, tool-parser-plugin]" in problem
+
+
+def test_the_command_and_the_check_show_the_mods(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert print_command(["mine"]) == 0
+    printed = capsys.readouterr().out
+    assert "# mod fix-tiny: 2 files" in printed
+    assert read_mods(["fix-tiny"])[0].word in printed
+    assert "sparkwright/mods:BUILD" in printed
+    with pytest.raises(SystemExit):
+        sparkwright(["check", "mine"])
+    assert "mod fix-tiny: 2 files" in capsys.readouterr().out
+
+
+def test_a_release_says_which_mods_its_image_has(site: Path) -> None:
+    served = recipe(image={"base": BASE, "mods": ["fix-tiny"]})
+    made = release(served, lock(digest=DIGEST))
+    (read,) = read_mods(["fix-tiny"])
+    assert f'"fix-tiny": "{read.digest}"' in made.files["release.json"]
+    assert made.images == (made.image,)
+    mod(site, "fix-tiny", "true")
+    assert release(served, lock(digest=DIGEST)).id != made.id
+
+
+def test_a_recipe_of_a_checkout_gives_the_folder_itself(site: Path) -> None:
+    """YAML has no paths: only a reader of other projects' recipes can give one."""
+    (site / "files/mods").rename(site / "checkout")
+    recipe = Recipe.model_validate(
+        load_recipe("lab-tiny").model_dump()
+        | {"image": {"base": BASE, "mods": [site / "checkout/fix-tiny"]}}
+    )
+    (need,) = (each for each in needs(recipe) if each.details)
+    assert need.name.startswith("mod:fix-tiny@")
