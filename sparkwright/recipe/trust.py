@@ -54,6 +54,11 @@ _TUNING = re.compile(
 
 _MOD = "runs a script as root in a build on the Spark, which may change all that the image holds"
 
+# A file of the engine's own folder, where mods put what these name. Who allows a mod lets it
+# change all of vLLM's code: its template or parser adds nothing to that.
+_OF_MODS = ("chat-template", "tool-parser-plugin", "reasoning-parser-plugin")
+_OWN_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.(jinja|py)")
+
 _CHECKPOINT_FILE = re.compile(r"\$\{[^}]+\}(/[A-Za-z0-9_-][\w.-]*)+", re.ASCII)
 _COMPILATION = {
     *("mode", "level", "use-inductor", "custom-ops", "splitting-ops", "compile-sizes"),
@@ -134,8 +139,11 @@ def needs(recipe: Recipe) -> Iterator[Need]:
         for mod in read_mods(recipe.image.mods):
             yield Need(mod.word, f"image.mods: {mod.name}", _MOD, tuple(description(mod)))
     existing = options(recipe.release)
+    has_mods = isinstance(recipe.image, ImageMods)
     for name, value in recipe.args.items():
         parsed = _parsed(value)
+        if has_mods and name in _OF_MODS and _OWN_FILE.fullmatch(str(value)):
+            continue
         if name not in existing:
             yield Need(name, f"args.{name}", UNKNOWN)
         elif danger := _danger(name, parsed):

@@ -76,7 +76,7 @@ def recipe(pair: Pair) -> Iterator[Path]:
 def trusting() -> Iterator[None]:
     """Let the replica's words allow the mods as they are now, until the block ends."""
     words = [each.word for each in read_mods(["lab-extras", "lab-owner"])]
-    with replica(trusts=["tool-parser-plugin", "chat-template", *words]):
+    with replica(trusts=["tool-parser-plugin", *words]):
         yield
 
 

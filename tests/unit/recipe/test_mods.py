@@ -7,9 +7,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from host.image.build import context
-from sparkwright.cli.recipes import recipes as sparkwright
+from sparkwright.cli.main import cli
 from sparkwright.common.errors import PlanError
 from sparkwright.fleet.check import unsupported
 from sparkwright.fleet.file import load_fleet
@@ -330,6 +331,27 @@ def test_only_the_inventory_allows_a_mod_and_a_changed_one_anew(site: Path) -> N
     assert f"trusts: [{new}, tool-parser-plugin]" in problem
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "needed"),
+    [
+        ("chat-template", "unsloth.jinja", False),
+        ("reasoning-parser-plugin", "super_v3.py", False),
+        ("chat-template", "/etc/x.jinja", True),
+        ("chat-template", "../x.jinja", True),
+        ("chat-template", "{{ x }}", True),
+        ("middleware", "x.py", True),
+    ],
+)
+def test_what_a_mod_puts_into_the_engines_folder_needs_no_second_word(
+    site: Path, option: str, value: str, needed: bool
+) -> None:
+    def words(image: object) -> set[str]:
+        return {need.name for need in needs(recipe(image=image, args={option: value}))}
+
+    assert option in words(BASE)
+    assert (option in words({"base": BASE, "mods": ["fix-tiny"]})) is needed
+
+
 def test_the_command_and_the_check_show_the_mods(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -338,9 +360,8 @@ def test_the_command_and_the_check_show_the_mods(
     assert "# mod fix-tiny: 2 files" in printed
     assert read_mods(["fix-tiny"])[0].word in printed
     assert "sparkwright/mods:BUILD" in printed
-    with pytest.raises(SystemExit):
-        sparkwright(["check", "mine"])
-    assert "mod fix-tiny: 2 files" in capsys.readouterr().out
+    checked = CliRunner().invoke(cli, ["recipes", "check", "mine"])
+    assert "mod fix-tiny: 2 files" in checked.output
 
 
 def test_a_release_says_which_mods_its_image_has(site: Path) -> None:
