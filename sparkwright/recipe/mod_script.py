@@ -15,10 +15,13 @@ from sparkwright.common.progress import size_text
 from sparkwright.common.terminal import plain
 from sparkwright.recipe.mods import ENTRY, ModFolder
 
-# Lines of a script that is shown whole; of a longer one, those that matter.
-_SHORT = 40
-# Characters of a line, and files of a patch, that are shown.
-_WIDTH, _MOST = 160, 12
+# Lines of a script that is shown whole, and their characters; of a longer one, those that matter.
+_SHORT, _LONGEST = 40, 500
+# Characters of a line, lines, and files of a patch, that are shown of what is not.
+_WIDTH, _STEPS, _MOST = 160, 60, 12
+# Bytes of a script, and characters of a line, in which words are looked for: what is behind them
+# gets no network.
+_LOOKED_AT, _LINE = 2**18, 2000
 
 _INSTALL = re.compile(
     r"\b(?:pip3?|uv|apt(?:-get)?|conda|npm|cargo|dpkg)\b.*?\s(?:install|add|-i)\b(.*)"
@@ -35,9 +38,11 @@ _HASHED = re.compile(
     r"\b(?:sha256sum|sha512sum|shasum|b2sum)\b.*(?:-\w*c|--check)|--require-hashes"
 )
 _COMMIT = re.compile(r"\b[0-9a-f]{40}\b")
-_BACKGROUND = re.compile(r"\b(?:nohup|setsid|disown|systemctl|crontab)\b|(?<![&>])&\s*$")
+_BACKGROUND = re.compile(r"\b(?:nohup|setsid|disown)\b|(?<![&>])&$")
 _PASSED_OVER = re.compile(r"\|\|\s*(?:echo|true|:|printf)\b|\|\|\s*:")
-_STRICT = re.compile(r"^\s*set\s+-\w*e|^#!.*\bbash\s+-\w*e", re.MULTILINE)
+_STRICT = re.compile(r"set\s+-\w*e|#!\S*bash\s+-\w*e")
+_RUNS = re.compile(r"\b(?:python[\d.]*|bash|sh|source)\s|(?:^|\s)\.\s|\./")
+_WORD = re.compile(r"[\w.+/-]+")
 _SAYS = re.compile(r"\s*(?:echo|printf)\b[^|>`]*$")
 _PATCHED = re.compile(r"^\+\+\+ (?:b/)?(\S+)", re.MULTILINE)
 _LOCAL = re.compile(r"(?:\./|/)?[\w./*+-]*\.whl|\.|\./\S*")
@@ -68,11 +73,11 @@ def steps(mod: ModFolder) -> list[Step]:
     """Return the lines of a mod's scripts that matter, in the order of files and lines."""
     found = []
     for path in _scripts(mod):
-        text = _text(mod, path)
-        hashed = _HASHED.search(text) is not None
+        lines = _lines(mod, path)
+        hashed = any(_HASHED.search(line) for _, line in lines)
         found += [
             step
-            for number, line in _lines(text)
+            for number, line in lines
             if (step := _step(f"{path}:{number}", line, hashed=hashed))
         ]
     return found
@@ -86,10 +91,11 @@ def is_online(mod: ModFolder) -> bool:
 def lasting(mod: ModFolder) -> Iterator[str]:
     """Yield the first line of each script that starts what an image cannot keep, as a problem."""
     for path in _scripts(mod):
-        text = _text(mod, path)
-        waits = re.search(r"^\s*wait\b", text, re.MULTILINE)
-        for number, line in _lines(text):
-            if _BACKGROUND.search(line) and not waits and not _SAYS.match(line):
+        lines = _lines(mod, path)
+        if path.endswith(".py") or any(line.split()[0] == "wait" for _, line in lines):
+            continue
+        for number, line in lines:
+            if _BACKGROUND.search(line) and not _SAYS.match(line):
                 yield (
                     f"{mod.path / path}:{number}: found {plain(line, 60)}; expected changes of "
                     "files alone: an image keeps no process, so this would have no effect"
@@ -98,30 +104,39 @@ def lasting(mod: ModFolder) -> Iterator[str]:
 
 
 def description(mod: ModFolder) -> Iterator[str]:
-    """Yield the lines that tell a person what a mod is and does."""
+    """Yield the lines that tell a person what a mod is and does, safe for a terminal."""
+    return map(plain, _description(mod))
+
+
+def _description(mod: ModFolder) -> Iterator[str]:
     count = len(mod.files)
     yield f"mod {mod.name}: {count} file{'s' * (count != 1)}, {_size(mod.size)}, of {mod.path}"
     for path, file in mod.files.items():
         yield f"  {path}  {_size(len(file.content))}{_patched(file.content)}"
-    script = _text(mod, ENTRY).splitlines()
+    script = _text(mod, ENTRY).rstrip("\n").split("\n")
     found = steps(mod)
-    if len(script) <= _SHORT:
+    more = [f"    and {len(found) - _STEPS} more"] if len(found) > _STEPS else []
+    if len(script) <= _SHORT and all(len(line) <= _LONGEST for line in script):
         yield f"  its {ENTRY}:"
-        yield from (f"    | {plain(line, _WIDTH)}" for line in script)
+        yield from (f"    | {line}" for line in script)
     else:
-        yield f"  its {ENTRY} has {len(script)} lines; those that matter:"
-        yield from (f"    {each.place}: {plain(each.text, _WIDTH)}" for each in found)
+        yield f"  its {ENTRY} is long ({len(script)} lines): read it. Those that matter:"
+        yield from (f"    {each.place}: {plain(each.text, _WIDTH)}" for each in found[:_STEPS])
+        yield from more
+    if others := [path for path in _scripts(mod) if path != ENTRY]:
+        yield f"  it runs {', '.join(others)}: read that, too"
     yield "  what it does there, as root in a container of the build:"
-    yield from (f"    {each.place} {each.what}" for each in found)
+    yield from (f"    {each.place} {each.what}" for each in found[:_STEPS])
+    yield from more
     if not found:
         yield "    nothing that is known to reach beyond its own files"
-    if not _STRICT.search(_text(mod, ENTRY)):
+    if not any(map(_STRICT.match, map(str.strip, script))):
         yield f"    {ENTRY} has no `set -e`: it goes on after a step that fails"
     yield f"  network: {'yes' if is_online(mod) else 'none'}"
     if loose := [each.place for each in found if not each.pinned]:
         yield (
-            f"  not pinned: {', '.join(loose)}. What a build gets there may differ from day to day;"
-            " the image on a Spark stays as it is once it is built"
+            f"  not pinned: {', '.join(loose[:_STEPS])}. What a build gets there may differ from "
+            "day to day; the image on a Spark stays as it is once it is built"
         )
 
 
@@ -168,35 +183,35 @@ def _packages(words: str, line: str) -> tuple[str, bool, bool]:
     return ", ".join(names) or "what it names", not alone, pinned
 
 
-def _scripts(mod: ModFolder) -> Iterator[str]:
-    """Yield run.sh, and the scripts that it runs, as far as it names them."""
-    yield ENTRY
-    entry = _text(mod, ENTRY)
-    for path in mod.files:
-        runs = (
-            rf"(?:python[\d.]*|bash|sh|source|\.)\s[^\n]*{re.escape(path)}|^\s*\./{re.escape(path)}"
-        )
-        if path != ENTRY and path.endswith((".sh", ".py")) and re.search(runs, entry, re.MULTILINE):
-            yield path
+def _scripts(mod: ModFolder) -> list[str]:
+    """Return run.sh, and the scripts that it runs, as far as it names them."""
+    words = {
+        word for _, line in _lines(mod, ENTRY) if _RUNS.search(line) for word in _WORD.findall(line)
+    }
+    # `$FOLDER/fix.py` and `$(dirname "$0")/fix.py` name it as well.
+    named = {"/".join(word.split("/")[at:]) for word in words for at in range(word.count("/") + 1)}
+    others = [path for path in mod.files if path.endswith((".sh", ".py")) and path in named]
+    return [ENTRY, *(path for path in others if path != ENTRY)]
 
 
 def _text(mod: ModFolder, path: str) -> str:
-    return mod.files[path].content.decode(errors="replace")
+    return mod.files[path].content[:_LOOKED_AT].decode(errors="replace")
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield lines that are no comments, with their numbers; a line that goes on is one."""
-    begun, start = "", 0
-    for number, line in enumerate(text.splitlines(), 1):
-        start = start if begun else number
-        begun += line.removesuffix("\\")
-        if line.endswith("\\"):
-            continue
-        if begun.strip() and not begun.lstrip().startswith("#"):
-            yield start, " ".join(begun.split())
-        begun = ""
-    if begun.strip():
-        yield start, " ".join(begun.split())
+def _lines(mod: ModFolder, path: str) -> list[tuple[int, str]]:
+    """Return the lines that are no comments, with their numbers; a line that goes on is one."""
+    found: list[tuple[int, str]] = []
+    parts: list[str] = []
+    start = 0
+    for number, line in enumerate([*_text(mod, path).split("\n"), ""], 1):
+        start = start if parts else number
+        parts.append(line.removesuffix("\\"))
+        if not line.endswith("\\"):
+            whole = " ".join("".join(parts).split())[:_LINE]
+            if whole and not whole.startswith("#"):
+                found.append((start, whole))
+            parts = []
+    return found
 
 
 def _patched(content: bytes) -> str:

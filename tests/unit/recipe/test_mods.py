@@ -4,6 +4,7 @@ import base64
 import io
 import os
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -291,13 +292,32 @@ def test_a_description_has_files_sizes_and_a_short_script_whole(site: Path) -> N
     assert "    | patch -p1 -d / < tiny.patch" in text
     mod(site, "fix-tiny", "true\n" * 100 + "pip install x")
     text = "\n".join(description(read_mods(["fix-tiny"])[0]))
-    assert "103 lines; those that matter:\n    run.sh:103: pip install x" in text
+    assert "long (103 lines): read it. Those that matter:\n    run.sh:103: pip install x" in text
     assert "| true" not in text
 
 
 def test_a_description_moves_no_cursor_and_turns_no_text(site: Path) -> None:
-    read = one(site, "echo '\x1b[2J'\ncp x /opt/\u202egnp.sh")
+    patch = b"+++ b/vllm/\x1b[2J/x.py\n"
+    read = one(
+        site, "echo '\x1b[2J'\ncp x /opt/\u202egnp.sh\npip install \x07", **{"x.diff": patch}
+    )
     assert not [each for line in description(read) for each in line if not each.isprintable()]
+
+
+def test_what_is_far_to_the_right_is_not_left_out(site: Path) -> None:
+    """A line that is cut would hide what it ends with: such a script is not shown as if whole."""
+    text = "\n".join(description(one(site, f"true {' ' * 600}; pip install x")))
+    assert "read it. Those that matter" in text
+    assert "installs x" in text
+
+
+@pytest.mark.parametrize("text", ["\n", "pip ", "sh a.py ", "set ", "sha256sum -", "\\\n", "x/"])
+def test_a_script_that_is_made_to_take_long_is_read_in_seconds(site: Path, text: str) -> None:
+    read = one(site, text * (2**20 // len(text)), **{f"f{n}.py": b"x" for n in range(90)})
+    begun = time.process_time()
+    assert len("\n".join(description(read))) < 200_000
+    list(lasting(read))
+    assert time.process_time() - begun < 10
 
 
 def test_a_script_that_goes_on_after_a_failure_says_so(site: Path) -> None:
