@@ -13,6 +13,9 @@ from sparkwright.weights.weights import CheckpointFolder, parse_folders
 _JOBS = "weights@* image@* image-build@* image-copy.service image-export@*"
 
 
+# Prints the orders for an image on one line, without the files of a build, which may be megabytes.
+ORDER = """tr -d '\\n' < "$file" | sed 's/, "files": {.*$/}/'"""
+
 _IMAGE = r"{{.Id}}	{{.Size}}	{{json .RepoTags}}	{{json .RepoDigests}}"
 
 
@@ -126,9 +129,7 @@ if cd {shlex.quote(root)} 2>/dev/null; then
   done
   echo {MARK}brought
   for file in manifests/image@*.json manifests/image-build@*.json manifests/image-copy.json; do
-    # Without the files of a build, which may be of many megabytes.
-    [ -e "$file" ] && printf '%s\\t%s\\n' "$(basename "$file" .json)" \\
-      "$(tr -d '\\n' < "$file" | sed 's/, "files": {{.*$/}}/')"
+    [ -e "$file" ] && printf '%s\\t%s\\n' "$(basename "$file" .json)" "$({ORDER})"
   done
   echo {MARK}weights
   for folder in */; do

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
+from sparkwright.cleanup.artifacts import ORDER
 from sparkwright.cleanup.footprint import SET_ASIDE, Entry, Footprint, OurImage
 from sparkwright.common.host_output import read_json, sections, sections_script
 from sparkwright.common.placed import (
@@ -66,7 +67,7 @@ def footprint_script(root: str) -> str:
         "daemon-json": f"cat {DAEMON_JSON}",
         "previous": f"cd {at}/backups && test -e daemon.json && echo known && cat daemon.json",
         "netplan": f"cat {NETPLAN}",
-        "orders": f"for file in {at}/manifests/image*.json; do tr -d '\\n' < \"$file\"; echo; done",
+        "orders": f"for file in {at}/manifests/image*.json; do {ORDER}; echo; done",
         "released": f"grep -ho 'sha256:[0-9a-f]*' {at}/releases/*/run",
         "images": "docker image inspect --format "
         "'{{json .Id}} {{.Size}} {{json .RepoTags}} {{json .RepoDigests}}' "

@@ -33,6 +33,7 @@ _FETCH = re.compile(
 _URL = re.compile(r"(?:https?|ftp|git|ssh)://[^\s'\"|)>;]+")
 _CHANGE = re.compile(
     r"\bpatch\s+-|\bgit\s+(?:apply|am)\b|\bsed\s+(?:-\S*i|--in-place)|(?:dist|site)-packages"
+    r"|\b(?:cp|mv|ln|install|tee)\s.*(?:\$\{?WORKSPACE_DIR|\s/)"
 )
 _HASHED = re.compile(
     r"\b(?:sha256sum|sha512sum|shasum|b2sum)\b.*(?:-\w*c|--check)|--require-hashes"

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from sparkwright.cleanup.artifacts import (
+    ORDER,
     Artifacts,
     StoredImage,
     artifacts_script,
     parse_artifacts,
 )
 from sparkwright.cleanup.clean import superfluous
+from sparkwright.cleanup.footprint_survey import footprint_script
 from sparkwright.cleanup.operations import clean
 from sparkwright.common.placed import FOLDERS
 from tests.unit.driven import fake_host
@@ -124,6 +126,7 @@ def test_what_a_build_is_made_of_stays_on_the_spark(disk: Disk) -> None:
     assert len(disk.told) < 10_000
     (order,) = (each for each in disk.found.brought if each.file == "image-build@5")
     assert (order.names, order.base) == (("sparkwright/mods:5",), "example/base@sha256:4")
+    assert ORDER in footprint_script(str(disk.root))
 
 
 def test_what_serves_and_those_before_stay(disk: Disk) -> None:

@@ -233,6 +233,7 @@ def test_a_name_that_is_no_mod_gets_the_nearest(site: Path) -> None:
             True,
         ),
         ("patch -p1 -d / < x.diff", "changes files of the image", True, False),
+        ("cp x.jinja $WORKSPACE_DIR/y.jinja", "changes files of the image", True, False),
         (
             "patch -p1 < x.diff || echo skipped",
             "changes files of the image, and goes on if that fails",
