@@ -290,6 +290,11 @@ _program(
     "Record, or look up again, what recipes stand for.\n\nRuns: python -m deploys.lock",
 )
 _program(
+    "bundle",
+    "sparkwright.bundle.command",
+    "Fill a folder for a site without internet.\n\nRuns: python -m deploys.bundle",
+)
+_program(
     "monitoring",
     "sparkwright.monitoring.command",
     "Write the files of Prometheus and Grafana.\n\nRuns: python -m deploys.monitoring",

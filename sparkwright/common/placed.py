@@ -37,6 +37,7 @@ FOLDERS = (
     Folder("backups", mode="700"),
     Folder("benchmarks", everywhere=False),
     Folder("bin"),
+    Folder("bundle", everywhere=False),
     Folder("cache", mode="700", cleaned=True),
     Folder("current", everywhere=False),
     Folder("door", mode="700", everywhere=False),

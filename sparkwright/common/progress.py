@@ -24,6 +24,8 @@ Phase = Literal[
 # Phases that count something else than bytes.
 _STEPS: dict[Phase, str] = {"building": "steps", "measuring": "workloads"}
 
+# Seconds between two lines of a job on a terminal, and in a log.
+TERMINAL_LINES, LOG_LINES = 2, 10
 # Seconds over which the rate is averaged: less makes it jump, more makes it lag.
 RATE_WINDOW = 20
 

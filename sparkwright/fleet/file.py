@@ -12,7 +12,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import Model, Name, parse
 from sparkwright.common.yaml.lines import lines_of
 from sparkwright.fleet.check import problems
-from sparkwright.fleet.fleet import Fleet, Gateway, Replica, Spark, Word
+from sparkwright.fleet.fleet import Fleet, FleetSource, Gateway, Replica, Spark, Word
 from sparkwright.recipe.loader import is_path
 
 
@@ -27,6 +27,9 @@ class _File(Model):
     )
     gateway: Gateway | None = Field(
         default=None, description="a mapping such as {spark: spark-a, port: 4000}"
+    )
+    source: FleetSource | None = Field(
+        default=None, description="a mapping such as {bundle: ../bundle}"
     )
     keys_command: list[Word] | None = Field(
         default=None,
@@ -55,7 +58,14 @@ def load_fleet(path: Path, recipes: Collection[str]) -> Fleet:
     with lines_of(path):
         file = parse(_File, yaml.load(path), str(path))
         replicas = {name: _located(replica, path.parent) for name, replica in file.replicas.items()}
-        fleet = Fleet(path, file.sparks, replicas, file.gateway, tuple(file.keys_command or ()))
+        fleet = Fleet(
+            path,
+            file.sparks,
+            replicas,
+            file.gateway,
+            tuple(file.keys_command or ()),
+            path.parent / Path(file.source.bundle).expanduser() if file.source else None,
+        )
         if found := problems(fleet, recipes):
             raise PlanError(*found)
     return fleet

@@ -124,11 +124,20 @@ class Replica(Model):
     )
 
 
+class FleetSource(Model):
+    """Where images, weights, wheels and packages come from, if not from the internet."""
+
+    bundle: Text = Field(
+        min_length=1, description="the path of a folder that `sparkwright bundle` has filled"
+    )
+
+
 @dataclass(frozen=True)
 class Fleet:
     """All Sparks and replicas of an inventory file; paths of recipes are absolute.
 
     Attributes:
+        bundle: The folder that stands for the internet; None where that can be reached.
         keys_command: Words of the owner's command that prints the API keys; none where they are in
             a file beside the inventory.
     """
@@ -138,6 +147,7 @@ class Fleet:
     replicas: Mapping[str, Replica]
     gateway: Gateway | None = None
     keys_command: tuple[str, ...] = ()
+    bundle: Path | None = None
 
     @property
     def recipes(self) -> list[str]:

@@ -44,20 +44,28 @@ if ! flock --nonblock 9; then
 fi
 """
 _INSTALL = r"""
+only=
+if [ -n "$source" ]; then
+  # Folders of its own: apt forgets the lists of sources that it is not to read.
+  own=$(mktemp -d) && trap 'rm -rf "$own"' EXIT && chmod 755 "$own" && mkdir "$own/lists" || exit
+  echo "deb [trusted=yes] file:$source ./" >"$own/sources.list" || exit
+  only="-o Dir::Etc::sourcelist=$own/sources.list -o Dir::Etc::sourceparts=/dev/null
+    -o Dir::State::lists=$own/lists -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache="
+fi
 if [ "$update" = yes ]; then
-  try apt-get update --quiet
+  try apt-get $only update --quiet
   echo @@updated
   grep '^[EW]: ' "$log"
 fi
 # "Inst NAME (..." is new, "Inst NAME [VERSION] (..." an upgrade.
 mkdir -p "$state" && touch "$state/installed" || exit
-for new in $(apt-get install --simulate --no-install-recommends "$package" 2>/dev/null |
+for new in $(apt-get $only install --simulate --no-install-recommends "$package" 2>/dev/null |
   sed -n 's/^Inst \([^ ]*\) (.*/\1/p'); do
   grep -Fqx "$new" "$state/installed" || echo "$new" >>"$state/installed"
 done
 accounts() { cut -d: -f1 /etc/passwd /etc/group | sort -u; }
 before=$(accounts)
-mended apt-get install $options --no-install-recommends \
+mended apt-get $only install $options --no-install-recommends \
   --option Dpkg::Options::=--force-confold "$package"
 accounts | grep -Fxv "$before" >>"$state/accounts"
 """
@@ -123,7 +131,7 @@ class Attempt:
     failed: Sequence[str]
 
 
-def install_script(package: str, state: str, *, update: bool) -> str:
+def install_script(package: str, state: str, *, update: bool, source: str = "") -> str:
     """Return the POSIX shell script of one attempt; it does not wait for locks, and exits 0.
 
     It records the packages and accounts that come with the package, which deploys/remove.py then
@@ -133,8 +141,15 @@ def install_script(package: str, state: str, *, update: bool) -> str:
         package: its name.
         state: the folder of those records.
         update: fetch the package lists first.
+        source: a folder on the host with packages and their index, each of known content, which
+            apt is to use instead of its sources; "" for these.
     """
-    words = {"package": package, "state": state, "update": "yes" if update else "no"}
+    words = {
+        "package": package,
+        "state": state,
+        "update": "yes" if update or source else "no",
+        "source": source,
+    }
     given = "\n".join(f"{name}={shlex.quote(value)}" for name, value in words.items())
     return given + _BEGIN + _INSTALL + _END
 

@@ -3,7 +3,13 @@
 from pyinfra.api import deploy
 
 from sparkwright.fabric.share import share_url
-from sparkwright.image.operations import built_image, copied_image, exported_image, image
+from sparkwright.image.operations import (
+    built_image,
+    bundled_image,
+    copied_image,
+    exported_image,
+    image,
+)
 from sparkwright.recipe.build import build_files
 from sparkwright.recipe.values import ImageBuild
 from sparkwright.release.lock import image_key
@@ -23,7 +29,15 @@ def apply() -> None:
         return
     plan, other, head = own.fabric, own.peer, own.is_head
     locked, build = own.lock.images[image_key(served.recipe)], served.recipe.build
-    if head and build is None:
+    if head and own.bundle:
+        bundled_image(
+            name="Engine image from the bundle",
+            root=served.root,
+            references=served.images,
+            key=image_key(served.recipe),
+            bundle=own.bundle,
+        )
+    if head and build is None and not own.bundle:
         image(
             name="Engine image",
             root=served.root,

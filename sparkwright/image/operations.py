@@ -7,9 +7,11 @@ from pyinfra import host
 from pyinfra.api import Host, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
+from sparkwright.bundle.operations import send
 from sparkwright.common.operations import differs, failing
 from sparkwright.jobs.facts import ImageContent, ImageId, ImageState, JobState
 from sparkwright.jobs.operations import follow, put_manifest, reason, start
+from sparkwright.release.bundle import IMAGES, Bundle, blob
 
 COPY = "image-copy"
 
@@ -87,6 +89,38 @@ def copied_image(
     yield from _have(root, references, COPY, orders, [folder], head)
 
 
+@operation()
+def bundled_image(
+    root: str, references: Sequence[str], key: str, bundle: Bundle
+) -> Generator[PyinfraCommand]:
+    """Have an image of a bundle, sent to the Spark as far as it is not there.
+
+    Args:
+        references: all names by which Docker may know it; first `repository@sha256:…`.
+        key: its name in the bundle.
+    """
+    found = bundle.index.images[key]
+    paths = [f"{IMAGES}/{path}" for path in found.blobs]
+    orders = {
+        "images": list(references),
+        "bundle": {
+            **found.model_dump(exclude={"manifests"}),
+            "size": bundle.index.files[f"{IMAGES}/{blob(found.top)}"].size,
+            "blobs": {path: bundle.index.files[f"{IMAGES}/{path}"].size for path in found.blobs},
+        },
+    }
+    folder = f"{root}/bundle/{IMAGES}"
+    before = [
+        StringCommand("install -d -m 755", QuoteString(f"{root}/imports")),
+        send(bundle, paths, hashed=False),
+    ]
+    loaded = yield from _have(root, references, COPY, orders, before)
+    if loaded:
+        # Docker has it: what it came by takes as much of the disk. An owner's may be read-only.
+        parts = map(QuoteString, found.blobs)
+        yield StringCommand("cd", QuoteString(folder), "&& rm -f --", *parts, "2>/dev/null; true")
+
+
 def short_id(references: Sequence[str]) -> str:
     """Return the first 12 digits of the digest of an image, or of the name of a built one."""
     return references[0].rpartition(":")[2][:12]
@@ -99,15 +133,19 @@ def _have(
     orders: Mapping[str, object],
     before: Iterable[PyinfraCommand] = (),
     head: Host | None = None,
-) -> Generator[PyinfraCommand]:
-    """Yield the commands that get the image by a job; none if Docker has it."""
+) -> Generator[PyinfraCommand, None, bool]:
+    """Yield the commands that get the image by a job; none if Docker has it.
+
+    Returns:
+        Whether it came by the job.
+    """
     found = _state(host, references, head)
     if found == "present":
         host.noop(f"Docker has {references[0]}")
-        return
+        return False
     if found != "absent":
         yield failing(f"Docker does not answer: {found}. Start it: sudo systemctl start docker")
-        return
+        return False
     last: dict[str, JobState] = {}
     if head and "@" not in references[0]:
         # A built image is in no lock, and the share is not trusted: the id comes by SSH.
@@ -117,6 +155,8 @@ def _have(
     yield from _run(root, job, orders, last)
     if _state(host, references, head) != "present":
         yield failing(reason(job, last[job]))
+        return False
+    return True
 
 
 def _state(spark: Host, references: Sequence[str], head: Host | None) -> str:

@@ -12,18 +12,19 @@ from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.operations import files
 
+from sparkwright.bundle.operations import send
 from sparkwright.common.operations import differs
-from sparkwright.common.progress import Meter
+from sparkwright.common.progress import LOG_LINES, TERMINAL_LINES, Meter
 from sparkwright.host.operations.packages import install
 from sparkwright.jobs.facts import EnvironmentStamp, JobState, JobStates
+from sparkwright.release.bundle import WHEELS, wheels_of
+from sparkwright.run.target import bad_input, target
 
 # Seconds between two looks at a job.
 POLL = 2
 # The commands of a killed run go on: only one command at a time may change an environment.
 _ALONE = "flock /run/lock/sparkwright-environment"
 LOST = "The Spark stopped responding. What runs there needs no connection: run again to follow it."
-# Seconds between two lines of a job on a terminal, and in a log.
-TERMINAL_LINES, LOG_LINES = 2, 10
 
 
 @operation()
@@ -43,11 +44,19 @@ def virtual_environment(path: str, requirements: str, text: str) -> Generator[Py
     differs(path, f"an environment with the packages of {requirements}", "none, or another")
     python = QuoteString(f"{path}/bin/python")
     yield install("python3-venv", unless="python3 -c 'import ensurepip' 2>/dev/null")
+    own = target()
+    source: list[str | QuoteString] = []
+    if bundle := own.bundle:
+        with bad_input():
+            wheels = wheels_of(bundle, text, requirements)
+        yield send(bundle, wheels)
+        source = ["--no-index --find-links", QuoteString(f"{own.root}/bundle/{WHEELS}")]
     yield StringCommand(_ALONE, "python3 -m venv --clear", QuoteString(path))
     yield StringCommand(
         _ALONE,
         python,
         "-m pip install --quiet --disable-pip-version-check --require-hashes",
+        *source,
         "--only-binary :all: --requirement",
         QuoteString(requirements),
     )

@@ -25,6 +25,7 @@ from sparkwright.common.schema import unknown
 from sparkwright.fleet.file import load_fleet
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.recipe import Recipe
+from sparkwright.release.bundle import Bundle
 from sparkwright.release.known import known
 from sparkwright.release.lock import (
     Lock,
@@ -54,6 +55,7 @@ def ensure_lock(
     token: str | None,
     record: bool = True,
     check: Callable[[Lock | None], None] | None = None,
+    bundle: Bundle | None = None,
 ) -> Lock:
     """Read the lock of an inventory; resolve and record the names of recipes that it lacks.
 
@@ -65,9 +67,10 @@ def ensure_lock(
         record: Write the lock, unlike in a dry run.
         check: Called before names are looked up, with the present lock, or None if there is no
             file; refuses by a PlanError.
+        bundle: Is asked instead of hub and registries, and has to have all that the lock names.
 
     Raises:
-        PlanError: As `resolve`; then nothing is recorded.
+        PlanError: As `resolve`, or the bundle lacks something; then nothing is recorded.
     """
     path = lock_path(inventory).absolute()
     with _turn:
@@ -75,14 +78,44 @@ def ensure_lock(
         old = _known.get(path) or read_lock(lock_path(inventory))
         if check and unresolved(recipes, old, str(path)):
             check(None if is_new else old)
-        new = resolve(old, recipes, endpoint, token)
+        if bundle:
+            new = _from_bundle(old, recipes, bundle)
+        else:
+            new = resolve(old, recipes, endpoint, token)
         if new != old and record:
-            _record(lock_path(inventory), new)
+            record_lock(lock_path(inventory), new)
         _known[path] = new
         return new
 
 
-def _record(path: Path, lock: Lock) -> None:
+def _from_bundle(lock: Lock, recipes: Collection[Recipe], bundle: Bundle) -> Lock:
+    """Return a lock with the names of recipes as a bundle has them."""
+    bundled = bundle.index.lock
+    images, checkpoints = dict(lock.images), dict(lock.checkpoints)
+    for recipe in recipes:
+        if image := bundled.image(recipe):
+            images.setdefault(image_key(recipe), image)
+        for checkpoint in recipe.checkpoints.values():
+            if locked := bundled.checkpoint(checkpoint):
+                checkpoints.setdefault(checkpoint_key(checkpoint), locked)
+    new = Lock(images=images, checkpoints=checkpoints)
+    problems = [line for recipe in recipes for line in outdated(recipe, new)]
+    for recipe in recipes:
+        try:
+            bundle.check(recipe, new)
+        except PlanError as error:
+            problems += error.problems
+    if problems:
+        raise PlanError(*dict.fromkeys(problems))
+    return new
+
+
+def record_lock(path: Path, lock: Lock) -> None:
+    """Write a lock, and say so.
+
+    Raises:
+        PlanError: As `write_lock`.
+    """
     write_lock(path, lock)
     what = "what the names in recipes stand for"
     print(f"wrote {path}: {what}; keep it in git", file=sys.stderr)
@@ -226,7 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         changes = diff(old, new)
         print("\n".join(changes) or f"{path}: nothing changed")
         if changes and not options.check:
-            _record(path, new)
+            record_lock(path, new)
     except PlanError as error:
         print(error, file=sys.stderr)
         return 1

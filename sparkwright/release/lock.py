@@ -38,7 +38,7 @@ def _hexadecimal(length: int, prefix: str = "") -> AfterValidator:
 _OURS = ".sparkwright"
 
 
-def _inside(path: str) -> str:
+def inside(path: str) -> str:
     """Accept only a path that stays in its folder: a server names the files to write."""
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or ".." in parts or not path.isprintable():
@@ -95,7 +95,7 @@ class CheckpointLock(Model):
     date: Annotated[str, AfterValidator(_day)] | None = Field(default=None, description=_DAY)
     source: Text | None = Field(default=None, description="where it is published")
     shape: Annotated[Shape | None, BeforeValidator(_of_this_version)] = None
-    files: dict[Annotated[str, AfterValidator(_inside)], LockedFile] = Field(
+    files: dict[Annotated[str, AfterValidator(inside)], LockedFile] = Field(
         min_length=1, description="a mapping of files, at least one"
     )
 

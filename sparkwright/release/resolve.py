@@ -192,11 +192,21 @@ def resolve_image(reference: str, arch: str) -> ImageLock:
         _answers_of("registry", "manifest", reference, "the image's name", where_else),
         Client(event_hooks=hooks, follow_redirects=True, headers=plain, timeout=_TIMEOUT) as client,
     ):
-        image = _Image(reference, client)
-        return in_time(lambda: image.lock(_ARCHITECTURES.get(arch, arch)))
+        image = RegistryImage(reference, client)
+        return in_time(lambda: image.lock(registry_architecture(arch)))
 
 
-class _Image:
+def registry_architecture(arch: str) -> str:
+    """Return the registry's name of a processor that `uname -m` prints."""
+    return _ARCHITECTURES.get(arch, arch)
+
+
+def content_digest(content: bytes) -> str:
+    """Return the digest by which a registry names a content."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+class RegistryImage:
     """An image on its registry, read anonymously by the HTTP API v2."""
 
     def __init__(self, reference: str, client: Client) -> None:
@@ -213,29 +223,67 @@ class _Image:
         self.url = f"{_scheme(first)}://{first}/v2/{rest}"
 
     def lock(self, architecture: str) -> ImageLock:
+        """Return what a lock has of it, on a processor by the registry's name."""
+        found = self.manifests(architecture)
+        top, manifest = found[0], json.loads(found[-1])
+        data = {
+            "digest": content_digest(top),
+            "config": manifest["config"]["digest"],
+            "size": sum(layer["size"] for layer in manifest["layers"]),
+        }
+        return parse(ImageLock, data, self.reference)
+
+    def manifests(self, architecture: str) -> list[bytes]:
+        """Return its manifest for a processor, after the index that names it, if there is one.
+
+        Raises:
+            PlanError: It has none for that processor, or another content than its name says.
+        """
         top = self._get("manifests", self.version)
-        digest = f"sha256:{hashlib.sha256(top.content).hexdigest()}"
+        digest = content_digest(top.content)
         declared = top.headers.get("Docker-Content-Digest", digest)
         named = self.version if self.version.startswith("sha256:") else declared
         if not digest == declared == named:
             raise self._error(f"content of digest {digest}", f"{named}, as it was named")
         manifest = top.json()
-        if "manifests" in manifest:
-            offered = {
-                (entry["platform"]["os"], entry["platform"]["architecture"]): entry["digest"]
-                for entry in manifest["manifests"]
-            }
-            self._check(architecture, list(offered))
-            manifest = self._get("manifests", offered["linux", architecture]).json()
-        else:
+        if "manifests" not in manifest:
             config = self._get("blobs", manifest["config"]["digest"]).json()
             self._check(architecture, [(config["os"], config["architecture"])])
-        data = {
-            "digest": digest,
-            "config": manifest["config"]["digest"],
-            "size": sum(layer["size"] for layer in manifest["layers"]),
+            return [top.content]
+        offered = {
+            (entry["platform"]["os"], entry["platform"]["architecture"]): entry["digest"]
+            for entry in manifest["manifests"]
         }
-        return parse(ImageLock, data, self.reference)
+        self._check(architecture, list(offered))
+        chosen = offered["linux", architecture]
+        content = self._get("manifests", chosen).content
+        if content_digest(content) != chosen:
+            raise self._error(f"content of digest {content_digest(content)}", f"{chosen}")
+        return [top.content, content]
+
+    @contextmanager
+    def blob(self, digest: str, begin: int) -> Iterator[Response]:
+        """Give a registry's answer with a part of the image, from a byte on.
+
+        Raises:
+            PlanError: It has none.
+        """
+        headers = {"Range": f"bytes={begin}-"} if begin else {}
+        if not self.token:
+            # Whoever asks for the manifest gets a token, where one is needed.
+            self._get("manifests", self.version)
+        request = self.client.build_request(
+            "GET", f"{self.url}/blobs/{digest}", headers=headers | self.token
+        )
+        response = self.client.send(request, stream=True)
+        try:
+            if response.status_code not in (200, 206):
+                # Tokens last for minutes, layers take longer.
+                self.token = {}
+                raise self._error(f"HTTP status {response.status_code} for {digest}", "its content")
+            yield response
+        finally:
+            response.close()
 
     def _check(self, architecture: str, offered: list[tuple[str, str]]) -> None:
         if ("linux", architecture) not in offered:

@@ -17,6 +17,7 @@ from sparkwright.recipe.engine_log import at_level
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.media import from_domains
 from sparkwright.recipe.recipe import Recipe
+from sparkwright.release.bundle import Bundle, read_bundle
 from sparkwright.release.lending import Lending, Loan, lending_of, loans
 from sparkwright.release.lock import Lock
 from sparkwright.release.release import Ranks, Release, make_release
@@ -41,6 +42,16 @@ def fleet_of(path: Path) -> Fleet:
         PlanError: As `load_fleet`.
     """
     return load_fleet(path, recipe_names())
+
+
+@cache
+def bundle_of(path: Path) -> Bundle:
+    """Return the bundle in a folder, read once.
+
+    Raises:
+        PlanError: As `read_bundle`.
+    """
+    return read_bundle(path)
 
 
 @cache
@@ -147,6 +158,16 @@ class SparkTarget:
             mtu=self.settings.fabric_mtu,
             bandwidth_minimum=self.settings.fabric_bandwidth_minimum,
         )
+
+    @cached_property
+    def bundle(self) -> Bundle | None:
+        """The folder that stands for the internet; None where that can be reached.
+
+        Raises:
+            PlanError: It is not complete.
+        """
+        path = fleet_of(self.fleet).bundle if self.fleet.name else None
+        return bundle_of(path) if path else None
 
     @cached_property
     def lending(self) -> Lending:

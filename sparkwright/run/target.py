@@ -54,6 +54,7 @@ class Target(plan.SparkTarget):
                 self.hub_token,
                 record=not is_dry_run(),
                 check=self._check_served,
+                bundle=self.bundle,
             )
 
     def _check_served(self, lock: Lock | None) -> None:
@@ -78,6 +79,8 @@ class Target(plan.SparkTarget):
             PyinfraError: It would be sent unencrypted.
         """
         with bad_input():
+            if self.bundle:
+                return None
             return token_for(self.settings.hf_endpoint, own_token(), self.settings.hf_token)
 
     @cached_property

@@ -128,6 +128,7 @@ def keep_previous(root: str) -> StringCommand:
 
 def _install_toolkit(repository: AptRepository, *, known: bool) -> Generator[PyinfraCommand]:
     """Install the toolkit from its repository, which is added unless apt knows it already."""
+    known = known or target().bundle is not None
     if not known:
         yield StringCommand(_trust_key(repository.key_url, repository.fingerprint))
         yield from files.put._inner(

@@ -18,8 +18,9 @@ from sparkwright.weights.operations import copied_weights, weights
 def apply() -> None:
     """Have each checkpoint in its folder; `--data weights=verify` hashes every file anew.
 
-    The head of a replica fetches them from the hub. It lends them over the fabric to the worker of
-    its pair, and over the LAN to the heads of later replicas that serve the same ones.
+    The head of a replica fetches them from the hub, or has them sent from a bundle. It lends them
+    over the fabric to the worker of its pair, and over the LAN to the heads of later replicas that
+    serve the same ones.
     """
     own = target()
     served = own.release
@@ -38,6 +39,7 @@ def apply() -> None:
             endpoint=own.settings.hf_endpoint,
             checkpoints={each: checkpoints[each] for each in checkpoints if each not in lenders},
             verify=verify,
+            bundle=own.bundle,
         )
     if lending.lent and lending.address:
         folders = [own.lock.folder(checkpoint) for checkpoint in lending.lent]
@@ -58,6 +60,7 @@ def apply() -> None:
             checkpoints={each: checkpoints[each] for each in lenders},
             verify=verify,
             lenders=lenders,
+            bundle=own.bundle,
         )
     if plan is None:
         return
@@ -98,6 +101,9 @@ def _share(root: str, plan: FabricPlan) -> None:
 def authenticate() -> None:
     """Have the token of HF_TOKEN, or of this machine's login, on the Spark and proved there."""
     own = target()
+    if own.bundle:
+        # Nobody asks a hub.
+        return
     token = own.hub_token
     secrets.hub_token(
         name="Token",

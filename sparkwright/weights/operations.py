@@ -3,18 +3,21 @@
 from collections.abc import Generator, Mapping
 
 from pyinfra import host
-from pyinfra.api import QuoteString, StringCommand, operation
+from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
+from sparkwright.bundle.operations import sent
 from sparkwright.common.operations import differs, failing
 from sparkwright.common.terminal import plain
 from sparkwright.jobs.facts import JobState
 from sparkwright.jobs.operations import follow, put_manifest, reason, start
+from sparkwright.release.bundle import WEIGHTS, Bundle, checkpoint_folder
 from sparkwright.release.lock import CheckpointLock
 from sparkwright.weights.facts import WeightFolders
 from sparkwright.weights.weights import (
     RECORD,
     CheckpointFolder,
+    bundled_manifest_text,
     copy_manifest_text,
     differences,
     has_manifest,
@@ -22,6 +25,11 @@ from sparkwright.weights.weights import (
     weights_difference,
 )
 
+# Deletes the names in a bundle of files that have come into their place, by their other name.
+_TIDY = (
+    'sh -c \'[ ! -d "$0" ] || { find "$0" -type f -links +1 -delete; '
+    'find "$0" -depth -type d -empty -delete; }\''
+)
 NO_LENDERS: Mapping[str, str] = {}
 
 
@@ -32,6 +40,7 @@ def weights(
     checkpoints: Mapping[str, CheckpointLock],
     verify: bool,
     lenders: Mapping[str, str] = NO_LENDERS,
+    bundle: Bundle | None = None,
 ) -> Generator[PyinfraCommand]:
     """Have every file of each checkpoint, verified by hash, and no other file beside them.
 
@@ -44,12 +53,16 @@ def weights(
         verify: hash everything anew.
         lenders: URLs of folders, by checkpoint, from which other replicas lend: the hub is asked
             only for what they do not give.
+        bundle: takes the place of the hub.
     """
     if not checkpoints:
         host.noop("none is to be fetched by this step")
         return
-    orders = {name: manifest_text(locked, endpoint) for name, locked in checkpoints.items()}
-    yield from _have(root, checkpoints, orders, verify, lenders)
+    orders = {
+        name: bundled_manifest_text(locked) if bundle else manifest_text(locked, endpoint)
+        for name, locked in checkpoints.items()
+    }
+    yield from _have(root, checkpoints, orders, verify, lenders, bundle)
 
 
 @operation()
@@ -79,6 +92,7 @@ def _have(
     orders: Mapping[str, str],
     verify: bool,
     lenders: Mapping[str, str] = NO_LENDERS,
+    bundle: Bundle | None = None,
 ) -> Generator[PyinfraCommand]:
     found = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
     folders = {name: found.get(name, CheckpointFolder()) for name in checkpoints}
@@ -102,9 +116,10 @@ def _have(
         # Read when a job starts: it is no difference while there is nothing to fetch.
         if (lender := lenders.get(name, "")) != folders[name].lender:
             yield _name_lender(f"{root}/manifests/{name}.lender", lender)
-        yield from _begin(root, name, verify)
+        lent = name in lenders
+        yield from _begin(root, name, verify, checkpoints[name], None if lent else bundle)
     if wrong:
-        yield from _finish(root, {name: checkpoints[name] for name in wrong})
+        yield from _finish(root, {name: checkpoints[name] for name in wrong}, bundle)
 
 
 def _name_lender(path: str, lender: str) -> StringCommand:
@@ -115,16 +130,28 @@ def _name_lender(path: str, lender: str) -> StringCommand:
     )
 
 
-def _begin(root: str, name: str, verify: bool) -> Generator[PyinfraCommand]:
+def _begin(
+    root: str, name: str, verify: bool, locked: CheckpointLock, bundle: Bundle | None
+) -> Generator[PyinfraCommand]:
     folder = f"{root}/{name}"
     if verify:
         yield StringCommand("systemctl stop", QuoteString(f"{_job(name)}.service"))
         yield StringCommand("rm -f", QuoteString(f"{folder}/{RECORD}"))
     # The unit sees this folder as a mount of its own: it can neither make it nor link from another.
     yield StringCommand("install -d -m 755", QuoteString(folder))
+    yield _link(root, name)
+    if bundle:
+        yield _bring(root, name, locked, bundle, hashed=False)
+        yield _link(root, name)
+    yield start(_job(name))
+
+
+def _link(root: str, name: str) -> StringCommand:
+    """Return the command that has other folders give what they hold of a checkpoint."""
+    folder = f"{root}/{name}"
     # A job that goes on since another run has the folder. One that was cut off has left it to its
     # user, whose links root must not follow.
-    yield StringCommand(
+    return StringCommand(
         "case $(systemctl show --value --property=ActiveState",
         QuoteString(f"{_job(name)}.service"),
         ") in inactive | failed) python3 -B",
@@ -133,13 +160,45 @@ def _begin(root: str, name: str, verify: bool) -> Generator[PyinfraCommand]:
         *map(QuoteString, (f"{root}/bin/sparkwright-host", "link-weights", root, name)),
         ";; esac",
     )
-    yield start(_job(name))
 
 
-def _finish(root: str, checkpoints: Mapping[str, CheckpointLock]) -> Generator[PyinfraCommand]:
+def _bring(
+    root: str, name: str, locked: CheckpointLock, bundle: Bundle, *, hashed: bool
+) -> FunctionCommand:
+    """Return the command that sends what a checkpoint's folder lacks.
+
+    Args:
+        hashed: compare what an owner has brought by content, and not by size alone.
+    """
+
+    def run(state: State, host: Host) -> bool:
+        found = host.get_fact(WeightFolders, root=root, folders=[name])
+        files = found.get(name, CheckpointFolder()).files
+        paths = [
+            f"{checkpoint_folder(locked)}/{path}"
+            for path, file in locked.files.items()
+            if path not in files or files[path].size != file.size
+        ]
+        return sent(host, bundle, paths, hashed=hashed)
+
+    return FunctionCommand(run, (), {})
+
+
+def _finish(
+    root: str, checkpoints: Mapping[str, CheckpointLock], bundle: Bundle | None
+) -> Generator[PyinfraCommand]:
     last: dict[str, JobState] = {}
     yield follow(root, [_job(name) for name in checkpoints], last)
     folders = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
+    lacking = [name for name, locked in checkpoints.items() if differences(locked, folders[name])]
+    if bundle and lacking:
+        # What an owner has brought was damaged, or a lender has not given it.
+        for name in lacking:
+            yield _bring(root, name, checkpoints[name], bundle, hashed=True)
+            yield _link(root, name)
+            yield start(_job(name))
+        yield follow(root, [_job(name) for name in lacking], last)
+        folders = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
     problems = [
         f"{name}: {reason(_job(name), last[_job(name)])}"
         for name, locked in checkpoints.items()
@@ -147,6 +206,8 @@ def _finish(root: str, checkpoints: Mapping[str, CheckpointLock]) -> Generator[P
     ]
     if problems:
         yield failing("\n".join(problems))
+    if bundle:
+        yield StringCommand(_TIDY, QuoteString(f"{root}/bundle/{WEIGHTS}"))
     for name in checkpoints:
         # Where it has come from, if that is not the hub alone.
         progress = last[_job(name)].progress

@@ -7,6 +7,7 @@ from hashlib import sha256
 
 from sparkwright.common.difference import Difference
 from sparkwright.common.host_output import read_json
+from sparkwright.release.bundle import checkpoint_folder
 from sparkwright.release.lock import CheckpointLock, LockedFile
 
 # Where fetch-weights keeps its record, in the folder itself.
@@ -51,6 +52,12 @@ def manifest_text(locked: CheckpointLock, endpoint: str) -> str:
     """Return the manifest of a checkpoint that comes from the hub at a URL."""
     data = locked.model_dump(include={"repo", "commit", "files"}, exclude_none=True)
     return _text({"endpoint": endpoint, **data})
+
+
+def bundled_manifest_text(locked: CheckpointLock) -> str:
+    """Return the manifest of a checkpoint that comes with a bundle."""
+    data = locked.model_dump(include={"files"}, exclude_none=True)
+    return _text({"bundle": f"bundle/{checkpoint_folder(locked)}", **data})
 
 
 def copy_manifest_text(locked: CheckpointLock, source: str) -> str:

@@ -106,6 +106,29 @@ def read(folder: Path, files: Collection[str], wanted: Collection[str]) -> Saved
     return Saved(tuple(ids), texts)
 
 
+def bundled(image: Mapping[str, Any]) -> Saved:
+    """Return what Docker is told of an image that a bundle has brought, as a registry has it.
+
+    The two stores of Docker know it by its configuration, or by its manifest or index.
+
+    Args:
+        image: `top` and `config`, digests; `layers`, digests from the lowest; `media_type` and
+            `size` of what `top` names.
+    """
+    layers = [BLOBS + layer.removeprefix("sha256:") for layer in image["layers"]]
+    config = BLOBS + image["config"].removeprefix("sha256:")
+    slim = {"Config": config, "RepoTags": None, "Layers": layers}
+    entry = {"mediaType": image["media_type"], "digest": image["top"], "size": image["size"]}
+    return Saved(
+        (image["config"], image["top"]),
+        {
+            MANIFEST: json.dumps([slim]).encode(),
+            INDEX: json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode(),
+            LAYOUT: b'{"imageLayoutVersion": "1.0.0"}',
+        },
+    )
+
+
 def _digest(path: str, files: Collection[str]) -> str:
     if not _BLOB.fullmatch(path) or path not in files:
         raise ValueError(f"no blob {str(path)[:200]!a}")

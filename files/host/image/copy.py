@@ -1,7 +1,7 @@
 """copy-image ROOT: have Docker hold the image of ROOT/manifests/image-copy.json, from the head.
 
 Fetches what the head has exported into ROOT/imports, only what is missing of it, and gives it to
-Docker; then ROOT/imports is empty again.
+Docker; then ROOT/imports is empty again. Or gives it what a bundle has brought to ROOT/bundle.
 Exit status: 0 the image is here, 1 it is not; ROOT/jobs/image-copy.json says why.
 """
 
@@ -19,9 +19,10 @@ from host.common.command_line import words
 from host.common.log import log
 from host.common.progress import JobError, Progress
 from host.common.retry import RetryableError, retry, run_job
-from host.image.archive import BLOBS, is_built, listed, read
+from host.image.archive import BLOBS, Saved, bundled, is_built, listed, read
 from host.image.docker_socket import FULL, Docker, complaint, failure, is_here, raise_known
 from host.weights.checkpoint import LocalCheckpoint
+from host.weights.hashing_file import File
 from host.weights.peer_source import PeerSource
 
 # A tar archive is made of such blocks, and ends with two empty ones.
@@ -95,7 +96,7 @@ class Copy:
         self._references: list[str] = manifest["images"]
         # What a built image is called on the head, which was asked by SSH: it is in no lock.
         self._ids: list[str] = manifest.get("ids", self._references)
-        self._source: str = manifest["source"]
+        self._source: str = manifest.get("source", "")
         self._folder = folder
         self._checkpoint: LocalCheckpoint | None = None
         self._archive: Archive | None = None
@@ -124,9 +125,7 @@ class Copy:
         Raises:
             JobError: Docker does not take it, or it is another image than the head should have.
         """
-        assert self._checkpoint
-        files = self._checkpoint.files
-        saved = read(self._folder, files, self._ids)
+        saved = self.saved()
         reference = self._references[0]
         if not saved.ids:
             meaning = (
@@ -136,15 +135,24 @@ class Copy:
                 "refresh the lock (python -m deploys.lock --refresh), and run again"
             )
             raise JobError(f"The head does not lend {reference}, {meaning}.")
-        self._archive = Archive(self._folder, files, saved.texts)
+        self._archive = Archive(self._folder, self.paths(), saved.texts)
         retry(self._load, lambda: 0, progress, reference)
         known = next(filter(is_here, saved.ids), None)
         if known is None:
             raise JobError(
-                f"Docker has loaded the head's copy of {reference}, and knows none of "
+                f"Docker has loaded the copy of {reference}, and knows none of "
                 f"{', '.join(saved.ids)}: run again."
             )
         name(known, reference)
+
+    def saved(self) -> Saved:
+        """Return what Docker is told of the image."""
+        return read(self._folder, self.paths(), self._ids)
+
+    def paths(self) -> Collection[str]:
+        """Return the paths of what the head has exported."""
+        assert self._checkpoint
+        return self._checkpoint.files
 
     def _load(self) -> None:
         assert self._archive
@@ -179,11 +187,56 @@ class Copy:
             self._layers[event["id"]] = (detail.get("current", 0), detail["total"])
 
 
+class BundledCopy(Copy):
+    """One image on its way from a bundle on this Spark to its Docker."""
+
+    def __init__(self, manifest: dict[str, Any], folder: Path) -> None:
+        super().__init__(manifest, folder)
+        self._image: dict[str, Any] = manifest["bundle"]
+        self._hashed = 0
+
+    def measure(self) -> tuple[str, int, int]:
+        """Return phase, bytes done and bytes in total."""
+        if self._archive:
+            return super().measure()
+        return "verifying", self._hashed, sum(self._image["blobs"].values())
+
+    def fetch(self, progress: Progress) -> None:
+        """Verify that all parts of the image are there.
+
+        Raises:
+            JobError: one is missing, or its content is not what its name says.
+        """
+        for path, size in self._image["blobs"].items():
+            file, place = File(path, size, path.removeprefix(BLOBS)), self._folder / path
+            try:
+                if file.digest_of(place, self._count) == file.digest:
+                    continue
+            except OSError as error:
+                raise JobError(f"{place}: {error.strerror}: run again, to send it.") from None
+            raise JobError(
+                f"{place}: its content is not what its name says: delete it, and run again, to "
+                "send it anew."
+            )
+
+    def _count(self, seen: int) -> None:
+        self._hashed += seen
+
+    def saved(self) -> Saved:
+        """Return what Docker is told of the image."""
+        return bundled(self._image)
+
+    def paths(self) -> Collection[str]:
+        """Return the paths of its parts."""
+        return list(self._image["blobs"])
+
+
 def main(root: Path) -> None:
     """Do the job; every end but success is raised."""
     manifest = json.loads((root / "manifests/image-copy.json").read_text())
     folder = root / "imports"
-    copy = Copy(manifest, folder)
+    is_bundled = "bundle" in manifest
+    copy = BundledCopy(manifest, root / "bundle/images") if is_bundled else Copy(manifest, folder)
     with Progress(root / "jobs/image-copy.json", copy.measure) as progress:
         copy.fetch(progress)
         copy.load(progress)

@@ -1,7 +1,8 @@
 """fetch-weights ROOT FOLDER: make ROOT/FOLDER what ROOT/manifests/FOLDER.json says.
 
 Fetches only what is missing or wrong: from the other Spark of a pair, or from the hub at the pinned
-commit, and before that from another replica, if ROOT/manifests/FOLDER.lender names one. Resumes
+commit or the bundle in its place, and before that from another replica, if
+ROOT/manifests/FOLDER.lender names one. Resumes
 what was begun; verifies everything by hash. The folder holds nothing else afterwards, but for names
 that start with a dot: other files are moved to FOLDER/.sparkwright-set-aside.
 Exit status: 0 the folder is right, 1 it is not; FOLDER/.sparkwright-progress.json says why.
@@ -14,21 +15,26 @@ from typing import Any
 from host.common.command_line import words
 from host.common.progress import Progress
 from host.common.retry import run_job
+from host.weights.bundle_source import BundleSource
 from host.weights.checkpoint import REPORT, LocalCheckpoint, Source
 from host.weights.hub import Repository
 from host.weights.lent_source import LentSource
 from host.weights.peer_source import PeerSource
 
 
-def source(manifest: dict[str, Any], lender: Path, progress: Progress) -> Source:
-    """Return what a manifest names: the other Spark of a pair, or a repository on the hub.
+def source(root: Path, manifest: dict[str, Any], lender: Path, progress: Progress) -> Source:
+    """Return what a manifest names: the other Spark of a pair, a repository on the hub, a bundle.
 
     Args:
         lender: a file that names another replica's folder, to be asked before the hub, if any is.
     """
     if "source" in manifest:
         return PeerSource(manifest["source"], progress)
-    hub = Repository(manifest["endpoint"], manifest["repo"], manifest["commit"], progress)
+    hub: Repository | BundleSource
+    if "bundle" in manifest:
+        hub = BundleSource(root / manifest["bundle"])
+    else:
+        hub = Repository(manifest["endpoint"], manifest["repo"], manifest["commit"], progress)
     return LentSource(lender.read_text().strip(), hub, progress) if lender.exists() else hub
 
 
@@ -39,7 +45,7 @@ def main(root: Path, name: str) -> None:
     checkpoint = LocalCheckpoint(root / name, manifest["files"])
     with Progress(root / name / REPORT, checkpoint.measure) as progress:
         checkpoint.verify()
-        checkpoint.fetch(source(manifest, orders / f"{name}.lender", progress))
+        checkpoint.fetch(source(root, manifest, orders / f"{name}.lender", progress))
 
 
 def command() -> None:

@@ -152,9 +152,11 @@ class ResumableFile:
             self._hasher.update(self._blocks[0][:count])
 
     def _set_direct(self, direct: bool) -> None:
-        flags = fcntl.fcntl(self._file, fcntl.F_GETFL) & ~os.O_DIRECT
+        # macOS has none, where a bundle may be filled.
+        past_cache = getattr(os, "O_DIRECT", 0)
+        flags = fcntl.fcntl(self._file, fcntl.F_GETFL) & ~past_cache
         try:
-            fcntl.fcntl(self._file, fcntl.F_SETFL, flags | (os.O_DIRECT if direct else 0))
+            fcntl.fcntl(self._file, fcntl.F_SETFL, flags | (past_cache if direct else 0))
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from host.common.log import log
 from host.common.progress import JobError, Progress
+from host.weights.bundle_source import BundleSource
 from host.weights.hashing_file import File
 from host.weights.hub import Repository
 from host.weights.peer_source import NotHereError, PeerSource
@@ -34,7 +35,7 @@ class LentSource:
     # As with the hub: the lender has other replicas to serve.
     connections = 4
 
-    def __init__(self, url: str, hub: Repository, progress: Progress) -> None:
+    def __init__(self, url: str, hub: Repository | BundleSource, progress: Progress) -> None:
         self.name = hub.name
         self._lender = Lender(url, progress)
         self._hub = hub

@@ -3,7 +3,7 @@
 Commits of one checkpoint share most of their bytes. Each file that ROOT/manifests/FOLDER.json names
 is linked from there where it may be the right one: fetch-weights hashes what nobody has hashed, and
 replaces files, but never writes into one. FOLDER is NAME@COMMIT; a folder NAME is one that its
-owner has filled.
+owner has filled. A bundle that the manifest names gives what it has, too.
 """
 
 import json
@@ -49,10 +49,12 @@ def link(checkpoint: LocalCheckpoint, other: Path) -> int:
 
 
 def main(root: Path, folder: str) -> None:
-    """Link from each folder of another commit what the ones before did not have."""
-    files = json.loads((root / "manifests" / f"{folder}.json").read_text())["files"]
+    """Link from each folder of another commit, and a bundle, what the ones before did not have."""
+    manifest = json.loads((root / "manifests" / f"{folder}.json").read_text())
+    files = manifest["files"]
     checkpoint = LocalCheckpoint(root / folder, files)
-    for other in others(root, folder):
+    bundled = [root / manifest["bundle"]] if "bundle" in manifest else []
+    for other in (*others(root, folder), *bundled):
         if linked := link(checkpoint, other):
             log(f"{linked} of {len(files)} files are linked from {other}")
 

@@ -8,6 +8,7 @@ from pyinfra import logger
 from pyinfra.api import FunctionCommand, Host, State, StringCommand
 from pyinfra.api.exceptions import PyinfraError
 
+from sparkwright.bundle.operations import architecture, sent
 from sparkwright.common.operations import run_now
 from sparkwright.common.placed import check
 from sparkwright.common.terminal import plain, plain_lines
@@ -20,6 +21,7 @@ from sparkwright.host.packages import (
     purge_script,
     waiting,
 )
+from sparkwright.release.bundle import INDEX, PACKAGES
 from sparkwright.run.target import target_of
 
 # Seconds between two attempts, and between two lines that name the program waited for.
@@ -54,11 +56,28 @@ def purge(packages: Sequence[str]) -> FunctionCommand:
 
 
 def _install(state: State, host: Host, package: str, unless: str, new_source: bool) -> bool:
+    source = ""
+    bundle = target_of(host).bundle
+    if bundle and not (unless and _run(host, unless)[0]):
+        folder = f"{PACKAGES}/{architecture(host)}"
+        paths = bundle.below(folder)
+        if not any(path.startswith(f"{folder}/{package}_") for path in paths):
+            found = f"{bundle.folder / INDEX}: files: found no {folder}/{package}_*.deb"
+            host.log_styled(
+                plain_lines(f"{found}; expected it, as {package} is needed: {bundle.remedy}"),
+                fg="red",
+                log_func=logger.error,
+            )
+            return False
+        if not sent(host, bundle, paths):
+            return False
+        source = f"{target_of(host).root}/bundle/{folder}"
+
     def attempt() -> Attempt:
         nonlocal new_source
         update = new_source or host.name not in _updated
         state_folder = f"{target_of(host).root}/state"
-        result = _attempt(host, install_script(package, state_folder, update=update))
+        result = _attempt(host, install_script(package, state_folder, update=update, source=source))
         if result.updated:
             _updated.add(host.name)
             new_source = False

@@ -1,0 +1,105 @@
+"""A site without internet: a bundle is filled, then brings a Spark from the factory to a model.
+
+Nothing but SSH leaves the machine that runs pyinfra, and nothing leaves the Spark: what either
+asks of hub, registry or archive, or of any other network, is refused and counted.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sparkwright.release.lock import lock_path
+from tests.clock import patience
+from tests.driver.client import said
+from tests.driver.declared import edited
+from tests.driver.product import DEPLOY, PROJECT, TOKEN, env, pyinfra
+from tests.lab import archive, hub, network
+from tests.lab.spark import Handle
+from tests.lab.state import FLEET
+
+PORTS = f"5000,8090,8091,{archive.PORT}"
+# Each attempt to connect: to what stands for the internet, and past the LAN from either machine.
+REFUSALS = (
+    ("INPUT", "-p", "tcp", "--syn", "-m", "multiport", "--dports", PORTS),
+    ("FORWARD", "-s", network.SUBNET, "-p", "tcp", "--syn"),
+    ("OUTPUT", "!", "-o", "lo", "!", "-d", network.SUBNET, "-p", "tcp", "--syn"),
+)
+
+
+def bundle(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command that fills a bundle, where there is internet."""
+    key = archive.ensure() / archive.KEY
+    source = f"deb [signed-by={key}] http://{network.HOST}:{archive.PORT}/ ./"
+    hub_options = ["--hf-endpoint", f"http://{hub.ADDRESS}", "--hf-token", "http"]
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "sparkwright", "bundle", str(folder), str(FLEET)),
+            *("--apt", source, *hub_options, *words),
+        ],
+        cwd=PROJECT,
+        env=env(TOKEN),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience(300),
+    )
+
+
+@contextmanager
+def no_internet() -> Iterator[None]:
+    """Refuse all that is not SSH between the two machines; fail if anybody asked for it."""
+    rules = [[chain, *match, "-j", "REJECT"] for chain, *match in REFUSALS]
+    for rule in rules:
+        subprocess.run(["iptables", "-w", "-I", *rule], check=True)
+    try:
+        yield
+        for chain, *_ in rules:
+            listed = subprocess.run(
+                ["iptables", "-w", "-nvxL", chain, "1"], check=True, capture_output=True, text=True
+            ).stdout
+            assert listed.split()[0] == "0", listed
+    finally:
+        for rule in rules:
+            subprocess.run(["iptables", "-w", "-D", *rule], check=True)
+
+
+@pytest.fixture(scope="module")
+def folder(spark: Handle, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A filled bundle."""
+    folder = tmp_path_factory.mktemp("bundle")
+    filled = bundle(folder)
+    assert filled.returncode == 0, filled.stderr
+    assert f"bundle: {folder}" in filled.stdout
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(folder: Path) -> Iterator[Path]:
+    """The inventory takes everything from the bundle, its lock, too."""
+    lock_path(FLEET).unlink()
+    with edited(FLEET, lambda fleet: fleet.update(source={"bundle": str(folder)})):
+        yield folder
+
+
+def test_filling_it_again_fetches_nothing(folder: Path) -> None:
+    with no_internet():
+        again = bundle(folder)
+    assert again.returncode == 0, again.stderr
+
+
+def test_a_spark_without_a_route_serves(spark: Handle, site: Path) -> None:
+    spark.reset()
+    spark.run("sudo ip route del default")
+    with no_internet():
+        pyinfra(DEPLOY).succeeded()
+        assert said(spark)
+        assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+    assert "default" not in spark.run("ip route").stdout
+    # Docker and the checkpoint's folder have it: the disk holds nothing twice.
+    folders = "/opt/qwen36/bundle/images /opt/qwen36/bundle/weights"
+    assert spark.run(f"sudo find {folders} -type f 2>/dev/null", check=False).stdout == ""
