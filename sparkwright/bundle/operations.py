@@ -158,7 +158,7 @@ def _sent(
 
 
 def _send_file(
-    line: "_Line", bundle: Bundle, path: str, begun: int, report: "_Report", hashed: bool
+    line: "_Input", bundle: Bundle, path: str, begun: int, report: "_Report", hashed: bool
 ) -> str | None:
     wanted, source = bundle.index.files[path], bundle.folder / path
     digest = sha256()
@@ -210,7 +210,7 @@ class _Report:
             self._host.log(f"bundle: {self._meter.line(progress, now)}")
 
 
-class _Line(Protocol):
+class _Input(Protocol):
     """A command on a host, and a way to its standard input."""
 
     def write(self, content: bytes) -> None: ...
@@ -224,16 +224,16 @@ class _Line(Protocol):
     def close(self) -> None: ...
 
 
-def _open(host: Host, root: str) -> _Line:
+def _open(host: Host, root: str) -> _Input:
     words = StringCommand("sh -c", QuoteString(_TAKE), QuoteString(f"{root}/bundle"))
     command = make_unix_command_for_host(
         host.state, host, words, _sudo=uses_sudo(host)
     ).get_raw_value()
     client = getattr(host.connector, "client", None)
-    return _Remote(client, command) if client else _Local(command)
+    return _RemoteInput(client, command) if client else _LocalInput(command)
 
 
-class _Remote:
+class _RemoteInput:
     """By a channel of the run's connection.
 
     SFTP would need the login to be root's, and wait for an answer to each 32 kB, or for none.
@@ -264,7 +264,7 @@ class _Remote:
         self._channel.close()
 
 
-class _Local:
+class _LocalInput:
     """By a pipe, on the machine that runs pyinfra."""
 
     def __init__(self, command: str) -> None:
@@ -283,8 +283,9 @@ class _Local:
         self._input.close()
 
     def end(self) -> tuple[int | None, str]:
-        _, errors = self._process.communicate()
-        return self._process.returncode, errors.decode(errors="replace")
+        assert self._process.stderr
+        errors = self._process.stderr.read()
+        return self._process.wait(), errors.decode(errors="replace")
 
     def close(self) -> None:
         with suppress(OSError):

@@ -150,7 +150,7 @@ def needed(wanted: Collection[str], available: Mapping[str, Stanza]) -> list[str
             for alternatives in _names(available[name].get(key, "")):
                 real = [each for each in alternatives if each in available]
                 real += [each for one in alternatives for each in providers.get(one, ())]
-                if not found.intersection(real):
+                if not {*found, *waiting}.intersection(real):
                     waiting += real[:1]
     return sorted(found)
 

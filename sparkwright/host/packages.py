@@ -53,19 +53,19 @@ if [ -n "$source" ]; then
     -o Dir::State::lists=$own/lists -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache="
 fi
 if [ "$update" = yes ]; then
-  try apt-get $only update --quiet
+  try apt-get update --quiet $only
   echo @@updated
   grep '^[EW]: ' "$log"
 fi
 # "Inst NAME (..." is new, "Inst NAME [VERSION] (..." an upgrade.
 mkdir -p "$state" && touch "$state/installed" || exit
-for new in $(apt-get $only install --simulate --no-install-recommends "$package" 2>/dev/null |
+for new in $(apt-get install --simulate $only --no-install-recommends "$package" 2>/dev/null |
   sed -n 's/^Inst \([^ ]*\) (.*/\1/p'); do
   grep -Fqx "$new" "$state/installed" || echo "$new" >>"$state/installed"
 done
 accounts() { cut -d: -f1 /etc/passwd /etc/group | sort -u; }
 before=$(accounts)
-mended apt-get $only install $options --no-install-recommends \
+mended apt-get install $options $only --no-install-recommends \
   --option Dpkg::Options::=--force-confold "$package"
 accounts | grep -Fxv "$before" >>"$state/accounts"
 """

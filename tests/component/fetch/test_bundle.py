@@ -1,0 +1,112 @@
+"""A checkpoint and an image from a bundle on the Spark: linked or copied, and verified."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparkwright.release.bundle import checkpoint_folder
+from sparkwright.weights.weights import bundled_manifest_text
+from tests.component.docker import config_of, image_files
+from tests.component.fetch.conftest import NAME, Spark
+from tests.component.fetch.test_image import LAYERS, REFERENCE, Side, side
+
+ID, FILES = image_files(*LAYERS)
+
+
+@pytest.fixture
+def bundled(spark: Spark) -> Spark:
+    """A Spark that is to take its weights from a bundle, which has them all."""
+    text = bundled_manifest_text(spark.locked)
+    (spark.root / f"manifests/{NAME}.json").write_text(text)
+    for path in spark.locked.files:
+        place = carried(spark) / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(spark.original(path))
+    return spark
+
+
+def carried(spark: Spark) -> Path:
+    return spark.root / "bundle" / checkpoint_folder(spark.locked)
+
+
+def test_it_is_linked(bundled: Spark) -> None:
+    bundled.succeed()
+    assert bundled.sent == {}
+    assert (bundled.folder / "model.safetensors").stat().st_nlink == 2
+
+
+def test_what_cannot_be_linked_is_copied(bundled: Spark) -> None:
+    # The program links before it fetches: a link in the way of the folder's own is no file.
+    for path in bundled.locked.files:
+        place = carried(bundled) / path
+        elsewhere = bundled.root / "usb" / path
+        elsewhere.parent.mkdir(parents=True, exist_ok=True)
+        place.rename(elsewhere)
+        place.symlink_to(elsewhere)
+    bundled.succeed()
+    assert bundled.sent == {}
+    assert (bundled.folder / "model.safetensors").stat().st_nlink == 1
+
+
+def test_a_changed_byte_is_refused(bundled: Spark) -> None:
+    place = carried(bundled) / "model.safetensors"
+    content = bytearray(place.read_bytes())
+    content[12345] ^= 1
+    place.write_bytes(content)
+    assert "model.safetensors of" in (said := bundled.refuse())
+    assert str(carried(bundled)) in said
+    assert not (bundled.folder / "model.safetensors").exists()
+
+
+def test_what_is_missing_is_named(bundled: Spark) -> None:
+    (carried(bundled) / "config.json").unlink()
+    said = bundled.refuse()
+    assert f"{carried(bundled)}/config.json: No such file" in said
+    assert "run again, with the bundle" in said
+
+
+@pytest.fixture
+def loading(tmp_path: Path) -> Iterator[Side]:
+    """A Spark that is to load an image from a bundle."""
+    with side(tmp_path / "spark") as spark:
+        blobs = {path: each for path, each in FILES.items() if path.startswith("blobs/")}
+        for path, content in blobs.items():
+            place = spark.root / "bundle/images" / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+        config, *layers = (f"sha256:{path.rpartition('/')[2]}" for path in blobs)
+        spark.order(
+            "image-copy",
+            images=[REFERENCE, config],
+            bundle={
+                "media_type": "application/vnd.oci.image.manifest.v1+json",
+                "top": config,
+                "size": len(blobs[f"blobs/sha256/{config.removeprefix('sha256:')}"]),
+                "config": config,
+                "layers": layers,
+                "blobs": {path: len(each) for path, each in blobs.items()},
+            },
+        )
+        yield spark
+
+
+def test_an_image_is_loaded(loading: Side) -> None:
+    status, errors = loading.run("copy-image")
+    assert status == 0, errors
+    loaded = loading.docker.images[ID]
+    assert config_of(loaded) == ID
+    assert {*loaded} == {*FILES, "index.json", "oci-layout"}
+    assert json.loads(loaded["manifest.json"]) == json.loads(FILES["manifest.json"])
+    assert loading.docker.names == [f"{ID}/tag?repo=example.org:5000/lab/vllm&tag={'5' * 12}"]
+
+
+def test_a_layer_with_a_changed_byte_is_refused(loading: Side) -> None:
+    path = [each for each in FILES if each.startswith("blobs/")][-1]
+    place = loading.root / "bundle/images" / path
+    place.write_bytes(place.read_bytes()[:-1] + b"?")
+    assert loading.run("copy-image")[0] == 1
+    said = loading.progress("image-copy").message
+    assert f"{place}: its content is not what its name says" in said
+    assert loading.docker.images == {}

@@ -1,0 +1,191 @@
+"""Files of a bundle on their way to a Spark: what is there, what is cut off, what is damaged."""
+
+import json
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from pyinfra.api import operation
+
+from sparkwright.bundle import operations
+from sparkwright.bundle.operations import send
+from sparkwright.release.bundle import Bundle, read_bundle
+from tests.component.servers import until
+from tests.component.sshd import Machine, machines
+from tests.unit.driven import Driven, this_machine
+
+CONTENT = bytes(range(256)) * 20_000
+BIG, SMALL = "weights/a b/model.bin", "wheels/it's.whl"
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Bundle:
+    folder = tmp_path / "bundle"
+    files = {BIG: CONTENT, SMALL: b"small", "wheels/empty.whl": b""}
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    index = {
+        "version": 1,
+        "lock": {},
+        "images": {},
+        "files": {
+            path: {"size": len(each), "sha256": sha256(each).hexdigest()}
+            for path, each in files.items()
+        },
+    }
+    (folder / "bundle.json").write_text(json.dumps(index))
+    return read_bundle(folder)
+
+
+@pytest.fixture
+def spark(tmp_path: Path) -> Driven:
+    return this_machine(root=str(tmp_path / "root"), spark="spark-a")
+
+
+@pytest.fixture
+def carried(tmp_path: Path) -> Path:
+    """The folder of the bundle on the Spark."""
+    return tmp_path / "root/bundle"
+
+
+def bring(spark: Driven, bundle: Bundle, hashed: bool = True) -> bool:
+    """Send all files; return whether that succeeded."""
+
+    @operation()
+    def sending():  # type: ignore[no-untyped-def]
+        yield send(bundle, list(bundle.index.files), hashed=hashed)
+
+    return spark.run(sending, name="Sending").did_succeed()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_they_arrive_and_are_not_sent_again(spark: Driven, bundle: Bundle, carried: Path) -> None:
+    assert bring(spark, bundle)
+    expected = {path: (bundle.folder / path).read_bytes() for path in bundle.index.files}
+    assert contents(carried) == expected
+    before = (carried / BIG).stat()
+    assert bring(spark, bundle)
+    after = (carried / BIG).stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_one_that_an_owner_has_brought_damaged_is_sent(
+    spark: Driven, bundle: Bundle, carried: Path
+) -> None:
+    (carried / BIG).parent.mkdir(parents=True)
+    (carried / BIG).write_bytes(CONTENT[:-1] + b"?")
+    assert bring(spark, bundle)
+    assert (carried / BIG).read_bytes() == CONTENT
+
+
+def test_one_that_was_cut_off_goes_on(spark: Driven, bundle: Bundle, carried: Path) -> None:
+    """Its beginning is another than the bundle's, to show that it stays."""
+    (carried / BIG).parent.mkdir(parents=True)
+    half = len(CONTENT) // 2 + 7
+    (carried / f"{BIG}.part").write_bytes(bytes(half))
+    assert bring(spark, bundle, hashed=False)
+    assert (carried / BIG).read_bytes() == bytes(half) + CONTENT[half:]
+
+
+def test_a_damaged_beginning_is_found(
+    spark: Driven, bundle: Bundle, carried: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (carried / BIG).parent.mkdir(parents=True)
+    (carried / f"{BIG}.part").write_bytes(bytes(1000))
+    assert not bring(spark, bundle)
+    assert f"{BIG} arrived damaged" in caplog.text
+    assert not (carried / BIG).exists()
+    assert bring(spark, bundle)
+    assert contents(carried)[BIG] == CONTENT
+
+
+@pytest.mark.parametrize("content", [CONTENT[:-1] + b"?", CONTENT[:-1], CONTENT + b"?"])
+def test_a_changed_file_of_the_bundle_is_refused(
+    spark: Driven,
+    bundle: Bundle,
+    carried: Path,
+    content: bytes,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (bundle.folder / BIG).write_bytes(content)
+    assert not bring(spark, bundle, hashed=False)
+    said = caplog.text
+    assert f"{bundle.folder / BIG}: found another content than bundle.json says" in said
+    assert "sparkwright bundle" in said
+    assert not (carried / BIG).exists()
+    (bundle.folder / BIG).write_bytes(CONTENT)
+    assert bring(spark, bundle)
+    assert contents(carried)[BIG] == CONTENT
+
+
+def test_a_disk_that_is_too_small(
+    spark: Driven,
+    bundle: Bundle,
+    carried: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(operations, "_RESERVE", 1 << 60)
+    assert not bring(spark, bundle)
+    assert "free some space (sparkwright clean)" in caplog.text
+    assert not carried.exists()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    """A Spark that is reached by SSH."""
+    with machines(tmp_path, "spark-a") as found:
+        yield found["spark-a"]
+
+
+def by_ssh(machine: Machine, tmp_path: Path) -> Driven:
+    connection = {
+        "ssh_hostname": "127.0.0.1",
+        "ssh_port": machine.port,
+        "ssh_user": "nvidia",
+        "ssh_key": str(machine.folder.parent / "user-key"),
+        "ssh_known_hosts_file": str(tmp_path / "known_hosts"),
+        "ssh_strict_host_key_checking": "accept-new",
+    }
+    return Driven("spark-a", {"root": str(tmp_path / "root"), "spark": "spark-a", **connection})
+
+
+def test_a_spark_that_dies_meanwhile_is_sent_the_rest(
+    machine: Machine,
+    bundle: Bundle,
+    carried: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sizes: list[int] = []
+    write = operations._RemoteInput.write
+
+    def counted(line: operations._RemoteInput, content: bytes) -> None:
+        write(line, content)
+        sizes.append(len(content))
+        if sum(sizes) > len(CONTENT) // 2 and machine.process and len(sizes) < 10:
+            until(lambda: (carried / f"{BIG}.part").exists())
+            machine.power_off()
+
+    monkeypatch.setattr(operations, "_CHUNK", 600_000)
+    monkeypatch.setattr(operations._RemoteInput, "write", counted)
+    assert not bring(by_ssh(machine, tmp_path), bundle)
+    assert "What has come of the bundle is kept there: run again" in caplog.text
+    come = (carried / f"{BIG}.part").stat().st_size
+    machine.power_on()
+    sizes.clear()
+    sizes += [0] * 10
+    assert bring(by_ssh(machine, tmp_path), bundle)
+    assert contents(carried)[BIG] == CONTENT
+    assert 0 < come <= len(CONTENT)
+    assert sum(sizes) < len(CONTENT) - come + 1000
