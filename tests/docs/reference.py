@@ -19,7 +19,7 @@ from sparkwright.causes.platform_causes import PLATFORM_CAUSES
 from sparkwright.causes.start_causes import START_CAUSES
 from sparkwright.common.schema import Model
 from sparkwright.doctor.host_causes import HOST_CAUSES, ROOT_CAUSES
-from sparkwright.fleet.fleet import Gateway, Replica, Spark
+from sparkwright.fleet.fleet import FleetSource, Gateway, Replica, Spark
 from sparkwright.fleet.settings import Settings
 from sparkwright.recipe.recipe import BySparks, Checkpoint, Memory, Recipe
 from sparkwright.recipe.values import ImageBuild, ImageMods
@@ -91,7 +91,13 @@ def recipe_keys() -> str:
 def inventory_keys() -> str:
     """Return a table for each kind of entry in an inventory."""
     return _tables(
-        {"`sparks.NAME`": Spark, "`replicas.NAME`": Replica, "`gateway`": Gateway}, left_out=[]
+        {
+            "`sparks.NAME`": Spark,
+            "`replicas.NAME`": Replica,
+            "`gateway`": Gateway,
+            "`source`": FleetSource,
+        },
+        left_out=[],
     )
 
 
