@@ -27,8 +27,8 @@ from sparkwright.common.terminal import plain_lines
 from sparkwright.release.bundle import INDEX, Bundle, BundledFile
 from sparkwright.run.target import target_of
 
-# Bytes that are read, hashed and sent at once.
-_CHUNK = 1024 * 1024
+# Bytes that are read, hashed and sent at once: with 1 MiB it was a fifth slower.
+_CHUNK = 256 * 1024
 # Seconds in which a Spark takes a chunk, or says how a file has ended: its disk may be slow.
 _PATIENCE = 120
 # Paths that one command names: Linux allows 128 kB of it, and a path has about 100.
@@ -78,28 +78,39 @@ def send(bundle: Bundle, paths: Sequence[str], *, hashed: bool = True) -> Functi
 
 def sent(host: Host, bundle: Bundle, paths: Sequence[str], *, hashed: bool = True) -> bool:
     """Send files as `send`; print why it failed, and return whether it succeeded."""
-    root = target_of(host).root
     try:
-        carried: dict[str, CarriedFile] = {}
-        free = 0
-        for start in range(0, len(paths), _AT_ONCE):
-            some = list(paths[start : start + _AT_ONCE])
-            found = host.get_fact(Carried, root=root, paths=some, hashed=hashed)
-            carried |= {path: found.files.get(path, CarriedFile()) for path in some}
-            free = found.free
-        parts = {
-            path: _begun(carried[path], bundle.index.files[path])
-            for path in paths
-            if not _is_there(carried[path], bundle.index.files[path])
-        }
+        bring(host, bundle, paths, hashed=hashed)
+    except PyinfraError as error:
+        host.log_styled(plain_lines(str(error)), fg="red", log_func=logger.error)
+        return False
+    return True
+
+
+def bring(host: Host, bundle: Bundle, paths: Sequence[str], *, hashed: bool = True) -> None:
+    """Send files as `send`.
+
+    Raises:
+        PyinfraError: Why it failed.
+    """
+    root = target_of(host).root
+    carried: dict[str, CarriedFile] = {}
+    free = 0
+    for start in range(0, len(paths), _AT_ONCE):
+        some = list(paths[start : start + _AT_ONCE])
+        found = host.get_fact(Carried, root=root, paths=some, hashed=hashed)
+        carried |= {path: found.files.get(path, CarriedFile()) for path in some}
+        free = found.free
+    parts = {
+        path: _begun(carried[path], bundle.index.files[path])
+        for path in paths
+        if not _is_there(carried[path], bundle.index.files[path])
+    }
+    try:
         problem = _sent(host, root, bundle, parts, free, hashed) if parts else None
     except (OSError, EOFError, SSHException):
         problem = _LOST
-    except PyinfraError as error:
-        problem = str(error)
     if problem:
-        host.log_styled(plain_lines(problem), fg="red", log_func=logger.error)
-    return problem is None
+        raise PyinfraError(problem)
 
 
 def architecture(host: Host) -> str:
@@ -153,7 +164,7 @@ def _sent(
         reason = errors.strip() or f"its command ended with status {status}"
         refused = f"The Spark did not take all that {bundle.folder} has for it"
         return f"{refused}: {reason[:500]}. Run again, which goes on with it."
-    host.log(f"{len(parts)} files of the bundle: sent, {size_text(missing)}")
+    host.log(f"{len(parts)} file(s) of the bundle sent, {size_text(missing)}")
     return None
 
 

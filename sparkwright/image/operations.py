@@ -112,7 +112,7 @@ def bundled_image(
     folder = f"{root}/bundle/{IMAGES}"
     before = [
         StringCommand("install -d -m 755", QuoteString(f"{root}/imports")),
-        send(bundle, paths, hashed=False),
+        send(bundle, paths),
     ]
     loaded = yield from _have(root, references, COPY, orders, before)
     if loaded:

@@ -4,6 +4,7 @@ Its sources, lists, locks and packages are in a folder; so is what it installs.
 """
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +20,7 @@ import pytest
 from pyinfra.api import operation
 from pyinfra.api.command import PyinfraCommand
 
+from sparkwright.bundle.packages import download_packages
 from sparkwright.common.placed import PACKAGES
 from sparkwright.host import packages as plan
 from sparkwright.host.operations import packages
@@ -259,6 +262,65 @@ def test_a_setting_that_cannot_be_is_no_traceback(
     assert not root.install()
     assert "apt_patience_seconds" in caplog.text
     assert "Traceback" not in caplog.text
+
+
+@pytest.fixture
+def offline(root: Root, repository_url: str, tmp_path: Path) -> Root:
+    """A root whose sources cannot be reached, of a site that has a bundle."""
+    name = subprocess.run(
+        ["dpkg", "--print-architecture"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    source = f"deb [signed-by={root.folder}/key.asc] {repository_url}/deb/{name} /"
+    place = tmp_path / f"bundle/packages/{name}"
+    wanted = [apt.PACKAGE, "earlyoom"]
+    said: list[str] = []
+    download_packages(wanted, name, [source], place, said.append)
+    assert "packages: no source has earlyoom: a Spark is to have it already" in said
+    files = {
+        path.relative_to(tmp_path / "bundle").as_posix(): {
+            "size": path.stat().st_size,
+            "sha256": sha256(path.read_bytes()).hexdigest(),
+        }
+        for path in place.glob("[!.]*")
+    }
+    index = {"version": 1, "lock": {}, "images": {}, "files": files}
+    (tmp_path / "bundle/bundle.json").write_text(json.dumps(index))
+    inventory = tmp_path / "sparks.yaml"
+    inventory.write_text(
+        "sparks: {spark-a: {local: true, hardware: lab}}\nsource: {bundle: bundle}\n"
+    )
+    root.spark.data["fleet"] = str(inventory)
+    (root.folder / "sources/toolkit.sources").write_text(
+        f"Types: deb\nURIs: http://127.0.0.1:1\nSuites: /\nSigned-By: {root.folder}/key.asc\n"
+    )
+    return root
+
+
+def test_a_bundle_is_the_only_source(offline: Root, caplog: pytest.LogCaptureFixture) -> None:
+    lists = sorted((offline.folder / "lists").iterdir())
+    assert offline.install()
+    assert offline.has_it
+    assert "a source of packages failed" not in caplog.text
+    # The owner's lists are as they were.
+    assert sorted((offline.folder / "lists").iterdir()) == lists
+
+
+def test_a_package_that_a_bundle_lacks_is_named(
+    offline: Root, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert not offline.spark.run(installed, package="earlyoom").did_succeed()
+    assert "bundle.json: files: found no packages/" in caplog.text
+    assert "expected it, as earlyoom is needed: run `sparkwright bundle" in caplog.text
+
+
+def test_a_package_that_was_changed_on_the_spark_is_sent_anew(offline: Root) -> None:
+    assert offline.install()
+    assert offline.purge()
+    (deb,) = (offline.folder / "r/bundle/packages").glob("*/*.deb")
+    content = deb.read_bytes()
+    deb.write_bytes(content[:-1] + b"?")
+    assert offline.install()
+    assert deb.read_bytes() == content
 
 
 def test_one_that_a_killed_run_began_is_waited_for(tmp_path: Path) -> None:

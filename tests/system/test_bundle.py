@@ -14,8 +14,8 @@ import pytest
 
 from sparkwright.release.lock import lock_path
 from tests.clock import patience
-from tests.driver.client import said
-from tests.driver.declared import edited
+from tests.driver.declared import edited, replica
+from tests.driver.pairs import Pair
 from tests.driver.product import DEPLOY, PROJECT, TOKEN, env, pyinfra
 from tests.lab import archive, hub, network
 from tests.lab.spark import Handle
@@ -69,7 +69,7 @@ def no_internet() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def folder(spark: Handle, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A filled bundle."""
     folder = tmp_path_factory.mktemp("bundle")
     filled = bundle(folder)
@@ -86,20 +86,67 @@ def site(folder: Path) -> Iterator[Path]:
         yield folder
 
 
+def twice(spark: Handle) -> str:
+    """Return what of weights and image is still in the Spark's folder of the bundle."""
+    folders = "/opt/qwen36/bundle/images /opt/qwen36/bundle/weights"
+    return spark.run(f"sudo find {folders} -type f 2>/dev/null", check=False).stdout
+
+
 def test_filling_it_again_fetches_nothing(folder: Path) -> None:
     with no_internet():
         again = bundle(folder)
     assert again.returncode == 0, again.stderr
 
 
-def test_a_spark_without_a_route_serves(spark: Handle, site: Path) -> None:
-    spark.reset()
-    spark.run("sudo ip route del default")
+def test_a_pair_without_a_route_serves(pair: Pair, site: Path) -> None:
+    pair.each(lambda spark: spark.reset())
+    pair.each(lambda spark: spark.run("sudo ip route del default"))
     with no_internet():
+        planned = pyinfra(DEPLOY, "--dry").succeeded()
+        assert "Weights | Checkpoints" in planned.plan
         pyinfra(DEPLOY).succeeded()
-        assert said(spark)
+        pair.wait_serving()
+        assert pair.ask()
         assert pyinfra(DEPLOY).succeeded().changed == frozenset()
-    assert "default" not in spark.run("ip route").stdout
-    # Docker and the checkpoint's folder have it: the disk holds nothing twice.
-    folders = "/opt/qwen36/bundle/images /opt/qwen36/bundle/weights"
-    assert spark.run(f"sudo find {folders} -type f 2>/dev/null", check=False).stdout == ""
+    for spark in pair.both:
+        assert "default" not in spark.run("ip route").stdout
+        assert twice(spark) == ""
+
+
+def test_a_changed_file_is_refused_before_any_change(pair: Pair, site: Path) -> None:
+    (file,) = site.glob("weights/*/config.json")
+    content = file.read_bytes()
+    file.write_bytes(content.replace(b"{", b"[", 1))
+    try:
+        run = pyinfra(DEPLOY)
+    finally:
+        file.write_bytes(content)
+    assert run.status == 1
+    assert f"{file}: found another content than bundle.json says" in run.output
+    assert run.changed == frozenset()
+
+
+def test_one_that_an_owner_has_carried(pair: Pair, site: Path) -> None:
+    """A Spark with a route asks nobody; containerd's store knows the image by its manifest.
+
+    Of what was carried one byte has changed: that file alone is sent.
+    """
+    spark = pair.head
+    spark.reset("containerd-store")
+    spark.run("sudo mkdir -p /opt/qwen36/bundle")
+    archive = ["tar", "--create", f"--directory={site}", "."]
+    with subprocess.Popen(archive, stdout=subprocess.PIPE) as sent:
+        extract = "sudo tar --extract --no-same-owner --directory=/opt/qwen36/bundle"
+        subprocess.run(spark.ssh_command(extract), stdin=sent.stdout, check=True)
+    spark.run(
+        "sudo sh -c 'cd /opt/qwen36/bundle/weights/*/; file=$(ls *.safetensors | head -n 1); "
+        "printf X | dd of=$file bs=1 seek=100000 conv=notrunc status=none'"
+    )
+    with no_internet(), replica(sparks=["spark1"]):
+        run = pyinfra(DEPLOY).succeeded()
+        assert pair.ask()
+        assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+    assert "default" in spark.run("ip route").stdout
+    assert run.output.count("of the bundle sent") == 1
+    assert "1 file(s) of the bundle sent" in run.output
+    assert twice(spark) == ""

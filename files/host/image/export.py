@@ -9,6 +9,7 @@ import http.client
 import json
 import shutil
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 from urllib.parse import quote
@@ -17,7 +18,7 @@ from host.common.command_line import words
 from host.common.progress import JobError, Progress
 from host.common.retry import RetryableError, run_job
 from host.image.archive import BLOBS, is_built, read
-from host.image.docker_socket import FULL, Docker, complaint, raise_known
+from host.image.docker_socket import FULL, Docker, complaint, is_here, raise_known
 from host.weights.checkpoint import Record
 from host.weights.hashing_file import File, ResumableFile
 
@@ -32,10 +33,16 @@ CAUSES = (
 
 
 class Export:
-    """An image on its way from Docker to a folder."""
+    """An image on its way from Docker to a folder.
 
-    def __init__(self, image: str, folder: Path) -> None:
+    Args:
+        image: what people call it.
+        names: by which Docker may know it: one that was loaded, and not pulled, has lost the first.
+    """
+
+    def __init__(self, image: str, folder: Path, names: Sequence[str] = ()) -> None:
         self._image = image
+        self._names = names
         self._folder = folder
         self._done = self._total = 0
         self._growing: ResumableFile | None = None
@@ -81,7 +88,8 @@ class Export:
             shutil.rmtree(growing, ignore_errors=True)
 
     def _ask(self, what: str) -> http.client.HTTPResponse:
-        answer = Docker().ask("GET", f"/images/{quote(self._image)}/{what}")
+        name = next(filter(is_here, self._names), self._image)
+        answer = Docker().ask("GET", f"/images/{quote(name)}/{what}")
         if answer.status != http.client.OK:
             raise_known(self._image, complaint(answer), CAUSES)
         return answer
@@ -120,8 +128,9 @@ class Export:
 
 def main(root: Path, job: str) -> None:
     """Do the job; every end but success is raised."""
-    image = json.loads((root / "manifests" / f"image-export@{job}.json").read_text())["image"]
-    export = Export(image, root / "exports" / job)
+    manifest = json.loads((root / "manifests" / f"image-export@{job}.json").read_text())
+    image = manifest["image"]
+    export = Export(image, root / "exports" / job, manifest.get("images", ()))
     with Progress(root / "jobs" / f"image-export@{job}.json", export.measure) as progress:
         try:
             if export.is_there():

@@ -8,7 +8,7 @@ from pyinfra import logger
 from pyinfra.api import FunctionCommand, Host, State, StringCommand
 from pyinfra.api.exceptions import PyinfraError
 
-from sparkwright.bundle.operations import architecture, sent
+from sparkwright.bundle.operations import architecture, bring
 from sparkwright.common.operations import run_now
 from sparkwright.common.placed import check
 from sparkwright.common.terminal import plain, plain_lines
@@ -56,25 +56,12 @@ def purge(packages: Sequence[str]) -> FunctionCommand:
 
 
 def _install(state: State, host: Host, package: str, unless: str, new_source: bool) -> bool:
-    source = ""
-    bundle = target_of(host).bundle
-    if bundle and not (unless and _run(host, unless)[0]):
-        folder = f"{PACKAGES}/{architecture(host)}"
-        paths = bundle.below(folder)
-        if not any(path.startswith(f"{folder}/{package}_") for path in paths):
-            found = f"{bundle.folder / INDEX}: files: found no {folder}/{package}_*.deb"
-            host.log_styled(
-                plain_lines(f"{found}; expected it, as {package} is needed: {bundle.remedy}"),
-                fg="red",
-                log_func=logger.error,
-            )
-            return False
-        if not sent(host, bundle, paths):
-            return False
-        source = f"{target_of(host).root}/bundle/{folder}"
+    source: str | None = None
 
     def attempt() -> Attempt:
-        nonlocal new_source
+        nonlocal new_source, source
+        if source is None:
+            source = _bundled(host, package)
         update = new_source or host.name not in _updated
         state_folder = f"{target_of(host).root}/state"
         result = _attempt(host, install_script(package, state_folder, update=update, source=source))
@@ -84,6 +71,26 @@ def _install(state: State, host: Host, package: str, unless: str, new_source: bo
         return result
 
     return _report(host, f"{package} is not installed", attempt, unless)
+
+
+def _bundled(host: Host, package: str) -> str:
+    """Have the packages of a bundle on a host, and return their folder; "" where there is none.
+
+    Raises:
+        PyinfraError: The bundle lacks the package, or cannot be sent.
+    """
+    own = target_of(host)
+    if own.bundle is None:
+        return ""
+    folder = f"{PACKAGES}/{architecture(host)}"
+    paths = own.bundle.below(folder)
+    if not any(path.startswith(f"{folder}/{package}_") for path in paths):
+        raise PyinfraError(
+            f"{own.bundle.folder / INDEX}: files: found no {folder}/{package}_*.deb; expected it, "
+            f"as {package} is needed: {own.bundle.remedy}"
+        )
+    bring(host, own.bundle, paths)
+    return f"{own.root}/bundle/{folder}"
 
 
 def _purge(state: State, host: Host, packages: Sequence[str]) -> bool:

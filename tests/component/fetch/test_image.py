@@ -111,6 +111,15 @@ def test_an_image_moves(head: Side, worker: Side, line: Line) -> None:
     assert worker.docker.names == [f"{ID}/tag?repo=example.org:5000/lab/vllm&tag={'5' * 12}"]
 
 
+def test_one_that_docker_knows_by_its_id_alone(head: Side, worker: Side) -> None:
+    """One that was loaded, and not pulled, has lost the name by which it is pulled."""
+    head.docker.images = {ID: FILES}
+    head.order("image-export@555", image=REFERENCE, images=[REFERENCE, ID])
+    export(head)
+    assert worker.run("copy-image")[0] == 0
+    assert worker.docker.images == {ID: FILES}
+
+
 def test_an_export_that_is_there_is_not_made_again(head: Side) -> None:
     export(head)
     before = (head.root / "exports/555/.sparkwright.json").read_text()
