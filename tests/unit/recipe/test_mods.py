@@ -359,7 +359,6 @@ def test_only_the_inventory_allows_a_mod_and_a_changed_one_anew(site: Path) -> N
         ("reasoning-parser-plugin", "super_v3.py", False),
         ("chat-template", "/etc/x.jinja", True),
         ("chat-template", "../x.jinja", True),
-        ("chat-template", "{{ x }}", True),
         ("middleware", "x.py", True),
     ],
 )
