@@ -14,12 +14,13 @@ from tests.lab.hub.repositories import LFS_THRESHOLD, PUBLISHED, load
 def test_the_recipes_names_are_published(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    models = tmp_path / "models-0123456789ab"
-    for part in ("model", "dflash"):
-        shutil.copytree(model, models / part)
-        (models / part / "part").write_text(part)
-    maker = SimpleNamespace(ensure_models=lambda: models)
-    monkeypatch.setattr(tests.lab, "tiny_model", maker, raising=False)
+    models, texts = tmp_path / "models-0123456789ab", tmp_path / "texts-0123456789ab"
+    for folder, part in ((models, "model"), (models, "dflash"), (texts, "model")):
+        shutil.copytree(model, folder / part)
+        (folder / part / "part").write_text(part if folder == models else "texts")
+    for module, folder in (("tiny_model", models), ("tiny_texts", texts)):
+        maker = SimpleNamespace(ensure_models=lambda folder=folder: folder)
+        monkeypatch.setattr(tests.lab, module, maker, raising=False)
     monkeypatch.setenv("SPARKWRIGHT_CACHE", str(tmp_path / "cache"))
     root = hub.ensure_repositories()
     repositories = {name: load(root, name) for name in PUBLISHED}
@@ -27,7 +28,8 @@ def test_the_recipes_names_are_published(
         assert repository is not None
         assert repository.gated == (name == "sparkwright/gated-tiny")
         content = repository.find("main").files["part"].source.read_text()  # type: ignore[union-attr]
-        assert content == ("dflash" if "flash" in name.lower() else "model")
+        kinds = (kind for kind in ("dflash", "texts") if kind in name.lower())
+        assert content == next(kinds, "model")
     assert hub.ensure_repositories() == root
 
 

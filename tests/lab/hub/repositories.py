@@ -15,8 +15,6 @@ from pathlib import Path
 
 from tests.lab import cache
 
-# Its files are of another model.
-TEXTS = "sparkwright/tiny-qwen3-texts"
 # The recipes' names stand for the same tiny files, so that a recipe runs in the lab unchanged.
 PUBLISHED = {
     "sparkwright/tiny-qwen3.5-moe": "model",
@@ -24,7 +22,7 @@ PUBLISHED = {
     "sparkwright/tiny-dflash": "dflash",
     "z-lab/Qwen3.6-35B-A3B-DFlash": "dflash",
     "sparkwright/gated-tiny": "model",
-    TEXTS: "model",
+    "sparkwright/tiny-qwen3-texts": "texts",
 }
 GATED = {"sparkwright/gated-tiny"}
 
@@ -127,7 +125,7 @@ def ensure_repositories() -> Path:
 
     def build(root: Path) -> None:
         for name, part in PUBLISHED.items():
-            add_commit(root, name, (texts if name == TEXTS else models) / part)
+            add_commit(root, name, texts / "model" if part == "texts" else models / part)
         for name in GATED:
             (root / name / "gated").touch()
 

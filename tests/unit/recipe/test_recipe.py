@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from sparkwright.common.errors import PlanError
 from sparkwright.recipe.loader import load_recipe, recipe_names
@@ -323,3 +324,23 @@ def test_what_an_engine_answers_and_what_nobody_judges(
     tmp_path: Path, changes: dict[str, object], told: str
 ) -> None:
     assert problems(tmp_path, **changes) == [told]
+
+
+def test_the_rerankers_prompt_is_that_of_its_card() -> None:
+    """As transformers renders it for vLLM: in a sandbox, with an instruction or without."""
+    template = load_recipe("qwen3-reranker-0.6b").args["chat-template"]
+    messages = [
+        {"role": "query", "content": "a question"},
+        {"role": "document", "content": "a text"},
+    ]
+    expected = (
+        "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query "
+        'and the Instruct provided. Note that the answer can only be "yes" or "no".<|im_end|>\n'
+        "<|im_start|>user\n<Instruct>: {}\n<Query>: a question\n<Document>: a text<|im_end|>\n"
+        "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    )
+    usual = "Given a web search query, retrieve relevant passages that answer the query"
+    render = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    made = render.from_string(template)
+    assert made.render(messages=messages) == expected.format(usual)
+    assert made.render(messages=messages, instruction="Find it") == expected.format("Find it")
