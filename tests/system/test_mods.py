@@ -124,7 +124,7 @@ def test_the_engine_that_serves_has_what_the_mods_did(built: Handle, pair: Pair)
     assert pair.ask()
     assert owner(built) == "lab-owner"
     said = built.run(JOURNAL).stdout
-    assert "mod lab-owner has written 1 files: /usr/local/lib/python3.11/dist-packages/" in said
+    assert "mod lab-owner has written 1 file: /usr/local/lib/python3.11/dist-packages/" in said
     assert "vLLM 0.32.0+cpu, as before" in said
     inside = (
         "sudo docker exec $(sudo docker ps -q) sh -c "

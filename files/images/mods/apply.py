@@ -98,7 +98,8 @@ def run(name):
         print(f"mod {name} has written no file: it changes nothing in this image")
         return
     more = f" and {len(files) - MOST} more" if len(files) > MOST else ""
-    print(f"mod {name} has written {len(files)} files: {', '.join(files[:MOST])}{more}")
+    many = f"{len(files)} file{'s' * (len(files) != 1)}"
+    print(f"mod {name} has written {many}: {', '.join(files[:MOST])}{more}")
     places = (said(engine_python(), ORIGIN) or "").splitlines()
     own = [each for each in files if each.endswith(".py") and each.startswith(tuple(places))]
     check = [*engine_python(), "-c", COMPILES, *own]
