@@ -41,6 +41,7 @@ def converge() -> None:
         fabric.apply()
         firewall.apply()
         runtime.apply()
+        engine.vacate()
         provision()
         engine.apply()
 

@@ -9,13 +9,17 @@ from sparkwright.common.render import unit_file
 from sparkwright.host.operations.files import managed_files
 from sparkwright.recipe.workloads import WORKLOADS
 from sparkwright.release.programs import program_files
-from sparkwright.run.target import target
+from sparkwright.run.target import Target, seats
 
 
 @deploy("Benchmark")
 def apply() -> None:
     """Measure the workloads that `--data workloads=NAME,NAME` names; all without it."""
-    own = target()
+    for own in seats():
+        _measure(own)
+
+
+def _measure(own: Target) -> None:
     served = own.release
     if served is None or not own.is_head or not own.replica:
         return

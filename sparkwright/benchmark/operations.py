@@ -51,7 +51,7 @@ def benchmark(
         return
     model = release.recipe.served_names[0]
     state = host.get_fact(
-        Engines, root=release.root, release=release.id, url=release.url, model=model
+        Engines, root=release.place, release=release.id, url=release.url, model=model
     )
     if why := _not_serving(state, release):
         yield failing(

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sparkwright.common.host_output import MARK, read_json, sections
@@ -76,6 +76,7 @@ class Artifacts:
     Attributes:
         engines: its engines.
         served: the releases in the order in which they came to serve.
+        seated: those of the Spark's second replica, by its name; the last one is current.
         folders: of each release, those of its checkpoints; None where its file is damaged.
         images: of each release, Docker's id of its image; None without one.
         docker: all images that Docker holds.
@@ -100,6 +101,7 @@ class Artifacts:
     aside: frozenset[str]
     jobs: tuple[str, ...]
     caches: tuple[Cache, ...]
+    seated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def artifacts_script(root: str) -> str:
@@ -111,6 +113,12 @@ def artifacts_script(root: str) -> str:
     return f"""{state_script(root)}
 if cd {shlex.quote(root)} 2>/dev/null; then
   echo {MARK}history; cut -d' ' -f2 state/history 2>/dev/null
+  echo {MARK}seated
+  for seat in seats/*/; do
+    for release in $(cut -d' ' -f2 "$seat/state/history"; readlink "$seat/current"); do
+      echo "$(basename "$seat") ${{release##*/}}"
+    done 2>/dev/null
+  done
   echo {MARK}releases
   for folder in releases/*/; do
     [ -d "$folder" ] || continue
@@ -173,7 +181,11 @@ def parse_artifacts(output: Iterable[str]) -> Artifacts:
     releases = [line.split("\t", 2) for line in found.get("releases", ())]
     listed = [line.split("\t", 1) for line in found.get("listed", ())]
     brought = [line.split("\t", 1) for line in found.get("brought", ())]
+    seated: dict[str, tuple[str, ...]] = {}
+    for seat, release in (line.split() for line in found.get("seated", ())):
+        seated[seat] = (*seated.get(seat, ()), release)
     return Artifacts(
+        seated=seated,
         engines=parse_engines(lines),
         served=tuple(found.get("history", ())),
         folders={name: _checkpoints(text) for name, _, text in releases},

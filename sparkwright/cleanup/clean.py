@@ -43,7 +43,7 @@ class Cleaning:
 def superfluous(
     found: Artifacts,
     keep: int,
-    wanted: str | None = None,
+    wanted: Collection[str] = (),
     folders: Collection[str] = (),
     images: Collection[str] = (),
 ) -> Cleaning:
@@ -54,8 +54,8 @@ def superfluous(
     Args:
         found: what is on the Spark.
         keep: how many other releases that have served stay, the last ones.
-        wanted: the release that the inventory asks for; None on an idle Spark.
-        folders, images: its checkpoint folders and the names of its image.
+        wanted: the releases that the inventory asks for, one for each replica of the Spark.
+        folders, images: their checkpoint folders and the names of their images.
     """
     kept = kept_releases(found, keep, wanted)
     gone = tuple(sorted(found.folders.keys() - kept))
@@ -95,15 +95,19 @@ def _sizes(weights: Mapping[str, CheckpointFolder], going: Sequence[str]) -> dic
     return sizes
 
 
-def kept_releases(found: Artifacts, keep: int, wanted: str | None) -> set[str]:
+def kept_releases(found: Artifacts, keep: int, wanted: Collection[str]) -> set[str]:
     """Return the releases that stay, whether they are there or not.
 
     Args: as `superfluous`.
     """
     now = {unit.release for unit in found.engines.units.values() if not unit.stopped}
-    now |= {release for release in (found.engines.current, wanted) if release}
-    before = [each for each in dict.fromkeys(reversed(found.served)) if each not in now]
-    return now | set(before[:keep])
+    now |= {release for release in (found.engines.current, *wanted) if release}
+    now |= found.engines.elsewhere | {served[-1] for served in found.seated.values()}
+    kept = set(now)
+    for served in (found.served, *found.seated.values()):
+        before = [each for each in dict.fromkeys(reversed(served)) if each not in now]
+        kept |= set(before[:keep])
+    return kept
 
 
 def _images(

@@ -20,14 +20,14 @@ from sparkwright.run.target import target
 def apply() -> None:
     """Keep what serves, what the inventory asks for, and `keep_releases` of those before."""
     own = target()
-    served = own.release
+    served = [release for each in own.seats if (release := each.release)]
     clean(
         name="Releases, images and weights",
         root=own.root,
         keep=own.settings.keep_releases,
-        wanted=served.id if served else None,
-        folders=list(served.folders.values()) if served else [],
-        images=served.images if served else (),
+        wanted=[each.id for each in served],
+        folders=[folder for each in served for folder in each.folders.values()],
+        images=[image for each in served for image in each.images],
     )
 
 

@@ -23,7 +23,7 @@ from sparkwright.runtime.operations import put_daemon_json
 def clean(
     root: str,
     keep: int,
-    wanted: str | None,
+    wanted: Collection[str],
     folders: Collection[str],
     images: Collection[str],
 ) -> Generator[StringCommand]:
@@ -34,8 +34,8 @@ def clean(
     Args:
         root: the folder of everything on the Spark.
         keep: how many releases that have served stay beside the one that serves.
-        wanted: the release that the inventory asks for; None on an idle Spark.
-        folders, images: its checkpoint folders and the names of its image.
+        wanted: the releases that the inventory asks for; none on an idle Spark.
+        folders, images: their checkpoint folders and the names of their images.
     """
     found = host.get_fact(StoredArtifacts, root=root)
     if work := (*(f"switch@{release}" for release in found.engines.switches), *found.jobs):

@@ -83,6 +83,8 @@ def logs(name: str | None, follow: bool, lines: int) -> None:
 
     Ctrl-C ends the display; the engine goes on.
 
+    Of a Spark that serves two replicas, the lines of both engines are shown.
+
     Example: sparkwright logs chat -f -n 20
 
     Runs: ssh SPARK sudo journalctl --unit='vllm@*'

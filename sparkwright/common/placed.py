@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from sparkwright.common.files import Directory
+from sparkwright.common.files import Directory, Symlink
 from sparkwright.common.paths import FILES as _FILES
 
 _UNIT_KINDS = ("service", "socket", "timer", "path", "slice")
@@ -50,6 +50,7 @@ FOLDERS = (
     Folder("manifests", cleaned=True),
     Folder("metrics", everywhere=False),
     Folder("releases", cleaned=True),
+    Folder("seats", everywhere=False),
     Folder("secrets", mode="700"),
     Folder("state"),
 )
@@ -137,6 +138,42 @@ def folder(root: str, name: str) -> Directory:
     """
     (row,) = (each for each in FOLDERS if each.name == name)
     return Directory(f"{root}/{name}", mode=row.mode)
+
+
+def place_of(root: str, seat: str) -> str:
+    """Return the folder of a seat: files/host/common/seat.py.
+
+    Args:
+        root: the folder of everything on the Spark.
+        seat: its name; "" for the first one, whose folder is the root.
+    """
+    return f"{root}/seats/{seat}" if seat else root
+
+
+def seat_of(place: str) -> str:
+    """Return the name of the seat whose folder this is; "" for the first one."""
+    parent, _, name = place.rpartition("/")
+    return name if parent.endswith("/seats") else ""
+
+
+def seat_folders(root: str, seat: str) -> list[Directory | Symlink]:
+    """Return the folder of a second seat: what it has of its own, and links to the rest.
+
+    Its door is below that of the first one, and so is its state: what a unit may and may not reach
+    of the one it may, or may not, of the other.
+
+    Args:
+        root: the folder of everything on the Spark.
+        seat: its name.
+    """
+    place, own = place_of(root, seat), (f"door/seats/{seat}", f"state/seats/{seat}")
+    links = {name: f"../../{name}" for name in ("bin", "jobs", "manifests", "metrics", "releases")}
+    links |= {name.partition("/")[0]: f"../../{name}" for name in own}
+    names = [each for name in (*own, f"seats/{seat}") for each in (str(Path(name).parent), name)]
+    return [
+        *(Directory(f"{root}/{each}") for each in names),
+        *(Symlink(f"{place}/{name}", target) for name, target in links.items()),
+    ]
 
 
 def layout(root: str) -> list[Directory]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from sparkwright.common.host_output import read_json, sections, sections_script
+from sparkwright.common.placed import seat_of
 from sparkwright.common.render import render
 from sparkwright.common.terminal import LINE
 from sparkwright.doctor.gpu import GPU_COMMAND, GpuReading, parse_gpu
@@ -96,7 +97,11 @@ class Checkup:
 
 # A switch keeps its order and its progress in one file; the release is in the file's name.
 _SWITCH = """
-file=$(ls -t {{ root }}/jobs/switch@*.json | head -n 1); \
+file=$(ls -t {{ root }}/jobs/switch@*.json | while read -r file; do
+  tried=${file##*/switch@}; own={{ root }}/releases/${tried%.json}/unit.json
+  [ "$(sed -n 's/^  "seat": "\\([^"]*\\)".*/\\1/p' "$own" 2>/dev/null)" = {{ seat }} ] || continue
+  echo "$file"; break
+done)
 grep -q '"phase": "failed"' "$file" || exit 0
 tried=$(basename "$file" .json); tried=${tried#switch@}
 echo "$tried"; date -r "$file" +%s; cat "$file"
@@ -129,7 +134,9 @@ def checkup_script(root: str) -> str:
         "inside": 'docker exec "vllm-$release" nvidia-smi --list-gpus 2>&1',
         "downs": f"cat {shlex.quote(root)}/state/hard-downs",
         "port": 'systemctl is-active --quiet $unit || ss -Hltnp "sport = :${port:-0}"',
-        "switch": render(_SWITCH, root=shlex.quote(root), lines=_LINES),
+        "switch": render(
+            _SWITCH, root=shlex.quote(root), seat=shlex.quote(seat_of(root)), lines=_LINES
+        ),
         "metrics": metrics_command(FINISHED),
     }
     prelude = (

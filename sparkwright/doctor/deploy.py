@@ -4,6 +4,7 @@ import getpass
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import click
@@ -24,28 +25,32 @@ from sparkwright.doctor.site_names import site_names, spark_numbers
 from sparkwright.release.lock import lock_path, read_lock
 from sparkwright.run.spark import fleet_of, recipe_of
 from sparkwright.run.survey import surveyed
-from sparkwright.run.target import Target, target, target_of
+from sparkwright.run.target import Target, seats, target_of
 
-# What was found on the Sparks of this run, by their names.
+# What was found on the Sparks of this run, by their names: by SPARK/REPLICA of a second replica.
 _examined: dict[str, Examined] = {}
 
 
 @deploy("Doctor")
 def apply() -> None:
     """Name what ails the Spark; with `--data report=FILE` also in a report for an issue."""
-    own = target()
     with surveyed():
-        doctor(
-            name="What ails it",
-            root=own.root,
-            recipe=own.recipe_name,
-            hardware=own.hardware,
-            plan=own.fabric,
-            peer=own.peer,
-            wanted=_wanted(own),
-            may_listen=own.may_listen,
-            examined=_keep if own.options.report else None,
-        )
+        for own in seats():
+            doctor(
+                name="What ails it",
+                root=own.place,
+                recipe=own.recipe_name,
+                hardware=own.hardware,
+                plan=own.fabric,
+                peer=own.peer,
+                wanted=_wanted(own),
+                may_listen=own.may_listen,
+                examined=partial(_keep, own) if own.options.report else None,
+            )
+
+
+def _name(own: Target) -> str:
+    return f"{own.spark}/{own.seat}" if own.seat else own.spark
 
 
 def _wanted(own: Target) -> str | None:
@@ -57,10 +62,9 @@ def _wanted(own: Target) -> str | None:
         return None
 
 
-def _keep(checkup: Checkup | None, diagnoses: Sequence[Diagnosis]) -> None:
+def _keep(own: Target, checkup: Checkup | None, diagnoses: Sequence[Diagnosis]) -> None:
     """Keep what was found on the current Spark; with the last Spark of a run, report all."""
-    own = target()
-    _examined[own.spark] = Examined(
+    _examined[_name(own)] = Examined(
         hardware=own.hardware_class,
         recipe=own.recipe,
         recipe_name=own.recipe_name,
@@ -69,17 +73,23 @@ def _keep(checkup: Checkup | None, diagnoses: Sequence[Diagnosis]) -> None:
         checkup=checkup,
         diagnoses=diagnoses,
     )
-    if {target_of(each).spark for each in state.active_hosts} <= _examined.keys():
+    run = (seat for each in state.active_hosts for seat in target_of(each).chosen_seats)
+    if {_name(seat) for seat in run} <= _examined.keys():
         _report(own)
 
 
 def _report(own: Target) -> None:
     fleet, path = fleet_of(own.fleet), own.options.report
     read = {name: each.checkup for name, each in _examined.items() if each.checkup}
-    hostnames = {name: checkup.system.hostname for name, checkup in read.items()}
+    hostnames = {name.partition("/")[0]: checkup.system.hostname for name, checkup in read.items()}
     recipes = {name: recipe_of(name) for name in fleet.recipes}
     redact = Redactor(site_names(fleet, recipes, hostnames, [*_operator()]))
-    text = issue_report(_examined, spark_numbers(fleet), redact)
+    numbers = {
+        name: f"{number}, second replica" if name != spark else number
+        for spark, number in spark_numbers(fleet).items()
+        for name in (spark, *(each for each in _examined if each.startswith(f"{spark}/")))
+    }
+    text = issue_report(_examined, numbers, redact)
     if path == "-":
         click.echo(text, nl=False)
     elif path and not is_dry_run():

@@ -22,13 +22,14 @@ from sparkwright.release.guard import ALONE
 from sparkwright.run.spark import Declared
 
 # Our units that listen, but for engines. systemd itself holds a socket unit's socket at first.
-_SUPERVISOR, _GATEWAY = "vllm@", ("gateway.service", "gateway-door.service")
+_SEAT_DOOR, _SUPERVISOR = "door@", "vllm@"
+_GATEWAY = ("gateway.service", "gateway-door.service")
 _SOCKETS = {
     "fabric-share": SHARE_PORT,
     "fabric-metrics": METRICS_PORT,
     "lan-share": LAN_SHARE_PORT,
 }
-_UNITS = (DOOR, EXPORTER, *_GATEWAY, *_SOCKETS, _SUPERVISOR, "switch@")
+_UNITS = (DOOR, _SEAT_DOOR, EXPORTER, *_GATEWAY, *_SOCKETS, _SUPERVISOR, "switch@")
 _JOBS = ("weights@", "image@", "image-copy.", "image-build@", "image-export@", "benchmark.")
 
 # The programs with which Ubuntu or Debian listens (15 characters, as the kernel keeps them), and
@@ -208,8 +209,8 @@ def _ours(socket: Socket, units: Collection[str]) -> str | None:
 
 def _may(socket: Socket, unit: str, may: Declared) -> bool:
     """Tell whether a socket of a unit of ours is on the list."""
-    if unit == DOOR:
-        return socket.protocol == "tcp" and socket.port == may.door
+    if unit in (DOOR, _SEAT_DOOR):
+        return socket.protocol == "tcp" and socket.port in may.doors
     if unit == EXPORTER:
         return socket.is_loopback and socket.port == EXPORTER_PORT
     if unit in _GATEWAY:

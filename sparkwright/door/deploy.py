@@ -9,8 +9,9 @@ from pyinfra.api import deploy
 from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import is_dry_run
 from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.placed import folder, seat_folders
 from sparkwright.common.render import unit_file
-from sparkwright.door.door import UNIT, DoorPlan, door_plan
+from sparkwright.door.door import SEAT_UNIT, UNIT, DoorPlan, door_plan
 from sparkwright.door.facts import KeyedDoors
 from sparkwright.door.key import Key
 from sparkwright.door.keys import first_keys, fleet_keys, has_keys, lost_keys, make_keys
@@ -19,7 +20,7 @@ from sparkwright.fleet.fleet import Fleet
 from sparkwright.release.programs import program_files
 from sparkwright.run.every_spark import of_every_spark
 from sparkwright.run.spark import fleet_of
-from sparkwright.run.target import Target, bad_input, target
+from sparkwright.run.target import Target, bad_input, seats, target
 
 _FILES = HOST_FILES / "door"
 
@@ -31,19 +32,28 @@ _planned: dict[Path, list[Key]] = {}
 
 @deploy("Door")
 def apply() -> None:
-    """Open the door on the head of a replica; on a worker and an idle Spark, have none."""
-    own = target()
-    if not own.is_head:
-        no_door(name="No door", root=own.root)
+    """Open the door on the head of each replica; on a worker and an idle Spark, have none.
+
+    Each replica has a port of its own. The gateway is where several models have one address: it
+    chooses by the model's name, which a prefix of the path would only say once more.
+    """
+    if not target().is_head:
+        no_door(name="No door", root=target().root)
         return
-    door(
-        name="Door of the replica",
-        root=own.root,
-        plan=_plan(own),
-        template=(_FILES / "door.cfg").read_text(),
-        programs=program_files(own.root),
-        unit=unit_file(_FILES / UNIT, root=own.root),
-    )
+    for own in seats():
+        door(
+            name="Door of the replica",
+            root=own.place,
+            plan=_plan(own),
+            template=(_FILES / "door.cfg").read_text(),
+            folders=[
+                folder(own.root, "bin"),
+                folder(own.root, "door"),
+                *program_files(own.root),
+                *(seat_folders(own.root, own.seat) if own.seat else ()),
+            ],
+            unit=unit_file(_FILES / (SEAT_UNIT if own.seat else UNIT), root=own.root),
+        )
 
 
 def _plan(own: Target) -> DoorPlan:

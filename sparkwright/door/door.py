@@ -10,6 +10,7 @@ from hashlib import sha256
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from sparkwright.common.placed import seat_of
 from sparkwright.common.render import render
 from sparkwright.door.key import Key
 from sparkwright.fleet.settings import Settings
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from sparkwright.door.certificates import Certificate
 
 UNIT = "door.service"
+# The template of the second one on a Spark.
+SEAT_UNIT = "door@.service"
 
 # As security scanners expect: forward secrecy, and authenticating ciphers.
 _TLS = "ssl-min-ver TLSv1.2 ciphers ECDHE+AESGCM:ECDHE+CHACHA20 no-tls-tickets alpn http/1.1"
@@ -26,6 +29,16 @@ _TLS = "ssl-min-ver TLSv1.2 ciphers ECDHE+AESGCM:ECDHE+CHACHA20 no-tls-tickets a
 _OFTEN = 600
 # Files in haproxy's folder: its secrets, and its configuration.
 KEYS, CERTIFICATE, CONFIG = "keys", "certificate.pem", "door.cfg"
+
+
+def door_unit(place: str) -> str:
+    """Return the unit of a seat's door.
+
+    Args:
+        place: The folder of the seat.
+    """
+    seat = seat_of(place)
+    return f"door@{seat}.service" if seat else UNIT
 
 
 @dataclass(frozen=True)
@@ -65,7 +78,7 @@ class DoorPlan:
 
         Args:
             template: files/host/door/door.cfg.
-            root: Folder of everything on the Spark.
+            root: Folder of the seat.
 
         Returns:
             Their texts; None for a file that must be absent.

@@ -10,8 +10,8 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.files import Entry, ManagedFile
 from sparkwright.common.operations import differs, failing, foresee, notice, unit_differs
-from sparkwright.common.placed import SYSTEMD, folder
-from sparkwright.door.door import UNIT, DoorPlan, mark
+from sparkwright.common.placed import SYSTEMD
+from sparkwright.door.door import UNIT, DoorPlan, door_unit, mark
 from sparkwright.door.facts import DoorStates
 from sparkwright.door.state import DoorState
 from sparkwright.host.operations.files import file_states, managed_files
@@ -22,7 +22,7 @@ _PACKAGE = "haproxy"
 
 @operation()
 def door(
-    root: str, plan: DoorPlan, template: str, programs: Sequence[Entry], unit: ManagedFile
+    root: str, plan: DoorPlan, template: str, folders: Sequence[Entry], unit: ManagedFile
 ) -> Generator[PyinfraCommand]:
     """Have the door open: haproxy in a unit of its own, with these settings, keys and certificate.
 
@@ -31,13 +31,13 @@ def door(
     has made of haproxy's own service stays as it is.
 
     Args:
-        root: the folder of everything on the Spark.
+        root: the folder of the seat.
         plan: what the door is to be.
         template: the text of files/host/door/door.cfg.
-        programs: those of a Spark, which set the door's engines.
-        unit: the door's.
+        folders: those of the seat, and the programs of a Spark, which set the door's engines.
+        unit: the file of the door's unit.
     """
-    entries = [folder(root, "bin"), folder(root, "door"), *programs, unit]
+    name, entries = door_unit(root), [*folders, unit]
     foresee(lambda: file_states(entries))
     state = host.get_fact(DoorStates, root=root, bind=plan.bind, port=plan.port)
     warn(plan)
@@ -64,13 +64,18 @@ def door(
     if any(state.files.get(name) != _as_found(text) for name, text in files.items()):
         yield from _proved(root, files)
     if not state.enabled:
-        yield StringCommand(f"systemctl enable --quiet {UNIT}")
-    if state.outdated or state.files.get(UNIT, ("", ""))[1] != sha256(unit.content).hexdigest():
-        yield StringCommand(f"systemctl daemon-reload && systemctl restart {UNIT}")
+        yield StringCommand(f"systemctl enable --quiet {name}")
+    if state.outdated or not _is_there(state, unit):
+        yield StringCommand(f"systemctl daemon-reload && systemctl restart {name}")
     elif not state.active:
-        yield StringCommand(f"systemctl start {UNIT}")
+        yield StringCommand(f"systemctl start {name}")
     elif (state.mark, state.version) != (mark(files), state.installed):
-        yield StringCommand(f"systemctl reload {UNIT}")
+        yield StringCommand(f"systemctl reload {name}")
+
+
+def _is_there(state: DoorState, unit: ManagedFile) -> bool:
+    _, content = state.files.get(unit.path.rpartition("/")[2], ("", ""))
+    return content == sha256(unit.content).hexdigest()
 
 
 def warn(plan: DoorPlan) -> None:
@@ -112,6 +117,7 @@ def _tell(state: DoorState, root: str, files: Mapping[str, str | None]) -> None:
         differs(f"package {_PACKAGE}", "installed", "not installed")
     if state.stray:
         differs("haproxy.service", "off", "active or enabled")
+    unit = door_unit(root)
     for name, text in files.items():
         found, wanted = state.files.get(name), _as_found(text)
         if found != wanted:
@@ -121,11 +127,11 @@ def _tell(state: DoorState, root: str, files: Mapping[str, str | None]) -> None:
                 "mode 600" if same else "the declared content" if wanted else "nothing",
                 f"mode {found[0]}" if found and same else "another" if found else "nothing",
             )
-    unit_differs(UNIT, active=state.active, enabled=state.enabled, outdated=state.outdated)
+    unit_differs(unit, active=state.active, enabled=state.enabled, outdated=state.outdated)
     if state.active and state.mark != mark(files):
-        differs(UNIT, "the declared settings loaded", "others")
+        differs(unit, "the declared settings loaded", "others")
     if state.active and state.version != state.installed:
-        differs(UNIT, f"haproxy {state.installed}", f"{state.version} still runs")
+        differs(unit, f"haproxy {state.installed}", f"{state.version} still runs")
 
 
 def _as_found(text: str | None) -> tuple[str, str] | None:

@@ -1,13 +1,16 @@
 """The door of a Spark as it is: one shell script reads it."""
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sparkwright.common.host_output import MARK, sections
 from sparkwright.common.placed import SYSTEMD
-from sparkwright.door.door import CERTIFICATE, CONFIG, KEYS, UNIT
+from sparkwright.door.door import CERTIFICATE, CONFIG, KEYS, SEAT_UNIT, UNIT, door_unit
 from sparkwright.host.units import parse_units, units_script
+
+_UNIT = re.compile(r"door(@[A-Za-z0-9_.-]+)?\.service")
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,11 @@ def door_script(root: str, bind: str = "0.0.0.0", port: int = 0) -> str:
     """Return the POSIX shell script that reads the state of the door.
 
     Args:
-        root: Folder of everything on the Spark.
+        root: Folder of the seat.
         bind, port: Where it is to listen.
     """
-    at, bind = shlex.quote(root), shlex.quote(bind)
+    at, bind, unit = shlex.quote(root), shlex.quote(bind), door_unit(root)
+    path = f"{SYSTEMD}/{SEAT_UNIT if unit != UNIT else UNIT}"
     return f"""
 echo {MARK}installed
 if command -v haproxy >/dev/null; then haproxy -v | sed -n 's/.*version \\([^ ]*\\).*/\\1/p'; fi
@@ -58,17 +62,17 @@ case {bind} in 0.0.0.0 | ::) ;; *) \
 [ -n "$(ip -oneline address show to {bind})" ] || echo {bind} ;; esac
 echo {MARK}taken
 for pid in $(ss -Hltnp 'sport = :{port}' | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u); do
-  grep -qs '/{UNIT}$' "/proc/$pid/cgroup" || echo "$(cat "/proc/$pid/comm") (pid $pid)"
+  grep -qs '/{unit}$' "/proc/$pid/cgroup" || echo "$(cat "/proc/$pid/comm") (pid $pid)"
 done
 echo {MARK}there
-ls -d {at}/door {SYSTEMD}/{UNIT} 2>/dev/null
+ls -d {at}/door {path} 2>/dev/null
 echo {MARK}files
 set --
-for file in {at}/door/{KEYS} {at}/door/{CERTIFICATE} {at}/door/{CONFIG} {SYSTEMD}/{UNIT}; do
+for file in {at}/door/{KEYS} {at}/door/{CERTIFICATE} {at}/door/{CONFIG} {path}; do
   [ ! -f "$file" ] || set -- "$@" "$file"
 done
 [ $# = 0 ] || {{ sha256sum "$@"; stat --format='%a  %n' "$@"; }}
-{units_script({UNIT: [f"{SYSTEMD}/{UNIT}"]})}
+{units_script({unit: [path]})}
 echo {MARK}running
 [ -e {at}/bin/sparkwright-host ] && python3 -B {at}/bin/sparkwright-host door {at} running
 true"""
@@ -82,7 +86,7 @@ def keyed_script(root: str) -> str:
     """
     at = shlex.quote(root)
     return f"""
-for folder in {at}/door {at}/gateway/door; do
+for folder in {at}/door {at}/door/seats/* {at}/gateway/door; do
   [ -d "$folder" ] || continue
   ls "$folder" >/dev/null || exit
   [ ! -s "$folder/{KEYS}" ] || echo "$folder"
@@ -126,7 +130,8 @@ def parse_door(output: Iterable[str]) -> DoorState:
     """
     found = sections(output)
     running = dict(line.split(" ", 1) for line in found["running"] if " " in line)
-    unit = parse_units(found, [UNIT])[UNIT]
+    name = next((each for each in found if _UNIT.fullmatch(each)), UNIT)
+    unit = parse_units(found, [name])[name]
     files: dict[str, list[str]] = {}
     for value, path in (line.split("  ", 1) for line in found["files"]):
         files.setdefault(path.rpartition("/")[2], []).append(value)

@@ -83,8 +83,9 @@ def _check_declared() -> None:
     if own.recipe is None:
         return
     path, keys = lock_path(own.fleet), keys_path(own.fleet)
-    problems = unresolved([own.recipe], read_lock(path), str(path))
-    if own.api_key != "none" and not has_keys(fleet_of(own.fleet)):
+    recipes = [each.recipe for each in own.seats if each.recipe]
+    problems = unresolved(recipes, read_lock(path), str(path))
+    if any(each.api_key != "none" for each in own.seats) and not has_keys(fleet_of(own.fleet)):
         problems.append(
             f"{keys}: found no such file; expected the API keys of the doors, as a run "
             f"of {_CONVERGES} makes it"

@@ -1,7 +1,7 @@
 """Drift that no operation detects: a script reads the state of a Spark, functions compare it."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparkwright.common.difference import Difference
@@ -135,19 +135,35 @@ def _container(line: str) -> tuple[str, RunningContainer]:
 
 
 def running_differences(
-    running: Running, release: Release | None, clock_limit: int | None = None
+    running: Running,
+    release: Release | None,
+    clock_limit: int | None = None,
+    known: Collection[str] = (),
+    first: bool = True,
 ) -> Iterator[Difference]:
     """Yield the differences between what runs and what is declared.
 
     Args:
         release: the one that is declared; None on an idle Spark.
         clock_limit: of the GPU, in MHz; None for none.
+        known: the releases of both replicas, where the Spark serves two.
+        first: it is the first of them: what is the Spark's own is compared as well.
     """
-    wanted = release.id if release else None
-    for other in sorted(running.containers.keys() - {wanted}):
-        yield Difference("release that runs", wanted or "none", other)
+    if first:
+        wanted = {*known, *([release.id] if release else ())}
+        for other in sorted(running.containers.keys() - wanted):
+            yield Difference("release that runs", " and ".join(sorted(wanted)) or "none", other)
     if release and release.id in running.containers:
         yield from _container_differences(running, release)
+    if first:
+        yield from _of_spark(running, clock_limit)
+    # A state that the doctor knows, and that nobody would declare.
+    if evidence := gpu_lost(running.inside):
+        yield Difference("GPU in the engine's container", "there", evidence)
+
+
+def _of_spark(running: Running, clock_limit: int | None) -> Iterator[Difference]:
+    """Yield the differences of the Spark itself, whatever it serves."""
     for bit, reason in _HOLDS.items():
         if (running.holds or 0) & bit:
             yield Difference("GPU clock", "not held back", f"held back by {reason}")
@@ -158,9 +174,6 @@ def running_differences(
         if re.match(_PACKAGES, package):
             yield Difference(f"package {package}", "updated with the system", "held back")
     yield from _kernel_differences(running.kernel)
-    # The states that the doctor knows, and that nobody would declare.
-    if evidence := gpu_lost(running.inside):
-        yield Difference("GPU in the engine's container", "there", evidence)
     if running.gpu and (evidence := running.gpu.held_back):
         yield Difference("GPU clock under load", "as high as the load asks", evidence)
 

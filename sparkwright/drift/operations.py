@@ -17,10 +17,14 @@ from sparkwright.run.target import Target
 @operation()
 def running(own: Target) -> Generator[StringCommand]:
     """Record how what runs, the GPU, packages and the kernel differ from what is declared."""
-    release = own.release
-    found = host.get_fact(WhatRuns, root=own.root, images=release.images if release else ())
-    for difference in running_differences(found, release, own.settings.gpu_clock_max_mhz):
-        differs(*difference)
+    known = [each.id for seat in own.seats if (each := seat.release)]
+    for seat in own.seats:
+        release = seat.release
+        found = host.get_fact(WhatRuns, root=seat.place, images=release.images if release else ())
+        # What is the Spark's own is compared once.
+        limit = own.settings.gpu_clock_max_mhz
+        for difference in running_differences(found, release, limit, known, not seat.seat):
+            differs(*difference)
     yield from ()
 
 

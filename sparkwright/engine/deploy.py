@@ -7,6 +7,7 @@ from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.render import unit_file
 from sparkwright.engine.operations.power import started, stopped
 from sparkwright.engine.operations.release import programs_and_release
+from sparkwright.engine.operations.seats import vacated
 from sparkwright.engine.operations.serve import idle, serving
 from sparkwright.engine.switch import SwitchSettings
 from sparkwright.host.operations.guard import guarded
@@ -14,60 +15,75 @@ from sparkwright.memory.plan import load_of
 from sparkwright.release.guard import guard_files
 from sparkwright.release.programs import program_files
 from sparkwright.release.release import PROGRAM, Release
-from sparkwright.run.target import target
+from sparkwright.run.target import Target, seats, target
 
 _UNITS = [HOST_FILES / "engine" / "vllm@.service", HOST_FILES / "switch" / "switch@.service"]
 
 
 @deploy("Engine")
 def prepare() -> None:
-    """Lay the release down, and what switches to it; whatever serves goes on."""
-    if served := target().release:
-        _lay_down(served)
+    """Lay the releases down, and what switches to them; whatever serves goes on."""
+    for own in seats():
+        if served := own.release:
+            _lay_down(served)
+
+
+@deploy("Second engine")
+def vacate() -> None:
+    """Serve no second replica that the inventory does not name; the first one goes on."""
+    own = target()
+    wanted = [each.seat for each in own.seats if each.seat]
+    vacated(name="None that is not declared", root=own.root, wanted=wanted)
 
 
 @deploy("Engine")
 def apply() -> None:
-    """Lay the release down, then serve it; on an idle Spark, serve nothing."""
-    own = target()
-    served = own.release
-    if served is None:
-        idle(name="Serve nothing", root=own.root)
-        return
-    _lay_down(served)
-    serving(name="Serve the release", release=served, settings=settings(served), peer=own.peer)
+    """Lay each release down, then serve it; on an idle Spark, serve nothing."""
+    for own in seats():
+        served = own.release
+        if served is None:
+            idle(name="Serve nothing", root=own.place)
+            return
+        _lay_down(served)
+        serving(
+            name="Serve the release",
+            release=served,
+            settings=settings(served, own),
+            peer=own.peer,
+        )
 
 
 @deploy("Engine")
 def stop() -> None:
     """Stop what serves, until `start`, a run, or the next boot."""
-    stopped(name="Stop", root=target().root)
+    for own in seats():
+        stopped(name="Stop", root=own.place)
 
 
 @deploy("Engine")
 def start() -> None:
     """Start what served last; an idle Spark stays idle."""
-    own = target()
-    if own.recipe_name:
-        programs_and_release(
-            name="Programs of the switch", root=own.root, entries=programs(own.root)
-        )
-        started(name="Start", root=own.root, settings=settings(None), peer=own.peer)
+    root = target().root
+    if target().recipe_name:
+        programs_and_release(name="Programs of the switch", root=root, entries=programs(root))
+        for own in seats():
+            started(name="Start", root=own.place, settings=settings(None, own), peer=own.peer)
 
 
-def settings(served: Release | None) -> SwitchSettings:
-    """Return how the current Spark switches to a release.
+def settings(served: Release | None, own: Target) -> SwitchSettings:
+    """Return how a seat of the current Spark switches to a release.
 
     Args:
         served: the release; None for one of which no more is known than what is on the Spark.
+        own: the seat.
     """
-    own = target()
     return SwitchSettings(
         trial=own.settings.trial_seconds,
         drain=own.settings.drain_seconds,
         door=own.is_head,
         hardware=own.hardware,
         load=load_of(served.recipe, own.lock, len(own.ranks)) if served else None,
+        others=tuple(each.place for each in own.seats if each.seat != own.seat),
     )
 
 

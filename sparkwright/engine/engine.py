@@ -1,14 +1,19 @@
 """The engines of a Spark, read by one shell script, and their differences from the declared."""
 
 import json
+import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sparkwright.common.difference import Difference
-from sparkwright.common.host_output import MARK, read_json, sections
+from sparkwright.common.host_output import MARK, Sections, read_json, sections
+from sparkwright.common.placed import seat_of
 from sparkwright.recipe import questions
 from sparkwright.recipe.recipe import Answers
+
+# Which releases are for the second seat of a Spark, and which: a line of unit.json each.
+_SEAT = re.compile(r"""([^/]+)/unit\.json: +"seat": "([A-Za-z0-9_.-]+)",?""")
 
 _PROPERTIES = "Id,ActiveState,NRestarts,NeedDaemonReload,Job,StatusText"
 _AT_WORK = "active,activating,deactivating"
@@ -52,7 +57,7 @@ class EngineUnit:
 
 @dataclass(frozen=True)
 class EngineState:
-    """The engines of a Spark.
+    """The engines of a Spark; of one of its two replicas, where it serves two.
 
     Attributes:
         current: the release that the `current` link names; None without one.
@@ -65,6 +70,7 @@ class EngineState:
             none, or was not read.
         models, completion: the engine's answers, the latter to `questions.shortest`; None if it
             was not asked.
+        elsewhere: the releases of the Spark's other seat that run, boot, or are switched to.
     """
 
     current: str | None
@@ -76,13 +82,14 @@ class EngineState:
     preferred: str | None
     models: tuple[str, ...] | None
     completion: str | None
+    elsewhere: frozenset[str] = frozenset()
 
 
 def state_script(root: str, enabled_or: str = "") -> str:
     """Return the POSIX shell script that reads the state of all engines.
 
     Args:
-        root: the folder that holds releases and the `current` link.
+        root: the folder of the seat: it holds releases and the `current` link.
         enabled_or: a release whose unit is listed in any case.
     """
     wants = "/etc/systemd/system/multi-user.target.wants"
@@ -91,6 +98,7 @@ def state_script(root: str, enabled_or: str = "") -> str:
 enabled=$(find {wants} -name 'vllm@*' -printf '%f\\n')
 shares=$(systemctl list-unit-files --plain --no-legend --state=enabled {SHARE} {LAN_SHARE})
 units=$(systemctl list-units --plain --no-legend --state={_AT_WORK},failed 'switch@*' 'vllm@*')
+{seats_script(root)}
 echo {MARK}current; readlink {shlex.quote(root)}/current
 echo {MARK}enabled; echo "$enabled"
 echo {MARK}share; case $shares in *{SHARE}*) echo enabled ;; esac
@@ -109,7 +117,7 @@ def engine_script(
     """Return the POSIX shell script that reads the state of all engines, and queries one.
 
     Args:
-        root: the folder that holds releases and the `current` link.
+        root: as for `state_script`.
         release: the release that should serve.
         url: of its engine.
         model: the served name that is asked.
@@ -133,29 +141,59 @@ true"""
 def parse_engines(output: Iterable[str]) -> EngineState:
     """Return the state that the script's output lines describe."""
     found = sections(output)
+    is_own = own_releases(found)
     enabled = set(found["enabled"])
-    units = {}
+    units: dict[str, EngineUnit] = {}
+    switches = [_release(unit) for unit in found.get("switches", ()) if unit]
+    elsewhere = {release for release in switches if not is_own(release)}
     for block in "\n".join(found["units"]).split("\n\n"):
         values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
         if values:
             unit = _unit(values, enabled)
-            units[unit.release] = unit
+            if is_own(unit.release):
+                units[unit.release] = unit
+            elif not unit.stopped:
+                elsewhere.add(unit.release)
     link = found["current"]
     return EngineState(
         current=link[0].rsplit("/", 1)[-1] if link else None,
         units=units,
         shares=found["share"] == ["enabled"],
         lends=found.get("lan-share") == ["enabled"],
-        switches=tuple(
-            unit.removeprefix("switch@").removesuffix(".service")
-            for unit in found.get("switches", ())
-            if unit
-        ),
-        failed=tuple(filter(None, found.get("failed", ()))),
+        switches=tuple(filter(is_own, switches)),
+        failed=tuple(unit for unit in found.get("failed", ()) if unit and is_own(_release(unit))),
         preferred=_preferred(found.get("door", ())),
         models=_models("\n".join(found["models"])) if "models" in found else None,
         completion="\n".join(found["completion"]).strip() if "completion" in found else None,
+        elsewhere=frozenset(elsewhere),
     )
+
+
+def seats_script(root: str) -> str:
+    """Return the part of a POSIX shell script that reads which releases are for which seat.
+
+    Args:
+        root: the folder of the seat.
+    """
+    return f"""\
+echo {MARK}seat; echo {shlex.quote(seat_of(root))}
+echo {MARK}seats; grep -Hs '^  "seat": ' {shlex.quote(root)}/releases/*/unit.json"""
+
+
+def own_releases(found: Sections) -> Callable[[str], bool]:
+    """Return what tells whether a release is for the seat whose folder was read.
+
+    Args:
+        found: what `seats_script` has printed; without it, all are.
+    """
+    name = "".join(found.get("seat", ()))
+    matches = map(_SEAT.search, found.get("seats", ()))
+    known = {match[1]: match[2] for match in matches if match}
+    return lambda release: known.get(release, "") == name
+
+
+def _release(unit: str) -> str:
+    return unit.partition("@")[2].removesuffix(".service")
 
 
 def problem(
@@ -173,7 +211,7 @@ def problem(
 
 def _unit(values: dict[str, str], enabled: set[str]) -> EngineUnit:
     return EngineUnit(
-        release=values["Id"].removeprefix("vllm@").removesuffix(".service"),
+        release=_release(values["Id"]),
         active=values["ActiveState"],
         restarts=int(values["NRestarts"] or 0),
         enabled=values["Id"] in enabled,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sparkwright.common.facts import HostFact
 from sparkwright.common.host_output import read_json
+from sparkwright.common.schema import NAME
 from sparkwright.common.terminal import LINE
 from sparkwright.engine.engine import EngineState, engine_script, parse_engines, state_script
 from sparkwright.engine.switch import MEMORY_SCRIPT, MemoryState, SwitchReport, parse_memory
@@ -33,6 +34,16 @@ class Engines(HostFact[EngineState]):
         return engine_script(root=root, release=release, url=url, model=model, answers=answers)
 
     parse = staticmethod(parse_engines)
+
+
+class Seats(HostFact[list[str]]):
+    """The names of a Spark's second seats."""
+
+    def command(self, root: str) -> str:
+        return f"ls {shlex.quote(root)}/seats 2>/dev/null; echo read/"
+
+    def parse(self, output: list[str]) -> list[str]:
+        return [name for name in output if NAME.fullmatch(name)]
 
 
 class FreeMemory(HostFact[MemoryState]):

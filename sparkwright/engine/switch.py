@@ -14,7 +14,7 @@ from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.common.host_output import MARK, HostAnswer, sections
 from sparkwright.host.kernel import HANDOVER, handover
 from sparkwright.memory.check import LEAST
-from sparkwright.memory.plan import CONTEXT, Load, plan_memory
+from sparkwright.memory.plan import CONTEXT, HOST, Load, plan_memory
 
 # Bytes that an engine of the lab takes beside its KV cache: 3.0 GB were measured with a tiny model
 # on vLLM's CPU build and 1 GiB of cache; and the bytes that must stay free on its shared machine.
@@ -57,6 +57,7 @@ class SwitchSettings:
         door: whether there is a door before the engine: on the head of a replica.
         hardware: class of the Spark.
         load: the load of the new release; None if it is unknown.
+        others: the folders of the Spark's other seats.
     """
 
     trial: int
@@ -64,6 +65,7 @@ class SwitchSettings:
     door: bool
     hardware: Hardware
     load: Load | None
+    others: tuple[str, ...] = ()
 
 
 class SwitchReport(HostAnswer):
@@ -167,7 +169,9 @@ def engine_size(settings: SwitchSettings, memory: MemoryState) -> int | None:
     return engine if hardware.unified else engine + CONTEXT
 
 
-def is_beside(settings: SwitchSettings, memory: MemoryState, size: int | None = None) -> bool:
+def is_beside(
+    settings: SwitchSettings, memory: MemoryState, size: int | None = None, reserved: int = 0
+) -> bool:
     """Tell whether a new engine fits beside all that runs now.
 
     A pair never runs two engines, as its ports on the fabric are fixed.
@@ -176,20 +180,53 @@ def is_beside(settings: SwitchSettings, memory: MemoryState, size: int | None = 
         settings: of the switch.
         memory: the Spark's, with the previous engine in it.
         size: bytes of the new engine, if the settings do not contain its load.
+        reserved: bytes of what does not run now, and may start at any time: the engine of the
+            Spark's other replica.
     """
     engine = engine_size(settings, memory) or size
     if engine is None or (settings.load and settings.load.sparks > 1):
         return False
     if not settings.hardware.unified:
-        return memory.gpu_free is not None and engine <= memory.gpu_free
+        return memory.gpu_free is not None and engine + reserved <= memory.gpu_free
     least = LEAST[1] * GIB if settings.hardware.total_gib else LAB_LEAST
-    return engine + least <= memory.available
+    return engine + reserved + least <= memory.available
 
 
-def orders(settings: SwitchSettings, memory: MemoryState, size: int | None = None) -> str:
+def crowded(
+    settings: SwitchSettings, memory: MemoryState, size: int | None, beside: int
+) -> str | None:
+    """Return why an engine must not start while the Spark's other replica has its own, or None.
+
+    The preflight judges what is declared. This is for what is not: a release of before, made for
+    a Spark of its own, on either side.
+
+    Args:
+        settings, memory, size: as for `is_beside`.
+        beside: bytes of the other replica's engine, whether it runs now or not; 0 without one.
+    """
+    engine = engine_size(settings, memory) or size
+    hardware = settings.hardware
+    if not (engine and beside and hardware.total_gib):
+        return None
+    if hardware.unified:
+        room = memory.total - HOST[1] - LEAST[1] * GIB
+    else:
+        room = int(hardware.total_gib * GIB)
+    if engine + beside <= room:
+        return None
+    sizes = f"{engine / GIB:.1f} GiB and the {beside / GIB:.1f} GiB of the Spark's other replica"
+    return (
+        f"its {sizes} are more than the {room / GIB:.1f} GiB for engines. Have the other one serve "
+        "what the inventory says first: `--limit` and its name"
+    )
+
+
+def orders(
+    settings: SwitchSettings, memory: MemoryState, size: int | None = None, reserved: int = 0
+) -> str:
     """Return the orders for the program of the switch; the arguments are those of `is_beside`."""
     data = {
-        "beside": is_beside(settings, memory, size),
+        "beside": is_beside(settings, memory, size, reserved),
         "trial": settings.trial,
         "drain": settings.drain,
         "door": settings.door,

@@ -13,8 +13,8 @@ def apply() -> None:
     """Open the door's port on a head, a pair's fabric to its peer, and a share to who copies."""
     own = target()
     rules: list[UfwRule] = []
-    if own.is_head and own.port:
-        rules += port_rules(own.port, "door", own.settings.firewall_from)
+    for port in own.may_listen.doors:
+        rules += port_rules(port, "door", own.settings.firewall_from)
     if own.fabric:
         rules += fabric_rules(own.fabric)
     if own.lending.clients:

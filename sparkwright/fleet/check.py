@@ -7,7 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.common.ports import ENGINE_PORTS, EXPORTER_PORT, LAN_SHARE_PORT, PAIR_PORTS
+from sparkwright.common.ports import (
+    ENGINE_PORTS,
+    EXPORTER_PORT,
+    LAN_SHARE_PORT,
+    PAIR_PORTS,
+    SEAT_PORTS,
+)
 from sparkwright.common.schema import shown, unknown
 from sparkwright.fleet.fleet import Fleet, Gateway, Reached, Replica, Spark
 from sparkwright.recipe.loader import is_path
@@ -40,6 +46,7 @@ def unsupported(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
         recipes: The recipes in use, by name.
     """
     found = []
+    found += [problem for spark in fleet.sparks for problem in _one_name(fleet, spark, recipes)]
     for name, replica in fleet.replicas.items():
         recipe = recipes[replica.recipe]
         where = f"{fleet.source}: replicas.{name}"
@@ -57,6 +64,18 @@ def unsupported(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
         ]
         found += [f"{where}.trusts: {problem}" for problem in _untrusted(replica, recipe)]
     return found
+
+
+def _one_name(fleet: Fleet, spark: str, recipes: Mapping[str, Recipe]) -> Iterator[str]:
+    """Yield a served name that two models of one Spark have: clients name the model they mean."""
+    first, *others = fleet.replicas_of(spark) or [""]
+    for name in others:
+        own, other = (recipes[fleet.replicas[each].recipe] for each in (name, first))
+        if both := [each for each in own.served_names if each in other.served_names]:
+            yield (
+                f"{fleet.source}: replicas.{name}.recipe: found {own.name}, which serves "
+                f"{both[0]}, as replica {first} does on {spark}; expected a recipe with other names"
+            )
 
 
 def _untrusted(replica: Replica, recipe: Recipe) -> Iterator[str]:
@@ -118,15 +137,46 @@ def _replica_problems(fleet: Fleet, recipes: Collection[str]) -> Iterator[str]:
                 yield f"{where}.sparks: found {spark} {times} times; expected each Spark once"
         if len(replica.sparks) > 1:
             yield from _fabric_problems(fleet, where, replica)
-    users: dict[str, str] = {}
-    for name, replica in fleet.replicas.items():
-        for spark in dict.fromkeys(replica.sparks):
-            if spark in users:
-                yield (
-                    f"{fleet.source}: replicas.{name}.sparks: found {spark}, which replica "
-                    f"{users[spark]} uses; expected a Spark that no other replica uses"
-                )
-            users.setdefault(spark, name)
+    for spark in fleet.sparks:
+        yield from _shared_problems(fleet, spark)
+
+
+def _shared_problems(fleet: Fleet, spark: str) -> Iterator[str]:
+    """Yield what is wrong where a Spark is in several replicas: two of it alone may be.
+
+    A pair's two engines are planned, switched and ended together: a third one beside either would
+    take the memory of both Sparks.
+    """
+    first, *others = fleet.replicas_of(spark) or [""]
+    ports = [(f"replicas.{name}", fleet.replicas[name].port) for name in (first, *others) if others]
+    if others and fleet.gateway and fleet.gateway.spark == spark:
+        ports.append(("gateway", fleet.gateway.port))
+    for key, port in ports:
+        if port in SEAT_PORTS:
+            yield (
+                f"{fleet.source}: {key}.port: found {port}; expected another than "
+                f"{_range(SEAT_PORTS)}, where the second engine of {spark} listens"
+            )
+    for name in others:
+        own, other = fleet.replicas[name], fleet.replicas[first]
+        where = f"{fleet.source}: replicas.{name}"
+        uses = f"found {spark}, which replica {first} uses"
+        if others[0] != name:
+            uses = f"found {spark}, which replicas {first} and {others[0]} use"
+            yield f"{where}.sparks: {uses}; expected two replicas of a Spark at the most"
+        elif len({*own.sparks, *other.sparks}) > 1:
+            expected = "expected a Spark that no other replica uses, as one of them is a pair"
+            yield f"{where}.sparks: {uses}; {expected}: only replicas of one Spark share it"
+        elif own.recipe == other.recipe:
+            yield (
+                f"{where}.recipe: found {own.recipe}, which {spark} serves as replica {first}; "
+                "expected another recipe, or another Spark"
+            )
+        elif own.port == other.port:
+            yield (
+                f"{where}.port: found {own.port}, the port of replica {first} on {spark}; expected "
+                f"another, such as port: {own.port + 1}"
+            )
 
 
 def _no_file(path: Path, recipes: Collection[str]) -> str | None:

@@ -154,9 +154,9 @@ class Fleet:
         """Names, or paths, of the recipes in use, sorted."""
         return sorted({replica.recipe for replica in self.replicas.values()})
 
-    def replica_of(self, spark: str) -> str | None:
-        """Return the name of the replica that a Spark serves; None if it is idle."""
-        return next((name for name, each in self.replicas.items() if spark in each.sparks), None)
+    def replicas_of(self, spark: str) -> list[str]:
+        """Return the names of the replicas that a Spark serves, in the inventory's order."""
+        return [name for name, each in self.replicas.items() if spark in each.sparks]
 
 
 def bracketed(address: str) -> str:

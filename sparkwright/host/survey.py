@@ -78,7 +78,7 @@ state=$(systemctl is-system-running); echo "$state"
 
 # With host networking a listener is ours if its cgroup names our door or one of our containers.
 _PORTS = """
-ours="/door.service $({{ engines }})"
+ours="/door.service /door@ $({{ engines }})"
 ss -Hltnp '( {{ ports }} )' | awk '{
   port = $4; sub(/.*:/, "", port)
   while (match($0, /pid=[0-9]+/)) {

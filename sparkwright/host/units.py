@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sparkwright.common.host_output import MARK, Sections
+from sparkwright.common.placed import SYSTEMD
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,12 @@ def units_script(units: Mapping[str, Iterable[str]]) -> str:
         # By their links: what systemd remembers of a unit may be older.
         f"echo {MARK}enabled",
         f"systemctl list-unit-files --plain --no-legend --state=enabled {names} 2>/dev/null",
+    ]
+    # Of an instance systemctl lists the template alone.
+    lines += [
+        f"find {SYSTEMD}/*.wants -name {shlex.quote(unit)} -printf '%f\\n' 2>/dev/null"
+        for unit in units
+        if "@" in unit
     ]
     for unit, paths in units.items():
         lines.append(f"echo {MARK}{unit}")

@@ -14,7 +14,7 @@ from sparkwright.recipe.build import build_files
 from sparkwright.recipe.values import ImageBuild
 from sparkwright.release.lock import image_key
 from sparkwright.release.release import repository
-from sparkwright.run.target import target
+from sparkwright.run.target import Target, seats
 
 
 @deploy("Image")
@@ -23,7 +23,11 @@ def apply() -> None:
 
     The head of a pair pulls or builds it, and offers it to its worker over the fabric.
     """
-    own = target()
+    for own in seats():
+        _image(own)
+
+
+def _image(own: Target) -> None:
     served = own.release
     if served is None:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import traceback
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -50,7 +50,12 @@ def check_data(
     for folder in ("group_data", *(context.params.get("group_data") or ())):
         for path in sorted(Path(folder).glob("*.py")):
             files.setdefault(path.stem, {}).update(read_file(path))
-    replicas = {str(data["replica"]) for _, data in groups.get("sparks", ()) if data.get("replica")}
+    replicas = {
+        str(replica)
+        for _, data in groups.get("sparks", ())
+        for replica in data.get("replicas", [data.get("replica")])
+        if replica
+    }
     declared = load_fleet(fleet, recipe_names()).replicas
     own = {*groups, *declared, file_group}
     problems = [
@@ -58,7 +63,10 @@ def check_data(
         *_file_problems(files),
         *_option_problems(given, replicas, removal, _deploys(context.params["operations"])),
     ]
-    problems = problems or [*_contradictions(groups, file_group, files, given)]
+    problems = problems or [
+        *_contradictions(groups, file_group, files, given),
+        *_divided(groups.get("sparks", ()), files),
+    ]
     if problems:
         raise PlanError(*dict.fromkeys(problems))
 
@@ -177,6 +185,21 @@ def _option_problems(
         yield from error.problems
     options = {key: given[key] for key in given if key in OPTIONS}
     yield from slips(options, replicas, removal=removal, deploys=deploys)
+
+
+def _divided(hosts: Sequence[Host], files: Files) -> Iterator[str]:
+    """Yield the settings that two replicas of one Spark do not share: a Spark has one of each."""
+    for host, data in hosts:
+        replicas = data.get("replicas", ())
+        own = {name: _ours(files.get(name, {})) for name in replicas}
+        for name in sorted({key for values in own.values() for key in values}):
+            if len({repr(values.get(name)) for values in own.values()}) > 1:
+                yield (
+                    f"{_file(next(each for each in own if name in own[each]))}: {name}: found it "
+                    f"for one of the replicas {' and '.join(replicas)}, which share {host}; "
+                    f"expected the same value in {' and '.join(map(_file, replicas))}, or in "
+                    f"{_file('sparks')}: what a Spark has, both of its replicas have"
+                )
 
 
 def _contradictions(

@@ -21,7 +21,7 @@ from sparkwright.fleet.fleet import Fleet
 from sparkwright.gateway.gateway import clashes, needed
 from sparkwright.inventory.data import check_data
 from sparkwright.inventory.logins import check_logins
-from sparkwright.inventory.selection import Host, selected
+from sparkwright.inventory.selection import Host, choose_replicas, selected
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.run.ending import watch_end
 from sparkwright.run.failures import expect_failures, expect_silence
@@ -46,7 +46,8 @@ def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
 
     Each host carries as data ``spark``, ``hardware``, ``fleet`` (path of the file), its ``ssh_*``
     keys, and what it serves: ``replica``, ``recipe``, ``ranks`` (the Sparks of the replica, the
-    head first), ``rank``, ``port``, ``api_key``, all None on an idle Spark.
+    head first), ``rank``, ``port``, ``api_key``, all None on an idle Spark. A Spark that is in two
+    replicas has all of the first, and both names as ``replicas``.
 
     The host of the gateway is in no run for Sparks, so that neither fails because the other is off.
 
@@ -115,6 +116,7 @@ def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
             groups.setdefault(path.stem, hosts)
         check_data(groups, file_group, path, removal=_runs(REMOVAL))
         chosen = selected(groups, _parameter("limit") or (), _parameter("exclude") or ())
+        choose_replicas(groups, _parameter("limit") or ())
         if _parameter("operations") != ("debug-inventory",):
             check_logins(path, chosen, _parameter("ssh_key"), _parameter("ssh_key_password"))
         if _runs(KEYED):
@@ -134,7 +136,8 @@ def _ask_for_keys(fleet: Fleet) -> None:
 
 
 def _host(fleet: Fleet, name: str) -> Host:
-    spark, replica_name = fleet.sparks[name], fleet.replica_of(name)
+    spark, replicas = fleet.sparks[name], fleet.replicas_of(name)
+    replica_name = replicas[0] if replicas else None
     replica = fleet.replicas[replica_name] if replica_name else None
     return "@local" if spark.local else name, {
         **spark.connection,
@@ -147,6 +150,7 @@ def _host(fleet: Fleet, name: str) -> Host:
         "rank": replica and replica.sparks.index(name),
         "port": replica and replica.port,
         "api_key": replica and replica.api_key,
+        **({"replicas": replicas} if len(replicas) > 1 else {}),
     }
 
 

@@ -38,6 +38,22 @@ def selected(groups: Groups, limit: Sequence[str], exclude: Sequence[str]) -> li
     return left
 
 
+def choose_replicas(groups: Groups, limit: Sequence[str]) -> None:
+    """Give each host of a run that is in two replicas the one that is meant, as ``chosen``.
+
+    pyinfra's ``--limit`` chooses hosts: ``--limit REPLICA`` takes the Spark, on which the run then
+    leaves the other replica as it is. A Spark that is named itself, too, is meant as a whole.
+
+    Args:
+        groups, limit: As for `selected`.
+    """
+    for name, data in next(iter(groups.values())):
+        replicas = data.get("replicas", ())
+        matching = [each for each in limit if name in _matched(each, groups)]
+        if matching and {*matching} <= {*replicas}:
+            data["chosen"] = [each for each in replicas if each in matching]
+
+
 def _matched(pattern: str, groups: Groups) -> set[str]:
     if pattern in groups:
         return {name for name, _ in groups[pattern]}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from math import floor
+from typing import Protocol
 
 from sparkwright.common.findings import Finding, error, warning
 from sparkwright.common.hardware import GIB, Hardware
-from sparkwright.host.survey import Survey
 from sparkwright.memory.flags import AUTO_COUNTS_ALL
 from sparkwright.memory.plan import HOST, MIB, Load, MemoryPlan, plan_memory
 
@@ -29,7 +29,27 @@ _BLOCK_A_REQUEST = (0, 20, 0)
 _NEAR = 1.1
 
 
-def memory_findings(load: Load, hardware: Hardware, survey: Survey) -> list[Finding]:
+class _Kernel(Protocol):
+    @property
+    def handover(self) -> int:
+        """Bytes that it keeps."""
+
+
+class HostMemory(Protocol):
+    """What of a Spark is measured: sparkwright.host.survey.Survey has it."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes, by MemTotal."""
+
+    @property
+    def kernel(self) -> _Kernel:
+        """The running one."""
+
+
+def memory_findings(
+    load: Load, hardware: Hardware, survey: HostMemory, beside: int = 0
+) -> list[Finding]:
     """Judge whether what is to be served fits into the memory of a Spark.
 
     Args:
@@ -37,24 +57,28 @@ def memory_findings(load: Load, hardware: Hardware, survey: Survey) -> list[Find
         hardware: The class of the Spark. One without a nominal memory is not judged: the lab's
             engine runs on the CPU, in the memory of a machine that it shares.
         survey: The Spark as found.
+        beside: Bytes of another engine on it.
     """
-    plan = memory_plan(load, hardware, survey)
+    plan = memory_plan(load, hardware, survey, beside)
     if plan:
         return list(judge(plan))
     return [_unknown(load)] if hardware.total_gib else []
 
 
-def memory_plan(load: Load, hardware: Hardware, survey: Survey) -> MemoryPlan | None:
+def memory_plan(
+    load: Load, hardware: Hardware, survey: HostMemory, beside: int = 0
+) -> MemoryPlan | None:
     """Return the plan of a Spark's memory; None where nothing can be planned.
 
     Args:
-        load, hardware, survey: As for `memory_findings`.
+        load, hardware, survey, beside: As for `memory_findings`.
     """
     if not hardware.total_gib or load.shapeless:
         return None
     # A card's nominal memory is less than nvidia-smi shows, as CUDA counts it.
     total = survey.memory if hardware.unified else int(hardware.total_gib * GIB)
-    return plan_memory(load, total, hardware.unified, survey.kernel.handover)
+    plan = plan_memory(load, total, hardware.unified, survey.kernel.handover)
+    return replace(plan, beside=beside)
 
 
 def judge(plan: MemoryPlan) -> Iterator[Finding]:
@@ -168,12 +192,15 @@ def _head_room(plan: MemoryPlan) -> Iterator[Finding]:
     free, left = max(0, plan.head_room), plan.total - plan.engine
     if plan.unified and left > 0:
         kept = f" ({plan.kept / GIB:.1f} kept by its kernel)" if plan.kept else ""
+        others = f" and the other engine, which takes {_gib(plan.beside)}" if plan.beside else ""
         found = (
-            f"{_set(plan)} leaves {_gib(left)} to the host{kept}, {_gib(free)} of them free when "
-            f"it serves; expected {_gib(_wanted(plan))}"
+            f"{_set(plan)} leaves {_gib(left)} to the host{kept}{others}, {_gib(free)} of them "
+            f"free when it serves; expected {_gib(_wanted(plan))}"
         )
     else:
-        found = f"{_set(plan)} takes {_gib(plan.engine + plan.host)} of {_gib(plan.total)}"
+        others = f" beside the other engine's {_gib(plan.beside)}" if plan.beside else ""
+        taken = plan.engine + plan.host - plan.beside
+        found = f"{_set(plan)} takes {_gib(taken)} of {_gib(plan.total)}{others}"
     finding = error if plan.head_room < _least(plan) else warning
     yield finding(found, _lower(plan))
 

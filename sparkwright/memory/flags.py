@@ -79,11 +79,10 @@ def flags(recipe: Recipe, shape: Shape, total: int, sparks: int) -> Flags:
     if captured is None:
         captured = min(512, batched, 2 * sequences * (1 + options.drafted))
     caching = options.enable_prefix_caching
-    share = 0.92 if release >= _UTILIZATION_092 else 0.9
     estimate = recipe.env.get(_ESTIMATE, "1" if release >= _GRAPHS_IN_SHARE else "0")
     return Flags(
         release=release,
-        utilization=options.gpu_memory_utilization or share,
+        utilization=share_of(recipe),
         kv_bytes=options.kv_cache_memory_bytes,
         number_bytes=_number_bytes(options.kv_cache_dtype, shape),
         tensor_parallel=sparks,
@@ -100,6 +99,16 @@ def flags(recipe: Recipe, shape: Shape, total: int, sparks: int) -> Flags:
         vision=not options.language_model_only,
         halved=options.quantization in ("fp8", "fp8_per_tensor") and not shape.quantized,
     )
+
+
+def share_of(recipe: Recipe) -> float:
+    """Return the share of the memory that vLLM takes, 0 to 1.
+
+    Args:
+        recipe: As it is for the number of Sparks that serve it.
+    """
+    release = recipe.release or _NEWEST
+    return recipe.options.gpu_memory_utilization or (0.92 if release >= _UTILIZATION_092 else 0.9)
 
 
 def _number_bytes(dtype: str, shape: Shape) -> int:

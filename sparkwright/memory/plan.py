@@ -78,6 +78,7 @@ class MemoryPlan:
     Attributes:
         total: The memory that the engine may use a share of.
         kept: What of it the kernel keeps from all.
+        beside: What another engine on the Spark takes.
         unified: Whether it is the host's.
         sparks: How many serve the model together.
         flags: The settings that decided the plan.
@@ -102,6 +103,7 @@ class MemoryPlan:
     cache: KvCache
     limit: int
     kept: int = 0
+    beside: int = 0
 
     @property
     def besides_cache(self) -> int:
@@ -118,7 +120,7 @@ class MemoryPlan:
     @property
     def host(self) -> int:
         """The bytes that are used beside the engine."""
-        return HOST[self.sparks] + self.kept if self.unified else CONTEXT
+        return self.beside + (HOST[self.sparks] + self.kept if self.unified else CONTEXT)
 
     @property
     def head_room(self) -> int:

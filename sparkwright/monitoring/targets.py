@@ -32,6 +32,8 @@ class ScrapeTarget:
         keyed: It asks for a key.
         certificates: Its own certificate and those that came with it, as PEM; None without TLS.
         server_name: The name that the certificate has, where it is not the address.
+        seat: The label by which the host tells this replica's figures from the other one's, where
+            its Spark serves two: "" for the first; None where it serves one.
     """
 
     replica: str
@@ -40,6 +42,7 @@ class ScrapeTarget:
     keyed: bool
     certificates: str | None = None
     server_name: str | None = None
+    seat: str | None = None
 
     @property
     def url(self) -> str:
@@ -104,11 +107,19 @@ def targets(
                 keyed=replica.api_key != "none",
                 certificates=pem,
                 server_name=server_name,
+                seat=_seat(fleet, name),
             )
         )
     if problems:
         raise PlanError(*problems)
     return found
+
+
+def _seat(fleet: Fleet, replica: str) -> str | None:
+    names = fleet.replicas_of(fleet.replicas[replica].sparks[0])
+    if len(names) == 1:
+        return None
+    return "" if names[0] == replica else replica
 
 
 def _names(chain: str) -> list[str]:
@@ -160,6 +171,16 @@ def _job(door: ScrapeTarget, kind: str) -> dict[str, Any]:
             {"source_labels": ["exported_spark"], "regex": f"({own})", "target_label": "spark"},
             {"regex": f"exported_({'|'.join(labels)})", "action": "labeldrop"},
         ]
+        if door.seat is not None:
+            # Both doors tell of both engines: each job keeps what is its own, or the Spark's.
+            job["metric_relabel_configs"] += [
+                {
+                    "source_labels": ["__name__", "seat"],
+                    "regex": f"spark_(engine|door)_.*;{'' if door.seat else '.+'}",
+                    "action": "drop",
+                },
+                {"regex": "seat", "action": "labeldrop"},
+            ]
     if door.keyed:
         job["authorization"] = {"credentials_file": KEY_FILE}
     if door.certificates:

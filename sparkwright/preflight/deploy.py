@@ -3,25 +3,40 @@
 from pyinfra.api import deploy
 
 from sparkwright.common.hardware import GIB
-from sparkwright.memory.plan import load_of
-from sparkwright.preflight.operations import preflight
+from sparkwright.memory.plan import Load, load_of
+from sparkwright.preflight.operations import Needs, preflight
 from sparkwright.preflight.preflight import Requirements
 from sparkwright.preflight.summary import Intent
 from sparkwright.recipe.build import disk
 from sparkwright.recipe.trust import needs
 from sparkwright.release.lock import image_key
-from sparkwright.run.target import target
+from sparkwright.run.target import Target, target
 
 
 @deploy("Preflight")
 def apply() -> None:
     """Judge the Spark; list every error and warning with its remedy."""
-    own = target()
+    own, *others = target().seats
+    needs = _needs(own)
+    preflight(
+        name="Fit to serve",
+        wanted=needs.wanted,
+        root=own.root,
+        images=needs.images,
+        folders=needs.folders,
+        worker=own.peer if own.is_head else None,
+        load=needs.load,
+        intent=needs.intent,
+        beside=_needs(others[0]) if others else None,
+    )
+
+
+def _needs(own: Target) -> Needs:
+    """Return what a seat of the current Spark requires of it."""
     release, settings = own.release, own.settings
     checkpoints = release.recipe.checkpoints.values() if release else ()
     locked = [own.lock.checkpoint(checkpoint) for checkpoint in checkpoints]
-    preflight(
-        name="Fit to serve",
+    return Needs(
         wanted=Requirements(
             hardware=own.hardware,
             driver_minimum=settings.driver_minimum,
@@ -34,11 +49,9 @@ def apply() -> None:
             build=disk(release.recipe.build) if release and own.is_head else 0,
             pair=own.peer is not None,
         ),
-        root=own.root,
         images=release.images if release else (),
         folders=list(release.folders.values()) if release else [],
-        worker=own.peer if own.is_head else None,
-        load=load_of(release.recipe, own.lock, len(own.ranks)) if release else None,
+        load=_load(own),
         intent=Intent(
             replica=own.replica or "",
             recipe=release.recipe.name,
@@ -51,3 +64,11 @@ def apply() -> None:
         if release
         else None,
     )
+
+
+def _load(own: Target) -> Load | None:
+    """Return the load of a seat; where the release has sizes by the plan, that of the recipe."""
+    if own.recipe is None or own.release is None:
+        return None
+    recipe = own.recipe.for_sparks(1) if own.replicas else own.release.recipe
+    return load_of(recipe, own.lock, len(own.ranks))

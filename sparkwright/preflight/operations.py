@@ -1,12 +1,15 @@
 """Judge a Spark before anything on it is changed."""
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pyinfra import host, logger, state
 from pyinfra.api import Host, State, StringCommand, operation
 from pyinfra.api.exceptions import PyinfraError
 
+from sparkwright.common.findings import Finding
 from sparkwright.common.operations import (
     differs,
     failing,
@@ -18,8 +21,10 @@ from sparkwright.common.operations import (
     spark_name,
 )
 from sparkwright.common.terminal import plain
+from sparkwright.host.survey import Survey
 from sparkwright.memory.check import memory_findings, memory_plan
 from sparkwright.memory.plan import Load
+from sparkwright.memory.sharing import engine_bytes, sum_findings
 from sparkwright.preflight.facts import HostSurvey
 from sparkwright.preflight.pair import differences
 from sparkwright.preflight.preflight import Requirements, findings
@@ -27,6 +32,17 @@ from sparkwright.preflight.summary import Intent, summary
 
 # By run and Spark: whether it was found unfit.
 _judged: dict[State, dict[str, bool]] = {}
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What one replica of a Spark needs of it; the attributes are arguments of `preflight`."""
+
+    wanted: Requirements
+    images: Sequence[str]
+    folders: Sequence[str]
+    load: Load | None
+    intent: Intent | None
 
 
 @operation()
@@ -38,6 +54,7 @@ def preflight(
     worker: Host | None = None,
     load: Load | None = None,
     intent: Intent | None = None,
+    beside: Needs | None = None,
 ) -> Generator[StringCommand, None, None]:
     """Fail with every error that is found, each with its remedy; warnings are only shown.
 
@@ -50,22 +67,20 @@ def preflight(
             head reports where they are not.
         load: what must fit into its memory; None on an idle Spark.
         intent: what it is to serve, which a plan shows; None on an idle Spark.
+        beside: the needs of the Spark's second replica; None without one.
     """
-    options = {
-        "root": root,
-        "ports": list(wanted.ports),
-        "images": list(images),
-        "folders": list(folders),
-    }
-    survey = host.get_fact(HostSurvey, **options)
+    seat = Needs(wanted, images, folders, load, intent)
+    survey = host.get_fact(HostSurvey, **_asked(root, seat))
     now = time.time()
-    other = worker.get_fact(HostSurvey, **options) if worker else None
-    results = findings(survey, wanted, now, other)
-    if load:
-        results += memory_findings(load, wanted.hardware, survey)
-    if intent and planning() and not (is_looking() or is_surveying()):
-        memory = memory_plan(load, wanted.hardware, survey) if load else None
-        for line in summary(intent, survey, wanted, memory):
+    other = worker.get_fact(HostSurvey, **_asked(root, seat)) if worker else None
+    seats = [(survey, seat)]
+    if beside:
+        seats.append((host.get_fact(HostSurvey, **_asked(root, beside)), beside))
+    second = (seats[1][0], beside.wanted) if beside else None
+    results = findings(survey, wanted, now, other, second)
+    results += _memory_findings(seats)
+    if planning() and not (is_looking() or is_surveying()):
+        for line in _summaries(seats):
             host.log_styled(plain(line), log_func=logger.info)
     unlike = (
         differences(spark_name(host), survey, spark_name(worker), other) if worker and other else []
@@ -87,6 +102,44 @@ def preflight(
         yield refusal
     else:
         host.noop("preflight passed")
+
+
+def _asked(root: str, own: Needs) -> dict[str, Any]:
+    """Return the arguments of the survey for one replica."""
+    return {
+        "root": root,
+        "ports": list(own.wanted.ports),
+        "images": list(own.images),
+        "folders": list(own.folders),
+    }
+
+
+def _memory_findings(seats: Sequence[tuple[Survey, Needs]]) -> Iterator[Finding]:
+    """Yield the findings about the memory of a Spark, by the sum of its engines."""
+    for number, (survey, own) in enumerate(seats):
+        if own.load is None:
+            continue
+        found = memory_findings(own.load, own.wanted.hardware, survey, _others(seats, number))
+        for finding in found:
+            named = f"{own.intent.replica}: {finding.found}" if own.intent else finding.found
+            yield replace(finding, found=named) if len(seats) > 1 else finding
+    loads = [own.load for _, own in seats if own.load]
+    if len(loads) > 1:
+        yield from sum_findings(loads, seats[0][1].wanted.hardware, seats[0][0])
+
+
+def _summaries(seats: Sequence[tuple[Survey, Needs]]) -> Iterator[str]:
+    for number, (survey, own) in enumerate(seats):
+        if own.intent:
+            hardware, others = own.wanted.hardware, _others(seats, number)
+            memory = memory_plan(own.load, hardware, survey, others) if own.load else None
+            yield from summary(own.intent, survey, own.wanted, memory)
+
+
+def _others(seats: Sequence[tuple[Survey, Needs]], number: int) -> int:
+    """Return the bytes of the engines beside one."""
+    others = [own for place, (_, own) in enumerate(seats) if place != number]
+    return sum(engine_bytes(own.load, own.wanted.hardware) or 0 for own in others if own.load)
 
 
 def _end_unfit(is_unfit: bool) -> None:

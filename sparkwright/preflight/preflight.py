@@ -1,7 +1,7 @@
 """The findings about a Spark before anything is changed: what keeps it from serving a model."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sparkwright.causes.cause import SPACE_REMEDY
@@ -46,20 +46,26 @@ class Requirements:
 
 
 def findings(
-    survey: Survey, wanted: Requirements, now: float, worker: Survey | None = None
+    survey: Survey,
+    wanted: Requirements,
+    now: float,
+    worker: Survey | None = None,
+    second: tuple[Survey, Requirements] | None = None,
 ) -> list[Finding]:
     """Return all findings about a Spark, errors first.
 
     Args:
         now: the controller's clock when the survey was taken, seconds since the epoch.
         worker: the other Spark, where this one is the head of a pair.
+        second: the Spark's second replica: what it has of it, and what that requires.
     """
+    seats = [(survey, wanted), *([second] if second else [])]
     checks = [
         *_hardware(survey, wanted),
         *_software(survey, wanted, now),
         *_kernel(survey, wanted),
-        *_disk(survey, wanted, worker or survey),
-        *_ports(survey),
+        *_disk(seats, worker),
+        *(problem for each, _ in seats for problem in _ports(each)),
     ]
     return sorted(checks, key=lambda finding: not finding.error)
 
@@ -177,26 +183,29 @@ def _kernel(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
         )
 
 
-def _disk(survey: Survey, wanted: Requirements, worker: Survey) -> list[Finding]:
-    weights = max(0, wanted.weights - survey.weights)
-    image = 0 if survey.image else int(wanted.image * IMAGE_DISK_FACTOR) + wanted.build
-    # While an image moves from one Spark to the other, its unpacked archive is on both, and once
-    # more on Docker's disk: Docker saves and loads by way of a folder there.
-    export = int(wanted.image * UNPACKED) if wanted.pair and not worker.image else 0
+def _disk(seats: Sequence[tuple[Survey, Requirements]], worker: Survey | None) -> list[Finding]:
     needs: dict[str, tuple[int, int]] = {}
-    for device, free, need in (
-        (survey.root_device, survey.root_free, weights + export),
-        (survey.docker_device, survey.docker_free, image + export),
-    ):
-        needs[device] = (free, needs.get(device, (0, 0))[1] + need)
+    for survey, wanted in seats:
+        weights = max(0, wanted.weights - survey.weights)
+        image = 0 if survey.image else int(wanted.image * IMAGE_DISK_FACTOR) + wanted.build
+        # While an image moves from one Spark to the other, its unpacked archive is on both, and
+        # once more on Docker's disk: Docker saves and loads by way of a folder there.
+        moves = wanted.pair and not (worker or survey).image
+        export = int(wanted.image * UNPACKED) if moves else 0
+        for device, free, need in (
+            (survey.root_device, survey.root_free, weights + export),
+            (survey.docker_device, survey.docker_free, image + export),
+        ):
+            needs[device] = (free, needs.get(device, (0, 0))[1] + need)
+    spare = seats[0][1].disk_headroom
     return [
         error(
             f"{free / GIB:.1f} GiB free on {device}, expected {need / GIB:.1f} for weights and "
-            f"image and {wanted.disk_headroom / GIB:.1f} to spare",
+            f"image and {spare / GIB:.1f} to spare",
             SPACE_REMEDY,
         )
         for device, (free, need) in needs.items()
-        if need and free < need + wanted.disk_headroom
+        if need and free < need + spare
     ]
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.placed import SYSTEMD
-from sparkwright.common.ports import ENGINE_PORTS, LOOPBACK
+from sparkwright.common.placed import SYSTEMD, place_of
+from sparkwright.common.ports import ENGINE_PORTS, LOOPBACK, SEAT_PORTS
 from sparkwright.common.render import render
 from sparkwright.recipe.build import build_name
 from sparkwright.recipe.mods import read_mods
@@ -38,6 +39,8 @@ _CACHE = Expansion("${image#sha256:}")
 PROGRAM = "bin/engine"
 # What runs an engine, by whether it chats: one that does keeps the program that it always had.
 _SUPERVISOR, _POOLING = "host.engine.supervisor", "host.engine.pooling"
+# And that of a Spark's second replica, which may answer anything.
+_SEATED = "host.engine.seated"
 _UNIT = HOST_FILES / "engine" / "vllm@.service"
 # The supervisor's programs in ROOT/bin, one set for all releases, before each release had its own.
 _SHARED = ("boots", "container", "engine", "fabric_env", "link", "notify", "probe")
@@ -74,6 +77,7 @@ class Release:
         files: The text files of the release folder, by name.
         program: What runs the engine, a file of that folder too, so that a later Sparkwright
             changes nothing of this release.
+        seat: Name of the seat that it is for, if it is a Spark's second one.
     """
 
     id: str
@@ -86,6 +90,12 @@ class Release:
     ranks: Ranks
     files: dict[str, str]
     program: bytes
+    seat: str = ""
+
+    @property
+    def place(self) -> str:
+        """The folder of its seat."""
+        return place_of(self.root, self.seat)
 
     @property
     def url(self) -> str:
@@ -93,7 +103,7 @@ class Release:
         return f"http://{LOOPBACK}:{self.port}"
 
 
-def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks) -> Release:
+def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks, seat: str = "") -> Release:
     """Freeze a recipe.
 
     Args:
@@ -101,6 +111,7 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks) -> Rele
         lock: What its names stand for.
         root: Folder of everything on the Spark (``/opt/qwen36``).
         ranks: The Sparks of the replica, and the one that the files are for.
+        seat: Name of the seat, for the second replica of a Spark.
 
     Raises:
         PlanError: The lock lacks a name of the recipe.
@@ -123,7 +134,8 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks) -> Rele
         folders={name: lock.folder(each) for name, each in recipe.checkpoints.items()},
         ranks=ranks,
         files={},
-        program=program(_SUPERVISOR if recipe.answers == "chat" else _POOLING),
+        program=program(_program(recipe, seat)),
+        seat=seat,
     )
     # Id and port are in the files that they are made of: these have stand-ins for both. The names
     # of Sparks are for people: two replicas may have one release.
@@ -138,17 +150,26 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks) -> Rele
     content.append({_UNIT.name: render(_UNIT, root="ROOT")})
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     release = f"{recipe.name}-{digest[:8]}"
-    made = replace(draft, id=release, port=engine_port(digest))
+    made = replace(
+        draft, id=release, port=engine_port(digest, SEAT_PORTS if seat else ENGINE_PORTS)
+    )
     return replace(made, files=_files(made, lock, release, ranks))
 
 
-def engine_port(digest: str) -> int:
+def _program(recipe: Recipe, seat: str) -> str:
+    if seat:
+        return _SEATED
+    return _SUPERVISOR if recipe.answers == "chat" else _POOLING
+
+
+def engine_port(digest: str, ports: Sequence[int] = ENGINE_PORTS) -> int:
     """Return where the engine of a release listens.
 
     Args:
         digest: of the release's content, in hexadecimal digits.
+        ports: those of its seat.
     """
-    port = ENGINE_PORTS[int(digest, 16) % len(ENGINE_PORTS)]
+    port = ports[int(digest, 16) % len(ports)]
     return port + 1 if port in _OTHERS else port
 
 
@@ -230,6 +251,8 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
         "rank": ranks.rank,
         "sparks": ranks.sparks,
         "fabric": ranks.fabric,
+        # By it a Spark tells its two engines apart: files/host/common/seat.py.
+        **({"seat": draft.seat} if draft.seat else {}),
     }
     if recipe.answers != "chat":
         unit["answers"] = recipe.answers

@@ -23,7 +23,7 @@ def rollback(
     the release does not come to serve, the present one goes on.
 
     Args:
-        root: the folder of everything on the Spark.
+        root: the folder of the seat.
         recipe: what the inventory asks for.
         settings: of the switch.
         peer: the other Spark of a pair, on which this operation runs at the same time.

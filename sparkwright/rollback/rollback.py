@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sparkwright.common.host_output import MARK, sections
+from sparkwright.engine.engine import own_releases, seats_script
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,10 @@ def history_script(root: str) -> str:
     """Return the POSIX shell script that reads what has served.
 
     Args:
-        root: the folder of everything on the Spark.
+        root: the folder of the seat.
     """
     return f"""
+{seats_script(root)}
 cd {shlex.quote(root)} 2>/dev/null || cd /
 echo {MARK}history; cut -d' ' -f2 state/history 2>/dev/null
 echo {MARK}current; readlink current
@@ -57,15 +59,15 @@ def parse_history(output: Iterable[str]) -> History:
     Raises:
         ValueError, KeyError: a section is missing.
     """
-    parts = {name: [line for line in lines if line] for name, lines in sections(output).items()}
-    link = parts["current"]
+    found = sections(output)
+    parts = {name: [line for line in lines if line] for name, lines in found.items()}
+    link, is_own = parts["current"], own_releases(found)
+    switches = (unit.removeprefix("switch@").removesuffix(".service") for unit in parts["switches"])
     return History(
         served=tuple(parts["history"]),
         current=link[0].rsplit("/", 1)[-1] if link else None,
         installed=frozenset(parts["releases"]),
-        under_way=tuple(
-            unit.removeprefix("switch@").removesuffix(".service") for unit in parts["switches"]
-        ),
+        under_way=tuple(filter(is_own, switches)),
     )
 
 

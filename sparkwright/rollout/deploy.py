@@ -9,7 +9,7 @@ from pyinfra.api.exceptions import PyinfraError
 from sparkwright.engine.deploy import settings
 from sparkwright.rollout.operations import waves
 from sparkwright.run.options import check_force
-from sparkwright.run.target import bad_input, target, target_of
+from sparkwright.run.target import bad_input, seats, target_of
 
 
 @deploy("Rollout")
@@ -20,8 +20,14 @@ def apply() -> None:
         PyinfraError: what the command line asks cannot be; no host has been changed.
     """
     _check_run()
-    own = target()
-    replicas = {each.replica for each in map(target_of, state.active_hosts) if each.replica}
+    own, *others = seats()
+    if others:
+        raise PyinfraError(
+            f"rollout: {own.spark} serves {own.replica} and {others[0].replica}; expected one of "
+            f"them, as a Spark switches one at a time: --limit {own.replica}"
+        )
+    chosen = (each.chosen_seats[0] for each in map(target_of, state.active_hosts))
+    replicas = {each.replica for each in chosen if each.replica}
     with bad_input():
         check_force(own.options.force, replicas)
     served = own.release
@@ -30,7 +36,7 @@ def apply() -> None:
     waves(
         name="Waves",
         release=served,
-        settings=settings(served),
+        settings=settings(served, own),
         asked=own.options,
         peer=own.peer,
     )

@@ -117,20 +117,20 @@ def waves(
                 book.moved.wait()
                 continue
             if task is Task.LOOK:
-                result = first if not rollout.planned else _look(release.root)
+                result = first if not rollout.planned else _look(release.place)
             elif task is Task.SWITCH:
                 outcome = switch.Outcome()
                 record = rollout.of(spark)
                 where = f"wave {record.wave} of {len(rollout.waves)}: replica {record.replica}"
                 host.log(f"{where} switches to {release.id}")
                 yield from attempt(release, settings, peer, outcome)
-                invocation = _look(release.root).serving.invocation
+                invocation = _look(release.place).serving.invocation
                 result = _switched(outcome)
             elif task is Task.SOAK:
                 result = _soak(release, invocation, asked)
             else:
                 host.log(f"replica {rollout.of(spark).replica} goes back")
-                yield from go_back(release.root, settings, peer, outcome)
+                yield from go_back(release.place, settings, peer, outcome)
                 result = TaskReport(problem="" if outcome.taken_back else _why(outcome))
             _hand_in(book, spark, result)
     finally:
@@ -152,7 +152,7 @@ def _book(options: RunOptions) -> _RolloutBook:
     if key not in _books:
         replicas = {
             each.replica: each.ranks
-            for each in map(target_of, state.inventory)
+            for each in (target_of(spark).chosen_seats[0] for spark in state.inventory)
             if each.host in state.active_hosts and each.replica
         }
         _books[key] = _RolloutBook(Rollout(replicas, options.force), options, _now(), Event())
@@ -172,7 +172,7 @@ def _hand_in(book: _RolloutBook, spark: str, result: TaskReport) -> None:
 
 def _first_look(release: Release, settings: switch.SwitchSettings) -> TaskReport:
     """Return what serves here, and whether the new engine fits beside it."""
-    now = _look(release.root)
+    now = _look(release.place)
     memory = _read(FreeMemory)
     return replace(now, fits_beside=bool(memory and switch.is_beside(settings, memory)))
 
@@ -206,7 +206,7 @@ def _soak(release: Release, invocation: str, options: RunOptions) -> TaskReport:
     host.log(f"{release.id} is to hold for {options.soak:.0f} s")
     began = time.monotonic()
     while True:
-        seen = _look(release.root)
+        seen = _look(release.place)
         past = time.monotonic() - began
         if seen.problem:
             return seen
@@ -225,7 +225,7 @@ def _check_answers(release: Release, options: RunOptions) -> TaskReport:
     names, answers = release.recipe.served_names, release.recipe.answers
     engines = _read(
         Engines,
-        root=release.root,
+        root=release.place,
         release=release.id,
         url=release.url,
         model=names[0],
@@ -236,7 +236,7 @@ def _check_answers(release: Release, options: RunOptions) -> TaskReport:
     # What makes no tokens has no speed in tokens.
     if options.minimum_speed is None or answers != "chat":
         return TaskReport()
-    answer = _read(Speed, root=release.root, url=release.url, model=names[0])
+    answer = _read(Speed, root=release.place, url=release.url, model=names[0])
     try:
         speed = float(answer)
     except ValueError:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sparkwright.common.host_output import MARK, read_json, sections
+from sparkwright.engine.engine import own_releases, seats_script
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,11 @@ def serving_script(root: str) -> str:
     """Return the POSIX shell script that reads what serves; it exits 0, also without an engine.
 
     Args:
-        root: the folder that holds releases and the `current` link.
+        root: the folder of the seat: it holds releases and the `current` link.
     """
     folder = shlex.quote(root)
     return f"""
+{seats_script(root)}
 echo {MARK}current; readlink {folder}/current
 echo {MARK}engines
 for unit in $(systemctl list-units --plain --no-legend --state=active 'vllm@*' | cut -d' ' -f1); do
@@ -49,9 +51,11 @@ def parse_serving(output: Iterable[str]) -> ServingState:
         KeyError: a section is missing.
     """
     parts = sections(output)
-    engines = {}
+    is_own, engines = own_releases(parts), {}
     for line in parts["engines"]:
         release, invocation, text = line.split("\t", 2)
+        if not is_own(release):
+            continue
         names = read_json(text).get("served_names", ()) if text else ()
         engines[release] = ServingState(release, invocation, frozenset(names))
     current = parts["current"][0].rsplit("/", 1)[-1] if parts["current"] else ""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Self
 
 from sparkwright.common.hardware import HARDWARE, Hardware
+from sparkwright.common.placed import place_of
 from sparkwright.fleet.fabric_plan import FabricPlan, fabric_plan
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.fleet.settings import Settings, settings_of
+from sparkwright.memory.plan import load_of
+from sparkwright.memory.sharing import sized
 from sparkwright.recipe.engine_log import at_level
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.media import from_domains
@@ -79,6 +82,9 @@ class SparkTarget:
         rank: This Spark's place among them.
         port: TCP port of the replica's door.
         api_key: "none" where the door is open to all.
+        seat: Name of the seat, for the second replica of a Spark; "" for the first one.
+        replicas: Both replicas of a Spark that serves two; else none.
+        chosen: The replicas that the run is about.
         settings: Its group data.
         options: What the command line asks of this run.
     """
@@ -92,6 +98,9 @@ class SparkTarget:
     rank: int | None
     port: int | None
     api_key: str | None
+    seat: str
+    replicas: tuple[str, ...]
+    chosen: tuple[str, ...]
     settings: Settings
     options: RunOptions
 
@@ -116,6 +125,9 @@ class SparkTarget:
             rank=data.get("rank"),
             port=data.get("port"),
             api_key=data.get("api_key"),
+            seat=data.get("seat") or "",
+            replicas=tuple(data.get("replicas") or ()),
+            chosen=tuple(data.get("chosen") or data.get("replicas") or ()),
             settings=settings_of(data),
             options=options_of(data),
             **more,
@@ -130,6 +142,42 @@ class SparkTarget:
     def root(self) -> str:
         """The folder of everything on it."""
         return self.settings.root
+
+    @property
+    def place(self) -> str:
+        """The folder of its seat: files/host/common/seat.py."""
+        return place_of(self.root, self.seat)
+
+    @cached_property
+    def seats(self) -> tuple[Self, ...]:
+        """The targets of all replicas that the Spark serves; one, also on an idle Spark.
+
+        The first replica in the inventory has the Spark's own place, as if it were alone; so
+        nothing changes where there is no second one.
+        """
+        if not self.replicas:
+            return (self,)
+        return tuple(self._of_replica(name) for name in self.replicas)
+
+    @property
+    def chosen_seats(self) -> tuple[Self, ...]:
+        """Those of them that the run is about: all, but for ``--limit REPLICA``."""
+        return tuple(each for each in self.seats if not self.chosen or each.replica in self.chosen)
+
+    def _of_replica(self, name: str) -> Self:
+        if name == self.replica:
+            return self
+        served = fleet_of(self.fleet).replicas[name]
+        return replace(
+            self,
+            replica=name,
+            recipe_name=served.recipe,
+            ranks=tuple(served.sparks),
+            rank=served.sparks.index(self.spark),
+            port=served.port,
+            api_key=served.api_key,
+            seat="" if name == self.replicas[0] else name,
+        )
 
     @property
     def recipe(self) -> Recipe | None:
@@ -184,7 +232,7 @@ class SparkTarget:
     def may_listen(self) -> Declared:
         """Our own listeners that are allowed on it beyond loopback."""
         return Declared(
-            self.port if self.is_head else None,
+            tuple(each.port for each in self.seats if each.is_head and each.port),
             self.fabric.addresses if self.fabric else (),
             self.lending.address,
         )
@@ -202,6 +250,8 @@ class SparkTarget:
             return None
         pair = (self.fabric.addresses, self.fabric.peer_addresses) if self.fabric else ()
         served = at_level(self.recipe, self.settings.log_level)
+        if self.replicas:
+            served = sized(load_of(served.for_sparks(1), lock, 1), self.hardware)
         return make_release(
             from_domains(served, self.settings.media_domains),
             lock,
@@ -211,6 +261,7 @@ class SparkTarget:
                 fabric=pair if self.rank == 0 else pair[::-1],
                 rank=self.rank or 0,
             ),
+            seat=self.seat,
         )
 
 
@@ -219,11 +270,11 @@ class Declared:
     """The listeners of ours that are allowed beyond loopback.
 
     Attributes:
-        door: TCP port of the door; None on a worker or an idle Spark.
+        doors: TCP ports of the doors; none on a worker or an idle Spark.
         fabric: own addresses of a pair's fabric.
         lan: own address on the LAN, where it lends to other replicas; None otherwise.
     """
 
-    door: int | None = None
+    doors: tuple[int, ...] = ()
     fabric: tuple[str, ...] = ()
     lan: str | None = None

@@ -66,8 +66,13 @@ class Target(plan.SparkTarget):
         Raises:
             PlanError: There is such a release.
         """
-        recipes = [each.recipe for each in map(target_of, state.active_hosts) if each.recipe]
+        seats = (seat for each in map(target_of, state.active_hosts) for seat in each.seats)
+        recipes = [each.recipe for each in seats if each.recipe]
         served = of_every_spark(ServedRelease)
+        for each in state.active_hosts:
+            for seat in target_of(each).seats[1:]:
+                answer = each.get_fact(ServedRelease, root=seat.place)
+                served |= {f"{seat.spark}/{seat.replica}": answer} if answer else {}
         if problem := lost_pins(self.fleet, lock, recipes, served):
             raise PlanError(problem)
 
@@ -112,8 +117,18 @@ class Target(plan.SparkTarget):
 _targets: WeakKeyDictionary[Host, Target] = WeakKeyDictionary()
 
 
+def seats() -> tuple[Target, ...]:
+    """Return the targets of the current host that the run is about: one for each replica on it.
+
+    Raises:
+        PyinfraError: As `target`.
+    """
+    with bad_input():
+        return target().chosen_seats
+
+
 def target() -> Target:
-    """Return the target of the current host.
+    """Return the target of the current host: of its first replica, where it serves two.
 
     Raises:
         PyinfraError: A setting or an option is invalid; no host has been changed.

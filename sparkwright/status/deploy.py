@@ -6,13 +6,12 @@ import time
 
 import click
 from pyinfra import host, inventory, state
-from pyinfra.api import Host
 from pyinfra.api.exceptions import ConnectError
 
 from sparkwright.common.terminal import plain
 from sparkwright.run.command_line import check_is_run
 from sparkwright.run.report import check_alone, tell_machines
-from sparkwright.run.target import target, target_of
+from sparkwright.run.target import Target, target, target_of
 from sparkwright.status.facts import SparkStatus
 from sparkwright.status.status import PATIENCE, Reading, SparkRow
 from sparkwright.status.table import as_json, table
@@ -39,9 +38,11 @@ def apply() -> None:
     # pyinfra has just tried the unreachable ones: only the second reading tries them again.
     reachable = [each for each in sparks if each in state.active_hosts]
     while True:
-        rows = dict(zip(reachable, state.fact_pool.map(_read, reachable), strict=True))
+        seats = [seat for each in reachable for seat in target_of(each).chosen_seats]
+        rows = dict(zip(_keys(seats), state.fact_pool.map(_read, seats), strict=True))
         reachable = sparks
-        told = [rows.get(each) or _row(each) for each in sparks]
+        asked = [seat for each in sparks for seat in target_of(each).chosen_seats]
+        told = [rows.get(key) or _row(seat) for key, seat in zip(_keys(asked), asked, strict=True)]
         _show(told, path, bool(seconds))
         if not seconds:
             sys.exit(0 if all(row.reading for row in told) else 1)
@@ -51,7 +52,12 @@ def apply() -> None:
 def without_answers() -> None:
     """Show a fleet of which no Spark could be reached: pyinfra then runs no deploy."""
     sparks = [each for each in inventory if state.is_host_in_limit(each)]
-    _show([_row(each) for each in sparks], target_of(sparks[0]).options.json_target, False)
+    rows = [_row(seat) for each in sparks for seat in target_of(each).chosen_seats]
+    _show(rows, target_of(sparks[0]).options.json_target, False)
+
+
+def _keys(seats: list[Target]) -> list[tuple[str, str]]:
+    return [(seat.spark, seat.seat) for seat in seats]
 
 
 def _width() -> int | None:
@@ -59,29 +65,29 @@ def _width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _read(spark: Host) -> SparkRow:
-    """Read one Spark; the next reading replaces a connection that has broken."""
+def _read(seat: Target) -> SparkRow:
+    """Read one replica of a Spark; the next reading replaces a connection that has broken."""
+    spark = seat.host
     try:
         reading: Reading | None = spark.get_fact(
             SparkStatus,
-            root=target_of(spark).root,
+            root=seat.place,
             _sudo=False,
             _timeout=PATIENCE,
             _ignore_errors=True,
         )
     except ConnectError:
-        return _row(spark)
+        return _row(seat)
     if reading is None:
         client = getattr(spark.connector, "client", None)
         transport = client.get_transport() if client else None
         slow = not client or bool(transport and transport.is_active())
         spark.disconnect()
-        return _row(spark, slow=slow)
-    return _row(spark, reading)
+        return _row(seat, slow=slow)
+    return _row(seat, reading)
 
 
-def _row(spark: Host, reading: Reading | None = None, slow: bool = False) -> SparkRow:
-    own = target_of(spark)
+def _row(own: Target, reading: Reading | None = None, slow: bool = False) -> SparkRow:
     name = own.recipe.name if own.recipe else None
     return SparkRow(own.spark, own.replica, name, own.rank, reading, slow)
 

@@ -40,7 +40,7 @@ def _say() -> None:
         click.echo(f"\nNothing was changed. To do it: {apply}")
     elif state.current_stage == StateStage.Disconnect:
         hosts = state.active_hosts
-        targets = [target_of(host) for host in hosts]
+        targets = [seat for host in hosts for seat in target_of(host).chosen_seats]
         changed = any(
             data.operation_meta.did_change() for host in hosts for data in state.ops[host].values()
         )

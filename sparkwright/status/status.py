@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sparkwright.common.host_output import read_json, sections, sections_script
+from sparkwright.common.placed import seat_of
 from sparkwright.doctor.gpu import GPU_COMMAND, GpuReading, parse_gpu
-from sparkwright.door.door import UNIT as DOOR
+from sparkwright.door.door import door_unit
 from sparkwright.engine.engine import EngineUnit, parse_engines, state_script
 from sparkwright.engine.metrics import LOAD, EngineLoad, load, metrics_command
 from sparkwright.release.release import current_engine
@@ -71,9 +72,10 @@ def status_script(root: str) -> str:
     """Return the POSIX shell script that reads a Spark; it needs no rights, and takes 1 to 2 s.
 
     Args:
-        root: the folder of everything on the Spark.
+        root: the folder of the seat.
     """
-    folder = shlex.quote(root)
+    folder, seat = shlex.quote(root), seat_of(root)
+    labels = 'spark="[^"]*"' + (f',seat="{seat}"' if seat else "")
     parts = {
         "release": f"cat {folder}/current/release.json",
         "since": "systemctl show --value --timestamp=unix --property=ActiveEnterTimestamp $unit",
@@ -84,10 +86,10 @@ def status_script(root: str) -> str:
         "memory": "awk '/^(MemTotal|MemAvailable):/ {print $2}' /proc/meminfo",
         "disk": f"folder={folder}; while [ ! -e $folder ]; do folder=$(dirname $folder); done; "
         "df --block-size=1 --output=avail $folder | tail -n 1",
-        "door unit": f"systemctl is-active {DOOR}",
+        "door unit": f"systemctl is-active {door_unit(root)}",
         # The door itself answers only root.
         "held": f"find {folder}/metrics/spark.prom -mmin -1 "
-        r"-exec sed -n 's/^spark_door_requests_waiting{.*} //p' {} +",
+        rf"-exec sed -n 's/^spark_door_requests_waiting{{{labels}}} //p' {{}} +",
     }
     prelude = f"""\
 {current_engine(root)}

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from sparkwright.run.spark import SparkTarget
 
 Data = dict[str, Any]
 
-# What `load` has read, by the Spark's name.
+# What `load` has read, by the Spark's name: of one that serves two replicas, by SPARK/REPLICA.
 SPARKS: dict[str, Data] = {}
 
 # One that is off is given up soon. A dead connection is noticed, so that a test may reboot a Spark.
@@ -35,7 +35,7 @@ def load(inventory: str) -> dict[str, Data]:
         inventory: as pyinfra takes it; read in the current folder.
 
     Returns:
-        What is known of each Spark, by its name; other hosts are left out.
+        What `SPARKS` has; other hosts are left out.
 
     Raises:
         PlanError: There is no such file, it names no Spark, or pyinfra refuses it.
@@ -60,13 +60,29 @@ def load(inventory: str) -> dict[str, Data]:
         hosts = [
             {"pyinfra_name": host["name"], **host["data"]} for host in json.loads(answer.stdout)
         ]
-        SPARKS.update({data["spark"]: data for data in hosts if data.get("spark")})
+        SPARKS.update(seat for data in hosts if data.get("spark") for seat in _seats(data))
         if not SPARKS:
             raise PlanError(
                 f"{inventory}: found no Spark in it; expected an inventory that calls "
                 "sparkwright.inventory.groups.for_pyinfra"
             )
     return SPARKS
+
+
+def _seats(data: Data) -> Iterator[tuple[str, Data]]:
+    """Yield the name and data of a Spark, or of each replica where it serves two."""
+    for seat in SparkTarget.of(data).seats:
+        if not seat.replicas:
+            yield data["spark"], data
+            continue
+        own = {
+            "replica": seat.replica,
+            "recipe": seat.recipe_name,
+            "port": seat.port,
+            "api_key": seat.api_key,
+            "seat": seat.seat,
+        }
+        yield f"{data['spark']}/{seat.replica}", data | own
 
 
 def concerns(fixtures: Sequence[str], data: Data) -> bool:
@@ -102,8 +118,12 @@ def connection(spark: str) -> Host:
 
 
 def unreached(spark: str) -> str:
-    """Return why a Spark cannot be verified, in a sentence; "" if it can."""
-    return _connected(spark)[1]
+    """Return why a Spark cannot be verified, in a sentence; "" if it can.
+
+    Args:
+        spark: its name, or a name in `SPARKS`.
+    """
+    return _connected(spark.partition("/")[0])[1]
 
 
 def silent() -> list[str]:
@@ -116,7 +136,7 @@ def silent() -> list[str]:
 @cache
 def _connected(spark: str) -> tuple[Host, str]:
     """Return a connection, and why it cannot be used; "" if it can."""
-    data = SPARKS[spark]
+    data = next(each for each in SPARKS.values() if each["spark"] == spark)
     if data["pyinfra_name"] == "@local":
         host = testinfra.get_host("local://", sudo=True)
     else:

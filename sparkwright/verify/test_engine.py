@@ -67,22 +67,26 @@ def test_weights(
         )
 
 
-def test_unit(host: Host, release: Release, proved: Proved) -> None:
+def test_unit(
+    host: Host, target: SparkTarget, release: Release, lock: Lock, proved: Proved
+) -> None:
     service = host.service(f"vllm@{release.id}")
     assert service.is_running
     assert service.is_enabled
     others = host.check_output(
         "systemctl list-units --plain --no-legend --state=active 'vllm@*' | cut -d' ' -f1"
     ).split()
-    assert others == [f"vllm@{release.id}.service"]
-    proved(f"vllm@{release.id} is active, enabled, and the only engine")
+    served = [each for seat in target.seats if (each := seat.release_by(lock))]
+    assert sorted(others) == sorted(f"vllm@{each.id}.service" for each in served)
+    alone = "the only engine" if len(served) == 1 else "beside that of the other replica alone"
+    proved(f"vllm@{release.id} is active, enabled, and {alone}")
 
 
 def test_release_is_what_was_declared(
     host: Host, target: SparkTarget, release: Release, proved: Proved
 ) -> None:
     folder = f"{target.root}/releases/{release.id}"
-    assert host.file(f"{target.root}/current").linked_to == folder
+    assert host.file(f"{target.place}/current").linked_to == folder
     for name, text in release.files.items():
         found = host.check_output(f"sha256sum < {shlex.quote(f'{folder}/{name}')}").split()[0]
         assert found == hashlib.sha256(text.encode()).hexdigest(), name

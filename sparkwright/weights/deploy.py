@@ -6,11 +6,11 @@ from sparkwright.fabric.share import lan_share_units, lan_share_url, share_units
 from sparkwright.fleet.fabric_plan import FabricPlan
 from sparkwright.host.operations import secrets
 from sparkwright.host.operations.services import service
-from sparkwright.release.lock import checkpoint_key
+from sparkwright.release.lock import CheckpointLock, checkpoint_key
 from sparkwright.release.programs import program_files
 from sparkwright.release.release import Release
 from sparkwright.release.token import NONE
-from sparkwright.run.target import Target, target
+from sparkwright.run.target import Target, seats, target
 from sparkwright.weights.operations import copied_weights, weights
 
 
@@ -22,25 +22,40 @@ def apply() -> None:
     over the fabric to the worker of its pair, and over the LAN to the heads of later replicas that
     serve the same ones.
     """
-    own = target()
-    served = own.release
-    if served is None:
-        return
-    plan, head, verify = own.fabric, own.is_head, own.options.weights == "verify"
-    checkpoints = {
+    # All that is fetched is there before anybody borrows it.
+    for own in seats():
+        if own.release:
+            _fetch(own, own.release)
+    for own in seats():
+        if own.release:
+            _pass_on(own, own.release)
+
+
+def _checkpoints(own: Target, served: Release) -> dict[str, CheckpointLock]:
+    return {
         served.folders[name]: own.lock.checkpoints[checkpoint_key(checkpoint)]
         for name, checkpoint in served.recipe.checkpoints.items()
     }
-    lending, lenders = own.lending, _lenders(own, served)
-    if head:
+
+
+def _fetch(own: Target, served: Release) -> None:
+    checkpoints, lenders = _checkpoints(own, served), _lenders(own, served)
+    if own.is_head:
         weights(
             name="Checkpoints",
             root=served.root,
             endpoint=own.settings.hf_endpoint,
             checkpoints={each: checkpoints[each] for each in checkpoints if each not in lenders},
-            verify=verify,
+            verify=own.options.weights == "verify",
             bundle=own.bundle,
         )
+
+
+def _pass_on(own: Target, served: Release) -> None:
+    """Lend checkpoints, and copy those that others lend."""
+    plan, head, verify = own.fabric, own.is_head, own.options.weights == "verify"
+    checkpoints = _checkpoints(own, served)
+    lending, lenders = own.lending, _lenders(own, served)
     if lending.lent and lending.address:
         folders = [own.lock.folder(checkpoint) for checkpoint in lending.lent]
         service(

@@ -8,7 +8,7 @@ import pytest
 from sparkwright.common.errors import PlanError
 from sparkwright.inventory.groups import load
 from sparkwright.inventory.logins import check_logins
-from sparkwright.inventory.selection import selected
+from sparkwright.inventory.selection import choose_replicas, selected
 from sparkwright.inventory.slips import slips_of
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.run.lost import Login, cause
@@ -147,6 +147,31 @@ GROUPS = {
 def test_limits(limit: list[str], exclude: list[str], said: str) -> None:
     with pytest.raises(PlanError, match=re.escape(said)):
         selected(GROUPS, limit, exclude)
+
+
+@pytest.mark.parametrize(
+    ("limit", "chosen"),
+    [
+        (["chat"], ["chat"]),
+        (["embed"], ["embed"]),
+        (["embed", "chat"], ["chat", "embed"]),
+        (["embed", "other"], ["embed"]),
+        ([], None),
+        (["sparks"], None),
+        (["embed", "a"], None),
+        (["embed", "?"], None),
+        (["other"], None),
+    ],
+)
+def test_a_replica_of_two_on_a_spark_is_meant_alone(
+    limit: list[str], chosen: list[str] | None
+) -> None:
+    both: dict[str, object] = {"replicas": ["chat", "embed"]}
+    hosts = [("a", both), ("b", {})]
+    groups = {"sparks": hosts, "chat": hosts[:1], "embed": hosts[:1], "other": hosts[1:]}
+    choose_replicas(groups, limit)
+    assert both.get("chosen") == chosen
+    assert hosts[1] == ("b", {})
 
 
 def test_what_limits_leave() -> None:

@@ -61,7 +61,11 @@ class Load:
 
 @contextmanager
 def load(
-    spark: Handle, clients: int = CLIENTS, pause: float = PAUSE, port: int = PORT
+    spark: Handle,
+    clients: int = CLIENTS,
+    pause: float = PAUSE,
+    port: int = PORT,
+    model: str = "tiny",
 ) -> Iterator[Load]:
     """Keep clients asking: each has had an answer when the block begins, and asks after its end.
 
@@ -69,6 +73,7 @@ def load(
         clients: how many ask at once.
         pause: seconds of rest after each answer.
         port: TCP port: the door's, or the gateway's.
+        model: what they ask for.
 
     Raises:
         AssertionError: the last request of a client, begun when the block had ended, got no whole
@@ -85,7 +90,7 @@ def load(
             while not last:
                 last = stop.is_set()
                 began = time.monotonic()
-                problem = _ask(session, url, headers)
+                problem = _ask(session, url, headers, BODY | {"model": model})
                 seen.answers.append(Answer(client, began, time.monotonic(), problem))
                 stop.wait(0.5 if problem else pause)
 
@@ -103,11 +108,13 @@ def load(
     assert [answer for answer in last.values() if answer.problem] == []
 
 
-def _ask(session: requests.Session, url: str, headers: dict[str, str]) -> str | None:
+def _ask(
+    session: requests.Session, url: str, headers: dict[str, str], body: dict[str, object]
+) -> str | None:
     """Return why an answer was not whole; None for a whole one."""
     try:
         with session.post(
-            url, json=BODY, headers=headers, stream=True, timeout=patience(LONGEST)
+            url, json=body, headers=headers, stream=True, timeout=patience(LONGEST)
         ) as answer:
             if not answer.ok:
                 return f"{answer.status_code} {answer.text[:200]}"

@@ -25,7 +25,7 @@ DOCKER = {
 # What each of these folders is there for.
 OWN = {
     "/opt/qwen36/secrets": {"vllm@.service"},
-    "/opt/qwen36/door": {"door.service", "switch@.service"},
+    "/opt/qwen36/door": {"door.service", "door@.service", "switch@.service"},
 }
 VERSION = 252
 SETTINGS = {

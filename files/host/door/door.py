@@ -31,9 +31,10 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from host.common.atomic import replace
+from host.common.seat import seat_of
 from host.door.haproxy import BACKENDS, NOBODY, NOBODY_PORT, PATIENT, DoorError, Haproxy, server
 
-RUN = Path("/run/door")
+RUN = Path("/run")
 NO_RELEASE = "-"
 
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -48,15 +49,17 @@ class DoorEngine(NamedTuple):
 
 
 class Door:
-    """The door of this Spark. All of it works while the door does not run: then on its files only.
+    """The door of a seat. All of it works while the door does not run: then on its files only.
 
     Args:
-        root: the folder of everything on the Spark.
-        run: the folder of the door's socket.
+        root: of the seat.
+        run: the folder of the door's socket; None for that of its unit.
     """
 
-    def __init__(self, root: Path, run: Path = RUN) -> None:
+    def __init__(self, root: Path, run: Path | None = None) -> None:
         self._folder = root / "door"
+        seat = seat_of(root)
+        run = run or RUN / (f"door@{seat}" if seat else "door")
         self._haproxy = Haproxy(run / "master.sock")
         self._map = self._folder / "choice.map"
         self._config = self._folder / "engines.cfg"

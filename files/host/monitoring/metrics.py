@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from host.common.atomic import replace
+from host.common.seat import SEATS, seat_of
 from host.door.door import Door
 from host.door.haproxy import DoorError
 
@@ -51,25 +52,33 @@ _LINE = re.compile(r'(?P<name>\w+)\{spark="(?P<spark>[\w.-]+)"\} (?P<value>-?[\d
 
 
 class Sample(NamedTuple):
-    """One value of a metric; `key` is the name of a key where it is about one."""
+    """One value of a metric; `key` is the name of a key where it is about one.
+
+    What a Spark has twice, as it serves two replicas, has the name of the second one as `seat`.
+    """
 
     name: str
     spark: str
     value: float
     key: str = ""
+    seat: str = ""
 
     def __str__(self) -> str:
         key = f',key="{self.key}"' if self.key else ""
-        return f'{self.name}{{spark="{self.spark}"{key}}} {self.value:.12g}'
+        seat = f',seat="{self.seat}"' if self.seat else ""
+        return f'{self.name}{{spark="{self.spark}"{key}{seat}}} {self.value:.12g}'
 
 
 def own(root: Path) -> Iterator[Sample]:
     """Yield what this Spark tells of itself; what cannot be read is left out."""
     spark, _ = _place(root)
-    for name, value in (*_gpu(), *_memory(), *_engine(root)):
+    for name, value in (*_gpu(), *_memory()):
         yield Sample(name, spark, value)
-    for name, value, key in _door(root):
-        yield Sample(name, spark, float(value), key)
+    for place in (root, *sorted(root.glob(f"{SEATS}/*"))):
+        for name, value in _engine(place):
+            yield Sample(name, spark, value, seat=seat_of(place))
+        for name, value, key in _door(place):
+            yield Sample(name, spark, float(value), key, seat_of(place))
 
 
 def of_peer(root: Path) -> Iterator[Sample]:

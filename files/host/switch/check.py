@@ -43,9 +43,11 @@ def check(root: Path, release: str) -> dict[str, Any]:
                 f"{free / 1e9:.1f} GB are free at {path}; expected {DISK / 1e9:.0f}: "
                 "free some space, and run again"
             )
+    # A second seat has no weights of its own.
+    weights = (root / "releases").resolve().parent
     for name in checkpoints:
-        if not (root / name / ".sparkwright.json").exists():
-            raise Refusal(f"the weights are gone: {root}/{name}")
+        if not (weights / name / ".sparkwright.json").exists():
+            raise Refusal(f"the weights are gone: {weights}/{name}")
     # What stands before the engine's own line finds the image, or says that there is none.
     before = (folder / "run").read_text().partition("\nexec ")[0]
     found = run("sh", "-c", f'{before}\nprintf "%s\\n" "$image"')

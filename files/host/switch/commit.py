@@ -6,15 +6,20 @@ from pathlib import Path
 
 from host.common.atomic import sync_folder
 from host.common.log import log
+from host.common.seat import own
 from host.switch.units import release_of
 
 WANTS = Path("/etc/systemd/system/multi-user.target.wants")
 UNIT = "/etc/systemd/system/vllm@.service"
 
 
-def enabled() -> list[str]:
-    """Return the releases whose engine boots."""
-    return sorted(release_of(path.name) for path in WANTS.glob("vllm@*.service"))
+def enabled(root: Path) -> list[str]:
+    """Return the releases of a seat whose engine boots.
+
+    Args:
+        root: of the seat.
+    """
+    return own(root, sorted(release_of(path.name) for path in WANTS.glob("vllm@*.service")))
 
 
 def commit(root: Path, new: str, previous: str | None) -> None:

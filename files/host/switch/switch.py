@@ -20,6 +20,7 @@ from typing import NoReturn
 from host.common.boot import boot_id
 from host.common.command_line import words
 from host.common.log import log
+from host.common.seat import place
 from host.door.door import Door
 from host.door.haproxy import DoorError
 from host.switch.candidate import MARGIN, Candidate
@@ -28,7 +29,7 @@ from host.switch.commit import commit, disable, enabled, point, undo
 from host.switch.previous import find_previous, fits_beside, has_head
 from host.switch.report import Report
 from host.switch.state import Turn, laid_down, load, write
-from host.switch.units import Unit, reset_failed, running, systemctl
+from host.switch.units import Unit, reset_failed, reset_failures, running, systemctl
 
 # Seconds between two looks at a unit or a number.
 LOOK = 0.5
@@ -45,7 +46,7 @@ class Switch:
     """One switch.
 
     Args:
-        root: the folder of everything on the Spark.
+        root: of the seat that is switched.
         release: the one that is to serve.
     """
 
@@ -85,7 +86,7 @@ class Switch:
             self._report.take_up()
             self._take_orders()
             self._heed = False
-            if self._new in enabled():
+            if self._new in enabled(self._root):
                 # It was killed after the commit, or there was nothing to go back to.
                 self._finish()
                 return 0
@@ -111,7 +112,7 @@ class Switch:
         write(self._record, record)
         self._report.note(beside=beside)
         try:
-            for release in running():
+            for release in running(self._root):
                 if release not in (self._new, previous):
                     systemctl("stop", f"vllm@{release}.service")
             if previous is None:
@@ -148,7 +149,8 @@ class Switch:
     def _previous(self) -> tuple[str | None, bool]:
         current = (self._root / "current").resolve().name
         last = load(self._record) or {}
-        return find_previous(self._new, enabled(), running(), current, last, boot_id())
+        boots, runs = enabled(self._root), running(self._root)
+        return find_previous(self._new, boots, runs, current, last, boot_id())
 
     def _stop_previous(self, previous: str, pair: bool) -> None:
         """Stop it when what is in flight is answered, or has had its time."""
@@ -175,17 +177,15 @@ class Switch:
 
     def _finish(self) -> None:
         """Leave the new release as the only one that boots, runs, and is behind the door."""
-        for release in enabled():
+        for release in enabled(self._root):
             if release != self._new:
                 disable(release)
         systemctl("daemon-reload")
-        for release in running():
+        for release in running(self._root):
             if release != self._new:
                 self._report.say("stopping")
                 systemctl("stop", f"vllm@{release}.service")
-        # What others failed at is over; the journal keeps it.
-        reset_failed("vllm@*.service")
-        reset_failed("switch@*.service")
+        reset_failures(self._root)
         if self._door:
             with suppress(DoorError, OSError):
                 for engine in self._door.engines():
@@ -276,5 +276,5 @@ class Switch:
 def command() -> NoReturn:
     """Makes the switch that the command line names."""
     root, release, *back = words(__doc__, "ROOT", "RELEASE", rest="back")
-    switch = Switch(Path(root), release)
+    switch = Switch(place(Path(root), release), release)
     sys.exit(switch.back() if back else switch.run())

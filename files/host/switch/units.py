@@ -1,8 +1,10 @@
 """The engines' units, as systemd has them; and how it, or another program, is asked."""
 
 import subprocess
+from pathlib import Path
 
 from host.common.log import log
+from host.common.seat import own
 
 
 class Unit:
@@ -20,16 +22,35 @@ class Unit:
         self.why = found.get("StatusText") or f"it is {found.get('ActiveState', 'unknown')}"
 
 
-def running() -> list[str]:
-    """Return the releases whose engine runs, or is about to."""
+def running(root: Path) -> list[str]:
+    """Return the releases of a seat whose engine runs, or is about to.
+
+    Args:
+        root: of the seat.
+    """
     states = "active,activating,reloading,deactivating"
-    units = systemctl("list-units", "--plain", "--no-legend", f"--state={states}", "vllm@*")
-    return [release_of(line.split()[0]) for line in units.splitlines() if line.strip()]
+    return own(root, [release_of(unit) for unit in _listed(states, "vllm@*")])
+
+
+def reset_failures(root: Path) -> None:
+    """Have systemd forget what failed of a seat: it is over, and the journal keeps it.
+
+    Args:
+        root: of the seat.
+    """
+    for unit in _listed("failed", "vllm@*", "switch@*"):
+        if own(root, [release_of(unit)]):
+            reset_failed(unit)
+
+
+def _listed(states: str, *patterns: str) -> list[str]:
+    units = systemctl("list-units", "--plain", "--no-legend", f"--state={states}", *patterns)
+    return [line.split()[0] for line in units.splitlines() if line.strip()]
 
 
 def release_of(unit: str) -> str:
-    """Return the release of an instance."""
-    return unit.removeprefix("vllm@").removesuffix(".service")
+    """Return the release of an instance, of its engine or of the switch to it."""
+    return unit.partition("@")[2].removesuffix(".service")
 
 
 def systemctl(*arguments: str) -> str:

@@ -23,7 +23,7 @@ def stopped(root: str) -> Generator[PyinfraCommand, None, None]:
     reverted first.
 
     Args:
-        root: the folder of everything on the Spark.
+        root: the folder of the seat.
     """
     engines = host.get_fact(Engines, root=root)
     running = [engine for engine in engines.units.values() if not engine.ended]
@@ -45,7 +45,7 @@ def started(
     """Start the release that served last, and wait until it answers.
 
     Args:
-        root: the folder of everything on the Spark.
+        root: the folder of the seat.
         settings: of the switch.
         peer: the other Spark of a pair, on which this operation runs at the same time.
     """

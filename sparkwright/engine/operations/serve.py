@@ -17,7 +17,15 @@ from sparkwright.common.terminal import plain
 from sparkwright.engine.engine import LAN_SHARE, SHARE, EngineState, engine_differences, problem
 from sparkwright.engine.facts import Engines, EngineSize, FreeMemory, Switching
 from sparkwright.engine.phases import phase
-from sparkwright.engine.switch import JOB, Outcome, SwitchSettings, failure, orders, progress_line
+from sparkwright.engine.switch import (
+    JOB,
+    Outcome,
+    SwitchSettings,
+    crowded,
+    failure,
+    orders,
+    progress_line,
+)
 from sparkwright.jobs.operations import LOST, put_manifest, start
 from sparkwright.release.release import Release
 from sparkwright.run.target import target
@@ -87,7 +95,7 @@ def attempt(
     if ours.active == "active" and ours.enabled and not engines.switches:
         yield from _settle(engines, release, settings)
     else:
-        yield from _job(release.root, release.id, settings, engines.switches, peer, outcome)
+        yield from _job(release.place, release.id, settings, engines.switches, peer, outcome)
         if not outcome.served:
             return
         if phases := start_line(outcome.log, release.recipe.expected):
@@ -105,7 +113,7 @@ def go_back(
     """Yield what undoes an attempt that was committed; the host does not fail.
 
     Args:
-        root: the folder of everything on the Spark.
+        root: the folder of the seat.
         settings: of the switch; its memory is that of the previous release as it was noted.
         peer: the other Spark of a pair, on which this happens at the same time.
         outcome: of the attempt. `taken_back` tells what became of this, `reason` why not.
@@ -130,7 +138,7 @@ def switch_back(
     """Yield what has a release serve that served before, by what is on the Spark of it.
 
     Args:
-        root: the folder of everything on the Spark.
+        root: the folder of the seat.
         release: its id.
         settings, peer, outcome: as for `go_back`.
     """
@@ -156,7 +164,7 @@ def idle(root: str) -> Generator[StringCommand, None, None]:
     """Serve nothing, now and after every boot; weights, image and releases stay.
 
     Args:
-        root: the folder that holds releases and the `current` link.
+        root: the folder of the seat.
     """
     engines = host.get_fact(Engines, root=root)
     for difference in engine_differences(engines, None):
@@ -177,7 +185,7 @@ def _engines(release: Release) -> EngineState:
     asked = {"url": release.url, "model": recipe.served_names[0], "answers": recipe.answers}
     is_head = release.ranks.rank == 0
     return host.get_fact(
-        Engines, root=release.root, release=release.id, **(asked if is_head else {})
+        Engines, root=release.place, release=release.id, **(asked if is_head else {})
     )
 
 
@@ -192,14 +200,14 @@ def _settle(
         # What they failed at is over; the journal keeps it.
         yield StringCommand("systemctl reset-failed", *map(QuoteString, engines.failed))
     if engines.current != release.id:
-        link = QuoteString(f"{release.root}/current")
+        link = QuoteString(f"{release.place}/current")
         yield StringCommand("ln -sfnT", QuoteString(f"releases/{release.id}"), link)
     if settings.door and engines.preferred != release.id:
         door = StringCommand(
             "python3 -B",
             QuoteString(f"{release.root}/bin/sparkwright-host"),
             "door",
-            QuoteString(release.root),
+            QuoteString(release.place),
         )
         yield StringCommand(
             *(door, "offer", QuoteString(release.id), str(release.port), "&&"),
@@ -238,7 +246,13 @@ def _job(
                     "systemctl stop --no-block", QuoteString(f"{JOB.format(other)}.service")
                 )
             size = host.get_fact(EngineSize, path=f"{root}/manifests/{job}.json")
-            told = orders(settings, host.get_fact(FreeMemory), size)
+            memory = host.get_fact(FreeMemory)
+            others = [_other_engine(place) for place in settings.others]
+            if why := crowded(settings, memory, size, sum(taken for taken, _ in others)):
+                outcome.reason = why
+                return
+            reserved = sum(taken for taken, runs in others if not runs)
+            told = orders(settings, memory, size, reserved)
             yield from put_manifest(root, job, job, told)
             yield start(job)
         yield FunctionCommand(_follow, (root, release, peer, outcome), {})
@@ -246,6 +260,16 @@ def _job(
         # Also where a command failed: the other Spark of a pair then need not wait for this one.
         outcome.ended = True
         outcome.reason = outcome.reason or ("" if outcome.served else "it began no switch")
+
+
+def _other_engine(place: str) -> tuple[int, bool]:
+    """Return the bytes that the engine of another seat takes, and whether it runs now."""
+    engines = host.get_fact(Engines, root=place)
+    if engines.current is None:
+        return 0, False
+    unit = engines.units.get(engines.current)
+    path = f"{place}/manifests/{JOB.format(engines.current)}.json"
+    return host.get_fact(EngineSize, path=path) or 0, bool(unit and unit.active == "active")
 
 
 def _follow(

@@ -42,7 +42,10 @@ def call(state: Path, verb: str, *words: str) -> str:
             return f"{shown}InvocationID={life}\nStatusText={said}\n"
         if verb == "list-units":
             started = sorted(path.stem for path in (state / "units").glob("*.json"))
-            live = [each for each in started if _unit(state, each)[0] in ("active", "activating")]
+            wanted = words[-1 - len(names)].partition("=")[2].split(",")
+            live = [each for each in started if _unit(state, each)[0] in wanted]
+            if "failed" in wanted:
+                live += [path.stem for path in state.glob("*.failed") if path.stem not in live]
             return "".join(f"vllm@{release}.service loaded\n" for release in live)
         if verb == "start":
             _start(state, releases[0])

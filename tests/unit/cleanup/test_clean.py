@@ -160,7 +160,7 @@ def test_nothing_but_what_serves(disk: Disk) -> None:
 
 
 def test_what_the_inventory_asks_for_stays(disk: Disk) -> None:
-    gone = superfluous(disk.found, 0, OLDEST, folders=["two"], images=["sparkwright/b:2"])
+    gone = superfluous(disk.found, 0, [OLDEST], folders=["two"], images=["sparkwright/b:2"])
     assert gone.releases == (OLDER, OLD)
     assert gone.images == ()
     assert gone.weights == {}
@@ -169,7 +169,7 @@ def test_what_the_inventory_asks_for_stays(disk: Disk) -> None:
 def test_a_release_that_never_served_goes(disk: Disk) -> None:
     disk.release("tiny-99999999", "three", "example/c@sha256:3")
     assert superfluous(disk.found, keep=3).releases == ("tiny-99999999",)
-    assert superfluous(disk.found, 3, wanted="tiny-99999999").releases == ()
+    assert superfluous(disk.found, 3, wanted=["tiny-99999999"]).releases == ()
 
 
 def test_what_runs_or_boots_stays(disk: Disk) -> None:
@@ -253,7 +253,7 @@ class TestOperation:
     @staticmethod
     def run(found: str, keep: int) -> tuple[list[str], bool]:
         spark = fake_host({"echo @@current": {"stdout": found}}, root="/r")
-        arguments = {"root": "/r", "keep": keep, "wanted": None, "folders": [], "images": []}
+        arguments = {"root": "/r", "keep": keep, "wanted": [], "folders": [], "images": []}
         result = spark.run(clean, **arguments)
         cleaned = [folder.name for folder in FOLDERS if folder.cleaned]
         removals = [each for each in spark.scripts() if each.startswith("rm -rf ")]

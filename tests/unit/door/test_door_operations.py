@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparkwright.common.files import ManagedFile
+from sparkwright.common.files import Directory, ManagedFile
 from sparkwright.common.render import unit_file
 from sparkwright.door.certificates import read_certificate
 from sparkwright.door.door import DoorPlan, door_plan, mark
@@ -21,8 +21,9 @@ FILES = Path(__file__).parents[3] / "files" / "host" / "door"
 ROOT = "/r"
 UNIT = unit_file(FILES / "door.service", root=ROOT)
 PROGRAMS = [ManagedFile("/r/bin/sparkwright-host", "program")]
+FOLDERS = [Directory("/r/bin"), Directory("/r/door", mode="700"), *PROGRAMS]
 TEMPLATE = (FILES / "door.cfg").read_text()
-TEXTS: dict[str, Any] = {"template": TEMPLATE, "programs": PROGRAMS, "unit": UNIT}
+TEXTS: dict[str, Any] = {"template": TEMPLATE, "folders": FOLDERS, "unit": UNIT}
 KEY = "sk-0123456789abcdefghij"
 CLEAN = "\n".join(
     [

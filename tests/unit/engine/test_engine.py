@@ -5,7 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from sparkwright.engine.engine import engine_script, parse_engines, problem
+from sparkwright.engine.engine import (
+    engine_differences,
+    engine_script,
+    parse_engines,
+    problem,
+)
 from sparkwright.recipe.questions import example, shortest
 
 OUTPUT = """\
@@ -101,3 +106,24 @@ def test_an_engine_is_asked_for_what_it_answers(answers, path, good):
         assert f"a request of {path} gave: {bad or 'no answer'}" in reason
     # A completion proves nothing of it.
     assert problem(STATE, ["tiny"], answers)
+
+
+def test_the_engines_of_two_replicas_are_told_apart():
+    seats = '@@seat\n{}\n@@seats\n/r/releases/old-00000000/unit.json:  "seat": "embed",\n'
+    first = parse_engines((seats.format("") + OUTPUT).splitlines())
+    assert list(first.units) == ["lab-tiny-12345678"]
+    assert first.elsewhere == {"old-00000000"}
+    second = parse_engines((seats.format("embed") + OUTPUT).splitlines())
+    assert list(second.units) == ["old-00000000"]
+    assert second.elsewhere == {"lab-tiny-12345678"}
+    assert next(engine_differences(second, "old-00000000")).what == "current release"
+
+
+def test_what_fails_in_one_is_not_the_others():
+    told = '@@seat\n\n@@seats\n/r/releases/b-1/unit.json:  "seat": "embed"\n'
+    told += "@@switches\nswitch@a-1.service\nswitch@b-1.service\n"
+    told += "@@failed\nvllm@a-1.service\nswitch@b-1.service\n"
+    state = parse_engines([*told.splitlines(), "@@current", "@@enabled", "@@share", "@@units"])
+    assert state.switches == ("a-1",)
+    assert state.failed == ("vllm@a-1.service",)
+    assert state.elsewhere == {"b-1"}

@@ -57,6 +57,16 @@ def test_what_must_stay_free_stays_free() -> None:
     assert not is_beside(plan, SPARK, size=SPARK.available - 4 * GIB + 1)
 
 
+def test_the_other_engine_of_a_spark_keeps_its_memory_while_it_is_down() -> None:
+    plan = replace(settings("qwen3.6-35b-fp8"), load=None)
+    left = SPARK.available - 4 * GIB
+    assert is_beside(plan, SPARK, size=left - 10 * GIB, reserved=10 * GIB)
+    assert not is_beside(plan, SPARK, size=left - 10 * GIB + 1, reserved=10 * GIB)
+    card = replace(settings("qwen3.5-35b-nvfp4-rtx-5090", "rtx-5090"), load=None)
+    free = replace(SPARK, gpu_free=8 * GIB)
+    assert not is_beside(card, free, size=7 * GIB, reserved=2 * GIB)
+
+
 def test_a_card_has_memory_of_its_own() -> None:
     plan = replace(settings("qwen3.5-35b-nvfp4-rtx-5090", "rtx-5090"), load=None)
     assert is_beside(plan, replace(SPARK, gpu_free=8 * GIB), size=8 * GIB)

@@ -43,10 +43,23 @@ replicas:
 def test_every_spark_knows_its_replica(tmp_path: Path) -> None:
     fleet = load_fleet(written(tmp_path, GOOD), RECIPES)
     names = ("b", "a", "c", "idle")
-    assert [fleet.replica_of(name) for name in names] == ["two", "two", "one", None]
+    assert [fleet.replicas_of(name) for name in names] == [["two"], ["two"], ["one"], []]
     assert fleet.recipes == ["big", "chatty"]
     only = load_fleet(written(tmp_path, "sparks: {a: {}}\n"), RECIPES)
-    assert only.replica_of("a") is None
+    assert only.replicas_of("a") == []
+
+
+def test_a_spark_may_be_in_two_replicas(tmp_path: Path) -> None:
+    text = """\
+sparks: {a: {}, b: {}}
+replicas:
+  chat: {recipe: big, sparks: [a]}
+  alone: {recipe: big, sparks: [b], port: 19500}
+  embed: {recipe: chatty, sparks: [a], port: 8001}
+"""
+    fleet = load_fleet(written(tmp_path, text), RECIPES)
+    assert fleet.replicas_of("a") == ["chat", "embed"]
+    assert fleet.replicas_of("b") == ["alone"]
 
 
 def test_connection_holds_only_what_was_set(tmp_path: Path) -> None:
@@ -153,6 +166,25 @@ def test_a_spark_that_cannot_be(tmp_path: Path, text: str, expected: str) -> Non
             "x: {recipe: chatty, sparks: [a]}\n  y: {recipe: big, sparks: [b, a]}",
             "replicas.y.sparks: found a, which replica x uses; expected a Spark that no other",
         ),
+        (
+            "x: {recipe: chatty, sparks: [a]}\n  y: {recipe: big, sparks: [a]}",
+            "replicas.y.port: found 8000, the port of replica x on a; expected another, such as "
+            "port: 8001",
+        ),
+        (
+            "x: {recipe: chatty, sparks: [a]}\n  y: {recipe: chatty, sparks: [a], port: 8001}",
+            "replicas.y.recipe: found chatty, which a serves as replica x; expected another recipe",
+        ),
+        (
+            "x: {recipe: chatty, sparks: [a], port: 19500}\n"
+            "  y: {recipe: big, sparks: [a], port: 8001}",
+            "replicas.x.port: found 19500; expected another than 19000 to 19999, where the second",
+        ),
+        (
+            "x: {recipe: chatty, sparks: [a]}\n  y: {recipe: big, sparks: [a], port: 8001}\n"
+            "  z: {recipe: chatty, sparks: [a], port: 8002}",
+            "replicas.z.sparks: found a, which replicas x and y use; expected two replicas of a",
+        ),
     ],
 )
 def test_a_replica_that_cannot_be(tmp_path: Path, replicas: str, expected: str) -> None:
@@ -170,7 +202,7 @@ def test_a_pair_needs_a_fabric(tmp_path: Path) -> None:
         "expected gb10 or gb10-64gb or lab, which a cable can join"
     ]
     alone = card + "replicas: {x: {recipe: big, sparks: [a]}}\n"
-    assert load_fleet(written(tmp_path, alone), RECIPES).replica_of("a")
+    assert load_fleet(written(tmp_path, alone), RECIPES).replicas_of("a")
 
 
 def test_problems_of_a_file_come_together(tmp_path: Path) -> None:
@@ -196,7 +228,7 @@ def test_a_name_twice_is_seen(tmp_path: Path, text: str, expected: str) -> None:
 
 def test_this_machine_needs_no_port_for_ssh(tmp_path: Path) -> None:
     text = "sparks: {a: {local: true}}\nreplicas: {x: {recipe: big, sparks: [a], port: 22}}\n"
-    assert load_fleet(written(tmp_path, text), RECIPES).replica_of("a")
+    assert load_fleet(written(tmp_path, text), RECIPES).replicas_of("a")
 
 
 def test_what_a_recipe_does_not_support(tmp_path: Path) -> None:

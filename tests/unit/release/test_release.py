@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.ports import ENGINE_PORTS
+from sparkwright.common.ports import ENGINE_PORTS, SEAT_PORTS
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.release.command import Place, docker_run
 from sparkwright.release.lock import CheckpointLock, ImageLock, Lock, LockedFile, image_key
@@ -233,3 +233,18 @@ def test_what_cannot_be_frozen(changes: dict[str, Any], expected: str) -> None:
 )
 def test_repository(image: str, name: str) -> None:
     assert repository(image) == name
+
+
+def test_the_second_engine_of_a_spark_has_a_release_of_its_own() -> None:
+    """Its seat is in it, and so in its id; of the first one nothing tells that there is another."""
+    first, second = release(), release(seat="embed")
+    assert first.id != second.id
+    assert first.port in ENGINE_PORTS
+    assert second.port in SEAT_PORTS
+    assert "seat" not in json.loads(first.files["unit.json"])
+    assert json.loads(second.files["unit.json"])["seat"] == "embed"
+    # As the shell of a Spark finds it.
+    assert '\n  "seat": "embed",\n' in second.files["unit.json"]
+    assert (first.place, second.place) == ("/opt/x", "/opt/x/seats/embed")
+    assert release(seat="other").id != second.id
+    assert first.program != second.program

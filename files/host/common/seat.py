@@ -1,0 +1,53 @@
+"""The seats of a Spark: it may be in two replicas, and so run two engines at once.
+
+The first replica has the folder of everything on the Spark, ROOT, for itself, as if it were alone.
+The second has ROOT/seats/NAME, which looks the same: its link `current`, its door and its state are
+its own there, and all else is a link to ROOT's. So each program is given the one or the other, and
+works on one replica. What systemd has is the whole Spark's: the seat that a release is for is in
+its unit.json, and so in its id.
+"""
+
+import json
+from pathlib import Path
+
+SEATS = "seats"
+
+
+def seat_of(root: Path) -> str:
+    """Return the name of the seat whose folder this is; "" for the first one's, ROOT."""
+    return root.name if root.parent.name == SEATS else ""
+
+
+def seat_of_release(root: Path, release: str) -> str:
+    """Return the name of the seat that a release is for; "" for the first one.
+
+    Args:
+        root: of either seat.
+        release: its id; one that is not there any more counts as the first one's.
+    """
+    try:
+        unit = json.loads((root / "releases" / release / "unit.json").read_text())
+        return str(unit.get("seat", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
+def place(root: Path, release: str) -> Path:
+    """Return the folder of the seat that a release is for.
+
+    Args:
+        root: the folder of everything on the Spark.
+        release: its id.
+    """
+    seat = seat_of_release(root, release)
+    return root / SEATS / seat if seat else root
+
+
+def own(root: Path, releases: list[str]) -> list[str]:
+    """Return those releases that are for a seat.
+
+    Args:
+        root: of the seat.
+        releases: ids, of any seat.
+    """
+    return [each for each in releases if seat_of_release(root, each) == seat_of(root)]
