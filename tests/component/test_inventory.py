@@ -209,6 +209,46 @@ def test_settings_of_two_files_that_contradict_each_other_end_a_run(project: Pat
     assert run.returncode == 0, run.stderr
 
 
+TWO = """\
+sparks: {spark-a: {local: true, hardware: lab}}
+replicas:
+  chat: {recipe: lab-tiny, sparks: [spark-a], trusts: [tool-parser-plugin]}
+  other: {recipe: %s, sparks: [spark-a], trusts: [tool-parser-plugin], port: 8001}
+"""
+
+
+def test_two_replicas_of_a_spark_have_its_settings(project: Path) -> None:
+    """`--limit` takes one of them: pyinfra itself knows hosts only."""
+    recipe = (project / "files/recipes/lab-tiny.yaml").read_text()
+    own = recipe.replace("served_names: [tiny]", "served_names: [other]")
+    (project / "files/recipes/lab-other.yaml").write_text(own)
+    (project / "inventory/sparks.yaml").write_text(TWO % "lab-other")
+    (project / "group_data").mkdir()
+    (project / "group_data/sparks.py").write_text("max_connections = 64\n")
+    (project / "group_data/chat.py").write_text("max_body_mib = 8\n")
+    (told,) = refused(project, "inventory.py", "deploy.py").splitlines()
+    assert told == (
+        "group_data/chat.py: max_body_mib: found it for one of the replicas chat and other, which "
+        "share @local; expected the same value in group_data/chat.py and group_data/other.py, or "
+        "in group_data/sparks.py: what a Spark has, both of its replicas have"
+    )
+    (project / "group_data/other.py").write_text("max_body_mib = 8\n")
+    run = pyinfra(project, "--json", "inventory.py", "debug-inventory", "--limit", "other")
+    (host,) = json.loads(run.stdout)
+    assert (host["data"]["replica"], host["data"]["replicas"]) == ("chat", ["chat", "other"])
+    assert host["data"]["chosen"] == ["other"]
+    run = pyinfra(project, "--json", "inventory.py", "debug-inventory", "--limit", "spark-a")
+    assert "chosen" not in json.loads(run.stdout)[0]["data"]
+
+
+def test_two_replicas_of_a_spark_have_names_of_their_own(project: Path) -> None:
+    recipes = project / "files/recipes"
+    shutil.copy(recipes / "lab-tiny.yaml", recipes / "lab-twin.yaml")
+    (project / "inventory/sparks.yaml").write_text(TWO % "lab-twin")
+    told = " ".join(refused(project, "inventory.py", "deploy.py").split())
+    assert "replicas.other.recipe: found lab-twin, which serves tiny, as replica chat does" in told
+
+
 def test_options_are_those_that_deploys_read() -> None:
     """Every one is read, and every one that the documentation tells of is known."""
     code = "".join(path.read_text() for path in (PROJECT / "sparkwright").rglob("*.py"))

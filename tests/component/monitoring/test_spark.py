@@ -66,6 +66,26 @@ def test_a_head_tells_whose_keys_are_used(root: Path, monkeypatch: pytest.Monkey
     assert found['spark_door_requests_given_up_total{spark="spark-a"}'] == 5
 
 
+def test_a_second_replica_is_told_apart(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Told(Door):
+        def names(self) -> dict[str, tuple[int, int, int]]:
+            return {"ann": (len(self._folder.parts), 1, 3)}
+
+        def held(self) -> tuple[int, int]:
+            return 2, 5
+
+    monkeypatch.setattr(metrics, "Door", Told)
+    seat = root / "seats/embed"
+    for folder in (root / "door", seat / "door"):
+        folder.mkdir(parents=True)
+    (seat / "current").symlink_to("releases/other-1")
+    found = values(metrics.text_of(metrics.own(root)))
+    assert found['spark_engine_active{spark="spark-a"}'] == 1
+    assert found['spark_engine_active{spark="spark-a",seat="embed"}'] == 1
+    first = found['spark_door_requests_total{spark="spark-a",key="ann"}']
+    assert found['spark_door_requests_total{spark="spark-a",key="ann",seat="embed"}'] == first + 2
+
+
 def test_a_spark_tells_of_its_gpu_and_its_engine(root: Path) -> None:
     program = host_program("metrics", root)
     text = subprocess.run(program, capture_output=True, text=True, check=True).stdout

@@ -1,12 +1,18 @@
 """What the preflight says of a Spark."""
 
+import time
 from dataclasses import replace
 
 import pytest
 
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.host.survey import Listener, Survey, parse_survey
+from sparkwright.memory.known_checkpoints import nominal_load
+from sparkwright.preflight.operations import Needs, preflight
 from sparkwright.preflight.preflight import Requirements, findings
+from sparkwright.preflight.summary import Intent
+from sparkwright.recipe.loader import load_recipe
+from tests.unit.driven import fake_host
 
 # What the script prints on a DGX Spark; nvidia-smi, os-release and sizes as reported for one.
 SPARK = """\
@@ -243,3 +249,46 @@ class TestDisk:
         assert findings(fits, wanted, NOW) == []
         short = replace(fits, root_free=need - GIB, docker_free=need - GIB)
         assert len(findings(short, wanted, NOW)) == 1
+
+
+def test_a_second_replica_needs_disk_and_ports_as_well():
+    wanted = replace(WANTED, weights=30 * GIB, ports=(8001, 19001))
+    tight = replace(FIT, root_free=52 * GIB, weights=0, image=IMAGE, docker_device="other")
+    assert findings(tight, WANTED, NOW) == []
+    (finding,) = findings(tight, WANTED, NOW, second=(tight, wanted))
+    assert "expected 52.0 for weights and image and 20.0 to spare" in finding.found
+    taken = replace(FIT, listeners=(Listener(False, 8001, 7, "nginx"),))
+    (finding,) = findings(FIT, WANTED, NOW, second=(taken, WANTED))
+    assert "port 8001 is taken by nginx" in finding.found
+
+
+@pytest.mark.parametrize(("share", "fit"), [(0.3, True), (0.85, False)])
+def test_the_sum_of_two_engines_has_to_fit(share: float, fit: bool):
+    """Each is told what it may take, and which replica is meant."""
+    survey = SPARK.replace(str(NOW), str(int(time.time())))
+    spark = fake_host({"nvidia-smi": survey}, spark="spark-a")
+    recipe = load_recipe("qwen3.6-35b-nvidia").for_sparks(1)
+    loads = [
+        nominal_load(
+            recipe.model_copy(
+                update={
+                    "args": recipe.args
+                    | {"gpu-memory-utilization": each, "max-num-seqs": 16, "max-model-len": 8192}
+                }
+            ),
+            1,
+        )
+        for each in (share, 0.4)
+    ]
+    first, second = (
+        Needs(WANTED, [], [], load, Intent(name, "r", "r-1", 8000, ("r",)))
+        for name, load in zip(("chat", "embed"), loads, strict=True)
+    )
+    own = {"wanted": WANTED, "images": [], "folders": [], "load": first.load}
+    result = spark.run(preflight, root="/r", intent=first.intent, beside=second, **own)
+    assert result.did_succeed() is fit
+    if not fit:
+        said = spark.scripts()[-1]
+        assert "error: chat: gpu-memory-utilization 0.85 leaves" in said
+        assert "the other engine, which takes 50.7 GiB" in said
+        assert "error: embed: gpu-memory-utilization 0.4 leaves" in said
