@@ -93,9 +93,3 @@ def test_a_switch_to_one_that_scores(spark: Handle, scores: Run) -> None:
     found = post(spark, "/v1/rerank", body).json()["results"]
     assert sorted(each["index"] for each in found) == [0, 1]
     assert "scores of three documents" in verification()
-
-
-def test_the_way_back(spark: Handle, scores: Run) -> None:
-    pyinfra("deploys/rollback.py").succeeded()
-    assert current(spark).startswith("lab-embedding-")
-    assert embedded(spark).ok
