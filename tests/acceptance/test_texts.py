@@ -1,4 +1,4 @@
-"""Real vLLM that embeds texts, and then scores documents: from the factory to vectors.
+"""Real vLLM that embeds texts, and then scores documents.
 
 The tests build on one another, in order: vLLM takes its time to start.
 """
@@ -19,8 +19,7 @@ from tests.lab.spark import Handle
 
 @pytest.fixture(scope="module")
 def embeds(spark: Handle) -> Iterator[Run]:
-    """The run that takes the clean Spark to an engine that embeds."""
-    spark.reset()
+    """The run that takes the Spark, which may have held anything, to an engine that embeds."""
     with replica(recipe="lab-embedding"):
         yield pyinfra(DEPLOY).succeeded()
 
@@ -43,7 +42,7 @@ def embedded(spark: Handle) -> requests.Response:
     return post(spark, "/v1/embeddings", {"model": "tiny-texts", "input": "Hello"})
 
 
-def test_from_factory_to_vectors(spark: Handle, embeds: Run) -> None:
+def test_vectors(spark: Handle, embeds: Run) -> None:
     assert current(spark).startswith("lab-embedding-")
     assert engines(spark) == {unit(spark)}
     answer = embedded(spark).json()
