@@ -31,7 +31,7 @@ ENGINE = "f2a2905980e2"
 GUARDED, LOOSE = f"/{ALONE}/docker-{ENGINE}.scope", f"/system.slice/docker-{ENGINE}.scope"
 PAIRED = f"/{ALONE}/{PAIR}/docker-{ENGINE}.scope"
 SYSTEM = "/system.slice"
-MAY = Declared(door=8000, fabric=("192.168.100.11", "192.168.101.11"), lan="192.168.1.20")
+MAY = Declared(doors=(8000, 8002), fabric=("192.168.100.11", "192.168.101.11"), lan="192.168.1.20")
 
 
 def one(program: str, address: str, port: int, group: str, protocol: str = "tcp") -> Listening:
@@ -48,6 +48,7 @@ def kind(found: Listening) -> str:
 
 ON_THE_LIST = [
     one("haproxy", "*", 8000, f"{SYSTEM}/door.service"),
+    one("haproxy", "*", 8002, f"{SYSTEM}/system-door.slice/door@embed.service"),
     one("vllm", "127.0.0.1", 18299, GUARDED),
     one("VLLM::EngineCor", "*", 36003, GUARDED),
     one("VLLM::Worker_TP", "192.168.100.11", 29501, PAIRED),
@@ -68,6 +69,7 @@ ASTRAY = [
     one("sshd", "*", 22222, LOOSE),
     one("systemd-resolve", "*", 53, LOOSE, "udp"),
     one("haproxy", "*", 8001, f"{SYSTEM}/door.service"),
+    one("haproxy", "*", 8001, f"{SYSTEM}/system-door.slice/door@embed.service"),
     one("haproxy", "*", 8000, f"{SYSTEM}/door.service", "udp"),
     one("prometheus-node", "*", 9100, f"{SYSTEM}/prometheus-node-exporter.service"),
     one("python3", "*", 29500, f"{SYSTEM}/system-vllm.slice/vllm@a-1.service"),
@@ -113,9 +115,9 @@ def test_what_the_system_listens_with(program: str, address: str, port: int) -> 
 
 def test_a_share_where_nothing_is_lent_to_other_replicas() -> None:
     lends = one("systemd", "192.168.1.20", 29504, "/init.scope")
-    assert astray(lends, Declared(door=8000)) == ["systemd on 192.168.1.20 port 29504/tcp"]
+    assert astray(lends, Declared(doors=(8000,))) == ["systemd on 192.168.1.20 port 29504/tcp"]
     by_ipv6 = one("systemd", "[fd00::20]", 29504, "/init.scope")
-    assert astray(by_ipv6, Declared(door=8000, lan="fd00::20")) == []
+    assert astray(by_ipv6, Declared(doors=(8000,), lan="fd00::20")) == []
 
 
 def test_an_owners_own_service_is_named_and_no_fault() -> None:

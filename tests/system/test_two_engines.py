@@ -23,6 +23,8 @@ from tests.lab.state import FLEET
 # The second replica: its name, its port, and the model that it serves.
 NAME, PORT, MODEL = "second", 8001, "other"
 PLACE = f"/opt/qwen36/seats/{NAME}"
+# What there is of a second replica alone.
+LEFT = "ls -d /opt/qwen36/seats /opt/qwen36/*/seats /etc/systemd/system/door@.service /run/door@*"
 OTHER = ("served_names: [tiny]", f"served_names: [{MODEL}]")
 
 
@@ -76,6 +78,10 @@ def two(spark: Handle) -> Iterator[str]:
 
 def test_both_serve(spark: Handle, two: str) -> None:
     """The first one goes on meanwhile, its release as it was; a second run changes nothing."""
+    assert {"Door | Door of the replica", "Engine | Serve the release"} <= set(
+        pyinfra(DEPLOY, "--dry").succeeded().plan
+    )
+    assert spark.run("ls /opt/qwen36/seats", check=False).returncode
     with load(spark) as seen:
         run = pyinfra(DEPLOY).succeeded()
     assert seen.failed == [], run.output
@@ -96,6 +102,9 @@ def test_what_looks_sees_both(spark: Handle, two: str) -> None:
     assert [row["warnings"] for row in rows] == [[], []]
     drift = pyinfra("deploys/drift.py")
     assert drift.status == 0, drift.output
+    doctor = pyinfra("deploys/doctor.py").succeeded()
+    assert doctor.changed == frozenset()
+    assert doctor.output.count("no trouble found: ") == 2, doctor.output
     proved = verification()
     assert f"proved on spark1/{NAME}" in proved
     assert "proved on spark1/lab1" in proved
@@ -188,8 +197,13 @@ def test_one_replica_again(spark: Handle, two: str) -> None:
         assert pyinfra(DEPLOY).succeeded().changed == frozenset()
     assert first.failed == [], run.output
     assert engines(spark) == units(two)
-    left = (
-        "ls -d /opt/qwen36/seats /opt/qwen36/*/seats /etc/systemd/system/door@.service /run/door@*"
-    )
-    assert spark.run(left, check=False).stdout == ""
+    assert spark.run(LEFT, check=False).stdout == ""
     assert "8001" not in spark.run("sudo ss -Hltn").stdout
+
+
+def test_remove_takes_both(spark: Handle, two: str) -> None:
+    pyinfra(DEPLOY).succeeded()
+    pyinfra("deploys/remove.py").succeeded()
+    units = "systemctl list-units --all --plain --no-legend 'door*' 'vllm@*'"
+    assert spark.run(units).stdout == ""
+    assert spark.run(LEFT, check=False).stdout == ""
