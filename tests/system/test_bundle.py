@@ -108,6 +108,7 @@ def test_a_pair_without_a_route_serves(pair: Pair, site: Path) -> None:
         pair.wait_serving()
         assert pair.ask()
         assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+        assert pyinfra("deploys/drift.py").status == 0
     for spark in pair.both:
         assert "default" not in spark.run("ip route").stdout
         assert twice(spark) == ""
