@@ -51,6 +51,7 @@ from sparkwright.release.bundle import (
     blob,
     checkpoint_folder,
     file_hash,
+    unbundled,
 )
 from sparkwright.release.ensure import record_lock, resolve
 from sparkwright.release.lock import (
@@ -107,7 +108,8 @@ def _fill(options: argparse.Namespace) -> None:
     folder: Path = options.folder
     fleet = load_fleet(options.inventory, recipe_names())
     recipes = [load_recipe(name) for name in fleet.recipes]
-    _check_recipes(recipes)
+    if problems := [problem for recipe in recipes for problem in unbundled(recipe)]:
+        raise PlanError(*problems)
     lock = _locked(options, recipes)
     checkpoints = {checkpoint_folder(each): each for each in lock.checkpoints.values()}
     folder.mkdir(parents=True, exist_ok=True)
@@ -124,17 +126,6 @@ def _fill(options: argparse.Namespace) -> None:
         download_packages(INSTALLED, name, sources, folder / PACKAGES / name, _say)
     index = _index(folder, lock, images, checkpoints)
     _conclude(folder, index, options.inventory)
-
-
-def _check_recipes(recipes: Iterable[Recipe]) -> None:
-    problems = [
-        f"recipe {recipe.name}: image.build: found an image that a Spark builds, for which it "
-        "needs internet; expected one of a registry, as in other recipes"
-        for recipe in recipes
-        if recipe.build
-    ]
-    if problems:
-        raise PlanError(*problems)
 
 
 def _locked(options: argparse.Namespace, recipes: Sequence[Recipe]) -> Lock:

@@ -133,12 +133,7 @@ class Bundle:
         for checkpoint in recipe.checkpoints.values():
             locked = lock.checkpoint(checkpoint)
             problems += self._checkpoint_problems(checkpoint_key(checkpoint), locked)
-        if recipe.build:
-            problems.append(
-                f"recipe {recipe.name}: image.build: found an image that a Spark builds, for which "
-                "it needs internet; expected one of a registry, as the inventory's source is a "
-                "bundle"
-            )
+        problems += unbundled(recipe)
         if problems:
             raise PlanError(*problems)
 
@@ -169,6 +164,16 @@ class Bundle:
                 f"{self.folder / INDEX}: files: found no {lacking[0]}{more}; expected all files of "
                 f"{key}: {self.remedy}"
             )
+
+
+def unbundled(recipe: Recipe) -> list[str]:
+    """Return the problems, for a PlanError, of a recipe that no bundle can serve."""
+    if recipe.build is None:
+        return []
+    return [
+        f"recipe {recipe.name}: image: found one that a Spark builds, for which it needs internet; "
+        "expected one of a registry: a bundle can bring no other"
+    ]
 
 
 def read_bundle(folder: Path) -> Bundle:

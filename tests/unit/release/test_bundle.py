@@ -165,7 +165,7 @@ def test_a_lock_that_it_does_not_match_is_refused(folder: Path, tmp_path: Path) 
 
 def test_a_recipe_that_builds(folder: Path) -> None:
     built = load_recipe("lab-built")
-    with pytest.raises(PlanError, match=r"image.build: found an image that a Spark builds"):
+    with pytest.raises(PlanError, match=r"image: found one that a Spark builds"):
         read_bundle(folder).check(built, LOCK)
 
 
