@@ -9,6 +9,7 @@ FOLDER/bundle.json. What is there is not fetched again; what was cut off goes on
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import platform
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from sparkwright.bundle.images import Part, download, image_parts, registry_client
@@ -112,9 +114,45 @@ def _fill(options: argparse.Namespace) -> None:
         raise PlanError(*problems)
     lock = _locked(options, recipes)
     checkpoints = {checkpoint_folder(each): each for each in lock.checkpoints.values()}
-    folder.mkdir(parents=True, exist_ok=True)
-    _check_space(folder, checkpoints.values(), lock.images.values())
-    _fetch_weights(folder, list(checkpoints.values()), options)
+    with _alone(folder) as held:
+        _check_space(folder, checkpoints.values(), lock.images.values())
+        _fetch_weights(folder, list(checkpoints.values()), options, held)
+        index = _fetch_rest(folder, fleet, recipes, lock, checkpoints, options)
+    _conclude(folder, index, options.inventory)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[int]:
+    """Give the descriptor of a lock on a folder: whoever has it, or has inherited it, fills it.
+
+    Raises:
+        PlanError: Somebody else does, or the folder cannot be written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield lock.fileno()
+    except BlockingIOError:
+        raise PlanError(
+            f"{folder}: found another run that fills it; expected none: wait for its end"
+        ) from None
+    except OSError as error:
+        raise PlanError(
+            f"{folder}: cannot be filled ({error}); expected a folder with room, which "
+            "this user can write to"
+        ) from None
+
+
+def _fetch_rest(
+    folder: Path,
+    fleet: Fleet,
+    recipes: Sequence[Recipe],
+    lock: Lock,
+    checkpoints: dict[str, CheckpointLock],
+    options: argparse.Namespace,
+) -> BundleIndex:
+    """Fetch all but the weights, and write the index."""
     images = _fetch_images(folder, recipes, lock)
     architectures = _architectures(fleet)
     _say("wheels: for Python 3.12 and 3.13, on " + " and ".join(sorted(architectures)))
@@ -124,8 +162,7 @@ def _fill(options: argparse.Namespace) -> None:
     for name in map(registry_architecture, sorted(architectures)):
         sources = options.apt or ubuntu_sources(name)
         download_packages(INSTALLED, name, sources, folder / PACKAGES / name, _say)
-    index = _index(folder, lock, images, checkpoints)
-    _conclude(folder, index, options.inventory)
+    return _index(folder, lock, images, checkpoints)
 
 
 def _locked(options: argparse.Namespace, recipes: Sequence[Recipe]) -> Lock:
@@ -175,9 +212,13 @@ def _check_space(
 
 
 def _fetch_weights(
-    folder: Path, checkpoints: Sequence[CheckpointLock], options: argparse.Namespace
+    folder: Path, checkpoints: Sequence[CheckpointLock], options: argparse.Namespace, held: int
 ) -> None:
-    """Fetch checkpoints by the program that fetches them on a Spark."""
+    """Fetch checkpoints by the program that fetches them on a Spark.
+
+    Args:
+        held: Of the lock, which the program keeps should this one be killed.
+    """
     root = folder / WEIGHTS
     orders = root / "manifests"
     orders.mkdir(parents=True, exist_ok=True)
@@ -199,6 +240,7 @@ def _fetch_weights(
             env=environment,
             stdin=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            pass_fds=[held],
         ) as process:
             _follow(process, report, f"weights of {locked.repo}")
         said = _said(report)

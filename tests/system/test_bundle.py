@@ -4,6 +4,7 @@ Nothing but SSH leaves the machine that runs pyinfra, and nothing leaves the Spa
 asks of hub, registry or archive, or of any other network, is refused and counted.
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 
 from sparkwright.release.lock import lock_path
 from tests.clock import patience
+from tests.component.servers import until
 from tests.driver.declared import edited, replica
 from tests.driver.pairs import Pair
 from tests.driver.product import DEPLOY, PROJECT, TOKEN, env, pyinfra
@@ -21,6 +23,7 @@ from tests.lab import archive, hub, network
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
 
+REPO = "sparkwright/tiny-qwen3.5-moe"
 PORTS = f"5000,8090,8091,{archive.PORT}"
 # Each attempt to connect: to what stands for the internet, and past the LAN from either machine.
 REFUSALS = (
@@ -33,16 +36,20 @@ REFUSALS = (
 NO_ROUTE = "sudo sed -i /routes:/d /etc/netplan/01-lan.yaml && sudo ip route del default"
 
 
-def bundle(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the command that fills a bundle, where there is internet."""
+def filling(folder: Path) -> list[str]:
+    """Return the words that fill a bundle, where there is internet."""
     key = archive.ensure() / archive.KEY
     source = f"deb [signed-by={key}] http://{network.HOST}:{archive.PORT}/ ./"
-    hub_options = ["--hf-endpoint", f"http://{hub.ADDRESS}", "--hf-token", "http"]
+    return [
+        *(sys.executable, "-m", "sparkwright", "bundle", str(folder), str(FLEET)),
+        *("--apt", source, "--hf-endpoint", f"http://{hub.ADDRESS}", "--hf-token", "http"),
+    ]
+
+
+def bundle(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Fill a bundle."""
     return subprocess.run(
-        [
-            *(sys.executable, "-m", "sparkwright", "bundle", str(folder), str(FLEET)),
-            *("--apt", source, *hub_options, *words),
-        ],
+        filling(folder),
         cwd=PROJECT,
         env=env(TOKEN),
         stdin=subprocess.DEVNULL,
@@ -51,6 +58,11 @@ def bundle(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         check=False,
         timeout=patience(300),
     )
+
+
+def fetched() -> int:
+    """Return the bytes of weights that the hub has sent so far."""
+    return sum(seen["bytes"] for name, seen in hub.stats().items() if name.startswith(REPO))
 
 
 @contextmanager
@@ -73,11 +85,23 @@ def no_internet() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def folder(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A filled bundle."""
-    folder = tmp_path_factory.mktemp("bundle")
+    """A filled bundle, the filling of which was killed amid the weights."""
+    folder, before = tmp_path_factory.mktemp("bundle"), fetched()
+    hub.set_fault("rate", path=f"{REPO}/*.safetensors", rate=500_000)
+    with subprocess.Popen(
+        filling(folder), cwd=PROJECT, env=env(TOKEN), start_new_session=True
+    ) as cut:
+        parts = "weights/*/.sparkwright-partial/*"
+        until(lambda: any(part.stat().st_size for part in folder.glob(parts)))
+        assert "another run that fills it" in bundle(folder).stderr
+        os.killpg(cut.pid, 9)
+    hub.clear_faults()
     filled = bundle(folder)
     assert filled.returncode == 0, filled.stderr
     assert f"bundle: {folder}" in filled.stdout
+    (weights,) = folder.glob("weights/*@*")
+    size = sum(path.stat().st_size for path in weights.rglob("[!.]*") if path.is_file())
+    assert size <= fetched() - before < size * 1.2
     return folder
 
 
