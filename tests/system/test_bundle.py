@@ -116,7 +116,7 @@ def site(folder: Path) -> Iterator[Path]:
 def twice(spark: Handle) -> str:
     """Return what of weights and image is still in the Spark's folder of the bundle."""
     folders = "/opt/qwen36/bundle/images /opt/qwen36/bundle/weights"
-    return spark.run(f"sudo find {folders} -type f 2>/dev/null", check=False).stdout
+    return spark.run(f"sudo find {folders} -type f ! -name '.*' 2>/dev/null", check=False).stdout
 
 
 def test_filling_it_again_fetches_nothing(folder: Path) -> None:
