@@ -77,6 +77,20 @@ hf_endpoint = "https://huggingface.co"
 # token on a Spark is removed.
 hf_token = "https"
 
+# Mirrors of image registries, such as {"ghcr.io": "harbor.lan/ghcr"}: Sparks pull from them, and
+# tags are looked up there. Names, locks and releases stay as they are: the digest decides what an
+# image is.
+registry_mirrors = {}
+
+# The HTTP proxy by which Sparks reach the hub, registries and package sources, such as
+# "http://proxy.lan:3128"; None for none. Docker takes a change at its next start, which ends no
+# engine unasked. Engines get no proxy (docs/network.md).
+proxy = None
+
+# Hosts that Sparks reach without the proxy, such as ("hub.lan",): names, those below them, and
+# addresses.
+no_proxy = ()
+
 # Seconds for which a run waits while other programs use apt: a new Spark updates itself when it
 # boots.
 apt_patience_seconds = 1800

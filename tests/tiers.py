@@ -90,6 +90,7 @@ RUNS = {
         _system("network", 5, "network_manager"),
         _system("person", 6, "person"),
         _system("images", 5, "image_store"),
+        _system("behind", 5, "behind"),
         _tests("security", 4, "tests/security -n 2 --dist loadfile"),
         _tests("recipes", 2, "tests/recipes", tier="contract"),
     ],

@@ -61,6 +61,7 @@ class Footprint:
         sysctl: kernel parameters as they were before our first change.
         daemon_json, previous: Docker's configuration, and as it was before our first change; None
             where nothing says what it was.
+        proxies: those of Docker's configuration that runs have set, as `daemon_json.recorded`.
         netplan: text of the fabric's netplan file; "" without one.
         images: what we brought.
         others_run: containers of others are running.
@@ -81,6 +82,7 @@ class Footprint:
     sysctl: dict[str, str]
     daemon_json: str
     previous: str | None
+    proxies: tuple[str, ...]
     netplan: str
     images: tuple[OurImage, ...]
     others_run: bool
@@ -143,7 +145,7 @@ class Footprint:
         if self.previous is None:
             return self.daemon_json
         try:
-            return without_ours(self.daemon_json, self.previous, log_options)
+            return without_ours(self.daemon_json, self.previous, log_options, self.proxies)
         except ValueError:
             # Docker does not start with such a file: its owner is at work on it.
             return self.daemon_json

@@ -66,6 +66,7 @@ def footprint_script(root: str) -> str:
         "sysctl": f"cat {at}/state/sysctl",
         "daemon-json": f"cat {DAEMON_JSON}",
         "previous": f"cd {at}/backups && test -e daemon.json && echo known && cat daemon.json",
+        "proxies": f"cat {at}/state/docker-proxies",
         "netplan": f"cat {NETPLAN}",
         "orders": f"for file in {at}/manifests/image*.json; do {ORDER}; echo; done",
         "released": f"grep -ho 'sha256:[0-9a-f]*' {at}/releases/*/run",
@@ -111,6 +112,7 @@ def parse_footprint(output: Iterable[str]) -> Footprint:
             previous="".join(f"{line}\n" for line in found["previous"][1:])
             if found["previous"]
             else None,
+            proxies=tuple(found["proxies"]),
             netplan="".join(f"{line}\n" for line in found["netplan"]),
             images=tuple(_images(found["images"], found["orders"], found["released"], made_of)),
             others_run=any(made[1] == "true" and made[3] == "other" for made in made_of),

@@ -33,6 +33,8 @@ NAME_RULE = (
     "a name of a-z, 0-9, '.' and '-', at most 63 long, that starts and ends with a letter or digit"
 )
 
+# Of a URL: no message shows it.
+_LOGIN = re.compile(r"://[^/@\s]*@")
 _BRANCH = re.compile("<[a-z]+>")
 
 # Of fields that nothing describes: pydantic's words are about Python.
@@ -161,6 +163,7 @@ def as_python(value: object) -> str:
 
 
 def _short(text: str) -> str:
+    text = _LOGIN.sub("://***@", text)
     return text if len(text) <= 60 else text[:57] + "..."
 
 

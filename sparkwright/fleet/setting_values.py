@@ -18,6 +18,8 @@ HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-
 # vLLM compares whole host names of URLs, in small letters.
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _DOMAIN = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
+# A path in a registry, as names of images have it.
+_PATH = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
 _SIZE = re.compile(r"[0-9]+(\.[0-9]+)?[KMGT]?")
 # Host numbers of the two Sparks of a pair, in the order of their names: the network stays the same
 # if head and worker change places in the inventory.
@@ -50,6 +52,33 @@ def _network(value: str) -> str:
 def _is_url(text: str) -> bool:
     url = urlsplit(text)
     return url.scheme in ("http", "https") and bool(url.hostname)
+
+
+def _proxy(text: str) -> str:
+    try:
+        url = urlsplit(text)
+        known = url.scheme == "http" and is_host(url.hostname or "") and url.port
+    except ValueError:
+        known = None
+    if known and url.username is not None:
+        raise ValueError(
+            "neither user nor password in it: group data is kept in git, and users of a Spark "
+            "could read them. Have the proxy let the Sparks in by their addresses, or name a "
+            "forwarder in your network that logs in to it"
+        )
+    if not known or text != f"http://{url.netloc}":
+        raise ValueError("the address of a proxy with its port, such as http://proxy.lan:3128")
+    return text
+
+
+def _is_registry(text: str) -> bool:
+    host, _, port = text.partition(":")
+    return is_host(host) and (not _ or (port.isdecimal() and 0 < int(port) < 65_536))
+
+
+def _is_mirror(text: str) -> bool:
+    host, _, path = text.partition("/")
+    return _is_registry(host) and (not _ or bool(_PATH.fullmatch(path)))
 
 
 def _subnet(value: str) -> str:
@@ -118,5 +147,22 @@ Root = Annotated[str, matching(_ROOT), Field(description="a path such as /opt/qw
 Address = Annotated[str, satisfying(is_address), Field(description="an address, such as 0.0.0.0")]
 Hub = Annotated[
     str, satisfying(_is_url), Field(description="a URL, such as https://huggingface.co")
+]
+Proxy = Annotated[
+    Annotated[str, AfterValidator(_proxy)] | None,
+    Field(
+        description="the address of a proxy with its port, such as http://proxy.lan:3128, or None"
+    ),
+]
+Registry = Annotated[
+    str, satisfying(_is_registry, "the name of a registry in images, such as docker.io")
+]
+Mirror = Annotated[
+    str,
+    satisfying(
+        _is_mirror,
+        "a registry without scheme, and a path in it if images lie below one, such as "
+        "registry.lan:5000 or harbor.lan/ghcr",
+    ),
 ]
 Size = Annotated[str, matching(_SIZE), Field(description='a size such as "2G"')]

@@ -18,7 +18,10 @@ from sparkwright.fleet.setting_values import (
     File,
     Hosts,
     Hub,
+    Mirror,
     Networks,
+    Proxy,
+    Registry,
     Root,
     Seconds,
     Size,
@@ -124,6 +127,25 @@ class Settings(Model):
     https. "http": with a mirror by http, too, where the network can read it. "none": never, and a
     token on a Spark is removed."""
 
+    registry_mirrors: Annotated[
+        Mapping[Registry, Mirror],
+        Field(
+            description='a mapping of registries to mirrors, such as {"ghcr.io": "harbor.lan/ghcr"}'
+        ),
+    ] = {}
+    """Mirrors of image registries, such as {"ghcr.io": "harbor.lan/ghcr"}: Sparks pull from them,
+    and tags are looked up there. Names, locks and releases stay as they are: the digest decides
+    what an image is."""
+
+    proxy: Proxy = None
+    """The HTTP proxy by which Sparks reach the hub, registries and package sources, such as
+    "http://proxy.lan:3128"; None for none. Docker takes a change at its next start, which ends no
+    engine unasked. Engines get no proxy (docs/network.md)."""
+
+    no_proxy: Hosts = ()
+    """Hosts that Sparks reach without the proxy, such as ("hub.lan",): names, those below them, and
+    addresses."""
+
     apt_patience_seconds: Seconds = 1800
     """Seconds for which a run waits while other programs use apt: a new Spark updates itself when
     it boots."""
@@ -196,6 +218,17 @@ class Settings(Model):
     GiB of 121), by SIGKILL at 1 %. It spares sshd and systemd."""
 
     @property
+    def proxy_variables(self) -> dict[str, str]:
+        """The environment of programs that are to use the proxy; empty without one.
+
+        In small letters: curl and apt read no others for plain http.
+        """
+        if not self.proxy:
+            return {}
+        direct = ",".join((*self.no_proxy, "localhost", "127.0.0.1", "::1"))
+        return {"http_proxy": self.proxy, "https_proxy": self.proxy, "no_proxy": direct}
+
+    @property
     def secured(self) -> bool:
         """Tell whether doors and gateway speak https."""
         return self.tls == "own" or bool(self.tls_certificate)
@@ -237,6 +270,8 @@ def _contradictions(settings: Settings) -> Iterator[tuple[str, str]]:
     certificate, key = settings.tls_certificate, settings.tls_key
     if settings.tls and (certificate or key):
         yield "tls", 'found "own" beside tls_certificate or tls_key; expected one of the two'
+    if settings.no_proxy and not settings.proxy:
+        yield "no_proxy", "found it without proxy; expected both, or neither"
     if bool(certificate) != bool(key):
         there, missing = ("tls_certificate", "tls_key")[:: 1 if certificate else -1]
         yield there, f"found it without {missing}; expected both"

@@ -2,8 +2,9 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from sparkwright.common.host_output import sections
 from sparkwright.common.progress import duration_text
@@ -104,7 +105,8 @@ _REMEDIES = (
     ),
     (
         r"Failed to fetch|resolving|[Cc]onnection|Unable to fetch",
-        "A source cannot be reached: check the network and the Spark's clock",
+        "A source cannot be reached: check the network (behind a proxy: the settings `proxy` and "
+        "`no_proxy`) and the Spark's clock",
     ),
     (r"No space left|enough free space", "The disk is full: `df -h` shows which"),
 )
@@ -131,7 +133,14 @@ class Attempt:
     failed: Sequence[str]
 
 
-def install_script(package: str, state: str, *, update: bool, source: str = "") -> str:
+def install_script(
+    package: str,
+    state: str,
+    *,
+    update: bool,
+    source: str = "",
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Return the POSIX shell script of one attempt; it does not wait for locks, and exits 0.
 
     It records the packages and accounts that come with the package, which deploys/remove.py then
@@ -143,6 +152,8 @@ def install_script(package: str, state: str, *, update: bool, source: str = "") 
         update: fetch the package lists first.
         source: a folder on the host with packages and their index, each of known content, which
             apt is to use instead of its sources; "" for these.
+        variables: the environment of apt, such as the proxy's; a proxy in the owner's own
+            configuration of apt comes before it.
     """
     words = {
         "package": package,
@@ -151,6 +162,7 @@ def install_script(package: str, state: str, *, update: bool, source: str = "") 
         "source": source,
     }
     given = "\n".join(f"{name}={shlex.quote(value)}" for name, value in words.items())
+    given += "".join(f"\nexport {name}={shlex.quote(value)}" for name, value in variables.items())
     return given + _BEGIN + _INSTALL + _END
 
 

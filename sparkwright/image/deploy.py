@@ -13,6 +13,7 @@ from sparkwright.image.operations import (
 from sparkwright.recipe.build import build_files
 from sparkwright.recipe.values import ImageBuild
 from sparkwright.release.lock import image_key
+from sparkwright.release.registry_login import mirrored
 from sparkwright.release.release import repository
 from sparkwright.run.target import Target, seats
 
@@ -32,6 +33,7 @@ def _image(own: Target) -> None:
     if served is None:
         return
     plan, other, head = own.fabric, own.peer, own.is_head
+    settings = own.settings
     locked, build = own.lock.images[image_key(served.recipe)], served.recipe.build
     if head and own.bundle:
         bundled_image(
@@ -47,18 +49,22 @@ def _image(own: Target) -> None:
             root=served.root,
             references=served.images,
             size=locked.size,
+            source=mirrored(served.images[0], settings.registry_mirrors),
+            proxy=settings.proxy,
         )
     if head and build:
+        base = f"{repository(build.base)}@{locked.digest}"
         built_image(
             name="Engine image, built",
             root=served.root,
             references=served.images,
-            base=f"{repository(build.base)}@{locked.digest}",
+            base=mirrored(base, settings.registry_mirrors),
             size=locked.size,
             recipe={
                 "args": build.args if isinstance(build, ImageBuild) else {},
                 "files": build_files(build),
             },
+            proxy=settings.proxy,
         )
     if plan is None or other is None:
         return

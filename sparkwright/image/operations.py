@@ -8,29 +8,55 @@ from pyinfra.api import Host, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.bundle.operations import send
-from sparkwright.common.operations import differs, failing
+from sparkwright.common.errors import PlanError
+from sparkwright.common.operations import differs, failing, is_looking
 from sparkwright.jobs.facts import ImageContent, ImageId, ImageState, JobState
 from sparkwright.jobs.operations import follow, put_manifest, reason, start
 from sparkwright.release.bundle import IMAGES, Bundle, blob
+from sparkwright.release.registry_login import RegistryLogin, login_of, registry_of
+from sparkwright.release.release import repository
 
 COPY = "image-copy"
 
 
 @operation()
-def image(root: str, references: Sequence[str], size: int) -> Generator[PyinfraCommand]:
+def image(
+    root: str,
+    references: Sequence[str],
+    size: int,
+    source: str = "",
+    proxy: str | None = None,
+) -> Generator[PyinfraCommand]:
     """Pull an image by a unit on the Spark, which goes on without a connection.
+
+    It gets the login that this machine's Docker has for the registry, for as long as it runs.
 
     Args:
         references: all names by which Docker may know it; first `repository@sha256:…`.
         size: compressed bytes of its layers, to show progress.
+        source: its name on a mirror; "" for the first of the references.
+        proxy: by which Docker should reach the registry, for a message if it does not.
     """
+    yield from _pulled(root, references, source or references[0], size, proxy)
+
+
+def _pulled(
+    root: str, references: Sequence[str], source: str, size: int, proxy: str | None
+) -> Generator[PyinfraCommand]:
+    orders = {"image": source, "size": size, **({"proxy": proxy} if proxy else {})}
+    registry, _ = registry_of(repository(source))
     job = f"image@{short_id(references)}"
-    yield from _have(root, references, job, {"image": references[0], "size": size})
+    yield from _have(root, references, job, orders, registry=registry)
 
 
 @operation()
 def built_image(
-    root: str, references: Sequence[str], base: str, size: int, recipe: Mapping[str, object]
+    root: str,
+    references: Sequence[str],
+    base: str,
+    size: int,
+    recipe: Mapping[str, object],
+    proxy: str | None = None,
 ) -> Generator[PyinfraCommand]:
     """Build an image on the Spark, whose name is made of all its inputs.
 
@@ -42,8 +68,9 @@ def built_image(
         base: the base image, `repository@sha256:…`.
         size: compressed bytes of the base's layers.
         recipe: `args` and `files` of the build.
+        proxy: as for `image`.
     """
-    pull = _have(root, [base], f"image@{short_id([base])}", {"image": base, "size": size})
+    pull = _pulled(root, [base], base, size, proxy)
     orders = {"image": references[0], "base": base, **recipe}
     yield from _have(root, references, f"image-build@{short_id(references)}", orders, pull)
 
@@ -121,6 +148,19 @@ def bundled_image(
         yield StringCommand("cd", QuoteString(folder), "&& rm -f --", *parts, "2>/dev/null; true")
 
 
+def _start_with(job: str, login: RegistryLogin) -> StringCommand:
+    """Return the command that starts a job with a login, which comes by standard input.
+
+    The unit takes the file into its own memory, and removes it: files/host/image/image@.service.
+    """
+    file = QuoteString(f"/run/sparkwright-login-{job.partition('@')[2]}")
+    return StringCommand(
+        *("umask 077 && rm -f", file, "&& cat >", file, "&&", start(job)),
+        *("|| { rm -f", file, "; exit 1; }"),
+        _stdin=login.for_docker,
+    )
+
+
 def short_id(references: Sequence[str]) -> str:
     """Return the first 12 digits of the digest of an image, or of the name of a built one."""
     return references[0].rpartition(":")[2][:12]
@@ -133,8 +173,12 @@ def _have(
     orders: Mapping[str, object],
     before: Iterable[PyinfraCommand] = (),
     head: Host | None = None,
+    registry: str = "",
 ) -> Generator[PyinfraCommand, None, bool]:
     """Yield the commands that get the image by a job; none if Docker has it.
+
+    Args:
+        registry: the one whose login the job gets, if there is one.
 
     Returns:
         Whether it came by the job.
@@ -151,8 +195,13 @@ def _have(
         # A built image is in no lock, and the share is not trusted: the id comes by SSH.
         orders = {**orders, "ids": [head.get_fact(ImageId, image=references[0])]}
     differs(f"image {references[0]}", "known to Docker", "absent")
+    try:
+        login = login_of(registry) if registry and not is_looking() else None
+    except PlanError as error:
+        yield failing(str(error))
+        return False
     yield from before
-    yield from _run(root, job, orders, last)
+    yield from _run(root, job, orders, last, login)
     if _state(host, references, head) != "present":
         yield failing(reason(job, last[job]))
         return False
@@ -173,8 +222,12 @@ def _state(spark: Host, references: Sequence[str], head: Host | None) -> str:
 
 
 def _run(
-    root: str, job: str, orders: Mapping[str, object], last: dict[str, JobState]
+    root: str,
+    job: str,
+    orders: Mapping[str, object],
+    last: dict[str, JobState],
+    login: RegistryLogin | None = None,
 ) -> Generator[PyinfraCommand]:
     yield from put_manifest(root, job, job, json.dumps(orders) + "\n")
-    yield start(job)
+    yield _start_with(job, login) if login else start(job)
     yield follow(root, [job], last)

@@ -21,14 +21,14 @@ def apply() -> None:
     AEON-7 sets HF_HUB_ENABLE_HF_TRANSFER: huggingface_hub 1.0 has dropped that package for
     hf-xet, which it brings along; docs/transfers.md says why weights do not come by it.
     """
-    root = target().root
+    root, proxy = target().root, target().settings.proxy_variables
     requirements = _REQUIREMENTS.read_text()
     managed_files(
         name="Programs and units",
         entries=[
             *program_files(root),
             ManagedFile(f"{root}/bin/requirements.txt", requirements),
-            *(unit_file(path, root=root) for path in _UNITS),
+            *(unit_file(path, root=root, proxy=proxy) for path in _UNITS),
         ],
     )
     virtual_environment(

@@ -45,6 +45,8 @@ def virtual_environment(path: str, requirements: str, text: str) -> Generator[Py
     python = QuoteString(f"{path}/bin/python")
     yield install("python3-venv", unless="python3 -c 'import ensurepip' 2>/dev/null")
     own = target()
+    variables = own.settings.proxy_variables.items()
+    proxy = [QuoteString(f"{name}={value}") for name, value in variables]
     source: list[str | QuoteString] = []
     if bundle := own.bundle:
         with bad_input():
@@ -54,6 +56,7 @@ def virtual_environment(path: str, requirements: str, text: str) -> Generator[Py
     yield StringCommand(_ALONE, "python3 -m venv --clear", QuoteString(path))
     yield StringCommand(
         _ALONE,
+        *(["env", *proxy] if proxy else []),
         python,
         "-m pip install --quiet --disable-pip-version-check --require-hashes",
         *source,

@@ -23,6 +23,7 @@ from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.paths import inventory_file
 from sparkwright.common.schema import unknown
 from sparkwright.fleet.file import load_fleet
+from sparkwright.fleet.settings import read_settings
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.release.bundle import Bundle
@@ -56,6 +57,7 @@ def ensure_lock(
     record: bool = True,
     check: Callable[[Lock | None], None] | None = None,
     bundle: Bundle | None = None,
+    mirrors: Mapping[str, str] = MappingProxyType({}),
 ) -> Lock:
     """Read the lock of an inventory; resolve and record the names of recipes that it lacks.
 
@@ -68,6 +70,7 @@ def ensure_lock(
         check: Called before names are looked up, with the present lock, or None if there is no
             file; refuses by a PlanError.
         bundle: Is asked instead of hub and registries, and has to have all that the lock names.
+        mirrors: The setting `registry_mirrors`.
 
     Raises:
         PlanError: As `resolve`, or the bundle lacks something; then nothing is recorded.
@@ -81,7 +84,7 @@ def ensure_lock(
         if bundle:
             new = _from_bundle(old, recipes, bundle)
         else:
-            new = resolve(old, recipes, endpoint, token)
+            new = resolve(old, recipes, endpoint, token, mirrors=mirrors)
         if new != old and record:
             record_lock(lock_path(inventory), new)
         _known[path] = new
@@ -128,13 +131,14 @@ def resolve(
     token: str | None,
     refresh: bool = False,
     adopted: Mapping[str, str] = MappingProxyType({}),
+    mirrors: Mapping[str, str] = MappingProxyType({}),
 ) -> Lock:
     """Return a lock with the names of recipes resolved.
 
     Args:
         lock: The present one.
         recipes: The recipes whose names to resolve.
-        endpoint, token: As for `ensure_lock`.
+        endpoint, token, mirrors: As for `ensure_lock`.
         refresh: Resolve names that are in the lock, too.
         adopted: The digests of images and commits of repositories to take, by name.
 
@@ -166,7 +170,7 @@ def resolve(
                     reference = f"{repository(reference)}@{digest}"
                 source = published.source if published and published.digest == digest else None
                 arch = HARDWARE[recipe.hardware[0]].arch or platform.machine()
-                image = resolve_image(reference, arch)
+                image = resolve_image(reference, arch, mirrors)
                 images[key] = image.model_copy(update={"source": source})
         except PlanError as error:
             problems |= dict.fromkeys(error.problems)
@@ -226,6 +230,14 @@ def _adopted(versions: Collection[str], recipes: Collection[Recipe]) -> dict[str
     return found
 
 
+def _mirrors(words: Collection[str]) -> Mapping[str, str]:
+    """Return the mirrors of the command line, checked as those of the settings."""
+    if wrong := [word for word in words if "=" not in word]:
+        raise PlanError(f"--registry-mirror: found {wrong[0]}; expected REGISTRY=MIRROR")
+    pairs = dict(word.split("=", 1) for word in words)
+    return read_settings({"registry_mirrors": pairs}, "--registry-mirror").registry_mirrors
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Bring a lock up to date and print what changed. Returns the exit status."""
     parser = argparse.ArgumentParser(
@@ -245,6 +257,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="take these versions of what the lock lacks, such as OWNER/NAME@COMMIT",
     )
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 on a change")
+    parser.add_argument(
+        "--registry-mirror",
+        action="append",
+        default=[],
+        metavar="REGISTRY=MIRROR",
+        help="look images up there, as registry_mirrors in the group data",
+    )
     add_hub_options(parser)
     options = parser.parse_args(arguments)
     path = lock_path(options.inventory)
@@ -255,7 +274,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         refresh = options.refresh is not None
         token = hub_token(options)
         adopted = _adopted(options.adopt, recipes)
-        new = resolve(old, recipes, options.hf_endpoint, token, refresh, adopted)
+        mirrors = _mirrors(options.registry_mirror)
+        new = resolve(old, recipes, options.hf_endpoint, token, refresh, adopted, mirrors)
         changes = diff(old, new)
         print("\n".join(changes) or f"{path}: nothing changed")
         if changes and not options.check:

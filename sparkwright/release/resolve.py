@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
+from types import MappingProxyType
 from typing import Any
-from urllib.request import parse_http_list, parse_keqv_list
+from urllib.parse import urlsplit
+from urllib.request import getproxies, parse_http_list, parse_keqv_list
 
-from httpx2 import Client, HTTPError, InvalidURL, Response, Timeout
+from httpx2 import URL, Client, HTTPError, InvalidURL, Response, Timeout
 from huggingface_hub import HfApi, constants, get_session, hf_hub_url
 from huggingface_hub.errors import (
     GatedRepoError,
@@ -26,6 +28,14 @@ from sparkwright.common.schema import parse
 from sparkwright.release.answers import LONGEST, MOST, Budget, TooMuch, in_time
 from sparkwright.release.lock import CheckpointLock, ImageLock
 from sparkwright.release.model_config import shape_of
+from sparkwright.release.registry_login import (
+    RegistryLogin,
+    login_of,
+    mirrored,
+    missing,
+    refused,
+    registry_of,
+)
 from sparkwright.release.release import repository
 
 # With telemetry the client contacts the public hub, whatever the endpoint.
@@ -122,10 +132,23 @@ def _answers_of(server: str, kind: str, where: str, setting: str, other: str) ->
         raise _error(where, str(error), f"{bounds}: try again later, or take {other}") from None
     except (HTTPError, InvalidURL, OSError) as error:
         problem = f"no answer from the {server} ({error}); check the network and {setting}"
-        raise PlanError(f"{where}: {problem}") from None
+        raise PlanError(f"{where}: {problem}{_way()}") from None
     except _MALFORMED as error:
         expected = f"a {server.lower()}"
         raise _error(where, f"an answer that is no {kind} ({error!r})", expected) from None
+
+
+def _way() -> str:
+    """Return how this machine reaches the internet, for an error, without a proxy's login."""
+    known = {name: url for name, url in getproxies().items() if url}
+    if not known.keys() & {"http", "https", "all"}:
+        return "; this machine uses no proxy (HTTPS_PROXY is not set)"
+    shown = (
+        f"{name.upper()}_PROXY={known[name].rpartition('@')[2]}"
+        for name in ("http", "https", "all", "no")
+        if name in known
+    )
+    return f"; this machine uses {', '.join(shown)}"
 
 
 def _error(where: str, found: str, expected: str) -> PlanError:
@@ -169,7 +192,9 @@ def _file(sibling: RepoSibling) -> dict[str, Any]:
     return {"size": sibling.size, "git": sibling.blob_id}
 
 
-def resolve_image(reference: str, arch: str) -> ImageLock:
+def resolve_image(
+    reference: str, arch: str, mirrors: Mapping[str, str] = MappingProxyType({})
+) -> ImageLock:
     """Ask a registry for an image's digest, and for its size on one platform.
 
     The digest is that of the index, if there is one: it identifies the image on every platform.
@@ -177,6 +202,7 @@ def resolve_image(reference: str, arch: str) -> ImageLock:
     Args:
         reference: Image with tag or digest, such as ``ghcr.io/owner/name:tag``.
         arch: Processor as ``uname -m`` prints it.
+        mirrors: Registries to ask in the place of others, as the setting `registry_mirrors`.
 
     Raises:
         PlanError: No such image, none for the platform, no access, no answer, a malformed one, or
@@ -192,7 +218,7 @@ def resolve_image(reference: str, arch: str) -> ImageLock:
         _answers_of("registry", "manifest", reference, "the image's name", where_else),
         Client(event_hooks=hooks, follow_redirects=True, headers=plain, timeout=_TIMEOUT) as client,
     ):
-        image = RegistryImage(reference, client)
+        image = RegistryImage(reference, client, mirrored(reference, mirrors))
         return in_time(lambda: image.lock(registry_architecture(arch)))
 
 
@@ -207,20 +233,29 @@ def content_digest(content: bytes) -> str:
 
 
 class RegistryImage:
-    """An image on its registry, read anonymously by the HTTP API v2."""
+    """An image on its registry, read by the HTTP API v2.
 
-    def __init__(self, reference: str, client: Client) -> None:
-        self.reference = reference
+    Requests are anonymous until the registry asks for more; a login goes to the registry that it is
+    for, and to the token server that this one names. oras could be used as well: it bounds neither
+    the answers of a registry nor a helper's time, and brings a second HTTP library.
+
+    Args:
+        reference: Image with tag or digest.
+        client: Follows redirects; it leaves the login behind where one leads to another host.
+        name: Where it is had: its name on a mirror; "" for the same.
+    """
+
+    def __init__(self, reference: str, client: Client, name: str = "") -> None:
+        name = name or reference
+        self.reference = reference if name == reference else f"{reference} (as {name})"
         self.client = client
-        self.token: dict[str, str] = {}
-        name = repository(reference)
-        self.version = reference[len(name) + 1 :]
-        first, _, rest = name.partition("/")
-        if not rest or not ("." in first or ":" in first or first == "localhost"):
-            first, rest = "docker.io", name
-        if first == "docker.io":
-            first, rest = "registry-1.docker.io", rest if "/" in rest else f"library/{rest}"
-        self.url = f"{_scheme(first)}://{first}/v2/{rest}"
+        self._authorization: dict[str, str] = {}
+        self._login: RegistryLogin | None = None
+        place = repository(name)
+        self.version = name[len(place) + 1 :]
+        self.registry, path = registry_of(place)
+        host = "registry-1.docker.io" if self.registry == "docker.io" else self.registry
+        self.url = f"{_scheme(host)}://{host}/v2/{path}"
 
     def lock(self, architecture: str) -> ImageLock:
         """Return what a lock has of it, on a processor by the registry's name."""
@@ -269,17 +304,17 @@ class RegistryImage:
             PlanError: It has none.
         """
         headers = {"Range": f"bytes={begin}-"} if begin else {}
-        if not self.token:
+        if not self._authorization:
             # Whoever asks for the manifest gets a token, where one is needed.
             self._get("manifests", self.version)
         request = self.client.build_request(
-            "GET", f"{self.url}/blobs/{digest}", headers=headers | self.token
+            "GET", f"{self.url}/blobs/{digest}", headers=headers | self._authorization
         )
         response = self.client.send(request, stream=True)
         try:
             if response.status_code not in (200, 206):
                 # Tokens last for minutes, layers take longer.
-                self.token = {}
+                self._authorization = {}
                 raise self._error(f"HTTP status {response.status_code} for {digest}", "its content")
             yield response
         finally:
@@ -293,14 +328,18 @@ class RegistryImage:
     def _get(self, kind: str, version: str) -> Response:
         response = self._request(kind, version)
         challenge = response.headers.get("WWW-Authenticate", "")
-        if response.status_code == 401 and challenge.lower().startswith("bearer "):
-            self.token = {"Authorization": f"Bearer {self._token(challenge)}"}
+        if response.status_code == 401 and challenge:
+            # Asked for here, as most images need no login; and not for a host that the registry
+            # has led to.
+            if response.url.origin == URL(self.url).origin:
+                self._login = login_of(self.registry)
+            self._authorization = self._answer(challenge)
             response = self._request(kind, version)
         match response.status_code:
             case 200:
                 return response
             case 401 | 403:
-                raise self._error("no access", "an image that anyone may pull")
+                raise self._no_access()
             case 404:
                 raise self._error("no such image", "a name and tag that the registry has")
             case status:
@@ -308,17 +347,50 @@ class RegistryImage:
 
     def _request(self, kind: str, version: str) -> Response:
         headers = {"Accept": ", ".join(_MANIFESTS)} if kind == "manifests" else {}
-        return self.client.get(f"{self.url}/{kind}/{version}", headers=headers | self.token)
+        return self.client.get(
+            f"{self.url}/{kind}/{version}", headers=headers | self._authorization
+        )
+
+    def _answer(self, challenge: str) -> dict[str, str]:
+        """Return the header by which a registry's challenge is answered."""
+        scheme, _, rest = challenge.partition(" ")
+        if scheme.lower() == "bearer":
+            return {"Authorization": f"Bearer {self._token(rest)}"}
+        if scheme.lower() != "basic" or self._login is None or self._login.is_token:
+            raise self._no_access()
+        return {"Authorization": self._login.basic}
 
     def _token(self, challenge: str) -> str:
-        """Fetch the token that a registry gives to anonymous callers."""
-        fields = parse_keqv_list(parse_http_list(challenge.partition(" ")[2]))
+        """Fetch the token that a registry gives for a login, or to anonymous callers."""
+        fields = parse_keqv_list(parse_http_list(challenge))
         query = {key: value for key, value in fields.items() if key in ("service", "scope")}
-        answer = self.client.get(fields["realm"], params=query)
+        realm, login = fields["realm"], self._login
+        if login and urlsplit(realm).scheme != "https" and self.url.startswith("https:"):
+            found = f"the token server {realm[:200]}, which would get the login unencrypted"
+            raise self._error(found, "one by https, as the registry is")
+        if login is None:
+            answer = self.client.get(realm, params=query)
+        elif login.is_token:
+            form = {"grant_type": "refresh_token", "refresh_token": login.secret} | query
+            form["client_id"] = "sparkwright"
+            # A redirection would take the token along.
+            answer = self.client.post(realm, data=form, follow_redirects=False)
+        else:
+            answer = self.client.get(realm, params=query, headers={"Authorization": login.basic})
+        if answer.status_code in (400, 401, 403):
+            raise self._no_access()
         if answer.status_code != 200:
-            raise self._error("no access", "an image that anyone may pull")
+            found = f"HTTP status {answer.status_code} of the token server"
+            raise self._error(found, "a token; try again later")
         content = answer.json()
         return str(content.get("token") or content["access_token"])
+
+    def _no_access(self) -> PlanError:
+        if self._login is None:
+            return self._error("no access", missing(self.registry))
+        user = self._login.user or "an identity token"
+        found = f"no access by the login of {user} ({self._login.source})"
+        return self._error(found, refused(self._login))
 
     def _error(self, found: str, expected: str) -> PlanError:
         return _error(self.reference, found, expected)

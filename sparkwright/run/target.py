@@ -55,6 +55,7 @@ class Target(plan.SparkTarget):
                 record=not is_dry_run(),
                 check=self._check_served,
                 bundle=self.bundle,
+                mirrors=self.settings.registry_mirrors,
             )
 
     def _check_served(self, lock: Lock | None) -> None:

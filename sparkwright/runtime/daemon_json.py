@@ -1,27 +1,71 @@
 """Docker's daemon.json: our settings merged into it, and how Docker takes them up."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 from sparkwright.common.host_output import read_json
+from sparkwright.common.placed import DAEMON_JSON
+
+# Where Docker reads each of the variables of a proxy.
+_PROXIES = {"http_proxy": "http-proxy", "https_proxy": "https-proxy", "no_proxy": "no-proxy"}
 
 
-def merged(text: str, log_options: dict[str, str]) -> str:
-    """Return daemon.json with bounded container logs, everything else kept.
+def proxies(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return Docker's `proxies` for the variables of a proxy."""
+    return {_PROXIES[name]: value for name, value in variables.items()}
+
+
+def merged(
+    text: str,
+    log_options: dict[str, str],
+    proxies: Mapping[str, str] = MappingProxyType({}),
+    ours: Collection[str] = (),
+) -> str:
+    """Return daemon.json with bounded container logs and the proxy, everything else kept.
 
     Args:
         text: the file as it is; "" without one.
         log_options: Docker's `log-opts`. A log driver or option that is set already stays.
+        proxies: Docker's `proxies`; empty for none. Those that are set already stay, unless a run
+            has set them.
+        ours: all `proxies` that runs have set so far, as `recorded`.
 
     Raises:
         ValueError: the text is not a JSON object.
     """
     found = _object(text)
-    if found.get("log-driver", "json-file") not in ("json-file", "local"):
-        return text
-    wanted = found | {"log-opts": log_options | found.get("log-opts", {})}
+    wanted = dict(found)
+    if found.get("log-driver", "json-file") in ("json-file", "local"):
+        wanted["log-opts"] = log_options | found.get("log-opts", {})
+    wanted = _without_proxies(wanted, ours)
+    if proxies and "proxies" not in wanted:
+        wanted["proxies"] = dict(proxies)
     return text if wanted == found else json.dumps(wanted, indent=4) + "\n"
+
+
+def recorded(proxies: object) -> str:
+    """Return the line by which later runs know Docker's `proxies` as set by a run."""
+    return json.dumps(proxies, sort_keys=True)
+
+
+def new_record(found: str, wanted: str, ours: Collection[str]) -> str | None:
+    """Return the record to keep before daemon.json changes; None if its proxies need none.
+
+    Args:
+        found, wanted: the file as it is, and as it is to be.
+        ours: the records so far.
+    """
+    before, after = (_object(text).get("proxies") for text in (found, wanted))
+    line = recorded(after)
+    return line if after and after != before and line not in ours else None
+
+
+def _without_proxies(found: dict[str, Any], ours: Collection[str]) -> dict[str, Any]:
+    if recorded(found.get("proxies")) in ours:
+        return {key: value for key, value in found.items() if key != "proxies"}
+    return found
 
 
 def has_nvidia_runtime(text: str) -> bool:
@@ -53,23 +97,27 @@ def step(
 def waits(containers: Sequence[str]) -> str:
     """Return the notice that Docker is not restarted, which would end these containers."""
     return (
-        f"Docker is not restarted, which would end {', '.join(containers)}. The bounds for logs of "
-        "new containers come into force with its next start, or now by --data docker=restart"
+        f"Docker is not restarted, which would end {', '.join(containers)}. What it reads only "
+        f"at a start ({DAEMON_JSON}: the proxy, the bounds for logs of new containers) comes into "
+        "force with its next one, or now by --data docker=restart"
     )
 
 
-def without_ours(text: str, previous: str, log_options: Mapping[str, str]) -> str:
+def without_ours(
+    text: str, previous: str, log_options: Mapping[str, str], proxies: Collection[str] = ()
+) -> str:
     """Return daemon.json without our additions; `previous` if nothing else has changed.
 
     Args:
         text: the file as it is.
         previous: the file as it was before our first change; "" without one.
         log_options: those that we set. One with another value by now is the owner's.
+        proxies: all that runs have set, as `recorded`.
 
     Raises:
         ValueError: one of the texts is not a JSON object.
     """
-    found, before = _object(text), _object(previous)
+    found, before = _without_proxies(_object(text), proxies), _object(previous)
     ours: list[tuple[str, str]] = [
         ("log-opts", key)
         for key, value in log_options.items()
@@ -89,7 +137,7 @@ def _object(text: str) -> dict[str, Any]:
     found: Any = read_json(text) if text.strip() else {}
     if not isinstance(found, dict):
         raise ValueError(f"expected a JSON object, found {type(found).__name__}")
-    for section in ("log-opts", "runtimes"):
+    for section in ("log-opts", "runtimes", "proxies"):
         if not isinstance(found.get(section, {}), dict):
             raise ValueError(f"{section}: expected a JSON object")
     return found

@@ -18,8 +18,10 @@ def apply() -> None:
     own = target()
     docker(
         name="Docker with the NVIDIA runtime",
+        root=own.root,
         repository=own.settings.toolkit_repository,
         log_options=own.settings.docker_log_options,
         restart=own.options.docker == "restart",
+        proxy=own.settings.proxy_variables,
     )
     gpu_in_container(name="GPU in a container", root=own.root, program=_PROOF.read_text())

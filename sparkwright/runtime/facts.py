@@ -20,6 +20,7 @@ class RuntimeState:
         runtimes: those that Docker knows at present; none where it does not run.
         containers: names of those that run.
         daemon_json: text of Docker's configuration; "" without one.
+        proxies: those that runs have set in it so far, as `daemon_json.recorded`.
     """
 
     toolkit: str | None
@@ -27,29 +28,34 @@ class RuntimeState:
     runtimes: tuple[str, ...]
     containers: tuple[str, ...]
     daemon_json: str
+    proxies: tuple[str, ...]
 
 
 class ContainerRuntime(HostFact[RuntimeState]):
     """Toolkit, its package source, and Docker: configuration, runtimes, containers."""
 
-    def command(self, repository: str) -> str:
+    def command(self, repository: str, root: str) -> str:
         return f"""
 echo "toolkit $({TOOLKIT} | head -n 1)"
 cd /etc/apt
 echo "repository $(grep -rlF '{repository}' sources.list sources.list.d 2>/dev/null | head -n 1)"
 echo "runtimes $({INFO} | sed -n 5p)"
 echo "containers $({RUNNING} | cut -f 2 | tr '\\n' ' ')"
+echo proxies
+cat {shlex.quote(root)}/state/docker-proxies 2>/dev/null
 echo daemon.json
 test ! -e {DAEMON_JSON} || cat {DAEMON_JSON}"""
 
     def parse(self, output: list[str]) -> RuntimeState:
-        toolkit, repository, runtimes, containers, _, *config = output
+        toolkit, repository, runtimes, containers, _, *rest = output
+        end = rest.index("daemon.json")
         return RuntimeState(
             toolkit=toolkit.removeprefix("toolkit").strip() or None,
             repository=bool(repository.removeprefix("repository").strip()),
             runtimes=tuple(runtimes.split()[1:]),
             containers=tuple(containers.split()[1:]),
-            daemon_json="\n".join(config),
+            daemon_json="\n".join(rest[end + 1 :]),
+            proxies=tuple(rest[:end]),
         )
 
 

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Generator, Mapping
 from io import StringIO
+from types import MappingProxyType
 
 from paramiko import SSHException
 from pyinfra import host, logger
@@ -18,7 +19,14 @@ from sparkwright.host.facts import Service
 from sparkwright.host.operations.packages import install
 from sparkwright.release.container import CONTAINER_OPTIONS
 from sparkwright.run.target import target
-from sparkwright.runtime.daemon_json import has_nvidia_runtime, merged, step, waits
+from sparkwright.runtime.daemon_json import (
+    has_nvidia_runtime,
+    merged,
+    new_record,
+    proxies,
+    step,
+    waits,
+)
 from sparkwright.runtime.facts import ContainerRuntime, GpuProof, Proof
 from sparkwright.runtime.gpu_obstacles import refusal
 
@@ -35,27 +43,34 @@ exit 1"""
 
 @operation()
 def docker(
-    repository: AptRepository, log_options: Mapping[str, str], restart: bool = False
+    root: str,
+    repository: AptRepository,
+    log_options: Mapping[str, str],
+    restart: bool = False,
+    proxy: Mapping[str, str] = MappingProxyType({}),
 ) -> Generator[PyinfraCommand, None, None]:
-    """Run Docker with NVIDIA's runtime and bounded logs; keep every other setting.
+    """Run Docker with NVIDIA's runtime, bounded logs and the proxy; keep every other setting.
 
     The container toolkit is installed if it is missing; DGX OS ships one. A reload makes the
-    runtime known. Log options take effect only when Docker starts: while containers run, they wait
-    for its next start, as engines do not use these logs.
+    runtime known. Log options and the proxy take effect only when Docker starts: while containers
+    run, they wait for its next start. Engines use neither; a pull that fails meanwhile says so.
 
     Args:
+        root: the folder of everything on the Spark.
         repository: `url` of the toolkit's apt repository (flat, `$(ARCH)` allowed), `key_url` of
             its signing key, and the key's `fingerprint`, which decides whether it is trusted.
         log_options: Docker's `log-opts` for containers that set none.
         restart: Docker may be restarted, which ends containers.
+        proxy: the variables of the proxy by which Docker is to reach registries; empty for none.
     """
     address = repository.url.split("/$(ARCH)")[0]
     foresee(lambda: host.get_fact(Service, unit="docker.service", files=[DAEMON_JSON]))
-    state = host.get_fact(ContainerRuntime, repository=address)
+    state = host.get_fact(ContainerRuntime, repository=address, root=root)
     found = state.daemon_json
     service = host.get_fact(Service, unit="docker.service", files=[DAEMON_JSON])
     try:
-        wanted, registered = merged(found, dict(log_options)), has_nvidia_runtime(found)
+        wanted = merged(found, dict(log_options), proxies(proxy), state.proxies)
+        registered = has_nvidia_runtime(found)
         # A runtime by an option of dockerd's own would contradict one in the file.
         registered = registered or ("nvidia" in state.runtimes and not service.outdated)
     except ValueError as error:
@@ -64,7 +79,7 @@ def docker(
     if not state.toolkit:
         differs("NVIDIA container toolkit", "installed", "not installed")
     if wanted != found:
-        differs(DAEMON_JSON, f"log-opts that hold {dict(log_options)}", "others")
+        differs(DAEMON_JSON, f"log-opts that hold {dict(log_options)}{_by(proxy)}", "others")
     if not registered:
         differs(DAEMON_JSON, "a runtime nvidia", "none of that name")
     unit_differs(
@@ -77,17 +92,18 @@ def docker(
     if service.active and late and state.containers and not restart:
         notice(waits(state.containers))
     changes = [
-        *(() if wanted == found and registered else [keep_previous(target().root)]),
+        *(() if wanted == found and registered else [keep_previous(root)]),
+        *_record(root, new_record(found, wanted, state.proxies)),
         *(() if wanted == found else put_daemon_json(wanted)),
         *(() if registered else [StringCommand(_REGISTER)]),
         *(() if service.enabled else [StringCommand("systemctl enable --quiet docker.service")]),
     ]
     if not state.toolkit:
-        yield from _install_toolkit(repository, known=state.repository)
+        yield from _install_toolkit(repository, known=state.repository, proxy=proxy)
     yield from changes
     if changes or not state.toolkit:
         # A container may have been started meanwhile; it must not be ended.
-        state = host.get_fact(ContainerRuntime, repository=address)
+        state = host.get_fact(ContainerRuntime, repository=address, root=root)
     how = step(
         active=service.active,
         log_options=late,
@@ -100,6 +116,16 @@ def docker(
         yield StringCommand(f"systemctl {how} docker.service")
     if how == "reload":
         yield StringCommand(_RELOADED)
+
+
+def _by(proxy: Mapping[str, str]) -> str:
+    return f", and proxies by {proxy['http_proxy']}" if proxy else ""
+
+
+def _record(root: str, line: str | None) -> Generator[StringCommand]:
+    if line:
+        folder, file = QuoteString(f"{root}/state"), QuoteString(f"{root}/state/docker-proxies")
+        yield StringCommand("mkdir -p", folder, "&& printf '%s\\n'", QuoteString(line), ">>", file)
 
 
 def put_daemon_json(text: str) -> Generator[PyinfraCommand, None, None]:
@@ -126,11 +152,13 @@ def keep_previous(root: str) -> StringCommand:
     )
 
 
-def _install_toolkit(repository: AptRepository, *, known: bool) -> Generator[PyinfraCommand]:
+def _install_toolkit(
+    repository: AptRepository, *, known: bool, proxy: Mapping[str, str]
+) -> Generator[PyinfraCommand]:
     """Install the toolkit from its repository, which is added unless apt knows it already."""
     known = known or target().bundle is not None
     if not known:
-        yield StringCommand(_trust_key(repository.key_url, repository.fingerprint))
+        yield StringCommand(_trust_key(repository.key_url, repository.fingerprint, proxy))
         yield from files.put._inner(
             src=StringIO(
                 f"Types: deb\nURIs: {repository.url}\nSuites: /\nSigned-By: {TOOLKIT_KEYRING}\n"
@@ -142,11 +170,13 @@ def _install_toolkit(repository: AptRepository, *, known: bool) -> Generator[Pyi
     yield install("nvidia-container-toolkit", new_source=not known)
 
 
-def _trust_key(url: str, fingerprint: str) -> str:
+def _trust_key(url: str, fingerprint: str, proxy: Mapping[str, str]) -> str:
     """Return a command that trusts the key at a URL if it has the expected fingerprint."""
+    variables = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in proxy.items())
     return f"""
-new=$(mktemp) && trap 'rm -f "$new"' EXIT && curl --fail --silent --show-error --location \
-  --output "$new" {shlex.quote(url)} || exit 1
+{variables}new=$(mktemp) && export GNUPGHOME=$(mktemp -d) || exit 1
+trap 'rm -rf "$new" "$GNUPGHOME"' EXIT
+curl --fail --silent --show-error --location --output "$new" {shlex.quote(url)} || exit 1
 found=$(gpg --batch --quiet --with-colons --show-keys "$new" |
   awk -F: '$1 == "fpr" && last == "pub" {{print $10}} {{last = $1}}')
 if [ "$found" != {shlex.quote(fingerprint)} ]; then

@@ -126,4 +126,5 @@ def authenticate() -> None:
         endpoint=own.settings.hf_endpoint,
         token=HiddenValue(token) if token else None,
         keep=own.settings.hf_token != NONE,
+        variables=own.settings.proxy_variables,
     )

@@ -7,6 +7,7 @@ import subprocess
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,12 @@ ERROR: failed to solve: process "/bin/sh -c sh /compile.sh" did not complete: ex
 """
 
 
+@pytest.fixture(autouse=True)
+def no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
 def test_builds_from_the_files_of_the_orders(spark: Spark) -> None:
     """The stand-in makes no image, so that the job must say that there is none."""
     message = spark.refuse(BEGUN)
@@ -134,6 +141,16 @@ def test_builds_from_the_files_of_the_orders(spark: Spark) -> None:
     with tarfile.open(fileobj=io.BytesIO((spark.root / "context.tar").read_bytes())) as tar:
         files = {each.name: tar.extractfile(each).read() for each in tar}  # type: ignore[union-attr]
     assert files == {"Dockerfile": b"ARG BASE\nFROM ${BASE}\n", "a.sh": b"true\n"}
+
+
+def test_its_steps_get_the_proxy_of_the_unit(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy.lan:3128")
+    monkeypatch.setenv("no_proxy", "hub.lan")
+    spark.build("")
+    words = (spark.root / "words").read_text().split("\n")
+    # By their names: Docker keeps these out of the image, and takes the values by itself.
+    given = [word for before, word in pairwise(words) if before == "--build-arg"]
+    assert [word for word in given if "=" not in word] == ["https_proxy", "no_proxy"]
 
 
 def test_what_is_here_is_not_built_again(spark: Spark) -> None:

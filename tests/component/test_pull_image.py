@@ -1,6 +1,8 @@
 """pull-image as the unit runs it, against a stand-in for Docker's socket."""
 
+import base64
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -46,20 +48,31 @@ class Docker:
     scripts: list[tuple[int, list[dict[str, Any]]]] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     has_image: bool = False
+    logins: list[str | None] = field(default_factory=list)
+    info: dict[str, Any] = field(default_factory=dict)
+    said: str = ""
 
-    def pull(self) -> tuple[int, JobProgress]:
+    def pull(self, login: str | None = None) -> tuple[int, JobProgress]:
+        environment = dict(os.environ)
+        if login is not None:
+            # As systemd gives it to the unit: LoadCredential, or SetCredential without a file.
+            (self.root / "credentials").mkdir(exist_ok=True)
+            (self.root / "credentials/login").write_text(f"{login}\n")
+            environment["CREDENTIALS_DIRECTORY"] = str(self.root / "credentials")
         process = subprocess.run(
             changed_program(PROGRAM, self.root / "docker.sock", self.root, "555"),
             capture_output=True,
             text=True,
             timeout=patience(),
+            env=environment,
         )
+        self.said = process.stdout + process.stderr
         progress = parse_progress((self.root / "jobs/image@555.json").read_text())
         assert progress
         return process.returncode, progress
 
-    def refuse(self) -> str:
-        status, progress = self.pull()
+    def refuse(self, login: str | None = None) -> str:
+        status, progress = self.pull(login)
         assert (status, progress.phase) == (1, "failed")
         return progress.message
 
@@ -77,6 +90,7 @@ def docker(tmp_path: Path) -> Iterator[Docker]:
 
         def do_POST(self) -> None:
             docker.requests.append(self.path)
+            docker.logins.append(self.headers["X-Registry-Auth"])
             status, lines = docker.scripts.pop(0)
             docker.has_image = status == 200 and not any(
                 {"error", "errorDetail"} & set(line) for line in lines
@@ -88,6 +102,11 @@ def docker(tmp_path: Path) -> Iterator[Docker]:
 
         def do_GET(self) -> None:
             docker.requests.append(self.path)
+            if self.path == "/info":
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(json.dumps(docker.info).encode())
+                return
             self.send_response(200 if docker.has_image else 404)
             self.end_headers()
 
@@ -108,8 +127,8 @@ def test_pulls_by_digest(docker: Docker) -> None:
     ("status", "said", "meaning"),
     [
         (404, "manifest for x not found: manifest unknown", "the registry has no such image"),
-        (404, "pull access denied for x", "the registry asks for a login"),
-        (500, "Head https://x: unauthorized", "the registry asks for a login"),
+        (404, "pull access denied for x", "example.org wants a login, and this job got none"),
+        (500, "Head https://x: unauthorized", "on the machine that runs pyinfra, `docker login ex"),
         (500, "no matching manifest for linux/arm64/v8", "not made for this machine's processor"),
         (500, "Get https://x: server gave HTTP response to HTTPS client", "speaks no TLS"),
     ],
@@ -122,6 +141,52 @@ def test_says_plainly_what_a_person_must_mend(
     assert meaning in message
     assert message.startswith(IMAGE)
     assert message.endswith(f"Docker says: {said}")
+
+
+LOGIN = json.dumps({"username": "reader", "password": "s3cret-of-reader"})
+
+
+@pytest.mark.parametrize("empty", [None, ""])
+def test_without_a_login_docker_gets_none(docker: Docker, empty: str | None) -> None:
+    docker.scripts = [(200, PULL)]
+    assert docker.pull(empty)[0] == 0
+    assert docker.logins == [None]
+
+
+def test_docker_gets_the_login_with_each_try_and_nobody_else(docker: Docker) -> None:
+    docker.scripts = [(500, [{"message": "no such host"}]), (200, PULL)]
+    assert docker.pull(LOGIN)[0] == 0
+    assert [base64.urlsafe_b64decode(each or "").decode() for each in docker.logins] == [LOGIN] * 2
+    assert "s3cret" not in docker.said
+    assert "s3cret" not in (docker.root / "jobs/image@555.json").read_text()
+
+
+def test_a_login_that_the_registry_refuses(docker: Docker) -> None:
+    docker.scripts = [(500, [{"message": "Get https://x/v2/: unauthorized: bad password"}])]
+    message = docker.refuse(LOGIN)
+    assert "example.org gives no access to the login of reader: on the machine that" in message
+    assert "`docker login example.org`, and run again" in message
+    assert "s3cret" not in message + docker.said
+
+
+@pytest.mark.parametrize(
+    ("used", "hint"),
+    [
+        ("", "Docker uses no proxy, and not http://proxy.lan:3128: it reads daemon.json at its st"),
+        ("http://old.lan:1", "Docker uses another proxy than http://proxy.lan:3128"),
+        ("http://proxy.lan:3128", ""),
+    ],
+)
+def test_a_docker_that_has_not_started_since_the_proxy_was_set(
+    docker: Docker, used: str, hint: str
+) -> None:
+    orders = {"image": IMAGE, "size": 1200, "proxy": "http://proxy.lan:3128"}
+    (docker.root / "manifests/image@555.json").write_text(json.dumps(orders))
+    docker.info = {"HttpProxy": used}
+    docker.scripts = [(500, [{"message": "dial tcp: i/o timeout"}])] * 3
+    message = docker.refuse()
+    assert hint in message
+    assert ("--data docker=restart" in message) == bool(hint)
 
 
 FULL = "write /var/lib/docker/tmp/x: no space left on device"

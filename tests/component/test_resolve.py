@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
+from huggingface_hub.utils import close_session
 
 from sparkwright.common.errors import PlanError
 from sparkwright.release.lock import LockedFile
 from sparkwright.release.model_config import shape_of
 from sparkwright.release.resolve import resolve_checkpoint
-from tests.component.servers import free_port, serving
+from tests.component.servers import forwarding, free_port, serving
 from tests.lab.hub import TOKENS, add_commit
 from tests.lab.hub.server import Hub
 from tests.unit.release.test_shape import CONFIG
@@ -65,6 +66,21 @@ def test_a_checkpoint_has_a_commit_and_files(hub: str, root: Path, tmp_path: Pat
     moved = add_commit(root, REPO, tmp_path / "source")
     assert resolve_checkpoint(REPO, "main", hub).commit == moved != locked.commit
     assert resolve_checkpoint(REPO, locked.commit, hub).files == locked.files
+
+
+@pytest.fixture
+def new_session() -> Iterator[None]:
+    """Have the hub's client read the environment anew, and forget it again."""
+    close_session()
+    yield
+    close_session()
+
+
+@pytest.mark.usefixtures("new_session")
+def test_the_proxy_of_this_machine_is_used(hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with forwarding(monkeypatch) as asked:
+        assert resolve_checkpoint(REPO, "main", hub).files
+        assert any(url.startswith(f"{hub}/api/models/{REPO}/revision/main?") for url in asked)
 
 
 def test_the_day_of_the_commit_is_that_of_the_commit_and_not_of_the_newest(

@@ -18,7 +18,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.release.lock import ImageLock
 from sparkwright.release.resolve import resolve_image
 from tests.clock import patience
-from tests.component.servers import free_port, serving, until
+from tests.component.servers import forwarding, free_port, serving, until
 
 OCI = "application/vnd.oci.image.{}.v1+json"
 PLATFORMS = {"arm64": b"small layer", "amd64": b"a somewhat larger layer"}
@@ -27,6 +27,8 @@ PLATFORMS = {"arm64": b"small layer", "amd64": b"a somewhat larger layer"}
 @pytest.fixture(autouse=True)
 def only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    # A login of whoever runs the tests is theirs.
+    monkeypatch.setenv("DOCKER_CONFIG", "/nonexistent")
 
 
 def digest(content: bytes) -> str:
@@ -160,6 +162,31 @@ def test_an_image_that_cannot_be_used(registry: str, image: str, arch: str, expe
         resolve_image(f"{registry}/{image}", arch)
     assert str(caught.value).startswith(f"{registry}/{image}: found ")
     assert expected in str(caught.value)
+
+
+def test_the_proxy_of_this_machine_is_used_and_its_exceptions_are_kept(
+    registry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with forwarding(monkeypatch) as asked:
+        assert resolve_image(f"{registry}/lab/one:1", "aarch64") == locked(SINGLE, "arm64")
+        assert asked[0] == f"http://{registry}/v2/lab/one/manifests/1"
+        asked.clear()
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        assert resolve_image(f"{registry}/lab/one:1", "aarch64") == locked(SINGLE, "arm64")
+        assert asked == []
+
+
+def test_an_error_names_the_proxy_of_this_machine_without_its_login(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port = free_port()
+    monkeypatch.setenv("HTTP_PROXY", f"http://me:proxy-s3cret@127.0.0.1:{port}")
+    monkeypatch.setenv("NO_PROXY", "hub.lan")
+    with pytest.raises(PlanError) as caught:
+        resolve_image("10.0.0.1:5000/lab/one:1", "aarch64")
+    said = str(caught.value)
+    assert said.endswith(f"; this machine uses HTTP_PROXY=127.0.0.1:{port}, NO_PROXY=hub.lan")
+    assert "s3cret" not in said
 
 
 def test_no_registry_at_all() -> None:

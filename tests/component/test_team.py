@@ -46,7 +46,7 @@ from sparkwright.run.session import start_session
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.target import bad_input, target
 
-resolve.resolve_image = lambda *_: ImageLock(digest=DIGEST, config=DIGEST, size=1)
+resolve.resolve_image = lambda *_, **__: ImageLock(digest=DIGEST, config=DIGEST, size=1)
 resolve.resolve_checkpoint = lambda repo, revision, *_: CheckpointLock(
     repo=repo, revision=revision, commit="f" * 40, files={"a": LockedFile(size=1)}
 )

@@ -20,7 +20,7 @@ def written(file: Path, folder: Path, others: Mapping[str, str]) -> None:
     """
     for name, text in (_TARGETS | _DOCKER | dict(others)).items():
         (folder / name).write_text(text)
-    (folder / file.name).write_text(render(file, root="/opt/qwen36"))
+    (folder / file.name).write_text(render(file, root="/opt/qwen36", proxy={}))
 
 
 def complaints(folder: Path, *units: str) -> str:

@@ -88,12 +88,12 @@ def remote_commands(*words: str) -> list[tuple[str, float]]:
 
 
 @contextmanager
-def background(*words: str) -> Iterator["subprocess.Popen[str]"]:
+def background(*words: str, **environment: str) -> Iterator["subprocess.Popen[str]"]:
     """Run pyinfra beside the test; its output can be read, and it is ended at last."""
     with subprocess.Popen(
         [*command("inventory/lab.py"), *words, "-y"],
         cwd=PROJECT,
-        env=env(),
+        env=env(**environment),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -134,8 +134,8 @@ def command(inventory: str) -> list[str]:
 
 
 def env(token: str | None = TOKEN, **environment: str) -> dict[str, str]:
-    """Return an environment with this token, or none, and nobody's login."""
+    """Return an environment with this token, or none, and nobody's logins."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
     if token:
         environment["HF_TOKEN"] = token
-    return {**inherited, "HF_HOME": "/nonexistent", **environment}
+    return {**inherited, "HF_HOME": "/nonexistent", "DOCKER_CONFIG": "/nonexistent", **environment}

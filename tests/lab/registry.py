@@ -5,10 +5,11 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import requests
 
@@ -16,6 +17,10 @@ from tests.lab import cache, engine_image, oci
 from tests.lab.state import Engine, LabError
 
 IMAGE = f"sparkwright/vllm-cpu:{engine_image.VLLM}"
+# An account of a private registry, and what docker-registry's htpasswd has of its password.
+USER, PASSWORD = "lab-reader", "lab-registry-s3cret-7d1f"
+_BCRYPT = "$2y$05$abcdefghijklmnopqrstuumhqzivvAcfEjEmSuJ2FQtIRLJcSlPeK"
+ANYONE: Mapping[str, str] = MappingProxyType({})
 CONFIG = engine_image.ENGINE / "registry.yaml"
 
 
@@ -45,9 +50,17 @@ def unpacked(engine: Engine) -> Path:
     return cache.entry(f"engine-{engine}", str(storage), unpack)
 
 
-def serve_command(storage: Path, address: str, *, writable: bool = False) -> list[str]:
-    """Return the command that serves a storage folder at HOST:PORT, by default read-only."""
+def serve_command(
+    storage: Path, address: str, *, writable: bool = False, auth: Mapping[str, str] = ANYONE
+) -> list[str]:
+    """Return the command that serves a storage folder at HOST:PORT.
+
+    Args:
+        writable: it takes images, too.
+        auth: who may come in: settings of docker-registry, such as those of `by_password`.
+    """
     settings = {
+        **auth,
         "REGISTRY_STORAGE_FILESYSTEM_ROOTDIRECTORY": str(storage),
         "REGISTRY_STORAGE_MAINTENANCE_READONLY": json.dumps({"enabled": not writable}),
         "REGISTRY_HTTP_ADDR": address,
@@ -56,8 +69,21 @@ def serve_command(storage: Path, address: str, *, writable: bool = False) -> lis
     return ["env", *variables, "docker-registry", "serve", str(CONFIG)]
 
 
+def by_password(folder: Path) -> dict[str, str]:
+    """Return the settings of a registry that lets in who has a password; its file is made here."""
+    file = folder / "htpasswd"
+    file.write_text(f"{USER}:{_BCRYPT}\n")
+    return {
+        "REGISTRY_AUTH": "htpasswd",
+        "REGISTRY_AUTH_HTPASSWD_REALM": "lab",
+        "REGISTRY_AUTH_HTPASSWD_PATH": str(file),
+    }
+
+
 @contextmanager
-def serving(storage: Path, *, writable: bool = False) -> Iterator[str]:
+def serving(
+    storage: Path, *, writable: bool = False, auth: Mapping[str, str] = ANYONE
+) -> Iterator[str]:
     """Serve a storage folder on a free port of the loopback interface; yield its URL.
 
     Raises:
@@ -68,7 +94,7 @@ def serving(storage: Path, *, writable: bool = False) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     process = subprocess.Popen(
-        serve_command(storage, address, writable=writable),
+        serve_command(storage, address, writable=writable, auth=auth),
         stdin=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -86,7 +112,8 @@ def serving(storage: Path, *, writable: bool = False) -> Iterator[str]:
 
 def _answers(url: str) -> bool:
     try:
-        return requests.get(url, timeout=1).ok
+        # A private one says that it wants a login.
+        return requests.get(url, timeout=1).status_code in (200, 401)
     except requests.RequestException:
         return False
 

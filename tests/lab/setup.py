@@ -31,6 +31,7 @@ PACKAGES = {
     "slirp4netns": "slirp4netns",
     "haproxy": "haproxy",
     "ufw": "/usr/sbin/ufw",
+    "squid": "/usr/sbin/squid",
     "prometheus": "promtool",
     "prometheus-node-exporter": "prometheus-node-exporter",
 }

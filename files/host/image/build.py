@@ -8,6 +8,7 @@ Exit status: 0 the image is here, 1 it is not; ROOT/jobs/image-build@ID.json say
 import base64
 import io
 import json
+import os
 import re
 import subprocess
 import tarfile
@@ -24,6 +25,8 @@ from host.image.docker_socket import FULL, Cause, is_here
 
 # Lines of a failed step that are shown; the journal has all.
 LAST_LINES = 15
+# Variables of a proxy, with which the steps of a build reach the internet.
+PROXY = {"http_proxy", "https_proxy", "no_proxy"}
 # What a line of a build may take of the line that a person reads.
 WIDTH = 100
 
@@ -107,6 +110,9 @@ def build_command(image: str, base: str, arguments: Mapping[str, str]) -> list[s
     words += ["--provenance", "false", "--tag", image, "--build-arg", f"BASE={base}"]
     for name, value in arguments.items():
         words += ["--build-arg", f"{name}={value}"]
+    # Of the unit's environment. Docker keeps these three out of the image and out of its cache.
+    for name in sorted(PROXY & os.environ.keys()):
+        words += ["--build-arg", name]
     return [*words, "-"]
 
 

@@ -3,8 +3,9 @@
 import http.client
 import json
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn
 from urllib.parse import quote
 
@@ -29,14 +30,16 @@ class Docker(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.connect(str(SOCKET))
 
-    def ask(self, method: str, path: str) -> http.client.HTTPResponse:
+    def ask(
+        self, method: str, path: str, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> http.client.HTTPResponse:
         """Send a request without a body and return the head of its answer.
 
         Raises:
             RetryableError: no daemon answers.
         """
         try:
-            self.request(method, path)
+            self.request(method, path, headers=headers)
             return self.getresponse()
         except (OSError, http.client.HTTPException) as error:
             raise RetryableError(

@@ -1,13 +1,16 @@
 """pull-image ROOT ID: have Docker pull the image that ROOT/manifests/image@ID.json names.
 
-Docker's own API tells bytes, which `docker pull` does not where nobody watches.
+Docker's own API tells bytes, which `docker pull` does not where nobody watches. A login for the
+registry is the file `login` in CREDENTIALS_DIRECTORY: what Docker takes as X-Registry-Auth.
 Exit status: 0 the image is here, 1 it is not; ROOT/jobs/image@ID.json says why.
 """
 
+import base64
 import http.client
 import json
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,7 +19,7 @@ from host.common.command_line import words
 from host.common.log import log
 from host.common.progress import JobError, Progress
 from host.common.retry import RetryableError, run_job
-from host.image.docker_socket import FULL, Docker, complaint, failure, is_here, raise_known
+from host.image.docker_socket import FULL, Cause, Docker, complaint, failure, is_here, raise_known
 
 # Seconds before each further try: Docker itself tries each layer five times.
 DELAYS = (2, 10, 30, 60)
@@ -24,14 +27,13 @@ DELAYS = (2, 10, 30, 60)
 # What a layer's status says of it; those of other statuses are not begun yet.
 FETCHED = ("Verifying Checksum", "Download complete", "Extracting", "Pull complete")
 
+# Docker's words where a registry wants a login, or another one.
+NO_ACCESS = ("unauthorized", "authentication required", "no basic auth", "denied", "forbidden")
+
 # Docker's words -> what they mean, and what helps.
 CAUSES = (
     (("no matching manifest",), "the image was not made for this machine's processor"),
     FULL,
-    (
-        ("unauthorized", "authentication required", "no basic auth", "denied", "forbidden"),
-        "the registry asks for a login: use an image that anyone may pull",
-    ),
     (
         ("manifest unknown", "not found", "no such image"),
         "the registry has no such image: check its name, "
@@ -80,8 +82,48 @@ class Pull:
             self._waiting.add(layer)
 
 
-def pull(image: str) -> Iterator[dict[str, Any]]:
+def read_login() -> str:
+    """Return the login that this job got, as JSON; "" without one."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    return (Path(folder) / "login").read_text().strip() if folder else ""
+
+
+def causes(image: str, login: str) -> Sequence[Cause]:
+    """Return the known causes of failed pulls, with that of a login in this job's words."""
+    first = image.partition("/")[0]
+    registry = first if "." in first or ":" in first or first == "localhost" else "docker.io"
+    remedy = f"on the machine that runs pyinfra, `docker login {registry}`, and run again"
+    if not login:
+        meaning = f"{registry} wants a login, and this job got none: {remedy}"
+    else:
+        user = json.loads(login).get("username", "an identity token")
+        meaning = f"{registry} gives no access to the login of {user}: {remedy}"
+    return (*CAUSES, (NO_ACCESS, meaning))
+
+
+def astray(proxy: str) -> str:
+    """Return what helps where Docker does not use the proxy that it should; "" if it does."""
+    docker = Docker()
+    try:
+        found = json.loads(docker.ask("GET", "/info").read()).get("HttpProxy")
+    except (RetryableError, OSError, http.client.HTTPException, ValueError):
+        return ""
+    finally:
+        docker.close()
+    if found == proxy:
+        return ""
+    return (
+        f". Docker uses {'another proxy than' if found else 'no proxy, and not'} {proxy}: it reads "
+        "daemon.json at its start, which a run leaves to you while containers run "
+        "(--data docker=restart), and proxies that you have set there yourself stay"
+    )
+
+
+def pull(image: str, login: str = "") -> Iterator[dict[str, Any]]:
     """Have Docker pull an image, `repository@digest`; yield what it says on the way.
+
+    Args:
+        login: for the registry, as JSON; "" for none.
 
     Raises:
         JobError: it cannot be had.
@@ -89,14 +131,17 @@ def pull(image: str) -> Iterator[dict[str, Any]]:
     """
     repository, _, digest = image.partition("@")
     docker = Docker()
-    answer = docker.ask("POST", f"/images/create?fromImage={quote(repository)}&tag={digest}")
+    address = f"/images/create?fromImage={quote(repository)}&tag={digest}"
+    auth = base64.urlsafe_b64encode(login.encode()).decode()
+    answer = docker.ask("POST", address, {"X-Registry-Auth": auth} if login else {})
+    known = causes(image, login)
     if answer.status != http.client.OK:
-        raise_known(image, complaint(answer), CAUSES)
+        raise_known(image, complaint(answer), known)
     try:
         for line in answer:
             event = json.loads(line)
             if said := failure(event):
-                raise_known(image, said, CAUSES)
+                raise_known(image, said, known)
             yield event
     except (OSError, http.client.HTTPException, ValueError):
         raise RetryableError("Docker ended in the middle of the pull") from None
@@ -107,12 +152,12 @@ def pull(image: str) -> Iterator[dict[str, Any]]:
 def main(root: Path, job: str) -> None:
     """Do the job; every end but success is raised."""
     manifest = json.loads((root / "manifests" / f"image@{job}.json").read_text())
-    image = manifest["image"]
+    image, login = manifest["image"], read_login()
     layers = Pull(manifest["size"])
     with Progress(root / "jobs" / f"image@{job}.json", layers.measure) as progress:
         for delay in (*DELAYS, None):
             try:
-                for event in pull(image):
+                for event in pull(image, login):
                     layers.note(event)
                     progress.message = ""
                 if not is_here(image):
@@ -120,7 +165,8 @@ def main(root: Path, job: str) -> None:
                 return
             except RetryableError as error:
                 if delay is None:
-                    raise JobError(f"{image}: {error}") from None
+                    hint = astray(manifest["proxy"]) if "proxy" in manifest else ""
+                    raise JobError(f"{image}: {error}{hint}") from None
                 progress.message = f"{error}; next try in {delay} s"
                 log(progress.message)
                 time.sleep(delay)

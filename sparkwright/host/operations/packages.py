@@ -63,8 +63,15 @@ def _install(state: State, host: Host, package: str, unless: str, new_source: bo
         if source is None:
             source = _bundled(host, package)
         update = new_source or host.name not in _updated
-        state_folder = f"{target_of(host).root}/state"
-        result = _attempt(host, install_script(package, state_folder, update=update, source=source))
+        own = target_of(host)
+        script = install_script(
+            package,
+            f"{own.root}/state",
+            update=update,
+            source=source,
+            variables=own.settings.proxy_variables,
+        )
+        result = _attempt(host, script)
         if result.updated:
             _updated.add(host.name)
             new_source = False

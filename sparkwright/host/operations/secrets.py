@@ -1,7 +1,8 @@
 """Secrets go to a host by stdin only: not by arguments, environment, diffs or temporary files."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from hashlib import sha256
+from types import MappingProxyType
 
 from pyinfra import host
 from pyinfra.api import HiddenValue, QuoteString, StringCommand, operation
@@ -56,7 +57,11 @@ def secret_file(
 
 @operation()
 def hub_token(
-    root: str, endpoint: str, token: HiddenValue | None, keep: bool = True
+    root: str,
+    endpoint: str,
+    token: HiddenValue | None,
+    keep: bool = True,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Generator[StringCommand]:
     """Have the Hugging Face token on the host, proved by the hub's whoami from there.
 
@@ -64,6 +69,7 @@ def hub_token(
         endpoint: URL of the hub.
         token: None means anonymous, unless the host has a token already.
         keep: that one stays; else it is removed.
+        variables: the environment of what asks the hub, such as the proxy's.
 
     A token that the hub refuses fails the host, and what was there before stays.
     """
@@ -87,6 +93,7 @@ def hub_token(
         StringCommand("HF_ENDPOINT=", QuoteString(endpoint), _separator=""),
         StringCommand("HF_TOKEN_PATH=", QuoteString(f"{path}.new"), _separator=""),
         "HF_HUB_DISABLE_TELEMETRY=1 HF_HUB_DISABLE_UPDATE_CHECK=1",
+        *(QuoteString(f"{name}={value}") for name, value in variables.items()),
         QuoteString(f"{root}/hf/bin/python"),
         "-B",
         QuoteString(f"{root}/bin/sparkwright-host"),

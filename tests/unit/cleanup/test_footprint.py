@@ -54,6 +54,7 @@ vm.swappiness = 10
 @@previous
 known
 {"runtimes": {"nvidia": {}}}
+@@proxies
 @@netplan
 network:
   version: 2

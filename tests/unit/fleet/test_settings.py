@@ -55,6 +55,17 @@ def test_each_setting_says_what_it_expects() -> None:
         ("tls", "on", "found 'on'; expected \"own\""),
         ("log_level", "TRACE", "found 'TRACE'; expected DEBUG, INFO or WARNING"),
         ("hf_endpoint", "huggingface.co", "found 'huggingface.co'; expected a URL, such as"),
+        ("proxy", "proxy.lan:3128", "found 'proxy.lan:3128'; expected the address of a proxy"),
+        ("proxy", "https://proxy.lan:3128", "found 'https://proxy.lan:3128'; expected the addre"),
+        ("proxy", "http://proxy.lan", "found 'http://proxy.lan'; expected the address of a proxy"),
+        ("proxy", "http://proxy.lan:99999", "found 'http://proxy.lan:99999'; expected the addre"),
+        ("proxy", "http://a b:3128", "found 'http://a b:3128'; expected the address of a proxy"),
+        ("proxy", "http://proxy.lan:3128/x", "found 'http://proxy.lan:3128/x'; expected the ad"),
+        ("proxy", "http://me:word@proxy.lan:3128", "found 'http://***@proxy.lan:3128'; expected n"),
+        ("no_proxy", "hub.lan", "found 'hub.lan'; expected host names and addresses, such as"),
+        ("registry_mirrors", {"ghcr.io": "https://h"}, "found 'https://h'; expected a registry w"),
+        ("registry_mirrors", {"ghcr.io": "h.lan/A"}, "found 'h.lan/A'; expected a registry with"),
+        ("registry_mirrors", {"a/b": "h.lan"}, "found 'a/b'; expected the name of a registry in"),
         ("hf_token", "yes", 'found \'yes\'; expected "https", "http" or "none"'),
         ("gpu_clock_max_mhz", 850, "found 850; expected MHz from 1000 to 3500, or None"),
         ("key_requests", 0, "found 0; expected a whole number from 1, or None"),
@@ -153,3 +164,18 @@ def test_whether_servers_speak_https() -> None:
     assert not Settings().secured
     assert Settings(tls="own").secured
     assert Settings(tls_certificate="a", tls_key="b").secured
+
+
+def test_programs_reach_their_own_host_without_the_proxy() -> None:
+    assert Settings().proxy_variables == {}
+    behind = Settings(proxy="http://proxy.lan:3128", no_proxy=("hub.lan",))
+    assert behind.proxy_variables == {
+        "http_proxy": "http://proxy.lan:3128",
+        "https_proxy": "http://proxy.lan:3128",
+        "no_proxy": "hub.lan,localhost,127.0.0.1,::1",
+    }
+
+
+def test_exceptions_of_a_proxy_that_is_not_there_are_a_mistake() -> None:
+    with pytest.raises(PlanError, match="no_proxy: found it without proxy; expected both"):
+        settings_of({"no_proxy": ("hub.lan",)})

@@ -1,15 +1,19 @@
 """Jobs as a run sees them: their environment, their state, and how it is followed."""
 
+import json
 import logging
 from hashlib import sha256
 
 import pytest
 
+from sparkwright.common.errors import PlanError
 from sparkwright.common.progress import JobProgress
+from sparkwright.image import operations
 from sparkwright.image.operations import copied_image, exported_image, image
 from sparkwright.jobs.facts import ImageState, JobState, JobStates
 from sparkwright.jobs.operations import LOST, reason, virtual_environment
-from tests.unit.driven import fake_host
+from sparkwright.release.registry_login import RegistryLogin, mirrored
+from tests.unit.driven import Driven, fake_host
 
 REFERENCES = (f"example.org/vllm@sha256:{'5' * 64}", f"sha256:{'5' * 64}", f"sha256:{'6' * 64}")
 IMAGE = REFERENCES[0]
@@ -92,6 +96,69 @@ def test_a_missing_image_is_pulled_by_a_unit_and_a_failure_told() -> None:
     start = f"systemctl daemon-reload && systemctl start image@{'5' * 12}.service"
     assert start in spark.scripts()
     assert "The disk is full." in spark.scripts()[-1]
+
+
+class TestLogin:
+    """What Docker knows on this machine of the registry, on its way to the job."""
+
+    LOGIN = RegistryLogin("example.org", "reader", "s3cret", "config.json")
+
+    @pytest.fixture
+    def spark(self) -> Driven:
+        job = f"image@{'5' * 12}\tfailed\t"
+        return fake_host({"image inspect": "Error: No such image: x", "ActiveState": job})
+
+    def test_it_comes_by_standard_input(
+        self, spark: Driven, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.DEBUG)
+        asked: list[str] = []
+        monkeypatch.setattr(operations, "login_of", lambda name: asked.append(name) or self.LOGIN)
+        spark.run(image, root="/r", references=REFERENCES, size=1)
+        assert asked == ["example.org"]
+        start = f"systemctl daemon-reload && systemctl start image@{'5' * 12}.service"
+        ((command, given),) = [each for each in spark.commands if start in each[0]]
+        file = f"/run/sparkwright-login-{'5' * 12}"
+        assert command.startswith(f"umask 077 && rm -f {file} && cat > {file} && {start} ||")
+        assert json.loads(given)["password"] == "s3cret"
+        assert not any("s3cret" in script for script in [*spark.scripts(), caplog.text])
+        assert "s3cret" not in repr(self.LOGIN)
+
+    def test_that_of_the_mirror_is_asked_for(
+        self, spark: Driven, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[str] = []
+        monkeypatch.setattr(operations, "login_of", asked.append)
+        source = mirrored(IMAGE, {"example.org": "harbor.lan:5000/org"})
+        spark.run(image, root="/r", references=REFERENCES, size=1, source=source)
+        assert asked == ["harbor.lan:5000"]
+        orders = [given for _, given in spark.commands if given]
+        assert orders == []
+
+    def test_a_damaged_configuration_is_an_error_before_any_change(
+        self, spark: Driven, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def damaged(_: str) -> None:
+            raise PlanError("config.json: found no JSON object; mend it")
+
+        monkeypatch.setattr(operations, "login_of", damaged)
+        assert spark.run(image, root="/r", references=REFERENCES, size=1).did_error()
+        assert not any("systemctl" in script for script in spark.scripts()[:-1])
+        assert "mend it" in spark.scripts()[-1]
+
+    def test_what_is_here_asks_for_no_login(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(operations, "login_of", lambda _: pytest.fail("asked"))
+        spark = fake_host({"image inspect": "present"})
+        assert not spark.run(image, root="/r", references=REFERENCES, size=1).did_change()
+
+
+def test_packages_come_by_the_proxy() -> None:
+    stamp = f"{'0' * 64}  .requirements"
+    spark = fake_host({"sha256sum": stamp}, root="/r", proxy="http://proxy.lan:3128")
+    assert spark.run(virtual_environment, **ENVIRONMENT).did_change()
+    (install,) = [script for script in spark.scripts() if "pip install" in script]
+    proxy = "env http_proxy=http://proxy.lan:3128 https_proxy=http://proxy.lan:3128 no_proxy="
+    assert install.startswith(f"flock /run/lock/sparkwright-environment {proxy}")
 
 
 def test_an_image_that_the_other_spark_lacks_is_exported() -> None:

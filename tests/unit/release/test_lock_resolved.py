@@ -1,6 +1,7 @@
 """How a lock is filled: what is asked, recorded and refused."""
 
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ class Answers:
         self.asked: list[str] = []
         self.commit = COMMIT
         self.silent: set[str] = set()
+        self.mirrors: Mapping[str, str] = {}
 
     def checkpoint(
         self, repo: str, revision: str, endpoint: str | None, token: str | None
@@ -42,7 +44,8 @@ class Answers:
         files = {"config.json": LockedFile(size=1, git="b" * 40)}
         return CheckpointLock(repo=repo, revision=revision, commit=self.commit, files=files)
 
-    def image(self, reference: str, arch: str) -> ImageLock:
+    def image(self, reference: str, arch: str, mirrors: Mapping[str, str]) -> ImageLock:
+        self.mirrors = mirrors
         self._ask(f"{reference} {arch}")
         return ImageLock(digest=DIGEST, config=DIGEST, size=7)
 
@@ -91,6 +94,42 @@ def test_first_use_asks_once_and_records(
     answers.commit = "e" * 40
     assert sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None) == first
     assert answers.asked == ALL
+
+
+def test_a_mirror_is_asked_and_the_names_stay(
+    answers: Answers, recipe: Recipe, inventory: Path
+) -> None:
+    mirrors = {"ghcr.io": "harbor.lan/ghcr"}
+    lock = sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None, mirrors=mirrors)
+    assert answers.mirrors == mirrors
+    assert lock.image(recipe)
+    assert "harbor" not in lock_path(inventory).read_text()
+    # By the program, too, which does not read the group data.
+    words = [str(inventory), "--refresh", "--registry-mirror"]
+    answers.mirrors = {}
+    assert sparkwright.release.ensure.main([*words, "ghcr.io=harbor.lan/ghcr"]) == 0
+    assert answers.mirrors == mirrors
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("harbor.lan", "--registry-mirror: found harbor.lan; expected REGISTRY=MIRROR"),
+        ("ghcr.io=https://harbor.lan", "expected a registry without scheme"),
+    ],
+)
+def test_a_mirror_that_is_none_is_refused(
+    answers: Answers,
+    inventory: Path,
+    recipe: Recipe,
+    capsys: pytest.CaptureFixture[str],
+    word: str,
+    expected: str,
+) -> None:
+    words = [str(inventory), "--registry-mirror", word]
+    assert sparkwright.release.ensure.main(words) == 1
+    assert expected in capsys.readouterr().err
+    assert answers.asked == []
 
 
 def test_a_dry_run_asks_and_makes_no_file(

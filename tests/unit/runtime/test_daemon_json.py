@@ -4,7 +4,14 @@ import json
 
 import pytest
 
-from sparkwright.runtime.daemon_json import has_nvidia_runtime, merged, without_ours
+from sparkwright.runtime.daemon_json import (
+    has_nvidia_runtime,
+    merged,
+    new_record,
+    proxies,
+    recorded,
+    without_ours,
+)
 
 OPTIONS = {"max-size": "50m", "max-file": "3"}
 
@@ -65,3 +72,42 @@ def test_what_the_owner_changed_since_then_stays():
         "log-opts": {"max-size": "9m"},
         "mtu": 1400,
     }
+
+
+PROXIES = proxies({"http_proxy": "http://p:1", "https_proxy": "http://p:1", "no_proxy": "a,b"})
+OTHERS = {"http-proxy": "http://mine:2"}
+
+
+def test_the_proxy_comes_changes_and_goes():
+    first = merged("", OPTIONS, PROXIES)
+    assert json.loads(first)["proxies"] == {
+        "http-proxy": "http://p:1",
+        "https-proxy": "http://p:1",
+        "no-proxy": "a,b",
+    }
+    line = new_record("", first, ())
+    assert line == recorded(PROXIES)
+    assert merged(first, OPTIONS, PROXIES, [line]) == first
+    second = merged(first, OPTIONS, OTHERS, [line])
+    assert json.loads(second)["proxies"] == OTHERS
+    lines = [line, new_record(first, second, [line])]
+    # A run that was cut off before it wrote the file has written the record.
+    for text in (first, second):
+        assert json.loads(merged(text, OPTIONS, {}, lines)) == {"log-opts": OPTIONS}
+        assert without_ours(text, "", OPTIONS, lines) == ""
+
+
+def test_proxies_of_the_owner_stay():
+    own = json.dumps({"log-opts": OPTIONS, "proxies": OTHERS})
+    line = recorded(PROXIES)
+    for wanted in (PROXIES, {}):
+        assert merged(own, OPTIONS, wanted, [line]) == own
+    assert new_record(own, own, ()) is None
+    assert json.loads(without_ours(own, "", OPTIONS, [line])) == {"proxies": OTHERS}
+
+
+def test_proxies_that_are_as_they_should_be_are_no_record_of_ours():
+    own = json.dumps({"log-opts": OPTIONS, "proxies": PROXIES})
+    assert merged(own, OPTIONS, PROXIES) == own
+    assert new_record(own, own, ()) is None
+    assert merged(own, OPTIONS) == own

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sparkwright.fleet.settings import AptRepository
-from sparkwright.runtime.daemon_json import merged, step
+from sparkwright.runtime.daemon_json import merged, proxies, recorded, step
 from sparkwright.runtime.operations import docker
 from tests.unit.driven import Driven, fake_host
 
@@ -26,9 +26,11 @@ def spark(
     started: int = 100,
     changed: int = 50,
     active: str = "active",
+    proxies: tuple[str, ...] = (),
 ) -> Driven:
     runtime = [f"toolkit {toolkit}", "repository x", f"runtimes {runtimes}"]
-    runtime += [f"containers {containers}", "daemon.json", *daemon_json.splitlines()]
+    runtime += [f"containers {containers}", "proxies", *proxies]
+    runtime += ["daemon.json", *daemon_json.splitlines()]
     service = ["LoadState=loaded", f"ActiveState={active}", "UnitFileState=enabled"]
     service += [f"ActiveEnterTimestamp=@{started}", f"Changed={changed}"]
     answers: dict[Any, Any] = {"nvidia-ctk --version": runtime, "unit=docker.service": service}
@@ -37,7 +39,7 @@ def spark(
 
 def done(host: Driven, **arguments: Any) -> list[str]:
     """The commands that change something, in their order, by their first words."""
-    result = host.run(docker, repository=REPOSITORY, log_options=OPTIONS, **arguments)
+    result = host.run(docker, root="/r", repository=REPOSITORY, log_options=OPTIONS, **arguments)
     assert result.did_succeed()
     facts = re.compile(r'^\s*(echo "toolkit|unit=|! \(test|.*(sha1sum|stat -c))')
     scripts = [script for script in host.scripts() if not facts.match(script)]
@@ -100,3 +102,34 @@ def test_nothing_ends_a_container_but_the_owners_word(
 ) -> None:
     how = step(active=True, log_options=True, runtime=runtime, containers=containers, wanted=False)
     assert (how == "restart") == (not containers)
+
+
+PROXY = {"http_proxy": "http://p:1", "https_proxy": "http://p:1", "no_proxy": "localhost"}
+BEHIND = merged(READY, OPTIONS, proxies(PROXY))
+RECORD = recorded(proxies(PROXY))
+
+
+def test_a_proxy_is_recorded_as_ours_before_it_is_set() -> None:
+    host = spark()
+    assert done(host, proxy=PROXY) == ["systemctl restart docker.service"]
+    written = [script for script in host.scripts() if "docker-proxies" in script and ">>" in script]
+    put = next(script for script in host.scripts() if script.startswith("mv -f"))
+    assert [RECORD in script for script in written] == [True]
+    assert host.scripts().index(written[0]) < host.scripts().index(put)
+
+
+def test_a_proxy_ends_no_engine(caplog: pytest.LogCaptureFixture) -> None:
+    assert done(spark(containers="vllm-a "), proxy=PROXY) == []
+    assert "would end vllm-a" in caplog.text
+    assert "the proxy" in caplog.text
+
+
+def test_a_proxy_that_is_set_is_left_alone() -> None:
+    host = spark(BEHIND, proxies=(RECORD,))
+    assert done(host, proxy=PROXY) == []
+    assert not any(">>" in script for script in host.scripts())
+
+
+def test_a_proxy_that_is_no_longer_wanted_goes() -> None:
+    assert done(spark(BEHIND, proxies=(RECORD,))) == ["systemctl restart docker.service"]
+    assert done(spark(BEHIND)) == []

@@ -1,0 +1,469 @@
+"""Private registries: Docker's logins of this machine, and who gets them.
+
+The registries are Debian's docker-registry, which asks for a password or for a token; the servers
+that would like to have somebody else's login are ours.
+"""
+
+import base64
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from cryptography.hazmat.primitives.serialization import Encoding
+from httpx2 import Client
+
+from sparkwright.common.errors import PlanError
+from sparkwright.release.registry_login import login_of
+from sparkwright.release.resolve import RegistryImage, resolve_image
+from tests.component.servers import serving
+from tests.lab import oci, registry
+from tests.lab.registry import PASSWORD, USER
+
+NAME = "lab/private"
+ARCH = "x86_64"
+
+
+@pytest.fixture(autouse=True)
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Docker's configuration of whoever runs this: none so far."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    (tmp_path / "docker").mkdir()
+    login_of.cache_clear()
+    return tmp_path / "docker/config.json"
+
+
+def auth(user: str, password: str) -> dict[str, str]:
+    return {"auth": base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+
+def log_in(docker: Path, server: str, password: str = PASSWORD) -> None:
+    docker.write_text(json.dumps({"auths": {server: auth(USER, password)}}))
+
+
+def refusal(image: str, **arguments: Any) -> str:
+    with pytest.raises(PlanError) as caught:
+        resolve_image(image, ARCH, **arguments)
+    assert PASSWORD not in str(caught.value)
+    return str(caught.value)
+
+
+class TestConfiguration:
+    @pytest.mark.parametrize("key", ["ghcr.io", "https://ghcr.io", "https://ghcr.io/v2/"])
+    def test_a_password_in_the_file(self, docker: Path, key: str) -> None:
+        log_in(docker, key)
+        found = login_of("ghcr.io")
+        assert found
+        assert (found.user, found.secret, found.source) == (USER, PASSWORD, str(docker))
+        assert login_of("ghcr.io.example.org") is None
+        assert login_of("docker.io") is None
+
+    def test_docker_hub_has_a_key_of_its_own(self, docker: Path) -> None:
+        log_in(docker, "https://index.docker.io/v1/")
+        assert login_of("docker.io")
+
+    def test_no_file_is_no_login(self) -> None:
+        assert login_of("ghcr.io") is None
+
+    def test_an_identity_token(self, docker: Path) -> None:
+        docker.write_text(json.dumps({"auths": {"a.io": {"auth": "", "identitytoken": "tok"}}}))
+        found = login_of("a.io")
+        assert found
+        assert json.loads(found.for_docker) == {"identitytoken": "tok", "serveraddress": "a.io"}
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("{", "found no JSON object; expected Docker's config.json: mend it"),
+            ("[]", "found no JSON object"),
+            ("[" * 100_000, "found no JSON object"),
+            (" " * 2_000_000 + "{}", "found no JSON object"),
+            ('{"auths": []}', ""),
+            ('{"auths": [1]}', "auths: found no JSON object"),
+            ('{"auths": {"ghcr.io": 1}}', "auths.ghcr.io: found no JSON object"),
+            ('{"auths": {"ghcr.io": {"auth": "***"}}}', "found no user and password in base64"),
+            ('{"auths": {"ghcr.io": {"auth": "eA=="}}}', "docker login ghcr.io, on this machine"),
+            ('{"credsStore": "../x"}', "found the credential helper '../x'; expected the end of a"),
+            ('{"credsStore": "none-of-these"}', "docker-credential-none-of-these: found no such"),
+        ],
+    )
+    def test_a_damaged_file(self, docker: Path, text: str, expected: str) -> None:
+        docker.write_text(text)
+        if not expected:
+            assert login_of("ghcr.io") is None
+            return
+        with pytest.raises(PlanError) as caught:
+            login_of("ghcr.io")
+        assert str(caught.value).startswith(str(docker))
+        assert expected in str(caught.value)
+
+
+Helper = Callable[[str, str], None]
+
+
+class TestHelper:
+    @pytest.fixture
+    def helper(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Helper:
+        """Put a script into PATH as docker-credential-NAME."""
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+        def put(name: str, script: str) -> None:
+            file = folder / f"docker-credential-{name}"
+            file.write_text(f"#!/bin/sh\n{script}\n")
+            file.chmod(0o755)
+
+        return put
+
+    SAYS = 'read server; [ "$1" = get ] && echo "{{\\"ServerURL\\": \\"$server\\", {rest}}}"'
+
+    def test_it_is_asked_for_the_registry_by_standard_input(
+        self, docker: Path, helper: Helper, tmp_path: Path
+    ) -> None:
+        rest = f'\\"Username\\": \\"of $server\\", \\"Secret\\": \\"{PASSWORD}\\"'
+        helper("pass", self.SAYS.format(rest=rest))
+        helper("one", f'echo "$@" > {tmp_path}/words; ' + self.SAYS.format(rest=rest))
+        docker.write_text(json.dumps({"credsStore": "pass", "credHelpers": {"a.io": "one"}}))
+        found = [login_of(each) for each in ("a.io", "b.io:5000", "docker.io")]
+        users = ["of a.io", "of b.io:5000", "of https://index.docker.io/v1/"]
+        assert [each and each.user for each in found] == users
+        assert [each and each.source for each in found] == [
+            "docker-credential-one",
+            *["docker-credential-pass"] * 2,
+        ]
+        assert (tmp_path / "words").read_text() == "get\n"
+
+    def test_a_token_is_one(self, docker: Path, helper: Helper) -> None:
+        rest = '\\"Username\\": \\"<token>\\", \\"Secret\\": \\"tok\\"'
+        helper("pass", self.SAYS.format(rest=rest))
+        docker.write_text('{"credsStore": "pass"}')
+        found = login_of("a.io")
+        assert found
+        assert found.is_token
+
+    def test_one_that_has_none_is_no_error(self, docker: Path, helper: Helper) -> None:
+        helper("pass", "echo 'credentials not found in native keychain'; exit 1")
+        docker.write_text(
+            json.dumps({"credsStore": "pass", "auths": {"a.io": auth(USER, PASSWORD), "b.io": {}}})
+        )
+        found = login_of("a.io")
+        assert found
+        assert found.source == str(docker)
+        assert login_of("b.io") is None
+
+    @pytest.mark.parametrize(
+        ("script", "expected"),
+        [
+            (f"echo {PASSWORD}; exit 3", "found exit status 3; expected a login for a.io: see"),
+            (f"echo {PASSWORD}", "found no login in its answer"),
+            ('echo "{}"', "found no login in its answer"),
+            ("sleep 60", "found no answer in 0.2 s"),
+        ],
+    )
+    def test_one_that_fails(
+        self,
+        docker: Path,
+        helper: Helper,
+        monkeypatch: pytest.MonkeyPatch,
+        script: str,
+        expected: str,
+    ) -> None:
+        helper("pass", f"exec 2>/dev/null; {script}")
+        docker.write_text('{"credsStore": "pass"}')
+        if "sleep" in script:
+            monkeypatch.setattr("sparkwright.release.registry_login._PATIENCE", 0.2)
+        with pytest.raises(PlanError) as caught:
+            login_of("a.io")
+        assert f"{docker}: docker-credential-pass: {expected}" in str(caught.value)
+        assert "`echo a.io | docker-credential-pass get`" in str(caught.value)
+        assert PASSWORD not in str(caught.value)
+
+
+class Private(BaseHTTPRequestHandler):
+    """The token server of a registry, which lets in who has the password.
+
+    Attributes:
+        requests: method, path, Authorization and body of each request.
+        identity: the identity token that it takes; "" for none.
+    """
+
+    requests: ClassVar[list[tuple[str, str, str, str]]]
+    signing: ClassVar[ec.EllipticCurvePrivateKey]
+    certificate: ClassVar[x509.Certificate]
+    identity: ClassVar[str] = ""
+
+    def do_GET(self) -> None:
+        self._note("")
+        known = self.headers["Authorization"] == f"Basic {auth(USER, PASSWORD)['auth']}"
+        self._answer(parse_qs(urlsplit(self.path).query), known)
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self._note(body)
+        form = parse_qs(body)
+        self._answer(form, bool(self.identity) and form["refresh_token"] == [self.identity])
+
+    def _note(self, body: str) -> None:
+        given = self.headers["Authorization"] or ""
+        self.requests.append((self.command, self.path, given, body))
+
+    def _answer(self, query: Mapping[str, list[str]], known: bool) -> None:
+        anonymous = self.command == "GET" and not self.headers["Authorization"]
+        # Like public ones: an anonymous caller gets a token that opens nothing here.
+        self.send_response(200 if known or anonymous else 401)
+        self.end_headers()
+        if known or anonymous:
+            token = self._token(query["scope"][0] if known else "")
+            self.wfile.write(json.dumps({"token": token}).encode())
+
+    def _token(self, scope: str) -> str:
+        access = []
+        if scope:
+            kind, name, actions = scope.split(":")
+            access = [{"type": kind, "name": name, "actions": actions.split(",")}]
+        now = int(time.time())
+        der = self.certificate.public_bytes(Encoding.DER)
+        head = {"typ": "JWT", "alg": "ES256", "x5c": [base64.b64encode(der).decode()]}
+        body = {"iss": "lab", "sub": "", "aud": "lab", "exp": now + 300, "nbf": now - 60}
+        parts = [head, body | {"iat": now, "jti": str(now), "access": access}]
+        signed = ".".join(plain(json.dumps(part).encode()) for part in parts)
+        r, s = decode_dss_signature(self.signing.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
+        return f"{signed}.{plain(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def plain(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+needs_registry = pytest.mark.skipif(
+    not (shutil.which("docker-registry") and shutil.which("zstd")),
+    reason="needs Debian's docker-registry and zstd",
+)
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The storage of a registry that has one image."""
+    folder = tmp_path_factory.mktemp("registry")
+    for name in ("storage", "root"):
+        (folder / name).mkdir()
+    (folder / "root/motd").write_text("hello\n")
+    layers = [oci.pack(folder / "root", folder / "layer.tar.zst", ".")]
+    with registry.serving(folder / "storage", writable=True) as url:
+        oci.push(url, f"{NAME}:1", layers, environment={}, entrypoint=["/bin/true"])
+    return folder / "storage"
+
+
+@pytest.fixture
+def tokens(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A token server; its address."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "lab")])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name)
+    builder = builder.public_key(key.public_key()).serial_number(1)
+    builder = builder.not_valid_before(now - timedelta(hours=1))
+    builder = builder.not_valid_after(now + timedelta(hours=1))
+    monkeypatch.setattr(Private, "requests", [], raising=False)
+    monkeypatch.setattr(Private, "signing", key, raising=False)
+    certificate = builder.sign(key, hashes.SHA256())
+    monkeypatch.setattr(Private, "certificate", certificate, raising=False)
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Private)) as address:
+        yield address
+
+
+@pytest.fixture(params=["password", "token"])
+def private(
+    request: pytest.FixtureRequest, storage: Path, tokens: str, tmp_path: Path
+) -> Iterator[str]:
+    """A private registry, by a password of its own or by tokens of another server; HOST:PORT."""
+    if request.param == "password":
+        auth = registry.by_password(tmp_path)
+    else:
+        bundle = tmp_path / "bundle.pem"
+        bundle.write_bytes(Private.certificate.public_bytes(Encoding.PEM))
+        auth = {
+            "REGISTRY_AUTH": "token",
+            "REGISTRY_AUTH_TOKEN_REALM": f"http://{tokens}/token",
+            "REGISTRY_AUTH_TOKEN_SERVICE": "lab",
+            "REGISTRY_AUTH_TOKEN_ISSUER": "lab",
+            "REGISTRY_AUTH_TOKEN_ROOTCERTBUNDLE": str(bundle),
+        }
+    with registry.serving(storage, auth=auth) as url:
+        yield url.removeprefix("http://")
+
+
+@needs_registry
+class TestPrivateRegistry:
+    def test_the_right_login(self, private: str, docker: Path) -> None:
+        log_in(docker, private)
+        found = resolve_image(f"{private}/{NAME}:1", ARCH)
+        assert found.digest.startswith("sha256:")
+        assert PASSWORD not in found.model_dump_json()
+
+    def test_a_wrong_login(self, private: str, docker: Path) -> None:
+        log_in(docker, private, "another")
+        said = refusal(f"{private}/{NAME}:1")
+        found = f"{private}/{NAME}:1: found no access by the login of {USER} ({docker}); expected"
+        assert said.startswith(found)
+        assert f"one that {private} takes" in said
+        assert f"docker login {private}, on this machine" in said
+        assert "another" not in said
+
+    def test_no_login(self, private: str, docker: Path) -> None:
+        log_in(docker, "registry.example.org")
+        said = refusal(f"{private}/{NAME}:1")
+        assert said.startswith(
+            f"{private}/{NAME}:1: found no access; expected an image that anyone"
+        )
+        assert f"a login for {private} in {docker}, of which it has none" in said
+        assert f"docker login {private}, on this machine" in said
+
+    def test_a_mirror_gets_its_own_login_and_gives_the_same(
+        self, private: str, docker: Path
+    ) -> None:
+        name = f"ghcr.io/{NAME}:1"
+        log_in(docker, "ghcr.io")
+        mirrors = {"ghcr.io": private}
+        assert (
+            f"found no access; expected an image that anyone may pull, or a login for {private}"
+            in (refusal(name, mirrors=mirrors))
+        )
+        log_in(docker, private)
+        login_of.cache_clear()
+        found = resolve_image(name, ARCH, mirrors)
+        assert found == resolve_image(f"{private}/{NAME}:1", ARCH)
+
+
+@needs_registry
+@pytest.mark.parametrize("private", ["token"], indirect=True)
+class TestTokenServer:
+    def test_the_login_goes_to_no_registry(self, private: str, docker: Path) -> None:
+        log_in(docker, private)
+        resolve_image(f"{private}/{NAME}:1", ARCH)
+        ((method, path, given, _), *_) = Private.requests
+        assert (method, given) == ("GET", f"Basic {auth(USER, PASSWORD)['auth']}")
+        assert parse_qs(urlsplit(path).query)["scope"] == [f"repository:{NAME}:pull"]
+
+    def test_an_identity_token_is_exchanged(
+        self, private: str, docker: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Private, "identity", "tok-1")
+        docker.write_text(json.dumps({"auths": {private: {"identitytoken": "tok-1"}}}))
+        resolve_image(f"{private}/{NAME}:1", ARCH)
+        assert {(method, given) for method, _, given, _ in Private.requests} == {("POST", "")}
+        form = parse_qs(Private.requests[0][3])
+        assert form["grant_type"] == ["refresh_token"]
+        assert "tok-1" not in Private.requests[0][1]
+        monkeypatch.setattr(Private, "identity", "tok-2")
+        assert "found no access by the login of an identity token" in refusal(f"{private}/{NAME}:1")
+
+
+class Astray(BaseHTTPRequestHandler):
+    """A server that takes any request, notes it, and sends on whoever comes.
+
+    Attributes:
+        seen: Host, Authorization and body of each request.
+        answers: for a path, the status and headers of the answer.
+    """
+
+    seen: ClassVar[list[tuple[str, str, str]]]
+    answers: ClassVar[dict[str, tuple[int, dict[str, str]]]]
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"] or 0)).decode()
+        self.seen.append((self.headers["Host"], self.headers["Authorization"] or "", body))
+        status, headers = self.answers.get(urlsplit(self.path).path, (404, {}))
+        self.send_response(status)
+        for name, value in ({"Content-Length": "0"} | headers).items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class TestWhoGetsALogin:
+    """A login reaches the registry that it is for and the token server that it names alone."""
+
+    @pytest.fixture
+    def two(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
+        """Two servers on one machine; to a client these are two hosts."""
+        monkeypatch.setattr(Astray, "seen", [], raising=False)
+        monkeypatch.setattr(Astray, "answers", {}, raising=False)
+        with (
+            serving(ThreadingHTTPServer(("127.0.0.1", 0), Astray)) as one,
+            serving(ThreadingHTTPServer(("127.0.0.1", 0), Astray)) as other,
+        ):
+            yield one, other
+
+    MANIFEST = f"/v2/{NAME}/manifests/1"
+
+    def logins(self, host: str) -> list[str]:
+        return [given for at, given, _ in Astray.seen if at == host and given]
+
+    def test_no_host_to_which_a_registry_sends(self, two: tuple[str, str], docker: Path) -> None:
+        one, other = two
+        log_in(docker, one)
+        Astray.answers["/elsewhere"] = (401, {"WWW-Authenticate": "Basic realm=x"})
+        Astray.answers[self.MANIFEST] = (307, {"Location": f"http://{other}/elsewhere"})
+        refusal(f"{one}/{NAME}:1")
+        assert any(at == other for at, _, _ in Astray.seen)
+        assert self.logins(other) == []
+        assert self.logins(one) == []
+
+    def test_no_host_to_which_a_token_server_sends(
+        self, two: tuple[str, str], docker: Path
+    ) -> None:
+        one, other = two
+        challenge = f'Bearer realm="http://{one}/token",service="lab",scope="s"'
+        Astray.answers[self.MANIFEST] = (401, {"WWW-Authenticate": challenge})
+        Astray.answers["/token"] = (307, {"Location": f"http://{other}/elsewhere"})
+        log_in(docker, one)
+        refusal(f"{one}/{NAME}:1")
+        assert self.logins(one)
+        assert self.logins(other) == []
+        docker.write_text(json.dumps({"auths": {one: {"identitytoken": "tok-1"}}}))
+        login_of.cache_clear()
+        refusal(f"{one}/{NAME}:1")
+        assert [body for at, _, body in Astray.seen if "tok-1" in body and at != one] == []
+
+    def test_no_token_server_without_tls(self, two: tuple[str, str], docker: Path) -> None:
+        _, other = two
+        log_in(docker, "a.io")
+        with Client() as client:
+            image = RegistryImage("a.io/x:1", client)
+            image._login = login_of("a.io")
+            with pytest.raises(PlanError) as caught:
+                image._token(f'realm="http://{other}/token",service="lab",scope="s"')
+        expected = (
+            "which would get the login unencrypted; expected one by https, as the registry is"
+        )
+        assert f"found the token server http://{other}/token, {expected}" in str(caught.value)
+        assert Astray.seen == []
+
+    def test_no_challenge_that_asks_for_something_else(
+        self, two: tuple[str, str], docker: Path
+    ) -> None:
+        one, _ = two
+        log_in(docker, one)
+        Astray.answers[self.MANIFEST] = (401, {"WWW-Authenticate": "Negotiate"})
+        assert f"found no access by the login of {USER}" in refusal(f"{one}/{NAME}:1")
+        assert self.logins(one) == []
