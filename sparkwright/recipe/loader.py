@@ -1,4 +1,4 @@
-"""Reads recipes, one from each YAML file: ours, or another project's."""
+"""Reads recipes: ours, one from each YAML file, and those that other projects publish."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import FILES
 from sparkwright.common.schema import nearest, parse, shown
 from sparkwright.common.yaml.lines import lines_of
-from sparkwright.recipe import check, rules, sparkrun
+from sparkwright.recipe import check, rules
+from sparkwright.recipe.published import formats, playbook
+from sparkwright.recipe.published.draft import Origin, Translated
+from sparkwright.recipe.published.mods import mod_folders
+from sparkwright.recipe.published.sources import is_reference, locate
 from sparkwright.recipe.recipe import Recipe
 
 RECIPES = FILES / "recipes"
@@ -47,7 +51,7 @@ def recipe_names(folder: Path | None = None) -> list[str]:
 
 def is_path(name: str) -> bool:
     """Tell whether the name of a recipe is the path of a file."""
-    return "/" in name or name.endswith((".yaml", ".yml"))
+    return not is_reference(name) and ("/" in name or name.endswith((".yaml", ".yml")))
 
 
 def load_recipe(name: str, folder: Path | None = None) -> Recipe:
@@ -55,24 +59,77 @@ def load_recipe(name: str, folder: Path | None = None) -> Recipe:
 
     Args:
         name: Its name, that of its file without ``.yaml``; or the path of a file anywhere, which
-            may be a recipe of sparkrun or of spark-vllm-docker.
+            may be a recipe that another project publishes; or SOURCE:NAME@COMMIT, one of a public
+            source, which is fetched unless it was before.
         folder: Where the recipes are, also those that a file elsewhere extends; as for
             `recipe_files`.
 
     Raises:
         PlanError: There is no such recipe (with the nearest name), or it has faults.
     """
+    if is_reference(name):
+        found = locate(name)
+        return load_published(found.path, found.part, found.origin)
     path = Path(name) if is_path(name) else _path(name, folder)
     with lines_of(path):
         data = _read_file(path)
+        if data is None:
+            return load_published(path, "", Origin(path, mods=mod_folders(path, _root(path))))
         if "extends" in data:
             data = _extended(path, data, data["extends"], folder)
-        recipe = parse(Recipe, {"name": path.stem, **data}, str(path))
-        # The rules read the options, which have to be valid first.
-        problems = [*check.problems(recipe)] or [*rules.problems(recipe)]
-        if problems:
-            raise PlanError(*(f"{path}: {problem}" for problem in problems))
+        return _checked({"name": path.stem, **data}, path)
+
+
+def load_published(path: Path, part: str, origin: Origin) -> Recipe:
+    """Read and check a recipe that another project publishes.
+
+    Args:
+        path: Its file.
+        part: Its name within the file; "" for the only one.
+        origin: Where it comes from.
+
+    Raises:
+        NotForUs: It is for another engine or other hardware.
+        PlanError: It cannot be carried over, or has faults, each with its line.
+    """
+    translated = formats.translate(path, part, origin)
+    try:
+        return _checked(translated.data, path)
+    except PlanError as error:
+        raise PlanError(*(placed(each, path, translated) for each in error.problems)) from None
+
+
+def placed(problem: str, path: Path, translated: Translated) -> str:
+    """Put the line of a published recipe into a problem with a key of ours.
+
+    Args:
+        problem: ``FILE: KEY: found X; expected Y``.
+        path: The file.
+        translated: What it became.
+    """
+    start = f"{path}: "
+    if not problem.startswith(start):
+        return problem
+    text = problem.removeprefix(start)
+    key = text.partition(": ")[0].removeprefix("by_sparks.1.").removeprefix("by_sparks.2.")
+    fitting = [each for each in translated.lines if f"{key}.".startswith(f"{each}.")]
+    line = translated.lines[max(fitting, key=len)] if fitting else 1
+    return f"{path}:{line}: {text}"
+
+
+def _checked(data: dict[str, Any], path: Path) -> Recipe:
+    recipe = parse(Recipe, data, str(path))
+    # The rules read the options, which have to be valid first.
+    problems = [*check.problems(recipe)] or [*rules.problems(recipe)]
+    if problems:
+        raise PlanError(*(f"{path}: {problem}" for problem in problems))
     return recipe
+
+
+def _root(path: Path) -> Path | None:
+    """Return the folder of the checkout that a file is in; None: it is in none."""
+    parents = path.absolute().parents
+    return next((each for each in parents if (each / ".git").exists()), None)
 
 
 def _path(name: str, folder: Path | None) -> Path:
@@ -83,10 +140,13 @@ def _path(name: str, folder: Path | None) -> Path:
     return files[name]
 
 
-def _read_file(path: Path) -> dict[str, Any]:
+def _read_file(path: Path) -> dict[str, Any] | None:
+    """Return what a file of ours holds; None of another project's."""
+    if playbook.is_playbook(path):
+        return None
     data = yaml.load(path)
-    if sparkrun.is_foreign(data):
-        return sparkrun.translate(path, data)
+    if formats.is_published(data):
+        return None
     if "name" in data:
         name = shown(data["name"])
         raise PlanError(f"{path}: name: found {name}; expected no such key: the file has the name")
@@ -102,6 +162,11 @@ def _extended(
         expected = nearest(base if isinstance(base, str) else "", others)
         raise PlanError(f"{path}: extends: found {shown(base)}; {expected}")
     extended = _read_file(_path(str(base), folder))
+    if extended is None:
+        raise PlanError(
+            f"{path}: extends: found {base}, a recipe of another project; expected one of ours: "
+            "`sparkwright recipes import` makes it one"
+        )
     if "extends" in extended:
         raise PlanError(
             f"{path}: extends: found {base}, which extends {extended['extends']}; expected a "

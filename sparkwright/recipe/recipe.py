@@ -26,6 +26,9 @@ from sparkwright.recipe.values import (
 # Seconds before the end of vLLM's own drain at which a stop cuts off requests in flight.
 BREAK_OFF = 2
 
+# What a published recipe's ``vllm`` says whose image has a name that moves.
+UNKNOWN_VLLM = "its image's own"
+
 
 class Checkpoint(Model):
     """A repository on the hub, and the folder below the root that holds it on a Spark."""
@@ -151,7 +154,12 @@ class Recipe(EngineSettings):
 
     @property
     def release(self) -> tuple[int, ...] | None:
-        """The numbers of `judge`, such as (0, 28, 0); None where it names no release."""
+        """The numbers of `judge`, such as (0, 28, 0); None where it names no release.
+
+        A judge of an image whose vLLM is unknown is an estimate, by which nothing is refused.
+        """
+        if self.vllm == UNKNOWN_VLLM:
+            return None
         return tuple(map(int, self.judge.split("."))) if RELEASE.fullmatch(self.judge) else None
 
     @property

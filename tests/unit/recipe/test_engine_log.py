@@ -1,12 +1,14 @@
 """How much an engine logs, and that a start is never hidden."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from sparkwright.engine.phases import phase
 from sparkwright.recipe.engine_log import at_level
-from sparkwright.recipe.sparkrun import translate
+from sparkwright.recipe.published.draft import Origin
+from sparkwright.recipe.published.formats import translate
 from sparkwright.run.spark import SparkTarget
 from tests.unit.recipe.test_recipe import problems
 from tests.unit.release.test_release import lock, recipe, release
@@ -77,4 +79,6 @@ def test_another_projects_level_is_left_to_the_owner(tmp_path: Path) -> None:
         "env": {"VLLM_LOGGING_LEVEL": "WARNING", "OTHER": "1"},
         "command": "vllm serve {model}",
     }
-    assert translate(tmp_path / "x.yaml", data)["env"] == {"OTHER": "1"}
+    path = tmp_path / "x.yaml"
+    path.write_text(json.dumps(data))
+    assert translate(path, "", Origin(path)).data["env"] == {"OTHER": "1"}

@@ -141,12 +141,15 @@ def test_numbers_of_sparks(put, text, changes, sparks):
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ([("runtime: vllm", "mods: [mods/fix-template]")], 'mods: found ["mods/fix-template"]'),
+        ([("runtime: vllm", "mods: [mods/fix]")], "mods[0]: found mods/fix, a mod that is not at"),
+        ([("runtime: vllm", "mods: [../fix]")], "mods[0]: found ../fix, a mod that is not at hand"),
+        ([("runtime: vllm", "mods: x")], 'mods: found "x"; expected a list'),
         ([("runtime: vllm", "builder: eugr")], 'builder: found "eugr"; expected it left out'),
-        ([("runtime: vllm", "pre_exec: [ls]")], 'pre_exec: found ["ls"]'),
+        ([("runtime: vllm", "pre_exec: [echo a, ls]")], 'pre_exec[1]: found "ls"; expected it left'),
+        ([("runtime: vllm", "pre_exec: [echo a > b]")], 'pre_exec[0]: found "echo a > b"'),
         ([("runtime: vllm", "post_exec: [ls]")], "nothing runs beside the engine"),
         ([("runtime: vllm", "post_commands: [ls]")], "nothing runs beside the engine"),
-        ([("runtime: vllm", "build_args: [--tf5]")], 'build_args: found ["--tf5"]'),
+        ([("runtime: vllm", "build_args: [--tf5, --x]")], 'build_args[1]: found "--x"; expected'),
         ([("runtime: vllm", "executor_config: {user: root}")], "which cannot be converted"),
         ([("runtime: vllm", "runtime: sglang")], 'runtime: found "sglang"; expected vllm or'),
         ([("runtime: vllm", "min_nodes: 4")], "min_nodes: found 4; expected 1 or 2"),
@@ -156,7 +159,7 @@ def test_numbers_of_sparks(put, text, changes, sparks):
         ([("tensor_parallel: 1", "tensor_parallel: 4")], "--tensor-parallel-size 4; expected 1"),
         ([("pipeline_parallel: 1", "pipeline_parallel: 2")], "--pipeline-parallel-size 2; expect"),
         ([('"2"', '"3"')], 'recipe_version: found "3"; expected 1 or 2'),
-        ([("ghcr.io/somebody/vllm:nightly", "vllm-node")], "container: found vllm-node, which its"),
+        ([("ghcr.io/somebody/vllm:nightly", "vllm-node-mxfp4")], "found vllm-node-mxfp4, which its"),
         ([("container: ghcr.io/somebody/vllm:nightly", "name: x")], "container: found null"),
         ([("model: owner/Model-35B", "model: /data/model")], "found the model /data/model; expec"),
         ([("serve {model}", "serve other/Model")], "expected owner/Model-35B, which `model` names"),
@@ -164,7 +167,7 @@ def test_numbers_of_sparks(put, text, changes, sparks):
         ([("-tp {", "--uds /run/x -tp {")], "args.uds: found it set; expected it left out"),
         ([("-tp {", "--api-key abc -tp {")], "args.api-key: found a secret's name"),
         ([("-tp {tensor", "-tp {tensors")], "command: found {tensors_parallel}; expected it among"),
-        ([("vllm serve", "cd /x && vllm serve")], "command: found &&; expected one vllm serve"),
+        ([("vllm serve", "cd /x && vllm serve")], "command: found cd /x; expected vllm serve"),
         ([("  VLLM_M", "  HF_TOKEN: abc\n  VLLM_M")], "env.HF_TOKEN: found a secret's name"),
         ([("ATOMIC_ADD: 1", "ATOMIC_ADD: $HOME")], 'found "$HOME"; expected the value itself'),
         ([("ATOMIC_ADD: 1", "ATOMIC_ADD:")], "found nothing; expected the value itself"),
@@ -177,14 +180,15 @@ def test_what_cannot_be_carried_over(put, changes, problem):
 
 def test_all_problems_come_together(put):
     changes = [
-        ("runtime: vllm", "runtime: atlas\nmods: [mods/a]\nmin_nodes: 3"),
-        ("ghcr.io/somebody/vllm:nightly", "vllm-node-tf5"),
-        ("ATOMIC_ADD: 1", "ATOMIC_ADD: $X"),
-        ("pipeline_parallel: 1", "pipeline_parallel: 3"),
+        ("runtime: vllm", "mods: [mods/a]\nbuilder: x\nrecipe_version: 3"),
+        ('recipe_version: "2"\n', ""),
+        ("ghcr.io/somebody/vllm:nightly", "vllm-node-mxfp4"),
+        ("ATOMIC_ADD: 1", "ATOMIC_ADD: []"),
+        ("--port {port}", "--port {port} -zz"),
     ]
     keys = sorted(found.partition(":")[0] for found in problems(put(SPARKRUN, *changes)))
     variable = "env.VLLM_MARLIN_USE_ATOMIC_ADD"
-    assert keys == ["command", "container", variable, "min_nodes", "mods", "runtime"]
+    assert keys == ["builder", "command", "container", variable, "mods[0]", "recipe_version"]
 
 
 def test_a_recipe_of_ours_by_its_path(tmp_path):
@@ -247,4 +251,4 @@ def test_the_command_line_shows_it(put, capsys):
     assert command_main([put()]) == 0
     assert "vllm serve /models/owner--Model-35B" in capsys.readouterr().out
     assert command_main([put(SPARKRUN, ("runtime: vllm", "mods: [mods/a]"))]) == 1
-    assert "mods: found" in capsys.readouterr().err
+    assert "mods[0]: found" in capsys.readouterr().err

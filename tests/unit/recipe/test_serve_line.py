@@ -5,7 +5,8 @@ import json
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.recipe.serve_line import fill, parse_line
+from sparkwright.recipe.published.serve_line import fill, parse_line
+from sparkwright.recipe.published.shell import ShellError
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,35 @@ def test_lines_and_trailing_backslashes():
     assert parse_line(text).options == {"seed": 1, "port": 2}
 
 
+def test_what_stands_before_it():
+    first = "# why\nexport A=1 B='x y'  # too\nset -e; echo go\n"
+    line = parse_line(first + "C=$X \\\nvllm serve m --seed 1\n# z\n")
+    assert (line.model, line.options) == ("m", {"seed": 1})
+    assert line.variables == {"A": "1", "B": "x y", "C": "$"}
+    assert line.lines == {"A": 1, "B": 1, "C": 3, "model": 4, "seed": 4}
+
+
+def test_a_script_of_a_shell():
+    line = parse_line("A=1 bash -lc 'exec vllm serve m \\\n  --seed 1'")
+    assert (line.model, line.options, line.variables) == ("m", {"seed": 1}, {"A": "1"})
+    assert line.lines["seed"] == 1
+    assert parse_line("python3 -m vllm.entrypoints.openai.api_server --model m").model == "m"
+
+
+def test_what_the_inventory_sets_may_name_machines_of_the_author():
+    options = parse_line('vllm serve m --master-addr "$HEAD_IP" --node-rank 0 --seed 1').options
+    assert options == {"master-addr": True, "node-rank": 0, "seed": 1}
+
+
+def test_lines_of_problems():
+    with pytest.raises(ShellError) as error:
+        parse_line("vllm serve m \\\n  --seed $S \\\n  -zz 1")
+    assert [line for line, _ in error.value.found] == [1, 2]
+    with pytest.raises(ShellError) as error:
+        fill("a\n{b}\n{c}", {})
+    assert [line for line, _ in error.value.found] == [1, 2]
+
+
 def test_the_model_as_an_option():
     assert parse_line("vllm serve --model owner/name --seed 1").model == "owner/name"
 
@@ -54,8 +84,13 @@ def test_the_model_as_an_option():
     [
         ("", "found nothing; expected vllm serve"),
         ("sglang serve --model-path m", "found sglang serve; expected vllm serve"),
-        ("A=1 vllm serve m", "found A=1 vllm; expected vllm serve"),
-        ("bash -c 'vllm serve m'", "found bash -c; expected vllm serve"),
+        ("python3 -m pip install x && vllm serve m", "found python3 -m; expected vllm serve"),
+        ("bash -c 'cd /x'", "found cd /x; expected vllm serve"),
+        ("bash start.sh", "found bash start.sh; expected vllm serve"),
+        ("echo a > /etc/x\nvllm serve m", "found >; expected one vllm serve line"),
+        ("export A=1 | tee x; vllm serve m", "found |; expected one vllm serve line"),
+        ("vllm serve m; touch x", "found ;; expected one vllm serve line"),
+        ("vllm serve $MODEL", "found $MODEL, which a shell expands"),
         ("vllm serve m && touch x", "found &&; expected one vllm serve line"),
         ("vllm serve m | tee log", "found |; expected one vllm serve line"),
         ("vllm serve m 2>/dev/null", "found >; expected one vllm serve line"),
@@ -63,7 +98,7 @@ def test_the_model_as_an_option():
         ("vllm serve m \\\n# why\n --seed 1", "expected one vllm serve line and nothing else"),
         ("vllm serve m --seed $SEED", "found $SEED, which a shell expands"),
         ("vllm serve m --seed `date`", "found `date`, which a shell expands"),
-        ("vllm serve m 'x", "found a line with invalid shell quoting"),
+        ("vllm serve m 'x", "found a ' that is not closed"),
         ("vllm serve m x", "found x; expected options after the model"),
         ("vllm serve --seed 1", "found no model"),
         ("vllm serve m -zz 1", "found -zz; expected vLLM's long option"),

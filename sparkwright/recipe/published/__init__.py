@@ -1,0 +1,1 @@
+"""Recipes that other projects publish: where they are, and how they become ours."""

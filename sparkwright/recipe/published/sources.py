@@ -1,0 +1,236 @@
+"""The places where recipes for Sparks are published, and the recipes that each has."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.schema import nearest
+from sparkwright.common.yaml import MOST_BYTES
+from sparkwright.recipe.published import formats, git, playbook
+from sparkwright.recipe.published.draft import Origin
+from sparkwright.recipe.published.mods import mod_folders
+
+# Short names. Owners of Sparks read these: sparkrun's own registry; the launcher that NVIDIA's page
+# on clusters names; vLLM's own recipes, ten of which are for a GB10; NVIDIA's two.
+SOURCES = {
+    "arena": "https://github.com/spark-arena/recipe-registry",
+    "eugr": "https://github.com/eugr/spark-vllm-docker",
+    "vllm": "https://github.com/vllm-project/recipes",
+    "nvidia": "https://github.com/NVIDIA/local-ai-inference-recipes",
+    "playbooks": "https://github.com/NVIDIA/dgx-spark-playbooks",
+}
+# Where sparkrun looks for mods that a registry lacks (spark-arena/sparkrun, core/mods.py).
+MODS_OF_ALL = "eugr"
+
+_REFERENCE = re.compile(rf"(?P<source>{'|'.join(SOURCES)}):(?P<name>[^@]*)(@(?P<commit>.*))?")
+_WITH_COMMIT = re.compile(r"(?P<source>.+?)@(?P<commit>[A-Za-z0-9][A-Za-z0-9._-]*)")
+_YAML, _PAGES = (".yaml", ".yml"), (".md", ".sh")
+_MOST_FILES = 5_000
+# Parts of paths that tell no recipe from another.
+_NOISE = ("models", "recipes", "linux", "recipe", "README")
+# A file that cannot be read is named as a recipe if it begins a line with one of their keys.
+_LOOKS = re.compile(rb"^(recipe_version|schema_version|variants|command):", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """The files of a source.
+
+    Attributes:
+        root: Their folder.
+        url: Of the repository; the folder's path where there is none.
+        commit: 40 hexadecimal digits; None: the folder is under no version control.
+        day: Of the commit.
+    """
+
+    root: Path
+    url: str
+    commit: str | None = None
+    day: date | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A recipe of a source.
+
+    Attributes:
+        key: Its path in short; the end of it names it as long as no other's ends so.
+        path: Its file.
+        part: Its name within the file; "" for the only one.
+        origin: Where it comes from.
+    """
+
+    key: str
+    path: Path
+    part: str
+    origin: Origin
+
+
+def is_reference(name: str) -> bool:
+    """Tell whether the name of a recipe is one of a source: SOURCE:NAME@COMMIT."""
+    return _REFERENCE.fullmatch(name) is not None
+
+
+def reference_problem(name: str) -> str | None:
+    """Return what is wrong with a SOURCE:NAME@COMMIT, as ``found X; expected Y``; None: nothing."""
+    match = _REFERENCE.fullmatch(name)
+    if match is None or not match["name"]:
+        return f"found {name}; expected SOURCE:NAME@COMMIT"
+    if not git.COMMIT.fullmatch(match["commit"] or ""):
+        url = SOURCES[match["source"]]
+        return (
+            f"found {name}, which moves; expected {match['source']}:{match['name']}@ and a full "
+            f"commit: `git ls-remote {url} HEAD` prints the current one"
+        )
+    return None
+
+
+def locate(name: str) -> Entry:
+    """Return the recipe that a SOURCE:NAME@COMMIT names, fetched unless it was before.
+
+    Raises:
+        PlanError: It names no commit, or there is no such recipe, or it cannot be fetched.
+    """
+    if problem := reference_problem(name):
+        raise PlanError(problem)
+    match = _REFERENCE.fullmatch(name)
+    assert match
+    try:
+        checkout = _of(git.fetch(SOURCES[match["source"]], match["commit"]))
+    except PlanError as error:
+        raise PlanError(*(f"{name}: {problem}" for problem in error.problems)) from None
+    return find(checkout, match["name"])
+
+
+def checkout_of(text: str) -> Checkout:
+    """Return the files of a source.
+
+    Args:
+        text: Its short name, the path of a folder, or an address; ``@COMMIT`` (or a tag or branch)
+            may follow.
+
+    Raises:
+        PlanError: There is no such source, or it cannot be fetched.
+    """
+    source, ref = text, "HEAD"
+    match = _WITH_COMMIT.fullmatch(text)
+    if match and not Path(text).exists():
+        source, ref = match["source"], match["commit"]
+    folder = Path(source).expanduser()
+    if source not in SOURCES and folder.is_dir():
+        folder = folder.resolve()
+        if not (folder / ".git").exists():
+            if match and ref != "HEAD":
+                raise PlanError(f"{source}: found no repository; expected one, of commit {ref}")
+            return Checkout(folder, str(folder))
+        source = str(folder)
+    elif source not in SOURCES and not git.is_url(source):
+        known = nearest(source, SOURCES)
+        raise PlanError(f"found {source}; {known}; or a folder, or an address of git")
+    url = SOURCES.get(source, source)
+    return _of(git.fetch(url, git.resolve(url, ref)))
+
+
+def _of(fetched: git.Fetched) -> Checkout:
+    return Checkout(fetched.root, fetched.url, fetched.commit, fetched.day)
+
+
+def entries(checkout: Checkout, mods: Sequence[Path] = ()) -> list[Entry]:
+    """Return the recipes of a source, by their keys.
+
+    Args:
+        checkout: Its files.
+        mods: Folders in which mods are looked for that it lacks.
+
+    Raises:
+        PlanError: There are too many files.
+    """
+    files = sorted(_files(checkout.root))
+    found = [
+        each
+        for path in files
+        if path.suffix.lower() in _YAML
+        for each in _entries(checkout, path, mods)
+    ]
+    if not found:
+        # A page beside recipes describes these.
+        pages = [path for path in files if path.suffix.lower() in _PAGES]
+        found = [each for path in pages for each in _entries(checkout, path, mods)]
+    return sorted(found, key=lambda each: each.key)
+
+
+def find(checkout: Checkout, name: str, mods: Sequence[Path] = ()) -> Entry:
+    """Return the recipe of a source that a name means.
+
+    Args:
+        checkout: The source's files.
+        name: A key of `entries`, or the end of one.
+        mods: As for `entries`.
+
+    Raises:
+        PlanError: There is none, or more than one.
+    """
+    known = entries(checkout, mods)
+    default = f"{name}/{formats.DEFAULT}"
+    same = [each for each in known if each.key in (name, default)]
+    fitting = same or [each for each in known if each.key.endswith((f"/{name}", f"/{default}"))]
+    if len(fitting) == 1:
+        return fitting[0]
+    where = f"{checkout.url}{f' at {checkout.commit}' if checkout.commit else ''}"
+    if fitting:
+        keys = ", ".join(each.key for each in fitting)
+        raise PlanError(f"{where}: found {name} {len(fitting)} times; expected one of {keys}")
+    raise PlanError(f"{where}: found no recipe {name}; {nearest(name, [e.key for e in known])}")
+
+
+def _files(root: Path) -> Iterator[Path]:
+    count = 0
+    for folder, folders, names in os.walk(root, followlinks=False):
+        folders[:] = sorted(each for each in folders if each not in (".git", ".github"))
+        for name in names:
+            path = Path(folder, name)
+            if path.suffix.lower() not in (*_YAML, *_PAGES) or path.is_symlink():
+                continue
+            count += 1
+            if count > _MOST_FILES:
+                raise PlanError(f"{root}: found more than {_MOST_FILES} files; expected recipes")
+            yield path
+
+
+def _entries(checkout: Checkout, path: Path, mods: Sequence[Path]) -> Iterator[Entry]:
+    relative = path.relative_to(checkout.root)
+    if relative.parts[-1].startswith(".") or not path.is_file():
+        return
+    try:
+        parts = formats.parts(path)
+    except PlanError:
+        parts = [""] if not playbook.is_playbook(path) and _looks_like_one(path) else []
+    at = f" at {checkout.commit}" if checkout.commit else ""
+    folders = (*mod_folders(path, checkout.root), *mods)
+    for part in parts:
+        inside = f" ({part})" if part else ""
+        origin = Origin(path, f"{checkout.url}, {relative}{inside}{at}.", checkout.day, folders)
+        yield Entry(_key(relative, part), path, part, origin)
+
+
+def _looks_like_one(path: Path) -> bool:
+    with path.open("rb") as file:
+        return _LOOKS.search(file.read(MOST_BYTES)) is not None
+
+
+def _key(relative: Path, part: str) -> str:
+    words = [*relative.parts[:-1], relative.name.removesuffix(relative.suffix)]
+    kept = [word for word in words if word not in _NOISE]
+    return "/".join([*kept, *([part] if part else [])])
+
+
+def with_mods(entry: Entry, mods: Sequence[Path]) -> Entry:
+    """Return a recipe for which mods are looked for in more folders."""
+    origin = replace(entry.origin, mods=(*entry.origin.mods, *mods))
+    return replace(entry, origin=origin)
