@@ -91,6 +91,43 @@ def resolve(url: str, ref: str = "HEAD") -> str:
     raise PlanError(f"{url}: found no branch or tag {ref}; expected one, or a full commit")
 
 
+def about(folder: Path, commit: str) -> tuple[str | None, date, dict[str, str]]:
+    """Return what a checkout's own repository says of a commit, without running what it configures.
+
+    Args:
+        folder: Of the checkout.
+        commit: One that it has.
+
+    Returns:
+        The address that it was cloned from, if it is a public one; the day of the commit; and what
+        git calls the content of its files (`content_hash`), by their paths.
+
+    Raises:
+        PlanError: git cannot read it.
+    """
+    where = ("-C", str(folder))
+    day = _day(_git(*where, "cat-file", "commit", commit))
+    tree = _git(*where, "ls-tree", "-r", "-z", "--full-tree", commit)
+    hashes: dict[str, str] = {}
+    for entry in tree.split("\0"):
+        fields, tab, path = entry.partition("\t")
+        if tab and " blob " in fields:
+            hashes[path] = fields.rpartition(" ")[2]
+    try:
+        url = _git(*where, "config", "--local", "--get", "remote.origin.url").strip()
+    except PlanError:
+        url = ""
+    is_public = is_url(url) and not url.startswith("file:") and not _PASSWORD.match(url)
+    return (url.removesuffix(".git") if is_public else None), day, hashes
+
+
+def content_hash(path: Path) -> str:
+    """Return what git calls the content of a file: a hash of SHA-1."""
+    with path.open("rb") as file:
+        content = file.read(_MOST_BYTES)
+    return hashlib.sha1(b"blob %d\0%s" % (len(content), content), usedforsecurity=False).hexdigest()
+
+
 def fetch(url: str, commit: str) -> Fetched:
     """Return the files of a commit, fetched unless they were before.
 

@@ -37,6 +37,8 @@ _MODEL = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 # Playbooks for another machine.
 _STATION = re.compile(r"(^|-)station(-|$)")
 _MOST_LINES = 100
+# A folder that holds what is fetched: an engine here has its own.
+_CACHE = "/.cache/"
 
 
 @dataclass(frozen=True)
@@ -146,19 +148,27 @@ def translate(path: Path, origin: Origin, name: str) -> Translated:
         raise NotForUs("no GB10", problem(0, sentence))
     try:
         run = docker_run(each.text)
+        line = _line(run) if run else _without_image(each.text)
+        size = line.options.get("tensor-parallel-size", 1)
+        if isinstance(size, int) and size > 2:
+            sentence = f"found --tensor-parallel-size {size}; expected 1 or 2"
+            at = line.lines.get("tensor-parallel-size", 0)
+            raise NotForUs("more than two Sparks", problem(at, sentence))
         if run is None:
             sentence = "found no docker run that names its image; expected one"
-            raise ShellError((0, sentence))
-        line = _line(run)
+            raise ShellError((line.lines["model"], sentence))
+        for mount in run.mounts:
+            if _CACHE not in mount:
+                sentence = f"found -v {mount}; expected a container without folders of the host"
+                raise ShellError((run.lines["image"], sentence))
     except ShellError as error:
         raise PlanError(*(problem(at, sentence) for at, sentence in error.found)) from None
     if "$" in run.image:
         sentence = f"found the image {run.image}, which a shell expands; expected the image itself"
         raise PlanError(problem(run.lines["image"], sentence))
-    size = line.options.get("tensor-parallel-size", 1)
     if size not in (1, 2):
         sentence = f"found --tensor-parallel-size {shown(size)}; expected 1 or 2"
-        raise NotForUs("more than two Sparks", problem(0, sentence))
+        raise PlanError(problem(line.lines["tensor-parallel-size"], sentence))
     at = {"image": run.lines["image"], **{f"env.{key}": run.lines[key] for key in run.variables}}
     at |= {f"args.{key}": number for key, number in line.lines.items() if key != "model"}
     at |= {"checkpoints": line.lines["model"], "sparks": line.lines["model"]}
@@ -179,16 +189,29 @@ def translate(path: Path, origin: Origin, name: str) -> Translated:
     return translated(draft)
 
 
+def _without_image(text: str) -> ServeLine:
+    """Read a line inside of a container that was started elsewhere."""
+    for command in commands(text):
+        words = [word.text for word in command]
+        if "-c" in words and any(word in _BASH for word in words):
+            return _moved(command[-1])
+    return parse_line(text)
+
+
+def _moved(script: Word) -> ServeLine:
+    """Read the script of a shell's ``-c``, with the lines of the text that it is in."""
+    line = parse_line(script.text)
+    lines = {key: number + script.line for key, number in line.lines.items()}
+    return ServeLine(line.model, line.options, line.variables, lines)
+
+
 def _line(run: DockerRun) -> ServeLine:
     words = list(run.command)
     if words and words[0].text in _BASH:
         options = [word.text for word in words[1:-1]]
         if len(words) < 3 or options not in (["-c"], ["-lc"]):
             raise ShellError((words[0].line, "found a shell; expected vllm serve"))
-        script = words[-1]
-        line = parse_line(script.text)
-        lines = {key: number + script.line for key, number in line.lines.items()}
-        return ServeLine(line.model, line.options, line.variables, lines)
+        return _moved(words[-1])
     if [word.text for word in words[:2]] == ["vllm", "serve"]:
         return of_words(words[2:])
     if _ENTRY in run.image and words:

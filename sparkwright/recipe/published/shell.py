@@ -100,6 +100,10 @@ def _word(text: str, at: int, line: int) -> tuple[Word, int, int]:
                 quote = ""
             else:
                 read += character
+        elif text.startswith("$(", at):
+            end = _closed(text, at + 1)
+            read, expands = read + text[at:end], True
+            at = end - 1
         elif character == "\\":
             following = text[at + 1 : at + 2]
             if length := _continued(text, at):
@@ -126,6 +130,16 @@ def _word(text: str, at: int, line: int) -> tuple[Word, int, int]:
     if quote:
         raise ShellError((line, f"found a {quote} that is not closed; expected one at the end"))
     return Word(read, line, expands), at, text.count("\n", start, at)
+
+
+def _closed(text: str, at: int) -> int:
+    """Return the place behind the bracket that closes the one at a place; the end if none does."""
+    depth = 0
+    for place in range(at, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if depth == 0:
+            return place + 1
+    return len(text)
 
 
 def commands(text: str) -> Iterator[list[Word]]:

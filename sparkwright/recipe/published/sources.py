@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -47,12 +47,24 @@ class Checkout:
         url: Of the repository; the folder's path where there is none.
         commit: 40 hexadecimal digits; None: the folder is under no version control.
         day: Of the commit.
+        hashes: Of a folder that a person may have changed: what git calls its files' content at the
+            commit, by their paths.
     """
 
     root: Path
     url: str
     commit: str | None = None
     day: date | None = None
+    hashes: Mapping[str, str] | None = None
+
+    def of(self, path: Path) -> str:
+        """Say which version of a file it has: `` at COMMIT``, or that it was changed since."""
+        if self.commit is None:
+            return ""
+        name = path.relative_to(self.root).as_posix()
+        if self.hashes is None or self.hashes.get(name) == git.content_hash(path):
+            return f" at {self.commit}"
+        return f", changed since {self.commit}"
 
 
 @dataclass(frozen=True)
@@ -125,16 +137,23 @@ def checkout_of(text: str) -> Checkout:
     folder = Path(source).expanduser()
     if source not in SOURCES and folder.is_dir():
         folder = folder.resolve()
-        if not (folder / ".git").exists():
-            if match and ref != "HEAD":
-                raise PlanError(f"{source}: found no repository; expected one, of commit {ref}")
-            return Checkout(folder, str(folder))
+        if ref == "HEAD":
+            return _as_it_lies(folder)
         source = str(folder)
     elif source not in SOURCES and not git.is_url(source):
         known = nearest(source, SOURCES)
         raise PlanError(f"found {source}; {known}; or a folder, or an address of git")
     url = SOURCES.get(source, source)
     return _of(git.fetch(url, git.resolve(url, ref)))
+
+
+def _as_it_lies(folder: Path) -> Checkout:
+    """Return a folder that a person has, with the commit that it was checked out from, if any."""
+    if not (folder / ".git").exists():
+        return Checkout(folder, str(folder))
+    commit = git.resolve(str(folder))
+    url, day, hashes = git.about(folder, commit)
+    return Checkout(folder, url or str(folder), commit, day, hashes)
 
 
 def _of(fetched: git.Fetched) -> Checkout:
@@ -211,7 +230,7 @@ def _entries(checkout: Checkout, path: Path, mods: Sequence[Path]) -> Iterator[E
         parts = formats.parts(path)
     except PlanError:
         parts = [""] if not playbook.is_playbook(path) and _looks_like_one(path) else []
-    at = f" at {checkout.commit}" if checkout.commit else ""
+    at = checkout.of(path)
     folders = (*mod_folders(path, checkout.root), *mods)
     for part in parts:
         inside = f" ({part})" if part else ""

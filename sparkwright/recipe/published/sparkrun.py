@@ -85,7 +85,7 @@ def translate(document: Document, origin: Origin) -> Translated:
         problems += error.problems
     try:
         line = _line(document, lines)
-        sparks = _sparks(document, line.options.get("tensor-parallel-size", 1), lines)
+        sparks = _sparks(document, line, lines)
     except NotForUs:
         raise
     except PlanError as error:
@@ -140,6 +140,7 @@ def _line(document: Document, lines: dict[str, int]) -> ServeLine:
         word = "serve" if name == "model" else name
         lines[key] = document.line(("command",), at, word)
     lines["image"] = document.line(("container",))
+    lines["image.mods"] = document.line(("mods",))
     lines["served_names"] = lines.get("args.served-model-name", lines["checkpoints"])
     return line
 
@@ -242,9 +243,9 @@ def _mods(document: Document, origin: Origin) -> list[Path]:
             problems.append(
                 document.problem(
                     ("mods", index),
-                    f"found {reference}, a mod that is not at hand; expected one below "
-                    f"{' or '.join(each.name for each in origin.mods) or 'mods'}, with a run.sh: "
-                    "`sparkwright recipes import` looks in spark-vllm-docker, too",
+                    f"found {reference}, a mod that is not at hand; expected its folder beside the "
+                    "recipe, in mods of the checkout, or, for `sparkwright recipes import`, in "
+                    "spark-vllm-docker",
                 )
             )
         else:
@@ -254,7 +255,7 @@ def _mods(document: Document, origin: Origin) -> list[Path]:
     return found
 
 
-def _sparks(document: Document, tensor_parallel: Any, lines: dict[str, int]) -> list[int]:
+def _sparks(document: Document, line: ServeLine, lines: dict[str, int]) -> list[int]:
     """Return the numbers of Sparks that the recipe is for.
 
     The launcher of version 1 can run any recipe on one Spark that is not for a cluster only.
@@ -264,12 +265,17 @@ def _sparks(document: Document, tensor_parallel: Any, lines: dict[str, int]) -> 
     least = max(int(document.get("min_nodes") or 1), 2 if cluster else 1)
     most = 1 if solo else int(document.get("max_nodes") or 2)
     lines["sparks"] = lines.get("args.tensor-parallel-size", lines["checkpoints"])
+    tensor_parallel = line.options.get("tensor-parallel-size", 1)
     at = f"{document.path}:{lines['sparks']}: command: found --tensor-parallel-size"
+    for option in ("tensor-parallel-size", "pipeline-parallel-size"):
+        size = line.options.get(option, 1)
+        if isinstance(size, int) and size > 2:
+            sentence = f"found --{option} {size}; expected 1 or 2, the number of Sparks"
+            problem = document.problem(("command",), sentence, line.lines[option], option)
+            raise NotForUs("more than two Sparks", problem)
     if tensor_parallel not in (1, 2):
-        problem = f"{at} {shown(tensor_parallel)}; expected 1 or 2, the number of Sparks"
-        if isinstance(tensor_parallel, int) and tensor_parallel > 2:
-            raise NotForUs("more than two Sparks", f"{problem} of a replica")
-        raise PlanError(f"{problem} of a replica")
+        found = shown(tensor_parallel)
+        raise PlanError(f"{at} {found}; expected 1 or 2, the number of Sparks of a replica")
     is_first_version = str(document.get("recipe_version")) == "1"
     sizes = [1, 2] if is_first_version and tensor_parallel == 2 else [tensor_parallel]
     sparks = [size for size in sizes if least <= size <= most]

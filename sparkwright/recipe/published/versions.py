@@ -33,6 +33,8 @@ _DAY = re.compile(r"(?<![0-9])(202[0-9])(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])(
 _MONTH = re.compile(r"nvcr\.io/nvidia/vllm:(2[0-9])\.(0[1-9]|1[0-2])")
 # A version of vLLM of setuptools-scm: 0.28.1rc1.dev345+g4cc0cb6f7.d20260903
 _BUILD = re.compile(r"(?P<next>[0-9]+\.[0-9]+(\.[0-9]+)?)(rc[0-9]+|\.?dev[0-9]+|\+).*")
+# The tag that follows releases; others follow the source, which is nearer to the next release.
+_NEWEST_RELEASE = "vllm/vllm-openai:latest"
 # What such a version begins with where the source had no tags.
 _UNTAGGED = "0.1"
 
@@ -76,7 +78,7 @@ def version_of(image: str, said: str | None, day: date | None, least: str | None
     if "vllm/vllm-openai:" in image and (match := _RELEASE_TAG.fullmatch(tag)):
         return _known(match[1])
     if day := _day(tag) or _month(image) or day:
-        judge = _by_day(day)
+        judge = _newest(day) if image == _NEWEST_RELEASE else _by_day(day)
         if least and RELEASE.fullmatch(least) and number(judge) < number(least):
             judge = _by_number(least)
         return Version(UNKNOWN_VLLM, judge)
@@ -95,6 +97,10 @@ def _known(release: str) -> Version:
 
 def _by_day(day: date) -> str:
     return min(JUDGES, key=lambda judge: abs((judge[1] - day).days))[0]
+
+
+def _newest(day: date) -> str:
+    return next((judge for judge, since in reversed(JUDGES) if since <= day), JUDGES[0][0])
 
 
 def _by_number(release: str) -> str:
