@@ -6,13 +6,14 @@ import sys
 import textwrap
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 
 import click
 
 from sparkwright.cli.run import PASSED_ON
 from sparkwright.cli.site import enter_site
-from sparkwright.recipe.loader import is_path, load_recipe, recipe_files, recipe_names
+from sparkwright.recipe.imports import import_recipe, listing
+from sparkwright.recipe.imports import show as shown_import
+from sparkwright.recipe.loader import load_recipe, recipe_file, recipe_names
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.trust import needs
 
@@ -21,10 +22,11 @@ _WIDTH = 80
 
 @click.group()
 def recipes() -> None:
-    """What can be served: list, show, check, memory, command, add.
+    """What can be served: list, show, check, memory, command, import, add.
 
     Beside the recipes that come with Sparkwright, a site has its own in
-    files/recipes. RECIPE is a name, or the path of a file.
+    files/recipes. RECIPE is a name, or the path of a file, or a published
+    recipe: SOURCE:NAME@COMMIT.
     """
     # A site's own recipes are found from its folder; ours from anywhere.
     with suppress(click.ClickException):
@@ -53,7 +55,7 @@ def _entry(recipe: Recipe) -> Iterable[str]:
 def show(recipe: str) -> None:
     """Show the file of a recipe, with its sources."""
     load_recipe(recipe)
-    path = Path(recipe) if is_path(recipe) else recipe_files()[recipe]
+    path = recipe_file(recipe)
     click.echo(f"# {path}\n{path.read_text(encoding='utf-8')}", nl=False)
 
 
@@ -93,6 +95,26 @@ def command(arguments: tuple[str, ...]) -> None:
     from sparkwright.release.command import main
 
     sys.exit(main(arguments))
+
+
+@recipes.command("import")
+@click.argument("source")
+@click.argument("name", required=False)
+@click.option("--replace", is_flag=True, help="Write over a recipe with another content.")
+def import_(source: str, name: str | None, replace: bool) -> None:
+    """Make a recipe that others publish one of the site's own.
+
+    SOURCE is arena, eugr, vllm, nvidia or playbooks, or the path of a
+    checkout, or an address of git; @COMMIT may follow. Without NAME, lists
+    what it has, and what of it would be taken.
+    """
+    if name is None:
+        for line in listing(source):
+            click.echo(line)
+        return
+    enter_site()
+    for line in shown_import(import_recipe(source, name, replace=replace)):
+        click.echo(line)
 
 
 @recipes.command(context_settings=PASSED_ON)

@@ -80,6 +80,17 @@ def load_recipe(name: str, folder: Path | None = None) -> Recipe:
         return _checked({"name": path.stem, **data}, path)
 
 
+def recipe_file(name: str) -> Path:
+    """Return the file of a recipe; the name is one of those that `load_recipe` takes.
+
+    Raises:
+        PlanError: There is no such recipe.
+    """
+    if is_reference(name):
+        return locate(name).path
+    return Path(name) if is_path(name) else _path(name, None)
+
+
 def load_published(path: Path, part: str, origin: Origin) -> Recipe:
     """Read and check a recipe that another project publishes.
 

@@ -152,8 +152,8 @@ def translate(path: Path, origin: Origin, name: str) -> Translated:
         size = line.options.get("tensor-parallel-size", 1)
         if isinstance(size, int) and size > 2:
             sentence = f"found --tensor-parallel-size {size}; expected 1 or 2"
-            at = line.lines.get("tensor-parallel-size", 0)
-            raise NotForUs("more than two Sparks", problem(at, sentence))
+            number = line.lines["tensor-parallel-size"]
+            raise NotForUs("more than two Sparks", problem(number, sentence))
         if run is None:
             sentence = "found no docker run that names its image; expected one"
             raise ShellError((line.lines["model"], sentence))
