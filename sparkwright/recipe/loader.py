@@ -73,8 +73,9 @@ def load_recipe(name: str, folder: Path | None = None) -> Recipe:
     path = Path(name) if is_path(name) else _path(name, folder)
     with lines_of(path):
         data = _read_file(path)
-        if data is None:
-            return load_published(path, "", Origin(path, mods=mod_folders(path, _root(path))))
+    if data is None:
+        return load_published(path, "", Origin(path, mods=mod_folders(path, _root(path))))
+    with lines_of(path):
         if "extends" in data:
             data = _extended(path, data, data["extends"], folder)
         return _checked({"name": path.stem, **data}, path)

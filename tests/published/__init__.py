@@ -1,0 +1,1 @@
+"""What of the recipes that others publish is taken, and how their vLLM judges it."""

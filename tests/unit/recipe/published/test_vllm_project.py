@@ -1,0 +1,165 @@
+"""Recipes of vllm-project/recipes: variants, and in which order their options count."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from sparkwright.common.errors import PlanError
+from sparkwright.recipe.loader import load_published, load_recipe
+from sparkwright.recipe.published.draft import NotForUs, Origin
+from sparkwright.recipe.published.formats import parts
+
+TEXT = """\
+meta:
+  title: Model 30B
+  hardware: {h100: verified, dgx_spark_gb10: verified}
+model:
+  model_id: owner/Model-30B
+  min_vllm_version: "0.20.0"
+  base_args: ["--max-num-seqs", "4", "--seed", "1"]
+  base_env: {VLLM_USE_V2_MODEL_RUNNER: "0"}
+features:
+  tools:
+    args: ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+  draft:
+    args: ["--spec-tokens", "9"]
+  pooled:
+    strategies: [multi_node_tp]
+    args: ["--pooled"]
+  modes:
+    default_mode: two
+    modes:
+      one: {args: ["--one"]}
+      two: {variants: [large], args: ["--two"]}
+      three:
+        args: ["--three", "no"]
+        hardware_overrides: {dgx_spark_gb10: {args: ["--three", "yes"]}}
+opt_in_features: [draft]
+variants:
+  default:
+    precision: bf16
+    vram_minimum_gb: 72
+    extra_args: ["--max-num-seqs", "5"]
+    hardware_overrides:
+      dgx_spark_gb10:
+        extra_args:
+          - "--max-num-seqs"
+          - "6"
+        extra_env: {VLLM_USE_V2_MODEL_RUNNER: "1", NCCL_SOCKET_IFNAME: $IFACE}
+      blackwell: {extra_args: ["--dtype", "half"]}
+      hopper: {extra_args: ["--hopper"]}
+  large:
+    model_id: owner/Model-200B
+    vram_minimum_gb: 200
+    docker_image: {nvidia: {cu129: a/b:129, cu130: a/b:130}, amd: c/d}
+    default_modes: {modes: three}
+  huge: {vram_minimum_gb: 300}
+  elsewhere: {vram_minimum_gb: 20, supported_hardware: [h100]}
+compatible_strategies: [single_node_tp]
+strategy_hardware:
+  multi_node_tp: {dgx_spark_gb10: supported}
+hardware_overrides:
+  nvidia: {extra_args: ["--block-size", "16"]}
+  amd: {extra_args: ["--amd"]}
+strategy_overrides:
+  multi_node_tp:
+    hardware_overrides: {blackwell: {extra_args: ["--block-size", "32"]}}
+"""
+
+
+@pytest.fixture
+def read(tmp_path: Path):
+    """Return a function that reads a variant of the text, changed in places."""
+
+    def load(variant, *changes):
+        text = TEXT
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        path = tmp_path / "Model-30B.yaml"
+        path.write_text(text)
+        return load_published(path, variant, Origin(path, "there.", date(2026, 8, 21)))
+
+    return load
+
+
+def test_the_variants_are_recipes(read, tmp_path):
+    read("default")
+    assert parts(tmp_path / "Model-30B.yaml") == ["default", "large", "huge", "elsewhere"]
+    # A plain path means the default one.
+    assert load_recipe(str(tmp_path / "Model-30B.yaml")).name == "model-30b"
+
+
+def test_one_spark(read):
+    recipe = read("default")
+    assert (recipe.name, recipe.sparks) == ("model-30b", [1])
+    assert recipe.checkpoints["model"].repo == "owner/Model-30B"
+    assert recipe.image == "vllm/vllm-openai:latest"
+    assert (recipe.judged_by, recipe.source) == ("0.27.1", "there.")
+    assert recipe.env == {"VLLM_USE_V2_MODEL_RUNNER": "1"}
+    assert recipe.args == {
+        "max-num-seqs": 6,
+        "seed": 1,
+        "block-size": 16,
+        "dtype": "half",
+        "enable-auto-tool-choice": True,
+        "tool-call-parser": "hermes",
+        "one": True,
+    }
+
+
+def test_two_sparks(read):
+    recipe = read("large")
+    assert (recipe.name, recipe.sparks) == ("model-30b-large", [2])
+    assert recipe.image == "a/b:130"
+    # A strategy's override takes the place of the recipe's.
+    assert recipe.args == {
+        "max-num-seqs": 4,
+        "seed": 1,
+        "block-size": 32,
+        "enable-auto-tool-choice": True,
+        "tool-call-parser": "hermes",
+        "pooled": True,
+        "three": "yes",
+    }
+
+
+@pytest.mark.parametrize(
+    ("variant", "changes", "reason"),
+    [
+        ("huge", [], "more than two Sparks"),
+        ("elsewhere", [], "no GB10"),
+        ("large", [("multi_node_tp: {dgx_spark_gb10: supported}", "x: {}")], "more than two Spark"),
+        ("default", [("dgx_spark_gb10: verified", "b200: verified")], "no GB10"),
+        ("default", [("[single_node_tp]", "[single_node_dep]")], "no GB10"),
+        ("default", [("meta:", "omni: {}\nmeta:")], "another engine"),
+    ],
+)
+def test_what_is_for_others(read, variant, changes, reason):
+    with pytest.raises(NotForUs) as error:
+        read(variant, *changes)
+    assert error.value.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line", "problem"),
+    [
+        ([('- "6"', '- "six"')], 34, "args.max-num-seqs: found"),
+        ([('--max-num-seqs"\n', '--uds"\n')], 34, "args.uds: found it set"),
+        ([('"1", NCCL', "$X, NCCL")], 36, "env.VLLM_USE_V2_MODEL_RUNNER: found what a shell"),
+        ([("owner/Model-30B", "/data/model")], 5, "found the model /data/model"),
+    ],
+)
+def test_lines_of_problems(read, changes, line, problem, tmp_path):
+    with pytest.raises(PlanError) as error:
+        read("default", *changes)
+    assert any(
+        each.startswith(f"{tmp_path}/Model-30B.yaml:{line}: ") and problem in each
+        for each in error.value.problems
+    ), error.value.problems
+
+
+def test_no_such_variant(read):
+    with pytest.raises(PlanError, match=r":26: variants: found no variant fp9; expected one of"):
+        read("fp9")
