@@ -182,7 +182,9 @@ def _text(data: dict[str, Any]) -> str:
         for name, checkpoint in data["checkpoints"].items()
     }
     content = {key: value for key, value in {**data, "checkpoints": checkpoints}.items() if value}
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)
+    return yaml.safe_dump(
+        content, sort_keys=False, allow_unicode=True, width=1000, default_flow_style=None
+    )
 
 
 def _short(problem: str, checkout: Checkout) -> str:

@@ -138,6 +138,7 @@ def translated(draft: Draft) -> Translated:
         "source": draft.origin.source or f"{draft.origin.file.name}, a recipe of another project.",
         "proven": draft.proven,
         "vllm": draft.version.vllm,
+        "judged_by": draft.version.judged_by,
         "hardware": draft.hardware,
         "sparks": draft.sparks,
         "image": {"base": draft.image, "mods": [*draft.mods]} if draft.mods else draft.image,
@@ -151,8 +152,8 @@ def translated(draft: Draft) -> Translated:
         },
         "start_timeout": START_TIMEOUT,
     }
-    if draft.version.judged_by:
-        data["judged_by"] = draft.version.judged_by
+    if not draft.version.judged_by:
+        del data["judged_by"]
     return Translated(data, draft.lines)
 
 
