@@ -22,7 +22,7 @@ _WIDTH = 80
 
 @click.group()
 def recipes() -> None:
-    """What can be served: list, show, check, memory, command, import, add.
+    """What can be served: list, show, check, command, import, add.
 
     Beside the recipes that come with Sparkwright, a site has its own in
     files/recipes. RECIPE is a name, or the path of a file, or a published

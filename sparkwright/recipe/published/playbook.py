@@ -33,7 +33,7 @@ _SERVES = re.compile(r"\bvllm serve\b|\bdocker run\b[^`]*\bvllm/vllm-openai", re
 # These images start `vllm serve` themselves.
 _ENTRY = "vllm/vllm-openai"
 _BASH = ("bash", "sh", "/bin/bash", "/bin/sh")
-_MODEL = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_MODEL = re.compile(r"\bvllm serve\s+['\"]?([\w.-]+/[\w.-]+)")
 # Playbooks for another machine.
 _STATION = re.compile(r"(^|-)station(-|$)")
 _MOST_LINES = 100
@@ -79,12 +79,21 @@ def found(path: Path) -> list[Found]:
     result: list[Found] = []
     for start, block in blocks:
         for line, command in _commands(block):
-            model = _MODEL.search(re.sub(r".*?\bvllm (serve|\S+)", "", command, flags=re.DOTALL))
-            name = recipe_name(model[0].rpartition("/")[2]) if model else "serve"
+            name = recipe_name(_model(command).rpartition("/")[2]) or "serve"
             names[name] = names.get(name, 0) + 1
             name = f"{name}-{names[name]}" if names[name] > 1 else name
             result.append(Found(name, start + line, command))
     return result[:_MOST_LINES]
+
+
+def _model(command: str) -> str:
+    """Return the model that a command serves; "" where a reader has to put it in."""
+    try:
+        run = docker_run(command)
+        return (_line(run) if run else _without_image(command)).model
+    except ShellError:
+        match = _MODEL.search(command)
+        return match[1] if match else ""
 
 
 def _blocks(text: str) -> Iterator[tuple[int, str]]:
