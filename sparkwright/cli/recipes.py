@@ -6,6 +6,7 @@ import sys
 import textwrap
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 
 import click
 
@@ -28,6 +29,8 @@ def recipes() -> None:
     files/recipes. RECIPE is a name, or the path of a file, or a published
     recipe: SOURCE:NAME@COMMIT.
     """
+    # Where paths that the command names begin.
+    click.get_current_context().obj = Path.cwd()
     # A site's own recipes are found from its folder; ours from anywhere.
     with suppress(click.ClickException):
         enter_site()
@@ -101,13 +104,16 @@ def command(arguments: tuple[str, ...]) -> None:
 @click.argument("source")
 @click.argument("name", required=False)
 @click.option("--replace", is_flag=True, help="Write over a recipe with another content.")
-def import_(source: str, name: str | None, replace: bool) -> None:
+@click.pass_obj
+def import_(here: Path, source: str, name: str | None, replace: bool) -> None:
     """Make a recipe that others publish one of the site's own.
 
     SOURCE is arena, eugr, vllm, nvidia or playbooks, or the path of a
     checkout, or an address of git; @COMMIT may follow. Without NAME, lists
     what it has, and what of it would be taken.
     """
+    if (here / source).is_dir():
+        source = str(here / source)
     if name is None:
         for line in listing(source):
             click.echo(line)

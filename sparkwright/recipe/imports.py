@@ -28,6 +28,7 @@ from sparkwright.recipe.trust import needs
 
 # Digits of a mod's hash that its folder's name has here.
 _DIGITS = 12
+_LONG = ("args", "env")
 _HEAD = "# Written by `sparkwright recipes import`, of the file that `source` names.\n"
 
 
@@ -182,8 +183,18 @@ def _text(data: dict[str, Any]) -> str:
         for name, checkpoint in data["checkpoints"].items()
     }
     content = {key: value for key, value in {**data, "checkpoints": checkpoints}.items() if value}
-    return yaml.safe_dump(
-        content, sort_keys=False, allow_unicode=True, width=1000, default_flow_style=None
+    # One line for each option and variable; the rest as short as our own recipes have it.
+    return "".join(
+        yaml.safe_dump(
+            {key: value},
+            sort_keys=False,
+            allow_unicode=True,
+            width=1000,
+            default_flow_style=None
+            if isinstance(value, dict | list) and key not in _LONG
+            else False,
+        )
+        for key, value in content.items()
     )
 
 

@@ -20,7 +20,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.recipe.loader import load_published, placed
 from sparkwright.recipe.published import formats
 from sparkwright.recipe.published.draft import NotForUs
-from sparkwright.recipe.published.sources import Checkout, Entry, checkout_of, entries
+from sparkwright.recipe.published.sources import Checkout, Published, checkout_of, entries
 from sparkwright.recipe.recipe import UNKNOWN_VLLM, Recipe
 from tests.recipes import releases
 from tests.recipes.judge import Case, judge
@@ -78,7 +78,7 @@ def results(sources: Sequence[str], *, judged: bool = True) -> list[Result]:
     checkouts = [checkout_of(source) for source in sources]
     folders = [each.root / "mods" for each in checkouts if (each.root / "mods").is_dir()]
     found: list[Result] = []
-    cases: dict[Case, tuple[Result, Entry]] = {}
+    cases: dict[Case, tuple[Result, Published]] = {}
     for checkout in checkouts:
         result = Result(checkout)
         found.append(result)

@@ -68,7 +68,7 @@ class Checkout:
 
 
 @dataclass(frozen=True)
-class Entry:
+class Published:
     """A recipe of a source.
 
     Attributes:
@@ -103,7 +103,7 @@ def reference_problem(name: str) -> str | None:
     return None
 
 
-def locate(name: str) -> Entry:
+def locate(name: str) -> Published:
     """Return the recipe that a SOURCE:NAME@COMMIT names, fetched unless it was before.
 
     Raises:
@@ -160,7 +160,7 @@ def _of(fetched: git.Fetched) -> Checkout:
     return Checkout(fetched.root, fetched.url, fetched.commit, fetched.day)
 
 
-def entries(checkout: Checkout, mods: Sequence[Path] = ()) -> list[Entry]:
+def entries(checkout: Checkout, mods: Sequence[Path] = ()) -> list[Published]:
     """Return the recipes of a source, by their keys.
 
     Args:
@@ -184,7 +184,7 @@ def entries(checkout: Checkout, mods: Sequence[Path] = ()) -> list[Entry]:
     return sorted(found, key=lambda each: each.key)
 
 
-def find(checkout: Checkout, name: str, mods: Sequence[Path] = ()) -> Entry:
+def find(checkout: Checkout, name: str, mods: Sequence[Path] = ()) -> Published:
     """Return the recipe of a source that a name means.
 
     Args:
@@ -195,17 +195,29 @@ def find(checkout: Checkout, name: str, mods: Sequence[Path] = ()) -> Entry:
     Raises:
         PlanError: There is none, or more than one.
     """
-    known = entries(checkout, mods)
     default = f"{name}/{formats.DEFAULT}"
+    # A source may have hundreds of files: those alone are read that can hold it.
+    known = [
+        each
+        for path in _files(checkout.root)
+        if path.suffix.lower() in _YAML and _may_be(_key(path.relative_to(checkout.root), ""), name)
+        for each in _entries(checkout, path, mods)
+    ] or entries(checkout, mods)
     same = [each for each in known if each.key in (name, default)]
     fitting = same or [each for each in known if each.key.endswith((f"/{name}", f"/{default}"))]
     if len(fitting) == 1:
         return fitting[0]
     where = f"{checkout.url}{f' at {checkout.commit}' if checkout.commit else ''}"
     if fitting:
-        keys = ", ".join(each.key for each in fitting)
-        raise PlanError(f"{where}: found {name} {len(fitting)} times; expected one of {keys}")
-    raise PlanError(f"{where}: found no recipe {name}; {nearest(name, [e.key for e in known])}")
+        several = ", ".join(each.key for each in fitting)
+        raise PlanError(f"{where}: found {name} {len(fitting)} times; expected one of {several}")
+    keys = [each.key for each in entries(checkout, mods)]
+    raise PlanError(f"{where}: found no recipe {name}; {nearest(name, keys)}")
+
+
+def _may_be(key: str, name: str) -> bool:
+    """Tell whether a file of a key may hold a recipe of a name, alone or as one of several."""
+    return any(f"/{key}".endswith(f"/{each}") for each in (name, name.rpartition("/")[0]) if each)
 
 
 def _files(root: Path) -> Iterator[Path]:
@@ -222,7 +234,7 @@ def _files(root: Path) -> Iterator[Path]:
             yield path
 
 
-def _entries(checkout: Checkout, path: Path, mods: Sequence[Path]) -> Iterator[Entry]:
+def _entries(checkout: Checkout, path: Path, mods: Sequence[Path]) -> Iterator[Published]:
     relative = path.relative_to(checkout.root)
     if relative.parts[-1].startswith(".") or not path.is_file():
         return
@@ -235,7 +247,7 @@ def _entries(checkout: Checkout, path: Path, mods: Sequence[Path]) -> Iterator[E
     for part in parts:
         inside = f" ({part})" if part else ""
         origin = Origin(path, f"{checkout.url}, {relative}{inside}{at}.", checkout.day, folders)
-        yield Entry(_key(relative, part), path, part, origin)
+        yield Published(_key(relative, part), path, part, origin)
 
 
 def _looks_like_one(path: Path) -> bool:
@@ -249,7 +261,7 @@ def _key(relative: Path, part: str) -> str:
     return "/".join([*kept, *([part] if part else [])])
 
 
-def with_mods(entry: Entry, mods: Sequence[Path]) -> Entry:
+def with_mods(entry: Published, mods: Sequence[Path]) -> Published:
     """Return a recipe for which mods are looked for in more folders."""
     origin = replace(entry.origin, mods=(*entry.origin.mods, *mods))
     return replace(entry, origin=origin)
