@@ -12,6 +12,7 @@ import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -271,26 +272,32 @@ def _run(words: list[str], given: object, said: object) -> None:
     command = ["git", *(word for each in settings for word in ("-c", each)), *words]
     with tempfile.TemporaryFile() as log:
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 command,
                 stdin=given or subprocess.DEVNULL,  # type: ignore[call-overload]
                 stdout=said,
                 stderr=log,
                 env=_environment(),
                 cwd="/",
-                timeout=_TIMEOUT,
-                check=False,
                 preexec_fn=_bounded,
+                # With what it starts, it is ended as one.
+                start_new_session=True,
             )
         except FileNotFoundError:
             raise PlanError(
                 "git: found no such program; expected it: apt-get install git"
             ) from None
+        try:
+            status = process.wait(_TIMEOUT)
         except subprocess.TimeoutExpired:
             raise PlanError(f"git: not done after {_TIMEOUT} s; expected an answer") from None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
         log.seek(0)
         words_of_git = log.read(20_000).decode(errors="replace").strip()
-    if done.returncode:
+    if status:
         raise PlanError(_explained(words_of_git))
 
 
