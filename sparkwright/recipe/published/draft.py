@@ -154,7 +154,10 @@ def translated(draft: Draft) -> Translated:
     }
     if not draft.version.judged_by:
         del data["judged_by"]
-    return Translated(data, draft.lines)
+    if draft.options.get("runner") == "pooling":
+        data["answers"] = _answers(draft)
+    runner = draft.lines.get("args.runner", 1)
+    return Translated(data, {**draft.lines, "answers": runner})
 
 
 def recipe_name(*words: str) -> str:
@@ -202,6 +205,14 @@ def _problems(draft: Draft) -> Iterator[str]:
         elif "$" in value:
             found = "what a shell expands" if value == "$" else shown(value)
             yield at(f"env.{name}", f"found {found}; expected the value itself", f"env.{name}")
+
+
+def _answers(draft: Draft) -> str:
+    """Return what a pooling model answers: scores, where a classifier or its name says so."""
+    overrides = draft.options.get("hf-overrides")
+    architectures = str(overrides.get("architectures")) if isinstance(overrides, dict) else ""
+    scores = "SequenceClassification" in architectures or "rerank" in draft.model.lower()
+    return "scores" if scores or draft.options.get("convert") == "classify" else "embeddings"
 
 
 def _checkpoint(repo: str) -> dict[str, Any]:

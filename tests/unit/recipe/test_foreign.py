@@ -139,6 +139,20 @@ def test_numbers_of_sparks(put, text, changes, sparks):
 
 
 @pytest.mark.parametrize(
+    ("model", "words", "answers"),
+    [
+        ("owner/Model-35B", "", "chat"),
+        ("owner/Model-35B", "--runner pooling", "embeddings"),
+        ("owner/Model-Reranker", "--runner pooling", "scores"),
+        ("owner/Model-35B", "--runner pooling --convert classify", "scores"),
+    ],
+)
+def test_what_it_answers(put, model, words, answers):
+    changes = [("owner/Model-35B", model), ("    -tp {", f"    {words} -tp {{")]
+    assert load_recipe(put(SPARKRUN, *changes)).answers == answers
+
+
+@pytest.mark.parametrize(
     ("changes", "problem"),
     [
         ([("runtime: vllm", "mods: [mods/fix]")], "mods[0]: found mods/fix, a mod that is not at"),
