@@ -11,6 +11,7 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.inventory.groups import load
+from sparkwright.recipe.imports import import_recipe
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.recipe.published import git, sources
 from sparkwright.recipe.trust import needs
@@ -229,3 +230,26 @@ def test_what_is_kept_says_where_it_is_from(repository: Repository) -> None:
     # A page beside recipes describes these.
     keys = [entry.key for entry in sources.entries(sources.checkout_of(repository.url))]
     assert keys == ["other", "small", "wrong"]
+
+
+def test_mods_that_a_registry_lacks_are_those_of_spark_vllm_docker(
+    repository: Repository, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = {
+        ".sparkrun/registry.yaml": "registries: [{name: a, recipes: all, mods: own/mods}]\n",
+        "all/small.yaml": RECIPE.replace("fix-template]", "fix-template, '@a/mine']"),
+        "own/mods/mine/run.sh": "#!/bin/bash\nset -e\ntouch /opt/mine\n",
+    }
+    theirs = Repository(tmp_path / "registry", registry)
+    monkeypatch.setitem(sources.SOURCES, "arena", theirs.url)
+    with pytest.raises(PlanError) as error:
+        load_recipe(f"arena:small@{theirs.head}")
+    assert ":6: mods[0]: found mods/fix-template, a mod that is not at hand" in str(error.value)
+    monkeypatch.chdir(site)
+    imported = import_recipe("arena", "small")
+    names = sorted(path.name.rpartition("-")[0] for path in (site / "files/mods").iterdir())
+    assert names == ["fix-template", "mine"]
+    assert imported.recipe.source.endswith(
+        f"{theirs.url}, all/small.yaml at {theirs.head}. Mods fix-template: eugr at "
+        f"{repository.head}."
+    )

@@ -177,11 +177,32 @@ def _model_problems(document: Document, line: ServeLine) -> Iterator[str]:
         yield document.problem(_COMMAND, sentence, line.lines["model"])
 
 
+def _speed(recipe: Path) -> str:
+    """Return what NVIDIA measured with a recipe, for one request at a time; "" for nothing."""
+    path = recipe.with_name("performance.yaml")
+    if not path.is_file() or path.is_symlink():
+        return ""
+    try:
+        figures = Document(path)
+    except PlanError:
+        return ""
+    profiles = figures.get("profiles")
+    for index in range(len(profiles) if isinstance(profiles, list) else 0):
+        if figures.get("profiles", index, "workload", "concurrency") != 1:
+            continue
+        speed = figures.get("profiles", index, "results", "decode_tokens_per_second_mean")
+        tokens = figures.get("profiles", index, "workload", "input_tokens")
+        if isinstance(speed, int | float) and isinstance(tokens, int):
+            return f", {speed:.0f} tokens/s after a prompt of {tokens:,} tokens"
+    return ""
+
+
 def _proven(document: Document) -> str:
     status = document.get("status")
     stack = document.get("validation", "tested_stack")
     driver = stack.get("driver") if isinstance(stack, dict) else None
     tested = f", tested with driver {driver}" if driver else ""
     limits = "; ".join(document.texts("limitations"))
-    said = f"By NVIDIA (status: {status}{tested}); here, by nobody that we know of."
+    speed = _speed(document.path)
+    said = f"By NVIDIA (status: {status}{tested}{speed}); here, by nobody that we know of."
     return f"{said} Its limits, by NVIDIA: {limits}" if limits else said

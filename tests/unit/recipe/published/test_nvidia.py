@@ -93,6 +93,18 @@ def test_one_spark(put):
     assert small.hardware == ["gb10", "gb10-64gb"]
 
 
+def test_what_was_measured_with_it(put):
+    path = Path(put(ONE))
+    workload = "{concurrency: 1, input_tokens: 8192}"
+    path.with_name("performance.yaml").write_text(
+        "schema_version: 1\nprofiles:\n- {workload: {concurrency: 8}}\n"
+        f"- {{workload: {workload}, results: {{decode_tokens_per_second_mean: 28.41}}}}\n"
+    )
+    assert "580.1, 28 tokens/s after a prompt of 8,192 tokens);" in load_recipe(str(path)).proven
+    path.with_name("performance.yaml").write_text("profiles: [x, {workload: 1}]")
+    assert "tokens/s" not in load_recipe(str(path)).proven
+
+
 def test_two_sparks(put):
     recipe = load_recipe(put(PAIR))
     assert recipe.sparks == [2]
