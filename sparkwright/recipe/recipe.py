@@ -12,6 +12,7 @@ from sparkwright.recipe.options import Options, options
 from sparkwright.recipe.values import (
     RELEASE,
     Argument,
+    FilePattern,
     Folder,
     ImageBuild,
     ImageMods,
@@ -38,6 +39,12 @@ class Checkpoint(Model):
     folder: Folder = Field(description="one folder name, such as qwen36-nvfp4")
     not_before: date | None = Field(
         default=None, description="a date such as 2026-04-19; an older commit is refused"
+    )
+    files: list[FilePattern] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=64,
+        description='a list of patterns of the files to fetch, such as ["*.json", "model*"]',
     )
 
 

@@ -46,6 +46,8 @@ _IMAGE = re.compile(
     r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})"
 )
 _OPTION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+# A path in a repository, with the wildcards of fnmatch.
+_PATTERN = re.compile(r"(?!/)(?!.*\.\.)[\w.*?\[\]!@+~ /-]{1,200}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 _BUILD = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -95,6 +97,10 @@ def _is_json(value: object) -> bool:
 
 
 Argument = Annotated[Any, AfterValidator(_argument)]
+FilePattern = Annotated[
+    str,
+    matching(_PATTERN, "a path in the repository, with * and ? for any letters, such as *.json"),
+]
 Folder = Annotated[str, AfterValidator(_folder)]
 Image = Annotated[
     str, matching(_IMAGE, "an image with a tag or digest, such as example.org/name:1.0")

@@ -25,7 +25,7 @@ from sparkwright.common.schema import unknown
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.settings import read_settings
 from sparkwright.recipe.loader import load_recipe, recipe_names
-from sparkwright.recipe.recipe import Recipe
+from sparkwright.recipe.recipe import Checkpoint, Recipe
 from sparkwright.release.bundle import Bundle
 from sparkwright.release.known import known
 from sparkwright.release.lock import (
@@ -34,11 +34,13 @@ from sparkwright.release.lock import (
     image_key,
     lock_path,
     outdated,
+    public_key,
     read_lock,
     unresolved,
     write_lock,
 )
 from sparkwright.release.lock_diff import diff
+from sparkwright.release.needed_files import choice_of, format_of
 from sparkwright.release.release import repository
 from sparkwright.release.token import add_hub_options, hub_token
 
@@ -174,17 +176,21 @@ def resolve(
                 images[key] = image.model_copy(update={"source": source})
         except PlanError as error:
             problems |= dict.fromkeys(error.problems)
-        for checkpoint in recipe.checkpoints.values():
+        for name, checkpoint in recipe.checkpoints.items():
             key = checkpoint_key(checkpoint)
             try:
                 if is_due(key, checkpoints):
                     from sparkwright.release.resolve import resolve_checkpoint
 
-                    named = known().checkpoints.get(key)
+                    named = known().checkpoints.get(public_key(checkpoint))
                     revision = named.commit if named else checkpoint.revision
+                    if not refresh:
+                        revision = _locked_commit(checkpoint, lock) or revision
                     if not _VERSION.fullmatch(checkpoint.revision):
                         revision = adopted.get(checkpoint.repo, revision)
-                    locked = resolve_checkpoint(checkpoint.repo, revision, endpoint, token)
+                    locked = resolve_checkpoint(
+                        checkpoint.repo, revision, endpoint, token, choice_of(recipe, name)
+                    )
                     source = named.source if named and named.commit == revision else None
                     update = {"revision": checkpoint.revision, "source": source}
                     checkpoints[key] = locked.model_copy(update=update)
@@ -192,10 +198,34 @@ def resolve(
                 problems |= dict.fromkeys(error.problems)
     new = Lock(images=images, checkpoints=checkpoints)
     for recipe in recipes:
-        problems |= dict.fromkeys(outdated(recipe, new))
+        problems |= dict.fromkeys((*outdated(recipe, new), *of_another_format(recipe, new)))
     if problems:
         raise PlanError(*problems)
     return new
+
+
+def _locked_commit(checkpoint: Checkpoint, lock: Lock) -> str | None:
+    """Return the commit that the lock has for another choice of a repository's files."""
+    names = (checkpoint.repo, checkpoint.revision)
+    found = (each for each in lock.checkpoints.values() if (each.repo, each.revision) == names)
+    return next((each.commit for each in found), None)
+
+
+def of_another_format(recipe: Recipe, lock: Lock) -> list[str]:
+    """Return the problems, for a PlanError, of weights in a format that the recipe does not read.
+
+    A lock that leaves nothing out has both.
+    """
+    locked = lock.checkpoint(recipe.checkpoints["model"]) if "model" in recipe.checkpoints else None
+    chosen, wanted = locked and locked.left_out and locked.left_out.format, format_of(recipe)
+    if not chosen or chosen == wanted:
+        return []
+    return [
+        f"recipe {recipe.name}: checkpoints.model: found the weights as {chosen} reads them in the "
+        f"lock; expected those for its load-format or config-format ({wanted}). `python -m "
+        f"deploys.lock INVENTORY --refresh {recipe.name}` chooses anew; where two recipes of one "
+        "site read them differently, give one of them `files:` of its own"
+    ]
 
 
 def _chosen(used: list[Recipe], names: Collection[str]) -> list[Recipe]:

@@ -5,11 +5,12 @@ It is beside the inventory: ``sparks.lock.yaml`` for ``sparks.yaml``.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Collection
 from datetime import date
 from pathlib import Path, PurePosixPath
-from typing import Annotated
+from typing import Annotated, Literal
 
 import yaml as pyyaml
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -79,6 +80,22 @@ class LockedFile(Model):
     git: Sha1 | None = Field(default=None, description="40 hexadecimal digits")
 
 
+class LeftOut(Model):
+    """What of a repository is not fetched, as no engine reads it.
+
+    Attributes:
+        files: Their number.
+        bytes: Their size.
+        format: The weights' format that was chosen, where the repository has two.
+    """
+
+    files: int = Field(ge=0, description="a number of files")
+    bytes: int = Field(ge=0, description="bytes")
+    format: Literal["transformers", "mistral"] | None = Field(
+        default=None, description="transformers or mistral"
+    )
+
+
 class CheckpointLock(Model):
     """A repository at one commit.
 
@@ -87,6 +104,8 @@ class CheckpointLock(Model):
         source: A public source for the commit; None if only the hub gave it.
         shape: The part of ``config.json`` that decides memory; None in a lock of another version,
             and if the file is absent or not that of a supported model.
+        left_out: What the repository has beside ``files``; None if that is nothing, as in a lock
+            from before there was a choice.
     """
 
     repo: str = Field(description="a repository, OWNER/NAME")
@@ -97,6 +116,9 @@ class CheckpointLock(Model):
     shape: Annotated[Shape | None, BeforeValidator(_of_this_version)] = None
     files: dict[Annotated[str, AfterValidator(inside)], LockedFile] = Field(
         min_length=1, description="a mapping of files, at least one"
+    )
+    left_out: LeftOut | None = Field(
+        default=None, description="a mapping of files and bytes that are not fetched"
     )
 
     @property
@@ -143,12 +165,14 @@ class Lock(Model):
     def folder(self, checkpoint: Checkpoint) -> str:
         """Return the folder of a checkpoint on a Spark, below the root.
 
-        Each commit has a folder of its own, so that earlier releases keep theirs.
+        Each commit has a folder of its own, so that earlier releases keep theirs; and so has each
+        choice of files that a recipe makes.
 
         Raises:
             KeyError: It is not locked yet.
         """
-        return f"{checkpoint.folder}@{self.checkpoints[checkpoint_key(checkpoint)].commit[:12]}"
+        commit = self.checkpoints[checkpoint_key(checkpoint)].commit[:12]
+        return f"{checkpoint.folder}@{commit}{_mark(checkpoint.files)}"
 
 
 def image_key(recipe: Recipe) -> str:
@@ -158,8 +182,21 @@ def image_key(recipe: Recipe) -> str:
 
 
 def checkpoint_key(checkpoint: Checkpoint) -> str:
-    """Return the name of a checkpoint in a lock: ``repo@revision``."""
+    """Return the name of a checkpoint in a lock: ``repo@revision``, and a recipe's own `files`."""
+    files = f" ({', '.join(sorted({*checkpoint.files}))})" if checkpoint.files else ""
+    return f"{public_key(checkpoint)}{files}"
+
+
+def public_key(checkpoint: Checkpoint) -> str:
+    """Return what others name a checkpoint by: ``repo@revision``."""
     return f"{checkpoint.repo}@{checkpoint.revision}"
+
+
+def _mark(files: Collection[str] | None) -> str:
+    """Return the end of a folder's name that a recipe's own choice of files has."""
+    if not files:
+        return ""
+    return f"-{hashlib.sha256(chr(10).join(sorted({*files})).encode()).hexdigest()[:8]}"
 
 
 def lock_path(inventory: Path) -> Path:

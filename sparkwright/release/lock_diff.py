@@ -36,4 +36,6 @@ def _version(locked: CheckpointLock) -> str:
     day = f" of {locked.date}" if locked.date else ""
     known = locked.shape.model_dump_json().encode() if locked.shape else None
     shape = f", shape {hashlib.sha256(known).hexdigest()[:8]}" if known else ""
-    return f"{locked.commit}{day}, {len(locked.files)} files, {locked.size:,} bytes{shape}"
+    left = locked.left_out
+    out = f" ({left.files} files, {left.bytes:,} bytes left out)" if left else ""
+    return f"{locked.commit}{day}, {len(locked.files)} files, {locked.size:,} bytes{out}{shape}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
 from types import MappingProxyType
@@ -28,6 +28,7 @@ from sparkwright.common.schema import parse
 from sparkwright.release.answers import LONGEST, MOST, Budget, TooMuch, in_time
 from sparkwright.release.lock import CheckpointLock, ImageLock
 from sparkwright.release.model_config import shape_of
+from sparkwright.release.needed_files import Choice, needed
 from sparkwright.release.registry_login import (
     RegistryLogin,
     login_of,
@@ -58,8 +59,18 @@ _MANIFESTS = (
 )
 
 
+# Bytes of an index of shards that is read: what it names then has to be there. Of a larger one, as
+# models of trillions of parameters have them, the names of the shards tell how many there are.
+_LARGEST_INDEX = 8 << 20
+BY_RULES = Choice()
+
+
 def resolve_checkpoint(
-    repo: str, revision: str, endpoint: str | None = None, token: str | None = None
+    repo: str,
+    revision: str,
+    endpoint: str | None = None,
+    token: str | None = None,
+    choice: Choice = BY_RULES,
 ) -> CheckpointLock:
     """Ask the hub for a repository's commit and its day, its files, and the shape of its model.
 
@@ -68,11 +79,15 @@ def resolve_checkpoint(
     Example:
         >>> resolve_checkpoint("z-lab/Qwen3.6-35B-A3B-DFlash", "main").commit  # doctest: +SKIP
     """
-    return resolve_with_config(repo, revision, endpoint, token)[0]
+    return resolve_with_config(repo, revision, endpoint, token, choice)[0]
 
 
 def resolve_with_config(
-    repo: str, revision: str, endpoint: str | None = None, token: str | None = None
+    repo: str,
+    revision: str,
+    endpoint: str | None = None,
+    token: str | None = None,
+    choice: Choice = BY_RULES,
 ) -> tuple[CheckpointLock, dict[str, Any] | None]:
     """Ask the hub for what a lock has of a repository, and for its config.json.
 
@@ -81,6 +96,7 @@ def resolve_with_config(
         revision: Branch, tag or commit.
         endpoint: URL of the hub; None = ``HF_ENDPOINT`` or the public one.
         token: Of the caller; None = anonymous, whatever login this machine has.
+        choice: Which of its files are needed.
 
     Returns:
         The lock's entry, and the content of ``config.json``; None if there is no such object.
@@ -96,7 +112,7 @@ def resolve_with_config(
     session.event_hooks = {**session.event_hooks, "response": [Budget().bound]}
     with _answers_of("Hub", "hub's", where, "hf_endpoint", "another hub (hf_endpoint)"):
         try:
-            data, config = in_time(lambda: _checkpoint_data(api, repo, revision))
+            data, config = in_time(lambda: _checkpoint_data(api, repo, revision, choice))
         except GatedRepoError:
             found = "a token that has no access" if token else "no token"
             expected = "a token of an account that was granted access"
@@ -156,16 +172,28 @@ def _error(where: str, found: str, expected: str) -> PlanError:
 
 
 def _checkpoint_data(
-    api: HfApi, repo: str, revision: str
+    api: HfApi, repo: str, revision: str, choice: Choice
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     info = api.model_info(repo, revision=revision, files_metadata=True, timeout=_TIMEOUT.read)
     if info.gated:
         # The metadata of a gated repository are public, its files are not.
         api.auth_check(repo)
     commit = str(info.sha)
-    files = {sibling.rfilename: _file(sibling) for sibling in info.siblings or ()}
-    data = {"commit": commit, "date": _day(api, repo, commit), "files": files}
-    return data, _config(api, repo, commit) if _CONFIG in files else None
+    every = {sibling.rfilename: _file(sibling) for sibling in info.siblings or ()}
+    sizes = {path: int(file["size"]) for path, file in every.items()}
+
+    def shards(index: str) -> Collection[str] | None:
+        if sizes[index] > _LARGEST_INDEX:
+            return None
+        return {*map(str, (_json(api, repo, commit, index) or {})["weight_map"].values())}
+
+    found = needed(sizes, choice, shards, f"{repo}@{commit[:12]}")
+    files = {path: file for path, file in every.items() if path in found.files}
+    data: dict[str, Any] = {"commit": commit, "date": _day(api, repo, commit), "files": files}
+    if left := sizes.keys() - files.keys():
+        size = sum(sizes[path] for path in left)
+        data["left_out"] = {"files": len(left), "bytes": size, "format": found.format}
+    return data, _json(api, repo, commit, _CONFIG) if _CONFIG in every else None
 
 
 def _day(api: HfApi, repo: str, commit: str) -> str | None:
@@ -175,15 +203,16 @@ def _day(api: HfApi, repo: str, commit: str) -> str | None:
     return next((moment.date().isoformat() for moment in created), None)
 
 
-def _config(api: HfApi, repo: str, commit: str) -> dict[str, Any] | None:
-    url = hf_hub_url(repo, _CONFIG, revision=commit, endpoint=api.endpoint)
+def _json(api: HfApi, repo: str, commit: str, path: str) -> dict[str, Any] | None:
+    """Return the object in a file; None if it holds something else."""
+    url = hf_hub_url(repo, path, revision=commit, endpoint=api.endpoint)
     answer = get_session().get(url, headers=build_hf_headers(token=api.token), timeout=_TIMEOUT)
     hf_raise_for_status(answer)
     try:
-        config = json.loads(answer.content)
+        content = json.loads(answer.content)
     except (ValueError, RecursionError) as error:
-        raise PlanError(f"{repo}@{commit}: {_CONFIG}: found {error}; expected JSON") from None
-    return config if isinstance(config, dict) else None
+        raise PlanError(f"{repo}@{commit}: {path}: found {error}; expected JSON") from None
+    return content if isinstance(content, dict) else None
 
 
 def _file(sibling: RepoSibling) -> dict[str, Any]:

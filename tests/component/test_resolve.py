@@ -13,8 +13,10 @@ from huggingface_hub import constants
 from huggingface_hub.utils import close_session
 
 from sparkwright.common.errors import PlanError
-from sparkwright.release.lock import LockedFile
+from sparkwright.release.lock import LeftOut, Lock, LockedFile, read_lock, write_lock
+from sparkwright.release.lock_diff import diff
 from sparkwright.release.model_config import shape_of
+from sparkwright.release.needed_files import Choice
 from sparkwright.release.resolve import resolve_checkpoint
 from tests.component.servers import forwarding, free_port, serving
 from tests.lab.hub import TOKENS, add_commit
@@ -93,6 +95,57 @@ def test_the_day_of_the_commit_is_that_of_the_commit_and_not_of_the_newest(
     older = resolve_checkpoint(REPO, "v1", hub)
     assert older.date == "2026-04-18"
     assert resolve_checkpoint(REPO, older.commit, hub).date == "2026-04-18"
+
+
+class TestFiles:
+    def commit(self, root: Path, tmp_path: Path, index: str, copies: int = 0) -> None:
+        source = tmp_path / "source"
+        (source / "model.safetensors").rename(source / "model-00001-of-00001.safetensors")
+        (source / "model.safetensors.index.json").write_text(index)
+        for number in range(copies):
+            (source / "original").mkdir(exist_ok=True)
+            (source / f"original/{number}.bin").write_bytes(b"x" * 1000)
+        add_commit(root, REPO, source)
+
+    def test_copies_are_counted_and_left_out(self, hub: str, root: Path, tmp_path: Path) -> None:
+        before = resolve_checkpoint(REPO, "main", hub)
+        assert before.left_out is None
+        index = {"weight_map": {"a": "model-00001-of-00001.safetensors"}}
+        self.commit(root, tmp_path, json.dumps(index), copies=3)
+        locked = resolve_checkpoint(REPO, "main", hub)
+        assert sorted(locked.files) == [
+            "config.json",
+            "model-00001-of-00001.safetensors",
+            "model.safetensors.index.json",
+        ]
+        assert locked.left_out == LeftOut(files=3, bytes=3000)
+        old, new = (Lock(checkpoints={"o/n@main": each}) for each in (before, locked))
+        assert (
+            f"3 files, {locked.size:,} bytes (3 files, 3,000 bytes left out)" in diff(old, new)[0]
+        )
+        write_lock(tmp_path / "x.lock.yaml", new)
+        assert read_lock(tmp_path / "x.lock.yaml") == new
+        own = resolve_checkpoint(REPO, "main", hub, choice=Choice(("config.json", "original/1*")))
+        assert sorted(own.files) == ["config.json", "original/1.bin"]
+
+    def test_an_index_that_names_what_is_not_there_is_an_error(
+        self, hub: str, root: Path, tmp_path: Path
+    ) -> None:
+        shards = {"a": "model-00001-of-00001.safetensors", "b": "gone.safetensors"}
+        index = {"weight_map": shards}
+        self.commit(root, tmp_path, json.dumps(index))
+        with pytest.raises(
+            PlanError, match=r"index\.json: found no shard gone\.safetensors; expec"
+        ):
+            resolve_checkpoint(REPO, "main", hub)
+
+    @pytest.mark.parametrize("index", ["[]", "{}", '{"weight_map": [1]}', '"x"'])
+    def test_an_index_of_another_form_is_an_error(
+        self, hub: str, root: Path, tmp_path: Path, index: str
+    ) -> None:
+        self.commit(root, tmp_path, index)
+        with pytest.raises(PlanError, match="found an answer that is no hub's"):
+            resolve_checkpoint(REPO, "main", hub)
 
 
 class TestShape:

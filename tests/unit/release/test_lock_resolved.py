@@ -11,11 +11,13 @@ import sparkwright.release.resolve
 from sparkwright.common.errors import PlanError
 from sparkwright.recipe.loader import RECIPES, load_recipe, recipe_names
 from sparkwright.recipe.recipe import Recipe
+from sparkwright.release import ensure
 from sparkwright.release.ensure import ensure_lock
 from sparkwright.release.known import known
 from sparkwright.release.lock import (
     CheckpointLock,
     ImageLock,
+    LeftOut,
     Lock,
     LockedFile,
     checkpoint_key,
@@ -24,8 +26,11 @@ from sparkwright.release.lock import (
     read_lock,
     write_lock,
 )
+from sparkwright.release.needed_files import Choice
 from tests.clock import patience
 from tests.unit.release.test_lock import COMMIT, DIGEST
+
+CHOICE = Choice()
 
 
 class Answers:
@@ -33,14 +38,21 @@ class Answers:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.choices: list[tuple[str, str, Choice]] = []
         self.commit = COMMIT
         self.silent: set[str] = set()
         self.mirrors: Mapping[str, str] = {}
 
     def checkpoint(
-        self, repo: str, revision: str, endpoint: str | None, token: str | None
+        self,
+        repo: str,
+        revision: str,
+        endpoint: str | None,
+        token: str | None,
+        choice: Choice = CHOICE,
     ) -> CheckpointLock:
         self._ask(repo)
+        self.choices.append((repo, revision, choice))
         files = {"config.json": LockedFile(size=1, git="b" * 40)}
         return CheckpointLock(repo=repo, revision=revision, commit=self.commit, files=files)
 
@@ -262,6 +274,50 @@ def test_the_program_takes_what_a_spark_serves(
     ):
         assert sparkwright.release.ensure.main([*words, version]) == 1
         assert told in capsys.readouterr().err
+
+
+def test_a_choice_of_files_is_an_entry_of_its_own_at_the_commit_that_is_locked(
+    answers: Answers, recipe: Recipe
+) -> None:
+    plain = ensure.resolve(Lock(), [recipe], None, None)
+    answers.choices.clear()
+    model = recipe.checkpoints["model"]
+    own = model.model_copy(update={"files": ["*.json", "model*.safetensors"]})
+    changed = recipe.model_copy(update={"checkpoints": recipe.checkpoints | {"model": own}})
+    new = ensure.resolve(plain, [changed], None, None)
+    assert answers.choices == [(model.repo, COMMIT, Choice(("*.json", "model*.safetensors")))]
+    assert set(new.checkpoints) == {
+        *plain.checkpoints,
+        f"{model.repo}@main (*.json, model*.safetensors)",
+    }
+    assert new.checkpoint(own) is not new.checkpoint(model)
+    assert new.folder(model) == f"{model.folder}@{COMMIT[:12]}"
+    assert new.folder(own).startswith(f"{new.folder(model)}-")
+    again = own.model_copy(update={"files": ["model*.safetensors", "*.json"]})
+    assert new.folder(again) == new.folder(own)
+    other = own.model_copy(update={"files": ["*.json"]})
+    assert new.checkpoint(other) is None
+    # --refresh asks for what the name stands for today.
+    ensure.resolve(new, [changed], None, None, refresh=True)
+    assert answers.choices[-2][1] == "main"
+
+
+def test_weights_in_another_format_than_the_recipe_reads_are_refused(
+    answers: Answers, recipe: Recipe
+) -> None:
+    lock = ensure.resolve(Lock(), [recipe], None, None)
+    key = checkpoint_key(recipe.checkpoints["model"])
+    left = LeftOut(files=2, bytes=9, format="transformers")
+    cut = lock.checkpoints[key].model_copy(update={"left_out": left})
+    chosen = Lock(images=lock.images, checkpoints=lock.checkpoints | {key: cut})
+    assert ensure.resolve(chosen, [recipe], None, None) == chosen
+    args = recipe.args | {"load-format": "mistral"}
+    mistral = recipe.model_copy(update={"args": args})
+    assert ensure.resolve(lock, [mistral], None, None) == lock
+    with pytest.raises(PlanError, match=r"in the lock; expected those for .* \(mistral\)"):
+        ensure.resolve(chosen, [mistral], None, None)
+    ensure.resolve(chosen, [mistral], None, None, refresh=True)
+    assert (key.partition("@")[0], "main", Choice(format="mistral")) in answers.choices
 
 
 def test_a_recipe_by_path_is_refreshed_by_its_name(answers: Answers, inventory: Path) -> None:

@@ -1,0 +1,220 @@
+"""The files of a repository that an engine reads.
+
+Repositories have copies of one model beside each other: openai/gpt-oss-120b has three, 182 GB, of
+which vLLM reads 61 (spark-arena/sparkrun, 239). What is left out here is what the loader of vLLM
+0.17 to 0.33 leaves alone in a folder (model_loader/default_loader.py), and copies for others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from sparkwright.common.errors import PlanError
+from sparkwright.recipe.recipe import Recipe
+
+# How the weights are read: as the library transformers has them, as Mistral has them, or by a
+# loader of which nothing is known here.
+Format = Literal["transformers", "mistral", "any"]
+_TRANSFORMERS = ("auto", "hf", "safetensors", "fastsafetensors", "instanttensor", "dummy")
+
+# Text and tokenizers, which vLLM and transformers read by names that differ with each model.
+_TEXT = (
+    *(".json", ".jinja", ".txt", ".py", ".md", ".yaml", ".yml", ".toml", ".csv", ".jsonl"),
+    *(".model", ".tiktoken", ".vocab", ".spm", ".bpe"),
+)
+_PAPERS = re.compile(r"(LICEN[CS]E|README|NOTICE|COPYING|USAGE_?POLICY)[^/]*", re.IGNORECASE)
+# Folders with the same model for other programs, or with pictures.
+_COPIES = {
+    *("original", "metal", "onnx", "openvino", "coreml", "gguf", "mlx", "tflite", "flax", "tf"),
+    *("assets", "images", "figures", "media", "examples", "demo"),
+}
+# Bytes above which a text in a folder is data, not something that is read with a model.
+_SMALL = 4 * 1024 * 1024
+# A module of the library sentence-transformers, such as 1_Pooling or 2_Dense.
+_MODULE = re.compile(r"[0-9]+_[A-Za-z0-9]+")
+# What a training leaves, which vLLM does not load (filter_files_not_needed_for_inference).
+_TRAINING = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
+_SHARD = re.compile(r"(.+)-([0-9]{5})-of-([0-9]{5})(\.\w+)")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The way in which the files of a checkpoint are chosen.
+
+    Attributes:
+        patterns: The recipe's own, as huggingface_hub's ``allow_patterns``; empty = by rules.
+        format: How its weights are read.
+    """
+
+    patterns: tuple[str, ...] = ()
+    format: Format = "transformers"
+
+
+@dataclass(frozen=True)
+class Needed:
+    """The files that are needed.
+
+    Attributes:
+        files: Their paths.
+        format: The format that was chosen where the repository has the weights in both; else None.
+    """
+
+    files: frozenset[str]
+    format: Format | None = field(default=None)
+
+
+def choice_of(recipe: Recipe, name: str) -> Choice:
+    """Return how the files of one checkpoint of a recipe are chosen.
+
+    Args:
+        recipe: The recipe.
+        name: Of the checkpoint in it.
+    """
+    patterns = tuple(recipe.checkpoints[name].files or ())
+    return Choice(patterns, format_of(recipe) if name == "model" else "transformers")
+
+
+def format_of(recipe: Recipe) -> Format:
+    """Return how the engine reads the weights of a recipe's model."""
+    settings = (recipe, *recipe.by_sparks.values())
+    formats = {str(each.args.get("load-format", "auto")) for each in settings}
+    if "mistral" in {*formats, *(each.args.get("config-format") for each in settings)}:
+        return "mistral"
+    return "transformers" if formats <= {*_TRANSFORMERS} else "any"
+
+
+def needed(
+    sizes: Mapping[str, int],
+    choice: Choice,
+    shards: Callable[[str], Collection[str] | None],
+    where: str,
+) -> Needed:
+    """Choose the files that an engine reads.
+
+    Args:
+        sizes: Bytes of all files of a repository, by path.
+        choice: What is wanted.
+        shards: Returns the files that an index of the repository names, by its path; None if it is
+            too large to be read.
+        where: Names the repository in messages.
+
+    Raises:
+        PlanError: A pattern matches nothing, or a shard is missing.
+    """
+    weights, format = _weights(sizes, choice)
+    index = next((path for path in weights if path.endswith(".index.json")), None)
+    if choice.patterns:
+        chosen = _matching(sizes, choice.patterns, where)
+        if index in chosen:
+            _check(_shards(index, shards), chosen, f"{where}: {index}", choice.patterns)
+        _check(_numbered(chosen), chosen, where, choice.patterns)
+        return Needed(frozenset(chosen))
+    if choice.format == "any" or not weights:
+        return Needed(frozenset(sizes))
+    named = _shards(index, shards)
+    _check(named, sizes, f"{where}: {index}")
+    weights = {path for path in weights if path == index or not named or path in named}
+    _check(_numbered(weights), sizes, where)
+    texts = {path for path in sizes if _is_text(path, sizes[path]) and not _is_index(path)}
+    modules = _module_weights(sizes)
+    return Needed(frozenset(weights | named | texts | modules), format)
+
+
+def _weights(sizes: Mapping[str, int], choice: Choice) -> tuple[set[str], Format | None]:
+    """Return one set of weights with its index, and its format if there are two."""
+    top = {path for path in sizes if "/" not in path}
+    tensors = {path for path in top if path.endswith(".safetensors")}
+    mistral = {path for path in tensors if path.startswith("consolidated")}
+    others = tensors - mistral
+    format: Format | None = None
+    if mistral and others:
+        format = "mistral" if choice.format == "mistral" else "transformers"
+    if tensors:
+        is_mistral = not others or format == "mistral"
+        found = mistral if is_mistral else others
+        index = f"{'consolidated' if is_mistral else 'model'}.safetensors.index.json"
+    else:
+        index = "pytorch_model.bin.index.json"
+        found = _of_kind(top, ".bin") or _of_kind(top, ".pt")
+    return found | ({index} & top if found else set()), format
+
+
+def _of_kind(paths: Iterable[str], suffix: str) -> set[str]:
+    return {path for path in paths if path.endswith(suffix) and not path.endswith(_TRAINING)}
+
+
+def _module_weights(sizes: Mapping[str, int]) -> set[str]:
+    """Return the weights in the modules of sentence-transformers, of each module one file."""
+    found = {path for path in sizes if path.count("/") == 1 and _MODULE.match(path)}
+    tensors = {path for path in found if path.endswith(".safetensors")}
+    have = {path.partition("/")[0] for path in tensors}
+    bins = _of_kind(found, ".bin")
+    return tensors | {path for path in bins if path.partition("/")[0] not in have}
+
+
+def _is_text(path: str, size: int) -> bool:
+    *folders, name = path.split("/")
+    if name.startswith(".") or _COPIES & {folder.lower() for folder in folders}:
+        return False
+    if not name.lower().endswith(_TEXT) and not _PAPERS.fullmatch(name):
+        return False
+    return not folders or size <= _SMALL
+
+
+def _is_index(path: str) -> bool:
+    """Tell whether a file lists shards: that of the set that is chosen is chosen with it."""
+    return path.endswith((".safetensors.index.json", ".bin.index.json"))
+
+
+def _matching(sizes: Mapping[str, int], patterns: Collection[str], where: str) -> set[str]:
+    found = {
+        pattern: [path for path in sizes if fnmatchcase(path, _whole(pattern))]
+        for pattern in patterns
+    }
+    problems = [
+        f"{where}: files: found no file for {pattern}; expected a pattern of one of its "
+        f"{len(sizes)} files"
+        for pattern, paths in found.items()
+        if not paths
+    ]
+    if problems:
+        raise PlanError(*problems)
+    return {path for paths in found.values() for path in paths}
+
+
+def _whole(pattern: str) -> str:
+    return f"{pattern}*" if pattern.endswith("/") else pattern
+
+
+def _shards(index: str | None, shards: Callable[[str], Collection[str] | None]) -> frozenset[str]:
+    return frozenset(shards(index) or ()) if index else frozenset()
+
+
+def _numbered(weights: Collection[str]) -> set[str]:
+    """Return the shards that the numbers in the names of others promise, no more than one lacks."""
+    families = {
+        (match[1], match[3], match[4]) for path in weights if (match := _SHARD.fullmatch(path))
+    }
+    return {
+        f"{stem}-{number:05}-of-{count}{suffix}"
+        for stem, count, suffix in families
+        for number in range(1, min(int(count), len(weights) + 1) + 1)
+    }
+
+
+def _check(
+    wanted: Collection[str], there: Collection[str], where: str, patterns: Collection[str] = ()
+) -> None:
+    missing = sorted({*wanted} - {*there})
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        expected = (
+            f"it among the recipe's `files` ({', '.join(patterns)})"
+            if patterns
+            else "every shard: the repository is not complete. Take another commit (`revision`)"
+        )
+        raise PlanError(f"{where}: found no shard {missing[0][:200]}{more}; expected {expected}")
