@@ -18,6 +18,8 @@ COMMANDS = {
     "gpu-proof": ("host.runtime.gpu_proof", "show that a container gets the GPU"),
     "fetch-weights": ("host.weights.fetch", "fetch and verify a checkpoint"),
     "link-weights": ("host.weights.link", "begin a checkpoint with files of its other commits"),
+    "adopt-weights": ("host.weights.adopt", "begin a checkpoint with what other folders have"),
+    "mount-weights": ("host.weights.in_place", "mount what a release uses on other disks"),
     "hand-over": ("host.weights.hand_over", "give a folder of weights another owner"),
     "check-token": ("host.weights.check_token", "ask the hub whose token this is"),
     "pull-image": ("host.image.pull", "have Docker pull an image"),

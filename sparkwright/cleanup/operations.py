@@ -13,10 +13,11 @@ from sparkwright.cleanup.footprint import SET_ASIDE, Footprint
 from sparkwright.cleanup.remove import report
 from sparkwright.common.operations import failing, notice
 from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.placed import DAEMON_JSON, PACKAGES, deleted_files
+from sparkwright.common.placed import DAEMON_JSON, IN_PLACE, PACKAGES, deleted_files
 from sparkwright.firewall.operations import delete_rule
 from sparkwright.host.operations.packages import purge
 from sparkwright.runtime.operations import put_daemon_json
+from sparkwright.weights.weights import ORDERS
 
 
 @operation()
@@ -56,12 +57,24 @@ def clean(
         yield _remove(root, *(file for job in jobs for file in _job_files(job)))
     for folder in gone.weights:
         path = QuoteString(f"{root}/{folder}")
+        yield _unmount(f"{root}/{folder}")
         # It may be a link to another disk.
         yield StringCommand("find -H", path, "-mindepth 1 -delete && rm -d", path)
-        orders = (f"manifests/{folder}.json", f"manifests/{folder}.lender")
-        yield _remove(root, *orders, f"jobs/weights@{folder}.json")
+        orders = [f"manifests/{folder}.{kind}" for kind in ORDERS]
+        reports = (f"jobs/weights@{folder}.json", f"jobs/adopt@{folder}.json")
+        yield _remove(root, *orders, *reports)
     for cache in gone.caches:
         yield _remove(root, f"cache/{cache.name}")
+
+
+def _unmount(folder: str) -> StringCommand:
+    """Return the command that ends the mounts in a folder: of files that are used in place."""
+    return StringCommand(
+        "cut -d' ' -f5 /proc/self/mountinfo | while read -r at; do at=$(printf %b \"$at\");",
+        'case "$at" in',
+        StringCommand(QuoteString(f"{folder}/"), "*", _separator=""),
+        ') umount --lazy "$at" ;; esac; done',
+    )
 
 
 def _job_files(job: str) -> tuple[str, str]:
@@ -179,6 +192,8 @@ def restore_settings(
             yield StringCommand("sysctl --quiet --write", QuoteString(f"{key}={value}"), "|| true")
     if found.settings:
         yield StringCommand("rm -f", *map(QuoteString, found.settings))
+    if IN_PLACE in found.settings:
+        yield StringCommand("rmdir --ignore-fail-on-non-empty", str(Path(IN_PLACE).parent))
     for file in files:
         if file.reader:
             folder = QuoteString(str(Path(file.path).parent))
@@ -246,6 +261,8 @@ def remove_files(root: str, weights: bool) -> Generator[StringCommand, None, Non
         yield StringCommand("systemctl reset-failed", *names, "2>/dev/null || true")
     for entry in doomed:
         path = QuoteString(f"{root}/{entry.name}")
+        if entry.weights:
+            yield _unmount(f"{root}/{entry.name}")
         kept = f"! -path '*/{SET_ASIDE}*'" if entry.set_aside else ""
         # It may be a link to another disk.
         yield StringCommand("[ ! -d", path, "] || find -H", path, f"-mindepth 1 {kept} -delete")

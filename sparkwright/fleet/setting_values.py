@@ -142,6 +142,16 @@ Subnets = Annotated[
     _List,
     Field(description="two IPv4 subnets, one for each twin"),
 ]
+# Names in such a path are words of JSON orders and of scripts, never of a command line.
+_FOLDER = re.compile(r"(/(?!\.\.?(/|$))[^/\0-\37\177]{1,255})+")
+Folders = Annotated[
+    tuple[
+        Annotated[str, matching(_FOLDER, "an absolute path without '..', such as /mnt/models")],
+        ...,
+    ],
+    _List,
+    Field(description='absolute paths, such as ("/mnt/models",)'),
+]
 File = Annotated[Text | None, Field(description="the path of a PEM file, or None")]
 Root = Annotated[str, matching(_ROOT), Field(description="a path such as /opt/qwen36")]
 Address = Annotated[str, satisfying(is_address), Field(description="an address, such as 0.0.0.0")]

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from sparkwright.common.host_output import sections, sections_script
 from sparkwright.common.render import render
@@ -20,11 +21,12 @@ def survey_script(
         root: the folder that holds weights and releases.
         ports: the TCP ports that door and engine will listen on; none on a Spark without them.
         images: names and digests of the engine's image; none on an idle Spark.
-        folders: checkpoint folders under `root` whose present size counts as already fetched.
+        folders: checkpoint folders under `root`, or anywhere, whose present size counts as
+            already fetched.
 
     The script only reads, and always exits 0: an empty section stands for something absent.
     """
-    paths = " ".join(shlex.quote(f"{root}/{folder}") for folder in folders)
+    paths = shlex.join(str(PurePosixPath(root, folder)) for folder in folders)
     parts = {
         "arch": "uname -m",
         "kernel": KERNEL_COMMAND,
@@ -38,7 +40,9 @@ def survey_script(
         "systemd": _SYSTEMD,
         "clock": "date +%s",
         "image": image_id(images) if images else "true",
-        "weights": f"find {paths} -type f -printf '%s\\n' | awk '{{n += $1}} END {{print n + 0}}'"
+        # A disk in the network may hang; a file may be in two of the folders.
+        "weights": f"timeout -s KILL 20 find {paths} -type f -printf '%D:%i %s\\n' | "
+        "awk '!seen[$1]++ {n += $2} END {print n + 0}'"
         if folders
         else "true",
         "ports": render(_PORTS, engines=ENGINES, ports=_sources(ports)) if ports else "true",

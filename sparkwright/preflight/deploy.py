@@ -34,8 +34,9 @@ def apply() -> None:
 def _needs(own: Target) -> Needs:
     """Return what a seat of the current Spark requires of it."""
     release, settings = own.release, own.settings
-    checkpoints = release.recipe.checkpoints.values() if release else ()
+    checkpoints = [*release.recipe.checkpoints.values()] if release else []
     locked = [own.lock.checkpoint(checkpoint) for checkpoint in checkpoints]
+    elsewhere = settings.model_folders
     return Needs(
         wanted=Requirements(
             hardware=own.hardware,
@@ -50,7 +51,10 @@ def _needs(own: Target) -> Needs:
             pair=own.peer is not None,
         ),
         images=release.images if release else (),
-        folders=list(release.folders.values()) if release else [],
+        folders=[
+            *(release.folders.values() if release else ()),
+            *(path for each in checkpoints for path in own.lock.elsewhere(each, elsewhere)),
+        ],
         load=_load(own),
         intent=Intent(
             replica=own.replica or "",

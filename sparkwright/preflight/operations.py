@@ -62,7 +62,7 @@ def preflight(
         wanted: the requirements of what this Spark serves.
         root: the folder for weights and releases.
         images: names and digests of the image that will run; none on an idle Spark.
-        folders: the checkpoint folders under `root` that count as fetched already.
+        folders: the checkpoint folders, under `root` or anywhere, that count as fetched already.
         worker: the other Spark, where this one is the head of a pair: they must be alike, and the
             head reports where they are not.
         load: what must fit into its memory; None on an idle Spark.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import date
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
@@ -173,6 +173,20 @@ class Lock(Model):
         """
         commit = self.checkpoints[checkpoint_key(checkpoint)].commit[:12]
         return f"{checkpoint.folder}@{commit}{_mark(checkpoint.files)}"
+
+    def elsewhere(self, checkpoint: Checkpoint, folders: Iterable[str]) -> list[str]:
+        """Return where a Spark may have a checkpoint's files already, outside of the root.
+
+        Args:
+            checkpoint: A recipe's.
+            folders: Those of the group data (``model_folders``).
+        """
+        owner, _, name = checkpoint.repo.partition("/")
+        cache = f"models--{owner}--{name}"
+        places = dict.fromkeys(
+            (f"{cache}/blobs", f"hub/{cache}/blobs", checkpoint.repo, name, checkpoint.folder)
+        )
+        return [f"{base}/{place}" for base in folders for place in places]
 
 
 def image_key(recipe: Recipe) -> str:

@@ -5,13 +5,14 @@ from pyinfra.api import HiddenValue, deploy
 from sparkwright.fabric.share import lan_share_units, lan_share_url, share_units, share_url
 from sparkwright.fleet.fabric_plan import FabricPlan
 from sparkwright.host.operations import secrets
+from sparkwright.host.operations.files import managed_files
 from sparkwright.host.operations.services import service
 from sparkwright.release.lock import CheckpointLock, checkpoint_key
 from sparkwright.release.programs import program_files
 from sparkwright.release.release import Release
 from sparkwright.release.token import NONE
 from sparkwright.run.target import Target, seats, target
-from sparkwright.weights.operations import copied_weights, weights
+from sparkwright.weights.operations import adoption_files, copied_weights, weights
 
 
 @deploy("Weights")
@@ -22,6 +23,9 @@ def apply() -> None:
     over the fabric to the worker of its pair, and over the LAN to the heads of later replicas that
     serve the same ones.
     """
+    own = target()
+    if own.settings.model_folders and any(each.release for each in seats()):
+        managed_files(name="Units of adoption", entries=adoption_files(own.root))
     # All that is fetched is there before anybody borrows it.
     for own in seats():
         if own.release:
@@ -48,6 +52,7 @@ def _fetch(own: Target, served: Release) -> None:
             checkpoints={each: checkpoints[each] for each in checkpoints if each not in lenders},
             verify=own.options.weights == "verify",
             bundle=own.bundle,
+            elsewhere=own.settings.model_folders,
         )
 
 
@@ -76,6 +81,7 @@ def _pass_on(own: Target, served: Release) -> None:
             verify=verify,
             lenders=lenders,
             bundle=own.bundle,
+            elsewhere=own.settings.model_folders,
         )
     if plan is None:
         return
@@ -88,6 +94,7 @@ def _pass_on(own: Target, served: Release) -> None:
         share=share_url(plan.peer_addresses[0]),
         checkpoints={} if head else checkpoints,
         verify=verify,
+        elsewhere=own.settings.model_folders,
     )
 
 

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from sparkwright.common.facts import HostFact
 from sparkwright.weights.weights import CheckpointFolder, parse_folders
 
+# Seconds for the names in a folder: what is used in place may be on a disk that hangs.
+_PATIENCE = 60
+
 
 class WeightFolders(HostFact[dict[str, CheckpointFolder]]):
     """The contents of checkpoint folders, without reading weights; it fails on unreadable ones."""
@@ -28,7 +31,7 @@ for folder in {shlex.join(folders)}; do
   if [ -f .sparkwright.json ] && [ ! -L .sparkwright.json ]; then
     printf 'record\\t%s\\n' "$(cat .sparkwright.json)"
   fi
-  find . \\( -path ./.cache -o -path './.sparkwright*' \\) -prune -o \\
+  timeout -s KILL {_PATIENCE} find . \\( -path ./.cache -o -path './.sparkwright*' \\) -prune -o \\
     -type f -printf 'file\\t%s\\t%T@\\t%i\\t%P\\n' || exit 1
 done"""
 

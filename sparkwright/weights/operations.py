@@ -1,13 +1,18 @@
 """Make checkpoint folders what the lock says."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.bundle.operations import sent
+from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.operations import differs, failing
+from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.placed import IN_PLACE
+from sparkwright.common.render import render, unit_file
 from sparkwright.common.terminal import plain
 from sparkwright.jobs.facts import JobState
 from sparkwright.jobs.operations import follow, put_manifest, reason, start
@@ -17,6 +22,7 @@ from sparkwright.weights.facts import WeightFolders
 from sparkwright.weights.weights import (
     RECORD,
     CheckpointFolder,
+    adoption_text,
     bundled_manifest_text,
     copy_manifest_text,
     differences,
@@ -31,6 +37,21 @@ _TIDY = (
     'find "$0" -depth -type d -empty -delete; }\''
 )
 NO_LENDERS: Mapping[str, str] = {}
+_ADOPTION = HOST_FILES / "weights" / "adoption"
+
+
+def adoption_files(root: str) -> list[Entry]:
+    """Return the units that a Spark needs where checkpoints of other folders may be adopted.
+
+    Args:
+        root: the folder of everything on the Spark.
+    """
+    mounts = render(_ADOPTION / Path(IN_PLACE).name, root=root)
+    return [
+        unit_file(_ADOPTION / "adopt@.service", root=root),
+        Directory(str(Path(IN_PLACE).parent)),
+        ManagedFile(IN_PLACE, mounts),
+    ]
 
 
 @operation()
@@ -41,6 +62,7 @@ def weights(
     verify: bool,
     lenders: Mapping[str, str] = NO_LENDERS,
     bundle: Bundle | None = None,
+    elsewhere: Sequence[str] = (),
 ) -> Generator[PyinfraCommand]:
     """Have every file of each checkpoint, verified by hash, and no other file beside them.
 
@@ -54,6 +76,7 @@ def weights(
         lenders: URLs of folders, by checkpoint, from which other replicas lend: the hub is asked
             only for what they do not give.
         bundle: takes the place of the hub.
+        elsewhere: folders of the Spark that may have files of them; `adoption_files` are there.
     """
     if not checkpoints:
         host.noop("none is to be fetched by this step")
@@ -62,12 +85,16 @@ def weights(
         name: bundled_manifest_text(locked) if bundle else manifest_text(locked, endpoint)
         for name, locked in checkpoints.items()
     }
-    yield from _have(root, checkpoints, orders, verify, lenders, bundle)
+    yield from _have(root, checkpoints, orders, verify, lenders, bundle, elsewhere)
 
 
 @operation()
 def copied_weights(
-    root: str, share: str, checkpoints: Mapping[str, CheckpointLock], verify: bool
+    root: str,
+    share: str,
+    checkpoints: Mapping[str, CheckpointLock],
+    verify: bool,
+    elsewhere: Sequence[str] = (),
 ) -> Generator[PyinfraCommand]:
     """Have the same as `weights`, from the other Spark of a pair, which has it already.
 
@@ -75,6 +102,7 @@ def copied_weights(
         share: URL of what the other Spark lends.
         checkpoints: by folder below the root, here and there; none where nothing is to be copied.
         verify: hash everything anew.
+        elsewhere: as for `weights`.
     """
     if not checkpoints:
         host.noop("they are copied from here")
@@ -83,7 +111,7 @@ def copied_weights(
         name: copy_manifest_text(locked, f"{share}/weights/{name}")
         for name, locked in checkpoints.items()
     }
-    yield from _have(root, checkpoints, orders, verify)
+    yield from _have(root, checkpoints, orders, verify, elsewhere=elsewhere)
 
 
 def _have(
@@ -93,6 +121,7 @@ def _have(
     verify: bool,
     lenders: Mapping[str, str] = NO_LENDERS,
     bundle: Bundle | None = None,
+    elsewhere: Sequence[str] = (),
 ) -> Generator[PyinfraCommand]:
     found = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
     folders = {name: found.get(name, CheckpointFolder()) for name in checkpoints}
@@ -116,8 +145,14 @@ def _have(
         # Read when a job starts: it is no difference while there is nothing to fetch.
         if (lender := lenders.get(name, "")) != folders[name].lender:
             yield _name_lender(f"{root}/manifests/{name}.lender", lender)
-        lent = name in lenders
-        yield from _begin(root, name, verify, checkpoints[name], None if lent else bundle)
+        yield from _prepare(root, name, verify)
+    if wrong and elsewhere:
+        yield from _adopt(root, {name: checkpoints[name] for name in wrong}, elsewhere)
+    for name in wrong:
+        if bundle and name not in lenders:
+            yield _bring(root, name, checkpoints[name], bundle, hashed=False)
+            yield _link(root, name)
+        yield start(_job(name))
     if wrong:
         yield from _finish(root, {name: checkpoints[name] for name in wrong}, bundle)
 
@@ -130,9 +165,7 @@ def _name_lender(path: str, lender: str) -> StringCommand:
     )
 
 
-def _begin(
-    root: str, name: str, verify: bool, locked: CheckpointLock, bundle: Bundle | None
-) -> Generator[PyinfraCommand]:
+def _prepare(root: str, name: str, verify: bool) -> Generator[PyinfraCommand]:
     folder = f"{root}/{name}"
     if verify:
         yield StringCommand("systemctl stop", QuoteString(f"{_job(name)}.service"))
@@ -140,10 +173,6 @@ def _begin(
     # The unit sees this folder as a mount of its own: it can neither make it nor link from another.
     yield StringCommand("install -d -m 755", QuoteString(folder))
     yield _link(root, name)
-    if bundle:
-        yield _bring(root, name, locked, bundle, hashed=False)
-        yield _link(root, name)
-    yield start(_job(name))
 
 
 def _link(root: str, name: str) -> StringCommand:
@@ -160,6 +189,39 @@ def _link(root: str, name: str) -> StringCommand:
         *map(QuoteString, (f"{root}/bin/sparkwright-host", "link-weights", root, name)),
         ";; esac",
     )
+
+
+def _adopt(
+    root: str, checkpoints: Mapping[str, CheckpointLock], elsewhere: Sequence[str]
+) -> Generator[PyinfraCommand]:
+    """Have folders begin with what is elsewhere on the Spark, before anything is fetched."""
+    last: dict[str, JobState] = {}
+    jobs = {name: f"adopt@{name}" for name in checkpoints}
+    for name, locked in checkpoints.items():
+        yield StringCommand(
+            "echo",
+            QuoteString(adoption_text(locked, elsewhere)),
+            "| install -m 644 /dev/stdin",
+            QuoteString(f"{root}/manifests/{name}.folders"),
+        )
+        # What another run has begun to fetch goes on.
+        yield StringCommand(
+            "systemctl daemon-reload; systemctl is-active --quiet",
+            QuoteString(f"{_job(name)}.service"),
+            "|| systemctl start",
+            QuoteString(f"{jobs[name]}.service"),
+            "|| true",
+        )
+    yield follow(root, list(jobs.values()), last)
+    problems = []
+    for name, job in jobs.items():
+        progress = last[job].progress
+        if last[job].active == "failed":
+            problems.append(f"{name}: {reason(job, last[job])}")
+        elif progress and progress.message:
+            host.log(plain(f"{name}: {progress.message}"))
+    if problems:
+        yield failing("\n".join(problems))
 
 
 def _bring(

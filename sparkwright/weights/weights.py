@@ -12,6 +12,8 @@ from sparkwright.release.lock import CheckpointLock, LockedFile
 
 # Where fetch-weights keeps its record, in the folder itself.
 RECORD = ".sparkwright.json"
+# Files of ROOT/manifests about a folder: FOLDER.json and so on.
+ORDERS = ("json", "lender", "folders", "in-place.json")
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,12 @@ def bundled_manifest_text(locked: CheckpointLock) -> str:
 def copy_manifest_text(locked: CheckpointLock, source: str) -> str:
     """Return the manifest of a checkpoint that comes from a URL on the other Spark of a pair."""
     return _text({"source": source, **locked.model_dump(include={"files"}, exclude_none=True)})
+
+
+def adoption_text(locked: CheckpointLock, folders: Iterable[str]) -> str:
+    """Return the orders to look for a checkpoint in folders of the Spark."""
+    told = {"repo": locked.repo, "commit": locked.commit, "folders": list(folders)}
+    return json.dumps(told, sort_keys=True)
 
 
 def has_manifest(folder: CheckpointFolder, text: str) -> bool:

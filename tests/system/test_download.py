@@ -109,6 +109,77 @@ def test_verify_hashes_everything(prepared: Handle) -> None:
     assert pyinfra(WEIGHTS, "--data", "weights=verify").succeeded().changed
 
 
+FOLDERS = '["/home/spark/.cache/huggingface", "/mnt/nas"]'
+ADOPTING = ("--data", f"model_folders={FOLDERS}")
+
+
+class TestAdopted:
+    """What is on the Spark already, of a user's cache or on another disk."""
+
+    @pytest.fixture
+    def kept(self, prepared: Handle) -> Handle:
+        """A Spark without a checkpoint of ours, and the fetched one aside, as a person's files."""
+        pyinfra(WEIGHTS).succeeded()
+        prepared.run(
+            "sudo sh -c 'cd /opt/qwen36; rm -rf /root/kept && mkdir /root/kept && "
+            "cp -r tiny@*/. /root/kept && rm -f /root/kept/.sparkwright* && rm -rf tiny@* "
+            "manifests/tiny@*'"
+        )
+        return prepared
+
+    def test_of_a_cache_no_byte_is_fetched(self, kept: Handle) -> None:
+        cache = "/home/spark/.cache/huggingface/hub/models--sparkwright--tiny-qwen3.5-moe"
+        kept.run(
+            f"sudo rm -rf {cache} && sudo sh -c 'mkdir -p {cache}/snapshots/main {cache}/blobs && "
+            "cd /root/kept && find . -type f | while read -r f; do "
+            'h=$(sha256sum "$f" | cut -c-64); '
+            'g=$({ printf "blob %d\\0" "$(stat -c %s "$f")"; cat "$f"; } | sha1sum | cut -c-40); '
+            f'cp "$f" {cache}/blobs/$h; cp "$f" {cache}/blobs/$g; done; '
+            "chmod 700 /home/spark/.cache; chown -R spark: /home/spark/.cache'"
+        )
+        before = fetched()
+        run = pyinfra(WEIGHTS, *ADOPTING).succeeded()
+        assert "linked from /home/spark/.cache/huggingface" in run.output
+        assert fetched() == before
+        owners = kept.run(
+            "sudo find /opt/qwen36/tiny@* -type f -printf '%u %m\\n' | sort -u"
+        ).stdout
+        assert "root 444" in owners
+        assert pyinfra(WEIGHTS, *ADOPTING).succeeded().changed == frozenset()
+        kept.run("rm -rf /home/spark/.cache/huggingface")
+        assert pyinfra(WEIGHTS).succeeded().changed == frozenset()
+
+    def test_a_disk_that_is_away_is_named_and_not_fetched_behind_ones_back(
+        self, kept: Handle
+    ) -> None:
+        kept.run(
+            "sudo sh -c 'mkdir -p /mnt/nas && mount -t tmpfs -o mode=755 tmpfs /mnt/nas && "
+            "cp -r /root/kept /mnt/nas/tiny'"
+        )
+        before = fetched()
+        run = pyinfra(WEIGHTS, *ADOPTING).succeeded()
+        assert "used where they are, in " in run.output
+        assert pyinfra(WEIGHTS, *ADOPTING).succeeded().changed == frozenset()
+        assert kept.run("findmnt -rno OPTIONS /opt/qwen36/tiny@*/config.json").stdout[:3] == "ro,"
+        # As after a boot: our mounts have gone, and so has the disk.
+        kept.run(
+            "sudo sh -c 'for f in /opt/qwen36/tiny@*/*; do umount $f 2>/dev/null; done; "
+            "mv /mnt/nas/tiny /mnt/nas/away'"
+        )
+        run = pyinfra(WEIGHTS, *ADOPTING)
+        assert run.status == 1
+        assert "/mnt/nas/tiny/" in run.output
+        assert "is away" in run.output
+        kept.run("sudo mv /mnt/nas/away /mnt/nas/tiny")
+        pyinfra(WEIGHTS, *ADOPTING).succeeded()
+        assert fetched() == before
+        # What the group data no longer names is fetched.
+        kept.run("sudo umount --lazy /mnt/nas/ && sudo rm -f /opt/qwen36/tiny@*/.sparkwright.json")
+        pyinfra(WEIGHTS, "--data", 'model_folders=["/nowhere"]').succeeded()
+        assert fetched() > before
+        assert kept.run("findmnt -rno TARGET | grep -c /opt/qwen36 || true").stdout.strip() == "0"
+
+
 class TestToken:
     def test_an_invalid_token_is_an_error(self, prepared: Handle) -> None:
         run = pyinfra(AUTH, token="hf_nobody_knows_this_one")

@@ -1,5 +1,6 @@
 """A folder that holds exactly the files that it should, each with the right hash."""
 
+import errno
 import json
 import os
 import shutil
@@ -70,6 +71,15 @@ class Record:
 
     def _save(self) -> None:
         replace(self._path, json.dumps({"files": self._files}, sort_keys=True) + "\n")
+
+
+def _remove(file: Path) -> None:
+    try:
+        file.unlink()
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        raise JobError(f"{file} is used in place and is wrong: run again.") from error
 
 
 def _entry(file: Path, digest: str) -> dict[str, Any]:
@@ -159,7 +169,7 @@ class LocalCheckpoint:
         elif place.stat().st_size == file.size:
             return True
         else:
-            place.unlink()
+            _remove(place)
         return False
 
     def _check_space(self, missing: list[File]) -> None:
@@ -186,7 +196,7 @@ class LocalCheckpoint:
     def _keep(self, file: File, found: Path, digest: str) -> bool:
         """Put a file in place if its hash is right, and note it; remove it otherwise."""
         if digest != file.digest:
-            found.unlink()
+            _remove(found)
             return False
         with found.open("rb") as content:
             os.fsync(content.fileno())

@@ -6,7 +6,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -55,6 +55,7 @@ class Spark:
     hub_root: Path
     locked: CheckpointLock
     name: str
+    before: dict[str, dict[str, int]] = field(default_factory=dict, kw_only=True)
 
     @property
     def folder(self) -> Path:
