@@ -96,7 +96,7 @@ def _not_serving(state: EngineState, release: Release) -> str | None:
     unit = state.units.get(release.id)
     if unit is None or unit.active != "active":
         return f"vllm@{release.id} is {unit.active if unit else 'not there'}"
-    return problem(state, release.recipe.served_names)
+    return problem(state, [*release.recipe.models])
 
 
 def _keep(

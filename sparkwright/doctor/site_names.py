@@ -94,7 +94,7 @@ def _of_recipe(name: str, recipe: Recipe) -> Iterator[tuple[str, str]]:
     if isinstance(recipe.image, ImageMods):
         for mod in recipe.image.mods:
             yield Path(mod).name, "[mod]"
-    for own in recipe.served_names:
+    for own in recipe.models:
         yield own, "own-model"
     for checkpoint in recipe.checkpoints.values():
         yield checkpoint.repo, "own-model"

@@ -62,8 +62,7 @@ def clashes(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
     first: dict[str, tuple[str, str]] = {}
     for replica, served in fleet.replicas.items():
         recipe = recipes[served.recipe]
-        for name in recipe.served_names:
-            checkpoint = recipe.checkpoints["model"].repo
+        for name, checkpoint in recipe.models.items():
             other, expected = first.setdefault(name, (replica, checkpoint))
             if checkpoint != expected:
                 problems.append(
@@ -87,7 +86,7 @@ def upstreams(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[Upstream]:
         result.append(
             Upstream(
                 replica=name,
-                names=tuple(recipe.served_names),
+                names=tuple(recipe.models),
                 checkpoint=recipe.checkpoints["model"].repo,
                 context=None if length == AUTO else length,
                 keyed=replica.api_key != "none",

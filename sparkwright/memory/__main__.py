@@ -94,7 +94,7 @@ def _load(recipe: Recipe, options: argparse.Namespace, sparks: int) -> Load:
     inventory = options.inventory or inventory_file()
     known = {} if options.inventory else nominal_load(recipe, sparks).checkpoints
     load = Load(recipe, sparks, {name: each for name, each in known.items() if each.size})
-    if load.checkpoints.keys() != recipe.checkpoints.keys():
+    if load.checkpoints.keys() != recipe.whole_models.keys():
         locked = load_of(recipe, read_lock(lock_path(inventory)), sparks)
         load = replace(load, checkpoints={**locked.checkpoints, **load.checkpoints})
     remedy = (
@@ -106,7 +106,9 @@ def _load(recipe: Recipe, options: argparse.Namespace, sparks: int) -> Load:
             f"its data in files/models: `python -m sparkwright.memory.fetch {options.recipe}` "
             f"writes them into Sparkwright's source tree. Or {remedy}"
         )
-    if absent := [c.repo for name, c in recipe.checkpoints.items() if name not in load.checkpoints]:
+    if absent := [
+        c.repo for name, c in recipe.whole_models.items() if name not in load.checkpoints
+    ]:
         raise PlanError(f"{recipe.name}: found no size of {', '.join(absent)}; expected {remedy}")
     if shapeless := [weights.repo for weights in load.shapeless]:
         raise PlanError(

@@ -120,7 +120,7 @@ def _wanted(words: Iterable[str]) -> list[Checkpoint]:
         if _is_recipe(word):
             checkpoints = [
                 checkpoint
-                for checkpoint in load_recipe(word).checkpoints.values()
+                for checkpoint in load_recipe(word).whole_models.values()
                 if checkpoint_data(checkpoint.repo) is None
             ]
         else:

@@ -78,7 +78,7 @@ def nominal_load(recipe: Recipe, sparks: int) -> Load:
         The load. A checkpoint that is not known has no size and no shape in it.
     """
     checkpoints = {}
-    for name, checkpoint in recipe.checkpoints.items():
+    for name, checkpoint in recipe.whole_models.items():
         data = checkpoint_data(checkpoint.repo)
         size, shape = (data.size, data.shape) if data else (0, None)
         checkpoints[name] = Weights(checkpoint.repo, size, shape)

@@ -212,7 +212,7 @@ def load_of(recipe: Recipe, lock: Lock, sparks: int) -> Load:
         sparks: How many serve it.
     """
     checkpoints = {}
-    for name, checkpoint in recipe.checkpoints.items():
+    for name, checkpoint in recipe.whole_models.items():
         if locked := lock.checkpoint(checkpoint):
             checkpoints[name] = Weights(checkpoint.repo, weights_size(locked), locked.shape)
     return Load(recipe, sparks, checkpoints)

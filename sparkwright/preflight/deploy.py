@@ -61,7 +61,7 @@ def _needs(own: Target) -> Needs:
             recipe=release.recipe.name,
             release=release.id,
             port=own.port,
-            names=tuple(release.recipe.served_names),
+            names=tuple(release.recipe.models),
             head=None if own.is_head else own.ranks[0],
             details=tuple(line for need in needs(release.recipe) for line in need.details),
         )

@@ -50,6 +50,7 @@ def problems(recipe: Recipe) -> Iterator[str]:
         yield from build_problems(recipe.build)
     known = vllm_names.options(recipe.release)
     yield from _setting_problems("", recipe, recipe.checkpoints, known)
+    yield from _adapter_problems(recipe)
     yield from _figure_problems("", recipe.expected)
     yield from _unjudged_problems(recipe)
     yield from _answer_problems(recipe)
@@ -110,6 +111,45 @@ def _setting_problems(
     wrong = [f"args.{problem}" for problem in options.problems(settings.args)]
     for problem in wrong or engine_log.problems(settings):
         yield f"{where}{problem}"
+
+
+_ADAPTERS = ("lora-modules", "default-mm-loras")
+
+
+def _adapter_problems(recipe: Recipe) -> Iterator[str]:
+    """Yield what is wrong with LoRA adapters: each has to be a checkpoint that the lock pins."""
+    for count, difference in recipe.by_sparks.items():
+        for option in _ADAPTERS:
+            if option in difference.args:
+                yield (
+                    f"by_sparks.{count}.args.{option}: found adapters; expected them in the "
+                    "recipe's own args: names of models do not depend on the number of Sparks"
+                )
+    if any(True for _ in options.problems(recipe.args)):
+        return
+    adapters = recipe.options.lora_modules
+    if adapters and not recipe.options.enable_lora:
+        yield "args.enable-lora: found it off; expected true, beside lora-modules"
+    if recipe.options.default_mm_loras:
+        yield (
+            "args.default-mm-loras: found adapters for kinds of media; expected lora-modules: the "
+            "names of models are what clients ask for"
+        )
+    names = [*recipe.served_names, *(adapter.name for adapter in adapters)]
+    for adapter in adapters:
+        at = f"args.lora-modules: {adapter.name}"
+        if adapter.checkpoint == "model" or adapter.checkpoint not in recipe.checkpoints:
+            known = ", ".join(f"${{{name}}}" for name in recipe.checkpoints if name != "model")
+            yield (
+                f"{at}: found {shown(adapter.path)}; expected an adapter among the recipe's "
+                f"`checkpoints`, as {known or '${adapter}'}: its commit is in the lock, and its "
+                "files are verified"
+            )
+        if names.count(adapter.name) > 1 or adapter.name.startswith("-"):
+            yield f"{at}: found a name that is taken; expected each name of a model once"
+        if adapter.base is not None and adapter.base not in recipe.served_names:
+            base = nearest(adapter.base, recipe.served_names)
+            yield f"{at}: found the base model {shown(adapter.base)}; {base}"
 
 
 def _expansions(option: str, known: Collection[str]) -> list[str]:

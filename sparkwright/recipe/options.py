@@ -13,7 +13,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 
 from sparkwright.common.schema import shown
 
@@ -87,6 +94,51 @@ def _mapping(value: object) -> dict[str, Any] | None:
     return {str(key).replace("-", "_"): item for key, item in mapping.items()}
 
 
+_IN_CHECKPOINT = re.compile(r"\$\{([^}]+)\}(?:/[A-Za-z0-9_-][\w.-]*)*", re.ASCII)
+
+
+class Adapter(BaseModel):
+    """A LoRA adapter that the engine loads when it starts, and serves under a name of its own.
+
+    Attributes:
+        name: What clients ask for.
+        path: ``${checkpoint}``, or a folder in one.
+        base: The name of the model that it changes, if it is given.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    name: str = Field(min_length=1)
+    path: str
+    base: str | None = Field(default=None, alias="base_model_name")
+    # Tensors of experts in one piece, since vLLM 0.32.
+    is_3d_lora_weight: bool = False
+
+    @property
+    def checkpoint(self) -> str:
+        """The checkpoint of the recipe that holds it; "" for a path elsewhere."""
+        found = _IN_CHECKPOINT.fullmatch(self.path)
+        return found[1] if found else ""
+
+
+def _adapters(value: object) -> tuple[Adapter, ...] | None:
+    """Read the words of lora-modules (LoRAParserAction of vLLM's cli_args.py)."""
+    items = value if isinstance(value, list) else [value]
+    try:
+        return tuple(map(_adapter, items))
+    except (ValueError, TypeError):
+        return None
+
+
+def _adapter(item: object) -> Adapter:
+    if isinstance(item, str):
+        if "=" in item and "," not in item:
+            name, _, path = item.partition("=")
+            return Adapter.model_validate({"name": name, "path": path})
+        item = json.loads(item)
+    return Adapter.model_validate(item)
+
+
 def _draft(draft: dict[str, Any]) -> dict[str, Any]:
     if "num_speculative_tokens" not in draft:
         return draft
@@ -126,6 +178,13 @@ Share = Annotated[float, _read_by(_share, "a share above 0, at most 1, such as 0
 Flag = Annotated[bool, _instance(bool, "true or false")]
 Word = Annotated[str, _instance(str, "text")]
 Mapped = Annotated[dict[str, Any], _read_by(_mapping, "a mapping, such as {key: value}")]
+Adapters = Annotated[
+    tuple[Adapter, ...],
+    _read_by(
+        _adapters,
+        "a list of NAME=${CHECKPOINT}, or of JSON with the keys name, path and base_model_name",
+    ),
+]
 Draft = Annotated[Mapped, AfterValidator(_draft)]
 
 
@@ -139,6 +198,7 @@ class Options(BaseModel):
         gpu_memory_utilization: Share of the memory that vLLM takes.
         kv_cache_memory_bytes: Bytes of the KV cache; then the share does not size it.
         shutdown_timeout: Seconds that running requests get at a stop.
+        lora_modules: Adapters that the engine loads when it starts.
         draft: What drafts tokens, from ``speculative-config`` and its short forms; empty = nothing.
     """
 
@@ -154,6 +214,9 @@ class Options(BaseModel):
     max_cudagraph_capture_size: Whole | None = None
     shutdown_timeout: Drain = 0
     enforce_eager: Flag = False
+    enable_lora: Flag = False
+    lora_modules: Adapters = ()
+    default_mm_loras: Mapped | None = None
     enable_prefix_caching: Flag | None = None
     async_scheduling: Flag | None = None
     language_model_only: Flag = False

@@ -170,6 +170,24 @@ class Recipe(EngineSettings):
         return tuple(map(int, self.judge.split("."))) if RELEASE.fullmatch(self.judge) else None
 
     @property
+    def models(self) -> dict[str, str]:
+        """The repository behind each name that clients can ask for: the model's, or an adapter's.
+
+        Adapters are loaded when the engine starts; each is a checkpoint of the recipe.
+        """
+        adapters = {
+            adapter.name: self.checkpoints[adapter.checkpoint].repo
+            for adapter in self.options.lora_modules
+        }
+        return dict.fromkeys(self.served_names, self.checkpoints["model"].repo) | adapters
+
+    @property
+    def whole_models(self) -> dict[str, Checkpoint]:
+        """The checkpoints that are models of their own, with a config.json: not adapters."""
+        adapters = {adapter.checkpoint for adapter in self.options.lora_modules}
+        return {name: each for name, each in self.checkpoints.items() if name not in adapters}
+
+    @property
     def longest_step(self) -> float:
         """Seconds that one step of a sound engine may take.
 

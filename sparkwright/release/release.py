@@ -233,7 +233,7 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
             }
             for name, checkpoint in recipe.checkpoints.items()
         },
-        "served_names": recipe.served_names,
+        "served_names": [*recipe.models],
         **_mods(recipe),
         "port": draft.port,
         "fabric": ranks.fabric,

@@ -93,7 +93,7 @@ def waves(
     """
     book = _book(asked)
     rollout, spark = book.rollout, spark_name(host)
-    rollout.declare(spark, release.id, release.recipe.served_names)
+    rollout.declare(spark, release.id, [*release.recipe.models])
     first = _first_look(release, settings)
     if is_surveying():
         return
@@ -222,7 +222,7 @@ def _soak(release: Release, invocation: str, options: RunOptions) -> TaskReport:
 
 def _check_answers(release: Release, options: RunOptions) -> TaskReport:
     """Check that the engine answers, and as fast as the options ask."""
-    names, answers = release.recipe.served_names, release.recipe.answers
+    names, answers = [*release.recipe.models], release.recipe.answers
     engines = _read(
         Engines,
         root=release.place,

@@ -78,7 +78,7 @@ def _serving(targets: list[Target]) -> Iterator[Serving]:
         yield Serving(
             replica=door.replica,
             url=door.url,
-            names=tuple(recipe.served_names),
+            names=tuple(recipe.models),
             keyed=door.keyed,
             authority=_authority(own),
             answers=recipe.answers,

@@ -33,7 +33,7 @@ CLOSED = (
 def test_key(client: Client, data: Data, release: Release, proved: Proved) -> None:
     """Without the key, and with a wrong one, nobody gets in."""
     names = {entry["id"] for entry in client("GET", "/v1/models").json()["data"]}
-    assert names >= set(release.recipe.served_names)
+    assert names >= set(release.recipe.models)
     if data["api_key"] == "none":
         assert client("GET", "/v1/models", key=None).ok
         proved(f"port {data['port']} is open to all, as the inventory says")

@@ -107,8 +107,8 @@ def test_gpu_in_container(host: Host, release: Release, proved: Proved) -> None:
 
 def test_served_names(api: Api, release: Release, proved: Proved) -> None:
     models = {entry["id"] for entry in json.loads(api("/v1/models"))["data"]}
-    assert models >= set(release.recipe.served_names)
-    proved(f"served names: {', '.join(release.recipe.served_names)}")
+    assert models >= set(release.recipe.models)
+    proved(f"served names: {', '.join(release.recipe.models)}")
 
 
 @pytest.mark.usefixtures("chats")

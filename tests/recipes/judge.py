@@ -40,7 +40,7 @@ class Case:
     @property
     def unknown_models(self) -> list[str]:
         """Repositories of which no config.json is at hand: the configuration is not judged."""
-        repos = [checkpoint.repo for checkpoint in self.recipe.checkpoints.values()]
+        repos = [checkpoint.repo for checkpoint in self.recipe.whole_models.values()]
         return [repo for repo in repos if models.files_of(repo) is None]
 
 
@@ -116,7 +116,7 @@ def _line(case: Case, rank: int) -> dict[str, Any]:
     recipe = _judged(case.recipe.for_sparks(case.sparks))
     place = Place(18000, rank, case.sparks, _FABRIC)
     fabric = {"VLLM_HOST_IP": _FABRIC} if case.sparks > 1 else {}
-    checkpoints = recipe.checkpoints.values()
+    checkpoints = recipe.whole_models.values()
     return {
         "words": serve_arguments(recipe, place),
         "variables": environment(recipe, case.sparks) | fabric,

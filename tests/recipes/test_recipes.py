@@ -1,5 +1,6 @@
 """The vLLM that a recipe names takes every line that its units would run."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,23 @@ def test_a_recipe_without_a_judge_is_refused(
     file.write_text(yaml.safe_dump(data | {"judged_by": "0.1.0"}))
     assert main([str(file)]) == 1
     assert f"{file}: judged_by: found 0.1.0; expected one of 0.17.0, " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["qwen3.6-35b-nvidia", "qwen3.5-35b-sm121"])
+def test_vllm_takes_adapters_as_recipes_have_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    data = yaml.safe_load((RECIPES / f"{name}.yaml").read_text())
+    data["checkpoints"]["maths"] = {"repo": "owner/maths-lora", "folder": "maths"}
+    second = {"name": "b", "path": "${maths}/b", "base_model_name": data["served_names"][0]}
+    data["args"] |= {"enable-lora": True, "lora-modules": ["a=${maths}", json.dumps(second)]}
+    file = tmp_path / "adapters.yaml"
+    file.write_text(yaml.safe_dump(data))
+    assert main([str(file)]) == 0, capsys.readouterr().out
+    assert "parser and configuration" in capsys.readouterr().out
+    file.write_text(yaml.safe_dump(data | {"args": data["args"] | {"max-lora-rank": 7}}))
+    assert main([str(file)]) == 1
+    assert "max-lora-rank" in capsys.readouterr().out
 
 
 def test_gpus_are_those_of_the_hardware_classes() -> None:

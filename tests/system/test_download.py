@@ -109,7 +109,7 @@ def test_verify_hashes_everything(prepared: Handle) -> None:
     assert pyinfra(WEIGHTS, "--data", "weights=verify").succeeded().changed
 
 
-FOLDERS = '["/home/spark/.cache/huggingface", "/mnt/nas"]'
+FOLDERS = '["/home/nvidia/.cache/huggingface", "/mnt/nas"]'
 ADOPTING = ("--data", f"model_folders={FOLDERS}")
 
 
@@ -128,25 +128,25 @@ class TestAdopted:
         return prepared
 
     def test_of_a_cache_no_byte_is_fetched(self, kept: Handle) -> None:
-        cache = "/home/spark/.cache/huggingface/hub/models--sparkwright--tiny-qwen3.5-moe"
+        cache = "/home/nvidia/.cache/huggingface/hub/models--sparkwright--tiny-qwen3.5-moe"
         kept.run(
             f"sudo rm -rf {cache} && sudo sh -c 'mkdir -p {cache}/snapshots/main {cache}/blobs && "
             "cd /root/kept && find . -type f | while read -r f; do "
             'h=$(sha256sum "$f" | cut -c-64); '
             'g=$({ printf "blob %d\\0" "$(stat -c %s "$f")"; cat "$f"; } | sha1sum | cut -c-40); '
             f'cp "$f" {cache}/blobs/$h; cp "$f" {cache}/blobs/$g; done; '
-            "chmod 700 /home/spark/.cache; chown -R spark: /home/spark/.cache'"
+            "chmod 700 /home/nvidia/.cache; chown -R nvidia: /home/nvidia/.cache'"
         )
         before = fetched()
         run = pyinfra(WEIGHTS, *ADOPTING).succeeded()
-        assert "linked from /home/spark/.cache/huggingface" in run.output
+        assert "linked from /home/nvidia/.cache/huggingface" in run.output
         assert fetched() == before
         owners = kept.run(
             "sudo find /opt/qwen36/tiny@* -type f -printf '%u %m\\n' | sort -u"
         ).stdout
         assert "root 444" in owners
         assert pyinfra(WEIGHTS, *ADOPTING).succeeded().changed == frozenset()
-        kept.run("rm -rf /home/spark/.cache/huggingface")
+        kept.run("rm -rf /home/nvidia/.cache/huggingface")
         assert pyinfra(WEIGHTS).succeeded().changed == frozenset()
 
     def test_a_disk_that_is_away_is_named_and_not_fetched_behind_ones_back(

@@ -15,6 +15,7 @@ import fcntl
 import json
 import os
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -209,16 +210,16 @@ def adopt(root: Path, folder: str, findings: Path) -> str:
     except FileNotFoundError:
         told = {"right": {}, "wrong": [], "hashed": []}
     adoption.in_place.drop({*told["hashed"]} & adoption.in_place.files.keys())
-    linked, mounted, left = 0, 0, list(told["wrong"])
+    linked, mounted, left = Counter[str](), Counter[str](), list(told["wrong"])
     for path, each in told["right"].items():
         ctime = each.pop("ctime_ns")
         original = Original(**{**each, "parts": tuple(each["parts"])})
         try:
             if _take(adoption, path, original, ctime):
-                linked += 1
+                linked[original.base] += 1
             else:
                 adoption.in_place.files[path] = original
-                mounted += 1
+                mounted[original.base] += 1
         except OSError as error:
             left.append(f"{original.path} {error.strerror}")
     adoption.in_place.save()
@@ -229,7 +230,7 @@ def adopt(root: Path, folder: str, findings: Path) -> str:
     for path in adoption.in_place.files:
         place = adoption.checkpoint.folder / path
         adoption.checkpoint.record.add(path, place, adoption.checkpoint.files[path].digest)
-    return _sentence(linked, mounted, left, adoption)
+    return _sentence(linked, mounted, left)
 
 
 def _take(adoption: Adoption, path: str, original: Original, ctime: int) -> bool:
@@ -305,12 +306,9 @@ def _is_open_for_writing(file: int) -> bool:
     return False
 
 
-def _sentence(linked: int, mounted: int, left: list[str], adoption: Adoption) -> str:
-    parts = []
-    if linked:
-        parts.append(f"{linked} files linked from {', '.join(adoption.bases)}, and root's now")
-    if mounted:
-        parts.append(f"{mounted} used where they are, in {', '.join(adoption.bases)}")
+def _sentence(linked: Counter[str], mounted: Counter[str], left: list[str]) -> str:
+    parts = [f"{count} files linked from {base}, and root's now" for base, count in linked.items()]
+    parts += [f"{count} used where they are, in {base}" for base, count in mounted.items()]
     if left:
         more = f"; and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
         parts.append(f"left alone: {'; '.join(left[:_NAMED])}{more}")

@@ -64,7 +64,7 @@ def serving(
     unit = f"vllm@{release.id}.service"
     if outcome.served:
         if not outcome.attempted:
-            host.noop(f"{unit} serves {', '.join(release.recipe.served_names)}")
+            host.noop(f"{unit} serves {', '.join(release.recipe.models)}")
     elif outcome.silent:
         yield failing(
             f"{unit} is active, but {outcome.reason}. "
@@ -103,7 +103,7 @@ def attempt(
         engines = _engines(release)
     trouble = None
     if release.ranks.rank == 0:
-        trouble = problem(engines, release.recipe.served_names, release.recipe.answers)
+        trouble = problem(engines, [*release.recipe.models], release.recipe.answers)
     outcome.served, outcome.silent, outcome.reason = not trouble, bool(trouble), trouble or ""
 
 
