@@ -180,6 +180,15 @@ START_CAUSES = (
         pattern=r"Permission denied: '/models/",
     ),
     LogCause(
+        name="weights-away",
+        cause="Weights that are used in place, on another disk or in the network, are not there, "
+        "or were changed",
+        remedy="Have the folder mounted as it was, then `sudo systemctl reset-failed 'vllm@*'` and "
+        "`sparkwright start`; or take it out of model_folders and run again, which fetches them",
+        source="files/host/weights/in_place.py, before each start of an engine",
+        pattern=r"weights in place: ",
+    ),
+    LogCause(
         name="disk-full",
         cause="The disk is full",
         remedy=f"`df -h` and `docker system df` show what fills it. {SPACE_REMEDY}",

@@ -28,6 +28,30 @@ FILES, MEBIBYTES = 4, 512
 # Megabytes a second at which two cores are not the limit.
 SLOW = 125
 CURL, DISK, OURS = "hub, by curl to nothing", "disk, past the page cache", "ours, hashed"
+LIBRARY, XET = "huggingface_hub, not hashed", "hf-xet of a store on the disk, not hashed"
+
+# What the library does where the hub has no storage of Xet's, as the lab's has none.
+_LIBRARY = """
+import sys
+from huggingface_hub import snapshot_download
+url, repo, folder = sys.argv[1:]
+snapshot_download(repo, endpoint=url, local_dir=folder, max_workers=4, token=False)
+"""
+# hf-xet brings no server: what can be had of it here is a store that is made for its tests.
+_XET = """
+import json, sys
+import hf_xet
+store, folder, listed = sys.argv[1:]
+if listed.startswith("["):
+    files = [hf_xet.PyXetDownloadInfo(f"{folder}/{i}", *each) for i, each in
+             enumerate(json.loads(listed))]
+    hf_xet.download_files(files, store, None, None, None)
+else:
+    from pathlib import Path
+    paths = sorted(map(str, Path(folder).iterdir()))
+    done = hf_xet.upload_files(paths, store, None, None, None, "model", skip_sha256=True)
+    print(json.dumps([[each.hash, each.file_size] for each in done]))
+"""
 
 _WRITE = """
 import mmap, os, sys
@@ -68,6 +92,11 @@ class FirstFetch:
             path: {"size": MEBIBYTES << 20, "sha256": digest} for path, digest in digests.items()
         }
         orders = {"endpoint": self.url, "repo": REPO, "commit": commit, "files": files_there}
+        self._store = f"local://{root / 'xet'}"
+        (root / "xet").mkdir()
+        put = [sys.executable, "-c", _XET, self._store, str(source), "upload"]
+        answer = subprocess.run(put, check=True, capture_output=True, env=self._environment())
+        self._pointers = answer.stdout.decode().strip()
         (root / "manifests").mkdir()
         (root / f"manifests/{FOLDER}.json").write_text(json.dumps(orders))
 
@@ -93,11 +122,14 @@ class FirstFetch:
             "--parallel",
         ]
         outputs = [word for url in self._addresses for word in ("-o", "/dev/null", url)]
+        python, folder = sys.executable, str(self._root / FOLDER)
         write = [sys.executable, "-c", _WRITE, str(self._root / FOLDER / "0")]
         return {
             CURL: lambda: self._run([*curl, *outputs]),
             DISK: lambda: self._run([*write, str(FILES * MEBIBYTES // 4)]),
             OURS: lambda: self._run(host_program("fetch-weights", self._root, FOLDER)),
+            LIBRARY: lambda: self._run([python, "-c", _LIBRARY, self.url, REPO, folder]),
+            XET: lambda: self._run([python, "-c", _XET, self._store, folder, self._pointers]),
         }
 
     def _run(self, command: list[str]) -> Run:
@@ -105,16 +137,20 @@ class FirstFetch:
         subprocess.run(["rm", "-rf", str(folder)], check=True)
         folder.mkdir()
         os.sync()
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HF_HOME": str(self._root / "hf"),
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "SSL_CERT_FILE": str(self._certificate),
-        }
+        environment = self._environment()
         before, cpu, begun = machine(), self._cpu(), time.monotonic()
         subprocess.run(command, check=True, env=environment)
         seconds, after, ended = time.monotonic() - begun, machine(), self._cpu()
         return Run(seconds, busy(before, after), {who: ended[who] - cpu[who] for who in cpu})
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HF_HOME": str(self._root / "hf"),
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+            "SSL_CERT_FILE": str(self._certificate),
+        }
 
     def _cpu(self) -> Mapping[str, float]:
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -164,6 +200,6 @@ def first_fetch_table() -> None:
             table(title, size, rounds)
             judge(rounds, OURS, CURL, DISK)
             with _slow():
-                slow = in_turn({CURL: ways[CURL], OURS: ways[OURS]})
+                slow = in_turn({way: ways[way] for way in (CURL, OURS, LIBRARY)})
             table(f"The same over a line of {SLOW} MB/s", size, slow)
             judge(slow, OURS, CURL)
