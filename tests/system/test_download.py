@@ -3,9 +3,12 @@
 What the hub may do to a job: tests/component/fetch.
 """
 
+from collections.abc import Iterator
+
 import pytest
 
-from tests.driver.product import killed_at, pyinfra
+from tests.driver.product import DEPLOY, killed_at, pyinfra
+from tests.driver.sparks import unit, wait_active
 from tests.lab import hub
 from tests.lab.spark import Handle
 
@@ -178,6 +181,52 @@ class TestAdopted:
         pyinfra(WEIGHTS, "--data", 'model_folders=["/nowhere"]').succeeded()
         assert fetched() > before
         assert kept.run("findmnt -rno TARGET | grep -c /opt/qwen36 || true").stdout.strip() == "0"
+
+
+@pytest.fixture
+def in_place(prepared: Handle) -> Iterator[Handle]:
+    """A Spark whose engine uses its weights on another disk."""
+    pyinfra(WEIGHTS).succeeded()
+    prepared.run(
+        "sudo sh -c 'mkdir -p /mnt/nas && mount -t tmpfs -o mode=755 tmpfs /mnt/nas && "
+        "cp -r /opt/qwen36/tiny@* /mnt/nas/tiny && rm -rf /mnt/nas/tiny/.sparkwright* "
+        "/opt/qwen36/tiny@*'"
+    )
+    yield prepared
+    prepared.reset()
+
+
+def unmounted(spark: Handle) -> None:
+    """Stop the engine, and have its weights as after a boot: mounts have ended."""
+    spark.run("sudo systemctl stop 'vllm@*'")
+    spark.run("sudo sh -c 'for f in /opt/qwen36/tiny@*/*; do umount $f 2>/dev/null; done; true'")
+
+
+def test_an_engine_serves_what_is_in_place_and_says_when_it_is_away(in_place: Handle) -> None:
+    before = fetched()
+    pyinfra(DEPLOY, *ADOPTING).succeeded()
+    assert fetched() == before
+    engine = unit(in_place)
+    seen = (
+        "sudo docker exec $(sudo docker ps -q) sha256sum /models/tiny/model.safetensors.index.json"
+    )
+    original = in_place.run("sha256sum /mnt/nas/tiny/model.safetensors.index.json").stdout.split()
+    assert in_place.run(seen).stdout.split()[0] == original[0]
+    unmounted(in_place)
+    in_place.run(f"sudo systemctl start {engine}")
+    wait_active(in_place)
+    assert in_place.run(seen).stdout.split()[0] == original[0]
+    unmounted(in_place)
+    in_place.run("sudo mv /mnt/nas/tiny /mnt/nas/away")
+    assert in_place.run(f"sudo timeout 90 systemctl start {engine}", check=False).returncode
+    told = in_place.run(f"sudo journalctl --quiet --output=cat --unit={engine}").stdout
+    assert "weights in place: /mnt/nas/tiny/" in told
+    assert "is away (No such file or directory): have /mnt/nas mounted as it was" in told
+    assert "weights-away" in pyinfra("deploys/doctor.py").succeeded().output
+    in_place.run(f"sudo mv /mnt/nas/away /mnt/nas/tiny; sudo systemctl reset-failed {engine}")
+    in_place.run(f"sudo systemctl start {engine}")
+    wait_active(in_place)
+    assert fetched() == before
 
 
 class TestToken:

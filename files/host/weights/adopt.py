@@ -31,8 +31,10 @@ from host.common.progress import JobError, Progress
 from host.common.retry import run_job
 from host.weights.checkpoint import LocalCheckpoint
 from host.weights.hashing_file import BLOCK, File
-from host.weights.in_place import PATIENCE, AwayError, InPlace, Original, open_below, wait_for
+from host.weights.in_place import AwayError, InPlace, Original, open_below, wait_for
 
+# Seconds for which a run waits for a disk that is away: its owner is there, and can run it again.
+PATIENCE = 10
 # Files that are read at a time.
 READERS = 4
 # Names of files that a sentence lists.

@@ -74,6 +74,7 @@ def test_each_setting_says_what_it_expects() -> None:
         ("earlyoom_arguments", 'a"b', "found 'a\"b'; expected text on one line, without double"),
         ("firewall_from", "192.168.1.0/24", "found '192.168.1.0/24'; expected networks, such as"),
         ("media_domains", "a.org", "found 'a.org'; expected host names, such as"),
+        ("model_folders", "/mnt", "found '/mnt'; expected absolute paths, such as"),
         ("fabric_subnets", ("10.0.0.0/24",), "found nothing; expected two IPv4 subnets"),
         ("fabric_subnets", ("10.0.0.0/8", "10.1.0.0/24"), "found ('10.0.0.0/8', '10.1.0.0/24'); e"),
         (
@@ -97,11 +98,15 @@ def test_what_cannot_be_is_refused(name: str, value: object, expected: str) -> N
         ("firewall_from", 5, "expected networks"),
         ("tls_names", "http://llm.lan", "expected a host name or an address"),
         ("media_domains", "https://a.org", "expected the whole name of a host as a URL has it"),
+        ("model_folders", "models", "expected an absolute path without '..', such as /mnt/models"),
+        ("model_folders", "/mnt/../etc", "expected an absolute path without '..', such as /mnt"),
+        ("model_folders", "/mnt/a\nb", "expected an absolute path without '..', such as /mnt"),
         ("media_domains", "A.org", "expected the whole name of a host as a URL has it"),
     ],
 )
 def test_one_of_several_that_cannot_be_is_named(name: str, value: object, expected: str) -> None:
-    (problem,) = problems(**{name: ("192.168.1.5", value)})
+    good = "/mnt/models" if name == "model_folders" else "192.168.1.5"
+    (problem,) = problems(**{name: (good, value)})
     assert problem.startswith(f"{name}[1]: found {value!r}; {expected}")
 
 

@@ -33,6 +33,19 @@ def test_values_are_quoted():
     assert "'x@y;z'" in script
 
 
+def test_a_file_in_two_folders_counts_once(tmp_path: Path):
+    root, elsewhere = tmp_path / "root", tmp_path / "hub"
+    (root / "model@1").mkdir(parents=True)
+    elsewhere.mkdir()
+    (elsewhere / "blob").write_bytes(b"x" * 1000)
+    (elsewhere / "other").write_bytes(b"x" * 234)
+    (root / "model@1/blob").hardlink_to(elsewhere / "blob")
+    folders = ["model@1", str(elsewhere), "/nowhere"]
+    script = survey_script(root=str(root), ports=[], images=[], folders=folders)
+    output = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+    assert parse_survey(output.stdout.splitlines()).weights == 1234
+
+
 DOCKER = """\
 #!/bin/sh
 case $* in

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from sparkwright.common.errors import PlanError
+from sparkwright.recipe.recipe import Checkpoint
 from sparkwright.release.lock import (
     CheckpointLock,
     ImageLock,
@@ -208,3 +209,14 @@ class TestDayAndShape:
         changed = known.model_copy(update={"shape": other})
         old, new = (Lock(checkpoints={"o/n@main": each}) for each in (known, changed))
         assert len(diff(old, new)) == 1
+
+
+def test_the_places_where_a_spark_may_have_a_checkpoint() -> None:
+    own = Checkpoint(repo="o/n", folder="mine")
+    assert Lock().elsewhere(own, ["/hub", "/nas"]) == [
+        *("/hub/models--o--n/blobs", "/hub/hub/models--o--n/blobs", "/hub/o/n", "/hub/n"),
+        "/hub/mine",
+        *("/nas/models--o--n/blobs", "/nas/hub/models--o--n/blobs", "/nas/o/n", "/nas/n"),
+        "/nas/mine",
+    ]
+    assert Lock().elsewhere(own, ()) == []
