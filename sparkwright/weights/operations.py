@@ -205,12 +205,11 @@ def _adopt(
             QuoteString(f"{root}/manifests/{name}.folders"),
         )
         # What another run has begun to fetch goes on.
+        adopting = QuoteString(f"{jobs[name]}.service")
         yield StringCommand(
-            "systemctl daemon-reload; systemctl is-active --quiet",
-            QuoteString(f"{_job(name)}.service"),
-            "|| systemctl start",
-            QuoteString(f"{jobs[name]}.service"),
-            "|| true",
+            *("systemctl daemon-reload; systemctl reset-failed", adopting, "2>/dev/null;"),
+            *("systemctl is-active --quiet", QuoteString(f"{_job(name)}.service")),
+            *("|| systemctl start", adopting, "|| true"),
         )
     yield follow(root, list(jobs.values()), last)
     problems = []

@@ -153,7 +153,8 @@ def test_what_is_elsewhere_is_looked_for_before_anything_is_fetched() -> None:
     assert words[-1] == "/r/manifests/model.folders"
     begun = [each for each in scripts if "systemctl start" in each]
     assert begun == [
-        "systemctl daemon-reload; systemctl is-active --quiet weights@model.service "
+        "systemctl daemon-reload; systemctl reset-failed adopt@model.service 2>/dev/null; "
+        "systemctl is-active --quiet weights@model.service "
         "|| systemctl start adopt@model.service || true",
         "systemctl daemon-reload && systemctl start weights@model.service",
     ]
