@@ -72,7 +72,7 @@ def _one_name(fleet: Fleet, spark: str, recipes: Mapping[str, Recipe]) -> Iterat
     first, *others = fleet.replicas_of(spark) or [""]
     for name in others:
         own, other = (recipes[fleet.replicas[each].recipe] for each in (name, first))
-        if both := [each for each in own.served_names if each in other.served_names]:
+        if both := [each for each in own.models if each in other.models]:
             yield (
                 f"{fleet.source}: replicas.{name}.recipe: found {own.name}, which serves "
                 f"{both[0]}, as replica {first} does on {spark}; expected a recipe with other names"
