@@ -98,7 +98,7 @@ def state_script(root: str, enabled_or: str = "") -> str:
 enabled=$(find {wants} -name 'vllm@*' -printf '%f\\n')
 shares=$(systemctl list-unit-files --plain --no-legend --state=enabled {SHARE} {LAN_SHARE})
 units=$(systemctl list-units --plain --no-legend --state={_AT_WORK},failed 'switch@*' 'vllm@*')
-{seats_script(root)}
+{seats_script(root, enabled_or)}
 echo {MARK}current; readlink {shlex.quote(root)}/current
 echo {MARK}enabled; echo "$enabled"
 echo {MARK}share; case $shares in *{SHARE}*) echo enabled ;; esac
@@ -169,15 +169,18 @@ def parse_engines(output: Iterable[str]) -> EngineState:
     )
 
 
-def seats_script(root: str) -> str:
+def seats_script(root: str, release: str = "") -> str:
     """Return the part of a POSIX shell script that reads which releases are for which seat.
 
     Args:
         root: the folder of the seat.
+        release: one that is for this seat, and may not have been laid down yet.
     """
+    seat = seat_of(root)
+    own = shlex.quote(f'{release}/unit.json: "seat": "{seat}"') if release and seat else "''"
     return f"""\
-echo {MARK}seat; echo {shlex.quote(seat_of(root))}
-echo {MARK}seats; grep -Hs '^  "seat": ' {shlex.quote(root)}/releases/*/unit.json"""
+echo {MARK}seat; echo {shlex.quote(seat)}
+echo {MARK}seats; echo {own}; grep -Hs '^  "seat": ' {shlex.quote(root)}/releases/*/unit.json"""
 
 
 def own_releases(found: Sections) -> Callable[[str], bool]:

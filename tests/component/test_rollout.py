@@ -97,7 +97,7 @@ step._check_run()
 replicas = {each.data.replica for each in state.active_hosts if each.data.replica}
 recipe = SimpleNamespace(served_names=["qwen"])
 ranks = SimpleNamespace(rank=host.data.rank)
-release = SimpleNamespace(id="new", root="/r", url="http://x", recipe=recipe, ranks=ranks)
+release = SimpleNamespace(id="new", place="/r", url="http://x", recipe=recipe, ranks=ranks)
 asked = options_of({"soak": 0} | host.data.dict())
 check_force(asked.force, replicas)
 if host.data.replica:

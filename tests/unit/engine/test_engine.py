@@ -1,15 +1,19 @@
 """The state of the engines, and whether one serves as declared."""
 
 import json
+import subprocess
 from dataclasses import replace
 
 import pytest
 
+from sparkwright.common.host_output import sections
 from sparkwright.engine.engine import (
     engine_differences,
     engine_script,
+    own_releases,
     parse_engines,
     problem,
+    seats_script,
 )
 from sparkwright.recipe.questions import example, shortest
 
@@ -127,3 +131,16 @@ def test_what_fails_in_one_is_not_the_others():
     assert state.switches == ("a-1",)
     assert state.failed == ("vllm@a-1.service",)
     assert state.elsewhere == {"b-1"}
+
+
+def test_a_release_that_is_to_come_is_the_seats_own(tmp_path):
+    """A dry run looks for its unit before there is a file of it."""
+
+    def known(root, release=""):
+        script = ["sh", "-c", seats_script(str(root), release)]
+        said = subprocess.run(script, capture_output=True, text=True, check=False).stdout
+        return own_releases(sections(said.splitlines()))
+
+    second = known(tmp_path / "seats/embed", "new-1")
+    assert (second("new-1"), second("other-1")) == (True, False)
+    assert known(tmp_path)("other-1")
