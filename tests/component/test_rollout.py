@@ -90,12 +90,12 @@ def go_back(root, settings, peer, outcome):
     outcome.taken_back = True
 
 rollout.attempt, rollout.go_back, rollout._read = attempt, go_back, read
-rollout.problem = lambda engines, names: FAILS.get("problem")
+rollout.problem = lambda engines, names, answers: FAILS.get("problem")
 rollout.REPORTS = HERE / "rollouts"
 start_session()
 step._check_run()
 replicas = {each.data.replica for each in state.active_hosts if each.data.replica}
-recipe = SimpleNamespace(served_names=["qwen"])
+recipe = SimpleNamespace(served_names=["qwen"], answers="chat")
 ranks = SimpleNamespace(rank=host.data.rank)
 release = SimpleNamespace(id="new", place="/r", url="http://x", recipe=recipe, ranks=ranks)
 asked = options_of({"soak": 0} | host.data.dict())
