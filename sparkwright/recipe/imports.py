@@ -66,9 +66,9 @@ def listing(source: str) -> Iterator[str]:
             place, *more = (_short(problem, checkout) for problem in error.problems)
             yield f"refused  {entry.key}: {place}{f' (and {len(more)} more)' if more else ''}"
         else:
-            sparks = " or ".join(map(str, recipe.sparks))
-            judge = f", {recipe.judge}" if recipe.judged_by else ""
-            yield f"taken    {entry.key} ({sparks} Spark(s), vLLM {recipe.vllm}{judge})"
+            sparks = f"{' or '.join(map(str, recipe.sparks))} Spark{'s' * (recipe.sparks != [1])}"
+            judge = f"near vLLM {recipe.judge}" if recipe.judged_by else f"vLLM {recipe.vllm}"
+            yield f"taken    {entry.key} ({sparks}, {judge})"
     if others:
         reasons = ", ".join(f"{count} {reason}" for reason, count in others.most_common())
         yield f"for others: {reasons}"

@@ -130,7 +130,7 @@ def test_a_recipe_of_a_source_in_the_inventory(repository: Repository, tmp_path:
 def test_a_source_is_listed_and_imported(repository: Repository, site: Path) -> None:
     status, said = run(site, "recipes", "import", str(repository.folder))
     assert status == 0, said
-    assert "taken    small (1 Spark(s), vLLM its image's own, 0.24.0)\n" in said
+    assert "taken    small (1 Spark, near vLLM 0.24.0)\n" in said
     assert "refused  wrong: recipes/wrong.yaml:10: args.uds: found it set" in said
     assert "for others: 1 another engine" in said
     status, said = run(site, "recipes", "import", f"{repository.url}@{repository.head}", "small")
