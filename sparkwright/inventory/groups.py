@@ -144,6 +144,7 @@ def _host(fleet: Fleet, name: str) -> Host:
         "spark": name,
         "hardware": spark.hardware,
         "fleet": str(fleet.source),
+        **_bundle(fleet),
         "replica": replica_name,
         "recipe": replica and replica.recipe,
         "ranks": replica and replica.sparks,
@@ -154,11 +155,20 @@ def _host(fleet: Fleet, name: str) -> Host:
     }
 
 
+def _bundle(fleet: Fleet) -> dict[str, str]:
+    return {"bundle": str(fleet.bundle)} if fleet.bundle else {}
+
+
 def _gateway(fleet: Fleet) -> dict[str, list[Host]]:
     gateway = needed(fleet)
     place = fleet.sparks[gateway.spark] if gateway.spark else gateway
     name = gateway.spark or "gateway"
-    data = {**place.connection, "spark": gateway.spark, "fleet": str(fleet.source)}
+    data = {
+        **place.connection,
+        "spark": gateway.spark,
+        "fleet": str(fleet.source),
+        **_bundle(fleet),
+    }
     hosts = [("@local" if place.local else name, data)]
     groups = {"gateway": hosts}
     if gateway.spark:

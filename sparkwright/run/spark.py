@@ -76,6 +76,7 @@ class SparkTarget:
         spark: Its name in the inventory.
         hardware_class: Key of `HARDWARE`.
         fleet: Path of the inventory file.
+        bundle_folder: Path of the bundle; None where the internet can be reached.
         replica: Name of the replica that it serves; None for an idle Spark, as all that follows.
         recipe_name: Name of the replica's recipe.
         ranks: The Sparks of the replica, the head first.
@@ -92,6 +93,7 @@ class SparkTarget:
     spark: str
     hardware_class: str
     fleet: Path
+    bundle_folder: Path | None
     replica: str | None
     recipe_name: str | None
     ranks: tuple[str, ...]
@@ -119,6 +121,7 @@ class SparkTarget:
             spark=data.get("spark") or "",
             hardware_class=data.get("hardware") or "",
             fleet=Path(data.get("fleet") or ""),
+            bundle_folder=Path(folder) if (folder := data.get("bundle")) else None,
             replica=data.get("replica"),
             recipe_name=data.get("recipe"),
             ranks=tuple(data.get("ranks") or ()),
@@ -214,8 +217,7 @@ class SparkTarget:
         Raises:
             PlanError: It is not complete.
         """
-        path = fleet_of(self.fleet).bundle if self.fleet.name else None
-        return bundle_of(path) if path else None
+        return bundle_of(self.bundle_folder) if self.bundle_folder else None
 
     @cached_property
     def lending(self) -> Lending:
