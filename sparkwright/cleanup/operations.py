@@ -13,7 +13,7 @@ from sparkwright.cleanup.footprint import SET_ASIDE, Footprint
 from sparkwright.cleanup.remove import report
 from sparkwright.common.operations import failing, notice
 from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.placed import DAEMON_JSON, IN_PLACE, PACKAGES, deleted_files
+from sparkwright.common.placed import BUNDLE, DAEMON_JSON, IN_PLACE, PACKAGES, deleted_files
 from sparkwright.firewall.operations import delete_rule
 from sparkwright.host.operations.packages import purge
 from sparkwright.runtime.operations import put_daemon_json
@@ -261,6 +261,13 @@ def remove_files(root: str, weights: bool) -> Generator[StringCommand, None, Non
         yield StringCommand("systemctl reset-failed", *names, "2>/dev/null || true")
     for entry in doomed:
         path = QuoteString(f"{root}/{entry.name}")
+        if entry.name == BUNDLE:
+            # Its owner may have brought it on a disk, which keeps what is on it.
+            yield StringCommand(
+                *("if [ -L", path, "]; then rm", path, "; elif ! mountpoint --quiet", path),
+                *("; then rm -rf --one-file-system", path, "; fi"),
+            )
+            continue
         if entry.weights:
             yield _unmount(f"{root}/{entry.name}")
         kept = f"! -path '*/{SET_ASIDE}*'" if entry.set_aside else ""

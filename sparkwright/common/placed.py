@@ -33,11 +33,14 @@ class Folder:
     cleaned: bool = False
 
 
+# What a bundle has for the Spark, sent by runs or brought by its owner.
+BUNDLE = "bundle"
+
 FOLDERS = (
     Folder("backups", mode="700"),
     Folder("benchmarks", everywhere=False),
     Folder("bin"),
-    Folder("bundle", everywhere=False),
+    Folder(BUNDLE, everywhere=False),
     Folder("cache", mode="700", cleaned=True),
     Folder("current", everywhere=False),
     Folder("door", mode="700", everywhere=False),

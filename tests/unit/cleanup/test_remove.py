@@ -96,6 +96,10 @@ def test_a_root_folder_as_it_is_left(standins, tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk/kernel").write_text("x")
     (root / "cache").symlink_to(tmp_path / "disk")
+    # What he has brought on a disk is his.
+    (tmp_path / "usb").mkdir()
+    (tmp_path / "usb/bundle.json").write_text("{}")
+    (root / "bundle").symlink_to(tmp_path / "usb")
     (root / "qwen36/.sparkwright-set-aside/old.bin").write_text("x")
     (root / "mine/notes").write_text("x")
 
@@ -108,6 +112,8 @@ def test_a_root_folder_as_it_is_left(standins, tmp_path):
     weights += ["qwen36/model.safetensors", "w/.sparkwright.json", "w/model.safetensors"]
     assert left() == ["mine/notes", *weights]
     assert list((tmp_path / "disk").iterdir()) == []
+    assert (tmp_path / "usb/bundle.json").exists()
+    assert not (root / "bundle").is_symlink()
     assert not run(remove_files, root=str(root), weights=False).did_change()
     assert run(remove_files, root=str(root), weights=True).did_change()
     assert left() == ["mine/notes", "qwen36/.sparkwright-set-aside/old.bin"]
