@@ -44,9 +44,9 @@ KEYED = ("deploys/spark.py", "deploys/rollout.py", "deploys/gateway.py", "deploy
 def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
     """Make pyinfra's groups of an inventory file: ``sparks``, and one for each replica.
 
-    Each host carries as data ``spark``, ``hardware``, ``fleet`` (path of the file), ``bundle`` (that
-    of the bundle, if any), its ``ssh_*`` keys, and what it serves: ``replica``,
-    ``recipe``, ``ranks`` (the Sparks of the replica, the head first), ``rank``, ``port``,
+    Each host carries as data ``spark``, ``hardware``, ``fleet`` (path of the file), ``bundle``
+    (likewise, if there is one), its ``ssh_*`` keys, and what it serves: ``replica``, ``recipe``,
+    ``ranks`` (the Sparks of the replica, the head first), ``rank``, ``port``,
     ``api_key``, all None on an idle Spark. A Spark that is in two replicas has all of the first,
     and both names as ``replicas``.
 
