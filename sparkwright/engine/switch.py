@@ -197,8 +197,8 @@ def crowded(
 ) -> str | None:
     """Return why an engine must not start while the Spark's other replica has its own, or None.
 
-    The preflight judges what is declared. This is for what is not: a release of before, made for
-    a Spark of its own, on either side.
+    The preflight judges what is declared. This is for what is not: an earlier release of either
+    replica, which was made for a Spark of its own.
 
     Args:
         settings, memory, size: as for `is_beside`.

@@ -9,6 +9,7 @@ from pyinfra import host, inventory, state
 from pyinfra.api.exceptions import ConnectError
 
 from sparkwright.common.terminal import plain
+from sparkwright.door.door import door_unit
 from sparkwright.run.command_line import check_is_run
 from sparkwright.run.report import check_alone, tell_machines
 from sparkwright.run.target import Target, target, target_of
@@ -89,7 +90,8 @@ def _read(seat: Target) -> SparkRow:
 
 def _row(own: Target, reading: Reading | None = None, slow: bool = False) -> SparkRow:
     name = own.recipe.name if own.recipe else None
-    return SparkRow(own.spark, own.replica, name, own.rank, reading, slow)
+    door = door_unit(own.place)
+    return SparkRow(own.spark, own.replica, name, own.rank, reading, slow, door)
 
 
 def _show(rows: list[SparkRow], path: str | None, again: bool) -> None:
@@ -98,8 +100,11 @@ def _show(rows: list[SparkRow], path: str | None, again: bool) -> None:
     if again and sys.stdout.isatty():
         click.clear()
     click.echo("\n".join(map(plain, table(rows, _width()))))
+    sparks = [row.spark for row in rows]
     for row in rows:
+        which = f" ({row.replica})" if sparks.count(row.spark) > 1 else ""
         for warning in warnings(row):
-            click.secho(plain(f"{row.spark}: {warning}"), fg="yellow" if row.reading else "red")
+            line = plain(f"{row.spark}{which}: {warning}")
+            click.secho(line, fg="yellow" if row.reading else "red")
     if again:
         click.echo(f"{time.strftime('%H:%M:%S')} · Ctrl-C ends it\n")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sparkwright.common.host_output import read_json, sections, sections_script
 from sparkwright.common.placed import seat_of
 from sparkwright.doctor.gpu import GPU_COMMAND, GpuReading, parse_gpu
-from sparkwright.door.door import door_unit
+from sparkwright.door.door import UNIT, door_unit
 from sparkwright.engine.engine import EngineUnit, parse_engines, state_script
 from sparkwright.engine.metrics import LOAD, EngineLoad, load, metrics_command
 from sparkwright.release.release import current_engine
@@ -58,6 +58,7 @@ class SparkRow:
         replica, recipe, rank: what the inventory has it serve, by names; None for an idle one.
         reading: None where there was no answer.
         slow: there was none in time, but a login.
+        door: the unit of the replica's door.
     """
 
     spark: str
@@ -66,6 +67,7 @@ class SparkRow:
     rank: int | None
     reading: Reading | None
     slow: bool = False
+    door: str = UNIT
 
 
 def status_script(root: str) -> str:

@@ -61,7 +61,7 @@ def _of_engine(row: SparkRow, reading: Reading) -> Iterator[str]:
     if unit and unit.restarts:
         yield f"the engine was started again {unit.restarts} times; deploys/doctor.py tells why"
     if row.rank == 0 and reading.door != "active":
-        yield f"the door is {reading.door}: clients get no answer; systemctl status door"
+        yield f"the door is {reading.door}: clients get no answer; systemctl status {row.door}"
     if reading.held:
         yield f"the door holds {reading.held} requests until an engine serves"
     if load and load.kv_usage and load.kv_usage > KV_FULL and load.waiting:

@@ -1,20 +1,23 @@
-"""Real vLLM that embeds texts, and then scores documents.
+"""Real vLLM that embeds texts, then scores documents, and then does so beside one that chats.
 
 The tests build on one another, in order: vLLM takes its time to start.
 """
 
 import math
 from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
 
 import pytest
 import requests
 
 from tests.clock import patience
-from tests.driver.client import PORT, authorization
-from tests.driver.declared import replica
+from tests.driver.client import PORT, ask, authorization
+from tests.driver.declared import edited, replica
 from tests.driver.product import DEPLOY, Run, pyinfra, verification
 from tests.driver.sparks import current, engines, unit, until
 from tests.lab.spark import Handle
+from tests.lab.state import FLEET
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +95,22 @@ def test_a_switch_to_one_that_scores(spark: Handle, scores: Run) -> None:
     found = post(spark, "/v1/rerank", body).json()["results"]
     assert sorted(each["index"] for each in found) == [0, 1]
     assert "scores of three documents" in verification()
+
+
+def test_a_second_engine_beside_it(spark: Handle, scores: Run) -> None:
+    """Two replicas of one Spark: the one that scores goes on, one that chats comes."""
+    before = current(spark)
+
+    def add(fleet: dict[str, Any]) -> None:
+        own = {"recipe": "lab-tiny", "port": PORT + 1}
+        fleet["replicas"]["chat"] = deepcopy(fleet["replicas"]["lab1"]) | own
+
+    with edited(FLEET, add):
+        pyinfra(DEPLOY).succeeded()
+        assert current(spark) == before
+        assert len(engines(spark)) == 2
+        assert ask(spark, port=PORT + 1).json()["usage"]["completion_tokens"] >= 1
+        body = {"model": "tiny-scores", "query": "Hi", "documents": ["Hi"]}
+        assert post(spark, "/v1/rerank", body).ok
+        assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+        assert "scores of three documents" in verification()

@@ -10,13 +10,16 @@ from sparkwright.engine.switch import (
     Outcome,
     SwitchReport,
     SwitchSettings,
+    crowded,
     failure,
     is_beside,
     orders,
     parse_memory,
     progress_line,
 )
+from sparkwright.memory.check import LEAST
 from sparkwright.memory.known_checkpoints import nominal_load
+from sparkwright.memory.plan import HOST
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.rollback.rollback import History, obstacle, parse_history
 
@@ -65,6 +68,23 @@ def test_the_other_engine_of_a_spark_keeps_its_memory_while_it_is_down() -> None
     card = replace(settings("qwen3.5-35b-nvfp4-rtx-5090", "rtx-5090"), load=None)
     free = replace(SPARK, gpu_free=8 * GIB)
     assert not is_beside(card, free, size=7 * GIB, reserved=2 * GIB)
+
+
+def test_an_engine_that_exceeds_memory_with_the_other_one_is_not_started() -> None:
+    plan = replace(settings("qwen3.6-35b-nvidia"), load=None)
+    # Less what the host takes, and what stays free.
+    room = SPARK.total - int(HOST[1] + LEAST[1] * GIB)
+    assert crowded(plan, SPARK, room - 10 * GIB, 10 * GIB) is None
+    assert crowded(plan, SPARK, room, 0) is None
+    assert crowded(plan, SPARK, None, 10 * GIB) is None
+    why = crowded(plan, SPARK, room - 9 * GIB, 10 * GIB)
+    assert why
+    assert "the 10.0 GiB of the Spark's other replica" in why
+    assert "`--limit` and its name" in why
+    card = replace(settings("qwen3.5-35b-nvfp4-rtx-5090", "rtx-5090"), load=None)
+    total = int(HARDWARE["rtx-5090"].total_gib * GIB)
+    assert crowded(card, SPARK, total - GIB, GIB) is None
+    assert crowded(card, SPARK, total - GIB, GIB + 1)
 
 
 def test_a_card_has_memory_of_its_own() -> None:
