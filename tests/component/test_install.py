@@ -285,11 +285,7 @@ def offline(root: Root, repository_url: str, tmp_path: Path) -> Root:
     }
     index = {"version": 1, "lock": {}, "images": {}, "files": files}
     (tmp_path / "bundle/bundle.json").write_text(json.dumps(index))
-    inventory = tmp_path / "sparks.yaml"
-    inventory.write_text(
-        "sparks: {spark-a: {local: true, hardware: lab}}\nsource: {bundle: bundle}\n"
-    )
-    root.spark.data["fleet"] = str(inventory)
+    root.spark.data["bundle"] = str(tmp_path / "bundle")
     (root.folder / "sources/toolkit.sources").write_text(
         f"Types: deb\nURIs: http://127.0.0.1:1\nSuites: /\nSigned-By: {root.folder}/key.asc\n"
     )

@@ -95,7 +95,7 @@ rollout.REPORTS = HERE / "rollouts"
 start_session()
 step._check_run()
 replicas = {each.data.replica for each in state.active_hosts if each.data.replica}
-recipe = SimpleNamespace(served_names=["qwen"], answers="chat")
+recipe = SimpleNamespace(models=["qwen"], served_names=["qwen"], answers="chat")
 ranks = SimpleNamespace(rank=host.data.rank)
 release = SimpleNamespace(id="new", place="/r", url="http://x", recipe=recipe, ranks=ranks)
 asked = options_of({"soak": 0} | host.data.dict())

@@ -10,12 +10,17 @@ from sparkwright.memory.check import memory_findings
 from sparkwright.memory.known_checkpoints import nominal_load
 from sparkwright.memory.plan import MIB, Load
 from sparkwright.memory.sharing import engine_bytes, sized, sum_findings
-from sparkwright.recipe.loader import load_recipe
+from sparkwright.recipe.loader import load_recipe, recipe_names
 from tests.unit.memory.test_memory import BF16, CARD
 from tests.unit.memory.test_memory_check import SURVEY
 
 GB10 = HARDWARE["gb10"]
 SMALL = "qwen3.6-35b-nvidia"
+RECIPES = {
+    name
+    for name in recipe_names()
+    if "gb10" in (own := load_recipe(name)).hardware and 1 in own.sparks and own.answers == "chat"
+}
 
 
 def load(name: str, **args: object) -> Load:
@@ -69,6 +74,16 @@ def test_the_sum_has_to_fit() -> None:
     share, requests = re.findall(r"\d[\d.]*", finding.remedy)
     again = load(BF16, gpu_memory_utilization=float(share), max_num_seqs=int(requests))
     assert not [each for each in memory_findings(again, GB10, SURVEY, beside) if each.error]
+
+
+@pytest.mark.parametrize("chat", sorted(RECIPES))
+def test_a_model_for_texts_fits_beside_all_but_the_largest_shares(chat: str) -> None:
+    """As docs/two-models.md says."""
+    share = load_recipe(chat).options.gpu_memory_utilization
+    for texts in ("qwen3-embedding-0.6b", "qwen3-reranker-0.6b"):
+        beside = engine_bytes(load(texts), GB10)
+        found = memory_findings(load(chat), GB10, SURVEY, beside or 0)
+        assert any(each.error for each in found) == (share == 0.85), found
 
 
 def test_a_card_has_no_host_beside_its_engines() -> None:
