@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -48,4 +49,6 @@ def _end(spark: Spark) -> None:
         spark.process.kill()
         spark.process.wait()
     if spark.container_lives:
-        os.kill(spark.container, signal.SIGKILL)
+        # It may be about to end by itself.
+        with suppress(ProcessLookupError):
+            os.kill(spark.container, signal.SIGKILL)
