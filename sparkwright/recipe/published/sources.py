@@ -142,7 +142,7 @@ def checkout_of(text: str) -> Checkout:
         source = str(folder)
     elif source not in SOURCES and not git.is_url(source):
         known = nearest(source, SOURCES)
-        raise PlanError(f"found {source}; {known}; or a folder, or an address of git")
+        raise PlanError(f"SOURCE: found {source}; {known}; or a folder, or an address of git")
     url = SOURCES.get(source, source)
     return _of(git.fetch(url, git.resolve(url, ref)))
 
