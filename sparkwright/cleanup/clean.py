@@ -102,7 +102,7 @@ def kept_releases(found: Artifacts, keep: int, wanted: Collection[str]) -> set[s
     """
     now = {unit.release for unit in found.engines.units.values() if not unit.stopped}
     now |= {release for release in (found.engines.current, *wanted) if release}
-    now |= found.engines.elsewhere | {served[-1] for served in found.seated.values()}
+    now |= found.engines.elsewhere | {served[-1] for served in found.seated.values() if served}
     kept = set(now)
     for served in (found.served, *found.seated.values()):
         before = [each for each in dict.fromkeys(reversed(served)) if each not in now]

@@ -84,7 +84,7 @@ def _sections(fact: type[HostFact[Any]]) -> list[str]:
     parameters = inspect.signature(fact().command).parameters.values()
     values = {"int": 1, "str": "x", "Sequence[str]": ["x"], "Sequence[int]": [1]}
     arguments = {
-        each.name: values.get(str(each.annotation), {})
+        each.name: values.get(inspect.formatannotation(each.annotation), {})
         for each in parameters
         if each.default is each.empty
     }

@@ -93,7 +93,7 @@ def test_nor_does_one_in_another_projects_line(tmp_path: Path, word: str) -> Non
     file = tmp_path / "theirs.yaml"
     file.write_text(FOREIGN.format(words=word))
     name = word.split()[0].strip("-").replace("_", "-")
-    with pytest.raises(PlanError, match=rf"{file}: args\.{name}: found "):
+    with pytest.raises(PlanError, match=rf"{file}:3: args\.{name}: found "):
         load_recipe(str(file))
 
 
