@@ -53,8 +53,11 @@ def test_weights_and_image_crossed_the_lan_once(pair: Pair, fetched: int) -> Non
     """From hub and registry to the head, and from there by the fabric to the worker."""
     checkpoints = read_lock(lock_path(FLEET)).checkpoints.values()
     weights = sum(checkpoint.size for checkpoint in checkpoints)
-    # Making the lock reads each config.json, too.
-    read = sum(checkpoint.files["config.json"].size for checkpoint in checkpoints)
+    # Making the lock reads each config.json, too, and which shards the index names.
+    looked = ("config.json", "model.safetensors.index.json")
+    read = sum(
+        each.files[name].size for each in checkpoints for name in looked if name in each.files
+    )
     assert weights <= fetched <= weights + read
     assert received_bytes(pair.worker, "enP7s7") < IMAGE / 2 < received_bytes(pair.head, "enP7s7")
     assert received_bytes(pair.worker, "enp1s0f0np0") > weights + IMAGE
