@@ -79,12 +79,12 @@ RUNS = {
         _system("fleet", 10, "fleet"),
         _tests("acceptance-pair", 8, "tests/acceptance/test_pair.py", tier="acceptance", lab=True),
         _tests(
-            "acceptance-texts", 4, "tests/acceptance/test_texts.py", tier="acceptance", lab=True
+            "acceptance-texts", 5, "tests/acceptance/test_texts.py", tier="acceptance", lab=True
         ),
         _tests("contract", 6, "tests/contract"),
         _system("changes", 7, "switch", "update"),
         _system("two-engines", 6, "two_engines"),
-        _system("factory", 5, "factory", "download", "access", "firewall"),
+        _system("factory", 6, "factory", "download", "access", "firewall"),
         _system("lab", 5, "lab", "lab_fabric", "foreign"),
         _system("in-use", 4, "machine_in_use"),
         _system("network", 5, "network_manager"),
@@ -92,7 +92,7 @@ RUNS = {
         _system("images", 5, "image_store"),
         _system("behind", 5, "behind"),
         _system("bundle", 5, "bundle"),
-        _tests("security", 4, "tests/security -n 2 --dist loadfile"),
+        _tests("security", 5, "tests/security -n 2 --dist loadfile"),
         _tests("recipes", 2, "tests/recipes", tier="contract"),
     ],
 }
