@@ -174,7 +174,8 @@ def test_a_spark_that_dies_meanwhile_is_sent_the_rest(
         write(line, content)
         sizes.append(len(content))
         if sum(sizes) > len(CONTENT) // 2 and machine.process and len(sizes) < 10:
-            until(lambda: (carried / f"{BIG}.part").exists())
+            part = carried / f"{BIG}.part"
+            until(lambda: part.exists() and part.stat().st_size > 0)
             machine.power_off()
 
     monkeypatch.setattr(operations, "_CHUNK", 600_000)
