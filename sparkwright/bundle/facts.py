@@ -27,7 +27,7 @@ class CarriedFile:
 
 @dataclass(frozen=True)
 class CarriedFiles:
-    """What a Spark has of a bundle.
+    """The files of a bundle that a Spark has.
 
     Attributes:
         free: Bytes that are free on the disk of the root folder.

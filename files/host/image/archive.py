@@ -107,7 +107,7 @@ def read(folder: Path, files: Collection[str], wanted: Collection[str]) -> Saved
 
 
 def bundled(image: Mapping[str, Any]) -> Saved:
-    """Return what Docker is told of an image that a bundle has brought, as a registry has it.
+    """Return the manifest by which Docker loads an image that a bundle has brought.
 
     The two stores of Docker know it by its configuration, or by its manifest or index.
 

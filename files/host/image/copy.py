@@ -146,7 +146,7 @@ class Copy:
         name(known, reference)
 
     def saved(self) -> Saved:
-        """Return what Docker is told of the image."""
+        """Return the manifest by which Docker loads the image."""
         return read(self._folder, self.paths(), self._ids)
 
     def paths(self) -> Collection[str]:
@@ -223,7 +223,7 @@ class BundledCopy(Copy):
         self._hashed += seen
 
     def saved(self) -> Saved:
-        """Return what Docker is told of the image."""
+        """Return the manifest by which Docker loads the image."""
         return bundled(self._image)
 
     def paths(self) -> Collection[str]:

@@ -90,7 +90,7 @@ class Adoption:
 
 
 class Search:
-    """What is found of a checkpoint.
+    """The files of a checkpoint that were found elsewhere.
 
     Attributes:
         right: by path, each file with its stamp when it was hashed.
