@@ -29,14 +29,7 @@ from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.local_file import write_file
 from sparkwright.common.paths import HOST_FILES, inventory_file
 from sparkwright.common.placed import PACKAGES as INSTALLED
-from sparkwright.common.progress import (
-    LOG_LINES,
-    TERMINAL_LINES,
-    JobProgress,
-    Meter,
-    parse_progress,
-    size_text,
-)
+from sparkwright.common.progress import JobProgress, ProgressLines, parse_progress, size_text
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.recipe.loader import load_recipe, recipe_names
@@ -258,7 +251,7 @@ def _default_endpoint() -> str:
 
 
 def _follow(process: subprocess.Popen[bytes], report: Path, what: str) -> None:
-    lines = _Lines(what)
+    lines = _lines(what)
     while process.poll() is None:
         if progress := _said(report):
             lines.show(progress)
@@ -272,19 +265,8 @@ def _said(report: Path) -> JobProgress | None:
         return None
 
 
-class _Lines:
-    """Shows the progress of a download, a line every few seconds."""
-
-    def __init__(self, what: str) -> None:
-        self._what, self._meter, self._shown = what, Meter(), time.monotonic()
-        self._every = TERMINAL_LINES if sys.stderr.isatty() else LOG_LINES
-
-    def show(self, progress: JobProgress) -> None:
-        now = time.monotonic()
-        line = self._meter.line(progress, now)
-        if now - self._shown >= self._every:
-            self._shown = now
-            _say(f"{self._what}: {line}")
+def _lines(what: str) -> ProgressLines:
+    return ProgressLines(lambda line: _say(f"{what}: {line}"))
 
 
 def _fetch_images(folder: Path, recipes: Iterable[Recipe], lock: Lock) -> dict[str, BundledImage]:
@@ -330,7 +312,7 @@ def _known_image(folder: Path, key: str, locked: ImageLock) -> BundledImage | No
 
 
 def _download_parts(image: RegistryImage, parts: Sequence[Part], folder: Path) -> None:
-    lines, total, done = _Lines(f"image {image.reference}"), sum(each.size for each in parts), 0
+    lines, total, done = _lines(f"image {image.reference}"), sum(each.size for each in parts), 0
 
     def seen(count: int) -> None:
         nonlocal done

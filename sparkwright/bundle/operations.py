@@ -1,8 +1,6 @@
 """Sends files of a bundle to a Spark, by the connection that the run has to it."""
 
 import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -16,13 +14,7 @@ from pyinfra.connectors.util import make_unix_command_for_host
 
 from sparkwright.bundle.facts import PART, Carried, CarriedFile
 from sparkwright.common.operations import uses_sudo
-from sparkwright.common.progress import (
-    LOG_LINES,
-    TERMINAL_LINES,
-    JobProgress,
-    Meter,
-    size_text,
-)
+from sparkwright.common.progress import JobProgress, ProgressLines, size_text
 from sparkwright.common.terminal import plain_lines
 from sparkwright.release.bundle import INDEX, Bundle, BundledFile
 from sparkwright.run.target import target_of
@@ -208,17 +200,12 @@ class _Report:
     """Shows how far the sending has come."""
 
     def __init__(self, host: Host, total: int, done: int) -> None:
-        self._host, self._total, self._done = host, total, done
-        self._meter, self._shown = Meter(), time.monotonic()
-        self._every = TERMINAL_LINES if sys.stderr.isatty() else LOG_LINES
+        self._total, self._done = total, done
+        self._lines = ProgressLines(lambda line: host.log(f"bundle: {line}"))
 
     def add(self, count: int) -> None:
         self._done += count
-        now = time.monotonic()
-        if now - self._shown >= self._every:
-            self._shown = now
-            progress = JobProgress("copying", self._done, self._total, "")
-            self._host.log(f"bundle: {self._meter.line(progress, now)}")
+        self._lines.show(JobProgress("copying", self._done, self._total, ""))
 
 
 class _Input(Protocol):

@@ -1,6 +1,9 @@
 """The progress of a job on a Spark, as text."""
 
+import sys
+import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from typing import Literal
@@ -25,7 +28,7 @@ Phase = Literal[
 _STEPS: dict[Phase, str] = {"building": "steps", "measuring": "workloads"}
 
 # Seconds between two lines of a job on a terminal, and in a log.
-TERMINAL_LINES, LOG_LINES = 2, 10
+_TERMINAL_LINES, _LOG_LINES = 2, 10
 # Seconds over which the rate is averaged: less makes it jump, more makes it lag.
 RATE_WINDOW = 20
 
@@ -55,6 +58,15 @@ class Meter:
         self._phase: Phase | None = None
         self._samples: deque[tuple[float, int]] = deque()
 
+    def note(self, progress: JobProgress, now: float) -> None:
+        """Take in a report, for the rate; the arguments are those of `line`."""
+        if progress.phase != self._phase:
+            self._phase = progress.phase
+            self._samples.clear()
+        self._samples.append((now, progress.done))
+        while self._samples[0][0] < now - RATE_WINDOW:
+            self._samples.popleft()
+
     def line(self, progress: JobProgress, now: float) -> str:
         """Return one line such as "downloading 12.3 of 22.0 GB · 98 MB/s · 1 min 40 s left".
 
@@ -65,12 +77,7 @@ class Meter:
             # Steps have no rate, as they take different times.
             words = f"{progress.phase}, {progress.done} of {progress.total} {unit} done"
             return plain(" · ".join(filter(None, (words, progress.message))))
-        if progress.phase != self._phase:
-            self._phase = progress.phase
-            self._samples.clear()
-        self._samples.append((now, progress.done))
-        while self._samples[0][0] < now - RATE_WINDOW:
-            self._samples.popleft()
+        self.note(progress, now)
         parts = [f"{progress.phase} {_share(progress.done, progress.total)}"]
         begun, before = self._samples[0]
         if now - begun >= 1:
@@ -81,6 +88,33 @@ class Meter:
         if progress.message:
             parts.append(progress.message)
         return plain(" · ".join(parts))
+
+
+class ProgressLines:
+    """Shows the progress of one transfer, a line every few seconds.
+
+    Args:
+        say: Prints a line.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._meter, self._shown = Meter(), time.monotonic()
+        self._every = seconds_between_lines()
+
+    def show(self, progress: JobProgress) -> None:
+        """Take in a report, and say it if the last line was long enough ago."""
+        now = time.monotonic()
+        if now - self._shown < self._every:
+            self._meter.note(progress, now)
+            return
+        self._shown = now
+        self._say(self._meter.line(progress, now))
+
+
+def seconds_between_lines() -> int:
+    """Return how often the progress of a job is shown, where this process prints it."""
+    return _TERMINAL_LINES if sys.stderr.isatty() else _LOG_LINES
 
 
 def size_text(size: float) -> str:

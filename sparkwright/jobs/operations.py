@@ -1,6 +1,5 @@
 """Starts and follows jobs: units on the Spark that go on without a connection."""
 
-import sys
 import time
 from collections.abc import Generator, Sequence
 from hashlib import sha256
@@ -14,7 +13,7 @@ from pyinfra.operations import files
 
 from sparkwright.bundle.operations import send
 from sparkwright.common.operations import differs
-from sparkwright.common.progress import LOG_LINES, TERMINAL_LINES, Meter
+from sparkwright.common.progress import Meter, seconds_between_lines
 from sparkwright.host.operations.packages import install
 from sparkwright.jobs.facts import EnvironmentStamp, JobState, JobStates
 from sparkwright.release.bundle import WHEELS, wheels_of
@@ -109,7 +108,7 @@ def _follow(
     state: State, host: Host, root: str, jobs: Sequence[str], last: dict[str, JobState]
 ) -> bool:
     meters = {job: Meter() for job in jobs}
-    every = TERMINAL_LINES if sys.stderr.isatty() else LOG_LINES
+    every = seconds_between_lines()
     shown = -float(every)
     while True:
         try:
