@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-_PACKAGE = Path(__file__).parents[1]
+PACKAGE = Path(__file__).parents[1]
 # Beside the package in a checkout; within it, once it is installed.
-FILES = _PACKAGE / "files" if (_PACKAGE / "files").is_dir() else _PACKAGE.parent / "files"
+FILES = PACKAGE / "files" if (PACKAGE / "files").is_dir() else PACKAGE.parent / "files"
 # What goes onto a host, a folder a subject: units, templates, and the programs of a Spark.
 HOST_FILES = FILES / "host"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sparkwright.common.difference import Difference
 from sparkwright.common.host_output import MARK, Sections, read_json, sections
-from sparkwright.common.placed import seat_of
+from sparkwright.common.placed import SYSTEMD, seat_of
 from sparkwright.recipe import questions
 from sparkwright.recipe.recipe import Answers
 
@@ -92,11 +92,10 @@ def state_script(root: str, enabled_or: str = "") -> str:
         root: the folder of the seat: it holds releases and the `current` link.
         enabled_or: a release whose unit is listed in any case.
     """
-    wants = "/etc/systemd/system/multi-user.target.wants"
     named = shlex.quote(f"vllm@{enabled_or}.service") if enabled_or else ""
     return f"""
-enabled=$(find {wants} -name 'vllm@*' -printf '%f\\n')
-shares=$(systemctl list-unit-files --plain --no-legend --state=enabled {SHARE} {LAN_SHARE})
+enabled=$(find {SYSTEMD}/multi-user.target.wants -name 'vllm@*' -printf '%f\\n')
+shares=$(cd {SYSTEMD}/sockets.target.wants 2>/dev/null && ls -L {SHARE} {LAN_SHARE} 2>/dev/null)
 units=$(systemctl list-units --plain --no-legend --state={_AT_WORK},failed 'switch@*' 'vllm@*')
 {seats_script(root, enabled_or)}
 echo {MARK}current; readlink {shlex.quote(root)}/current
@@ -126,7 +125,8 @@ def engine_script(
     unit = shlex.quote(f"vllm@{release}.service")
     question = questions.shortest(answers, model)
     request = json.dumps(question.body)
-    return f"""{state_script(root, release)}
+    # The engine is asked while systemd is; the pipe keeps its answers until their turn.
+    return f"""{{
 if systemctl is-active --quiet {unit}; then
   echo {MARK}models
   curl --silent --show-error --max-time 10 {shlex.quote(url)}/v1/models 2>&1; echo
@@ -135,7 +135,10 @@ if systemctl is-active --quiet {unit}; then
     --header 'Content-Type: application/json' --data {shlex.quote(request)} \
     {shlex.quote(url)}{question.path} 2>&1; echo
 fi
-true"""
+}} </dev/null | {{
+{state_script(root, release)}
+cat
+}}"""
 
 
 def parse_engines(output: Iterable[str]) -> EngineState:

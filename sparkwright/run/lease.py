@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import gevent
 from paramiko import SSHClient, SSHException
@@ -17,7 +16,9 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.state import BaseStateCallback
 from pyinfra.connectors.util import make_unix_command_for_host
 
+from sparkwright import __version__
 from sparkwright.common.operations import spark_name, uses_sudo
+from sparkwright.common.paths import PACKAGE
 from sparkwright.run.lease_state import BEAT, SILENCE, hold_script, holder
 from sparkwright.run.lost import cause
 from sparkwright.run.target import target_of
@@ -55,6 +56,7 @@ class LeaseKeeper(BaseStateCallback):
 
     def __init__(self) -> None:
         self._begun = self._together = False
+        self._version = _Version()
         self._leases: dict[Host, _Lease] = {}
 
     @property
@@ -83,7 +85,7 @@ class LeaseKeeper(BaseStateCallback):
         if self._begun:
             return
         self._begun = True
-        owner = _this_run()
+        owner = _this_run(str(self._version))
         first, *others = sorted(state.active_hosts, key=lambda each: each.name)
         # Of two runs of the same Sparks that begin together, the first lease decides.
         self._take(first, owner)
@@ -179,11 +181,7 @@ class _Lease:
         self._released.set()
         with suppress(OSError, EOFError, SSHException):
             self._command.close_input()
-        deadline = time.monotonic() + ANSWER
-        while self._command.connected() and not self._command.ended():
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.02)
+            self._command.wait(ANSWER)
 
     def _beat(self) -> None:
         with suppress(OSError, EOFError, SSHException, ValueError):
@@ -213,6 +211,10 @@ class _Local:
 
     def ended(self) -> bool:
         return self._process.poll() is not None
+
+    def wait(self, seconds: float) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
 
     @staticmethod
     def connected() -> bool:
@@ -254,24 +256,40 @@ class _Remote:
     def ended(self) -> bool:
         return self._channel.exit_status_ready()
 
+    def wait(self, seconds: float) -> None:
+        # It is set by the end of the connection as well.
+        self._channel.status_event.wait(seconds)
+
     def connected(self) -> bool:
         return self._transport.is_active()
 
 
-def _this_run() -> str:
+def _this_run(version: str) -> str:
     # Without options: a value of --data may be a secret.
     files = [word for word in sys.argv[1:] if word.endswith(".py")]
-    name = f"{getpass.getuser()} at {socket.gethostname()}: {' '.join(files)}, {_version()}"
+    name = f"{getpass.getuser()} at {socket.gethostname()}: {' '.join(files)}, {version}"
     return " ".join(name.split())
 
 
-def _version() -> str:
-    """Return the commit of this Sparkwright, if it is a git checkout."""
-    command = ["git", "describe", "--always", "--dirty"]
-    try:
-        commit = subprocess.check_output(
-            command, cwd=Path(__file__).parent, stderr=subprocess.DEVNULL, text=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        commit = "of no known commit"
-    return f"Sparkwright {commit.strip()}"
+class _Version:
+    """The version of this Sparkwright, with the commit of a git checkout.
+
+    git looks for it while the deploys are loaded: in a checkout of some size that takes a while.
+    """
+
+    def __init__(self) -> None:
+        self._git: subprocess.Popen[str] | None = None
+        # Without it, git would name the commit of a site in which this is installed.
+        if (PACKAGE.parent / ".git").exists():
+            with suppress(OSError):
+                self._git = subprocess.Popen(
+                    ["git", "describe", "--always", "--dirty"],
+                    cwd=PACKAGE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
+                )
+
+    def __str__(self) -> str:
+        commit = self._git.communicate()[0].strip() if self._git else ""
+        return f"Sparkwright {__version__}" + (f" ({commit})" if commit else "")
