@@ -31,15 +31,16 @@ def shared(name: str, command: str) -> str:
 
     Args:
         name: of the reading, as of a file.
-        command: one program with its arguments. Nothing is printed of one that fails.
+        command: one program with its arguments. Of one that fails nothing is printed, and its exit
+            status is that of the words.
     """
     # "$((" would begin a sum.
     return f""" ( set -- {command}
 cd "${{{SHARED}:-/nonexistent}}" 2>/dev/null || {{
-  ! said=$("$@" 2>/dev/null) || [ -z "$said" ] || echo "$said"; exit 0; }}
+  said=$("$@" 2>/dev/null) || exit; [ -z "$said" ] || echo "$said"; exit 0; }}
 exec 9>{name}.lock; flock 9
-[ -e {name} ] || {{ "$@" >{name}.new 2>/dev/null || : >{name}.new; mv {name}.new {name}; }}
-cat {name} )"""
+[ -e {name}.status ] || {{ "$@" >{name} 2>/dev/null; echo $? >{name}.status; }}
+read -r status <{name}.status; [ "$status" != 0 ] || cat {name}; exit "$status" )"""
 
 
 class Sections(dict[str, list[str]]):

@@ -32,15 +32,25 @@ class RuntimeState:
 
 
 class ContainerRuntime(HostFact[RuntimeState]):
-    """Toolkit, its package source, and Docker: configuration, runtimes, containers."""
+    """Toolkit, its package source, and Docker: configuration, runtimes, containers.
+
+    It fails where Docker runs and does not answer: without its containers, a restart would seem to
+    end none.
+    """
 
     def command(self, repository: str, root: str) -> str:
         return f"""
+silent() {{
+  ! systemctl is-active --quiet docker.service || {{
+    echo "Docker runs, but does not answer: journalctl -u docker" >&2; exit 1; }}
+}}
+info=$({INFO}) || silent
+running=$({RUNNING}) || silent
 echo "toolkit $({TOOLKIT} | head -n 1)"
 cd /etc/apt
 echo "repository $(grep -rlF '{repository}' sources.list sources.list.d 2>/dev/null | head -n 1)"
-echo "runtimes $({INFO} | sed -n 5p)"
-echo "containers $({RUNNING} | cut -f 2 | tr '\\n' ' ')"
+echo "runtimes $(printf '%s\\n' "$info" | sed -n 5p)"
+echo "containers $(printf '%s\\n' "$running" | cut -f 2 | tr '\\n' ' ')"
 echo proxies
 cat {shlex.quote(root)}/state/docker-proxies 2>/dev/null
 echo daemon.json

@@ -26,10 +26,10 @@ SIZES = (1, 4, 16, 64)
 ROUNDS = 3
 INVENTORY = "tests/benchmarks/replicated/lab.py"
 _FIRST_ADDRESS = 100
-# 64 leases come to one lock. As many connections come to one sshd, which refuses some of more than
-# ten by default: so it would be with a jump host.
+# 64 leases come to one lock, by `flock -w`, and all are to get it. As many connections come to one
+# sshd, which refuses some of more than ten by default: so it would be with a jump host.
 _PREPARE = """
-printf '#!/bin/sh\\n' > /usr/local/bin/flock
+printf '#!/bin/sh\\n[ "$1" = -w ] || exec /usr/bin/flock "$@"\\n' > /usr/local/bin/flock
 chmod 755 /usr/local/bin/flock
 """
 

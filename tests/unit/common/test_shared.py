@@ -28,8 +28,9 @@ def test_the_scripts_of_a_survey_read_it_once(tmp_path: Path) -> None:
 
 def test_of_a_program_that_fails_nothing_is_read() -> None:
     failing = shared("reading", "sh -c 'echo half; exit 1'")
-    assert sh(failing) == ""
-    found = sh(survey_script([failing, f"{failing}; echo more"], "@@m"))
-    assert found.split("\n@@m 0\n") == ["", "more\n", ""]
+    assert sh(f"{failing} || echo $?") == "1\n"
+    found = sh(survey_script([f"{failing} || echo $?", f"{failing}; echo more"], "@@m"))
+    assert found.split("\n@@m 0\n") == ["1\n", "more\n", ""]
     absent = shared("reading", "/no/such/program")
+    assert sh(f"{absent} || echo $?") == "127\n"
     assert sh(f"{absent}; echo more") == "more\n"
