@@ -6,15 +6,16 @@ The patches, and what each of them brings, are in docs/upstream. A test fails on
 import sys
 import time
 from contextlib import suppress
+from copy import copy
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from random import uniform
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 from paramiko import SSHException
-from pyinfra.api import State, arguments
+from pyinfra.api import Host, State, arguments, facts
 from pyinfra.api.util import PYINFRA_INSTALL_DIR
 from pyinfra.connectors.ssh import SSHConnector
 
@@ -27,10 +28,13 @@ _REFUSED = "Error reading SSH protocol banner"
 
 def carry() -> None:
     """Have the functions below in pyinfra's place; further calls change nothing."""
-    # As an attribute of its package, that name is the decorator.
+    # As attributes of their package, these names are the decorators.
     operation: Any = import_module("pyinfra.api.operation")
+    deploy: Any = import_module("pyinfra.api.deploy")
     operation.get_operation_order_from_stack = _order
     arguments.all_global_arguments = _global_arguments
+    for user in (arguments, deploy, facts, operation):
+        user.pop_global_arguments = _pop_arguments
     connector: Any = SSHConnector
     connector._connect = _connect
     with suppress(OSError):
@@ -40,7 +44,23 @@ def carry() -> None:
 
 # The types of pyinfra's arguments, which it computes anew for each operation and each fact.
 _global_arguments = cache(arguments.all_global_arguments)
+_pop = arguments.pop_global_arguments
 _log_in = SSHConnector._connect
+
+
+def _pop_arguments(
+    state: State, host: Host, kwargs: dict[str, Any]
+) -> tuple[arguments.AllArguments, list[str]]:
+    """Return what pyinfra does, of the host's data as they are now.
+
+    pyinfra looks for each of its arguments in the data of host and groups, which it merges anew.
+    """
+    known = arguments.all_argument_meta
+    data = {key: copy(value) for key, value in host.data.dict().items() if key in known}
+    seen: Any = SimpleNamespace(
+        data=SimpleNamespace(**data), current_deploy_kwargs=host.current_deploy_kwargs
+    )
+    return _pop(state, seen, kwargs)
 
 
 def _order(state: State) -> list[int]:

@@ -8,9 +8,10 @@ from typing import Any
 import pyinfra
 import pytest
 from paramiko import SSHException
-from pyinfra.api import arguments, util
+from pyinfra.api import Config, Inventory, State, arguments, facts, util
 from pyinfra.api.util import get_operation_order_from_stack
 from pyinfra.connectors.ssh import SSHConnector
+from pyinfra.context import ctx_config
 
 from sparkwright.run import upstream
 from sparkwright.run.upstream import carry
@@ -48,6 +49,11 @@ def test_pyinfra_still_computes_the_types_of_its_arguments_anew() -> None:
     assert _types() is not _types()
 
 
+def test_pyinfra_still_merges_the_data_of_a_host_for_each_argument() -> None:
+    """Once this fails, drop `_pop_arguments` and docs/upstream/host-data.patch."""
+    assert "getattr(host.data" in inspect.getsource(upstream._pop)
+
+
 def test_pyinfra_still_takes_a_refused_login_for_an_error() -> None:
     """Once this fails, drop `_connect` and docs/upstream/refused-login.patch."""
     assert "banner" not in inspect.getsource(inspect.getmodule(SSHConnector))  # type: ignore[arg-type]
@@ -67,9 +73,27 @@ def test_the_order_is_pyinfras(monkeypatch: pytest.MonkeyPatch) -> None:
         assert ours == theirs
 
 
+def test_the_arguments_are_pyinfras() -> None:
+    groups = {"sparks": (["h"], {"_sudo": True, "_env": {"A": "1"}, "own": 1})}
+    state = State(inventory := Inventory((["h"], {}), **groups), Config())
+    host = inventory.get_host("h")
+    with ctx_config.use(state.config):
+        for given in ({}, {"_sudo": False, "name": "x", "other": 2}):
+            theirs, ours = dict(given), dict(given)
+            expected = upstream._pop(state, host, theirs)
+            assert upstream._pop_arguments(state, host, ours) == expected
+            assert ours == theirs
+        found, _ = upstream._pop_arguments(state, host, {})
+        assert (found["_sudo"], found["_env"]) == (True, {"A": "1"})
+        # An operation that changes them changes those of nobody else.
+        found["_env"]["B"] = "2"
+        assert host.data._env == {"A": "1"}
+
+
 def test_it_is_in_pyinfras_place() -> None:
     carry()
     carry()
+    assert facts.pop_global_arguments is upstream._pop_arguments
     assert arguments.all_global_arguments() == _types()
     assert import_module("pyinfra.api.operation").get_operation_order_from_stack is upstream._order
     assert SSHConnector._connect.__module__ == upstream.__name__
