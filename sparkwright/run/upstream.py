@@ -33,7 +33,8 @@ def carry() -> None:
     deploy: Any = import_module("pyinfra.api.deploy")
     operation.get_operation_order_from_stack = _order
     arguments.all_global_arguments = _global_arguments
-    for user in (arguments, deploy, facts, operation):
+    users: list[Any] = [arguments, deploy, facts, operation]
+    for user in users:
         user.pop_global_arguments = _pop_arguments
     connector: Any = SSHConnector
     connector._connect = _connect
