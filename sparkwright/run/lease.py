@@ -38,7 +38,9 @@ def hold_lease() -> None:
     first operation, and nothing was changed.
     """
     if not any(isinstance(handler, LeaseKeeper) for handler in state.callback_handlers):
-        state.add_callback_handler(LeaseKeeper())
+        state.add_callback_handler(LeaseKeeper(version := _Version()))
+        # Each Spark of the run comes here, and git lets the next one go on.
+        version.ask()
 
 
 def lost_lease(run: State) -> str:
@@ -52,11 +54,14 @@ class LeaseKeeper(BaseStateCallback):
 
     However the run ends, its channels end, and with them the leases. A Spark that is lost ends only
     its own lease.
+
+    Args:
+        version: of this Sparkwright, for people.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, version: "_Version") -> None:
         self._begun = self._together = False
-        self._version = _Version()
+        self._version = version
         self._leases: dict[Host, _Lease] = {}
 
     @property
@@ -272,13 +277,13 @@ def _this_run(version: str) -> str:
 
 
 class _Version:
-    """The version of this Sparkwright, with the commit of a git checkout.
-
-    git looks for it while the deploys are loaded: in a checkout of some size that takes a while.
-    """
+    """The version of this Sparkwright, with the commit of a git checkout."""
 
     def __init__(self) -> None:
         self._git: subprocess.Popen[str] | None = None
+
+    def ask(self) -> None:
+        """Have git look for the commit, while the deploys are loaded."""
         # Without it, git would name the commit of a site in which this is installed.
         if (PACKAGE.parent / ".git").exists():
             with suppress(OSError):
