@@ -13,6 +13,7 @@ from sparkwright.common.findings import Finding
 from sparkwright.common.operations import (
     differs,
     failing,
+    foresee,
     is_dry_run,
     is_looking,
     is_surveying,
@@ -70,6 +71,8 @@ def preflight(
         beside: the needs of the Spark's second replica; None without one.
     """
     seat = Needs(wanted, images, folders, load, intent)
+    if worker:
+        foresee(lambda: worker.get_fact(HostSurvey, **_asked(root, seat)))
     survey = host.get_fact(HostSurvey, **_asked(root, seat))
     now = time.time()
     other = worker.get_fact(HostSurvey, **_asked(root, seat)) if worker else None
