@@ -50,8 +50,12 @@ def ours() -> Cost:
 
 
 def start(deploy: Path) -> Cost:
-    """Return the cost of pyinfra's own: a run on this machine of a deploy without operations."""
-    return measured([*command("@local"), str(deploy), "-y"])[0]
+    """Return the cost of pyinfra's own: a run on this machine of a deploy without operations.
+
+    Args:
+        deploy: An empty one, in a folder without settings of ours.
+    """
+    return measured([*command("@local"), deploy.name, "-y"], folder=deploy.parent)[0]
 
 
 def no_op_table(spark: Handle) -> dict[str, Cost]:

@@ -46,12 +46,15 @@ class Cost:
     memory: int
 
 
-def measured(words: Sequence[str], variables: Mapping[str, str] | None = None) -> tuple[Cost, str]:
-    """Run a command in the project; return its cost and what it printed.
+def measured(
+    words: Sequence[str], variables: Mapping[str, str] | None = None, folder: Path = PROJECT
+) -> tuple[Cost, str]:
+    """Run a command; return its cost and what it printed.
 
     Args:
         words: Program and arguments.
         variables: Further ones of its environment.
+        folder: In which it runs.
 
     Raises:
         ToolError: It failed.
@@ -60,7 +63,7 @@ def measured(words: Sequence[str], variables: Mapping[str, str] | None = None) -
         begun = time.monotonic()
         process = subprocess.Popen(
             words,
-            cwd=PROJECT,
+            cwd=folder,
             # As on a person's machine, where the second run finds what the first has compiled.
             env=env(**{**(variables or {}), "PYTHONDONTWRITEBYTECODE": ""}),
             stdin=subprocess.DEVNULL,

@@ -1,5 +1,8 @@
 """The survey before a run, on this machine: what is read together, and what anew."""
 
+import os
+import subprocess
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -278,6 +281,27 @@ def test_a_notice_is_shown_once(
     machine.add(has, files[0], "a")
     machine.run()
     assert caplog.text.count("a has a") == 1
+
+
+def test_a_script_that_hangs_fails_or_is_none_has_no_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(survey, "_PATIENCE", 1)
+    scripts = ["echo a", "printf half; sleep 60", "if", "exit 3", "cd /; echo b", "cat; echo c"]
+    begun = time.monotonic()
+    printed = subprocess.run(
+        ["sh", "-s"],
+        input=survey.survey_script(scripts, "@@m"),
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert time.monotonic() - begun < 30
+    answers = survey._answers(scripts, printed.splitlines(), "@@m")
+    found = {script: output.stdout_lines for script, (_, output) in answers}
+    assert found == {"echo a": ["a"], "cd /; echo b": ["b"], "cat; echo c": ["c"]}
+    assert not [*tmp_path.iterdir()]
 
 
 @settings(max_examples=25, deadline=None)
