@@ -255,7 +255,8 @@ def survey_script(scripts: Sequence[str], mark: str) -> str:
     )
     outputs = " ".join(f'"${SHARED}/{number}"' for number in range(len(scripts)))
     # One shell for all of them: each by a shell and a timeout of its own took a tenth of the time.
-    return f"""export {SHARED}=$(mktemp -d) || exit
+    return f"""{SHARED}=$(mktemp -d) || exit
+export {SHARED}
 trap 'rm -rf "${SHARED}"' EXIT
 timeout {_PATIENCE} sh -s <<'{mark}'
 {begun}wait

@@ -304,6 +304,19 @@ def test_a_script_that_hangs_fails_or_is_none_has_no_answer(
     assert not [*tmp_path.iterdir()]
 
 
+def test_where_it_gets_no_folder_it_runs_nothing() -> None:
+    script = survey.survey_script(["echo a"], "@@m")
+    done = subprocess.run(
+        ["sh", "-s"],
+        input=script,
+        env={**os.environ, "TMPDIR": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.text(st.characters(codec="ascii", exclude_characters="\0")), min_size=1))
 def test_an_answer_is_what_the_command_prints(texts: list[str]) -> None:
