@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkwright.benchmark.plots import bars, lines
-from tests.benchmarks.no_op import LOGIN, OURS
+from tests.benchmarks.no_op import LOGIN, OURS, TRIP
 from tests.benchmarks.tools import FIGURES
 from tests.driver.product import PROJECT
 
@@ -72,6 +72,13 @@ def no_op_section(figures: Figures, plots: Path) -> str:
         _draw(plots / f"{name}.svg", bars(caption, rows, "s"))
         parts += ["", *no_op_table(title, table, figures["aims"])]
         parts += ["", f"![{caption}]({plots.name}/{name}.svg)"]
+    near, far = figures["tables"].values()
+    trips = {each: (far[each]["seconds"] - near[each]["seconds"]) / TRIP for each in (LOGIN, OURS)}
+    parts += [
+        "",
+        f"By the difference of the two tables, a login takes {trips[LOGIN]:.0f} round trips, and a "
+        f"run of ours {trips[OURS]:.0f}, its login among them.",
+    ]
     return "\n".join(parts)
 
 

@@ -32,8 +32,9 @@ def test_a_section_of_the_page_is_made_anew_and_all_else_stays() -> None:
 def test_the_page_takes_the_figures_of_every_section(tmp_path: Path) -> None:
     table = {LOGIN: _cost(0.5), OURS: _cost(2.25), "Ansible": _cost(30)}
     no_op = {"rounds": 5, "aims": AIMS, "tasks": 27, "items": 70, "machine": {"kernel": "6.1"}}
+    far = {LOGIN: _cost(1), OURS: _cost(3.15), "Ansible": _cost(60)}
     figures = {
-        "no-op": {**no_op, "tables": {"on a LAN": table, "far away": table}},
+        "no-op": {**no_op, "tables": {"on a LAN": table, "far away": far}},
         "fleet": {"1": _cost(2), "64": _cost(23)},
         **{name: {"printed": f"what {name} costs"} for name in ("factory", "copies", "recovery")},
     }
@@ -41,6 +42,7 @@ def test_the_page_takes_the_figures_of_every_section(tmp_path: Path) -> None:
     page = (tmp_path / PAGE.name).read_text()
     for text in ("| ours | 2.25 |", "| 64 | 11.5 |", "takes 0.17 CPU", "what recovery costs"):
         assert text in page
+    assert "a login takes 10 round trips, and a run of ours 18" in page
     plots = sorted((tmp_path / PAGE.stem).iterdir())
     assert [plot.name for plot in plots] == ["fleet.svg", "no-op-0.svg", "no-op-1.svg"]
     for plot in plots:
