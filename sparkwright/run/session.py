@@ -65,15 +65,14 @@ def _check_pair() -> None:
 
 
 def _tune_connection() -> None:
-    """Send each command at once, and notice a dead link within a minute.
+    """Notice a dead link within a minute.
 
-    Paramiko leaves Nagle's algorithm on, 40 ms a command, and waits for ever for a host that has
-    lost its power. A local host has no client; through a jump host the transport is no socket.
+    Paramiko waits for ever for a host that has lost its power. A local host has no client; through
+    a jump host the transport is no socket.
     """
     client = getattr(host.connector, "client", None)
     transport = client.get_transport() if client else None
     if transport and isinstance(transport.sock, socket.socket):
-        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport.sock.settimeout(_POLL)
         transport.set_keepalive(KEEPALIVE)
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux

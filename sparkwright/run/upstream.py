@@ -3,6 +3,7 @@
 The patches, and what each of them brings, are in docs/upstream. A test fails once pyinfra has one.
 """
 
+import socket
 import sys
 import time
 from contextlib import suppress
@@ -14,7 +15,7 @@ from random import uniform
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-from paramiko import SSHException
+from paramiko import SSHException, Transport
 from pyinfra.api import Host, State, arguments, facts
 from pyinfra.api.util import PYINFRA_INSTALL_DIR
 from pyinfra.connectors.ssh import SSHConnector
@@ -38,6 +39,8 @@ def carry() -> None:
         user.pop_global_arguments = _pop_arguments
     connector: Any = SSHConnector
     connector._connect = _connect
+    transport: Any = Transport
+    transport.start_client = _start_client
     with suppress(OSError):
         # A first host key is kept there; pyinfra fails where ssh would make the folder.
         Path("~/.ssh").expanduser().mkdir(mode=0o700, exist_ok=True)
@@ -47,6 +50,7 @@ def carry() -> None:
 _global_arguments = cache(arguments.all_global_arguments)
 _pop = arguments.pop_global_arguments
 _log_in = SSHConnector._connect
+_start = Transport.start_client
 
 
 def _pop_arguments(
@@ -85,6 +89,17 @@ def _order(state: State) -> list[int]:
         if not name.startswith(PYINFRA_INSTALL_DIR)
     ]
     return [state.current_op_file_number, *lines]
+
+
+def _start_client(transport: Transport, *arguments: Any, **options: Any) -> None:
+    """Negotiate with a server, with each message sent at once.
+
+    By paramiko's default a second short message waits until the first is acknowledged: of a login
+    twice, for 40 ms and a round trip. Through a jump host the transport has no socket.
+    """
+    if isinstance(transport.sock, socket.socket):
+        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    _start(transport, *arguments, **options)
 
 
 def _connect_once(connector: SSHConnector) -> None:
