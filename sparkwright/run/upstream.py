@@ -1,6 +1,6 @@
-"""Functions that stand in pyinfra's place until one of its releases has them.
+"""Functions that stand in the place of pyinfra's and paramiko's until releases have them.
 
-The patches, and what each of them brings, are in docs/upstream. A test fails once pyinfra has one.
+The patches, and what each of them brings, are in docs/upstream. A test fails once one is there.
 """
 
 import socket
@@ -28,7 +28,7 @@ _REFUSED = "Error reading SSH protocol banner"
 
 
 def carry() -> None:
-    """Have the functions below in pyinfra's place; further calls change nothing."""
+    """Have the functions below in their place; further calls change nothing."""
     # As attributes of their package, these names are the decorators.
     operation: Any = import_module("pyinfra.api.operation")
     deploy: Any = import_module("pyinfra.api.deploy")

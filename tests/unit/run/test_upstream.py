@@ -1,13 +1,14 @@
 """What we carry of pyinfra: it does the same, and pyinfra still lacks it."""
 
 import inspect
+import socket
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 import pyinfra
 import pytest
-from paramiko import SSHException
+from paramiko import SSHException, Transport
 from pyinfra.api import Config, Inventory, State, arguments, facts, util
 from pyinfra.api.util import get_operation_order_from_stack
 from pyinfra.connectors.ssh import SSHConnector
@@ -54,6 +55,11 @@ def test_pyinfra_still_merges_the_data_of_a_host_for_each_argument() -> None:
     assert "getattr(host.data" in inspect.getsource(upstream._pop)
 
 
+def test_paramiko_still_has_short_messages_wait() -> None:
+    """Once this fails, drop `_start_client` and docs/upstream/no-delay.patch."""
+    assert "NODELAY" not in inspect.getsource(inspect.getmodule(Transport))  # type: ignore[arg-type]
+
+
 def test_pyinfra_still_takes_a_refused_login_for_an_error() -> None:
     """Once this fails, drop `_connect` and docs/upstream/refused-login.patch."""
     assert "banner" not in inspect.getsource(inspect.getmodule(SSHConnector))  # type: ignore[arg-type]
@@ -90,6 +96,18 @@ def test_the_arguments_are_pyinfras() -> None:
         assert host.data._env == {"A": "1"}
 
 
+def test_a_connection_sends_each_message_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(transport: Transport, timeout: float) -> None:
+        found.append(transport.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    found: list[int] = []
+    monkeypatch.setattr(upstream, "_start", start)
+    server = socket.create_server(("127.0.0.1", 0))
+    with server, socket.create_connection(server.getsockname()) as sock:
+        upstream._start_client(Transport(sock), timeout=1)
+    assert found == [1]
+
+
 def test_it_is_in_pyinfras_place() -> None:
     carry()
     carry()
@@ -97,6 +115,7 @@ def test_it_is_in_pyinfras_place() -> None:
     assert arguments.all_global_arguments() == _types()
     assert import_module("pyinfra.api.operation").get_operation_order_from_stack is upstream._order
     assert SSHConnector._connect.__module__ == upstream.__name__
+    assert Transport.start_client is upstream._start_client
 
 
 @pytest.fixture
