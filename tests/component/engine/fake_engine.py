@@ -66,10 +66,13 @@ class Engine(Handler):
             times = file.read_text()
         except FileNotFoundError:
             return False
-        if times:
-            file.write_text(str(int(times) - 1))
-            if times == "1":
-                file.unlink()
+        if times == "1":
+            file.unlink()
+        elif times:
+            # In one step: another request must not find it empty.
+            new = file.with_suffix(".less")
+            new.write_text(str(int(times) - 1))
+            new.replace(file)
         return True
 
     def _answer(self, status: int, body: str) -> None:
