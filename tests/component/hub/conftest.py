@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from huggingface_hub import close_session
 
 from tests.clock import patience
 from tests.component.hub.client import MODEL, SIZE, Program, Running
@@ -38,6 +39,8 @@ def model(tmp_path: Path) -> Path:
 def running(tmp_path: Path, model: Path) -> Iterator[Running]:
     root = tmp_path / "hub"
     hub.add_commit(root, MODEL, model)
+    # One that a test has resolved names by has bounds in seconds, which may have passed.
+    close_session()
     with Hub(root, ("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
