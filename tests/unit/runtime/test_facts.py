@@ -1,4 +1,4 @@
-"""What the script of the container runtime says where Docker does not answer, by a shell."""
+"""The reading of the container runtime where Docker does not answer, by a shell."""
 
 import os
 import subprocess
