@@ -71,8 +71,10 @@ def preflight(
         beside: the needs of the Spark's second replica; None without one.
     """
     seat = Needs(wanted, images, folders, load, intent)
-    if worker:
-        foresee(lambda: worker.get_fact(HostSurvey, **_asked(root, seat)))
+    foresee(
+        *([lambda: worker.get_fact(HostSurvey, **_asked(root, seat))] if worker else []),
+        *([lambda: host.get_fact(HostSurvey, **_asked(root, beside))] if beside else []),
+    )
     survey = host.get_fact(HostSurvey, **_asked(root, seat))
     now = time.time()
     other = worker.get_fact(HostSurvey, **_asked(root, seat)) if worker else None

@@ -1,4 +1,4 @@
-"""What we carry of pyinfra: it does the same, and pyinfra still lacks it."""
+"""The functions in pyinfra's and paramiko's place do the same, and releases still lack them."""
 
 import inspect
 import socket
