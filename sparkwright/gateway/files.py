@@ -54,10 +54,6 @@ def configuration(replicas: Sequence[Upstream], urls: Mapping[str, str]) -> str:
             for upstream in alias.upstreams
         ],
         "router_settings": {
-            # gateway.py chooses the replica at each try, and retries requests that failed with a
-            # status of their own. This is for what only LiteLLM sees: a stream of /v1/messages or
-            # /v1/responses that ends before its first token.
-            "num_retries": max(1, len(replicas) - 1),
             # LiteLLM would wait for as long as the door's Retry-After asks.
             "retry_policy": {"ServiceUnavailableErrorRetries": 0},
             "disable_cooldowns": True,
@@ -76,6 +72,10 @@ def _model(alias: ModelAlias, upstream: Upstream, url: str) -> dict[str, Any]:
         "model": f"hosted_vllm/{upstream.names[0]}",
         "api_base": f"{url}/v1",
         "api_key": "os.environ/DOOR_KEY" if upstream.keyed else "none",
+        # gateway.py chooses the replica at each try, and retries requests that failed with a
+        # status of their own. This is for what only LiteLLM sees: a stream of /v1/messages or
+        # /v1/responses that ends before its first token.
+        "num_retries": max(1, len(alias.upstreams) - 1),
     }
     info = {"id": f"{upstream.replica}/{alias.name}", "replica": upstream.replica}
     if alias.answers == "chat":

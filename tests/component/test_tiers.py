@@ -67,16 +67,27 @@ def test_parts_with_a_lab_wait_for_the_setup(monkeypatch, results):
     assert (results / "lab.log").read_text() == "done\n"
 
 
-def test_a_tier_far_over_its_budget_fails(capsys):
+def took(**seconds):
+    """A run in which each tier had two parts, of a minute's budget each."""
     process = subprocess.Popen(["true"])
     process.wait()
     now = time.monotonic()
-    parts = [part("one", "true"), part("two", "true")]
-    within = [Running(each, process, began=now - 85, ended=now) for each in parts]
-    over = [Running(each, process, began=now - 95, ended=now) for each in parts]
-    assert tiers.excesses(within) == []
+    parts = [part(name, "true", tier=name) for name in seconds for _ in range(2)]
+    return [Running(each, process, began=now - seconds[each.tier], ended=now) for each in parts]
+
+
+def test_a_tier_far_over_its_budget_fails(capsys):
+    over = took(setup=1, lint=5, unit=95, system=60)
+    assert tiers.excesses(took(setup=1, lint=5, unit=85, system=60)) == []
     assert tiers.excesses(over) == ["unit took 3:10; its budget is 2:00"]
     assert tiers.summary(over, 1) == 1
+    assert "too slow: unit took 3:10" in capsys.readouterr().out
+
+
+def test_a_machine_that_is_slow_in_all_tiers_fails_none():
+    assert tiers.excesses(took(setup=1, lint=90, unit=120, system=115)) == []
+    (line,) = tiers.excesses(took(setup=1, lint=90, unit=181, system=115))
+    assert line.startswith("unit took 6:02")
 
 
 def test_counts_are_those_of_the_report(results):

@@ -102,6 +102,7 @@ def test_without_keys_a_source_has_its_part(running: Running, engines: Engines) 
 @haproxy
 @pytest.mark.parametrize("size", [2, 1024**2])
 def test_a_client_that_leaves_is_forgotten(patient: Running, size: int, engines: Engines) -> None:
+    """At once if its request fits into haproxy's buffer; else haproxy reads on for an engine."""
     head = f"POST {PATH} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\n"
     client = socket.create_connection(("127.0.0.1", patient.port), timeout=patience())
     client.setblocking(False)
@@ -109,8 +110,10 @@ def test_a_client_that_leaves_is_forgotten(patient: Running, size: int, engines:
     assert sent > len(head)
     waiting(patient, 1)
     client.close()
-    waiting(patient, 0)
+    if size < 16 * 1024:
+        waiting(patient, 0)
     server = engines("a")
     patient.door.offer("a", server.server_port)
     until(lambda: patient.status("POST", PATH) == 200)
+    waiting(patient, 0)
     assert server.paths[PATH] == 1

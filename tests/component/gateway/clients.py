@@ -20,7 +20,7 @@ from tests.component.servers import until
 
 Client = Callable[[str, str], Any]
 # Seconds until a Spark without power is given up, here.
-CONNECT = patience(2)
+CONNECT = patience(1)
 STREAM = {"model": "tiny", "stream": True, "messages": [{"role": "user", "content": "hello"}]}
 
 # A client that runs the code that comes in, a line of JSON each; the code prints JSON.

@@ -121,7 +121,8 @@ def test_a_spark_without_power_is_given_up_soon(url: str, dead: socket.socket) -
         began = time.monotonic()
         status, _ = ask(url, "/v1/chat/completions", model="dead", messages=STREAM["messages"])
         assert status in (408, 500, 503)
-        assert 3 * CONNECT < time.monotonic() - began < TCP
+        # It is tried once more.
+        assert 2 * CONNECT < time.monotonic() - began < TCP
         dead.shutdown(socket.SHUT_RDWR)
 
 

@@ -259,5 +259,6 @@ gateway: {spark: spark-a}
         "model": "hosted_vllm/qwen3-embedding-0.6b",
         "api_base": "http://texts:8000/v1",
         "api_key": "os.environ/DOOR_KEY",
+        "num_retries": 1,
     }
     assert (texts["model_info"]["mode"], ranks["model_info"]["mode"]) == ("embedding", "rerank")
