@@ -67,7 +67,7 @@ RUNS = {
         SETUP,
         Part("lint", "lint", 1, LINT),
         _tests("unit", 2, "tests/unit"),
-        _tests("component", 7, "tests/component -n 2 --dist loadfile"),
+        _tests("component", 8, "tests/component -n 2 --dist loadfile"),
         _system("serve", 6, "serve"),
         _tests("acceptance-one", 8, "tests/acceptance/test_one.py", tier="acceptance", lab=True),
     ],
