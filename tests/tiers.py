@@ -226,7 +226,7 @@ def excesses(ended: Sequence[Running]) -> list[str]:
         took = sum(each.seconds for each in ended if each.part.tier == tier)
         found.append((tier, took, 60 * sum(p.part.minutes for p in ended if p.part.tier == tier)))
     paces = [took / budget for tier, took, budget in found if tier != SETUP.tier]
-    usual = max(1.0, statistics.median(paces or [1.0]))
+    usual = max(patience(1), statistics.median(paces or [1]))
     return [
         f"{tier} took {clock(took)}; its budget is {clock(budget)}"
         for tier, took, budget in found

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests import tiers
+from tests import clock, tiers
 from tests.tiers import Part, Running
 
 
 @pytest.fixture(autouse=True)
 def results(monkeypatch, tmp_path):
-    """Logs in a folder of the test's own."""
+    """Logs in a folder of the test's own, and bounds for a machine of ordinary speed."""
+    monkeypatch.setattr(clock, "_FACTOR", 1.0)
     monkeypatch.setattr(tiers, "RESULTS", tmp_path)
     monkeypatch.setattr(tiers, "PROJECT", tmp_path)
     return tmp_path

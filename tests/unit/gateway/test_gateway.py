@@ -220,6 +220,14 @@ def test_each_replica_of_a_name_is_asked_for_the_engines_own(tmp_path: Path) -> 
     assert len(set(ids)) == len(ids) == 10
 
 
+def test_each_replica_of_a_name_is_tried_and_an_only_one_twice() -> None:
+    replicas = [*(upstream(each, "tiny") for each in "abc"), upstream("d", "only")]
+    urls = dict.fromkeys("abcd", "http://127.0.0.1:8000")
+    models = yaml.safe_load(configuration(replicas, urls))["model_list"]
+    found = {each["model_name"]: each["litellm_params"]["num_retries"] for each in models}
+    assert (found["tiny"], found["only"]) == (2, 1)
+
+
 def test_the_gateway_knows_its_own_key_alone() -> None:
     text = environment(["sk-first", "sk-second"])
     assert text == "DOOR_KEY=sk-first\n"
