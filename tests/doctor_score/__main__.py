@@ -1,27 +1,34 @@
 """How often does the doctor find the cause that a public thread found?
 
-The misses of the working part are what a new entry is written with. Those of the scored part are
-never printed: whoever saw them would write entries for them.
+The misses of the working parts are what a new entry is written with. Those of the scored parts are
+to be seen only by somebody who writes no entries: whoever saw them would write entries for them.
 """
 
 import argparse
 
 from sparkwright.doctor.report import SHOWN
-from tests.doctor_score.corpus import PARTS, WORKING, load
+from tests.doctor_score.corpus import FRESH_SCORED, FRESH_WORKING, PARTS, WORKING, load
 from tests.doctor_score.score import Score, score
 
 
 def main() -> None:
-    """Print the figures of both parts."""
+    """Print the figures of every part."""
     parser = argparse.ArgumentParser(prog="python -m tests.doctor_score", description=__doc__)
     parser.add_argument(
-        "--misses", action="store_true", help="also print what is missed in the working part"
+        "--misses", action="store_true", help="also print what is missed in the working parts"
     )
-    misses = parser.parse_args().misses
+    parser.add_argument(
+        "--scored-misses",
+        action="store_true",
+        help="also print what is missed in the fresh scored part; not for writing entries",
+    )
+    options = parser.parse_args()
+    told = {WORKING, FRESH_WORKING} if options.misses else set()
+    told |= {FRESH_SCORED} if options.scored_misses else set()
     for part in PARTS:
         found = score(load(part))
         print(f"{part}: {figures(found)}")
-        if misses and part == WORKING:
+        if part in told:
             for case, names in found.missed:
                 print(f"  {case.name}: {case.cause}, not {', '.join(names[:SHOWN]) or 'nothing'}")
             for name in found.alarms:
@@ -30,9 +37,11 @@ def main() -> None:
 
 def figures(found: Score) -> str:
     """Return the figures of a part, for people."""
+    silent = sum(not names for _, names in found.missed)
     return (
         f"{found.incidents} incidents, top-1 {found.first} ({found.first / found.incidents:.0%}), "
-        f"top-{SHOWN} {found.shown} ({found.shown / found.incidents:.0%}); "
+        f"top-{SHOWN} {found.shown} ({found.shown / found.incidents:.0%}), "
+        f"wrong {len(found.missed) - silent}, silent {silent}; "
         f"{found.healthy} healthy logs, {len(found.alarms)} false alarms"
     )
 

@@ -1,4 +1,4 @@
-"""The corpus: public incidents and healthy logs, in two parts that a seed drew."""
+"""The corpus: public incidents and healthy logs, in parts that a seed drew; twice so far."""
 
 import hashlib
 import re
@@ -13,7 +13,10 @@ HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]
 SEED = "sparkwright"
 # The one that entries are written with, and the one that is only scored.
-PARTS = WORKING, SCORED = "working", "scored"
+WORKING, SCORED = "working", "scored"
+# Those collected later, once the doctor knew the first ones; drawn alike.
+FRESH_WORKING, FRESH_SCORED = "fresh_working", "fresh_scored"
+PARTS = WORKING, SCORED, FRESH_WORKING, FRESH_SCORED
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Incident:
 
     @property
     def part(self) -> str:
-        """The part that the seed puts it in: all of one thread are together."""
+        """WORKING or SCORED, as the seed draws: all of one thread are together."""
         thread = re.sub(r" \(.*\)$", "", self.thread)
         drawn = hashlib.sha256(f"{SEED} {thread}".encode()).digest()[0]
         return WORKING if drawn < 128 else SCORED
@@ -51,7 +54,7 @@ def load(part: str) -> list[Incident]:
     """Return the incidents and healthy logs of a part.
 
     Args:
-        part: WORKING or SCORED.
+        part: one of PARTS.
     """
     found = yaml.safe_load((HERE / f"{part}.yaml").read_text())
     return [_incident(entry) for entry in found["incidents"] + found["healthy"]]

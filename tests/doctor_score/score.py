@@ -14,6 +14,8 @@ from sparkwright.engine.metrics import Finished
 from tests.doctor_score.corpus import Incident
 
 _GIB, _MIB = 1024**3, 1024**2
+# Readings that incidents tell of, for which a checkup has no place yet.
+UNREAD = {"cpu", "nic"}
 
 
 @dataclass(frozen=True)
@@ -63,13 +65,15 @@ def checkup(case: Incident) -> Checkup:
 
     Readings: `active` (whether the engine runs), `restarts`, `downs`, `kernel`, `driver`,
     `listeners`, `runtimes`, `memory` (total, free, available, in GiB), `cma` (named and free, in
-    MiB), `gpu` (MHz, W, per cent busy).
+    MiB), `gpu` (MHz, W, per cent busy), `finished` (requests that were cut, and that ended); and
+    those that no checkup takes: `cpu` (MHz), `nic` (lines of lspci).
     """
     told = dict(case.readings)
     active = told.pop("active", case.cause is None)
     memory = told.pop("memory", (121, 20, 25))
     cma = told.pop("cma", (0, 0))
     clock, power, busy = told.pop("gpu", (2418, 62, 96))
+    cut, ended = told.pop("finished", (1, 20))
     unit = EngineUnit(
         release="x-0a1b2c3d",
         active="active" if active else "failed",
@@ -96,8 +100,10 @@ def checkup(case: Incident) -> Checkup:
         gpu_inside=None,
         downs=told.pop("downs", 0),
         listeners=tuple(told.pop("listeners", ())),
-        finished=Finished(cut=1, ended=20),
+        finished=Finished(cut, ended),
     )
-    if told:
-        raise ValueError(f"{case.name}: found readings {sorted(told)}; expected those of `checkup`")
+    if unknown := told.keys() - UNREAD:
+        raise ValueError(
+            f"{case.name}: found readings {sorted(unknown)}; expected those of `checkup`"
+        )
     return found

@@ -9,7 +9,15 @@ from sparkwright.causes.log_causes import LOG_CAUSES
 from sparkwright.doctor.diagnosis import diagnose
 from sparkwright.doctor.host_causes import HOST_CAUSES, ROOT_CAUSES
 from tests.doctor_score.__main__ import figures
-from tests.doctor_score.corpus import PARTS, PROJECT, SCORED, WORKING, load
+from tests.doctor_score.corpus import (
+    FRESH_SCORED,
+    FRESH_WORKING,
+    PARTS,
+    PROJECT,
+    SCORED,
+    WORKING,
+    load,
+)
 from tests.doctor_score.score import checkup, score
 
 CASES = {part: load(part) for part in PARTS}
@@ -19,7 +27,14 @@ THREAD = re.compile(
 )
 # What the doctor reached, docs/doctor.md: share of the incidents whose cause came first, and of
 # those where it was among the first three.
-REACHED = {WORKING: (0.95, 0.95), SCORED: (0.86, 0.87)}
+REACHED = {
+    WORKING: (0.95, 0.95),
+    SCORED: (0.86, 0.87),
+    FRESH_WORKING: (0.42, 0.45),
+    FRESH_SCORED: (0.48, 0.51),
+}
+# And how many of the healthy logs it took for ill.
+ALARMS = {WORKING: 0, SCORED: 0, FRESH_WORKING: 1, FRESH_SCORED: 0}
 
 
 def test_the_corpus_is_as_large_as_it_says() -> None:
@@ -38,7 +53,8 @@ def test_every_case_has_a_thread_and_shows_something() -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_the_seed_draws_the_same_parts_again(part: str) -> None:
-    assert [case.name for case in CASES[part] if case.part != part] == []
+    drawn = part.removeprefix("fresh_")
+    assert [case.name for case in CASES[part] if case.part != drawn] == []
 
 
 def test_no_reading_is_overlooked() -> None:
@@ -52,7 +68,7 @@ def test_the_doctor_is_no_worse_than_it_was(part: str) -> None:
     first, shown = REACHED[part]
     assert found.first / found.incidents >= first
     assert found.shown / found.incidents >= shown
-    assert found.alarms == ()
+    assert len(found.alarms) <= ALARMS[part]
 
 
 def test_the_page_has_the_present_figures() -> None:
@@ -73,7 +89,7 @@ def test_a_cause_that_is_not_known_is_missed() -> None:
 
 
 def test_half_a_log_is_no_error() -> None:
-    for case in CASES[WORKING]:
+    for case in CASES[WORKING] + CASES[FRESH_WORKING]:
         known = {each.name for each in (*LOG_CAUSES, *ROOT_CAUSES, *HOST_CAUSES)}
         for line in (*case.log, *case.kernel):
             half = checkup(case)
