@@ -61,12 +61,10 @@ class Cache:
     Attributes:
         size: bytes.
         name: of the folder.
-        sharers: releases from before each image had its own, which name the folder.
     """
 
     size: int
     name: str
-    sharers: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -132,8 +130,7 @@ if cd {shlex.quote(root)} 2>/dev/null; then
   echo {MARK}caches
   for folder in cache/*/; do
     [ -d "$folder" ] || continue
-    sharers=$(grep -lF "/${{folder%/}}:" releases/*/run 2>/dev/null | cut -d/ -f2 | tr '\n' ' ')
-    printf '%s\t%s\t%s\n' "$(du -sb "$folder" | cut -f1)" "$(basename "$folder")" "$sharers"
+    printf '%s\t%s\n' "$(du -sb "$folder" | cut -f1)" "$(basename "$folder")"
   done
   echo {MARK}brought
   for file in manifests/image@*.json manifests/image-build@*.json manifests/image-copy.json; do
@@ -214,8 +211,8 @@ def _image(line: str) -> StoredImage:
 
 
 def _cache(line: str) -> Cache:
-    size, name, sharers = line.split("\t")
-    return Cache(int(size), name, frozenset(sharers.split()))
+    size, name = line.split("\t")
+    return Cache(int(size), name)
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def superfluous(
         images=unused,
         weights=_sizes(found.weights, [name for name in spare if name not in trouble]),
         left=(*left, *_orphans(found, gone, [image.id for image, _ in unused])),
-        caches=tuple(_caches(found, kept, [image.id for image, _ in unused])),
+        caches=tuple(_caches(found, [image.id for image, _ in unused])),
     )
 
 
@@ -129,12 +129,12 @@ def _images(
             yield image, tuple(each.file for each in found.brought if image.is_any(each.names))
 
 
-def _caches(found: Artifacts, kept: Collection[str], going: Collection[str]) -> Iterator[Cache]:
-    """Yield what no image of Docker's can have compiled, and no release uses that stays."""
+def _caches(found: Artifacts, going: Collection[str]) -> Iterator[Cache]:
+    """Yield compiled code of images that Docker does not have, or loses now."""
     stay = {image.id for image in found.docker if image.id not in going}
     for cache in found.caches:
         # Without any image, Docker may just not have answered.
-        if found.docker and f"sha256:{cache.name}" not in stay and cache.sharers.isdisjoint(kept):
+        if found.docker and f"sha256:{cache.name}" not in stay:
             yield cache
 
 

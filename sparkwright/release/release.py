@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.placed import SYSTEMD, place_of
+from sparkwright.common.placed import place_of
 from sparkwright.common.ports import ENGINE_PORTS, LOOPBACK, SEAT_PORTS
 from sparkwright.common.render import render
 from sparkwright.recipe.build import build_name
@@ -42,8 +42,6 @@ _SUPERVISOR, _POOLING = "host.engine.supervisor", "host.engine.pooling"
 # And that of a Spark's second replica, which may answer anything.
 _SEATED = "host.engine.seated"
 _UNIT = HOST_FILES / "engine" / "vllm@.service"
-# The supervisor's programs in ROOT/bin, one set for all releases, before each release had its own.
-_SHARED = ("boots", "container", "engine", "fabric_env", "link", "notify", "probe")
 
 
 @dataclass(frozen=True)
@@ -171,50 +169,6 @@ def engine_port(digest: str, ports: Sequence[int] = ENGINE_PORTS) -> int:
     """
     port = ports[int(digest, 16) % len(ports)]
     return port + 1 if port in _OTHERS else port
-
-
-def adoption_script(root: str) -> str:
-    """Return the POSIX shell script that gives each older release its program as `PROGRAM`.
-
-    The oldest were made when all of them ran the programs in ``ROOT/bin``, and get a copy of these;
-    later ones have theirs as ``bin/engine.py``. It must be there before a unit file that expects
-    it.
-
-    Args:
-        root: Folder of everything on the Spark.
-    """
-    programs = " ".join(f"../bin/{name}.py" for name in _SHARED)
-    return f"""\
-cd {shlex.quote(root)}/releases 2>/dev/null || exit 0
-for release in */; do
-  [ -e "$release/unit.json" ] && [ ! -e "$release/{PROGRAM}" ] || continue
-  if [ ! -e "$release/bin" ] && [ -e ../bin/engine.py ]; then
-    rm -rf "$release/bin.new" && mkdir "$release/bin.new" || exit
-    for program in {programs}; do
-      [ ! -e $program ] || cp -p $program "$release/bin.new/" || exit
-    done
-    sync "$release/bin.new"/* && mv -T "$release/bin.new" "$release/bin" || exit
-  fi
-  [ ! -e "$release/bin/engine.py" ] || ln -s engine.py "$release/{PROGRAM}" || exit
-  sync "$release" || exit
-done"""
-
-
-def retirement_script(root: str) -> str:
-    """Return the POSIX shell script that removes programs of older versions that no unit runs.
-
-    systemd reads the new unit files first: an engine that ends meanwhile is started by what they
-    say.
-
-    Args:
-        root: Folder of everything on the Spark.
-    """
-    return f"""\
-cd {shlex.quote(root)}/bin && systemctl daemon-reload || exit
-for file in sparkwright-host-*; do
-  [ "$file" = "$(readlink sparkwright-host)" ] || rm -f "$file"
-done
-grep -qs "^Exec.* {root}/bin/[a-z_]*[.]py " {SYSTEMD}/*.service || rm -f ./*.py"""
 
 
 def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, str]:

@@ -14,8 +14,6 @@ DOCKER, CONTAINERD = Path("/var/lib/docker"), Path("/var/lib/containerd")
 
 # Fails in seconds where the engine would take minutes to find no GPU.
 _PROOF = ["docker", "run", "--rm", "--pull", "never", "--network", "none"]
-# The way in which an older release asks for the GPU, which does not say so.
-_GPUS = ["--gpus", "all"]
 
 
 class Refusal(Exception):
@@ -55,7 +53,7 @@ def check(root: Path, release: str) -> dict[str, Any]:
         raise Refusal(found.stderr.strip())
     if Unit(release).ended:
         image = ["--entrypoint", "nvidia-smi", found.stdout.strip()]
-        proof = run(*_PROOF, *unit.get("gpu", _GPUS), *image, "--list-gpus")
+        proof = run(*_PROOF, *unit["gpu"], *image, "--list-gpus")
         if proof.returncode:
             raise Refusal(f"a container sees no GPU: {proof.stderr.strip()[-500:]}")
     return unit

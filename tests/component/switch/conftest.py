@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sparkwright.release.container import CONTAINER_OPTIONS
 from tests.clock import patience
 from tests.component.servers import until
 from tests.component.switch import systemctl
@@ -109,7 +110,11 @@ class Spark:
         (folder / "bin/engine").touch()
         seconds = BRIEF if how in ("never", "silent", "broken") else patience()
         unit = {"url": f"http://127.0.0.1:{port}", "model": "tiny", "start_timeout": seconds}
-        unit |= {"rank": rank, "fabric": [["a", "b"], ["c", "d"]] if pair else []}
+        unit |= {
+            "gpu": list(CONTAINER_OPTIONS),
+            "rank": rank,
+            "fabric": [["a", "b"], ["c", "d"]] if pair else [],
+        }
         (folder / "unit.json").write_text(json.dumps(unit))
         content = {"port": port, "checkpoints": {"model": {"folder": "tiny"}}}
         (folder / "release.json").write_text(json.dumps(content))

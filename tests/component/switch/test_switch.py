@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from sparkwright.release.container import CONTAINER_OPTIONS
 from tests.clock import patience
 from tests.component.switch.conftest import (
     BESIDE,
@@ -222,16 +221,13 @@ def test_what_is_not_there_is_found_before_anything_is_touched(
     refused(f"releases/{NEW} is not whole")
 
 
-@pytest.mark.parametrize("options", [list(CONTAINER_OPTIONS), None], ids=["today's", "of before"])
-def test_the_gpu_is_asked_for_as_the_release_does(served: Spark, options: list[str] | None) -> None:
+def test_the_gpu_is_asked_for_as_the_release_does(served: Spark) -> None:
     served.release(NEW)
     file = served.root / f"releases/{NEW}/unit.json"
-    asked = {"gpu": options} if options else {}
-    file.write_text(json.dumps(json.loads(file.read_text()) | asked))
+    options = ["--gpus", "device=1"]
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"gpu": options}))
     assert served.switch() == 0
-    said = (served.state / "proof").read_text()
-    assert " ".join(options or ("--gpus", "all")) in said
-    assert ("--gpus" in said) == (options is None)
+    assert " ".join(options) in (served.state / "proof").read_text()
 
 
 def test_one_that_crashes_and_comes_back_on_trial_is_refused(served: Spark) -> None:

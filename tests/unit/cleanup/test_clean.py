@@ -232,17 +232,14 @@ def test_a_clean_host_has_nothing(tmp_path: Path) -> None:
 
 
 def test_compiled_code_goes_with_its_image(disk: Disk) -> None:
-    """And what releases shared before each image had its own, with the last of these."""
-    for name in ("aa", "cc", "ee", "vllm"):
+    for name in ("aa", "cc", "ee"):
         (disk.root / "cache" / name).mkdir(parents=True)
         (disk.root / "cache" / name / "kernel.so").write_bytes(b"x" * 3000)
-    with (disk.root / f"releases/{OLD}/run").open("a") as run:
-        run.write(f"  --volume {disk.root}/cache/vllm:/root/.cache/vllm")
     found = disk.found
     assert [cache.name for cache in superfluous(found, keep=3).caches] == ["ee"]
     assert [cache.name for cache in superfluous(found, keep=1).caches] == ["aa", "ee"]
     gone = superfluous(found, keep=0)
-    assert [cache.name for cache in gone.caches] == ["aa", "ee", "vllm"]
+    assert [cache.name for cache in gone.caches] == ["aa", "ee"]
     assert any(line.startswith("removes compiled code cache/ee, ") for line in gone.lines())
     assert superfluous(replace(found, docker=()), keep=0).caches == ()
 
