@@ -1,14 +1,10 @@
 """The deploy that diagnoses a Spark, and changes nothing."""
 
-import getpass
-import socket
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import click
-from huggingface_hub import get_token
 from pyinfra import state
 from pyinfra.api import deploy
 from pyinfra.api.exceptions import PyinfraError
@@ -20,10 +16,8 @@ from sparkwright.common.operations import is_dry_run, notice
 from sparkwright.doctor.checkup import Checkup
 from sparkwright.doctor.issue_report import Examined, issue_report
 from sparkwright.doctor.operations import doctor
-from sparkwright.doctor.redaction import Redactor
-from sparkwright.doctor.site_names import site_names, spark_numbers
 from sparkwright.release.lock import lock_path, read_lock
-from sparkwright.run.spark import fleet_of, recipe_of
+from sparkwright.run.spark import fleet_of
 from sparkwright.run.survey import surveyed
 from sparkwright.run.target import Target, seats, target_of
 
@@ -80,16 +74,13 @@ def _keep(own: Target, checkup: Checkup | None, diagnoses: Sequence[Diagnosis]) 
 
 def _report(own: Target) -> None:
     fleet, path = fleet_of(own.fleet), own.options.report
-    read = {name: each.checkup for name, each in _examined.items() if each.checkup}
-    hostnames = {name.partition("/")[0]: checkup.system.hostname for name, checkup in read.items()}
-    recipes = {name: recipe_of(name) for name in fleet.recipes}
-    redact = Redactor(site_names(fleet, recipes, hostnames, [*_operator()]))
-    numbers = {
-        name: f"{number}, second replica" if name != spark else number
-        for spark, number in spark_numbers(fleet).items()
-        for name in (spark, *(each for each in _examined if each.startswith(f"{spark}/")))
-    }
-    text = issue_report(_examined, numbers, redact)
+    # Names are the owner's: a public text has numbers.
+    numbers = {name: f"spark{number}" for number, name in enumerate(fleet.sparks, start=1)}
+    found = {}
+    for name in sorted(_examined, key=lambda name: [*numbers].index(name.partition("/")[0])):
+        spark, seat, _ = name.partition("/")
+        found[numbers[spark] + (", second replica" if seat else "")] = _examined[name]
+    text = issue_report(found, len(fleet.sparks))
     if path == "-":
         click.echo(text, nl=False)
     elif path and not is_dry_run():
@@ -97,15 +88,4 @@ def _report(own: Target) -> None:
             write_file(Path(path), text, mode=0o600)
         except OSError as error:
             raise PyinfraError(f"{path}: cannot be written ({error.strerror})") from None
-        notice(f"the report is in {path}: look through it before you publish it", "green")
-
-
-def _operator() -> Iterator[str]:
-    """Yield what identifies the machine that runs pyinfra, and its user."""
-    # A container may have no user of that number.
-    with suppress(KeyError, OSError):
-        yield getpass.getuser()
-    yield from (str(Path.home()), Path.home().name)
-    yield from (socket.gethostname(), socket.gethostname().partition(".")[0])
-    if token := get_token():
-        yield token
+        notice(f"the report is in {path}", "green")
