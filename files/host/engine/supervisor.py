@@ -177,9 +177,8 @@ class Supervisor:
             await asyncio.Event().wait()
         if self._link:
             self._link.say("serving")
-        raise EndError(
-            await probe.watch(self._engine, self._unit["probe_failures"], self._fabric_is_silent)
-        )
+        step = self._unit["longest_step"]
+        raise EndError(await probe.watch(self._engine, step, self._fabric_is_silent))
 
     def _fabric_is_silent(self) -> bool:
         """Tell whether ranks may wait for a fabric that comes back: how long, the link decides."""
