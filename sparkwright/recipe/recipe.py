@@ -27,8 +27,8 @@ from sparkwright.recipe.values import (
 # Seconds before the end of vLLM's own drain at which a stop cuts off requests in flight.
 BREAK_OFF = 2
 
-# Where a recipe leaves it to vLLM: the context of Qwen's models, and the larger default of tokens in a
-# step (EngineArgs.get_batch_defaults).
+# Where a recipe leaves it to vLLM: the context of Qwen's models, and vLLM's larger default for the
+# tokens of a step (EngineArgs.get_batch_defaults).
 _CONTEXT, _BATCH = 262_144, 8192
 
 # What a published recipe's ``vllm`` says whose image has a name that moves.
