@@ -109,15 +109,9 @@ class DoorPlan:
 
 
 def hold_seconds(settings: Settings, recipe: Recipe) -> int:
-    """Return for how long a door holds requests: as its owner says, or by the recipe's start.
-
-    Args:
-        settings: Those of its host.
-        recipe: What it leads to, as it is for the number of Sparks that serve it.
-    """
-    if settings.hold_seconds is not None:
-        return settings.hold_seconds
-    return min(recipe.start_timeout, LONGEST_HOLD)
+    """Return for how long a door holds requests: as its owner says, or as a start may take."""
+    own = settings.hold_seconds
+    return min(recipe.start_timeout, LONGEST_HOLD) if own is None else own
 
 
 def door_plan(

@@ -204,7 +204,7 @@ def hangs() -> str:
         f"| {usual:g} s | {most:g} s | {', '.join(names)} |"
         for (usual, most), names in sorted(found.items())
     ]
-    head = "| a hang is found within | if its steps were slow | recipes |", "|---|---|---|"
+    head = "| a hang is found within | after slow steps | recipes |", "|---|---|---|"
     return "\n".join([*head, *lines])
 
 

@@ -36,12 +36,7 @@ class NoTokenError(Exception):
 
 
 class Engine:
-    """An engine's HTTP side.
-
-    Args:
-        url: http://ADDRESS:PORT.
-        model: a name that it serves.
-    """
+    """An engine's HTTP side."""
 
     def __init__(self, url: str, model: str) -> None:
         where = urlsplit(url)
@@ -131,22 +126,15 @@ async def ready(engine: Engine) -> None:
 
 
 def patience(longest_step: float) -> int:
-    """Return how many looks in a row may see nothing move: more than fit into one sound step.
-
-    Looks are 6 s apart, but for the time that the counters take to answer.
-
-    Args:
-        longest_step: seconds; whenever it begins, no such step ends an engine.
+    """Return how many looks in a row may see nothing move: more than fit into a step of so many
+    seconds, whenever it begins. They are 6 s apart, but for what the counters take to answer.
     """
     apart = TOKEN_DEADLINE + COUNTERS_DEADLINE
     return max(FAILURES, 1 + math.ceil((longest_step + COUNTERS_DEADLINE) / apart))
 
 
 def found_within(looks: int) -> float:
-    """Return the seconds after which a hang has been found at the latest.
-
-    It may begin right after a good probe: with 3 looks it is found after 10 + 3 * 6 = 28 s.
-    """
+    """Return the seconds in which a hang is found that begins right after a token: 28 with 3."""
     return INTERVAL + looks * (TOKEN_DEADLINE + COUNTERS_DEADLINE)
 
 
@@ -155,11 +143,10 @@ async def watch(
 ) -> str:
     """Return why an engine that was ready generates no more.
 
-    A busy one may be late with a token: while its counters move, it is alive. They move at the end
-    of a step, so the number of looks that may see none is that of its longest step. One that was
-    slower, and went on, gets twice of what it has shown, up to twice of that number. Whether
-    requests run is not asked: vLLM says so at the end of a step as well, so during the first step
-    of a long prompt it still says that none does, as in a hang.
+    A busy one may be late with a token: while its counters move, it is alive. They move when a step
+    ends. An engine whose steps were longer than expected, and which went on, gets twice as long as
+    it has shown, but at most twice what is expected. Whether requests run is not asked: vLLM tells
+    that when a step ends as well, so the first step of a prompt looks like a hang while idle.
 
     Args:
         longest_step: seconds that a step of this engine may take while it is sound.
@@ -182,11 +169,9 @@ async def watch(
         # One that refuses is looked at no sooner than one that is late.
         await asyncio.sleep(begun + TOKEN_DEADLINE - clock())
         now = await engine.counters()
-        if now is not None and seen is not None and now != seen:
+        if moved := now is not None and seen is not None and now != seen:
             survived = max(survived, still)
-            still = 0
-        else:
-            still = 0 if excused() else still + 1
+        still = 0 if moved or excused() else still + 1
         wrong = wrong + 1 if isinstance(problem, NoTokenError) else 0
         # One look without an answer must not hide that they moved since the one before.
         seen = seen if now is None else now

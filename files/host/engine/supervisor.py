@@ -56,10 +56,6 @@ class StopError(EndError):
 class Supervisor:
     """One run of one rank's engine.
 
-    Args:
-        root: the folder of everything on the Spark.
-        release: the one to run.
-
     Raises:
         OSError, ValueError, KeyError: the release's unit.json is missing or wrong.
     """

@@ -170,6 +170,12 @@ def test_a_hang_is_found_in_its_time(longest_step: float, seconds: float, busy: 
     assert seconds - (8 if busy else 2) < max(took) <= seconds
 
 
+def test_a_hang_is_found_within_24_seconds_and_the_longest_step() -> None:
+    for step in range(300):
+        seconds = probe.found_within(probe.patience(step))
+        assert step < seconds <= max(28, step + 24)
+
+
 def test_an_engine_that_is_slow_and_goes_on_gets_twice_of_what_it_has_shown() -> None:
     """The steps of a long prompt grow, on a GPU that is held back beyond what a recipe allows."""
     growing = list(accumulate([10.0] + [1.2] * 8, lambda last, factor: last * factor))
