@@ -38,9 +38,9 @@ stranger_connections = 200
 key_requests = None
 
 # Seconds for which the door holds a request while no engine serves; then, and with 0 at once, it
-# answers 503. A 35B engine is back 3 to 5 minutes after it ended (AEON-7's figures), and 30 s
-# later if it hung. The clients of OpenAI and Anthropic wait 10 minutes: 2 remain for the answer.
-hold_seconds = 480
+# answers 503. None: as long as the engine may take to start (its recipe's start_timeout), but at
+# most 590, as clients give up after 600; docs/door.md explains it.
+hold_seconds = None
 
 # "auto": if ufw is on, it is opened for the door and a pair's fabric. "on": ufw is turned on, too.
 firewall = "auto"

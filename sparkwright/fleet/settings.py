@@ -82,11 +82,13 @@ class Settings(Model):
     ] = None
     """Requests a minute for each name in the file of keys, at each door; None for no limit."""
 
-    hold_seconds: Annotated[int, whole(0, 86_400, "whole seconds")] = 480
+    hold_seconds: Annotated[
+        Annotated[int, Field(ge=0, le=86_400)] | None,
+        Field(description="whole seconds, 0 to 86400, or None"),
+    ] = None
     """Seconds for which the door holds a request while no engine serves; then, and with 0 at once,
-    it answers 503. A 35B engine is back 3 to 5 minutes after it ended (AEON-7's figures), and 30 s
-    later if it hung. The clients of OpenAI and Anthropic wait 10 minutes: 2 remain for the answer.
-    """
+    it answers 503. None: as long as the engine may take to start (its recipe's start_timeout), but
+    at most 590, as clients give up after 600; docs/door.md explains it."""
 
     firewall: Annotated[Literal["auto", "on"], Field(description="auto or on")] = "auto"
     """"auto": if ufw is on, it is opened for the door and a pair's fabric. "on": ufw is turned on,

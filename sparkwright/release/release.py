@@ -199,7 +199,7 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
         "model": recipe.served_names[0],
         "start_timeout": recipe.start_timeout,
         "stop_timeout": recipe.stop_timeout,
-        "probe_failures": _probe_failures(recipe),
+        "longest_step": round(recipe.longest_step, 1),
         "gpu": CONTAINER_OPTIONS,
         "unified": any(HARDWARE[name].unified for name in recipe.hardware),
         "rank": ranks.rank,
@@ -239,11 +239,6 @@ def _mods(recipe: Recipe) -> dict[str, object]:
     if not isinstance(recipe.image, ImageMods):
         return {}
     return {"mods": {mod.name: mod.digest for mod in read_mods(recipe.image.mods)}}
-
-
-def _probe_failures(recipe: Recipe) -> int:
-    """Return how many probes in a row may fail, each of which takes 6 s: more than a step may."""
-    return max(3, 1 + int(recipe.longest_step / 6))
 
 
 def current_engine(root: str) -> str:

@@ -25,7 +25,7 @@ IMAGE = 250_000_000
 
 
 # Seconds in which a hang is noticed.
-NOTICED = probe.INTERVAL + probe.FAILURES * (probe.TOKEN_DEADLINE + probe.COUNTERS_DEADLINE)
+NOTICED = probe.found_within(probe.FAILURES)
 
 
 @pytest.fixture(scope="module")

@@ -88,7 +88,7 @@ def test_a_benchmark_is_refused_in_words(spark: Handle, embeds: Run) -> None:
 
 
 def test_a_switch_to_one_that_scores(spark: Handle, scores: Run) -> None:
-    """Its trial asks for scores."""
+    """It is asked for scores before it serves."""
     assert current(spark).startswith("lab-reranker-")
     assert engines(spark) == {unit(spark)}
     body = {"model": "tiny-scores", "query": "the server", "documents": ["a cable", "the server"]}

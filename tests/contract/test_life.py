@@ -15,10 +15,11 @@ import requests
 
 from host.common import probe
 from sparkwright.causes.start_causes import START_CAUSES
+from sparkwright.engine.metrics import LOAD
 from tests.contract import engines, facts
 from tests.contract.conftest import Start
 from tests.contract.engines import COMPLETIONS, PATIENCE, URL, Running, chat, until
-from tests.contract.test_metrics import value
+from tests.contract.test_metrics import samples, settled, value
 from tests.lab.engine_image import Engine
 
 LONG = chat(max_tokens=2000, ignore_eos=True)
@@ -133,13 +134,26 @@ def test_a_core_that_hangs(serving: Running, monkeypatch: pytest.MonkeyPatch) ->
             serving.signal(process, signal.SIGSTOP)
             assert serving.ask("/health").ok
             with serving.inside():
-                said = asyncio.run(asyncio.wait_for(probe.watch(engine, 3), PATIENCE))
+                said = asyncio.run(asyncio.wait_for(probe.watch(engine), PATIENCE))
             assert "no token" in said
             assert "3 times in a row" in said
             assert serving.ask("/health").ok
             assert not texts
             serving.signal(process, signal.SIGCONT)
         assert [text for text in texts if '"error"' in text] == []
+
+
+def test_a_first_step_under_way_shows_in_no_metric(serving: Running) -> None:
+    """An idle engine that hangs says what a busy one says during the first step of a prompt."""
+    settled(serving)
+    before = samples(serving, LOAD)
+    serving.signal(WORKER, signal.SIGSTOP)
+    with pytest.raises(requests.Timeout):
+        serving.ask(COMPLETIONS, chat(max_tokens=1), timeout=2)
+    assert samples(serving, LOAD) == before
+    assert value(serving, "num_requests_running") == 0
+    serving.signal(WORKER, signal.SIGCONT)
+    settled(serving)
 
 
 def test_a_pair(pair: tuple[Running, Running], serving: Running) -> None:

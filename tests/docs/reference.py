@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 from pydantic.fields import FieldInfo
 
+from host.common import probe
 from sparkwright.causes.cause import KnownCause
 from sparkwright.causes.compute_causes import COMPUTE_CAUSES
 from sparkwright.causes.memory_causes import MEMORY_CAUSES
@@ -21,6 +22,7 @@ from sparkwright.common.schema import Model
 from sparkwright.doctor.host_causes import HOST_CAUSES, ROOT_CAUSES
 from sparkwright.fleet.fleet import FleetSource, Gateway, Replica, Spark
 from sparkwright.fleet.settings import Settings
+from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.recipe import BySparks, Checkpoint, Memory, Recipe
 from sparkwright.recipe.values import ImageBuild, ImageMods
 from tests.docs import runs
@@ -190,6 +192,26 @@ def helps(command: click.Command, name: str, parent: click.Context | None = None
     return "\n\n".join(sections)
 
 
+def hangs() -> str:
+    """Return a table of the seconds within which a hang is found, with the recipes."""
+    found: dict[tuple[float, float], list[str]] = {}
+    for recipe in map(load_recipe, recipe_names()):
+        if recipe.hardware != ["lab"]:
+            looks = probe.patience(max(map(_longest_step(recipe), recipe.sparks)))
+            times = probe.found_within(looks), probe.found_within(2 * looks)
+            found.setdefault(times, []).append(f"`{recipe.name}`")
+    lines = [
+        f"| {usual:g} s | {most:g} s | {', '.join(names)} |"
+        for (usual, most), names in sorted(found.items())
+    ]
+    head = "| a hang is found within | after slow steps | recipes |", "|---|---|---|"
+    return "\n".join([*head, *lines])
+
+
+def _longest_step(recipe: Recipe) -> Callable[[int], float]:
+    return lambda sparks: recipe.for_sparks(sparks).longest_step
+
+
 PAGES: Mapping[Path, Callable[[], str]] = {
     DOCS.parent / "README.md": runs.end_of_run,
     DOCS / "tutorial-one.md": runs.plan,
@@ -198,4 +220,5 @@ PAGES: Mapping[Path, Callable[[], str]] = {
     DOCS / "recipe-keys.md": recipe_keys,
     DOCS / "commands.md": commands,
     DOCS / "causes.md": causes,
+    DOCS / "how-it-works.md": hangs,
 }

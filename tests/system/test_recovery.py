@@ -47,8 +47,8 @@ def boot(serving: Pair) -> float:
 def noticed(serving: Pair) -> dict[str, float]:
     """Seconds until the product has noticed, by its own timers, and starts again."""
     unit = f"/opt/qwen36/releases/{current(serving.head)}/unit.json"
-    failures = json.loads(serving.head.run(f"cat {unit}").stdout)["probe_failures"]
-    hang = probe.INTERVAL + failures * (probe.TOKEN_DEADLINE + probe.COUNTERS_DEADLINE)
+    step = json.loads(serving.head.run(f"cat {unit}").stdout)["longest_step"]
+    hang = probe.found_within(probe.patience(step))
     pause = serving.head.run(f"systemctl show -P RestartUSec {serving.unit()}").stdout
     restart = float(pause.strip().removesuffix("s"))
     signs = {"end": 0.0, "silence": peer_link.SILENCE, "hang": hang}

@@ -21,7 +21,7 @@ port=$(sed -n 's/^  "port": \\([0-9]*\\).*/\\1/p' current/release.json)
 cp -a releases/$now releases/{EARLIER}
 mv releases/{EARLIER}/bin/engine bin/engine.py
 rmdir releases/{EARLIER}/bin
-sed -i s/probe_failures/probe_attempts/ bin/engine.py releases/{EARLIER}/unit.json
+sed -i s/longest_step/longest_walk/ bin/engine.py releases/{EARLIER}/unit.json
 sed -i s/$now/{EARLIER}/g releases/{EARLIER}/run
 sed -i s,releases/%i/bin/engine,bin/engine.py, /etc/systemd/system/vllm@.service
 systemctl daemon-reload
@@ -54,7 +54,7 @@ def test_what_an_earlier_one_had_served_comes_back(spark: Handle, served: str) -
     assert f"{EARLIER} serves again" in run.output
     own = f"/opt/qwen36/releases/{EARLIER}/bin/engine"
     assert program(spark) == own
-    assert "probe_attempts" in spark.run(f"grep -a attempts {own}").stdout
+    assert "longest_walk" in spark.run(f"grep -a longest_walk {own}").stdout
     assert standing(spark) == only(EARLIER)
 
 

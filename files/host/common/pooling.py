@@ -33,12 +33,7 @@ def engine(unit: Mapping[str, Any]) -> Engine:
 
 
 class PoolingEngine(Engine):
-    """The HTTP side of an engine that makes numbers of texts.
-
-    Args:
-        url, model: as for `Engine`.
-        answers: embeddings, or scores.
-    """
+    """The HTTP side of an engine that makes numbers of texts: embeddings, or scores."""
 
     def __init__(self, url: str, model: str, answers: str) -> None:
         super().__init__(url, model)

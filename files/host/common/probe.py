@@ -5,12 +5,13 @@
 
 import asyncio
 import json
+import math
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
 INTERVAL = 10.0
 # A token, then a look at the counters: a probe that fails takes the 6 s of both, and the next one
-# follows at once. So a hang that begins right after a good one is found after 10 + 3 * 6 = 28 s.
+# follows at once.
 TOKEN_DEADLINE = 4.0
 COUNTERS_DEADLINE = 2.0
 FAILURES = 3
@@ -35,12 +36,7 @@ class NoTokenError(Exception):
 
 
 class Engine:
-    """An engine's HTTP side.
-
-    Args:
-        url: http://ADDRESS:PORT.
-        model: a name that it serves.
-    """
+    """An engine's HTTP side."""
 
     def __init__(self, url: str, model: str) -> None:
         where = urlsplit(url)
@@ -129,40 +125,60 @@ async def ready(engine: Engine) -> None:
         await asyncio.sleep(READY_INTERVAL)
 
 
+def patience(longest_step: float) -> int:
+    """Return how many looks in a row may see nothing move: more than fit into a step of so many
+    seconds, whenever it begins. They are 6 s apart, but for what the counters take to answer.
+    """
+    apart = TOKEN_DEADLINE + COUNTERS_DEADLINE
+    return max(FAILURES, 1 + math.ceil((longest_step + COUNTERS_DEADLINE) / apart))
+
+
+def found_within(looks: int) -> float:
+    """Return the seconds in which a hang is found that begins right after a token: 28 with 3."""
+    return INTERVAL + looks * (TOKEN_DEADLINE + COUNTERS_DEADLINE)
+
+
 async def watch(
-    engine: Engine, bound: int = FAILURES, excused: Callable[[], bool] = lambda: False
+    engine: Engine, longest_step: float = 0, excused: Callable[[], bool] = lambda: False
 ) -> str:
     """Return why an engine that was ready generates no more.
 
-    A busy one may be late with a token: while its counters move, it is alive.
+    A busy one may be late with a token: while its counters move, it is alive. They move when a step
+    ends. An engine whose steps were longer than expected, and which went on, gets twice as long as
+    it has shown, but at most twice what is expected. Whether requests run is not asked: vLLM tells
+    that when a step ends as well, so the first step of a prompt looks like a hang while idle.
 
     Args:
-        bound: failures in a row that are too many; each takes 6 s at the least.
+        longest_step: seconds that a step of this engine may take while it is sound.
         excused: says whether a missing token may be none of the engine's fault, such as a fabric
             that is silent: then it does not count. A wrong answer always does.
     """
-    failures = 0
+    allowed = patience(longest_step)
+    still = wrong = survived = 0
     seen: list[str] | None = None
+    clock = asyncio.get_running_loop().time
     await asyncio.sleep(INTERVAL)
     while True:
-        least = asyncio.create_task(asyncio.sleep(TOKEN_DEADLINE + COUNTERS_DEADLINE))
-        try:
-            problem = await _problem(engine)
-            if problem is None:
-                failures, seen = 0, None
-                await asyncio.sleep(INTERVAL)
-                continue
-            now = await engine.counters()
-            moved = now is not None and seen is not None and now != seen
-            # One look without an answer must not hide that they moved since the one before.
-            seen = seen if now is None else now
-            alive = (moved or excused()) and not isinstance(problem, NoTokenError)
-            failures = 0 if alive else failures + 1
-            if failures == bound:
-                return f"{problem}, {bound} times in a row"
-            await least
-        finally:
-            least.cancel()
+        begun = clock()
+        problem = await _problem(engine)
+        if problem is None:
+            survived = max(survived, still)
+            still, wrong, seen = 0, 0, None
+            await asyncio.sleep(INTERVAL)
+            continue
+        # One that refuses is looked at no sooner than one that is late.
+        await asyncio.sleep(begun + TOKEN_DEADLINE - clock())
+        now = await engine.counters()
+        if moved := now is not None and seen is not None and now != seen:
+            survived = max(survived, still)
+        still = 0 if moved or excused() else still + 1
+        wrong = wrong + 1 if isinstance(problem, NoTokenError) else 0
+        # One look without an answer must not hide that they moved since the one before.
+        seen = seen if now is None else now
+        bound = max(allowed, 2 * min(survived, allowed))
+        if still >= bound or wrong == FAILURES:
+            return f"{problem}, {max(still, wrong)} times in a row"
+        await asyncio.sleep(begun + TOKEN_DEADLINE + COUNTERS_DEADLINE - clock())
 
 
 async def _problem(engine: Engine) -> Exception | None:

@@ -16,11 +16,7 @@ from host.engine.supervisor import Supervisor
 
 
 class AnySupervisor(Supervisor):
-    """One run of one rank's engine, whatever it answers.
-
-    Args, raises:
-        As `Supervisor`.
-    """
+    """One run of one rank's engine, whatever it answers."""
 
     def __init__(self, root: Path, release: str) -> None:
         super().__init__(root, release)

@@ -56,10 +56,6 @@ class StopError(EndError):
 class Supervisor:
     """One run of one rank's engine.
 
-    Args:
-        root: the folder of everything on the Spark.
-        release: the one to run.
-
     Raises:
         OSError, ValueError, KeyError: the release's unit.json is missing or wrong.
     """
@@ -177,9 +173,8 @@ class Supervisor:
             await asyncio.Event().wait()
         if self._link:
             self._link.say("serving")
-        raise EndError(
-            await probe.watch(self._engine, self._unit["probe_failures"], self._fabric_is_silent)
-        )
+        step = self._unit["longest_step"]
+        raise EndError(await probe.watch(self._engine, step, self._fabric_is_silent))
 
     def _fabric_is_silent(self) -> bool:
         """Tell whether ranks may wait for a fabric that comes back: how long, the link decides."""

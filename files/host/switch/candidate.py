@@ -10,10 +10,7 @@ from host.switch.check import Refusal
 from host.switch.report import Report
 from host.switch.units import Unit, reset_failed, systemctl
 
-# Seconds between two questions in the trial.
-QUESTION = 5.0
-# Seconds for one token at a start, and in the trial, when the engine may be full of work: as
-# sparkwright/engine/engine.py gives one.
+# Seconds for one token at a start, as sparkwright/engine/engine.py gives one.
 TOKEN = 60.0
 # Seconds for what an engine's start takes beside the engine: Docker, and the peer of a pair.
 MARGIN = 120
@@ -58,14 +55,15 @@ class Candidate:
         self._answer(deadline)
 
     def watch(self, seconds: int) -> None:
-        """Watch it at work for a while; refuse one that ends, or gives no more answers."""
-        begun = asked = time.monotonic()
+        """Watch it at work for a while; refuse one that ends.
+
+        Its supervisor ends one that hangs, and knows it from one with more work than places, which
+        answers nothing for minutes.
+        """
+        begun = time.monotonic()
         while (passed := time.monotonic() - begun) < seconds:
             self._report.say("trial", done=int(passed), total=seconds)
             self._check_life()
-            if time.monotonic() - asked >= QUESTION:
-                self._answer(time.monotonic() + TOKEN)
-                asked = time.monotonic()
             self._pause()
         self._check_life()
 

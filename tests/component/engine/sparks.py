@@ -95,7 +95,7 @@ class Spark:
         fabric = ADDRESSES if len(sparks) == 2 else ()
         unit = {"url": f"http://127.0.0.1:{self.port}", "model": "tiny"}
         unit |= {"start_timeout": patience()}
-        unit |= {"probe_failures": 3, "unified": True}
+        unit |= {"longest_step": 0, "unified": True}
         unit |= {"stop_timeout": 5, "rank": rank, "sparks": sparks, "fabric": fabric}
         (folder / "unit.json").write_text(json.dumps(unit))
         fake = Path(__file__).with_name("fake_engine.py")

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from host.common import probe
 from tests.clock import patience
 from tests.component.engine.sparks import ERRORS, HANGS, RELEASE, Spark, lives
 from tests.component.servers import until
@@ -141,6 +142,25 @@ def test_a_busy_engine_lives_until_it_stands_still(spark: Spark) -> None:
     assert spark.process.poll() is None
     spark.set("moving", False)
     assert spark.end() == 1
+
+
+def test_a_step_that_its_recipe_allows_ends_nothing(spark: Spark) -> None:
+    unit = spark.root / f"releases/{RELEASE}/unit.json"
+    step = {"longest_step": patience(3)}
+    unit.write_text(json.dumps(json.loads(unit.read_text()) | step))
+    spark.start(**HANGS)
+    spark.wait_ready()
+    spark.set("hang")
+    looks = spark.asked.count("metrics")
+    until(lambda: spark.asked.count("metrics") > looks + probe.FAILURES)
+    spark.set("hang", False)
+    answered = spark.asked.count("200")
+    until(lambda: spark.asked.count("200") > answered + 1)
+    assert spark.process
+    assert spark.process.poll() is None
+    spark.set("hang")
+    assert spark.end() == 1
+    assert "while its counters stand still" in spark.status
 
 
 def test_errors_are_no_sign_of_work(spark: Spark) -> None:

@@ -66,7 +66,7 @@ for name in ("offer", "prefer", "hold", "forget"):
 switch.Door = Door
 switch.command()
 """
-_TIMES = {"LOOK": 0.02, "QUESTION": 0.05, "TOKEN": patience(), "MARGIN": 0, "HEAD": 0.5, "DISK": 0}
+_TIMES = {"LOOK": 0.02, "TOKEN": patience(), "MARGIN": 0, "HEAD": 0.5, "DISK": 0}
 # Seconds of a drain or a trial that a test ends.
 LONG = patience()
 # Seconds of a start that comes to nothing, and of a trial that ends by itself.

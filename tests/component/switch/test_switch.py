@@ -243,6 +243,15 @@ def test_one_that_crashes_and_comes_back_on_trial_is_refused(served: Spark) -> N
     assert "ended after it had begun to serve" in served.report["message"]
 
 
+def test_one_that_is_busy_on_trial_is_sound(served: Spark) -> None:
+    """Clients that waited at the door may keep a token waiting: its supervisor judges it."""
+    served.start(orders={"trial": 6 * BRIEF}, TOKEN=0.1)
+    served.wait_phase("trial")
+    served.behaves(NEW, "silent")
+    assert served.end() == 0
+    is_new(served)
+
+
 def test_one_switch_at_a_time(served: Spark) -> None:
     served.release(OTHER)
     served.behaves(OTHER, "never")

@@ -1,12 +1,16 @@
 """What a door is to be, and how its state is read."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from sparkwright.door.certificates import read_certificate
-from sparkwright.door.door import mark
+from sparkwright.door.door import LONGEST_HOLD, hold_seconds, mark
 from sparkwright.door.state import DoorState, parse_door
+from sparkwright.fleet.settings import settings_of
+from sparkwright.recipe.loader import load_recipe
+from sparkwright.recipe.recipe import BySparks
 from tests.unit.certificates import certificate, private_key, written
 from tests.unit.door.plans import KEY, OTHER, files, plan
 from tests.unit.units import said_of_units
@@ -28,6 +32,38 @@ def test_what_is_in_force_is_told_by_all_that_it_is_made_of(tmp_path: Path) -> N
         texts = "".join(text or "" for text in files(each).values())
         assert KEY not in texts
         assert OTHER not in texts
+
+
+@pytest.mark.parametrize(
+    ("recipe", "sparks", "owners", "seconds"),
+    [
+        # Its start takes 720 s, and clients wait for 600.
+        ("qwen3.5-122b-nvfp4-mtp", 2, None, LONGEST_HOLD),
+        ("qwen3.6-35b-nvidia", 1, None, LONGEST_HOLD),
+        # It is up within 300 s, or its start has failed.
+        ("lab-tiny", 1, None, 300),
+        ("qwen3.5-122b-nvfp4-mtp", 1, 1800, 1800),
+        ("lab-tiny", 1, 0, 0),
+    ],
+)
+def test_how_long_a_request_waits(
+    recipe: str, sparks: int, owners: int | None, seconds: int
+) -> None:
+    served = load_recipe(recipe).for_sparks(sparks)
+    assert hold_seconds(settings_of({"hold_seconds": owners}), served) == seconds
+
+
+def test_a_start_that_depends_on_the_number_of_sparks() -> None:
+    own = {"2": BySparks(start_timeout=200)}
+    served = load_recipe("lab-tiny").model_copy(update={"by_sparks": own})
+    held = [hold_seconds(settings_of({}), served.for_sparks(sparks)) for sparks in (1, 2)]
+    assert held == [300, 200]
+
+
+@pytest.mark.parametrize("page", ["docs/door.md", "docs/how-it-works.md", "group_data/all.py"])
+def test_pages_know_how_long_at_the_most(page: str) -> None:
+    text = (Path(__file__).parents[3] / page).read_text()
+    assert re.search(rf"\b{LONGEST_HOLD}\b", text)
 
 
 def test_a_clean_host_and_one_with_a_door_are_told_apart() -> None:

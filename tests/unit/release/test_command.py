@@ -153,8 +153,8 @@ def test_how_values_become_options(tmp_path: Path) -> None:
     ("tokens", "env", "seconds"),
     [
         (8192, {}, "180"),
-        ("64K", {}, "180"),
-        (262_144, {}, "350"),
+        ("64K", {}, "510"),
+        (262_144, {}, "2037"),
         (8192, {"VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "900"}, "900"),
     ],
 )

@@ -96,14 +96,16 @@ def test_the_unit_knows_whether_memory_is_unified(hardware: str, unified: bool) 
     assert json.loads(made.files["unit.json"])["unified"] is unified
 
 
-@pytest.mark.parametrize("tokens", [None, 2048, 9000, 17_999, 18_000, 32_768, 65_536])
-def test_probes_may_fail_for_as_long_as_a_step_may_take(tokens: int | None) -> None:
-    """A Spark reads 1,500 tokens a second at the least, and a probe that fails takes 6 s."""
-    args = {"max-num-batched-tokens": tokens} if tokens else {}
-    failures = json.loads(release(recipe(args=args)).files["unit.json"])["probe_failures"]
-    step = (tokens or 0) / 1500
-    assert failures * 6 > step
-    assert failures == 3 or (failures - 1) * 6 <= step
+@pytest.mark.parametrize("context", [None, "auto", 4096, 262_144, "1M"])
+@pytest.mark.parametrize("tokens", [None, 2048, "64K"])
+def test_the_supervisor_knows_how_long_a_step_may_take(context: object, tokens: object) -> None:
+    """It grows with tokens and context; what vLLM chooses is taken as no less than that."""
+    given = {"max-model-len": context, "max-num-batched-tokens": tokens}
+    args = {name: value for name, value in given.items() if value}
+    step = json.loads(release(recipe(args=args)).files["unit.json"])["longest_step"]
+    read = {None: 8192, 2048: 2048, "64K": 65_536}[tokens]
+    before = {None: 262_144, "auto": 262_144, "1M": 1_048_576}.get(context, context)
+    assert step == pytest.approx(read / 1000 * (1 + 11e-6 * before), abs=0.06)
 
 
 def test_another_program_is_another_release(monkeypatch: pytest.MonkeyPatch) -> None:
