@@ -135,7 +135,8 @@ def _where(error: BaseException) -> str:
     for folder in (_state_folder, _temporary_folder):
         try:
             path = folder() / name
-            with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+            handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
         except (OSError, RuntimeError, ValueError) as reason:
             reasons.append(str(reason))

@@ -223,8 +223,8 @@ def _own(fleet: Path, server: str, names: Sequence[str], record: bool) -> Certif
         if not folder.exists() and record:
             _make(folder, new_authority(fleet.stem, now))
         there = folder.exists()
-        authority = (folder / _KEYS).read_text() if there else new_authority(fleet.stem, now)
-        text = file.read_text() if file.exists() else ""
+        authority = (folder / _KEYS).read_text("utf-8") if there else new_authority(fleet.stem, now)
+        text = file.read_text("utf-8") if file.exists() else ""
         if is_due(text, authority, names, now):
             text = signed(authority, names, now)
             if record:

@@ -151,7 +151,7 @@ def _apply(plan: FabricPlan, port: Port, own: FabricState, root: str) -> StringC
     return StringCommand(
         "systemd-run --quiet --collect --pipe --wait --expand-environment=no",
         "--unit sparkwright-fabric /bin/sh -c",
-        QuoteString((_FILES / "apply.sh").read_text()),
+        QuoteString((_FILES / "apply.sh").read_text("utf-8")),
         "apply",
         *map(QuoteString, arguments),
     )
@@ -181,7 +181,7 @@ def _guard_files(root: str, guarded: str) -> list[Entry]:
     return [
         Directory(root),
         folder(root, "bin"),
-        ManagedFile(f"{root}/bin/fabric-guard", (_FILES / "fabric-guard").read_text()),
+        ManagedFile(f"{root}/bin/fabric-guard", (_FILES / "fabric-guard").read_text("utf-8")),
         unit_file(_FILES / GUARD, root=root, guarded=guarded),
     ]
 

@@ -154,7 +154,7 @@ def site_files(name: str, inventory: str) -> dict[str, str]:
         path = _TEMPLATES / shared if (_TEMPLATES / shared).exists() else FILES.parent / shared
         for each in [path] if path.is_file() else sorted(path.glob("*.py")):
             inner = each.relative_to(path).as_posix()
-            files[shared if path.is_file() else f"{shared}/{inner}"] = each.read_text()
+            files[shared if path.is_file() else f"{shared}/{inner}"] = each.read_text("utf-8")
     return files | {"inventory/sparks.yaml": inventory}
 
 

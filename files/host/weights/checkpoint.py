@@ -54,7 +54,9 @@ class Record:
         self._path = folder / RECORD
         self._lock = Lock()
         try:
-            self._files: dict[str, dict[str, Any]] = json.loads(self._path.read_text())["files"]
+            self._files: dict[str, dict[str, Any]] = json.loads(self._path.read_text("utf-8"))[
+                "files"
+            ]
         except (OSError, ValueError, KeyError):
             self._files = {}
 
