@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.terminal import plain, wrapped
+from sparkwright.common.terminal import plain, print_any_letter, wrapped
 
 # Files of earlier errors that stay.
 _KEPT = 20
@@ -36,6 +36,7 @@ def guarded(main: Callable[[], int | None]) -> int:
     Returns:
         The exit status: 1 after an error, 130 after Ctrl-C.
     """
+    print_any_letter()
     try:
         try:
             status = main() or 0
@@ -65,6 +66,9 @@ def explain(error: BaseException) -> None:
     """
     if isinstance(error, BrokenPipeError):
         _drop_output()
+        return
+    if isinstance(error, FileNotFoundError) and not _is_somewhere():
+        print("found no current folder; expected one: cd to your site", file=sys.stderr)
         return
     if isinstance(error, OSError) and error.strerror and _is_of_this_machine(error):
         what = error.filename or "standard output"
@@ -100,6 +104,14 @@ def command() -> str:
     files = [word for word in words if word.endswith(".py") and not word.startswith("-")]
     first = [word for word in words[:1] if not word.startswith("-")]
     return " ".join([path.name, *(files or first)])
+
+
+def _is_somewhere() -> bool:
+    """Tell whether the current folder is still there."""
+    try:
+        return bool(Path.cwd())
+    except FileNotFoundError:
+        return False
 
 
 def _is_of_this_machine(error: OSError) -> bool:

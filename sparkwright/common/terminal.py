@@ -4,8 +4,10 @@ An escape sequence may clear the screen, retitle the window or fill the clipboar
 changes the direction of writing makes a command look like another one.
 """
 
+import io
 import re
 import shutil
+import sys
 import textwrap
 from typing import TextIO
 
@@ -33,6 +35,12 @@ def plain(text: str, most: int = LINE) -> str:
 def plain_lines(text: str, most: int = LINE) -> str:
     """Return text with each line made `plain`; `most` is the number of characters of a line."""
     return "\n".join(plain(line, most) for line in text.split("\n"))
+
+
+def print_any_letter() -> None:
+    """Have letters that the locale's encoding lacks printed as \\xe4, instead of ending the run."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def styled_lines(text: str) -> str:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.local_file import write_file
+from sparkwright.common.local_file import content_of, write_file
 from sparkwright.door.authority import is_due, new_authority, private_pem, signed
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.fleet.setting_values import is_address, is_host
@@ -258,7 +258,7 @@ def _make(folder: Path, authority: str) -> None:
 
 def _read(name: str, path: str) -> tuple[str, bytes]:
     try:
-        return path, Path(path).expanduser().read_bytes()
+        return path, content_of(Path(path).expanduser())
     except OSError as error:
         found = f"{path}, which cannot be read ({error.strerror})"
         expected = "a PEM file on the machine that runs pyinfra"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Never
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.local_file import write_file
+from sparkwright.common.local_file import content_of, write_file
 from sparkwright.door.key import Key, parse_keys
 
 # The name of the first key.
@@ -76,7 +76,7 @@ def read_file(path: Path) -> str:
     """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
-        content = path.read_bytes()
+        content = content_of(path)
     except FileNotFoundError:
         if path.is_symlink():
             raise PlanError(

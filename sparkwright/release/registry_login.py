@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.local_file import content_of
 from sparkwright.release.release import repository
 
 # The key of Docker Hub's login; other registries are named by their host.
@@ -144,8 +145,7 @@ def refused(login: RegistryLogin) -> str:
 
 def _config(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            text = file.read(_MOST + 1)
+        text = content_of(path, _MOST)
     except FileNotFoundError:
         return {}
     except OSError as error:

@@ -16,7 +16,7 @@ from click import utils
 from pyinfra import logger
 from pyinfra.api.output import set_echo
 
-from sparkwright.common.terminal import styled_lines
+from sparkwright.common.terminal import print_any_letter, styled_lines
 
 # Spaces before each line of pyinfra's tables, and between two columns.
 _INDENT, _GAP = 4, 3
@@ -33,6 +33,7 @@ def keep_screen_plain() -> None:
     if not any(isinstance(each, _Plain) for each in logger.filters):
         logger.addFilter(_Plain())
     set_echo(_echo)
+    print_any_letter()
     # Outside of pyinfra, this import would patch the standard library.
     from pyinfra_cli import prints
 

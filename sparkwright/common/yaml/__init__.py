@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.local_file import content_of
 from sparkwright.common.yaml.words import conflict, explained, misread, misread_key
 
 # The lock is the largest: 100 bytes for each file of a checkpoint, 10 KB for the largest one.
@@ -102,8 +103,7 @@ def load(path: Path) -> dict[str, Any]:
             a mapping, or has a key twice.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+        content = content_of(path, MOST_BYTES)
         # A file that is too large may be cut within a character.
         text = content.decode(errors="strict" if len(content) <= MOST_BYTES else "replace")
     except FileNotFoundError:
