@@ -118,7 +118,7 @@ def test_no_text(tmp_path: Path, content: bytes | None, said: str) -> None:
         (f"max-model-len: {10**26}", f":3: args.max-model-len: found {10**26}; expected a number of"),
         (f"seed: {10**26}", f":3: args.seed: found {10**26}; expected a number of at most 64 bits"),
         ("seed: 1.0e+300", ":3: args.seed: found 1e+300; expected a number of at most 64 bits"),
-        (f"max-model-len: '{10**26}'", "expected auto, or a whole number above 0, which may end "),
+        (f"max-model-len: '{10**26}'", "which may end in k, m, g, t (powers of "),
     ],
 )
 def test_a_recipe(tmp_path: Path, line: str, said: str) -> None:
