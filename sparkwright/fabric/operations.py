@@ -5,7 +5,7 @@ import socket
 import time
 from collections.abc import Generator, Sequence
 
-from pyinfra import host
+from pyinfra import host, state
 from pyinfra.api import FunctionCommand, Host, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
@@ -26,13 +26,14 @@ from sparkwright.fabric.bandwidth import (
 from sparkwright.fabric.cabling import Port, cabled, common_port, switched_off
 from sparkwright.fabric.check import fabric_differences, fabric_findings, is_in_force
 from sparkwright.fabric.facts import Fabric, WriteBandwidth
-from sparkwright.fabric.link_check import gid_index, link_findings, probes
+from sparkwright.fabric.link_check import gid_index, link_findings, probes, strangers
 from sparkwright.fabric.netplan import our_netdevs
 from sparkwright.fabric.state import FabricState, Probe
 from sparkwright.fleet.fabric_plan import GUARD, FabricPlan, arp_settings, netplan_text
 from sparkwright.host.facts import Service, ServiceState
 from sparkwright.host.operations.files import file_states, managed_files
 from sparkwright.host.operations.services import sysctl
+from sparkwright.run.target import target_of
 
 _FILES = HOST_FILES / "fabric"
 # Seconds for a port to find its link.
@@ -217,7 +218,8 @@ def link(
                 "has the cable been moved? Run again."
             )
         return
-    found = link_findings(plan, port, own, other)
+    known = _known(plan, root) if strangers(plan, port, own, other) else {}
+    found = link_findings(plan, port, own, other, known)
     errors = "\n".join(map(str, found))
     if errors:
         yield failing(errors)
@@ -226,6 +228,17 @@ def link(
         yield from _measure(plan, own, other, port, root)
     else:
         host.noop(f"{plan.peer} answers by {' and '.join(port)}")
+
+
+def _known(plan: FabricPlan, root: str) -> dict[str, str]:
+    """Return the Sparks of the other pairs of this run, by the MAC addresses of their fabrics."""
+    pairs = [target for each in state.active_hosts if (target := target_of(each)).is_pair]
+    return {
+        netdev.mac: each.spark
+        for each in pairs
+        if each.spark not in (plan.spark, plan.peer)
+        for netdev in read_fabric(each.host, each.hardware, root).netdevs.values()
+    }
 
 
 def _is_client(plan: FabricPlan) -> bool:
