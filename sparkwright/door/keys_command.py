@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.terminal import waiting_for
 
 # Bytes of its output: a thousand keys have a hundredth of it.
 MOST = 1 << 20
@@ -37,7 +38,8 @@ def keys_said(command: Sequence[str], source: str) -> str:
         words = tuple(command)
         if words not in _said:
             try:
-                _said[words] = _run(words, source)
+                with waiting_for(f"keys_command: {shlex.join(words)}", PATIENCE):
+                    _said[words] = _run(words, source)
             except PlanError as error:
                 _said[words] = error
         said = _said[words]

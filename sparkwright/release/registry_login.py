@@ -20,6 +20,7 @@ from typing import Any
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import content_of
+from sparkwright.common.terminal import waiting_for
 from sparkwright.release.release import repository
 
 # The key of Docker Hub's login; other registries are named by their host.
@@ -205,14 +206,15 @@ def _from_helper(helper: str, registry: str, server: str) -> RegistryLogin | Non
         f"a login for {registry}: see what `echo {server} | {program} get` says on this machine"
     )
     try:
-        done = subprocess.run(
-            [program, "get"],
-            input=server.encode(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_PATIENCE,
-            check=False,
-        )
+        with waiting_for(program, _PATIENCE):
+            done = subprocess.run(
+                [program, "get"],
+                input=server.encode(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=_PATIENCE,
+                check=False,
+            )
     except FileNotFoundError:
         raise PlanError(f"{where}: found no such program on this machine; expected it") from None
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""The messages about Sparks that a run cannot reach, or has lost."""
+"""The messages about Sparks that a run cannot reach, may not change, or has lost."""
 
 import re
 import shlex
@@ -125,6 +125,15 @@ def cause(error: str, login: Login | None = None) -> str:
             named = {"address": way.address, "port": way.port, "login": way, "known": way.known}
             return f"{text.format(*match.groups(), **named)} ({error})"
     return error
+
+
+def password_asked(spark: str, user: str | None) -> str:
+    """Return the message about a Spark whose sudo asks for a password."""
+    return (
+        f"{spark}: found sudo that asks for a password; expected none for this user. On the Spark: "
+        "sudo visudo -f /etc/sudoers.d/sparkwright, with the line "
+        f"{user or 'USER'} ALL=(ALL) NOPASSWD: ALL"
+    )
 
 
 def unreachable_lines(
