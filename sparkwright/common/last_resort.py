@@ -30,9 +30,6 @@ _KEYS = re.compile(r"\b(hf_|sk-)[\w-]{8,}|\b(Bearer|Basic) +[\w.~+/=-]{8,}")
 def guarded(main: Callable[[], int | None]) -> int:
     """Run a program's main function; no error of it ends in a traceback.
 
-    Args:
-        main: The function; it returns the exit status, None for 0.
-
     Returns:
         The exit status: 1 after an error, 130 after Ctrl-C.
     """

@@ -83,12 +83,6 @@ def parse(
 ) -> M:
     """Return a validated model of a file's data.
 
-    Args:
-        model: The class.
-        data: Content of the file.
-        source: Name of the file, for messages.
-        show: Writes a value in the syntax of the file; None = as YAML (`shown`).
-
     Raises:
         PlanError: One problem for each fault.
     """
@@ -123,10 +117,6 @@ def nearest(wrong: str, known: Iterable[str]) -> str:
     Of many names it lists the nearest. The lab's own, `lab` and `lab-…`, are for no owner: they are
     left out unless such a name was meant.
 
-    Args:
-        wrong: The unknown name.
-        known: The valid names.
-
     Returns:
         A clause that follows ``found X; ``.
     """
@@ -154,11 +144,7 @@ def _folded(name: str) -> str:
 
 
 def unknown(where: str, names: Iterable[str], known: Collection[str]) -> list[str]:
-    """Return a problem, for a PlanError, for each name that is not a known one.
-
-    Args:
-        where: File and key of the names.
-    """
+    """Return a problem, for a PlanError, for each name that is not a known one."""
     return [
         f"{where}: found {name or shown(name)}; {nearest(name, known)}"
         for name in names

@@ -72,10 +72,6 @@ def styled_lines(text: str) -> str:
 
 def wrapped(text: str, stream: TextIO) -> str:
     """Return text whose long lines are broken between words, for a terminal; as it is for a file.
-
-    Args:
-        text: problems, one on each line.
-        stream: where they go.
     """
     if not stream.isatty():
         return text

@@ -35,10 +35,6 @@ PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----"
 def server_names(settings: Settings, names: Iterable[str | None]) -> tuple[str, ...]:
     """Return the names and addresses for a server's certificate of the site's own authority.
 
-    Args:
-        settings: Those of its host.
-        names: Those of the inventory; the first names the certificate.
-
     Returns:
         Also the machine's name in multicast DNS, by which DGX OS announces itself.
     """
@@ -69,11 +65,7 @@ class Certificate:
         return self.pem.partition(PRIVATE_KEY)[0]
 
     def notice(self, now: datetime) -> str | None:
-        """Return the notice that it expires soon; None while there is time.
-
-        Args:
-            now: The time, with its zone.
-        """
+        """Return the notice that it expires soon; None while there is time."""
         if self.ends - now > NOTICE:
             return None
         return f"{self.source} expires on {_day(self.ends)}: renew it, and deploy again."
@@ -83,11 +75,6 @@ def parse_certificate(
     certificate: tuple[str, bytes], key: tuple[str, bytes], now: datetime
 ) -> Certificate:
     """Check a certificate and its private key.
-
-    Args:
-        certificate: Path and content of a PEM file, the server's own certificate first.
-        key: Path and content of a PEM file.
-        now: The time, with its zone.
 
     Raises:
         PlanError: One is unreadable, they do not belong together, the key is too short, or the
@@ -181,10 +168,6 @@ def server_certificate(
 def read_certificate(certificate: str, key: str) -> Certificate:
     """Read and check a certificate and its private key.
 
-    Args:
-        certificate: Path of a PEM file: the server's certificate, and those up to its root.
-        key: Path of a PEM file.
-
     Raises:
         PlanError: A file cannot be read, or is invalid: see `parse_certificate`.
     """
@@ -196,12 +179,6 @@ def door_certificate(
     fleet: Fleet, replica: str, settings: Settings, record: bool = True
 ) -> Certificate | None:
     """Return the certificate of a replica's door; None without TLS.
-
-    Args:
-        fleet: The fleet.
-        replica: The replica's name.
-        settings: The replica's.
-        record: As for `server_certificate`.
 
     Raises:
         PlanError: As `server_certificate`.

@@ -66,11 +66,6 @@ class Key:
 def parse_keys(text: str, source: str, replicas: Collection[str] | None = None) -> list[Key]:
     """Read the lines of a file of keys.
 
-    Args:
-        text: The file.
-        source: Its path, for messages.
-        replicas: Those of the fleet; None to accept any.
-
     Raises:
         PlanError: All faults of its lines; no key is shown.
     """

@@ -27,10 +27,6 @@ def keys_said(command: Sequence[str], source: str) -> str:
     It runs once a process, in the current folder and without a shell. It has this process's
     standard input and errors, so that it may ask a person. Its output is never shown.
 
-    Args:
-        command: Program and arguments.
-        source: File and key that name it, for messages.
-
     Raises:
         PlanError: It is missing, fails, takes too long, or prints nothing, too much or no text.
     """

@@ -140,13 +140,7 @@ def append_key(path: Path, key: Key) -> str:
 
 
 def rotate_keys(path: Path, keys: Sequence[Key], days: int) -> str:
-    """Insert a new key before the old ones of a name, which end in some days. Returns it.
-
-    Args:
-        path: The file.
-        keys: The old ones, at least one.
-        days: For which they stay valid.
-    """
+    """Insert a new key before the old ones of a name, which end in some days. Returns it."""
     last = datetime.now(UTC).date() + timedelta(days=days)
     new = Key(keys[0].name, new_secret(), keys[0].places)
     lines = []

@@ -49,11 +49,6 @@ def fabric(
     Both Sparks are judged before either is changed, each by its own run of this operation. What
     was in /etc/netplan is kept in `root`/backups; the LAN's interface is left alone, and should
     it not survive, the previous settings return by themselves.
-
-    Args:
-        plan: what the fabric should be on this Spark.
-        peer: the other Spark, on which this operation runs at the same time.
-        root: the folder for our files.
     """
     foresee(
         lambda: read_fabric(host, hardware, root),
@@ -120,11 +115,7 @@ def _reached_by(port: Port, own: FabricState) -> str | None:
 def read_fabric(
     spark: Host, hardware: Hardware, root: str, tried: Sequence[Probe] = ()
 ) -> FabricState:
-    """Return the state of one Spark's fabric.
-
-    Args:
-        tried: packets that it should send to its peer.
-    """
+    """Return the state of one Spark's fabric."""
     netdevs = [netdev for port in hardware.fabric_ports for netdev in port]
     return spark.get_fact(Fabric, netdevs=netdevs, root=root, probes=list(tried))
 

@@ -34,12 +34,6 @@ def check_logins(
 ) -> None:
     """Check the private keys and the known_hosts files of hosts.
 
-    Args:
-        path: The inventory file.
-        hosts: Those of the run, with their data.
-        key: The private key that the command line names for all of them.
-        passphrase: The passphrase that the command line gives.
-
     Raises:
         PlanError: All problems.
     """

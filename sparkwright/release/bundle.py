@@ -239,10 +239,6 @@ _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 def wheels_of(bundle: Bundle, requirements: str, name: str) -> list[str]:
     """Return the paths of the wheels that requirements allow.
 
-    Args:
-        requirements: The text of a file of requirements, each with its hashes.
-        name: Of that file, for messages.
-
     Raises:
         PlanError: There is none for one of them.
     """

@@ -80,12 +80,7 @@ def registry_of(name: str) -> tuple[str, str]:
 
 
 def mirrored(image: str, mirrors: Mapping[str, str]) -> str:
-    """Return the name by which an image is had: its own, or that on the mirror of its registry.
-
-    Args:
-        image: A reference with tag or digest.
-        mirrors: As the setting `registry_mirrors`.
-    """
+    """Return the name by which an image is had: its own, or that on the mirror of its registry."""
     name = repository(image)
     registry, path = registry_of(name)
     if registry not in mirrors:

@@ -46,12 +46,7 @@ def keep_screen_plain() -> None:
 
 
 def fitting(rows: Sequence[Any], width: int) -> list[Any]:
-    """Return the rows of a table of pyinfra's, with names cut so that it fits.
-
-    Args:
-        rows: A function that prints, and the columns, for each row.
-        width: Columns of the terminal.
-    """
+    """Return the rows of a table of pyinfra's, with names cut so that it fits."""
     columns = zip(*(map(click.unstyle, cells) for _, cells in rows), strict=True)
     _, *others = (max(map(len, column)) for column in columns)
     room = max(_LEAST, width - _INDENT - _GAP - sum(other + _GAP for other in others))

@@ -11,9 +11,6 @@ from sparkwright.run.lost import password_asked
 def check_sudo(spark: Host) -> None:
     """Refuse a password: pyinfra would pass it on in an environment that the host's users see.
 
-    Args:
-        spark: Any connected host of the run.
-
     Raises:
         PyinfraError: Sudo asks for one, or is missing.
     """

@@ -61,9 +61,6 @@ class Target(plan.SparkTarget):
     def _check_served(self, lock: Lock | None) -> None:
         """Refuse to resolve names that a release on a Spark of this run was made of.
 
-        Args:
-            lock: The present one; None if there is no file.
-
         Raises:
             PlanError: There is such a release.
         """

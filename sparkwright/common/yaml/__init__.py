@@ -92,9 +92,6 @@ class _Loader(yaml.SafeLoader):
 def load(path: Path) -> dict[str, Any]:
     """Read a YAML file that holds one mapping.
 
-    Args:
-        path: The file.
-
     Returns:
         The mapping, with plain Python values; an empty file gives an empty one.
 

@@ -21,9 +21,6 @@ def lines_of(path: Path) -> Iterator[None]:
 
     The file is read again for it, only when there is one.
 
-    Args:
-        path: The file, as the messages name it.
-
     Raises:
         PlanError: The problems that were raised, with their lines.
     """
