@@ -71,7 +71,7 @@ def timings(lines: Iterable[str]) -> dict[str, float]:
 
 
 def start_figures(kept: Sequence[Sequence[Any]]) -> dict[str, dict[str, float]]:
-    """Return the figures of a start, in the form of a workload's; it is cold or with warm caches."""
+    """Return the figures of a start as those of a workload; it is cold or with warm caches."""
     lines = [str(line) for _, line in kept]
     found = timings(lines)
     begun = _time_of(kept, _BEGUN)
