@@ -116,7 +116,7 @@ def _start_client(transport: Transport, *arguments: Any, **options: Any) -> None
     _start(transport, *arguments, **options)
 
 
-def _receive(command: ProxyCommand, size: int) -> bytes:
+def _receive(command: Any, size: int) -> bytes:
     """Read what a ProxyCommand prints; paramiko does not notice its end."""
     if not select.select([command.process.stdout], [], [], command.timeout)[0]:
         raise TimeoutError
@@ -139,7 +139,7 @@ def _parse_config(client: SSHClient, hostname: str, *arguments: Any, **options: 
         if isinstance(error, ConfigParseError) or str(error).startswith("jump host "):
             raise
         config = get_ssh_config(options.get("ssh_config_file"))
-        way = config.lookup(hostname) if config else {}
+        way: Any = config.lookup(hostname) if config else {}  # type: ignore[no-untyped-call]
         if "proxycommand" in way:
             raise SSHException(f"ProxyCommand {way['proxycommand']}: {_why(error)}") from error
         if "proxyjump" in way:
@@ -152,7 +152,7 @@ def _why(error: Exception) -> str:
     if not isinstance(error, NoValidConnectionsError):
         return str(error)
     (address, port, *_), reason = next(iter(error.errors.items()))
-    return f"{reason.strerror or reason}: port {port} of {address}"
+    return f"{getattr(reason, 'strerror', reason)}: port {port} of {address}"
 
 
 def _connect_once(connector: SSHConnector) -> None:

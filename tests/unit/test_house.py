@@ -71,7 +71,7 @@ def _is_of_text(call: ast.Call) -> bool:
     name = ast.unparse(call.func)
     if name.endswith((".read_text", ".write_text")):
         return True
-    if name in ("os.open", "tarfile.open", "webbrowser.open", "opener.open"):
+    if name in ("os.open", "tarfile.open", "self._report.open"):
         return False
     modes = [
         *call.args[name in ("open", "os.fdopen") :],

@@ -124,7 +124,7 @@ class Switch:
             if self._door:
                 self._door.offer(self._new, unit["port"])
                 self._door.prefer(self._new)
-            self._report.open(encoding="utf-8")
+            self._report.open()
             if previous:
                 candidate.watch(self._orders["trial"])
             commit(self._root, self._new, previous)
@@ -221,7 +221,7 @@ class Switch:
         if previous and ran and Unit(previous).active:
             # It never stopped: clients go back to it at once.
             self._welcome(previous)
-            self._report.open(encoding="utf-8")
+            self._report.open()
             self._report.note(restored=True)
         systemctl("stop", f"vllm@{self._new}.service")
         if previous and ran and not Unit(previous).active:
@@ -246,7 +246,7 @@ class Switch:
                 self._lost = f"{previous} does not serve again either: {now.why}"
                 return False
             time.sleep(LOOK)
-        self._report.open(encoding="utf-8")
+        self._report.open()
         return True
 
     def _welcome(self, previous: str) -> None:
