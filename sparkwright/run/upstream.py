@@ -63,7 +63,7 @@ def carry() -> None:
 _global_arguments = cache(arguments.all_global_arguments)
 _pop = arguments.pop_global_arguments
 _log_in = SSHConnector._connect
-_parse = SSHClient.parse_config
+_parse: Any = SSHClient.parse_config
 _start = Transport.start_client
 
 
@@ -139,7 +139,7 @@ def _parse_config(client: SSHClient, hostname: str, *arguments: Any, **options: 
         if isinstance(error, ConfigParseError) or str(error).startswith("jump host "):
             raise
         config = get_ssh_config(options.get("ssh_config_file"))
-        way: Any = config.lookup(hostname) if config else {}  # type: ignore[no-untyped-call]
+        way: Any = config.lookup(hostname) if config else {}
         if "proxycommand" in way:
             raise SSHException(f"ProxyCommand {way['proxycommand']}: {_why(error)}") from error
         if "proxyjump" in way:
