@@ -91,11 +91,11 @@ def parse(
     except ValidationError as error:
         problems = (_sentence(model, detail, source, show or shown) for detail in error.errors())
         raise PlanError(*dict.fromkeys(problems)) from None
-    if problems := [
+    if large := [
         f"{source}: {key}: found {shown(value)}; expected a number of at most 64 bits"
         for key, value in _too_large(data)
     ]:
-        raise PlanError(*problems)
+        raise PlanError(*large)
     return parsed
 
 
