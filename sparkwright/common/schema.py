@@ -9,7 +9,7 @@ import difflib
 import json
 import re
 import types
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import date
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -83,20 +83,32 @@ def parse(
 ) -> M:
     """Return a validated model of a file's data.
 
-    Args:
-        model: The class.
-        data: Content of the file.
-        source: Name of the file, for messages.
-        show: Writes a value in the syntax of the file; None = as YAML (`shown`).
-
     Raises:
         PlanError: One problem for each fault.
     """
     try:
-        return model.model_validate(data)
+        parsed = model.model_validate(data)
     except ValidationError as error:
         problems = (_sentence(model, detail, source, show or shown) for detail in error.errors())
         raise PlanError(*dict.fromkeys(problems)) from None
+    if large := [
+        f"{source}: {key}: found {shown(value)}; expected a number of at most 64 bits"
+        for key, value in _too_large(data)
+    ]:
+        raise PlanError(*large)
+    return parsed
+
+
+def _too_large(data: object, key: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the numbers that would overflow where they are reckoned with."""
+    if isinstance(data, Mapping):
+        for name, value in data.items():
+            yield from _too_large(value, f"{key}.{name}")
+    elif isinstance(data, list | tuple):
+        for place, value in enumerate(data):
+            yield from _too_large(value, f"{key}[{place}]")
+    elif isinstance(data, int | float) and abs(data) >= 1 << 63:
+        yield key.removeprefix("."), data
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:
@@ -104,10 +116,6 @@ def nearest(wrong: str, known: Iterable[str]) -> str:
 
     Of many names it lists the nearest. The lab's own, `lab` and `lab-…`, are for no owner: they are
     left out unless such a name was meant.
-
-    Args:
-        wrong: The unknown name.
-        known: The valid names.
 
     Returns:
         A clause that follows ``found X; ``.
@@ -136,11 +144,7 @@ def _folded(name: str) -> str:
 
 
 def unknown(where: str, names: Iterable[str], known: Collection[str]) -> list[str]:
-    """Return a problem, for a PlanError, for each name that is not a known one.
-
-    Args:
-        where: File and key of the names.
-    """
+    """Return a problem, for a PlanError, for each name that is not a known one."""
     return [
         f"{where}: found {name or shown(name)}; {nearest(name, known)}"
         for name in names

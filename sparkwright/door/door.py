@@ -36,11 +36,7 @@ KEYS, CERTIFICATE, CONFIG = "keys", "certificate.pem", "door.cfg"
 
 
 def door_unit(place: str) -> str:
-    """Return the unit of a seat's door.
-
-    Args:
-        place: The folder of the seat.
-    """
+    """Return the unit of a seat's door."""
     seat = seat_of(place)
     return f"door@{seat}.service" if seat else UNIT
 
@@ -79,10 +75,6 @@ class DoorPlan:
 
     def files(self, template: str, root: str) -> dict[str, str | None]:
         """Return the files of haproxy's folder by name, in the order in which they take effect.
-
-        Args:
-            template: files/host/door/door.cfg.
-            root: Folder of the seat.
 
         Returns:
             Their texts; None for a file that must be absent.
@@ -124,15 +116,7 @@ def door_plan(
     hold_seconds: int,
     behind: str = "engines",
 ) -> DoorPlan:
-    """Return the door of a replica, or of the gateway.
-
-    Args:
-        settings: Those of its host.
-        port: TCP port.
-        place: The name of the replica, or `gateway`.
-        keys: The keys of the fleet; None if it is open to all.
-        certificate, hold_seconds, behind: As in `DoorPlan`.
-    """
+    """Return the door of a replica, or of the gateway."""
     return DoorPlan(
         bind=settings.bind,
         port=port,

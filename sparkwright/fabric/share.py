@@ -13,21 +13,12 @@ _FILES = HOST_FILES / "fabric"
 
 
 def share_url(address: str) -> str:
-    """Return where a Spark lends files.
-
-    Args:
-        address: its address on the fabric's first subnet.
-    """
+    """Return where a Spark lends files."""
     return f"http://{address}:{SHARE_PORT}"
 
 
 def share_units(root: str, plan: FabricPlan) -> list[ManagedFile]:
-    """Return the units of the share.
-
-    Args:
-        root: the folder of everything on the Spark.
-        plan: the fabric as the lending Spark has it.
-    """
+    """Return the units of the share."""
     values = {
         "root": root,
         "address": plan.addresses[0],
@@ -38,25 +29,14 @@ def share_units(root: str, plan: FabricPlan) -> list[ManagedFile]:
 
 
 def lan_share_url(address: str) -> str:
-    """Return where a Spark lends checkpoints to other replicas.
-
-    Args:
-        address: its address on the LAN.
-    """
+    """Return where a Spark lends checkpoints to other replicas."""
     return f"http://{bracketed(address)}:{LAN_SHARE_PORT}"
 
 
 def lan_share_units(
     root: str, address: str, clients: Iterable[str], folders: Iterable[str]
 ) -> list[ManagedFile]:
-    """Return the units of the share on the LAN.
-
-    Args:
-        root: the folder of everything on the Spark.
-        address: its address on the LAN.
-        clients: addresses of the heads that may copy.
-        folders: of the checkpoints, below the root.
-    """
+    """Return the units of the share on the LAN."""
     values = {
         "root": root,
         "address": bracketed(address),

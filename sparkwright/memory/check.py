@@ -86,6 +86,9 @@ def judge(plan: MemoryPlan) -> Iterator[Finding]:
 
     The remedy of an error is checked with the plan: a recipe that follows it has no error left.
     """
+    if too_high := _too_high(plan):
+        yield too_high
+        return
     if plan.kv_bytes < plan.cache.size(1):
         yield _weights(plan)
         return
@@ -100,6 +103,21 @@ def judge(plan: MemoryPlan) -> Iterator[Finding]:
             f"{plan.context} tokens: a longer request never finishes",
             f"Set max-model-len to at most {_round(plan.context)}",
         )
+
+
+def _too_high(plan: MemoryPlan) -> Finding | None:
+    """Return the finding that an option, rather than the weights, leaves too little."""
+    largest = max(plan.counts, key=lambda each: each.bytes)
+    fits = plan.kv_bytes >= plan.cache.size(1) and plan.head_room >= _least(plan)
+    if fits or largest.bytes <= plan.total // 4:
+        return None
+    fitting = (plan.total - plan.weights - plan.drafter) // (16 * largest.each)
+    if not fitting:
+        return None
+    return error(
+        f"{largest.option} {largest.value} needs {_gib(largest.bytes)} of {_gib(plan.total)}",
+        f"Set {largest.option} to at most {_round(fitting)}, or leave it out",
+    )
 
 
 def _unknown(load: Load) -> Finding:

@@ -106,4 +106,4 @@ def is_secret(name: str) -> bool:
 def _content() -> Any:
     # 15 ms by Python's own loader, as part of each run.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load(NAMES.read_text(), Loader=loader)
+    return yaml.load(NAMES.read_text("utf-8"), Loader=loader)

@@ -268,4 +268,4 @@ def passages() -> list[str]:
 
 
 def _lines(name: str) -> list[str]:
-    return [line for line in (_FILES / name).read_text().splitlines() if line]
+    return [line for line in (_FILES / name).read_text("utf-8").splitlines() if line]

@@ -78,10 +78,6 @@ class Expansion(str):
 def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
     """Return the arguments of ``vllm`` for one rank, unquoted.
 
-    Args:
-        recipe: What is served.
-        place: The rank.
-
     Raises:
         PlanError: More than one Spark, and no fabric address.
     """
@@ -104,12 +100,7 @@ def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
 
 
 def environment(recipe: Recipe, nodes: int = 1) -> dict[str, str]:
-    """Return the environment of the engine: the recipe's own variables and ours.
-
-    Args:
-        recipe: What is served.
-        nodes: Number of Sparks that serve it together.
-    """
+    """Return the environment of the engine: the recipe's own variables and ours."""
     own = {key: _substitute(recipe, value) for key, value in recipe.env.items()}
     if nodes > 1:
         own = {_STEP_TIMEOUT: str(max(_LEAST_STEP_TIMEOUT, ceil(2 * recipe.longest_step)))} | own
@@ -166,11 +157,7 @@ def docker_run(
 
 
 def image_id(references: Sequence[str]) -> str:
-    """Return the shell words that print the id of an image by the first name that Docker knows.
-
-    Args:
-        references: Names and digests of one image.
-    """
+    """Return the shell words that print the id of an image by the first name that Docker knows."""
     return (
         f"docker image inspect --format '{{{{.Id}}}}' {shlex.join(references)} 2>/dev/null "
         "| head -n 1"

@@ -25,9 +25,6 @@ def program_files(root: str) -> list[Entry]:
 
     The file's name has its hash in it, and a link is what units call: a program that starts during
     an update finds either version whole.
-
-    Args:
-        root: Folder of everything on the Spark.
     """
     content = spark_programs()
     name = f"sparkwright-host-{sha256(content).hexdigest()[:12]}"
@@ -102,6 +99,6 @@ _IMPORT = re.compile(r"^ *from (host\.[\w.]+) import (?:\(([^)]*)\)|(.*))", re.M
 
 
 def _imports(path: Path) -> Iterator[str]:
-    for module, lines, line in _IMPORT.findall(path.read_text()):
+    for module, lines, line in _IMPORT.findall(path.read_text("utf-8")):
         names = (name.split() for name in (lines or line).split(","))
         yield from (f"{module}.{words[0]}" for words in names if words)

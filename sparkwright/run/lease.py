@@ -54,9 +54,6 @@ class LeaseKeeper(BaseStateCallback):
 
     However the run ends, its channels end, and with them the leases. A Spark that is lost ends only
     its own lease.
-
-    Args:
-        version: of this Sparkwright, for people.
     """
 
     def __init__(self, version: "_Version") -> None:
@@ -117,10 +114,6 @@ class LeaseKeeper(BaseStateCallback):
 
 class _Lease:
     """The lease of one Spark: a command there holds it for as long as this run writes to it.
-
-    Args:
-        host: the Spark.
-        owner: user, machine and command of this run, for people.
 
     Raises:
         PyinfraError: another run holds the lease, or the Spark does not answer.

@@ -67,7 +67,7 @@ class Supervisor:
 
     def __init__(self, root: Path, release: str) -> None:
         folder = root / "releases" / release
-        self._unit: dict[str, Any] = json.loads((folder / "unit.json").read_text())
+        self._unit: dict[str, Any] = json.loads((folder / "unit.json").read_text("utf-8"))
         self._release = release
         self._engine = pooling.engine(self._unit)
         self._container = Container(f"vllm-{release}", folder / "run")
