@@ -187,6 +187,8 @@ def plan_memory(load: Load, total: int, unified: bool, kept: int = 0) -> MemoryP
 def _loaded(size: int, shape: Shape, settings: Flags) -> int:
     """Bytes of a checkpoint's weights once they are loaded."""
     number = shape.number_bytes
+    if settings.table_on_disk:
+        size -= shape.table_bytes
     if not settings.vision:
         size -= shape.vision * number
     if not settings.mtp and not shape.quantized:

@@ -31,6 +31,10 @@ BREAK_OFF = 2
 # tokens of a step (EngineArgs.get_batch_defaults).
 _CONTEXT, _BATCH = 262_144, 8192
 
+# The first release that caches prefixes of models with linear attention by default, in
+# engine/arg_utils.py and config/model.py: off in 0.17.0 to 0.27.0, on in 0.28.0 to 0.33.0.
+_PREFIX_CACHING = (0, 28)
+
 # What a published recipe's ``vllm`` says whose image has a name that moves.
 UNKNOWN_VLLM = "its image's own"
 
@@ -172,6 +176,12 @@ class Recipe(EngineSettings):
         if self.vllm == UNKNOWN_VLLM:
             return None
         return tuple(map(int, self.judge.split("."))) if RELEASE.fullmatch(self.judge) else None
+
+    @property
+    def caches_prefixes(self) -> bool:
+        """Tell whether prompts that begin alike share blocks; an unknown release has it on."""
+        said = self.options.enable_prefix_caching
+        return (self.release or _PREFIX_CACHING) >= _PREFIX_CACHING if said is None else said
 
     @property
     def models(self) -> dict[str, str]:
