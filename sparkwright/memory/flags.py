@@ -58,14 +58,7 @@ class Flags(CacheSettings):
 
 
 def flags(recipe: Recipe, shape: Shape, total: int, sparks: int) -> Flags:
-    """Read the memory settings of a recipe.
-
-    Args:
-        recipe: As it is for the number of Sparks that serve it.
-        shape: The model's.
-        total: Bytes of the memory that the engine may use a share of: vLLM's defaults go by it.
-        sparks: How many serve it.
-    """
+    """Read the memory settings of a recipe, as it is for its number of Sparks."""
     options = recipe.options
     release = recipe.release or _NEWEST
     # EngineArgs.get_batch_defaults of 0.18.0 and 0.32.0. 0.33.0 gave 256 and 2,048 for a GB10.
@@ -101,11 +94,7 @@ def flags(recipe: Recipe, shape: Shape, total: int, sparks: int) -> Flags:
 
 
 def share_of(recipe: Recipe) -> float:
-    """Return the share of the memory that vLLM takes, 0 to 1.
-
-    Args:
-        recipe: As it is for the number of Sparks that serve it.
-    """
+    """Return the share of the memory that vLLM takes, 0 to 1."""
     release = recipe.release or _NEWEST
     return recipe.options.gpu_memory_utilization or (0.92 if release >= _UTILIZATION_092 else 0.9)
 

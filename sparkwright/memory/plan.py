@@ -206,13 +206,7 @@ def _activations(shape: Shape, settings: Flags) -> int:
 
 
 def load_of(recipe: Recipe, lock: Lock, sparks: int) -> Load:
-    """Return the load that a recipe makes, with the sizes of a lock.
-
-    Args:
-        recipe: As it is for this number of Sparks.
-        lock: A checkpoint that it lacks is left out.
-        sparks: How many serve it.
-    """
+    """Return the load that a recipe makes, by the sizes of a lock; what that lacks is left out."""
     checkpoints = {}
     for name, checkpoint in recipe.whole_models.items():
         if locked := lock.checkpoint(checkpoint):

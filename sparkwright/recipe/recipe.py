@@ -231,9 +231,6 @@ class Recipe(EngineSettings):
     def for_sparks(self, count: int) -> Recipe:
         """Return the recipe as it is for one number of Sparks.
 
-        Args:
-            count: Number of Sparks in the replica.
-
         Returns:
             The recipe with the values of ``by_sparks`` for that number, and no ``by_sparks``.
         """

@@ -71,9 +71,7 @@ RULES = (
     # 0.19.0 and later leave them at 1 (vllm-project/vllm, 37554 and 37565).
     OptionRule(
         ("calculate-kv-scales",),
-        lambda recipe: (
-            recipe.options.calculate_kv_scales and _fp8(recipe) and _before(recipe, 19)
-        ),
+        lambda recipe: recipe.options.calculate_kv_scales and _fp8(recipe) and _before(recipe, 19),
         "it left out: the scales that this vLLM calculates for a model with linear attention are "
         "wrong, and answers become gibberish (huggingface.co/ig1/Qwen3.5-35B-A3B-NVFP4; "
         "vllm-project/vllm, 37565)",
@@ -118,11 +116,7 @@ STALE = (
 
 
 def problems(recipe: Recipe) -> Iterator[str]:
-    """Yield what is known not to work, as ``KEY: found X; expected Y``.
-
-    Args:
-        recipe: One whose single values are well-formed.
-    """
+    """Yield what is known not to work, as ``KEY: found X; expected Y``."""
     for name, checkpoint in recipe.checkpoints.items():
         for stale in STALE:
             since = checkpoint.not_before

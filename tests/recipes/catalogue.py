@@ -65,7 +65,7 @@ def _row(recipe: Recipe) -> tuple[str, ...]:
         f"{', '.join(recipe.hardware)}: {' or '.join(map(str, recipe.sparks))}",
         f"{weights:.0f} GiB" if weights else _UNKNOWN,
         _CONTEXTS.get(context) or f"{context:,}",
-        recipe.favors or "–",
+        recipe.favors or "-",
         "; ".join(_speeds(recipe)) or _UNKNOWN,
         _line(recipe.proven),
     )

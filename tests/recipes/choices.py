@@ -23,10 +23,10 @@ from sparkwright.recipe.published.draft import Origin
 from sparkwright.recipe.recipe import Recipe
 
 _B12X = (
-    "B12X_MLA_SM120_UNIFIED B12X_MOE_FORCE_A8 VLLM_ENABLE_ROCE_ALLREDUCE "
-    "VLLM_MEMORY_PROFILE_INCLUDE_ATTN VLLM_USE_B12X_FP8_GEMM VLLM_USE_B12X_MHC VLLM_USE_B12X_MOE "
-    "VLLM_USE_B12X_SPARSE_INDEXER VLLM_USE_B12X_WO_PROJECTION"
-).split()
+    *("B12X_MLA_SM120_UNIFIED", "B12X_MOE_FORCE_A8", "VLLM_ENABLE_ROCE_ALLREDUCE"),
+    *("VLLM_MEMORY_PROFILE_INCLUDE_ATTN", "VLLM_USE_B12X_FP8_GEMM", "VLLM_USE_B12X_MHC"),
+    *("VLLM_USE_B12X_MOE", "VLLM_USE_B12X_SPARSE_INDEXER", "VLLM_USE_B12X_WO_PROJECTION"),
+)
 
 # Lines of README.md.
 _BESIDE, _NOWHERE = "one Spark, beside a chat model", "docs/recipes.md alone"
@@ -391,7 +391,7 @@ def _row(choice: Choice) -> tuple[str, ...]:
         _take(choice),
         _download(choice),
         _memory(choice),
-        choice.trusts or ", ".join(f"`{word}`" for word in trusts(recipe_of(choice))) or "–",
+        choice.trusts or ", ".join(f"`{word}`" for word in trusts(recipe_of(choice))) or "none",
         choice.figure,
         "; ".join(filter(None, (choice.know, _read(choice)))),
     )

@@ -91,7 +91,7 @@ class TestFlags:
         assert plan.flags.graphs_in_share is in_share
 
     def test_defaults_follow_the_memory(self):
-        recipe = load_recipe(BF16)
+        recipe = load_recipe("qwen3.5-35b-fp8-community").model_copy(update={"vllm": "0.28.0"})
         shape = checkpoint_data("Qwen/Qwen3.5-35B-A3B").shape
         assert flags(recipe, shape, 121 * GIB, sparks=1).sequences == 1024
         assert flags(recipe, shape, 31 * GIB, sparks=1).sequences == 256

@@ -127,14 +127,14 @@ def test_a_line(tmp_path: Path) -> None:
         "gb10: 1 or 2",
         "21 GiB",
         "262,144",
-        "–",
+        "-",
         "25 to 84",
         "By nobody.",
     ]
 
 
 def test_what_a_source_does_not_tell(tmp_path: Path) -> None:
-    assert cells(tmp_path, args={"max-model-len": "auto"})[3:7] == ["?", "what fits", "–", "?"]
+    assert cells(tmp_path, args={"max-model-len": "auto"})[3:7] == ["?", "what fits", "-", "?"]
     assert cells(tmp_path, args={})[4] == "the model's"
 
 
