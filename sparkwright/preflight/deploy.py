@@ -52,7 +52,7 @@ def _needs(own: Target) -> Needs:
             clock_tolerance=settings.clock_tolerance,
             build=disk(release.recipe.build) if release and own.is_head else 0,
             pair=own.peer is not None,
-            doubts=_doubts(own),
+            doubts=doubts_of(own),
         ),
         images=release.images if release else (),
         folders=[
@@ -74,7 +74,7 @@ def _needs(own: Target) -> Needs:
     )
 
 
-def _doubts(own: Target) -> tuple[Finding, ...]:
+def doubts_of(own: Target) -> tuple[Finding, ...]:
     """Return the warnings about the recipe that the owner has not ended by a word."""
     if own.release is None or own.replica is None or not own.is_head:
         return ()

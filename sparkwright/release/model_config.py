@@ -156,9 +156,9 @@ def _table(text: Mapping[str, Any], quantization: Mapping[str, Any]) -> int:
     if not heads:
         return 0
     layers = quantization.get("quantized_layers") or {}
-    found = (each for name, each in layers.items() if name.endswith(".ngram_embedding"))
+    found = [each for name, each in layers.items() if name.endswith(".ngram_embedding")]
     # NVFP4 has a scale of a byte for 16 numbers. `width` is that of all heads together.
-    is_nvfp4 = next(found, {}).get("quant_algo") == "NVFP4"
+    is_nvfp4 = any(each.get("quant_algo") == "NVFP4" for each in found)
     bits = 4.5 if is_nvfp4 else 8 if quantization else 16
     return int((longest - 1) * heads * rows * (width // ((longest - 1) * heads)) * bits / 8)
 
