@@ -120,6 +120,11 @@ class TestWeights:
         assert alone.weights / GIB == pytest.approx(71.75, abs=0.01)
         assert pair.weights / GIB == pytest.approx(123.62 / 2, abs=0.01)
 
+    def test_its_kv_cache_holds_what_others_logged(self):
+        plan = planned("qwen3.8-flash-next-b12x", kv_cache_memory_bytes="14G")
+        # 3.79 (ursuciprian/qwen3.8-flash-next-1x-dgx-spark), with smaller records of the states.
+        assert plan.concurrency == pytest.approx(3.79, rel=0.1)
+
     @pytest.mark.parametrize(
         ("repo", "size"),
         [
