@@ -111,13 +111,13 @@ class Choice:
 
 CHOICES = (
     Choice("chat, agents, tools: the safe choice", "qwen3.6-35b-nvidia", "75, by sparky-cluster"),
+    Choice("answers before speed", "qwen3.5-122b-nvidia", "27 with MTP, by NVIDIA"),
     Choice(
         "the fastest single answer",
         "qwen3.6-35b-nvfp4-dflash",
         "84, by AEON-7",
         'weights and image of a third party, which made the model ["heretic"](glossary.md)',
     ),
-    Choice("answers before speed", "qwen3.5-122b-nvidia", "27 with MTP, by NVIDIA"),
     Choice(
         "images and video, and the newest Qwen",
         "qwen3.8-27b-nvidia",
@@ -234,6 +234,13 @@ CHOICES = (
         "34, by NVIDIA",
     ),
     Choice("the same, faster", "qwen3.6-35b-nvidia", "100, by sparky-cluster", sparks=2),
+    Choice(
+        "answers before speed, and more context",
+        "qwen3.5-122b-nvidia",
+        "?",
+        "tried on two by nobody that we know of",
+        sparks=2,
+    ),
     Choice(
         "DeepSeek-V4-Flash, 500,000 tokens",
         Published(
