@@ -52,12 +52,8 @@ def memory_findings(
 ) -> list[Finding]:
     """Judge whether what is to be served fits into the memory of a Spark.
 
-    Args:
-        load: What is served.
-        hardware: The class of the Spark. One without a nominal memory is not judged: the lab's
-            engine runs on the CPU, in the memory of a machine that it shares.
-        survey: The Spark as found.
-        beside: Bytes of another engine on it.
+    `beside` are the bytes of another engine on it. A class without a nominal memory is not judged:
+    the lab's engine runs on the CPU, in the memory of a machine that it shares.
     """
     plan = memory_plan(load, hardware, survey, beside)
     if plan:
@@ -68,11 +64,7 @@ def memory_findings(
 def memory_plan(
     load: Load, hardware: Hardware, survey: HostMemory, beside: int = 0
 ) -> MemoryPlan | None:
-    """Return the plan of a Spark's memory; None where nothing can be planned.
-
-    Args:
-        load, hardware, survey, beside: As for `memory_findings`.
-    """
+    """Return the plan of a Spark's memory; None where nothing can be planned."""
     if not hardware.total_gib or load.shapeless:
         return None
     # A card's nominal memory is less than nvidia-smi shows, as CUDA counts it.

@@ -208,6 +208,8 @@ def plan_memory(load: Load, total: int, unified: bool, kept: int = 0) -> MemoryP
 def _loaded(size: int, shape: Shape, settings: Flags) -> int:
     """Bytes of a checkpoint's weights once they are loaded."""
     number = shape.number_bytes
+    if settings.table_on_disk:
+        size -= shape.table_bytes
     if not settings.vision:
         size -= shape.vision * number
     if not settings.mtp and not shape.quantized:
@@ -220,13 +222,7 @@ def _loaded(size: int, shape: Shape, settings: Flags) -> int:
 
 
 def load_of(recipe: Recipe, lock: Lock, sparks: int) -> Load:
-    """Return the load that a recipe makes, with the sizes of a lock.
-
-    Args:
-        recipe: As it is for this number of Sparks.
-        lock: A checkpoint that it lacks is left out.
-        sparks: How many serve it.
-    """
+    """Return the load that a recipe makes, by the sizes of a lock; what that lacks is left out."""
     checkpoints = {}
     for name, checkpoint in recipe.whole_models.items():
         if locked := lock.checkpoint(checkpoint):

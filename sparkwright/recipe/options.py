@@ -235,6 +235,7 @@ class Options(BaseModel):
     language_model_only: Flag = False
     enable_auto_tool_choice: Flag = False
     kv_cache_dtype: Word = "auto"
+    calculate_kv_scales: Flag = False
     attention_backend: Word | None = None
     attention_config: Mapped | None = None
     quantization: Word | None = None

@@ -75,11 +75,7 @@ def releases() -> tuple[Release, ...]:
 
 @cache
 def options(release: Release | None) -> frozenset[str]:
-    """Return the options of a release; those of all releases where the table lacks it.
-
-    Args:
-        release: Its numbers; None: unknown.
-    """
+    """Return the options of a release; those of all releases where the table lacks it."""
     everywhere = release not in releases()
     return frozenset(
         name

@@ -24,6 +24,7 @@ from sparkwright.recipe.build import repository_of
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.recipe.media import DOMAINS, NO_REDIRECTS, NOWHERE
 from sparkwright.recipe.recipe import Recipe
+from sparkwright.recipe.rules import doubts
 from sparkwright.recipe.trust import needs
 from sparkwright.recipe.values import FABRIC_ENVIRONMENT, REFERENCE
 from sparkwright.release.container import CONTAINER_OPTIONS
@@ -228,6 +229,7 @@ def _report(recipe: Recipe, nodes: int) -> Iterator[str]:
     yield "# COMMIT is the beginning of the one in the lock, and IMAGE is Docker's id of the image."
     if faults := warning(recipe):
         yield f"# {faults}"
+    yield from (f"# {doubt}" for doubt in doubts(recipe))
     required = list(needs(recipe))
     if trusts := dict.fromkeys(need.name for need in required):
         yield "# Only a replica that says so in the inventory may serve it:"
