@@ -4,6 +4,7 @@ import math
 import re
 import tempfile
 import tomllib
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from host.engine import crash_guard
 from host.switch.candidate import MARGIN
 from sparkwright.causes.thresholds import EARLYOOM, FAULT_MHZ, FAULT_WATTS, MEMORY_LOW
 from sparkwright.common.errors import PlanError
-from sparkwright.common.hardware import GIB
+from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.common.ports import EXPORTER_PORT, LAN_SHARE_PORT, METRICS_PORT
 from sparkwright.door.authority import LIFE, RENEWAL
 from sparkwright.fleet.file import load_fleet
@@ -38,6 +39,8 @@ ALERTS = {
 }
 NAMED = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 NAMED += ["eleven", "twelve", "thirteen", "fourteen", "fifteen"]
+
+RELEASES = yaml.safe_load((PROJECT / "sparkwright/recipe/vllm_names.yaml").read_text())["releases"]
 
 # The changelog has former values; a recorded run is what it was.
 TEXTS = {
@@ -124,6 +127,34 @@ FACTS: dict[str, tuple[object, str]] = {
     ),
     "port of a worker's metrics": (METRICS_PORT, r"of the fabric \(TCP (\d+)\)"),
     "port of the node exporter": (EXPORTER_PORT, r"127\.0\.0\.1:(9\d\d\d)"),
+    "connections of a source with a key": (
+        SETTINGS.max_connections * 3 // 4,
+        r"(\d+) \(three quarters of `max_connections`\)",
+    ),
+    "held requests of a key": (
+        SETTINGS.max_connections // 4,
+        r"half of `max_connections`, and half of these \((\d+)\)",
+    ),
+    "classes of hardware": (
+        ", ".join(f"`{name}`" for name in HARDWARE if name not in ("gb10", "lab")),
+        r"`gb10` \(a Spark of 128 GB\), (`.+?`),? (?:or )?`lab`",
+    ),
+    "releases whose options are known": (
+        "{} to {}".format(*itemgetter(0, -1)(RELEASES)),
+        r"option and variable of vLLM (\S+ to \S+),",
+    ),
+    "MB/s from a bundle": (
+        _stated("docs/transfers.md", r"SSH connection: (.+?) MB/s"),
+        r"The connection brought (.+?) MB/s",
+    ),
+    "MB/s of a first fetch": (
+        _stated("docs/transfers.md", r"ours, over TLS, hashed [|] (\d+)"),
+        r"hashed on the way, takes (\d+) MB/s",
+    ),
+    "MB/s of huggingface_hub": (
+        _stated("docs/transfers.md", r"by HTTPS, the same hub, not hashed [|] (\d+)"),
+        r"huggingface_hub's own way (\d+)",
+    ),
     "starts within an hour": (
         NAMED[_starts()],
         r"(?i)(?:at most|after|the) (\w+) (?:such )?(?:starts|times) (?:within|in) an hour"
