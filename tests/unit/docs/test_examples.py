@@ -46,8 +46,7 @@ def test_a_slip_in_an_example_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
 def test_no_page_shows_a_line_that_needs_a_release(page: Path) -> None:
-    if re.search(r"^## \[?\d", (PROJECT / "CHANGELOG.md").read_text(), re.MULTILINE):
-        return
+    # With the first release on PyPI these lines work: pages may then have them, and this test goes.
     lines = [
         line for each in fences(page.read_text(), "", "bash", "sh") for line in each.splitlines()
     ]
