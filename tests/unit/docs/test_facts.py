@@ -4,6 +4,7 @@ import math
 import re
 import tempfile
 import tomllib
+from importlib.metadata import version
 from operator import itemgetter
 from pathlib import Path
 
@@ -250,6 +251,7 @@ FACTS: dict[str, tuple[object, str]] = {
         _disk("qwen3.5-122b-nvidia"),
         r"`qwen3.5-122b-nvidia`: \d+ GB, (\d+) GB free",
     ),
+    "pyinfra": (version("pyinfra"), r"against pyinfra ([\d.]+) and|\* pyinfra: ([\d.]+)"),
     "alerts": (NAMED[len(ALERTS)], r"`alerts.yml` \| (\w+) alert rules"),
     "minutes until EngineDown": (ALERTS["EngineDown"]["for"][:-1], r"behind a door for (\d+) min"),
     "longest start": (_longest_start(), r"longest start of a recipe may take (\d+)"),
