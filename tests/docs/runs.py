@@ -23,14 +23,17 @@ from sparkwright.status.ending import Serving, ending
 
 _RECIPE = load_recipe("qwen3.6-35b-nvidia")
 _NAMES = tuple(_RECIPE.served_names)
-# Bytes of an image, as AEON-7 and NVIDIA have them, and of a new Spark's disk.
-IMAGE, _FREE = 9_000_000_000, 3_500_000_000_000
+# Bytes of an image, as AEON-7 has it.
+IMAGE = 9_000_000_000
 
 
 def weights(recipe: str) -> int:
     """Return the bytes of all checkpoints of a recipe on one Spark."""
     load = nominal_load(load_recipe(recipe).for_sparks(1), 1)
     return sum(each.size for each in load.checkpoints.values())
+
+
+_WEIGHTS, _IMAGE, _FREE = weights(_RECIPE.name), IMAGE, 3_500_000_000_000
 
 
 def end_of_run() -> str:
@@ -61,7 +64,7 @@ def plan() -> str:
     """Return what a plan says of one Spark that has nothing yet."""
     hardware = HARDWARE["gb10"]
     survey = SimpleNamespace(weights=0, image=None, root_free=_FREE, docker_free=_FREE)
-    wanted = SimpleNamespace(weights=weights(_RECIPE.name), image=IMAGE)
+    wanted = SimpleNamespace(weights=_WEIGHTS, image=_IMAGE)
     memory = plan_memory(
         nominal_load(_RECIPE.for_sparks(1), 1), int(hardware.total_gib * GIB), True
     )
