@@ -220,6 +220,14 @@ FACTS: dict[str, tuple[object, str]] = {
         _figure("qwen3.5-122b-nvfp4-mtp", "mix-long", "tok_s"),
         r"108,000 tokens each \| (\d+) tokens/s each",
     ),
+    "requests at once of the fastest": (
+        load_recipe("qwen3.6-35b-nvfp4-dflash").args["max-num-seqs"],
+        r"`max-num-seqs` requests at once \((\d+) there",
+    ),
+    "requests at once of the first choice": (
+        load_recipe("qwen3.6-35b-nvidia").args["max-num-seqs"],
+        r"requests at once \(\d+ there; (\d+) in",
+    ),
     "driver": (SETTINGS.driver_minimum, r"driver (\d+) or later|require driver (\d+)"),
     "Docker": (SETTINGS.docker_minimum, r"playbooks require driver \d+ and Docker (\d+)"),
     "Python": (
@@ -289,6 +297,16 @@ def test_pages_state_what_the_code_has(what: str) -> None:
     ]
     assert stated, "no page has these words any more"
     assert [(page, found) for page, found in stated if found != str(value)] == []
+
+
+def test_each_alert_has_a_row_with_its_minutes() -> None:
+    page = (DOCS / "monitoring.md").read_text()
+    rows = dict(re.findall(r"^\| `([A-Z]\w+)` \| (.*) \|$", page, re.MULTILINE))
+    assert list(rows) == list(ALERTS)
+    for name, text in rows.items():
+        stated = re.search(r"\bfor (\d+) min", text)
+        if stated and "for" in ALERTS[name]:
+            assert ALERTS[name]["for"] == f"{stated[1]}m"
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)
