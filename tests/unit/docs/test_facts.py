@@ -25,7 +25,7 @@ from sparkwright.memory.check import LEAST, WANTED
 from sparkwright.preflight.preflight import IMAGE_DISK_FACTOR, UNPACKED
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.run.lease_state import SILENCE
-from sparkwright.run.options import RunOptions
+from sparkwright.run.options import options_of
 from tests.docs.runs import IMAGE, weights
 from tests.lab.engine_image import VLLM
 from tests.unit.docs.pages import DOCS, PAGES, PROJECT, fences
@@ -113,7 +113,7 @@ FACTS: dict[str, tuple[object, str]] = {
         r"Previous releases that stay \((?:default: the setting keep_releases, )?(\d+)",
     ),
     "soak of a rollout": (
-        f"{RunOptions().soak:.0f}",
+        f"{options_of({}).soak:.0f}",
         r"`soak` seconds \((\d+)\)|0 or more; default (\d+)|wave must hold \((\d+)\)",
     ),
     "port of a replica": (
