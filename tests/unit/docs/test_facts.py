@@ -18,6 +18,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.common.ports import EXPORTER_PORT, LAN_SHARE_PORT, METRICS_PORT
 from sparkwright.door.authority import LIFE, RENEWAL
+from sparkwright.door.door import LONGEST_HOLD
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Gateway, Replica
 from sparkwright.fleet.settings import Settings
@@ -158,6 +159,10 @@ FACTS: dict[str, tuple[object, str]] = {
     "MB/s of huggingface_hub": (
         _stated("docs/transfers.md", r"by HTTPS, the same hub, not hashed [|] (\d+)"),
         r"huggingface_hub's own way (\d+)",
+    ),
+    "seconds for which the door holds at most": (
+        LONGEST_HOLD,
+        r"at most (\d+)(?: s\.|, as clients)|Why (\d+) s|503 after (\d+) s|waited for (\d+) s gets",
     ),
     "starts within an hour": (
         NAMED[_starts()],
