@@ -248,8 +248,7 @@ _ALL = (
         fresh=True,
     ),
 )
-# At the speeds of AEON-7 all of it takes 25 to 30 minutes, at those of docai.hu an hour: eight of
-# these minutes are the mixes', which go by time. An estimate, no measurement.
+# How long all of it takes, docs/benchmark.md says: an estimate by these, and the sources' speeds.
 WORKLOADS: Mapping[str, Workload] = {workload.name: workload for workload in _ALL}
 
 # The names of workloads that a recipe may expect figures of; a start's come from the journal.
