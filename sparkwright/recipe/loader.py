@@ -156,9 +156,12 @@ def _read_file(path: Path) -> dict[str, Any] | None:
     """Return what a file of ours holds; None of another project's."""
     if playbook.is_playbook(path):
         return None
-    data = yaml.load(path)
+    remarks: list[str] = []
+    data = yaml.load(path, remarks)
     if formats.is_published(data):
         return None
+    if remarks:
+        raise PlanError(*remarks)
     if "name" in data:
         name = shown(data["name"])
         raise PlanError(f"{path}: name: found {name}; expected no such key: the file has the name")

@@ -22,6 +22,7 @@ class Document:
     Attributes:
         path: The file, as messages name it.
         data: What it holds.
+        remarks: What is odd in it without an effect, as ``FILE:LINE: …``.
 
     Raises:
         PlanError: It cannot be read, as `sparkwright.common.yaml.load` says.
@@ -29,7 +30,8 @@ class Document:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.data = yaml.load(path)
+        self.remarks: list[str] = []
+        self.data = yaml.load(path, self.remarks)
         with path.open("rb") as file:
             text = file.read(MOST_BYTES).decode()
         self._lines = text.splitlines()

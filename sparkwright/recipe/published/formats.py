@@ -33,7 +33,7 @@ def parts(path: Path) -> list[str]:
     """
     if playbook.is_playbook(path):
         return [each.name for each in playbook.found(path)]
-    data = yaml.load(path)
+    data = yaml.load(path, [])
     if vllm_project.is_vllm_project(data):
         return vllm_project.parts(data)
     return [""] if is_published(data) else []

@@ -20,12 +20,10 @@ from sparkwright.recipe.published.draft import (
     Origin,
     Translated,
     recipe_name,
-    tagged,
     translated,
 )
-from sparkwright.recipe.published.serve_line import ServeLine, of_words, parse_line
+from sparkwright.recipe.published.serve_line import ServeLine, beyond_two, of_words, parse_line
 from sparkwright.recipe.published.shell import ShellError, Word, commands
-from sparkwright.recipe.published.versions import version_of
 
 _FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w-]*)[^\n]*$")
 _SHELLS = ("", "bash", "sh", "shell", "console")
@@ -155,14 +153,12 @@ def translate(path: Path, origin: Origin, name: str) -> Translated:
     if any(_STATION.search(part) for part in path.parts):
         sentence = "found a playbook for a DGX Station; expected one for a DGX Spark"
         raise NotForUs("no GB10", problem(0, sentence))
+    if large := beyond_two(each.text):
+        raise NotForUs("more than two Sparks", problem(*large))
     try:
         run = docker_run(each.text)
         line = _line(run) if run else _without_image(each.text)
         size = line.options.get("tensor-parallel-size", 1)
-        if isinstance(size, int) and size > 2:
-            sentence = f"found --tensor-parallel-size {size}; expected 1 or 2"
-            number = line.lines["tensor-parallel-size"]
-            raise NotForUs("more than two Sparks", problem(number, sentence))
         if run is None:
             sentence = "found no docker run that names its image; expected one"
             raise ShellError((line.lines["model"], sentence))
@@ -179,15 +175,14 @@ def translate(path: Path, origin: Origin, name: str) -> Translated:
         sentence = f"found --tensor-parallel-size {shown(size)}; expected 1 or 2"
         raise PlanError(problem(line.lines["tensor-parallel-size"], sentence))
     at = {"image": run.lines["image"], **{f"env.{key}": run.lines[key] for key in run.variables}}
-    at |= {f"args.{key}": number for key, number in line.lines.items() if key != "model"}
-    at |= {"checkpoints": line.lines["model"], "sparks": line.lines["model"]}
+    at |= {key: number for key, _, number in line.places()}
+    at["sparks"] = line.lines["model"]
     draft = Draft(
         origin=origin,
         name=recipe_name(name),
         description=f"{line.model}, as NVIDIA's playbook {path.parent.name} starts it.",
         proven="By NVIDIA, whose playbook shows it; here, by nobody that we know of.",
-        image=tagged(run.image),
-        version=version_of(tagged(run.image), None, origin.day),
+        image=run.image,
         model=line.model,
         options=line.options,
         env={**run.variables, **line.variables},

@@ -35,6 +35,11 @@ _MONTH = re.compile(r"nvcr\.io/nvidia/vllm:(2[0-9])\.(0[1-9]|1[0-2])")
 _BUILD = re.compile(r"(?P<next>[0-9]+\.[0-9]+(\.[0-9]+)?)(rc[0-9]+|\.?dev[0-9]+|\+).*")
 # The tag that follows releases; others follow the source, which is nearer to the next release.
 _NEWEST_RELEASE = "vllm/vllm-openai:latest"
+# Images with vLLM as it is released, or as its main branch was on a day.
+_STOCK = re.compile(
+    r"vllm/vllm-openai:(v?[0-9]|latest|nightly|cu[0-9]).*|nvcr\.io/nvidia/vllm:.*"
+    r"|eugr/spark-vllm:latest|ghcr\.io/spark-arena/dgx-vllm-eugr-nightly(-tf5)?[:@].*"
+)
 # What such a version begins with where the source had no tags.
 _UNTAGGED = "0.1"
 
@@ -56,6 +61,11 @@ class Version:
     def judge(self) -> str | None:
         """The release that judges; None: nothing is known."""
         return self.judged_by or (self.vllm if RELEASE.fullmatch(self.vllm) else None)
+
+
+def is_stock(image: str) -> bool:
+    """Tell whether an image is known to have no fork of vLLM."""
+    return _STOCK.fullmatch(image) is not None
 
 
 def version_of(image: str, said: str | None, day: date | None, least: str | None = None) -> Version:

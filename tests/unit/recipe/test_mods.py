@@ -18,7 +18,7 @@ from sparkwright.fleet.file import load_fleet
 from sparkwright.recipe import mods
 from sparkwright.recipe.build import build_files, build_name, build_problems
 from sparkwright.recipe.loader import load_recipe
-from sparkwright.recipe.mod_script import description, is_online, lasting, steps
+from sparkwright.recipe.mod_script import description, is_online, impossible, steps
 from sparkwright.recipe.mods import ModFolder, read_mods
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.trust import needs
@@ -283,7 +283,7 @@ def test_what_an_image_cannot_keep_is_refused(site: Path, line: str) -> None:
 
 @pytest.mark.parametrize("line", ["a && b", "a 2>&1", "x &\nwait", "echo nohup"])
 def test_what_ends_is_taken(site: Path, line: str) -> None:
-    assert list(lasting(one(site, line))) == []
+    assert list(impossible(one(site, line))) == []
 
 
 def test_a_description_has_files_sizes_and_a_short_script_whole(site: Path) -> None:
@@ -317,7 +317,7 @@ def test_a_script_that_is_made_to_take_long_is_read_in_seconds(site: Path, text:
     read = one(site, text * (2**20 // len(text)), **{f"f{n}.py": b"x" for n in range(90)})
     begun = time.process_time()
     assert len("\n".join(description(read))) < 200_000
-    list(lasting(read))
+    list(impossible(read))
     assert time.process_time() - begun < 10
 
 

@@ -1,0 +1,113 @@
+"""What the nearest release of vLLM says of a published recipe, before it becomes ours.
+
+The table of names has no values: whether an option takes the one given, only vLLM itself can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.schema import nearest
+from sparkwright.recipe.mods import read_mods
+from sparkwright.recipe.published.versions import Version, is_stock
+from sparkwright.recipe.recipe import UNKNOWN_VLLM
+from sparkwright.recipe.vllm_names import Release, number, options, releases, table
+
+# Tried: InstantTensor 0.2.2, with io_uring refused as Docker's seccomp refuses it.
+_INSTANTTENSOR = (
+    "reads by io_uring, which Docker's seccomp refuses to this container; InstantTensor 0.1.9 to "
+    "0.2.2 then reads by Linux AIO, or maps the files where INSTANTTENSOR_BACKEND is BUFFERED"
+)
+_URING = {"URING", "URING_BUFFERED"}
+
+
+@dataclass
+class Verdict:
+    """What was found, each sentence beside our key of what it is about.
+
+    Attributes:
+        problems: What the release lacks, and nothing else explains.
+        unjudged: Names that another vLLM may have.
+        remarks: What to know beside that.
+    """
+
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    unjudged: list[str] = field(default_factory=list)
+    remarks: list[tuple[str, str]] = field(default_factory=list)
+
+
+def judge(
+    version: Version,
+    image: str,
+    args: Mapping[str, Any],
+    env: Mapping[str, str],
+    mods: Sequence[Path],
+) -> Verdict:
+    """Judge names by the nearest release.
+
+    Args:
+        version: Of the image.
+        image: With its tag.
+        args, env: As a recipe has them.
+        mods: Folders of the mods, which may add options.
+    """
+    found = Verdict()
+    if args.get("load-format") == "instanttensor":
+        backends = {each.strip() for each in env.get("INSTANTTENSOR_BACKEND", "").split(",")}
+        key, told = "args.load-format", f"instanttensor {_INSTANTTENSOR}"
+        (found.problems if backends <= _URING else found.remarks).append((key, told))
+    if version.judge is None:
+        told = "neither its tag nor a commit says which vLLM it has: no option was judged"
+        found.remarks.append(("image", told))
+        return found
+    release = number(version.judge)
+    texts: list[bytes] = []
+    # The check of the recipe says which mods cannot be read.
+    with suppress(PlanError):
+        texts = [file.content for mod in read_mods(mods) for file in mod.files.values()]
+    names = [("args", name) for name in args]
+    names += [("env", name) for name in env if name.startswith("VLLM_")]
+    for kind, name in names:
+        if _has(release, name):
+            continue
+        key, lacks = f"{kind}.{name}", f"vLLM {version.judge}, the nearest, lacks it"
+        if why := _elsewhere(version, image, name, texts):
+            found.unjudged.append(name)
+            found.remarks.append((key, f"not judged: {lacks}, but {why}"))
+        elif kind == "env":
+            found.remarks.append((key, f"{lacks}, and passes over it"))
+        else:
+            known = nearest(name, options(_before(release)))
+            found.problems.append((key, f"found it, but {lacks}; {known}"))
+    return found
+
+
+def _has(release: Release, name: str, *, or_later: bool = False) -> bool:
+    """Tell whether a release has a name, as far as those beside it in the table say."""
+    known = table().get(name)
+    if known is None:
+        return False
+    after = min((each for each in releases() if each >= release), default=releases()[-1])
+    return known.last >= _before(release) and (or_later or known.first <= after)
+
+
+def _before(release: Release) -> Release:
+    """Return the last release of the table that is not newer."""
+    return max((each for each in releases() if each <= release), default=releases()[0])
+
+
+def _elsewhere(version: Version, image: str, name: str, texts: Sequence[bytes]) -> str | None:
+    """Say why the image's vLLM may have a name that the nearest release lacks; None: it may not."""
+    words = [name.encode(), name.replace("-", "_").encode()]
+    if any(word in text for text in texts for word in words):
+        return "a mod names it"
+    if not is_stock(image):
+        return "the image is not known to have vLLM as it is released"
+    if version.vllm == UNKNOWN_VLLM and _has(number(str(version.judge)), name, or_later=True):
+        return "a later release has it, and the image's is not known"
+    return None
