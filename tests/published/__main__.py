@@ -21,6 +21,7 @@ from sparkwright.recipe.loader import load_published, placed
 from sparkwright.recipe.published import formats
 from sparkwright.recipe.published.draft import NotForUs
 from sparkwright.recipe.published.sources import Checkout, Published, checkout_of, entries
+from sparkwright.recipe.published.versions import is_stock
 from sparkwright.recipe.recipe import UNKNOWN_VLLM, Recipe
 from tests.recipes import releases
 from tests.recipes.judge import Case, judge
@@ -44,6 +45,7 @@ class Result:
         checkout: The source.
         taken: Recipes that ours accept, and that their vLLM accepts or nobody has judged.
         unjudged: Those of them that no release has judged.
+        doubted: What the nearest release refuses of those whose image may have a fork of vLLM.
         unknown: Variables by recipe that the vLLM does not know: it warns, and starts.
         refused: Problems by recipe, each with file and line: what we do not take.
         wrong: Problems by recipe, each with file and line: what its vLLM refuses.
@@ -53,6 +55,7 @@ class Result:
     checkout: Checkout
     taken: dict[str, Recipe] = field(default_factory=dict)
     unjudged: set[str] = field(default_factory=set)
+    doubted: dict[str, Sequence[str]] = field(default_factory=dict)
     unknown: dict[str, Sequence[str]] = field(default_factory=dict)
     refused: dict[str, Sequence[str]] = field(default_factory=dict)
     wrong: dict[str, Sequence[str]] = field(default_factory=dict)
@@ -105,6 +108,9 @@ def results(sources: Sequence[str], *, judged: bool = True) -> list[Result]:
         if problems:
             translated = formats.translate(entry.path, entry.part, entry.origin)
             lines = [placed(problem, entry.path, translated) for problem in problems]
+            if not is_stock(case.recipe.base_image):
+                result.doubted[entry.key] = lines
+                continue
             result.taken.pop(entry.key, None)
             result.wrong[entry.key] = [*dict.fromkeys([*result.wrong.get(entry.key, ()), *lines])]
     return found
@@ -129,7 +135,12 @@ def report(result: Result) -> Iterator[str]:
             how += ", the nearest: its image's is not known"
         if names := result.unknown.get(key):
             how += f"; it does not know, and passes over, {', '.join(names)}"
+        if recipe.unjudged:
+            how += f"; not judged: {', '.join(recipe.unjudged)}"
+        if key in result.doubted:
+            how = "only the fork in its image can judge it; the nearest release refuses it"
         yield f"taken    {key}: {how}"
+        yield from (f"         {_short(each, checkout)}" for each in result.doubted.get(key, ()))
     for word, problems in (("refused", result.refused), ("wrong", result.wrong)):
         for key, told in problems.items():
             yield f"{word:8} {key}"

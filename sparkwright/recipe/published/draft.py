@@ -167,15 +167,16 @@ def translated(draft: Draft) -> Translated:
         "served_names": [str(name) for name in (served if isinstance(served, list) else [served])],
         "args": args,
         "env": env,
-        "by_sparks": {
-            count: {
-                "args": _differing(_arguments(options, checkpoints), args),
-                "env": _differing(_environment(variables), env),
-            }
-            for count, (options, variables) in draft.by_sparks.items()
-        },
         "start_timeout": START_TIMEOUT,
     }
+    for count, (options, variables) in draft.by_sparks.items():
+        theirs = {"args": _arguments(options, checkpoints), "env": _environment(variables)}
+        own = {
+            kind: {name: each for name, each in values.items() if data[kind].get(name) != each}
+            for kind, values in theirs.items()
+        }
+        if any(own.values()):
+            data["by_sparks"] = {count: own}
     if not data["judged_by"]:
         del data["judged_by"]
     if draft.options.get("runner") == "pooling":
@@ -255,10 +256,6 @@ def _checkpoint(repo: str) -> dict[str, Any]:
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
     left_out = (*OWN_ENVIRONMENT, LEVEL)
     return {key: value for key, value in env.items() if key not in left_out and "$" not in value}
-
-
-def _differing(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if others.get(key) != value}
 
 
 def _arguments(

@@ -72,18 +72,23 @@ def judge(
         texts = [file.content for mod in read_mods(mods) for file in mod.files.values()]
     names = [("args", name) for name in args]
     names += [("env", name) for name in env if name.startswith("VLLM_")]
+    lacks = f"vLLM {version.judge}, the nearest, lacks"
+    elsewhere: dict[str, list[str]] = {}
     for kind, name in names:
         if _has(release, name):
             continue
-        key, lacks = f"{kind}.{name}", f"vLLM {version.judge}, the nearest, lacks it"
+        key = f"{kind}.{name}"
         if why := _elsewhere(version, image, name, texts):
             found.unjudged.append(name)
-            found.remarks.append((key, f"not judged: {lacks}, but {why}"))
+            elsewhere.setdefault(why, []).append(key)
         elif kind == "env":
-            found.remarks.append((key, f"{lacks}, and passes over it"))
+            found.remarks.append((key, f"{lacks} it, and passes over it"))
         else:
             known = nearest(name, options(_before(release)))
-            found.problems.append((key, f"found it, but {lacks}; {known}"))
+            found.problems.append((key, f"found it, but {lacks} it; {known}"))
+    for why, keys in elsewhere.items():
+        more = f" (and {', '.join(keys[1:])})" if keys[1:] else ""
+        found.remarks.append((keys[0], f"not judged{more}: {lacks} it, but {why}"))
     return found
 
 

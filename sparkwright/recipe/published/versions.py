@@ -27,7 +27,8 @@ JUDGES = (
     ("0.33.0", date(2026, 11, 22)),
 )
 
-_RELEASE_TAG = re.compile(r"v?([0-9]+\.[0-9]+\.[0-9]+)(-[a-z0-9.-]*)?")
+# v0.28.0, v0.28.0-aarch64, vllm-x86_64-cu13-0.25.1-7a33ba9
+_RELEASE_TAG = re.compile(r"([a-z][a-z0-9_-]*-)?v?([0-9]+\.[0-9]+\.[0-9]+)(-[a-z0-9.-]*)?")
 _DAY = re.compile(r"(?<![0-9])(202[0-9])(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])(?![0-9])")
 # nvcr.io/nvidia/vllm:26.07-py3
 _MONTH = re.compile(r"nvcr\.io/nvidia/vllm:(2[0-9])\.(0[1-9]|1[0-2])")
@@ -37,7 +38,7 @@ _BUILD = re.compile(r"(?P<next>[0-9]+\.[0-9]+(\.[0-9]+)?)(rc[0-9]+|\.?dev[0-9]+|
 _NEWEST_RELEASE = "vllm/vllm-openai:latest"
 # Images with vLLM as it is released, or as its main branch was on a day.
 _STOCK = re.compile(
-    r"vllm/vllm-openai:(v?[0-9]|latest|nightly|cu[0-9]).*|nvcr\.io/nvidia/vllm:.*"
+    r"vllm/vllm-openai:.*([0-9]\.[0-9]|latest|nightly).*|nvcr\.io/nvidia/vllm:.*"
     r"|eugr/spark-vllm:latest|ghcr\.io/spark-arena/dgx-vllm-eugr-nightly(-tf5)?[:@].*"
 )
 # What such a version begins with where the source had no tags.
@@ -86,7 +87,7 @@ def version_of(image: str, said: str | None, day: date | None, least: str | None
             return Version(said, _by_number(build["next"]))
         return Version(UNKNOWN_VLLM, _by_day(built) if built else None)
     if "vllm/vllm-openai:" in image and (match := _RELEASE_TAG.fullmatch(tag)):
-        return _known(match[1])
+        return _known(match[2])
     if day := _day(tag) or _month(image) or day:
         judge = _newest(day) if image == _NEWEST_RELEASE else _by_day(day)
         if least and RELEASE.fullmatch(least) and number(judge) < number(least):
