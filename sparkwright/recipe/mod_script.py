@@ -96,7 +96,9 @@ def is_online(mod: ModFolder) -> bool:
 def drops_caches(mod: ModFolder) -> bool:
     """Tell whether a mod does nothing but empty the page cache, as the supervisor does itself."""
     lines = [line for path in _scripts(mod) for _, line in _lines(mod, path)]
-    return any("drop_caches" in line for line in lines) and not steps(mod)
+    return any("drop_caches" in line for line in lines) and all(
+        "drop_caches" in step.text for step in steps(mod)
+    )
 
 
 def impossible(mod: ModFolder) -> Iterator[str]:

@@ -75,9 +75,12 @@ def judge(
     lacks = f"vLLM {version.judge}, the nearest, lacks"
     elsewhere: dict[str, list[str]] = {}
     for kind, name in names:
+        key, off = f"{kind}.{name}", f"disable-{name.removeprefix('enable-')}"
         if _has(release, name):
+            if args.get(name) is False and _has(release, off):
+                # From 0.33.0 on such options are turned off by another word.
+                found.problems.append((key, f"found --no-{name}; expected --{off}"))
             continue
-        key = f"{kind}.{name}"
         if why := _elsewhere(version, image, name, texts):
             found.unjudged.append(name)
             elsewhere.setdefault(why, []).append(key)
