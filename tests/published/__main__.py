@@ -3,7 +3,8 @@
     python -m tests.published [--quiet] CHECKOUT …
 
 CHECKOUT is a folder, or another source as `sparkwright recipes import` names it. Mods that one
-lacks are looked for in the others. At the end stands a table, as in docs/recipes.md. Judging needs
+lacks are looked for in the others. What the nearest release refuses of an image whose tag moves on,
+the newest is asked as well. At the end stands a table, as in docs/recipes.md. Judging needs
 root and x86_64; the first time it downloads.
 """
 
@@ -13,19 +14,22 @@ import argparse
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from sparkwright.common.errors import PlanError
 from sparkwright.recipe.loader import load_published, placed
 from sparkwright.recipe.published import formats
 from sparkwright.recipe.published.draft import NotForUs
 from sparkwright.recipe.published.sources import Checkout, Published, checkout_of, entries
-from sparkwright.recipe.published.versions import is_stock
+from sparkwright.recipe.published.versions import JUDGES, is_stock
 from sparkwright.recipe.recipe import UNKNOWN_VLLM, Recipe
 from tests.recipes import releases
 from tests.recipes.judge import Case, judge
 
+# What such a tag stands for is what its image is when it is locked.
+_MOVES = re.compile(r":(latest|nightly)[a-z0-9-]*$")
+NEWEST = JUDGES[-1][0]
 _FILES = ("chat-template", "tool-parser-plugin", "reasoning-parser-plugin")
 _ENDINGS = (".jinja", ".py")
 _NAMED_BY = {
@@ -100,7 +104,7 @@ def results(sources: Sequence[str], *, judged: bool = True) -> list[Result]:
                 for sparks in recipe.sparks:
                     case = Case(entry.path, _without_files(recipe), sparks, recipe.hardware[0])
                     cases[case] = (result, entry)
-    for case, told in (judge(cases) if judged else {}).items():
+    for case, told in (_told(cases) if judged else {}).items():
         result, entry = cases[case]
         problems = [each for each in told if not _UNKNOWN.search(each) and _LACKS not in each]
         if names := [match[1] for each in told if (match := _UNKNOWN.search(each))]:
@@ -114,6 +118,20 @@ def results(sources: Sequence[str], *, judged: bool = True) -> list[Result]:
             result.taken.pop(entry.key, None)
             result.wrong[entry.key] = [*dict.fromkeys([*result.wrong.get(entry.key, ()), *lines])]
     return found
+
+
+def _told(cases: Iterable[Case]) -> dict[Case, list[str]]:
+    """Ask the nearest release of each, and the newest of those it refuses whose tag moves on."""
+    told = judge(cases)
+    again = {
+        replace(case, recipe=case.recipe.model_copy(update={"judged_by": NEWEST})): case
+        for case, problems in told.items()
+        if problems and case.recipe.vllm == UNKNOWN_VLLM and _MOVES.search(case.recipe.base_image)
+    }
+    for case, problems in judge(again).items():
+        if not problems:
+            told[again[case]] = []
+    return told
 
 
 def _without_files(recipe: Recipe) -> Recipe:

@@ -95,18 +95,20 @@ def judge(
     return found
 
 
-def _has(release: Release, name: str, *, or_later: bool = False) -> bool:
-    """Tell whether a release has a name, as far as those beside it in the table say."""
+def _has(release: Release, name: str) -> bool:
+    """Tell whether both releases beside one in the table have a name: that one has it, then."""
     known = table().get(name)
-    if known is None:
-        return False
-    after = min((each for each in releases() if each >= release), default=releases()[-1])
-    return known.last >= _before(release) and (or_later or known.first <= after)
+    return known is not None and known.first <= _before(release) and known.last >= _after(release)
 
 
 def _before(release: Release) -> Release:
     """Return the last release of the table that is not newer."""
     return max((each for each in releases() if each <= release), default=releases()[0])
+
+
+def _after(release: Release) -> Release:
+    """Return the first release of the table that is not older."""
+    return min((each for each in releases() if each >= release), default=releases()[-1])
 
 
 def _elsewhere(version: Version, image: str, name: str, texts: Sequence[bytes]) -> str | None:
@@ -116,6 +118,10 @@ def _elsewhere(version: Version, image: str, name: str, texts: Sequence[bytes]) 
         return "a mod names it"
     if not is_stock(image):
         return "the image is not known to have vLLM as it is released"
-    if version.vllm == UNKNOWN_VLLM and _has(number(str(version.judge)), name, or_later=True):
-        return "a later release has it, and the image's is not known"
-    return None
+    known, release = table().get(name), number(str(version.judge))
+    if known is None or known.last < _before(release):
+        return None
+    if known.first <= _after(release):
+        return "a release beside it has it"
+    moves = version.vllm == UNKNOWN_VLLM
+    return "a later release has it, and the image's is not known" if moves else None

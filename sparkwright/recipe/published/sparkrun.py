@@ -214,11 +214,14 @@ def _audience(document: Document) -> None:
         expected = " or ".join(_RUNTIMES)
         sentence = f"found {shown(runtime)}; expected {expected}"
         raise NotForUs("another engine", document.problem(("runtime",), sentence))
+    command = document.get("command")
+    if isinstance(command, str) and "vllm" not in command:
+        sentence = "found a command without vllm; expected vllm serve"
+        raise NotForUs("another engine", document.problem(("command",), sentence))
     least = document.get("min_nodes") or 1
     if least > 2:
         sentence = f"found {least}; expected 1 or 2, the number of Sparks of a replica"
         raise NotForUs("more than two Sparks", document.problem(("min_nodes",), sentence))
-    command = document.get("command")
     if isinstance(command, str) and (found := beyond_two(filled(command, _values(document)))):
         at, sentence = found
         problem = document.problem(("command",), sentence, at, _word(sentence))
