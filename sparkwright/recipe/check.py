@@ -82,11 +82,8 @@ def _drafter_problems(recipe: Recipe) -> Iterator[str]:
         speculative = recipe.for_sparks(count).args.get("speculative-config")
         size = speculative.get(_DRAFTER_SIZE, 1) if isinstance(speculative, dict) else 1
         if size not in (1, count):
-            expected = f"1 or {count}" if count > 1 else "1"
-            yield (
-                f"args.speculative-config: found {_DRAFTER_SIZE} {shown(size)} on {count} "
-                f"Spark{'s' * (count > 1)}; expected {expected}"
-            )
+            found = f"found {_DRAFTER_SIZE} {shown(size)} with sparks: {count}"
+            yield f"args.speculative-config: {found}; expected 1, or the number of Sparks"
 
 
 def _answer_problems(recipe: Recipe) -> Iterator[str]:

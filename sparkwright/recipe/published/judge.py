@@ -28,13 +28,7 @@ _URING = {"URING", "URING_BUFFERED"}
 
 @dataclass
 class Verdict:
-    """What was found, each sentence beside our key of what it is about.
-
-    Attributes:
-        problems: What the release lacks, and nothing else explains.
-        unjudged: Names that another vLLM may have.
-        remarks: What to know beside that.
-    """
+    """What was found: sentences beside our keys, and the names that nobody has judged."""
 
     problems: list[tuple[str, str]] = field(default_factory=list)
     unjudged: list[str] = field(default_factory=list)
@@ -48,14 +42,7 @@ def judge(
     env: Mapping[str, str],
     mods: Sequence[Path],
 ) -> Verdict:
-    """Judge names by the nearest release.
-
-    Args:
-        version: Of the image.
-        image: With its tag.
-        args, env: As a recipe has them.
-        mods: Folders of the mods, which may add options.
-    """
+    """Judge the names of options and variables; mods, folders here, may add some of their own."""
     found = Verdict()
     if args.get("load-format") == "instanttensor":
         backends = {each.strip() for each in env.get("INSTANTTENSOR_BACKEND", "").split(",")}
@@ -87,7 +74,7 @@ def judge(
         elif kind == "env":
             found.remarks.append((key, f"{lacks} it, and passes over it"))
         else:
-            known = nearest(name, options(_before(release)))
+            known = nearest(name, options(_beside(release)[0]))
             found.problems.append((key, f"found it, but {lacks} it; {known}"))
     for why, keys in elsewhere.items():
         more = f" (and {', '.join(keys[1:])})" if keys[1:] else ""
@@ -96,19 +83,17 @@ def judge(
 
 
 def _has(release: Release, name: str) -> bool:
-    """Tell whether both releases beside one in the table have a name: that one has it, then."""
+    """Tell whether both releases beside one have a name: that one has it as well, then."""
+    before, after = _beside(release)
     known = table().get(name)
-    return known is not None and known.first <= _before(release) and known.last >= _after(release)
+    return known is not None and known.first <= before and known.last >= after
 
 
-def _before(release: Release) -> Release:
-    """Return the last release of the table that is not newer."""
-    return max((each for each in releases() if each <= release), default=releases()[0])
-
-
-def _after(release: Release) -> Release:
-    """Return the first release of the table that is not older."""
-    return min((each for each in releases() if each >= release), default=releases()[-1])
+def _beside(release: Release) -> tuple[Release, Release]:
+    """Return the releases of the table on both sides of one; itself, where the table has it."""
+    known = releases()
+    before = max((each for each in known if each <= release), default=known[0])
+    return before, min((each for each in known if each >= release), default=known[-1])
 
 
 def _elsewhere(version: Version, image: str, name: str, texts: Sequence[bytes]) -> str | None:
@@ -118,10 +103,11 @@ def _elsewhere(version: Version, image: str, name: str, texts: Sequence[bytes]) 
         return "a mod names it"
     if not is_stock(image):
         return "the image is not known to have vLLM as it is released"
-    known, release = table().get(name), number(str(version.judge))
-    if known is None or known.last < _before(release):
+    known = table().get(name)
+    before, after = _beside(number(str(version.judge)))
+    if known is None or known.last < before:
         return None
-    if known.first <= _after(release):
+    if known.first <= after:
         return "a release beside it has it"
     moves = version.vllm == UNKNOWN_VLLM
     return "a later release has it, and the image's is not known" if moves else None

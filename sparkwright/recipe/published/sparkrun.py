@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.schema import nearest, shown
+from sparkwright.common.schema import shown
 from sparkwright.recipe.mod_script import drops_caches
 from sparkwright.recipe.mods import ModFolder, read_mods
 from sparkwright.recipe.published.document import Document
@@ -47,11 +47,6 @@ _HARMLESS = (
     *("container_name", "distribution_config", "stop_after_post"),
     *("author", "maintainer", "tags", "notes", "license", "source", "draft_model"),
 )
-# What sparkrun gives to `docker run`: a container here has its own.
-_CONTAINER = (
-    *("auto_remove", "restart_policy", "privileged", "gpus", "ipc", "shm_size", "network", "user"),
-    *("security_opt", "cap_add", "ulimit", "devices", "memory_limit", "labels", "entrypoint"),
-)
 _IN_THE_IMAGE = "it left out, in a copy of the file, with an image that has what it does"
 # The one pulls images from registries, the other builds those alone that no registry has.
 _BUILDERS = ("eugr", "docker-pull")
@@ -62,15 +57,14 @@ _HOOKS = {
 }
 _RUNTIMES = ("vllm", "vllm-distributed", "vllm-ray", "eugr-vllm")
 
-# Arguments of spark-vllm-docker's build with which it pulls its image all the same, and how many
-# words follow each. Those for transformers change nothing any more.
-_PULLING = {
-    **dict.fromkeys(("--tf5", "--pre-tf", "--pre-transformers"), 0),
-    **dict.fromkeys(("--exp-b12x", "--experimental-b12x"), 0),
-    **dict.fromkeys(("--full-log", "--cleanup", "--copy-parallel", "--setup"), 0),
-    **dict.fromkeys(("-t", "--tag", "-j", "--build-jobs", "-u", "--user"), 1),
-    **dict.fromkeys(("--network", "--config", "-c", "--copy-to", "--copy-to-host"), 1),
-}
+# Arguments of spark-vllm-docker's build with which it pulls its image all the same: the first
+# choose one, and transformers 5 is in all.
+_EXPERIMENTAL = ("--exp-b12x", "--experimental-b12x")
+_PULLING = (
+    *(*_EXPERIMENTAL, "--tf5", "--pre-tf", "--pre-transformers", "--full-log", "--cleanup"),
+    *("--copy-parallel", "--setup", "-t", "--tag", "-j", "--build-jobs", "-u", "--user"),
+    *("--network", "--config", "-c", "--copy-to", "--copy-to-host"),
+)
 _B12X = "eugr/spark-vllm-b12x:latest"
 _NIGHTLY = "ghcr.io/spark-arena/dgx-vllm-eugr-nightly"
 # The names that spark-vllm-docker's scripts, and sparkrun, give to the images that they pull.
@@ -101,7 +95,10 @@ def translate(document: Document, origin: Origin) -> Translated:
     _shape(document)
     _audience(document)
     problems = [*_key_problems(document)]
-    remarks = [*document.remarks, *_left_out(document)]
+    remarks = list(document.remarks)
+    if settings := document.mapping("executor_config"):
+        sentence = f"left out: {', '.join(settings)}. The container here has settings of its own"
+        remarks.append(document.problem(("executor_config",), sentence))
     lines: dict[str, int] = {}
     mods: list[Path] = []
     runs: dict[int, ServeLine] = {}
@@ -144,7 +141,7 @@ def translate(document: Document, origin: Origin) -> Translated:
 
 
 def _values(document: Document, sparks: int | None = None) -> dict[str, Any]:
-    """Return the values of keys in the command, as one Spark or as the defaults have them."""
+    """Return the values of the command's keys, for a number of Sparks or by the defaults."""
     values = {**_PORT, "model": document.get("model"), **document.mapping("defaults")}
     return values if sparks is None else {**values, "tensor_parallel": sparks}
 
@@ -184,23 +181,14 @@ def _description(document: Document, model: str) -> str:
 
 
 def _shape(document: Document) -> None:
-    problems = [
-        document.problem((key,), f"found {shown(document.get(key))}; expected a mapping")
-        for key in ("defaults", "env", "metadata", "executor_config")
-        if not isinstance(document.get(key) or {}, dict)
-    ]
-    problems += [
-        document.problem((key,), f"found {shown(document.get(key))}; expected a list")
-        for key in ("mods", "build_args", *_HOOKS)
-        if not isinstance(document.get(key) or [], list)
-    ]
-    problems += [
-        document.problem((key,), f"found {shown(document.get(key))}; expected a whole number")
-        for key in ("min_nodes", "max_nodes")
-        if not isinstance(document.get(key) or 1, int)
-    ]
-    if problems:
-        raise PlanError(*problems)
+    for key in ("defaults", "env", "metadata", "executor_config"):
+        document.mapping(key)
+    for key in ("mods", "build_args", *_HOOKS):
+        document.texts(key)
+    for key in ("min_nodes", "max_nodes"):
+        if not isinstance(document.get(key) or 1, int):
+            sentence = f"found {shown(document.get(key))}; expected a whole number"
+            raise document.error((key,), sentence)
 
 
 def _audience(document: Document) -> None:
@@ -215,8 +203,8 @@ def _audience(document: Document) -> None:
         sentence = f"found {shown(runtime)}; expected {expected}"
         raise NotForUs("another engine", document.problem(("runtime",), sentence))
     command = document.get("command")
-    if isinstance(command, str) and "vllm" not in command:
-        sentence = "found a command without vllm; expected vllm serve"
+    if not document.get("runtime") and "vllm" not in f"{command} {document.get('container')}":
+        sentence = "found a command and an image without vllm; expected vllm serve"
         raise NotForUs("another engine", document.problem(("command",), sentence))
     least = document.get("min_nodes") or 1
     if least > 2:
@@ -233,36 +221,9 @@ def _image(document: Document) -> str | None:
     container = document.get("container")
     if not isinstance(container, str) or "/" in container:
         return container
-    if any(word in ("--exp-b12x", "--experimental-b12x") for word in _build_words(document)):
+    if any(word in _EXPERIMENTAL for word in document.texts("build_args")):
         return _B12X
     return _PULLED.get(container.removesuffix(":latest"))
-
-
-def _build_words(document: Document) -> list[str]:
-    return [str(word) for word in document.get("build_args") or []]
-
-
-def _build_problems(document: Document) -> Iterator[str]:
-    """Yield the arguments with which an image is built, each with the words that follow it."""
-    words = _build_words(document)
-    index = 0
-    while index < len(words):
-        end = index + 1
-        while end < len(words) and not words[end].startswith("-"):
-            end += 1
-        if end - index - 1 > _PULLING.get(words[index], -1):
-            found = " ".join(words[index:end])
-            sentence = f"found {shown(found)}; expected {_IN_THE_IMAGE}"
-            yield document.problem(("build_args", index), sentence)
-        index = end
-
-
-def _left_out(document: Document) -> Iterator[str]:
-    """Yield what whoever takes the recipe should know of its keys."""
-    settings = document.mapping("executor_config")
-    if settings:
-        sentence = f"left out: {', '.join(settings)}. The container here has settings of its own"
-        yield document.problem(("executor_config",), sentence)
 
 
 def _key_problems(document: Document) -> Iterator[str]:
@@ -278,15 +239,14 @@ def _key_problems(document: Document) -> Iterator[str]:
     if settings := document.get("builder_config"):
         found = f"found {shown(settings)}; expected {_IN_THE_IMAGE}"
         yield document.problem(("builder_config",), found)
-    for key in document.mapping("executor_config"):
-        if key not in _CONTAINER:
-            sentence = f"found it, which cannot be converted; {nearest(key, _CONTAINER)}"
-            yield document.problem(("executor_config", key), sentence)
     for key, expected in _HOOKS.items():
         for index, hook in enumerate(document.get(key) or []):
             if not isinstance(hook, str) or not prints_only(hook):
                 yield document.problem((key, index), f"found {shown(hook)}; expected {expected}")
-    yield from _build_problems(document)
+    for index, word in enumerate(document.texts("build_args")):
+        if word.startswith("-") and word not in _PULLING:
+            sentence = f"found {shown(word)}; expected {_IN_THE_IMAGE}"
+            yield document.problem(("build_args", index), sentence)
     image = document.get("container")
     if not isinstance(image, str):
         sentence = f"found {shown(image)}; expected an image on a registry"
