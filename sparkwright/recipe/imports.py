@@ -45,7 +45,6 @@ class Imported:
     """A recipe that became a file of the site.
 
     Attributes:
-        recipe: As it is read from the file.
         files: Those that were written, with the folders of mods.
         same: Tells that all of it was there already.
         remarks: What whoever takes it should know, as ``FILE:LINE: …``.
@@ -86,11 +85,6 @@ def listing(source: str) -> Iterator[str]:
 
 def import_recipe(source: str, name: str, *, replace: bool = False) -> Imported:
     """Write a published recipe, and its mods, into the folder of the site.
-
-    Args:
-        source: As for `listing`.
-        name: Of the recipe there.
-        replace: Write over a recipe of this name with another content.
 
     Raises:
         PlanError: There is no such recipe, or it cannot be taken; or the site has another one.

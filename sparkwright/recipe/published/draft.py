@@ -73,9 +73,6 @@ class Draft:
     """A published recipe, taken apart.
 
     Attributes:
-        origin: Where it comes from.
-        name: Of our recipe.
-        description, proven: As in ours.
         image: A name without a tag stands for the tag latest, as with Docker.
         model: The checkpoint, OWNER/NAME.
         options: vLLM's, as a recipe's ``args`` hold them.
@@ -83,10 +80,7 @@ class Draft:
         lines: The line of the file, from 1, of what our keys say: ``args.NAME``, ``env.NAME``,
             ``image``, ``sparks``, ``checkpoints``.
         key: What the file calls its command, for messages.
-        sparks: Numbers of Sparks that it is for.
         by_sparks: Options and variables with another number of them.
-        hardware: Classes that it is for.
-        revision: Of the checkpoint.
         mods: Folders of the mods, in the order of their use.
         said: The vLLM that it says the image has.
         least: The oldest release that it says it needs.

@@ -40,12 +40,7 @@ def parts(path: Path) -> list[str]:
 
 
 def translate(path: Path, part: str, origin: Origin) -> Translated:
-    """Translate a published recipe into one of ours.
-
-    Args:
-        path: Its file.
-        part: One of `parts`; "" for the only one, or the default.
-        origin: Where it comes from.
+    """Translate one of the `parts` of a file into a recipe of ours; "": the only one, or default.
 
     Raises:
         NotForUs: It is for another engine or other hardware.

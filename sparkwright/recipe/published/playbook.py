@@ -41,13 +41,7 @@ _CACHE = "/.cache/"
 
 @dataclass(frozen=True)
 class Found:
-    """A command of a page that serves a model.
-
-    Attributes:
-        name: By which it is told from others of the page.
-        line: Of the page, from 1.
-        text: The command.
-    """
+    """A command of a page that serves a model, and its line, from 1."""
 
     name: str
     line: int

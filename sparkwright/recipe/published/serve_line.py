@@ -129,11 +129,9 @@ def beyond_two(text: str) -> tuple[int, str] | None:
 
 
 def parse_line(text: str) -> ServeLine:
-    """Take a line apart, as a shell and vLLM would.
+    """Take one ``vllm serve`` command apart, as a shell and vLLM would.
 
-    Args:
-        text: One ``vllm serve`` command, on several lines if each but the last ends in a backslash.
-            Before it may stand ``export NAME=VALUE``, and commands that only print.
+    Before it may stand ``export NAME=VALUE``, and commands that only print.
 
     Raises:
         ShellError: It is another command or more than one, or a recipe cannot hold its options.

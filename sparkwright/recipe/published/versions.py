@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 
 from sparkwright.recipe.recipe import UNKNOWN_VLLM
 from sparkwright.recipe.values import RELEASE
@@ -94,11 +94,6 @@ def version_of(image: str, said: str | None, day: date | None, least: str | None
             judge = _by_number(least)
         return Version(UNKNOWN_VLLM, judge)
     return Version(UNKNOWN_VLLM)
-
-
-def day_of(stamp: str) -> date:
-    """Return the day of a time such as ``2026-06-13T13:16:18-05:00``."""
-    return datetime.fromisoformat(stamp).date()
 
 
 def _known(release: str) -> Version:
