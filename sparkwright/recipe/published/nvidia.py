@@ -123,9 +123,7 @@ def _line(document: Document, keys: Keys) -> ServeLine:
     try:
         return parse_line(command)
     except ShellError as error:
-        raise PlanError(
-            *(document.problem(keys, sentence, at) for at, sentence in error.found)
-        ) from None
+        raise document.shell_error(keys, error) from None
 
 
 def _setup(document: Document) -> DockerRun | None:
@@ -136,9 +134,7 @@ def _setup(document: Document) -> DockerRun | None:
     try:
         return docker_run(text)
     except ShellError as error:
-        raise PlanError(
-            *(document.problem(_SETUP, sentence, at) for at, sentence in error.found)
-        ) from None
+        raise document.shell_error(_SETUP, error) from None
 
 
 def _worker_problems(document: Document, head: ServeLine) -> Iterator[str]:

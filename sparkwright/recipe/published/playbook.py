@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,12 +81,11 @@ def found(path: Path) -> list[Found]:
 
 def _model(command: str) -> str:
     """Return the model that a command serves; "" where a reader has to put it in."""
-    try:
-        run = docker_run(command)
-        return (_line(run) if run else _without_image(command)).model
-    except ShellError:
-        match = _MODEL.search(command)
-        return match[1] if match else ""
+    with suppress(ShellError):
+        if run := docker_run(command):
+            return _line(run).model
+    match = _MODEL.search(command)
+    return match[1] if match else ""
 
 
 def _blocks(text: str) -> Iterator[tuple[int, str]]:
@@ -151,11 +151,10 @@ def translate(path: Path, origin: Origin, name: str) -> Translated:
         raise NotForUs("more than two Sparks", problem(*large))
     try:
         run = docker_run(each.text)
-        line = _line(run) if run else _without_image(each.text)
-        size = line.options.get("tensor-parallel-size", 1)
         if run is None:
-            sentence = "found no docker run that names its image; expected one"
-            raise ShellError((line.lines["model"], sentence))
+            raise ShellError((0, "found no docker run that names its image; expected one"))
+        line = _line(run)
+        size = line.options.get("tensor-parallel-size", 1)
         for mount in run.mounts:
             if _CACHE not in mount:
                 sentence = f"found -v {mount}; expected a container without folders of the host"
@@ -185,15 +184,6 @@ def translate(path: Path, origin: Origin, name: str) -> Translated:
         sparks=[size],
     )
     return translated(draft)
-
-
-def _without_image(text: str) -> ServeLine:
-    """Read a line inside of a container that was started elsewhere."""
-    for command in commands(text):
-        words = [word.text for word in command]
-        if "-c" in words and any(word in _BASH for word in words):
-            return _moved(command[-1])
-    return parse_line(text)
 
 
 def _moved(script: Word) -> ServeLine:

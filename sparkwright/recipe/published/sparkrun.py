@@ -153,23 +153,13 @@ def _line(document: Document, values: Mapping[str, Any]) -> ServeLine:
     try:
         return parse_line(fill(command, values))
     except ShellError as error:
-        raise PlanError(
-            *(
-                document.problem(("command",), sentence, at, _word(sentence))
-                for at, sentence in error.found
-            )
-        ) from None
+        raise document.shell_error(("command",), error) from None
 
 
 def _environment(document: Document, line: ServeLine, sparks: int) -> dict[str, str]:
     values = _values(document, sparks)
     env = {key: filled(str(value), values) for key, value in document.mapping("env").items()}
     return {**env, **line.variables}
-
-
-def _word(sentence: str) -> str:
-    """Return the word that a sentence says was found, to look for its line by."""
-    return sentence.removeprefix("found ").partition(" ")[0].partition(";")[0].partition(",")[0]
 
 
 def _description(document: Document, model: str) -> str:
@@ -211,9 +201,8 @@ def _audience(document: Document) -> None:
         sentence = f"found {least}; expected 1 or 2, the number of Sparks of a replica"
         raise NotForUs("more than two Sparks", document.problem(("min_nodes",), sentence))
     if isinstance(command, str) and (found := beyond_two(filled(command, _values(document)))):
-        at, sentence = found
-        problem = document.problem(("command",), sentence, at, _word(sentence))
-        raise NotForUs("more than two Sparks", problem)
+        error = document.shell_error(("command",), ShellError(found))
+        raise NotForUs("more than two Sparks", *error.problems)
 
 
 def _image(document: Document) -> str | None:
@@ -311,8 +300,8 @@ def _runs(document: Document, lines: dict[str, int]) -> dict[int, ServeLine]:
     least = max(int(document.get("min_nodes") or 1), 2 if cluster else 1)
     most = 1 if solo else int(document.get("max_nodes") or 2)
     line = _line(document, _values(document))
-    for key, word, at in line.places():
-        lines[key] = document.line(("command",), at, word)
+    for key, word, number in line.places():
+        lines[key] = document.line(("command",), number, word)
     lines["image"] = document.line(("container",))
     lines["image.mods"] = document.line(("mods",))
     lines["sparks"] = lines.get("args.tensor-parallel-size", lines["checkpoints"])
