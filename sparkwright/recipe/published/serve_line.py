@@ -15,7 +15,7 @@ from sparkwright.recipe.published.shell import ShellError, Word, commands
 # Options that Sparkwright sets by inventory and replica, whatever a line says of them.
 OURS = (
     *("host", "port", "nnodes", "node-rank", "master-addr", "master-port", "headless"),
-    "distributed-executor-backend",
+    *("distributed-executor-backend", "allowed-media-domains"),
 )
 
 # vLLM's short options (engine/arg_utils.py of 0.33.0).
