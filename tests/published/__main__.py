@@ -28,7 +28,7 @@ from tests.recipes import releases
 from tests.recipes.judge import Case, judge
 
 # What such a tag stands for is what its image is when it is locked.
-_MOVES = re.compile(r":(latest|nightly)[a-z0-9-]*$")
+_MOVES = re.compile(r":[a-z0-9-]*\b(latest|nightly)(-[a-z][a-z0-9]*)*$")
 NEWEST = JUDGES[-1][0]
 _FILES = ("chat-template", "tool-parser-plugin", "reasoning-parser-plugin")
 _ENDINGS = (".jinja", ".py")
@@ -49,6 +49,7 @@ class Result:
         checkout: The source.
         taken: Recipes that ours accept, and that their vLLM accepts or nobody has judged.
         unjudged: Those of them that no release has judged.
+        newest: Those of them that the newest release takes, and not the nearest.
         doubted: What the nearest release refuses of those whose image may have a fork of vLLM.
         unknown: Variables by recipe that the vLLM does not know: it warns, and starts.
         refused: Problems by recipe, each with file and line: what we do not take.
@@ -59,6 +60,7 @@ class Result:
     checkout: Checkout
     taken: dict[str, Recipe] = field(default_factory=dict)
     unjudged: set[str] = field(default_factory=set)
+    newest: set[str] = field(default_factory=set)
     doubted: dict[str, Sequence[str]] = field(default_factory=dict)
     unknown: dict[str, Sequence[str]] = field(default_factory=dict)
     refused: dict[str, Sequence[str]] = field(default_factory=dict)
@@ -104,9 +106,12 @@ def results(sources: Sequence[str], *, judged: bool = True) -> list[Result]:
                 for sparks in recipe.sparks:
                     case = Case(entry.path, _without_files(recipe), sparks, recipe.hardware[0])
                     cases[case] = (result, entry)
-    for case, told in (_told(cases) if judged else {}).items():
+    all_told, by_newest = _told(cases) if judged else ({}, set[Case]())
+    for case, told in all_told.items():
         result, entry = cases[case]
-        problems = [each for each in told if not _UNKNOWN.search(each) and _LACKS not in each]
+        if case in by_newest:
+            result.newest.add(entry.key)
+        problems = _refusals(told)
         if names := [match[1] for each in told if (match := _UNKNOWN.search(each))]:
             result.unknown[entry.key] = names
         if problems:
@@ -120,18 +125,25 @@ def results(sources: Sequence[str], *, judged: bool = True) -> list[Result]:
     return found
 
 
-def _told(cases: Iterable[Case]) -> dict[Case, list[str]]:
-    """Ask the nearest release of each, and the newest of those it refuses whose tag moves on."""
+def _refusals(told: Iterable[str]) -> list[str]:
+    return [each for each in told if not _UNKNOWN.search(each) and _LACKS not in each]
+
+
+def _told(cases: Iterable[Case]) -> tuple[dict[Case, list[str]], set[Case]]:
+    """Ask the nearest release of each, and the newest of those it refuses whose tag moves on.
+
+    Those that only the newest takes are named apart.
+    """
     told = judge(cases)
     again = {
         replace(case, recipe=case.recipe.model_copy(update={"judged_by": NEWEST})): case
         for case, problems in told.items()
-        if problems and case.recipe.vllm == UNKNOWN_VLLM and _MOVES.search(case.recipe.base_image)
+        if _refusals(problems)
+        and case.recipe.vllm == UNKNOWN_VLLM
+        and _MOVES.search(case.recipe.base_image)
     }
-    for case, problems in judge(again).items():
-        if not problems:
-            told[again[case]] = []
-    return told
+    taken = {again[case] for case, problems in judge(again).items() if not _refusals(problems)}
+    return told | {case: [] for case in taken}, taken
 
 
 def _without_files(recipe: Recipe) -> Recipe:
@@ -151,6 +163,8 @@ def report(result: Result) -> Iterator[str]:
         how = "nobody has judged it" if key in result.unjudged else f"vLLM {recipe.judge} takes it"
         if recipe.vllm == UNKNOWN_VLLM and key not in result.unjudged:
             how += ", the nearest: its image's is not known"
+        if key in result.newest:
+            how = f"vLLM {NEWEST} takes it, the newest, and not {recipe.judge}: its tag moves on"
         if names := result.unknown.get(key):
             how += f"; it does not know, and passes over, {', '.join(names)}"
         if recipe.unjudged:

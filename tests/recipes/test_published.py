@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.component.repository import Repository
 from tests.published.__main__ import report, results, table
 
 RECIPE = """\
@@ -46,3 +47,14 @@ def test_a_folder_of_recipes(machine: None, tmp_path: Path) -> None:
     *_, row, _, last = table([result])
     assert row.endswith("| 5 | 2 | 2 | 1 | 1 |")
     assert last == "5 recipes: 2 taken, 3 refused, with 3 of 3 problems by file and line"
+
+
+def test_a_tag_that_moves_on(machine: None, tmp_path: Path) -> None:
+    """The newest release is asked as well, of a tag without a day alone."""
+    newer = RECIPE.replace("--max-model-len 32768", "--reasoning-parser minimax_m3")
+    newer = newer.replace("20260826", "20260613")
+    files = {"fixed.yaml": newer, "moving.yaml": newer.replace("-20260613", "")}
+    (result,) = results([str(Repository(tmp_path / "theirs", files).folder)])
+    told = "\n".join(report(result))
+    assert "taken    moving: vLLM 0.33.0 takes it, the newest, and not 0.23.0" in told, told
+    assert [*result.wrong] == ["fixed"]
