@@ -12,7 +12,7 @@ from pathlib import Path
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import FILES
 from sparkwright.common.schema import nearest
-from sparkwright.recipe.mod_script import is_online, lasting
+from sparkwright.recipe.mod_script import impossible, is_online
 from sparkwright.recipe.mods import ModFile, ModFolder, read_mods
 from sparkwright.recipe.values import ImageBuild, ImageMods
 from sparkwright.recipe.vllm_names import is_secret
@@ -128,7 +128,7 @@ def _mods_problems(build: ImageMods) -> Iterator[str]:
         yield from (f"image.mods: {problem}" for problem in error.problems)
         return
     for mod in mods:
-        yield from (f"image.mods: {problem}" for problem in lasting(mod))
+        yield from (f"image.mods: {problem}" for problem in impossible(mod))
 
 
 def disk(build: ImageBuild | ImageMods | None) -> int:

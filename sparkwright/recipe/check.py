@@ -13,6 +13,8 @@ from sparkwright.recipe.values import OWN_ARGUMENTS, OWN_ENVIRONMENT, REFERENCE
 from sparkwright.recipe.vllm_names import is_secret, normal
 from sparkwright.recipe.workloads import EXPECTED, METRICS
 
+_DRAFTER_SIZE = "draft_tensor_parallel_size"
+
 
 def problems(recipe: Recipe) -> Iterator[str]:
     """Yield the faults, as ``KEY: found X; expected Y``."""
@@ -50,6 +52,7 @@ def problems(recipe: Recipe) -> Iterator[str]:
     yield from _figure_problems("", recipe.expected)
     yield from _unjudged_problems(recipe)
     yield from _answer_problems(recipe)
+    yield from _drafter_problems(recipe)
     counts = [str(count) for count in recipe.sparks]
     for count, difference in recipe.by_sparks.items():
         if count not in counts:
@@ -67,6 +70,16 @@ def _unjudged_problems(recipe: Recipe) -> Iterator[str]:
     for name in recipe.unjudged:
         if name not in set_:
             yield f"unjudged: found {name}; {nearest(name, set_)}"
+
+
+def _drafter_problems(recipe: Recipe) -> Iterator[str]:
+    """A drafter runs on one GPU or on all: vLLM ends otherwise (config/speculative.py)."""
+    for count in recipe.sparks:
+        speculative = recipe.for_sparks(count).args.get("speculative-config")
+        size = speculative.get(_DRAFTER_SIZE, 1) if isinstance(speculative, dict) else 1
+        if size not in (1, count):
+            found = f"found {_DRAFTER_SIZE} {shown(size)} with sparks: {count}"
+            yield f"args.speculative-config: {found}; expected 1, or the number of Sparks"
 
 
 def _answer_problems(recipe: Recipe) -> Iterator[str]:

@@ -13,18 +13,26 @@ import yaml
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import content_of
-from sparkwright.recipe.loader import OWN_RECIPES, load_published, load_recipe, recipe_names
+from sparkwright.recipe import rules
+from sparkwright.recipe.loader import (
+    OWN_RECIPES,
+    load_published,
+    load_recipe,
+    placed,
+    recipe_names,
+)
 from sparkwright.recipe.mods import OWN_MODS, ModFolder, read_mods
 from sparkwright.recipe.published import formats
-from sparkwright.recipe.published.draft import NotForUs
+from sparkwright.recipe.published.draft import NotForUs, Translated
 from sparkwright.recipe.published.sources import (
     MODS_OF_ALL,
     Checkout,
+    Published,
     checkout_of,
     entries,
     find,
 )
-from sparkwright.recipe.recipe import Recipe
+from sparkwright.recipe.recipe import UNKNOWN_VLLM, Recipe
 from sparkwright.recipe.trust import needs
 
 # Digits of a mod's hash that its folder's name has here.
@@ -38,14 +46,15 @@ class Imported:
     """A recipe that became a file of the site.
 
     Attributes:
-        recipe: As it is read from the file.
         files: Those that were written, with the folders of mods.
         same: Tells that all of it was there already.
+        remarks: What whoever takes it should know, as ``FILE:LINE: …``.
     """
 
     recipe: Recipe
     files: Sequence[Path]
     same: bool
+    remarks: Sequence[str] = ()
 
 
 def listing(source: str) -> Iterator[str]:
@@ -78,11 +87,6 @@ def listing(source: str) -> Iterator[str]:
 def import_recipe(source: str, name: str, *, replace: bool = False) -> Imported:
     """Write a published recipe, and its mods, into the folder of the site.
 
-    Args:
-        source: As for `listing`.
-        name: Of the recipe there.
-        replace: Write over a recipe of this name with another content.
-
     Raises:
         PlanError: There is no such recipe, or it cannot be taken; or the site has another one.
     """
@@ -90,7 +94,8 @@ def import_recipe(source: str, name: str, *, replace: bool = False) -> Imported:
     others = _mods(checkout)
     entry = find(checkout, name, others)
     loaded = load_published(entry.path, entry.part, entry.origin)
-    data = formats.translate(entry.path, entry.part, entry.origin).data
+    translated = formats.translate(entry.path, entry.part, entry.origin)
+    data = translated.data
     del data["name"]
     mods = read_mods(data["image"]["mods"]) if isinstance(data["image"], dict) else []
     if mods:
@@ -114,7 +119,19 @@ def import_recipe(source: str, name: str, *, replace: bool = False) -> Imported:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         written.append(path)
-    return Imported(load_recipe(loaded.name), written or [path], not written)
+    remarks = [*translated.remarks, *_by_the_nearest(loaded, entry, translated)]
+    remarks = [_short(remark, checkout) for remark in remarks]
+    return Imported(load_recipe(loaded.name), written or [path], not written, remarks)
+
+
+def _by_the_nearest(recipe: Recipe, entry: Published, translated: Translated) -> Iterator[str]:
+    """Yield what is known not to work with the nearest release, where the image's is not known."""
+    if recipe.vllm != UNKNOWN_VLLM or recipe.judged_by is None:
+        return
+    as_nearest = recipe.model_copy(update={"vllm": recipe.judged_by})
+    for problem in rules.problems(as_nearest):
+        told = placed(f"{entry.path}: {problem}", entry.path, translated)
+        yield f"{told}. That is of vLLM {recipe.judged_by}, the nearest; the image's is not known"
 
 
 def trusts(recipe: Recipe) -> list[str]:
@@ -219,4 +236,7 @@ def show(entry: Imported) -> Iterator[str]:
         for need in needs(recipe.for_sparks(recipe.sparks[0])):
             yield f"    {need.name}: {need.danger}"
             yield from (f"      {line}" for line in need.details)
+    yield from (f"  know: {remark}" for remark in entry.remarks)
+    if recipe.judge != UNKNOWN_VLLM:
+        yield f"  judged by vLLM {recipe.judge}: the names of options. Only the image judges values"
     yield f"  read it, and what it would run: sparkwright recipes command {recipe.name}"

@@ -41,11 +41,7 @@ def recipe_files(folder: Path | None = None) -> dict[str, Path]:
 
 
 def recipe_names(folder: Path | None = None) -> list[str]:
-    """Return the names of all recipes, sorted.
-
-    Args:
-        folder: As for `recipe_files`.
-    """
+    """Return the names of all recipes, sorted."""
     return [*recipe_files(folder)]
 
 
@@ -95,11 +91,6 @@ def recipe_file(name: str) -> Path:
 def load_published(path: Path, part: str, origin: Origin) -> Recipe:
     """Read and check a recipe that another project publishes.
 
-    Args:
-        path: Its file.
-        part: Its name within the file; "" for the only one.
-        origin: Where it comes from.
-
     Raises:
         NotForUs: It is for another engine or other hardware.
         PlanError: It cannot be carried over, or has faults, each with its line.
@@ -112,13 +103,7 @@ def load_published(path: Path, part: str, origin: Origin) -> Recipe:
 
 
 def placed(problem: str, path: Path, translated: Translated) -> str:
-    """Put the line of a published recipe into a problem with a key of ours.
-
-    Args:
-        problem: ``FILE: KEY: found X; expected Y``.
-        path: The file.
-        translated: What it became.
-    """
+    """Put the line of a published recipe into ``FILE: KEY: …``, a problem with a key of ours."""
     start = f"{path}: "
     if not problem.startswith(start):
         return problem
@@ -156,9 +141,12 @@ def _read_file(path: Path) -> dict[str, Any] | None:
     """Return what a file of ours holds; None of another project's."""
     if playbook.is_playbook(path):
         return None
-    data = yaml.load(path)
+    remarks: list[str] = []
+    data = yaml.load(path, remarks)
     if formats.is_published(data):
         return None
+    if remarks:
+        raise PlanError(*remarks)
     if "name" in data:
         name = shown(data["name"])
         raise PlanError(f"{path}: name: found {name}; expected no such key: the file has the name")

@@ -40,6 +40,10 @@ _HASHED = re.compile(
 )
 _COMMIT = re.compile(r"\b[0-9a-f]{40}\b")
 _BACKGROUND = re.compile(r"\b(?:nohup|setsid|disown)\b|(?<![&>])&$")
+_HUB_CACHE = re.compile(
+    r"\b(?:HF_HOME|HF_HUB_CACHE|HUGGINGFACE_HUB_CACHE|TRANSFORMERS_CACHE)\b"
+    r"|cache/huggingface\b|\bmodels--|/snapshots/"
+)
 _PASSED_OVER = re.compile(r"\|\|\s*(?:echo|true|:|printf)\b|\|\|\s*:")
 _STRICT = re.compile(r"set\s+-\w*e|#!\S*bash\s+-\w*e")
 _RUNS = re.compile(r"\b(?:python[\d.]*|bash|sh|source)\s|(?:^|\s)\.\s|\./")
@@ -89,19 +93,36 @@ def is_online(mod: ModFolder) -> bool:
     return any(step.online for step in steps(mod))
 
 
-def lasting(mod: ModFolder) -> Iterator[str]:
-    """Yield the first line of each script that starts what an image cannot keep, as a problem."""
+def drops_caches(mod: ModFolder) -> bool:
+    """Tell whether a mod does nothing but empty the page cache, as the supervisor does itself."""
+    lines = [line for path in _scripts(mod) for _, line in _lines(mod, path)]
+    return any("drop_caches" in line for line in lines) and all(
+        "drop_caches" in step.text for step in steps(mod)
+    )
+
+
+def impossible(mod: ModFolder) -> Iterator[str]:
+    """Yield, as a problem, the first line of each script that a build has no use for.
+
+    An image keeps no process, and a build has no checkpoint: those are as the lock has them.
+    """
     for path in _scripts(mod):
         lines = _lines(mod, path)
-        if path.endswith(".py") or any(line.split()[0] == "wait" for _, line in lines):
-            continue
+        stays = path.endswith(".py") or any(line.split()[0] == "wait" for _, line in lines)
         for number, line in lines:
-            if _BACKGROUND.search(line) and not _SAYS.match(line):
-                yield (
-                    f"{mod.path / path}:{number}: found {plain(line, 60)}; expected changes of "
-                    "files alone: an image keeps no process, so this would have no effect"
-                )
-                break
+            if _SAYS.match(line):
+                continue
+            if _HUB_CACHE.search(line):
+                reason = "no cache of the Hub is there, and checkpoints stay as the lock has them"
+            elif _BACKGROUND.search(line) and not stays:
+                reason = "an image keeps no process, so this would have no effect"
+            else:
+                continue
+            yield (
+                f"{mod.path / path}:{number}: found {plain(line, 60)}; expected changes of the "
+                f"image's files alone: {reason}"
+            )
+            break
 
 
 def description(mod: ModFolder) -> Iterator[str]:

@@ -160,6 +160,37 @@ def test_a_file_that_is_no_yaml_is_named(site: Path, tmp_path: Path) -> None:
     assert "other" not in said.replace("for others", "")
 
 
+def test_what_is_judged_before_a_file_is_written(repository: Repository, site: Path) -> None:
+    text = RECIPE.replace("mods: [mods/fix-template]\n", "")
+    text = text.replace("owner/Model-1B", "nvidia/Qwen3.6-35B-A3B-NVFP4")
+    text = text.replace("example.org/vllm:nightly-20260704", "vllm-node\ncontainer: vllm-node")
+    told = "--load-format instanttensor --speculative-config.method mtp --async-scheduling"
+    told += " --enable-prefix-caching"
+    mtp = text.replace("--chat-template fixed.jinja", told)
+    repository.commit(
+        {
+            "recipes/mtp.yaml": mtp.replace("name: Small", "env: {VLLM_NOBODYS: '1'}"),
+            "recipes/unknown.yaml": text.replace("--chat-template", "--nobodys"),
+        }
+    )
+    before = sorted(site.rglob("*"))
+    status, said = run(site, "recipes", "import", repository.url, "unknown")
+    assert status == 1
+    assert "recipes/unknown.yaml:10: args.nobodys: found it, but vLLM 0.23.0, the nearest" in said
+    assert sorted(site.rglob("*")) == before
+    status, said = run(site, "recipes", "import", repository.url, "mtp")
+    assert status == 0, said
+    known = [line.removeprefix("  know: ") for line in said.splitlines() if "  know: " in line]
+    assert [each.split(" ")[1] for each in known] == [
+        *("container:", "args.load-format:", "env.VLLM_NOBODYS:", "args.speculative-config:")
+    ]
+    assert "recipes/mtp.yaml:6: container: found twice" in known[0]
+    assert "recipes/mtp.yaml:10: args.speculative-config: found" in known[3]
+    assert "beside MTP" in known[3]
+    assert "That is of vLLM 0.23.0, the nearest; the image's is not known" in known[3]
+    assert "judged by vLLM 0.23.0: the names of options" in said
+
+
 def test_a_recipe_with_another_content_stays(repository: Repository, site: Path) -> None:
     assert run(site, "recipes", "import", repository.url, "small")[0] == 0
     old = (site / "files/recipes/small.yaml").read_text()

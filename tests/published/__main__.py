@@ -3,7 +3,8 @@
     python -m tests.published [--quiet] CHECKOUT …
 
 CHECKOUT is a folder, or another source as `sparkwright recipes import` names it. Mods that one
-lacks are looked for in the others. At the end stands a table, as in docs/recipes.md. Judging needs
+lacks are looked for in the others. What the nearest release refuses of an image whose tag moves on,
+the newest is asked as well. At the end stands a table, as in docs/recipes.md. Judging needs
 root and x86_64; the first time it downloads.
 """
 
@@ -13,18 +14,22 @@ import argparse
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from sparkwright.common.errors import PlanError
 from sparkwright.recipe.loader import load_published, placed
 from sparkwright.recipe.published import formats
 from sparkwright.recipe.published.draft import NotForUs
 from sparkwright.recipe.published.sources import Checkout, Published, checkout_of, entries
+from sparkwright.recipe.published.versions import JUDGES, is_stock
 from sparkwright.recipe.recipe import UNKNOWN_VLLM, Recipe
 from tests.recipes import releases
 from tests.recipes.judge import Case, judge
 
+# What such a tag stands for is what its image is when it is locked.
+_MOVES = re.compile(r":[a-z0-9-]*\b(latest|nightly)(-[a-z][a-z0-9]*)*$")
+NEWEST = JUDGES[-1][0]
 _FILES = ("chat-template", "tool-parser-plugin", "reasoning-parser-plugin")
 _ENDINGS = (".jinja", ".py")
 _NAMED_BY = {
@@ -44,6 +49,8 @@ class Result:
         checkout: The source.
         taken: Recipes that ours accept, and that their vLLM accepts or nobody has judged.
         unjudged: Those of them that no release has judged.
+        newest: Those of them that the newest release takes, and not the nearest.
+        doubted: What the nearest release refuses of those whose image may have a fork of vLLM.
         unknown: Variables by recipe that the vLLM does not know: it warns, and starts.
         refused: Problems by recipe, each with file and line: what we do not take.
         wrong: Problems by recipe, each with file and line: what its vLLM refuses.
@@ -53,6 +60,8 @@ class Result:
     checkout: Checkout
     taken: dict[str, Recipe] = field(default_factory=dict)
     unjudged: set[str] = field(default_factory=set)
+    newest: set[str] = field(default_factory=set)
+    doubted: dict[str, Sequence[str]] = field(default_factory=dict)
     unknown: dict[str, Sequence[str]] = field(default_factory=dict)
     refused: dict[str, Sequence[str]] = field(default_factory=dict)
     wrong: dict[str, Sequence[str]] = field(default_factory=dict)
@@ -97,17 +106,44 @@ def results(sources: Sequence[str], *, judged: bool = True) -> list[Result]:
                 for sparks in recipe.sparks:
                     case = Case(entry.path, _without_files(recipe), sparks, recipe.hardware[0])
                     cases[case] = (result, entry)
-    for case, told in (judge(cases) if judged else {}).items():
+    all_told, by_newest = _told(cases) if judged else ({}, set[Case]())
+    for case, told in all_told.items():
         result, entry = cases[case]
-        problems = [each for each in told if not _UNKNOWN.search(each) and _LACKS not in each]
+        if case in by_newest:
+            result.newest.add(entry.key)
+        problems = _refusals(told)
         if names := [match[1] for each in told if (match := _UNKNOWN.search(each))]:
             result.unknown[entry.key] = names
         if problems:
             translated = formats.translate(entry.path, entry.part, entry.origin)
             lines = [placed(problem, entry.path, translated) for problem in problems]
+            if not is_stock(case.recipe.base_image):
+                result.doubted[entry.key] = lines
+                continue
             result.taken.pop(entry.key, None)
             result.wrong[entry.key] = [*dict.fromkeys([*result.wrong.get(entry.key, ()), *lines])]
     return found
+
+
+def _refusals(told: Iterable[str]) -> list[str]:
+    return [each for each in told if not _UNKNOWN.search(each) and _LACKS not in each]
+
+
+def _told(cases: Iterable[Case]) -> tuple[dict[Case, list[str]], set[Case]]:
+    """Ask the nearest release of each, and the newest of those it refuses whose tag moves on.
+
+    Those that only the newest takes are named apart.
+    """
+    told = judge(cases)
+    again = {
+        replace(case, recipe=case.recipe.model_copy(update={"judged_by": NEWEST})): case
+        for case, problems in told.items()
+        if _refusals(problems)
+        and case.recipe.vllm == UNKNOWN_VLLM
+        and _MOVES.search(case.recipe.base_image)
+    }
+    taken = {again[case] for case, problems in judge(again).items() if not _refusals(problems)}
+    return told | {case: [] for case in taken}, taken
 
 
 def _without_files(recipe: Recipe) -> Recipe:
@@ -127,9 +163,16 @@ def report(result: Result) -> Iterator[str]:
         how = "nobody has judged it" if key in result.unjudged else f"vLLM {recipe.judge} takes it"
         if recipe.vllm == UNKNOWN_VLLM and key not in result.unjudged:
             how += ", the nearest: its image's is not known"
+        if key in result.newest:
+            how = f"vLLM {NEWEST} takes it, the newest, and not {recipe.judge}: its tag moves on"
         if names := result.unknown.get(key):
             how += f"; it does not know, and passes over, {', '.join(names)}"
+        if recipe.unjudged:
+            how += f"; not judged: {', '.join(recipe.unjudged)}"
+        if key in result.doubted:
+            how = "only the fork in its image can judge it; the nearest release refuses it"
         yield f"taken    {key}: {how}"
+        yield from (f"         {_short(each, checkout)}" for each in result.doubted.get(key, ()))
     for word, problems in (("refused", result.refused), ("wrong", result.wrong)):
         for key, told in problems.items():
             yield f"{word:8} {key}"

@@ -30,6 +30,7 @@ class _Loader(yaml.SafeLoader):
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self.duplicates: list[tuple[int, str]] = []
+        self.repeats: list[tuple[int, str]] = []
         self.misread: dict[tuple[int, str], str] = {}
         self.depth = 0
 
@@ -78,22 +79,27 @@ class _Loader(yaml.SafeLoader):
         return super().construct_scalar(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
+        seen: dict[str, yaml.Node] = {}
+        for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-                if key.value in seen:
-                    self.duplicates.append((key.start_mark.line + 1, key.value))
-                seen.add(key.value)
+                first = seen.setdefault(key.value, value)
+                if first is not value:
+                    both = [self.construct_object(each, deep=True) for each in (first, value)]
+                    same = repr(both[0]) == repr(both[1])
+                    found = self.repeats if same else self.duplicates
+                    found.append((key.start_mark.line + 1, key.value))
                 if problem := misread_key(key, super().construct_object(key)):
                     self.misread[key.start_mark.line + 1, key.value] = problem
         return super().construct_mapping(node, deep=deep)
 
 
-def load(path: Path) -> dict[str, Any]:
-    """Read a YAML file that holds one mapping.
+def load(path: Path, remarks: list[str] | None = None) -> dict[str, Any]:
+    """Read a YAML file that holds one mapping; an empty file gives an empty one.
 
-    Returns:
-        The mapping, with plain Python values; an empty file gives an empty one.
+    Args:
+        path: The file.
+        remarks: Takes what is said of keys that are there twice with one value, and of what a
+            person misreads; None: both are refused, as keys with two values always are.
 
     Raises:
         PlanError: The file is missing, unreadable, too large or no YAML, holds something else than
@@ -115,7 +121,7 @@ def load(path: Path) -> dict[str, Any]:
         ) from None
     if path.suffix == ".py":
         raise PlanError(f"{path}: found a Python file; expected a YAML file, as sparks.yaml is")
-    data = parse(text, str(path))
+    data = parse(text, str(path), remarks=remarks)
     if data is None:
         return {}
     if not isinstance(data, dict):
@@ -124,13 +130,14 @@ def load(path: Path) -> dict[str, Any]:
     return data
 
 
-def parse(text: str, source: str, *, strict: bool = True) -> Any:
+def parse(text: str, source: str, *, strict: bool = True, remarks: list[str] | None = None) -> Any:
     """Read a text of YAML.
 
     Args:
         text: What the file holds.
         source: Its name, for messages.
         strict: Refuse repeated keys, and what a person misreads; netplan accepts both.
+        remarks: As for `load`.
 
     Returns:
         Plain Python values.
@@ -153,10 +160,12 @@ def parse(text: str, source: str, *, strict: bool = True) -> Any:
         raise PlanError(f"{source}:{line}: {sentence}") from None
     if not strict:
         return data
-    problems = [
-        f"{source}:{line}: {key}: found twice; expected once" for line, key in loader.duplicates
-    ]
-    problems += [f"{source}:{line}: {problem}" for (line, _), problem in loader.misread.items()]
+    problems, same = (
+        [f"{source}:{line}: {key}: found twice; expected once" for line, key in found]
+        for found in (loader.duplicates, loader.repeats)
+    )
+    odd = [f"{source}:{line}: {problem}" for (line, _), problem in loader.misread.items()]
+    (problems if remarks is None else remarks).extend([*same, *odd])
     if problems:
         raise PlanError(*problems)
     return data

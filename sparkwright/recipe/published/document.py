@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import shown
 from sparkwright.common.yaml import MOST_BYTES
+from sparkwright.recipe.published.shell import ShellError
 
 Keys = Sequence[str | int]
+# The word that a sentence says was found, to look for its line by.
+_FOUND = re.compile(r"found ([^ ;,]*).*", re.DOTALL)
 
 
 class Document:
@@ -22,6 +26,7 @@ class Document:
     Attributes:
         path: The file, as messages name it.
         data: What it holds.
+        remarks: What is odd in it without an effect, as ``FILE:LINE: …``.
 
     Raises:
         PlanError: It cannot be read, as `sparkwright.common.yaml.load` says.
@@ -29,7 +34,8 @@ class Document:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.data = yaml.load(path)
+        self.remarks: list[str] = []
+        self.data = yaml.load(path, self.remarks)
         with path.open("rb") as file:
             text = file.read(MOST_BYTES).decode()
         self._lines = text.splitlines()
@@ -110,6 +116,15 @@ class Document:
         name = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
         line = self.line(keys, within, word)
         return f"{self.path}:{line}: {name.removeprefix('.')}: {sentence}"
+
+    def shell_error(self, keys: Keys, error: ShellError) -> PlanError:
+        """Return the exception for the problems of a text for a shell, each with its line."""
+        return PlanError(
+            *(
+                self.problem(keys, sentence, at, _FOUND.sub(r"\1", sentence))
+                for at, sentence in error.found
+            )
+        )
 
     def error(self, keys: Keys, sentence: str) -> PlanError:
         """Return the exception for one problem; arguments as for `problem`."""

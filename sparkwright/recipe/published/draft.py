@@ -12,8 +12,9 @@ from typing import Any, Literal
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import shown
 from sparkwright.recipe.engine_log import LEVEL
+from sparkwright.recipe.published.judge import judge
 from sparkwright.recipe.published.serve_line import OURS
-from sparkwright.recipe.published.versions import Version
+from sparkwright.recipe.published.versions import version_of
 from sparkwright.recipe.rules import STALE
 from sparkwright.recipe.values import OWN_ENVIRONMENT, REPOSITORY
 from sparkwright.recipe.vllm_names import is_secret
@@ -72,21 +73,18 @@ class Draft:
     """A published recipe, taken apart.
 
     Attributes:
-        origin: Where it comes from.
-        name: Of our recipe.
-        description, proven: As in ours.
-        image: With a tag.
-        version: What is known of its vLLM.
+        image: A name without a tag stands for the tag latest, as with Docker.
         model: The checkpoint, OWNER/NAME.
         options: vLLM's, as a recipe's ``args`` hold them.
         env: Variables; ``$`` stands for what a shell would have put in.
         lines: The line of the file, from 1, of what our keys say: ``args.NAME``, ``env.NAME``,
             ``image``, ``sparks``, ``checkpoints``.
         key: What the file calls its command, for messages.
-        sparks: Numbers of Sparks that it is for.
-        hardware: Classes that it is for.
-        revision: Of the checkpoint.
+        by_sparks: Options and variables with another number of them.
         mods: Folders of the mods, in the order of their use.
+        said: The vLLM that it says the image has.
+        least: The oldest release that it says it needs.
+        remarks: What whoever takes it should know, as ``FILE:LINE: …``.
     """
 
     origin: Origin
@@ -94,16 +92,25 @@ class Draft:
     description: str
     proven: str
     image: str
-    version: Version
     model: str
     options: Mapping[str, Any]
     env: Mapping[str, str]
     lines: Mapping[str, int]
     key: str
     sparks: list[int]
+    by_sparks: Mapping[int, tuple[Mapping[str, Any], Mapping[str, str]]] = field(
+        default_factory=dict
+    )
     hardware: list[str] = field(default_factory=lambda: ["gb10"])
     revision: str | None = None
     mods: Sequence[Path] = ()
+    said: object = None
+    least: object = None
+    remarks: Sequence[str] = ()
+
+    def at(self, key: str, sentence: str, name: str | None = None) -> str:
+        """Say a sentence with the line of one of our keys."""
+        return f"{self.origin.file}:{self.lines.get(key, 1)}: {name or self.key}: {sentence}"
 
 
 @dataclass(frozen=True)
@@ -113,51 +120,66 @@ class Translated:
     Attributes:
         data: The content of our file, and ``name``.
         lines: The line of theirs, from 1, by our keys.
+        remarks: What whoever takes it should know, as ``FILE:LINE: …``.
     """
 
     data: dict[str, Any]
     lines: Mapping[str, int]
+    remarks: Sequence[str] = ()
 
 
 def translated(draft: Draft) -> Translated:
     """Make a published recipe ours.
 
     Raises:
-        PlanError: What cannot be carried over, each with its line.
+        PlanError: What cannot be carried over, and what the nearest vLLM lacks, each with its line.
     """
-    if problems := [*_problems(draft)]:
-        raise PlanError(*problems)
+    image = tagged(draft.image)
+    said, least = (str(each) if each else None for each in (draft.said, draft.least))
+    version = version_of(image, said, draft.origin.day, least)
     checkpoints = {"model": _checkpoint(draft.model)}
     if draft.revision:
         checkpoints["model"]["revision"] = draft.revision
-    args = _arguments(draft.options, checkpoints)
-    served = args.pop("served-model-name", draft.model)
+    args, env = _arguments(draft.options, checkpoints), _environment(draft.env)
+    verdict = judge(version, image, args, env, draft.mods)
+    problems = [draft.at(key, sentence, key) for key, sentence in verdict.problems]
+    if problems := [*_problems(draft), *problems]:
+        raise PlanError(*problems)
+    served = draft.options.get("served-model-name", draft.model)
     data: dict[str, Any] = {
         "name": draft.name,
         "description": " ".join(draft.description.split()),
         "source": draft.origin.source or f"{draft.origin.file.name}, a recipe of another project.",
         "proven": draft.proven,
-        "vllm": draft.version.vllm,
-        "judged_by": draft.version.judged_by,
+        "vllm": version.vllm,
+        "judged_by": version.judge if verdict.unjudged else version.judged_by,
+        "unjudged": verdict.unjudged,
         "hardware": draft.hardware,
         "sparks": draft.sparks,
-        "image": {"base": draft.image, "mods": [*draft.mods]} if draft.mods else draft.image,
+        "image": {"base": image, "mods": [*draft.mods]} if draft.mods else image,
         "checkpoints": checkpoints,
         "served_names": [str(name) for name in (served if isinstance(served, list) else [served])],
         "args": args,
-        "env": {
-            key: value
-            for key, value in draft.env.items()
-            if key not in (*OWN_ENVIRONMENT, LEVEL) and "$" not in value
-        },
+        "env": env,
         "start_timeout": START_TIMEOUT,
     }
-    if not draft.version.judged_by:
+    for count, (options, variables) in draft.by_sparks.items():
+        theirs = {"args": _arguments(options, checkpoints), "env": _environment(variables)}
+        own = {
+            kind: {name: each for name, each in values.items() if data[kind].get(name) != each}
+            for kind, values in theirs.items()
+        }
+        if any(own.values()):
+            data["by_sparks"] = {count: own}
+    if not data["judged_by"]:
         del data["judged_by"]
     if draft.options.get("runner") == "pooling":
         data["answers"] = _answers(draft)
-    runner = draft.lines.get("args.runner", 1)
-    return Translated(data, {**draft.lines, "answers": runner})
+    first = draft.lines.get("checkpoints", 1)
+    lines = {"served_names": draft.lines.get("args.served-model-name", first), **draft.lines}
+    lines["answers"] = draft.lines.get("args.runner", 1)
+    remarks = [draft.at(key, sentence, key) for key, sentence in verdict.remarks]
+    return Translated(data, lines, [*draft.remarks, *remarks])
 
 
 def recipe_name(*words: str) -> str:
@@ -172,18 +194,21 @@ def tagged(image: str) -> str:
 
 
 def _problems(draft: Draft) -> Iterator[str]:
-    def at(key: str, sentence: str, name: str = draft.key) -> str:
-        line = draft.lines.get(key, 1)
-        return f"{draft.origin.file}:{line}: {name}: {sentence}"
-
     if not REPOSITORY.fullmatch(draft.model):
-        yield at(
+        yield draft.at(
             "checkpoints", f"found the model {draft.model}; expected OWNER/NAME, as on the hub"
         )
+    speculative = draft.options.get("speculative-config")
+    drafter = speculative.get("model") if isinstance(speculative, dict) else None
+    for option, value in [("speculative-config", drafter), *draft.options.items()]:
+        named = option == "speculative-config" or option in _REPOSITORIES
+        if named and isinstance(value, str) and value.startswith(("/", ".", "~")):
+            sentence = f"found {value}, a folder of its author's; expected OWNER/NAME on the hub"
+            yield draft.at(f"args.{option}", sentence, f"args.{option}")
     for option in _FILES:
         file = str(draft.options.get(option, ""))
         if file.endswith((".jinja", ".py")) and "/" not in file and not draft.mods:
-            yield at(
+            yield draft.at(
                 f"args.{option}",
                 f"found --{option} {file}, a file that a mod brings; expected it left out, or the "
                 "file's path in the image",
@@ -191,7 +216,7 @@ def _problems(draft: Draft) -> Iterator[str]:
     for option in _PARALLEL:
         size = draft.options.get(option, 1)
         if size != 1:
-            yield at(
+            yield draft.at(
                 f"args.{option}",
                 f"found --{option} {shown(size)}; expected 1: Sparks of a replica share each layer "
                 "(tensor parallel)",
@@ -201,10 +226,12 @@ def _problems(draft: Draft) -> Iterator[str]:
             continue
         if is_secret(name):
             sentence = "found a secret's name; expected no secret in a recipe"
-            yield at(f"env.{name}", sentence, f"env.{name}")
+            yield draft.at(f"env.{name}", sentence, f"env.{name}")
         elif "$" in value:
             found = "what a shell expands" if value == "$" else shown(value)
-            yield at(f"env.{name}", f"found {found}; expected the value itself", f"env.{name}")
+            yield draft.at(
+                f"env.{name}", f"found {found}; expected the value itself", f"env.{name}"
+            )
 
 
 def _answers(draft: Draft) -> str:
@@ -220,6 +247,11 @@ def _checkpoint(repo: str) -> dict[str, Any]:
     return {"repo": repo, "folder": repo.replace("/", "--"), "not_before": since}
 
 
+def _environment(env: Mapping[str, str]) -> dict[str, str]:
+    left_out = (*OWN_ENVIRONMENT, LEVEL)
+    return {key: value for key, value in env.items() if key not in left_out and "$" not in value}
+
+
 def _arguments(
     options: Mapping[str, Any], checkpoints: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
@@ -233,7 +265,7 @@ def _arguments(
         checkpoints.setdefault(name, _checkpoint(value))
         return f"${{{name}}}"
 
-    left_out = (*OURS, *_PARALLEL, "tensor-parallel-size", "revision")
+    left_out = (*OURS, *_PARALLEL, "tensor-parallel-size", "revision", "served-model-name")
     args = {key: value for key, value in options.items() if key not in left_out}
     for key, name in _REPOSITORIES.items():
         if key in args:

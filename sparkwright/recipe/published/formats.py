@@ -33,19 +33,14 @@ def parts(path: Path) -> list[str]:
     """
     if playbook.is_playbook(path):
         return [each.name for each in playbook.found(path)]
-    data = yaml.load(path)
+    data = yaml.load(path, [])
     if vllm_project.is_vllm_project(data):
         return vllm_project.parts(data)
     return [""] if is_published(data) else []
 
 
 def translate(path: Path, part: str, origin: Origin) -> Translated:
-    """Translate a published recipe into one of ours.
-
-    Args:
-        path: Its file.
-        part: One of `parts`; "" for the only one, or the default.
-        origin: Where it comes from.
+    """Translate one of the `parts` of a file into a recipe of ours; "": the only one, or default.
 
     Raises:
         NotForUs: It is for another engine or other hardware.

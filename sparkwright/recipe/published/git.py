@@ -38,14 +38,7 @@ _DEEPEST, _LONGEST = 16, 200
 
 @dataclass(frozen=True)
 class Fetched:
-    """The files of a commit.
-
-    Attributes:
-        root: Their folder.
-        url: Of the repository.
-        commit: 40 hexadecimal digits.
-        day: Of the commit.
-    """
+    """The folder with the files of a commit, and what is known of it."""
 
     root: Path
     url: str
@@ -65,11 +58,7 @@ def cache_folder() -> Path:
 
 
 def resolve(url: str, ref: str = "HEAD") -> str:
-    """Ask a repository which commit a branch or tag stands for now.
-
-    Args:
-        url: Its address, or the path of a folder.
-        ref: The branch, tag or full commit.
+    """Ask a repository, by its address or folder, which commit a branch or tag stands for now.
 
     Raises:
         PlanError: There is none, or it cannot be asked.
@@ -95,13 +84,8 @@ def resolve(url: str, ref: str = "HEAD") -> str:
 def about(folder: Path, commit: str) -> tuple[str | None, date, dict[str, str]]:
     """Return what a checkout's own repository says of a commit, without running what it configures.
 
-    Args:
-        folder: Of the checkout.
-        commit: One that it has.
-
-    Returns:
-        The address that it was cloned from, if it is a public one; the day of the commit; and what
-        git calls the content of its files (`content_hash`), by their paths.
+    That is the address that it was cloned from, if it is a public one; the day of the commit; and
+    what git calls the content of its files (`content_hash`), by their paths.
 
     Raises:
         PlanError: git cannot read it.
@@ -131,10 +115,6 @@ def content_hash(path: Path) -> str:
 
 def fetch(url: str, commit: str) -> Fetched:
     """Return the files of a commit, fetched unless they were before.
-
-    Args:
-        url: Of the repository, or the path of a folder.
-        commit: 40 hexadecimal digits.
 
     Raises:
         PlanError: It cannot be had.

@@ -19,9 +19,7 @@ _MOST_FOLDERS = 20
 def mod_folders(recipe: Path, root: Path | None) -> list[Path]:
     """Return the folders below which a recipe's mods are looked for, in the launchers' order.
 
-    Args:
-        recipe: The recipe's file.
-        root: Of the checkout that it is in; None: it is in none.
+    ``root`` is that of the recipe's checkout.
     """
     folders = [recipe.parent, recipe.parent / "mods"]
     if root is not None:
@@ -45,12 +43,7 @@ def _of_registry(root: Path) -> Iterator[Path]:
 
 
 def find_mod(reference: str, folders: Sequence[Path]) -> Path | None:
-    """Return the folder of a mod; None: there is none.
-
-    Args:
-        reference: As a recipe names it: ``mods/NAME``, ``NAME``, or ``@REGISTRY/NAME``.
-        folders: Those of `mod_folders`.
-    """
+    """Return the folder of ``mods/NAME``, ``NAME``, or ``@REGISTRY/NAME``; None: there is none."""
     match = _REFERENCE.fullmatch(reference.removesuffix("/"))
     if match is None:
         return None

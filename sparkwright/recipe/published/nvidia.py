@@ -19,12 +19,10 @@ from sparkwright.recipe.published.draft import (
     Origin,
     Translated,
     recipe_name,
-    tagged,
     translated,
 )
 from sparkwright.recipe.published.serve_line import OURS, ServeLine, parse_line
 from sparkwright.recipe.published.shell import ShellError
-from sparkwright.recipe.published.versions import version_of
 
 _COMMAND: Keys = ("serve", "command")
 _SETUP: Keys = ("runtime", "setup_command")
@@ -51,10 +49,7 @@ def translate(document: Document, origin: Origin) -> Translated:
     line, setup = None, None
     try:
         line = _line(document, _COMMAND)
-        for name, at in line.lines.items():
-            key = "checkpoints" if name == "model" else f"args.{name}"
-            key = f"env.{name}" if name in line.variables else key
-            lines[key] = document.line(_COMMAND, at, "serve" if name == "model" else name)
+        lines |= {key: document.line(_COMMAND, at, word) for key, word, at in line.places()}
         problems += [*_worker_problems(document, line), *_model_problems(document, line)]
         setup = _setup(document)
     except PlanError as error:
@@ -68,7 +63,6 @@ def translate(document: Document, origin: Origin) -> Translated:
         problems.append(document.problem(("runtime", "image"), sentence))
     if line is None or problems:
         raise PlanError(*problems)
-    lines["served_names"] = lines.get("args.served-model-name", lines["checkpoints"])
     size = line.options.get("tensor-parallel-size", 1)
     if size != sparks:
         sentence = f"found --tensor-parallel-size {shown(size)}; expected {sparks}, as `hardware`"
@@ -77,15 +71,14 @@ def translate(document: Document, origin: Origin) -> Translated:
     variables = dict(setup.variables) if setup else {}
     for name, at in setup.lines.items() if setup else ():
         lines.setdefault(f"env.{name}", document.line(_SETUP, at, name))
-    said = document.get("backend_version")
     least = document.get("min_vidmem_gb") or 128
     draft = Draft(
         origin=origin,
         name=recipe_name(*name_words(document.path)),
         description=str(document.get("title") or line.model),
         proven=_proven(document),
-        image=tagged(image),
-        version=version_of(tagged(image), str(said) if said else None, origin.day),
+        image=image,
+        said=document.get("backend_version"),
         model=line.model,
         revision=line.options.get("revision"),
         options=line.options,
@@ -94,6 +87,7 @@ def translate(document: Document, origin: Origin) -> Translated:
         key=".".join(map(str, _COMMAND)),
         sparks=[sparks],
         hardware=["gb10", "gb10-64gb"] if isinstance(least, int) and least <= 64 else ["gb10"],
+        remarks=document.remarks,
     )
     return translated(draft)
 
@@ -129,9 +123,7 @@ def _line(document: Document, keys: Keys) -> ServeLine:
     try:
         return parse_line(command)
     except ShellError as error:
-        raise PlanError(
-            *(document.problem(keys, sentence, at) for at, sentence in error.found)
-        ) from None
+        raise document.shell_error(keys, error) from None
 
 
 def _setup(document: Document) -> DockerRun | None:
@@ -142,9 +134,7 @@ def _setup(document: Document) -> DockerRun | None:
     try:
         return docker_run(text)
     except ShellError as error:
-        raise PlanError(
-            *(document.problem(_SETUP, sentence, at) for at, sentence in error.found)
-        ) from None
+        raise document.shell_error(_SETUP, error) from None
 
 
 def _worker_problems(document: Document, head: ServeLine) -> Iterator[str]:

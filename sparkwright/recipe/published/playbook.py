@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,12 +22,10 @@ from sparkwright.recipe.published.draft import (
     Origin,
     Translated,
     recipe_name,
-    tagged,
     translated,
 )
-from sparkwright.recipe.published.serve_line import ServeLine, of_words, parse_line
+from sparkwright.recipe.published.serve_line import ServeLine, beyond_two, of_words, parse_line
 from sparkwright.recipe.published.shell import ShellError, Word, commands
-from sparkwright.recipe.published.versions import version_of
 
 _FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w-]*)[^\n]*$")
 _SHELLS = ("", "bash", "sh", "shell", "console")
@@ -44,13 +43,7 @@ _CACHE = "/.cache/"
 
 @dataclass(frozen=True)
 class Found:
-    """A command of a page that serves a model.
-
-    Attributes:
-        name: By which it is told from others of the page.
-        line: Of the page, from 1.
-        text: The command.
-    """
+    """A command of a page that serves a model, and its line, from 1."""
 
     name: str
     line: int
@@ -88,12 +81,11 @@ def found(path: Path) -> list[Found]:
 
 def _model(command: str) -> str:
     """Return the model that a command serves; "" where a reader has to put it in."""
-    try:
-        run = docker_run(command)
-        return (_line(run) if run else _without_image(command)).model
-    except ShellError:
-        match = _MODEL.search(command)
-        return match[1] if match else ""
+    with suppress(ShellError):
+        if run := docker_run(command):
+            return _line(run).model
+    match = _MODEL.search(command)
+    return match[1] if match else ""
 
 
 def _blocks(text: str) -> Iterator[tuple[int, str]]:
@@ -155,17 +147,14 @@ def translate(path: Path, origin: Origin, name: str) -> Translated:
     if any(_STATION.search(part) for part in path.parts):
         sentence = "found a playbook for a DGX Station; expected one for a DGX Spark"
         raise NotForUs("no GB10", problem(0, sentence))
+    if large := beyond_two(each.text):
+        raise NotForUs("more than two Sparks", problem(*large))
     try:
         run = docker_run(each.text)
-        line = _line(run) if run else _without_image(each.text)
-        size = line.options.get("tensor-parallel-size", 1)
-        if isinstance(size, int) and size > 2:
-            sentence = f"found --tensor-parallel-size {size}; expected 1 or 2"
-            number = line.lines["tensor-parallel-size"]
-            raise NotForUs("more than two Sparks", problem(number, sentence))
         if run is None:
-            sentence = "found no docker run that names its image; expected one"
-            raise ShellError((line.lines["model"], sentence))
+            raise ShellError((0, "found no docker run that names its image; expected one"))
+        line = _line(run)
+        size = line.options.get("tensor-parallel-size", 1)
         for mount in run.mounts:
             if _CACHE not in mount:
                 sentence = f"found -v {mount}; expected a container without folders of the host"
@@ -179,15 +168,14 @@ def translate(path: Path, origin: Origin, name: str) -> Translated:
         sentence = f"found --tensor-parallel-size {shown(size)}; expected 1 or 2"
         raise PlanError(problem(line.lines["tensor-parallel-size"], sentence))
     at = {"image": run.lines["image"], **{f"env.{key}": run.lines[key] for key in run.variables}}
-    at |= {f"args.{key}": number for key, number in line.lines.items() if key != "model"}
-    at |= {"checkpoints": line.lines["model"], "sparks": line.lines["model"]}
+    at |= {key: number for key, _, number in line.places()}
+    at["sparks"] = line.lines["model"]
     draft = Draft(
         origin=origin,
         name=recipe_name(name),
         description=f"{line.model}, as NVIDIA's playbook {path.parent.name} starts it.",
         proven="By NVIDIA, whose playbook shows it; here, by nobody that we know of.",
-        image=tagged(run.image),
-        version=version_of(tagged(run.image), None, origin.day),
+        image=run.image,
         model=line.model,
         options=line.options,
         env={**run.variables, **line.variables},
@@ -196,15 +184,6 @@ def translate(path: Path, origin: Origin, name: str) -> Translated:
         sparks=[size],
     )
     return translated(draft)
-
-
-def _without_image(text: str) -> ServeLine:
-    """Read a line inside of a container that was started elsewhere."""
-    for command in commands(text):
-        words = [word.text for word in command]
-        if "-c" in words and any(word in _BASH for word in words):
-            return _moved(command[-1])
-    return parse_line(text)
 
 
 def _moved(script: Word) -> ServeLine:

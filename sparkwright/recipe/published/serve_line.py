@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,14 +15,16 @@ from sparkwright.recipe.published.shell import ShellError, Word, commands
 # Options that Sparkwright sets by inventory and replica, whatever a line says of them.
 OURS = (
     *("host", "port", "nnodes", "node-rank", "master-addr", "master-port", "headless"),
-    "distributed-executor-backend",
+    *("distributed-executor-backend", "allowed-media-domains"),
 )
 
-# vLLM's short options (engine/arg_utils.py of 0.32.0).
+# vLLM's short options (engine/arg_utils.py of 0.33.0).
 _SHORT = {
     "-tp": "tensor-parallel-size",
     "-pp": "pipeline-parallel-size",
     "-dp": "data-parallel-size",
+    "-dcp": "decode-context-parallel-size",
+    "-pcp": "prefill-context-parallel-size",
     "-ep": "enable-expert-parallel",
     "-n": "nnodes",
     "-r": "node-rank",
@@ -30,11 +34,16 @@ _SHORT = {
     "-ac": "attention-config",
     "-O": "optimization-level",
 }
-_PLACEHOLDER = re.compile(r"\{(?P<key>[A-Za-z_]\w*)\}")
+_PLACEHOLDER = re.compile(r"\{(?P<key>[A-Za-z_][\w-]*)\}")
 _ESCAPED = re.compile(rf"{_PLACEHOLDER.pattern}|\{{\{{|\}}\}}")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
 _BOOLEANS = ("True", "False")
+# What says how many GPUs a line is for. A Spark has one, and a replica here has two at most.
+_SIZE = re.compile(
+    r"\s(?P<option>--(?:tensor|pipeline|data)[-_]parallel[-_]size|-tp|-pp|-dp|--nnodes|-n)"
+    r"[\s=]+['\"]?(?P<size>[0-9]{1,4})\b"
+)
 
 # What begins a server: the program, and how vLLM's own pages started it before there was one.
 _STARTS = (
@@ -64,9 +73,19 @@ class ServeLine:
     variables: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, int] = field(default_factory=dict)
 
+    def places(self) -> Iterator[tuple[str, str, int]]:
+        """Yield our key for each of `lines`, the word that stands there, and the line."""
+        for name, line in self.lines.items():
+            if name == "model":
+                yield "checkpoints", "serve", line
+            else:
+                yield f"{'env' if name in self.variables else 'args'}.{name}", name, line
+
 
 def fill(template: str, values: Mapping[str, object]) -> str:
     """Replace each ``{key}`` by its value; if ``{{`` occurs, it and ``}}`` stand for a brace.
+
+    A value may hold the keys of others, as sparkrun has it.
 
     Raises:
         ShellError: A key has no value.
@@ -80,16 +99,39 @@ def fill(template: str, values: Mapping[str, object]) -> str:
         sentence = "found {{{}}}; expected it among `defaults`"
         raise ShellError(*((line, sentence.format(key)) for key, line in missing.items()))
     return pattern.sub(
-        lambda match: str(values[match["key"]]) if match["key"] else match[0][0], template
+        lambda match: filled(str(values[match["key"]]), values) if match["key"] else match[0][0],
+        template,
     )
 
 
-def parse_line(text: str) -> ServeLine:
-    """Take a line apart, as a shell and vLLM would.
+def filled(text: str, values: Mapping[str, object]) -> str:
+    """Replace each ``{key}`` that has a value, and nothing else."""
+    return _PLACEHOLDER.sub(
+        lambda match: match[0] if values.get(match["key"]) is None else str(values[match["key"]]),
+        text,
+    )
 
-    Args:
-        text: One ``vllm serve`` command, on several lines if each but the last ends in a backslash.
-            Before it may stand ``export NAME=VALUE``, and commands that only print.
+
+def beyond_two(text: str) -> tuple[int, str] | None:
+    """Return what makes a line one for more than two Sparks, with its line; None: nothing does.
+
+    It looks for words alone, so that it finds them in a line that cannot be read, too.
+    """
+    sizes = {match["option"].lstrip("-")[0]: match for match in _SIZE.finditer(text)}
+    parallel = [match for kind, match in sizes.items() if kind != "n"]
+    large = [match for match in sizes.values() if int(match["size"]) > 2]
+    if not large and math.prod(int(match["size"]) for match in parallel) > 2:
+        large = parallel[-1:]
+    if not large:
+        return None
+    found = f"found {large[0]['option']} {large[0]['size']}; expected 1 or 2, the number of Sparks"
+    return text.count("\n", 0, large[0].start("option")), found
+
+
+def parse_line(text: str) -> ServeLine:
+    """Take one ``vllm serve`` command apart, as a shell and vLLM would.
+
+    Before it may stand ``export NAME=VALUE``, and commands that only print.
 
     Raises:
         ShellError: It is another command or more than one, or a recipe cannot hold its options.
@@ -229,17 +271,18 @@ def _add(options: dict[str, Any], option: Word, words: list[Word]) -> str:
     word = option.text
     if not word.startswith("--"):
         # -O3 is -O 3.
-        short, level = ("-O", word[2:]) if re.fullmatch("-O[0-9]", word) else (word, "")
+        short, dot, path = word.partition(".")
+        short, level = ("-O", short[2:]) if re.fullmatch("-O[0-9]", short) else (short, "")
         if short not in _SHORT:
             raise ShellError((option.line, f"found {word}; expected vLLM's long option"))
         name, words = _SHORT[short], [Word(level, option.line), *words] if level else words
     else:
         name, dot, path = word[2:].partition(".")
         name = name.replace("_", "-")
-        if dot:
-            _expanded(words)
-            _nest(options.setdefault(name, {}), option, path.split("."), words)
-            return name
+    if dot:
+        _expanded(words)
+        _nest(options.setdefault(name, {}), option, path.split("."), words)
+        return name
     if name in OURS and any(word.expands for word in words):
         # It names what only its author's machines have.
         words = []
@@ -264,15 +307,23 @@ def _expanded(words: Iterable[Word]) -> None:
 def _nest(mapping: Any, option: Word, path: list[str], words: list[Word]) -> None:
     """Put the value of --option.key.key where JSON would hold it."""
     texts = [word.text for word in words]
-    if len(texts) != 1 or not isinstance(mapping, dict):
+    *way, last = path
+    for key in way:
+        mapping = mapping.setdefault(key, {}) if isinstance(mapping, dict) else None
+    name = last.removesuffix("+")
+    # --option.key+ adds to a list.
+    several = name != last
+    known = mapping.setdefault(name, []) if several and isinstance(mapping, dict) else []
+    if len(texts) != 1 or not isinstance(mapping, dict) or not isinstance(known, list):
         found = " ".join([option.text, *texts])
         raise ShellError((option.line, f"found {found}; expected --option '{{JSON}}'"))
-    for key in path[:-1]:
-        mapping = mapping.setdefault(key, {})
-    try:
-        mapping[path[-1]] = json.loads(texts[0].lower() if texts[0] in _BOOLEANS else texts[0])
-    except ValueError:
-        mapping[path[-1]] = texts[0]
+    value: Any = texts[0]
+    with suppress(ValueError):
+        value = json.loads(value.lower() if value in _BOOLEANS else value)
+    if several:
+        known += value.split(",") if isinstance(value, str) else [value]
+    else:
+        mapping[name] = value
 
 
 def _value(option: str, given: Word) -> Any:

@@ -32,11 +32,7 @@ class Word:
 
 
 class ShellError(PlanError):
-    """Problems of a command, each with the number of its line, from 0.
-
-    Attributes:
-        found: Line and sentence of each.
-    """
+    """Problems of a command: in ``found`` the line of each, from 0, and its sentence."""
 
     def __init__(self, *found: tuple[int, str]) -> None:
         self.found = found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
@@ -46,10 +46,8 @@ class Checkout:
     """The files of a source.
 
     Attributes:
-        root: Their folder.
         url: Of the repository; the folder's path where there is none.
         commit: 40 hexadecimal digits; None: the folder is under no version control.
-        day: Of the commit.
         hashes: Of a folder that a person may have changed: what git calls its files' content at the
             commit, by their paths.
     """
@@ -76,9 +74,7 @@ class Published:
 
     Attributes:
         key: Its path in short; the end of it names it as long as no other's ends so.
-        path: Its file.
         part: Its name within the file; "" for the only one.
-        origin: Where it comes from.
     """
 
     key: str
@@ -164,11 +160,7 @@ def _of(fetched: git.Fetched) -> Checkout:
 
 
 def entries(checkout: Checkout, mods: Sequence[Path] = ()) -> list[Published]:
-    """Return the recipes of a source, by their keys.
-
-    Args:
-        checkout: Its files.
-        mods: Folders in which mods are looked for that it lacks.
+    """Return the recipes of a source, by their keys; ``mods`` are folders of mods that it lacks.
 
     Raises:
         PlanError: There are too many files.
@@ -194,12 +186,7 @@ def entries(checkout: Checkout, mods: Sequence[Path] = ()) -> list[Published]:
 
 
 def find(checkout: Checkout, name: str, mods: Sequence[Path] = ()) -> Published:
-    """Return the recipe of a source that a name means.
-
-    Args:
-        checkout: The source's files.
-        name: A key of `entries`, or the end of one.
-        mods: As for `entries`.
+    """Return the recipe of a source that a name means: a key of `entries`, or the end of one.
 
     Raises:
         PlanError: There is none, or more than one.
@@ -277,9 +264,3 @@ def _key(relative: Path, part: str) -> str:
     words = [*relative.parts[:-1], relative.name.removesuffix(relative.suffix)]
     kept = [word for word in words if word not in _NOISE]
     return "/".join([*kept, *([part] if part else [])])
-
-
-def with_mods(entry: Published, mods: Sequence[Path]) -> Published:
-    """Return a recipe for which mods are looked for in more folders."""
-    origin = replace(entry.origin, mods=(*entry.origin.mods, *mods))
-    return replace(entry, origin=origin)

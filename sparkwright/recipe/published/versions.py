@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 
 from sparkwright.recipe.recipe import UNKNOWN_VLLM
 from sparkwright.recipe.values import RELEASE
@@ -27,7 +27,8 @@ JUDGES = (
     ("0.33.0", date(2026, 11, 22)),
 )
 
-_RELEASE_TAG = re.compile(r"v?([0-9]+\.[0-9]+\.[0-9]+)(-[a-z0-9.-]*)?")
+# v0.28.0, v0.28.0-aarch64, vllm-x86_64-cu13-0.25.1-7a33ba9
+_RELEASE_TAG = re.compile(r"([a-z][a-z0-9_-]*-)?v?([0-9]+\.[0-9]+\.[0-9]+)(-[a-z0-9.-]*)?")
 _DAY = re.compile(r"(?<![0-9])(202[0-9])(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])(?![0-9])")
 # nvcr.io/nvidia/vllm:26.07-py3
 _MONTH = re.compile(r"nvcr\.io/nvidia/vllm:(2[0-9])\.(0[1-9]|1[0-2])")
@@ -35,6 +36,11 @@ _MONTH = re.compile(r"nvcr\.io/nvidia/vllm:(2[0-9])\.(0[1-9]|1[0-2])")
 _BUILD = re.compile(r"(?P<next>[0-9]+\.[0-9]+(\.[0-9]+)?)(rc[0-9]+|\.?dev[0-9]+|\+).*")
 # The tag that follows releases; others follow the source, which is nearer to the next release.
 _NEWEST_RELEASE = "vllm/vllm-openai:latest"
+# Images with vLLM as it is released, or as its main branch was on a day.
+_STOCK = re.compile(
+    r"vllm/vllm-openai:.*([0-9]\.[0-9]|latest|nightly).*|nvcr\.io/nvidia/vllm:.*"
+    r"|eugr/spark-vllm:latest|ghcr\.io/spark-arena/dgx-vllm-eugr-nightly(-tf5)?[:@].*"
+)
 # What such a version begins with where the source had no tags.
 _UNTAGGED = "0.1"
 
@@ -58,6 +64,11 @@ class Version:
         return self.judged_by or (self.vllm if RELEASE.fullmatch(self.vllm) else None)
 
 
+def is_stock(image: str) -> bool:
+    """Tell whether an image is known to have no fork of vLLM."""
+    return _STOCK.fullmatch(image) is not None
+
+
 def version_of(image: str, said: str | None, day: date | None, least: str | None = None) -> Version:
     """Tell an image's vLLM.
 
@@ -76,18 +87,13 @@ def version_of(image: str, said: str | None, day: date | None, least: str | None
             return Version(said, _by_number(build["next"]))
         return Version(UNKNOWN_VLLM, _by_day(built) if built else None)
     if "vllm/vllm-openai:" in image and (match := _RELEASE_TAG.fullmatch(tag)):
-        return _known(match[1])
+        return _known(match[2])
     if day := _day(tag) or _month(image) or day:
         judge = _newest(day) if image == _NEWEST_RELEASE else _by_day(day)
         if least and RELEASE.fullmatch(least) and number(judge) < number(least):
             judge = _by_number(least)
         return Version(UNKNOWN_VLLM, judge)
     return Version(UNKNOWN_VLLM)
-
-
-def day_of(stamp: str) -> date:
-    """Return the day of a time such as ``2026-06-13T13:16:18-05:00``."""
-    return datetime.fromisoformat(stamp).date()
 
 
 def _known(release: str) -> Version:

@@ -18,12 +18,10 @@ from sparkwright.recipe.published.draft import (
     Origin,
     Translated,
     recipe_name,
-    tagged,
     translated,
 )
 from sparkwright.recipe.published.serve_line import ServeLine, of_words
 from sparkwright.recipe.published.shell import ShellError, Word
-from sparkwright.recipe.published.versions import version_of
 
 _HARDWARE = "dgx_spark_gb10"
 # What their taxonomy says of it: keys by which overrides name it beside its own.
@@ -60,17 +58,14 @@ def translate(document: Document, origin: Origin, variant: str) -> Translated:
     pair = _audience(document, variant)
     strategy = _PAIR if pair else _ALONE
     words = [*_words(document, variant, strategy)]
-    lines: dict[str, int] = {}
     line = _line(document, words)
-    for name, at in line.lines.items():
-        lines["checkpoints" if name == "model" else f"args.{name}"] = at
+    lines = {key: at for key, _, at in line.places()}
     model_keys: Keys = ("variants", variant, "model_id")
     model = document.get(*model_keys)
     if model is None:
         model_keys = ("model", "model_id")
         model = document.get(*model_keys)
     lines["checkpoints"] = lines["sparks"] = document.line(model_keys)
-    lines["served_names"] = lines.get("args.served-model-name", lines["checkpoints"])
     image, image_keys = _image(document, variant)
     lines["image"] = document.line(image_keys)
     env = {}
@@ -79,7 +74,6 @@ def translate(document: Document, origin: Origin, variant: str) -> Translated:
             env[name] = "$" if "$" in str(value) else str(value)
             lines[f"env.{name}"] = document.line((*keys, name))
     least = document.get("variants", variant, "min_vllm_version")
-    least = least or document.get("model", "min_vllm_version")
     names = [document.path.stem, *([] if variant == "default" else [variant])]
     draft = Draft(
         origin=origin,
@@ -87,14 +81,15 @@ def translate(document: Document, origin: Origin, variant: str) -> Translated:
         description=str(document.get("meta", "title") or model)
         + f", {document.get('variants', variant, 'precision') or variant}",
         proven=_proven(document),
-        image=tagged(image),
-        version=version_of(tagged(image), None, origin.day, str(least) if least else None),
+        image=image,
+        least=least or document.get("model", "min_vllm_version"),
         model=str(model),
         options=line.options,
         env=env,
         lines=lines,
         key=f"variants.{variant}",
         sparks=[2 if pair else 1],
+        remarks=document.remarks,
     )
     return translated(draft)
 

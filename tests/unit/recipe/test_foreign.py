@@ -1,11 +1,16 @@
 """Recipes of sparkrun and spark-vllm-docker: what of them becomes a recipe, and what cannot."""
 
+from pathlib import Path
+
 import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.inventory.groups import load
 from sparkwright.recipe.loader import RECIPES, load_recipe
+from sparkwright.recipe.published import formats
+from sparkwright.recipe.published.draft import NotForUs, Origin
 from sparkwright.recipe.recipe import Recipe
+from sparkwright.recipe.values import ImageMods
 from sparkwright.release.command import main as command_main
 from sparkwright.release.lock import CheckpointLock, ImageLock, Lock, LockedFile, checkpoint_key
 from sparkwright.release.release import Ranks, make_release
@@ -87,6 +92,11 @@ def problems(path):
     return unplaced(error.value.problems, path)
 
 
+def remarks(path):
+    file = Path(path)
+    return formats.translate(file, "", Origin(file, mods=[file.parent / "mods"])).remarks
+
+
 def test_sparkrun(put):
     recipe = load_recipe(put())
     assert recipe.name == "my-model-v2"
@@ -158,21 +168,22 @@ def test_what_it_answers(put, model, words, answers):
         ([("runtime: vllm", "mods: [mods/fix]")], "mods[0]: found mods/fix, a mod that is not at"),
         ([("runtime: vllm", "mods: [../fix]")], "mods[0]: found ../fix, a mod that is not at hand"),
         ([("runtime: vllm", "mods: x")], 'mods: found "x"; expected a list'),
-        ([("runtime: vllm", "builder: eugr")], 'builder: found "eugr"; expected it left out'),
+        ([("runtime: vllm", "builder: mine")], 'builder: found "mine"; expected eugr or docker'),
+        ([("runtime: vllm", "builder_config: {branch: x}")], "builder_config: found"),
         ([("runtime: vllm", "pre_exec: [echo a, ls]")], 'pre_exec[1]: found "ls"; expected it'),
         ([("runtime: vllm", "pre_exec: [echo a > b]")], 'pre_exec[0]: found "echo a > b"'),
         ([("runtime: vllm", "post_exec: [ls]")], "nothing runs beside the engine"),
         ([("runtime: vllm", "post_commands: [ls]")], "nothing runs beside the engine"),
         ([("runtime: vllm", "build_args: [--tf5, --x]")], 'build_args[1]: found "--x"; expected'),
-        ([("runtime: vllm", "executor_config: {user: root}")], "which cannot be converted"),
+        ([("runtime: vllm", "volumes: [/a:/b]")], "which cannot be converted; remove it"),
+        ([("runtime: vllm", "executor_config: x")], 'executor_config: found "x"; expected a map'),
         ([("runtime: vllm", "runtime: sglang")], 'runtime: found "sglang"; expected vllm or'),
         ([("runtime: vllm", "min_nodes: 4")], "min_nodes: found 4; expected 1 or 2"),
         ([("runtime: vllm", "min_nodes: two")], 'min_nodes: found "two"; expected a whole number'),
         ([TWO, ("runtime: vllm", "max_nodes: 1")], "--tensor-parallel-size 2; expected the number"),
         ([("runtime: vllm", "min_nodes: 2")], "--tensor-parallel-size 1; expected the number of"),
-        ([("tensor_parallel: 1", "tensor_parallel: 4")], "--tensor-parallel-size 4; expected 1"),
+        ([("tensor_parallel: 1", "tensor_parallel: 4")], "found -tp 4; expected 1 or 2, the n"),
         ([("pipeline_parallel: 1", "pipeline_parallel: 2")], "--pipeline-parallel-size 2; expect"),
-        ([('"2"', '"3"')], 'recipe_version: found "3"; expected 1 or 2'),
         ([("ghcr.io/somebody/vllm:nightly", "vllm-node-mxfp4")], "found vllm-node-mxfp4, which"),
         ([("container: ghcr.io/somebody/vllm:nightly", "name: x")], "container: found null"),
         ([("model: owner/Model-35B", "model: /data/model")], "found the model /data/model; expec"),
@@ -192,6 +203,179 @@ def test_what_cannot_be_carried_over(put, changes, problem):
     assert any(problem in found for found in problems(put(SPARKRUN, *changes)))
 
 
+@pytest.mark.parametrize(
+    ("container", "arguments", "image"),
+    [
+        ("vllm-node", "", "eugr/spark-vllm:latest"),
+        ("vllm-node:latest", "[--tf5]", "eugr/spark-vllm:latest"),
+        ("vllm-node", "[--exp-b12x]", "eugr/spark-vllm-b12x:latest"),
+        ("mine", "[--experimental-b12x, --full-log]", "eugr/spark-vllm-b12x:latest"),
+        ("vllm-node-b12x:latest", "[-t, vllm-node-b12x, -j, 8]", "eugr/spark-vllm-b12x:latest"),
+        ("a/b:1", "[--exp-b12x]", "a/b:1"),
+        ("sparkrun-eugr-vllm-tf5", "", "ghcr.io/spark-arena/dgx-vllm-eugr-nightly-tf5:latest"),
+    ],
+)
+def test_images_that_a_launcher_pulls(put, container, arguments, image):
+    changes = [("docker.io/somebody/spark-vllm", container), ("args:", f"args: {arguments}")]
+    assert load_recipe(put(DOCKER, *changes)).image == image
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ("[--exp-b12x, --rebuild-vllm]", 'build_args[1]: found "--rebuild-vllm"'),
+        ("[--exp-b12x, --apply-vllm-pr, 634]", 'build_args[1]: found "--apply-vllm-pr"'),
+        ("[--exp-mxfp4]", 'build_args[0]: found "--exp-mxfp4"'),
+    ],
+)
+def test_images_that_a_launcher_builds(put, arguments, problem):
+    changes = [("docker.io/somebody/spark-vllm", "vllm-node"), ("args:", f"args: {arguments}")]
+    assert any(problem in found for found in problems(put(DOCKER, *changes)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [('"2"', '"3"')],
+        [("runtime: vllm", "builder: eugr"), ("ghcr.io/somebody/vllm:nightly", "vllm-node")],
+        [("runtime: vllm", "builder: docker-pull\nmaintainer: me\ndraft_model: a/b")],
+        [("runtime: vllm", "distribution_config: {models: {entries: [{name: a/b}]}}")],
+        [("runtime: vllm", "executor_config: {restart_policy: always, user: root}")],
+    ],
+)
+def test_what_changes_nothing_that_runs_is_taken(put, changes):
+    assert load_recipe(put(SPARKRUN, *changes)).args == load_recipe(put()).args
+
+
+SIZES = """\
+recipe_version: "1"
+name: sizes
+model: owner/Model
+container: vllm-node
+defaults:
+  tensor_parallel: 2
+  spec: '{"method": "dflash", "model": "a/b", "draft_tensor_parallel_size": {tensor_parallel}}'
+env: {VLLM_A: "{tensor_parallel}", VLLM_B: "1"}
+command: |
+  export VLLM_C={tensor_parallel}
+  vllm serve {model} --host {host} -tp {tensor_parallel} \
+    --speculative-config '{spec}' --additional-config '{"a": {"b": {tensor_parallel}}}' \
+    --compilation-config.x {tensor_parallel} --seed 7
+"""
+
+
+def test_the_number_of_sparks_is_filled_in_for_each(put):
+    recipe = load_recipe(put(SIZES))
+    assert recipe.sparks == [1, 2]
+    for count in recipe.sparks:
+        own = recipe.for_sparks(count)
+        assert own.env == {"VLLM_A": str(count), "VLLM_B": "1", "VLLM_C": str(count)}
+        assert own.args == {
+            "speculative-config": {
+                "method": "dflash",
+                "model": "${drafter}",
+                "draft_tensor_parallel_size": count,
+            },
+            "additional-config": {"a": {"b": count}},
+            "compilation-config": {"x": count},
+            "seed": 7,
+        }
+    # What does not differ is there once.
+    assert "seed" not in recipe.by_sparks["1"].args
+
+
+@pytest.mark.parametrize(
+    ("changes", "sparks"),
+    [
+        ([("-tp {tensor_parallel}", "-tp 2")], [2]),
+        ([("tensor_parallel: 2", "tensor_parallel: 1")], [1]),
+        ([("name: sizes", "cluster_only: true")], [2]),
+        ([("name: sizes", "solo_only: true")], [1]),
+        ([('"1"\n', '"2"\n')], [2]),
+    ],
+)
+def test_the_numbers_of_sparks_that_the_size_allows(put, changes, sparks):
+    recipe = load_recipe(put(SIZES, *changes))
+    assert recipe.sparks == sparks
+    assert recipe.by_sparks == {}
+    speculative = recipe.for_sparks(sparks[0]).args["speculative-config"]
+    assert speculative["draft_tensor_parallel_size"] == sparks[0]
+
+
+def test_a_drafter_on_neither_one_gpu_nor_all(put):
+    changes = [("tensor_parallel: 2", "tensor_parallel: 1"), ('size": {tensor_par', 'size": {x')]
+    text = SIZES.replace("{tensor_parallel}}'", "2}'")
+    (problem,) = problems(put(text, changes[0]))
+    assert "found draft_tensor_parallel_size 2 with sparks: 1; expected 1, or the" in problem
+    assert load_recipe(put(text, ("-tp {tensor_parallel}", "-tp 2"))).sparks == [2]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [("tensor_parallel: 1", "tensor_parallel: 4"), ("-tp {", "-cc.mode 3 -zz -tp {")],
+        [("tensor_parallel: 1", "tensor_parallel: 4"), ("'{spec}'", "'{\\\\'")],
+        [("tensor_parallel: 1", "tensor_parallel: 4"), ("runtime: vllm", "builder: mine")],
+        [("pipeline_parallel: 1", "pipeline_parallel: 2"), TWO, ("runtime: vllm", "mods: [a]")],
+        [("-pp {pipeline_parallel}", "--nnodes 3"), ("ghcr.io/somebody/vllm:nightly", "x")],
+        [("runtime: vllm", "min_nodes: 4\nbuild_args: [--x]")],
+    ],
+)
+def test_more_than_two_sparks_are_said_first(put, changes):
+    with pytest.raises(NotForUs) as error:
+        load_recipe(put(SPARKRUN, *changes))
+    assert error.value.reason == "more than two Sparks"
+    assert len(error.value.problems) == 1
+
+
+def test_a_drafter_in_a_folder_of_the_authors(put):
+    (problem,) = problems(put(SPARKRUN, ("z-lab/Qwen3.6-35B-A3B-DFlash", "/workspace/drafter")))
+    assert "args.speculative-config: found /workspace/drafter, a folder of its author's" in problem
+
+
+def test_a_key_twice(put):
+    path = put(SPARKRUN, ("runtime: vllm", "runtime: vllm\nruntime: 'vllm'"))
+    line = Path(path).read_text().splitlines().index("runtime: 'vllm'") + 1
+    assert load_recipe(path).sparks == [1]
+    assert f"{path}:{line}: runtime: found twice; expected once" in remarks(path)
+    (problem,) = problems(put(SPARKRUN, ("runtime: vllm", "runtime: vllm\nruntime: sglang")))
+    assert "runtime: found twice; expected once" in problem
+    # A recipe of ours has each key once.
+    own = "description: Mine.\nsource: Me.\nsource: Me.\nproven: No.\nextends: lab-tiny\n"
+    assert any("source: found twice" in found for found in problems(put(own)))
+
+
+def test_a_number_that_yaml_reads_otherwise(put):
+    path = put(SPARKRUN, ("params: 35B", "tags: [0731]"))
+    assert load_recipe(path).sparks == [1]
+    assert any("found 0731, which YAML reads as 473" in remark for remark in remarks(path))
+
+
+def test_settings_of_a_container_are_left_out_with_a_remark(put):
+    path = put(SPARKRUN, ("runtime: vllm", "executor_config: {restart_policy: always}"))
+    assert any("executor_config: left out: restart_policy" in each for each in remarks(path))
+
+
+def test_mods_of_a_published_recipe(put, tmp_path):
+    """One that empties the page cache is left out; one that changes a checkpoint is refused."""
+    for name, script in (
+        ("drop-caches", "nohup sh -c 'while :; do echo 3 > /proc/sys/vm/drop_caches; done' &"),
+        ("fix-config", 'python3 fix.py "${HF_HOME:-x}"/hub'),
+        ("template", "cp x.jinja $WORKSPACE_DIR/"),
+    ):
+        folder = tmp_path / "theirs/mods" / name
+        folder.mkdir(parents=True)
+        (folder / "run.sh").write_text(f"#!/bin/sh\n{script}\n")
+    path = put(DOCKER, ("mods: []", "mods: [mods/drop-caches, mods/template]"))
+    recipe = load_recipe(path)
+    assert isinstance(recipe.image, ImageMods)
+    assert [Path(each).name for each in recipe.image.mods] == ["template"]
+    assert any("mods[0]: left out: mods/drop-caches empties the page" in r for r in remarks(path))
+    assert load_recipe(put(DOCKER, ("mods: []", "mods: [mods/drop-caches]"))).build is None
+    (problem,) = problems(put(DOCKER, ("mods: []", "mods: [mods/fix-config]")))
+    assert "mods/fix-config/run.sh:2: found python3 fix.py" in problem
+
+
 def test_all_problems_come_together(put):
     changes = [
         ("runtime: vllm", "mods: [mods/a]\nbuilder: x\nrecipe_version: 3"),
@@ -202,7 +386,7 @@ def test_all_problems_come_together(put):
     ]
     keys = sorted(found.partition(":")[0] for found in problems(put(SPARKRUN, *changes)))
     variable = "env.VLLM_MARLIN_USE_ATOMIC_ADD"
-    assert keys == ["builder", "command", "container", variable, "mods[0]", "recipe_version"]
+    assert keys == ["builder", "command", "container", variable, "mods[0]"]
 
 
 def test_a_recipe_of_ours_by_its_path(tmp_path):

@@ -18,7 +18,7 @@ from sparkwright.fleet.file import load_fleet
 from sparkwright.recipe import mods
 from sparkwright.recipe.build import build_files, build_name, build_problems
 from sparkwright.recipe.loader import load_recipe
-from sparkwright.recipe.mod_script import description, is_online, lasting, steps
+from sparkwright.recipe.mod_script import description, drops_caches, impossible, is_online, steps
 from sparkwright.recipe.mods import ModFolder, read_mods
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.trust import needs
@@ -281,9 +281,48 @@ def test_what_an_image_cannot_keep_is_refused(site: Path, line: str) -> None:
     assert "an image keeps no process" in problem
 
 
-@pytest.mark.parametrize("line", ["a && b", "a 2>&1", "x &\nwait", "echo nohup"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        'CACHE="${HF_HOME:-/root/.cache/huggingface}"',
+        "for f in /cache/huggingface/hub/*; do python3 x.py $f; done",
+        "sed -i s/a/b/ $HUB/models--owner--name/refs/main",
+        'cp "$HUB"/snapshots/*/dflash/config.json /workspace/drafter/',
+        "python3 patch.py",
+    ],
+)
+def test_what_changes_a_checkpoint_in_a_cache_is_refused(site: Path, line: str) -> None:
+    script = b"import os\n# HF_HOME\nroot = os.environ['HF_HUB_CACHE']\n"
+    mod(site, "one", line, **{"patch.py": script})
+    (problem,) = build_problems(ImageMods(base=BASE, mods=["one"]))
+    assert "files/mods/one/" in problem
+    assert "no cache of the Hub is there, and checkpoints stay as the lock has them" in problem
+
+
+LOOP = """\
+CMD='sync; echo 3 > /proc/sys/vm/drop_caches'
+nohup bash -c 'while true; do '"$CMD"'; sleep 60; done' >/dev/null 2>&1 &
+echo $! > /tmp/pid"""
+
+
+@pytest.mark.parametrize(
+    ("script", "only"),
+    [
+        (LOOP, True),
+        ("sync\nsysctl -w vm.drop_caches=3", True),
+        ("sync && echo 3 | tee /proc/sys/vm/drop_caches > /dev/null", True),
+        (f"{LOOP}\npip install x", False),
+        (f"cp a.py $WORKSPACE_DIR/\n{LOOP}", False),
+        ("# drop_caches\nnohup x &", False),
+    ],
+)
+def test_a_mod_that_only_empties_the_page_cache(site: Path, script: str, only: bool) -> None:
+    assert drops_caches(one(site, script)) is only
+
+
+@pytest.mark.parametrize("line", ["a && b", "a 2>&1", "x &\nwait", "echo nohup", "echo $HF_HOME"])
 def test_what_ends_is_taken(site: Path, line: str) -> None:
-    assert list(lasting(one(site, line))) == []
+    assert list(impossible(one(site, line))) == []
 
 
 def test_a_description_has_files_sizes_and_a_short_script_whole(site: Path) -> None:
@@ -317,7 +356,7 @@ def test_a_script_that_is_made_to_take_long_is_read_in_seconds(site: Path, text:
     read = one(site, text * (2**20 // len(text)), **{f"f{n}.py": b"x" for n in range(90)})
     begun = time.process_time()
     assert len("\n".join(description(read))) < 200_000
-    list(lasting(read))
+    list(impossible(read))
     assert time.process_time() - begun < 10
 
 

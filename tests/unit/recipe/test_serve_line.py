@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.recipe.published.serve_line import fill, parse_line
+from sparkwright.recipe.published.serve_line import beyond_two, fill, parse_line
 from sparkwright.recipe.published.shell import ShellError
 
 
@@ -34,6 +34,13 @@ from sparkwright.recipe.published.shell import ShellError
             "--compilation-config.cudagraph_mode none --compilation_config.pass.fuse=True",
             {"compilation-config": {"cudagraph_mode": "none", "pass": {"fuse": True}}},
         ),
+        ("-cc.mode 3 -cc.pass.fuse=True", {"compilation-config": {"mode": 3,
+                                                                  "pass": {"fuse": True}}}),
+        ("-sc.method mtp -ac.backend=x", {"speculative-config": {"method": "mtp"},
+                                          "attention-config": {"backend": "x"}}),
+        ("-cc '{\"mode\": 3}' -cc.x 1", {"compilation-config": {"mode": 3, "x": 1}}),
+        ("--a.list+ b,c --a.list+ 4", {"a": {"list": ["b", "c", 4]}}),
+        ("-dcp 2", {"decode-context-parallel-size": 2}),
     ],
 )  # fmt: skip
 def test_options(words, options):
@@ -104,6 +111,9 @@ def test_the_model_as_an_option():
         ("vllm serve m -zz 1", "found -zz; expected vLLM's long option"),
         ("vllm serve m -sc '{method: mtp}'", "after -sc; expected JSON"),
         ("vllm serve m --a.b 1 2", "found --a.b 1 2; expected --option '{JSON}'"),
+        ("vllm serve m --a.b 1 --a.b.c 2", "found --a.b.c 2; expected --option '{JSON}'"),
+        ("vllm serve m --a.b 1 --a.b+ 2", "found --a.b+ 2; expected --option '{JSON}'"),
+        ("vllm serve m -zz.a 1", "found -zz.a; expected vLLM's long option"),
     ],
 )
 def test_what_is_no_serve_line(text, problem):
@@ -132,3 +142,27 @@ def test_keys_without_a_value():
         "found {b}; expected it among `defaults`",
         "found {c}; expected it among `defaults`",
     )
+
+
+def test_a_value_that_holds_the_keys_of_others():
+    values = {"n": 2, "size": '{"x": {n}, "y": {max-seqs}, "z": {none}}', "max-seqs": 4}
+    assert fill("-sc '{size}'", values) == """-sc '{"x": 2, "y": 4, "z": {none}}'"""
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("-tp 2", None),
+        ("-tp 2 --nnodes 2", None),
+        ("-tp 2 -pp 1 -dp 1", None),
+        ("-tp=3", "found -tp 3; expected 1 or 2"),
+        ("--tensor_parallel_size 8", "found --tensor_parallel_size 8"),
+        ("--tensor-parallel-size '4'", "found --tensor-parallel-size 4"),
+        ("-tp 2 -pp 2", "found -pp 2"),
+        ("-tp 2 --data-parallel-size 2", "found --data-parallel-size 2"),
+        ("--nnodes 4 $X 'not closed", "found --nnodes 4"),
+    ],
+)
+def test_what_makes_a_line_one_for_more_than_two_sparks(words, found):
+    told = beyond_two(f"vllm serve m \\\n  {words}")
+    assert told is None if found is None else told[0] == 1 and told[1].startswith(found)

@@ -30,7 +30,7 @@ features:
   modes:
     default_mode: two
     modes:
-      one: {args: ["--one"]}
+      one: {args: ["--enforce-eager"]}
       two: {variants: [large], args: ["--two"]}
       three:
         args: ["--three", "no"]
@@ -105,7 +105,7 @@ def test_one_spark(read):
         "dtype": "half",
         "enable-auto-tool-choice": True,
         "tool-call-parser": "hermes",
-        "one": True,
+        "enforce-eager": True,
     }
 
 
