@@ -3,7 +3,11 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import BeforeValidator, Field
+
+from sparkwright.common.schema import Model
 
 Reading = TypeVar("Reading")
 
@@ -35,50 +39,51 @@ class Diagnosis:
     source: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class KnownCause:
-    """One cause of failure or slowness.
-
-    Attributes:
-        name: a `LogCause` has a test log of this name, tests/unit/logs/NAME.log.
-        cause: what is wrong, for people; no full stop.
-        remedy: what to do about it; no full stop.
-        source: where it is known from.
-    """
+class KnownCause(Model):
+    """One cause of failure or slowness."""
 
     name: str
-    cause: str
-    remedy: str
-    source: str
+    cause: str = Field(description="what is wrong, for people; no full stop")
+    remedy: str = Field(description="what to do about it; no full stop")
+    source: str = Field(description="where it is known from")
 
     def diagnosis(self, evidence: str) -> Diagnosis:
         """Return the diagnosis, given the evidence that shows the cause."""
         return Diagnosis(self.name, self.cause, evidence[:EVIDENCE], self.remedy, self.source)
 
+    def by(self, sign: Callable[[Reading], str | None]) -> "ReadingCause[Reading]":
+        """Return the cause as one that a sign shows."""
+        return ReadingCause(
+            name=self.name, cause=self.cause, remedy=self.remedy, source=self.source, sign=sign
+        )
 
-@dataclass(frozen=True, kw_only=True)
+
+def _compiled(alternatives: Any) -> re.Pattern[str]:
+    return re.compile("|".join(alternatives))
+
+
 class LogCause(KnownCause):
-    """A cause that shows by a line of a log, in which the pattern is found."""
+    """A cause that a line of a log shows, or a reading of the host."""
 
-    pattern: str
+    shows: Annotated[re.Pattern[str] | None, BeforeValidator(_compiled)] = Field(
+        default=None,
+        description="patterns, of which a line has one; none if only a reading shows it",
+    )
 
     def evidence(self, lines: Iterable[str]) -> str | None:
         """Return the first line that shows it; None where none does."""
-        return first_line(lines, self.pattern)
+        return first_line(lines, self.shows) if self.shows else None
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReadingCause(KnownCause, Generic[Reading]):
-    """A cause that shows by what was read or measured.
+    """A cause that shows by what was read or measured."""
 
-    Attributes:
-        sign: what of the reading shows it, in words; None where nothing does.
-    """
-
-    sign: Callable[[Reading], str | None]
+    sign: Callable[[Reading], str | None] = Field(
+        description="what of the reading shows it, in words; None where nothing does"
+    )
 
 
-def first_line(lines: Iterable[str], pattern: str) -> str | None:
+def first_line(lines: Iterable[str], pattern: str | re.Pattern[str]) -> str | None:
     """Return the first line in which a pattern is found; None without."""
     return next((line.strip() for line in lines if re.search(pattern, line)), None)
 

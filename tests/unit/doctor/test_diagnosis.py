@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.causes.log_causes import LOG_CAUSES, from_log, hint
+from sparkwright.causes.log_causes import SUBJECTS, causes, from_log, hint, table
 from sparkwright.doctor.checkup import Checkup
 from sparkwright.doctor.diagnosis import diagnose
 from sparkwright.doctor.gpu import GpuReading
-from sparkwright.doctor.host_causes import HOST_CAUSES, LOG_SIGNS, ROOT_CAUSES
 from sparkwright.doctor.report import report
+from sparkwright.doctor.signs import SIGNS
 from sparkwright.engine.engine import EngineUnit
 from sparkwright.engine.metrics import Finished
 
@@ -98,9 +98,9 @@ def test_a_log_shows_its_cause_first(log):
         assert found[0].evidence in "\n".join(lines(log))
 
 
-@pytest.mark.parametrize("cause", LOG_CAUSES, ids=lambda cause: cause.name)
-def test_every_cause_has_a_log(cause):
-    assert cause.name in map(entry, LOGS)
+def test_every_cause_that_a_log_shows_has_one_and_every_log_a_cause():
+    shown = {name for name, cause in causes().items() if cause.shows}
+    assert set(map(entry, LOGS)) == shown | {"healthy"}
 
 
 def test_evidence_is_the_beginning_of_its_line():
@@ -109,28 +109,25 @@ def test_evidence_is_the_beginning_of_its_line():
     assert found.evidence == line[:300]
 
 
-def test_every_log_has_a_cause():
-    names = {cause.name for cause in LOG_CAUSES}
-    assert set(map(entry, LOGS)) == names | {"healthy"}
-
-
 @pytest.mark.parametrize("name", READINGS)
 def test_a_reading_shows_its_cause_first(name):
     assert diagnose(replace(HEALTHY, **READINGS[name]))[0].name == name
 
 
-def test_every_cause_of_the_host_has_a_reading():
-    assert set(READINGS) == {*LOG_SIGNS} | {each.name for each in (*ROOT_CAUSES, *HOST_CAUSES)}
+def test_every_sign_has_a_reading_and_every_cause_a_sign_or_a_log():
+    assert READINGS.keys() == SIGNS.keys()
+    assert {name for name, cause in causes().items() if not cause.shows} <= SIGNS.keys()
+    assert SIGNS.keys() <= causes().keys()
 
 
-@pytest.mark.parametrize("name", [each.name for each in HOST_CAUSES])
+@pytest.mark.parametrize("name", [each.name for each in table("host")])
 def test_a_reading_shows_nothing_else(name):
     found = diagnose(replace(HEALTHY, **READINGS[name]))
     assert [each.name for each in found] == [name]
 
 
 def test_names_are_unique_and_sentences_end_without_a_stop():
-    every = (*LOG_CAUSES, *ROOT_CAUSES, *HOST_CAUSES)
+    every = [each for subject in (*SUBJECTS, "gpu_proof") for each in table(subject)]
     assert len({cause.name for cause in every}) == len(every)
     assert not [each.name for each in every if f"{each.cause}{each.remedy}".endswith(".")]
 
@@ -162,7 +159,7 @@ def test_what_explains_a_refusal_comes_before_it():
 
 
 def test_no_update_is_advised_where_one_is_the_cause():
-    remedies = {each.name: each.remedy for each in (*LOG_CAUSES, *ROOT_CAUSES)}
+    remedies = {each.name: each.remedy for each in causes().values()}
     for name in ("kernel-kho", "driver-memory-pools", "driver-610-64k", "driver-mismatch"):
         assert "update DGX OS" not in remedies[name].lower()
     assert "kho=off" in remedies["driver-too-old"]
@@ -170,7 +167,7 @@ def test_no_update_is_advised_where_one_is_the_cause():
 
 def test_no_remedy_takes_the_image_of_a_way_back():
     """Docker prunes what has neither tag nor container: images that were pulled by digest."""
-    remedies = {each.name: each.remedy for each in (*LOG_CAUSES, *ROOT_CAUSES, *HOST_CAUSES)}
+    remedies = {each.name: each.remedy for each in causes().values()}
     for name in ("disk-full", "disk-space"):
         assert "deploys/clean.py" in remedies[name].partition("docker builder prune")[0]
     assert not [each for each in remedies.values() if re.search(r"prune (-a|--all)", each)]

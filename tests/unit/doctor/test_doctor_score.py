@@ -5,9 +5,8 @@ from collections import Counter
 
 import pytest
 
-from sparkwright.causes.log_causes import LOG_CAUSES
+from sparkwright.causes.log_causes import causes
 from sparkwright.doctor.diagnosis import diagnose
-from sparkwright.doctor.host_causes import HOST_CAUSES, ROOT_CAUSES
 from tests.doctor_score.__main__ import figures
 from tests.doctor_score.corpus import (
     FRESH_SCORED,
@@ -89,8 +88,7 @@ def test_the_page_has_the_present_figures() -> None:
 
 
 def test_the_readme_counts_the_causes() -> None:
-    count = len(LOG_CAUSES) + len(ROOT_CAUSES) + len(HOST_CAUSES)
-    assert f"{count} known causes so far" in (PROJECT / "README.md").read_text()
+    assert f"{len(causes())} known causes so far" in (PROJECT / "README.md").read_text()
 
 
 def test_a_cause_that_is_not_known_is_missed() -> None:
@@ -101,8 +99,7 @@ def test_a_cause_that_is_not_known_is_missed() -> None:
 
 def test_half_a_log_is_no_error() -> None:
     for case in CASES[WORKING] + CASES[FRESH_WORKING]:
-        known = {each.name for each in (*LOG_CAUSES, *ROOT_CAUSES, *HOST_CAUSES)}
         for line in (*case.log, *case.kernel):
             half = checkup(case)
             found = diagnose(type(half)(**{**vars(half), "log": (line[: len(line) // 2],)}))
-            assert {each.name for each in found} <= known
+            assert {each.name for each in found} <= causes().keys()

@@ -13,7 +13,7 @@ import pytest
 from sparkwright.common.errors import PlanError
 from sparkwright.doctor.checkup import parse_checkup
 from sparkwright.doctor.gpu import GpuReading
-from sparkwright.doctor.host_causes import HOST_CAUSES
+from sparkwright.doctor.signs import SIGNS
 from sparkwright.engine.metrics import EngineLoad
 from sparkwright.run.options import RunOptions, options_of
 from sparkwright.status.status import Reading, SparkRow, parse_status, status_script
@@ -260,10 +260,10 @@ def test_nothing_is_said_of_a_sound_spark() -> None:
 def test_a_gpu_is_held_back_where_the_doctor_says_so(
     values: tuple[int, int, int], slow: bool
 ) -> None:
-    (fault,) = [each for each in HOST_CAUSES if each.name == "power-fault"]
+    sign = SIGNS["power-fault"]
     gpu = GpuReading(*values[:2], 50, values[2], None, None)
     told = any("held back" in each for each in warnings(row(replace(SERVES, gpu=gpu))))
-    evidence = fault.sign(replace(parse_checkup(checkup_output(), 0), gpu=gpu))
+    evidence = sign(replace(parse_checkup(checkup_output(), 0), gpu=gpu))
     assert (told, evidence is not None) == (slow, slow)
 
 
