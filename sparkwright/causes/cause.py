@@ -7,6 +7,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BeforeValidator, Field
 
+from sparkwright.causes.journal import Journal
 from sparkwright.common.schema import Model
 
 Reading = TypeVar("Reading")
@@ -37,6 +38,7 @@ class Diagnosis:
     evidence: str
     remedy: str
     source: str = ""
+    symptom: bool = False
 
 
 class KnownCause(Model):
@@ -46,10 +48,15 @@ class KnownCause(Model):
     cause: str = Field(description="what is wrong, for people; no full stop")
     remedy: str = Field(description="what to do about it; no full stop")
     source: str = Field(description="where it is known from")
+    symptom: bool = Field(
+        default=False, description="true where it tells that something failed, and not why"
+    )
 
     def diagnosis(self, evidence: str) -> Diagnosis:
         """Return the diagnosis, given the evidence that shows the cause."""
-        return Diagnosis(self.name, self.cause, evidence[:EVIDENCE], self.remedy, self.source)
+        return Diagnosis(
+            self.name, self.cause, evidence[:EVIDENCE], self.remedy, self.source, self.symptom
+        )
 
     def by(self, sign: Callable[[Reading], str | None]) -> "ReadingCause[Reading]":
         """Return the cause as one that a sign shows."""
@@ -62,17 +69,51 @@ def _compiled(alternatives: Any) -> re.Pattern[str]:
     return re.compile("|".join(alternatives))
 
 
+_Pattern = Annotated[re.Pattern[str], BeforeValidator(_compiled)]
+
+
 class LogCause(KnownCause):
     """A cause that a line of a log shows, or a reading of the host."""
 
-    shows: Annotated[re.Pattern[str] | None, BeforeValidator(_compiled)] = Field(
+    shows: _Pattern | None = Field(
         default=None,
-        description="patterns, of which a line has one; none if only a reading shows it",
+        description="patterns of lines that show it; none if only a reading does",
+    )
+    suggests: _Pattern | None = Field(
+        default=None, description="patterns of lines that count where nothing else shows a reason"
+    )
+    settled: _Pattern | None = Field(
+        default=None, description="patterns of a later line that takes back what was shown"
+    )
+    mild: bool = Field(
+        default=False, description="true where lines count that are no more than a warning"
+    )
+    starts: bool = Field(
+        default=False, description="true where an engine that has begun to serve cannot meet it"
+    )
+    lasts: bool = Field(
+        default=False, description="true where it holds on after the engine has begun to serve"
+    )
+    serving: bool = Field(
+        default=False, description="true where an engine that serves may show it as well"
     )
 
-    def evidence(self, lines: Iterable[str]) -> str | None:
-        """Return the first line that shows it; None where none does."""
-        return first_line(lines, self.shows) if self.shows else None
+    def evidence(self, journal: Journal, *, weak: bool = False) -> str | None:
+        """Return the first line that shows it and still holds; None where none does.
+
+        Args:
+            weak: a line that suggests it, in the place of one that shows it.
+        """
+        pattern = self.suggests if weak else self.shows
+        if pattern is None or (journal.serves and not self.serving):
+            return None
+        shown = None
+        for line in journal.lines(mild=self.mild, past=self.lasts, served=not self.starts):
+            if self.settled and self.settled.search(line):
+                shown = None
+            elif shown is None and pattern.search(line):
+                shown = line.strip()
+        return shown
 
 
 class ReadingCause(KnownCause, Generic[Reading]):

@@ -1,7 +1,8 @@
 """The tables of known causes, and what of them a log shows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from string import Template
 
@@ -15,6 +16,7 @@ from sparkwright.causes.cause import (
     Diagnosis,
     LogCause,
 )
+from sparkwright.causes.journal import Journal
 from sparkwright.common.schema import Model, parse
 from sparkwright.host.kernel import HANDOVER_REMEDY, POOLS_REMEDY
 
@@ -59,16 +61,34 @@ def causes() -> Mapping[str, LogCause]:
 
 
 def from_log(
-    lines: Sequence[str], shown: Mapping[str, str | None] | None = None
+    lines: Sequence[str], shown: Mapping[str, str | None] | None = None, active: bool = False
 ) -> list[Diagnosis]:
-    """Return every cause that log lines show, the most specific first.
+    """Return every cause that log lines show: reasons before symptoms, then the most specific.
 
     Args:
         shown: the evidence, if any, by which the host itself shows a cause: name -> evidence.
+        active: as of a `Journal`.
     """
-    shown = shown or {}
-    seen = ((cause, shown.get(cause.name) or cause.evidence(lines)) for cause in causes().values())
-    return [cause.diagnosis(evidence) for cause, evidence in seen if evidence is not None]
+    shown, journal = shown or {}, Journal(lines, active)
+    found = [
+        cause.diagnosis(evidence)
+        for cause in causes().values()
+        if (evidence := shown.get(cause.name) or cause.evidence(journal))
+    ]
+    if all(each.symptom for each in found):
+        # Beside a symptom no other one is guessed.
+        suggested = (
+            cause.diagnosis(evidence)
+            for cause in causes().values()
+            if not (found and cause.symptom) and (evidence := cause.evidence(journal, weak=True))
+        )
+        found += islice(suggested, 1)
+    return in_order(found)
+
+
+def in_order(diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
+    """Return diagnoses in the order in which to act on them: a symptom follows every reason."""
+    return sorted(diagnoses, key=lambda each: each.symptom)
 
 
 def hint(lines: Sequence[str]) -> str | None:

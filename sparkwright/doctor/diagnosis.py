@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC
 
 from sparkwright.causes.cause import Diagnosis
-from sparkwright.causes.log_causes import from_log
+from sparkwright.causes.log_causes import from_log, in_order
 from sparkwright.common.progress import time_text
 from sparkwright.doctor.checkup import Checkup, FailedSwitch
 from sparkwright.doctor.signs import SIGNS
@@ -22,7 +22,8 @@ def diagnose(
             is not known.
     """
     shown = {name: sign(checkup) for name, sign in SIGNS.items()}
-    return [*from_log(checkup.log, shown), *from_switch(checkup.failed, wanted), *link]
+    found = from_log(checkup.log, shown, checkup.sound)
+    return in_order([*found, *from_switch(checkup.failed, wanted), *link])
 
 
 def from_switch(failed: FailedSwitch | None, wanted: str | None = None) -> list[Diagnosis]:

@@ -1,29 +1,85 @@
 """The readings of a Spark by which it shows a cause itself, whatever is in its engine's log."""
 
+import re
 from collections.abc import Callable
 
 from sparkwright.causes.cause import first_line
-from sparkwright.causes.thresholds import CLOCK_SKEW, DISK_FULL, SPIN_BUSY, SPIN_WATTS, SWAPPING
+from sparkwright.causes.thresholds import (
+    CLOCK_SKEW,
+    DISK_FULL,
+    FAULT_BUSY,
+    FAULT_WATTS,
+    SLOW_CPU_MHZ,
+    SPIN_BUSY,
+    SPIN_WATTS,
+    SWAPPING,
+)
 from sparkwright.common.hardware import GIB
 from sparkwright.doctor.checkup import Checkup
 from sparkwright.doctor.gpu import gpu_lost
 from sparkwright.host.kernel import HANDOVER_LEAST
 
 _REFUSED = "less than desired GPU memory utilization"
+# vLLM counts the page cache as used by these as well.
+_SHORT = re.compile(
+    rf"{_REFUSED}|No available memory for the cache blocks|Available KV cache memory: -[\d.]|"
+    "larger than the available KV cache memory|CUDA out of memory"
+)
+_WEIGHTS = re.compile(r"Model loading took ([\d.]+) GiB")
+# lspci's and ethtool's words for a link below the speed of a Spark's card: 32 GT/s, 200 Gb/s.
+_SLOW_LINK = (
+    r"Speed (2\.5|5|8|16)(\.0)? ?GT/s|GT/s \(downgraded\)|Width x[12]\b|"
+    r"Speed: (1|10|25|40|50)000Mb/s"
+)
+# An engine's line about ten seconds in which requests stood still; in which it generated tokens.
+_STANDS = re.compile(r"prompt throughput: 0\.0 .*generation throughput: 0\.0 .*Running: [1-9]")
+_GENERATES = re.compile(r"Avg generation throughput: (?!0\.0 )[\d.]+ tokens/s")
 # The first driver branch that keeps memory which a process has freed.
 _POOLS = 610
-_NO_MEMORY = r"NVRM.*(NV_ERR_NO_MEMORY|Out of memory)"
+_NO_MEMORY = r"NV_ERR_NO_MEMORY|NVRM.*Out of memory"
 _FAULT = r"Xid.*\b31\b.*(MMU Fault|FAULT_PTE)"
 
 
-def _spins(checkup: Checkup) -> str | None:
+def _starved(checkup: Checkup) -> str | None:
+    """Return the readings of a GPU that is busy at next to no power, with a clock that is right."""
     gpu, unit = checkup.gpu, checkup.unit
     if not gpu or gpu.busy is None or gpu.power is None or gpu.held_back:
         return None
     serves = unit is not None and unit.active == "active"
-    if not serves or gpu.busy < SPIN_BUSY or gpu.power > SPIN_WATTS:
+    if not serves or gpu.busy < SPIN_BUSY or gpu.power > FAULT_WATTS:
         return None
     return f"{gpu.power:.0f} W while {gpu.busy:.0f} % busy"
+
+
+def _pace(checkup: Checkup) -> str:
+    """Return the engine's last line about its throughput; "" without."""
+    told = [line for line in checkup.log if "Avg generation throughput" in line]
+    return told[-1] if told else ""
+
+
+def _spins(checkup: Checkup) -> str | None:
+    gpu, pace = checkup.gpu, _pace(checkup)
+    if gpu and gpu.power is None and (gpu.busy or 0) >= SPIN_BUSY and _STANDS.search(pace):
+        return f"{gpu.busy:.0f} % busy, and no request advances: {pace}"
+    if gpu is None or (gpu.power or 0) > SPIN_WATTS or _GENERATES.search(pace):
+        return None
+    return _starved(checkup)
+
+
+def _slow(checkup: Checkup) -> str | None:
+    return None if _spins(checkup) else _starved(checkup)
+
+
+def _held_back(checkup: Checkup) -> str | None:
+    gpu, cpu = checkup.gpu, checkup.cpu
+    if gpu is None or gpu.held_back:
+        return gpu and gpu.held_back
+    slow = cpu is not None and cpu <= SLOW_CPU_MHZ and (gpu.busy or 0) >= FAULT_BUSY
+    return f"its fastest core is at {cpu:.0f} MHz while the GPU is busy" if slow else None
+
+
+def _slow_nic(checkup: Checkup) -> str | None:
+    return first_line(checkup.nic, _SLOW_LINK)
 
 
 def _no_runtime(checkup: Checkup) -> str | None:
@@ -39,6 +95,8 @@ def _disk_full(checkup: Checkup) -> str | None:
 
 def _thrash(checkup: Checkup) -> str | None:
     mib = checkup.swapped / 1024**2
+    if checkup.unit and checkup.unit.active == "activating":
+        return None
     return f"{mib:.0f} MiB swapped within a second" if checkup.swapped > SWAPPING else None
 
 
@@ -65,7 +123,7 @@ def _restarts(checkup: Checkup) -> str | None:
 
 
 def _refused(checkup: Checkup) -> bool:
-    return any(_REFUSED in line for line in checkup.log)
+    return not checkup.sound and any(_REFUSED in line for line in checkup.log)
 
 
 def _branch(checkup: Checkup) -> int:
@@ -82,10 +140,13 @@ def _kho(checkup: Checkup) -> str | None:
 
 
 def _page_cache(checkup: Checkup) -> str | None:
-    _, free, available = checkup.memory
+    total, free, available = checkup.memory
     # Where twice as much is available as vLLM finds free, it is files in memory that make the
-    # difference (vllm-project/vllm#35313 and #48140).
-    if not _refused(checkup) or available < 2 * free:
+    # difference (vllm-project/vllm#35313 and #48140): unless the weights themselves fill it.
+    weights = [float(found[1]) for line in checkup.log if (found := _WEIGHTS.search(line))]
+    large = bool(weights) and sum(weights) * GIB > total / 2
+    short = any(_SHORT.search(line) for line in checkup.log)
+    if checkup.sound or not short or available < 2 * free or (large and not _refused(checkup)):
         return None
     return f"{free / GIB:.1f} GiB free, {available / GIB:.1f} GiB available"
 
@@ -125,7 +186,9 @@ SIGNS: dict[str, Callable[[Checkup], str | None]] = {
     "docker-runtime": _no_runtime,
     "disk-space": _disk_full,
     "gpu-spins": _spins,
-    "power-fault": lambda checkup: checkup.gpu.held_back if checkup.gpu else None,
+    "gpu-slow": _slow,
+    "nic-slow": _slow_nic,
+    "power-fault": _held_back,
     "swapping": _thrash,
     "hard-downs": _downs,
     "clock": _clock,

@@ -1,13 +1,15 @@
 """The known reasons why a container, or the host, does not get the GPU."""
 
 from sparkwright.causes.cause import LogCause
+from sparkwright.causes.journal import Journal
 from sparkwright.causes.log_causes import table
 
 
 def obstacle(output: str) -> LogCause | None:
     """Return the cause of an error of nvidia-smi, Docker or CUDA; None for an unknown one."""
+    journal = Journal(output.splitlines())
     known = (*table("platform"), *table("gpu_proof"))
-    return next((each for each in known if each.evidence([output])), None)
+    return next((each for each in known if each.evidence(journal)), None)
 
 
 def refusal(output: str) -> str:

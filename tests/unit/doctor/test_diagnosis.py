@@ -57,15 +57,21 @@ READINGS = {
     "port-taken": {"unit": STOPPED, "listeners": ("python3",)},
     # MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259 and NVIDIA/NV-Kernels#591.
     "kernel-kho": {"kernel": "7.0.0-1019-nvidia", "cma": (0, int(9.7 * GIB))},
-    "driver-memory-pools": {"driver": "610.57.04", "log": (REFUSED,)},
+    "driver-memory-pools": {"unit": STOPPED, "driver": "610.57.04", "log": (REFUSED,)},
     "driver-610-64k": {"driver": "610.57.04", "kernel": "7.0.0-1019-nvidia-64k", "log": (FAULT,)},
     "driver-no-memory": {"unit": STOPPED, "log": (NO_MEMORY,)},
     "gpu-spins": {"gpu": GpuReading(2418.0, 17.0, 50.0, 96.0, None, None)},
+    "gpu-slow": {
+        "gpu": GpuReading(2411.0, 18.0, 50.0, 96.0, None, None),
+        "log": ("INFO 11-22 10:00:00 Avg generation throughput: 9.1 tokens/s, Running: 1 reqs",),
+    },
+    "nic-slow": {"nic": ("LnkSta:\tSpeed 8GT/s (downgraded), Width x4",)},
     "disk-space": {"free": {"/opt/qwen36": 900 * GIB, "/var/lib/docker": GIB}},
     "power-fault": {"gpu": GpuReading(611.0, 14.2, 45.0, 97.0, None, None)},
     "swapping": {"swapped": 200 * 1024**2},
     # vllm-project/vllm#48140 and llamastash/llamastash#80: 2.77 GiB free, 52 available.
     "page-cache": {
+        "unit": STOPPED,
         "memory": (121 * GIB, int(2.77 * GIB), 52 * GIB),
         "log": (REFUSED,),
     },
@@ -143,6 +149,17 @@ def test_names_are_unique_and_sentences_end_without_a_stop():
         {"cma": (32 * 1024**2, 32 * 1024**2)},
         {"driver": "610.57.04", "kernel": "7.0.0-1019-nvidia-64k"},
         {"driver": None},
+        # While weights load, a Spark swaps.
+        {"unit": replace(UNIT, active="activating", starting=True), "swapped": 200 * 1024**2},
+        # Of a first start that was refused, though another one serves since.
+        {"memory": (121 * GIB, 3 * GIB, 52 * GIB), "log": (REFUSED, "serving")},
+        # A GPU that works, and a core that rests while the GPU does.
+        {"gpu": GpuReading(2411.0, 45.0, 50.0, 95.0, None, None), "cpu": 3900.0},
+        {"gpu": GpuReading(208.0, 3.6, 40.0, 0.0, None, None), "cpu": 338.0},
+        # Both of a Spark's cards have half of their lanes each.
+        {"nic": ("LnkSta:\tSpeed 32GT/s, Width x4 (downgraded)",)},
+        # The kernel killed another program.
+        {"log": ("serving", "Out of memory: Killed process 9 (comfyui) total-vm:1kB")},
         {
             "unit": STOPPED,
             "gpu": GpuReading(2418.0, 17.0, 50.0, 96.0, None, None),
@@ -151,6 +168,51 @@ def test_names_are_unique_and_sentences_end_without_a_stop():
 )
 def test_a_sound_host_shows_nothing(changes):
     assert diagnose(replace(HEALTHY, **changes)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("power-fault", {"gpu": GpuReading(858.0, 20.0, 45.0, 96.0, None, None)}),
+        ("power-fault", {"cpu": 998.0}),
+        ("gpu-slow", {"gpu": GpuReading(2411.0, 34.0, 50.0, 96.0, None, None)}),
+        (
+            "gpu-spins",
+            {
+                "gpu": GpuReading(None, None, None, 96.0, None, None),
+                "log": (
+                    "Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.0 tokens/s, "
+                    "Running: 2 reqs, Waiting: 0 reqs",
+                ),
+            },
+        ),
+        ("nic-slow", {"nic": ("Speed: 40000Mb/s",)}),
+        (
+            "page-cache",
+            {
+                "unit": STOPPED,
+                "memory": (121 * GIB, 3 * GIB, 90 * GIB),
+                "log": (
+                    "Model loading took 22.84 GiB memory and 183.1 seconds",
+                    "ValueError: No available memory for the cache blocks.",
+                ),
+            },
+        ),
+        (
+            "no-memory-for-kv-cache",
+            {
+                "unit": STOPPED,
+                "memory": (121 * GIB, 3 * GIB, 118 * GIB),
+                "log": (
+                    "Model loading took 104.1 GiB memory and 783.1 seconds",
+                    "ValueError: No available memory for the cache blocks.",
+                ),
+            },
+        ),
+    ],
+)
+def test_other_readings_of_a_cause(name, changes):
+    assert diagnose(replace(HEALTHY, **changes))[0].name == name
 
 
 def test_what_explains_a_refusal_comes_before_it():
@@ -212,6 +274,6 @@ def test_an_unknown_failure_shows_its_last_errors():
 
 def test_at_most_three_causes_are_shown_in_full():
     log = ("No space left on device", "Address already in use", "CUDA out of memory", "fp8e4nv")
-    text = said(replace(HEALTHY, log=log))
+    text = said(replace(HEALTHY, unit=STOPPED, log=log))
     assert text.count("cause: ") == 3
     assert "and also: cuda-out-of-memory" in text

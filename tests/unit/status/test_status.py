@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sparkwright.causes.thresholds import FAULT_BUSY, FAULT_MHZ, FAULT_WATTS
 from sparkwright.common.errors import PlanError
 from sparkwright.doctor.checkup import parse_checkup
 from sparkwright.doctor.gpu import GpuReading
@@ -255,7 +256,13 @@ def test_nothing_is_said_of_a_sound_spark() -> None:
 
 @pytest.mark.parametrize(
     ("values", "slow"),
-    [((850, 35, 80), True), ((851, 35, 80), False), ((850, 36, 80), False), ((850, 35, 79), False)],
+    [
+        ((858, 20, 96), True),
+        ((FAULT_MHZ, FAULT_WATTS, FAULT_BUSY), True),
+        ((FAULT_MHZ + 1, FAULT_WATTS, FAULT_BUSY), False),
+        ((FAULT_MHZ, FAULT_WATTS + 1, FAULT_BUSY), False),
+        ((FAULT_MHZ, FAULT_WATTS, FAULT_BUSY - 1), False),
+    ],
 )
 def test_a_gpu_is_held_back_where_the_doctor_says_so(
     values: tuple[int, int, int], slow: bool
