@@ -72,10 +72,11 @@ def _slow(checkup: Checkup) -> str | None:
 
 def _held_back(checkup: Checkup) -> str | None:
     gpu, cpu = checkup.gpu, checkup.cpu
-    if gpu is None or gpu.held_back:
-        return gpu and gpu.held_back
+    if gpu is None:
+        return None
     slow = cpu is not None and cpu <= SLOW_CPU_MHZ and (gpu.busy or 0) >= FAULT_BUSY
-    return f"its fastest core is at {cpu:.0f} MHz while the GPU is busy" if slow else None
+    core = f"its fastest core is at {cpu:.0f} MHz while the GPU is busy" if slow else None
+    return gpu.held_back or core
 
 
 def _slow_nic(checkup: Checkup) -> str | None:
