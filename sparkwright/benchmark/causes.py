@@ -10,9 +10,9 @@ from typing import Any
 from sparkwright.benchmark.figures import COLD, Result
 from sparkwright.benchmark.verdict import BELOW, Verdict, overall
 from sparkwright.causes.cause import UNPLUG_REMEDY, Diagnosis, ReadingCause, from_reading
-from sparkwright.causes.network_causes import NCCL_ON_SOCKETS
+from sparkwright.causes.log_causes import causes as known_causes
 from sparkwright.causes.thresholds import FALLEN, WARM
-from sparkwright.doctor.gpu import POWER_FAULT, has_power_fault
+from sparkwright.doctor.gpu import has_power_fault
 
 # The SM121 guide: 13.3 tok/s where it should be 48.6, so 0.27 of it, with kernels for other GPUs.
 _STOCK = (0.18, 0.40)
@@ -161,7 +161,7 @@ def _cold(record: SlownessEvidence) -> str | None:
 
 # The most likely and most certain first.
 _KNOWN = (
-    ReadingCause(**vars(POWER_FAULT), sign=_power_fault),
+    known_causes()["power-fault"].by(_power_fault),
     ReadingCause(
         name="thermal-slowdown",
         cause="The GPU became warm and slowed down",
@@ -183,7 +183,7 @@ _KNOWN = (
         source="the benchmark's own record",
         sign=_errors,
     ),
-    ReadingCause(**vars(NCCL_ON_SOCKETS), sign=_socket),
+    known_causes()["nccl-on-sockets"].by(_socket),
     ReadingCause(
         name="thinking",
         cause="The model reasons before it answers; the expected figures are without reasoning",

@@ -3,7 +3,12 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import BeforeValidator, Field
+
+from sparkwright.causes.journal import Journal
+from sparkwright.common.schema import Model
 
 Reading = TypeVar("Reading")
 
@@ -33,52 +38,93 @@ class Diagnosis:
     evidence: str
     remedy: str
     source: str = ""
+    symptom: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class KnownCause:
-    """One cause of failure or slowness.
-
-    Attributes:
-        name: a `LogCause` has a test log of this name, tests/unit/logs/NAME.log.
-        cause: what is wrong, for people; no full stop.
-        remedy: what to do about it; no full stop.
-        source: where it is known from.
-    """
+class KnownCause(Model):
+    """One cause of failure or slowness."""
 
     name: str
-    cause: str
-    remedy: str
-    source: str
+    cause: str = Field(description="what is wrong, for people; no full stop")
+    remedy: str = Field(description="what to do about it; no full stop")
+    source: str = Field(description="where it is known from")
+    symptom: bool = Field(
+        default=False, description="true where it tells that something failed, and not why"
+    )
 
     def diagnosis(self, evidence: str) -> Diagnosis:
         """Return the diagnosis, given the evidence that shows the cause."""
-        return Diagnosis(self.name, self.cause, evidence[:EVIDENCE], self.remedy, self.source)
+        return Diagnosis(
+            self.name, self.cause, evidence[:EVIDENCE], self.remedy, self.source, self.symptom
+        )
+
+    def by(self, sign: Callable[[Reading], str | None]) -> "ReadingCause[Reading]":
+        """Return the cause as one that a sign shows."""
+        return ReadingCause(
+            name=self.name, cause=self.cause, remedy=self.remedy, source=self.source, sign=sign
+        )
 
 
-@dataclass(frozen=True, kw_only=True)
+def _compiled(alternatives: Any) -> re.Pattern[str]:
+    return re.compile("|".join(alternatives))
+
+
+_Pattern = Annotated[re.Pattern[str], BeforeValidator(_compiled)]
+
+
 class LogCause(KnownCause):
-    """A cause that shows by a line of a log, in which the pattern is found."""
+    """A cause that a line of a log shows, or a reading of the host."""
 
-    pattern: str
+    shows: _Pattern | None = Field(
+        default=None,
+        description="patterns of lines that show it; none if only a reading does",
+    )
+    suggests: _Pattern | None = Field(
+        default=None, description="patterns of lines that count where nothing else shows a reason"
+    )
+    settled: _Pattern | None = Field(
+        default=None, description="patterns of a later line that takes back what was shown"
+    )
+    mild: bool = Field(
+        default=False, description="true where lines count that are no more than a warning"
+    )
+    starts: bool = Field(
+        default=False, description="true where an engine that has begun to serve cannot meet it"
+    )
+    lasts: bool = Field(
+        default=False, description="true where it holds on after the engine has begun to serve"
+    )
+    serving: bool = Field(
+        default=False, description="true where an engine that serves may show it as well"
+    )
 
-    def evidence(self, lines: Iterable[str]) -> str | None:
-        """Return the first line that shows it; None where none does."""
-        return first_line(lines, self.pattern)
+    def evidence(self, journal: Journal, *, weak: bool = False) -> str | None:
+        """Return the first line that shows it and still holds; None where none does.
+
+        Args:
+            weak: a line that suggests it, in the place of one that shows it.
+        """
+        pattern = self.suggests if weak else self.shows
+        if pattern is None or (journal.serves and not self.serving):
+            return None
+        shown = None
+        for line in journal.lines(mild=self.mild, past=self.lasts, served=not self.starts):
+            if self.settled and self.settled.search(line):
+                shown = None
+            elif shown is None and pattern.search(line):
+                shown = line.strip()
+        return shown
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReadingCause(KnownCause, Generic[Reading]):
-    """A cause that shows by what was read or measured.
+    """A cause that shows by what was read or measured."""
 
-    Attributes:
-        sign: what of the reading shows it, in words; None where nothing does.
-    """
-
-    sign: Callable[[Reading], str | None]
+    sign: Callable[[Reading], str | None] = Field(
+        description="what of the reading shows it, in words; None where nothing does"
+    )
 
 
-def first_line(lines: Iterable[str], pattern: str) -> str | None:
+def first_line(lines: Iterable[str], pattern: str | re.Pattern[str]) -> str | None:
     """Return the first line in which a pattern is found; None without."""
     return next((line.strip() for line in lines if re.search(pattern, line)), None)
 

@@ -1,35 +1,94 @@
-"""The causes that an engine's log names."""
+"""The tables of known causes, and what of them a log shows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from string import Template
 
-from sparkwright.causes.cause import Diagnosis
-from sparkwright.causes.compute_causes import COMPUTE_CAUSES
-from sparkwright.causes.memory_causes import MEMORY_CAUSES
-from sparkwright.causes.network_causes import NETWORK_CAUSES
-from sparkwright.causes.platform_causes import PLATFORM_CAUSES
-from sparkwright.causes.start_causes import START_CAUSES
+import yaml
+from pydantic import Field
 
-# The most specific first: the first one that is found is the one to begin with.
-LOG_CAUSES = (
-    *PLATFORM_CAUSES,
-    *START_CAUSES,
-    *COMPUTE_CAUSES,
-    *NETWORK_CAUSES,
-    *MEMORY_CAUSES,
+from sparkwright.causes.cause import (
+    CLOCK_REMEDY,
+    SPACE_REMEDY,
+    UNPLUG_REMEDY,
+    Diagnosis,
+    LogCause,
 )
+from sparkwright.causes.journal import Journal
+from sparkwright.common.schema import Model, parse
+from sparkwright.host.kernel import HANDOVER_REMEDY, POOLS_REMEDY
+
+# The tables that the doctor looks into. The most specific causes are first: the first one that is
+# found is the one to begin with.
+SUBJECTS = ("root", "platform", "start", "compute", "network", "memory", "host")
+# What `${NAME}` in a remedy stands for, beside the table's own phrases.
+_PHRASES = {
+    "clock": CLOCK_REMEDY,
+    "handover": HANDOVER_REMEDY,
+    "pools": POOLS_REMEDY,
+    "space": SPACE_REMEDY,
+    "unplug": UNPLUG_REMEDY,
+}
+
+
+class _Table(Model):
+    """The causes of a subject, in their order."""
+
+    phrases: dict[str, str] = Field(default_factory=dict, description="NAME: text")
+    causes: list[LogCause] = Field(description="a list of causes")
+
+
+@cache
+def table(subject: str) -> Sequence[LogCause]:
+    """Return the causes of a subject, in their order."""
+    path = Path(__file__).with_name(f"{subject}.yaml")
+    # 60 ms by Python's own loader for all tables.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    read = parse(_Table, yaml.load(path.read_text(encoding="utf-8"), Loader=loader), str(path))
+    phrases = _PHRASES | read.phrases
+    return [
+        each.model_copy(update={"remedy": Template(each.remedy).substitute(phrases)})
+        for each in read.causes
+    ]
+
+
+@cache
+def causes() -> Mapping[str, LogCause]:
+    """Return name -> cause, of all that the doctor knows, the most specific first."""
+    return {each.name: each for subject in SUBJECTS for each in table(subject)}
 
 
 def from_log(
-    lines: Sequence[str], shown: Mapping[str, str | None] | None = None
+    lines: Sequence[str], shown: Mapping[str, str | None] | None = None, active: bool = False
 ) -> list[Diagnosis]:
-    """Return every cause that log lines show, the most specific first.
+    """Return every cause that log lines show: reasons before symptoms, then the most specific.
 
     Args:
         shown: the evidence, if any, by which the host itself shows a cause: name -> evidence.
+        active: as of a `Journal`.
     """
-    shown = shown or {}
-    seen = ((cause, shown.get(cause.name) or cause.evidence(lines)) for cause in LOG_CAUSES)
-    return [cause.diagnosis(evidence) for cause, evidence in seen if evidence is not None]
+    shown, journal = shown or {}, Journal(lines, active)
+    found = [
+        cause.diagnosis(evidence)
+        for cause in causes().values()
+        if (evidence := shown.get(cause.name) or cause.evidence(journal))
+    ]
+    if all(each.symptom for each in found):
+        # Beside a symptom no other one is guessed.
+        suggested = (
+            cause.diagnosis(evidence)
+            for cause in causes().values()
+            if not (found and cause.symptom) and (evidence := cause.evidence(journal, weak=True))
+        )
+        found += islice(suggested, 1)
+    return in_order(found)
+
+
+def in_order(diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
+    """Return diagnoses in the order in which to act on them: a symptom follows every reason."""
+    return sorted(diagnoses, key=lambda each: each.symptom)
 
 
 def hint(lines: Sequence[str]) -> str | None:

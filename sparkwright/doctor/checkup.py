@@ -22,8 +22,11 @@ _DAY = 24 * 3600
 # card that fails logs that hundreds of times.
 KERNEL = (
     "Out of memory: Killed process|oom-kill:|invoked oom-killer|sending SIG|rejected by service|"
-    "NVRM.*(Xid|NV_ERR_NO_MEMORY|Out of memory|API mismatch|RmInitAdapter)|Xid [0-9]|"
-    "AER: .*(Fatal|recover)|PCIe Bus Error: severity=Unc"
+    "NVRM.*(Xid|NV_ERR_NO_MEMORY|Out of memory|API mismatch|RmInitAdapter|RmFetchGspRm|open kernel|"
+    "not supported by|probe routine|were initialized|RPC response|GSP|version mismatch|rm_init)|"
+    "nvidia.*(version magic|disagrees about version)|mlx5_core.*(health|dropped off|fatal|pci_dev)|"
+    "Xid:? [0-9]|AER: .*(Fatal|recover)|PCIe Bus Error: severity=Unc|firmware load for nvidia|"
+    "mlx5_core.*(PCIe bandwidth, limited|Link up)|critical temperature"
 )
 _KERNEL_LINES = 500
 # Seconds before a hard shutdown, which a Spark records when it boots again, of which the kernel's
@@ -67,6 +70,8 @@ class Checkup:
         runtimes: the container runtimes that Docker knows.
         gpu: None without one.
         gpu_inside: output of nvidia-smi in the engine's container; None without one.
+        cpu: clock of its fastest core, in MHz; None where it is not known.
+        nic: the state of its network card's PCIe links, as lspci words it.
         downs: how often it went down hard within a day while its engine ran.
         listeners: who holds the engine's port, where the engine does not run.
         finished: how requests ended; None when the engine does not answer.
@@ -92,7 +97,16 @@ class Checkup:
     listeners: tuple[str, ...]
     finished: Finished | None
     failed: FailedSwitch | None = None
+    cpu: float | None = None
+    nic: tuple[str, ...] = ()
     system: System = field(default_factory=System)
+
+    @property
+    def sound(self) -> bool:
+        """Tell whether the engine has run without a break since its first start."""
+        unit = self.unit
+        steady = unit is not None and unit.active == "active" and not unit.starting
+        return steady and not self.downs and not (unit and unit.restarts)
 
 
 # A switch keeps its order and its progress in one file; the release is in the file's name.
@@ -131,6 +145,8 @@ def checkup_script(root: str) -> str:
         "docker": "docker version --format '{{.Server.Version}}' && "
         "docker info --format '{{json .Runtimes}}'",
         "gpu": GPU_COMMAND,
+        "cpu": "cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_cur_freq | sort -n | tail -n 1",
+        "nic": "lspci -vv -d 15b3: | grep LnkSta:",
         "inside": 'docker exec "vllm-$release" nvidia-smi --list-gpus 2>&1',
         "downs": f"cat {shlex.quote(root)}/state/hard-downs",
         "port": 'systemctl is-active --quiet $unit || ss -Hltnp "sport = :${port:-0}"',
@@ -186,6 +202,8 @@ def parse_checkup(output: Iterable[str], now: float) -> Checkup:
             runtimes=tuple(read_json(docker[1])) if docker else (),
             gpu=parse_gpu(parts["gpu"]),
             gpu_inside=inside or None,
+            cpu=next((int(khz) / 1000 for khz in parts["cpu"]), None),
+            nic=tuple(line.strip() for line in parts["nic"]),
             downs=len(recent),
             listeners=tuple(re.findall(r'\("([^"]+)",pid=\d+', "".join(parts["port"]))),
             finished=finished(parts["metrics"]),

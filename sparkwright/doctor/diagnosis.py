@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC
 
-from sparkwright.causes.cause import Diagnosis, from_reading
-from sparkwright.causes.log_causes import from_log
+from sparkwright.causes.cause import Diagnosis
+from sparkwright.causes.log_causes import from_log, in_order
 from sparkwright.common.progress import time_text
 from sparkwright.doctor.checkup import Checkup, FailedSwitch
-from sparkwright.doctor.host_causes import HOST_CAUSES, LOG_SIGNS, ROOT_CAUSES
+from sparkwright.doctor.signs import SIGNS
 
 
 def diagnose(
@@ -21,14 +21,9 @@ def diagnose(
         wanted: the release that the inventory asks for, empty for an idle Spark; None where that
             is not known.
     """
-    shown = {name: sign(checkup) for name, sign in LOG_SIGNS.items()}
-    return [
-        *from_reading(ROOT_CAUSES, checkup),
-        *from_log(checkup.log, shown),
-        *from_switch(checkup.failed, wanted),
-        *link,
-        *from_reading(HOST_CAUSES, checkup),
-    ]
+    shown = {name: sign(checkup) for name, sign in SIGNS.items()}
+    found = from_log(checkup.log, shown, checkup.sound)
+    return in_order([*found, *from_switch(checkup.failed, wanted), *link])
 
 
 def from_switch(failed: FailedSwitch | None, wanted: str | None = None) -> list[Diagnosis]:

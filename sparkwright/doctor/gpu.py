@@ -4,19 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from sparkwright.causes.cause import UNPLUG_REMEDY, KnownCause
 from sparkwright.causes.thresholds import FAULT_BUSY, FAULT_MHZ, FAULT_WATTS
 
 _QUERY = "clocks.sm,power.draw,temperature.gpu,utilization.gpu,memory.used,memory.total"
 # The shell command whose output `parse_gpu` takes.
 GPU_COMMAND = f"nvidia-smi --query-gpu={_QUERY} --format=csv,noheader,nounits"
-
-POWER_FAULT = KnownCause(
-    name="power-fault",
-    cause="The GPU is held back under load: the supply was not negotiated at power-up",
-    remedy=UNPLUG_REMEDY,
-    source="the SM121 guide; parallelArchitect/spark-gpu-throttle-check; ai-muninn.com",
-)
 
 
 @dataclass(frozen=True)

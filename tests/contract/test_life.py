@@ -14,7 +14,8 @@ import pytest
 import requests
 
 from host.common import probe
-from sparkwright.causes.start_causes import START_CAUSES
+from sparkwright.causes.journal import Journal
+from sparkwright.causes.log_causes import table
 from sparkwright.engine.metrics import LOAD
 from tests.contract import engines, facts
 from tests.contract.conftest import Start
@@ -120,7 +121,7 @@ def test_a_start_that_fails(start: Start, damaged: Any, case: str) -> None:
     running = start(*engines.line(**changes), models=damaged(damage) if damage else None)
     assert running.wait() == status
     log = running.log.read_text()
-    named = [each.name for each in START_CAUSES if each.evidence(log.splitlines())]
+    named = [each.name for each in table("start") if each.evidence(Journal(log.splitlines()))]
     assert named == [cause], log[-2000:]
 
 

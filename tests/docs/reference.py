@@ -13,13 +13,8 @@ from pydantic.fields import FieldInfo
 
 from host.common import probe
 from sparkwright.causes.cause import KnownCause
-from sparkwright.causes.compute_causes import COMPUTE_CAUSES
-from sparkwright.causes.memory_causes import MEMORY_CAUSES
-from sparkwright.causes.network_causes import NETWORK_CAUSES
-from sparkwright.causes.platform_causes import PLATFORM_CAUSES
-from sparkwright.causes.start_causes import START_CAUSES
+from sparkwright.causes.log_causes import table
 from sparkwright.common.schema import Model
-from sparkwright.doctor.host_causes import HOST_CAUSES, ROOT_CAUSES
 from sparkwright.fleet.fleet import FleetSource, Gateway, Replica, Spark
 from sparkwright.fleet.settings import Settings
 from sparkwright.recipe.loader import load_recipe, recipe_names
@@ -137,12 +132,12 @@ def _cell(text: str) -> str:
 
 
 _CAUSES: Mapping[str, tuple[str, Iterable[KnownCause]]] = {
-    "Image, command line, model files, port, disk": ("a line of the engine's log", START_CAUSES),
-    "Memory": ("a line of the engine's log", MEMORY_CAUSES),
-    "GPU kernels": ("a line of the engine's log", COMPUTE_CAUSES),
-    "Between two Sparks": ("a line of the engine's log", NETWORK_CAUSES),
-    "Kernel, driver, PCIe, container runtime": ("a line of a log", PLATFORM_CAUSES),
-    "The Spark itself": ("a reading of the Spark", [*ROOT_CAUSES, *HOST_CAUSES]),
+    "Image, command line, model files, port, disk": ("a line of the engine's log", table("start")),
+    "Memory": ("a line of the engine's log", table("memory")),
+    "GPU kernels": ("a line of the engine's log", table("compute")),
+    "Between two Sparks": ("a line of the engine's log", table("network")),
+    "Kernel, driver, PCIe, container runtime": ("a line of a log", table("platform")),
+    "The Spark itself": ("a reading of the Spark", [*table("root"), *table("host")]),
 }
 
 

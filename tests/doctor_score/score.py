@@ -14,8 +14,6 @@ from sparkwright.engine.metrics import Finished
 from tests.doctor_score.corpus import Incident
 
 _GIB, _MIB = 1024**3, 1024**2
-# Readings that incidents tell of, for which a checkup has no place yet.
-UNREAD = {"cpu", "nic"}
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,8 @@ def checkup(case: Incident) -> Checkup:
 
     Readings: `active` (whether the engine runs), `restarts`, `downs`, `kernel`, `driver`,
     `listeners`, `runtimes`, `memory` (total, free, available, in GiB), `cma` (named and free, in
-    MiB), `gpu` (MHz, W, per cent busy), `finished` (requests that were cut, and that ended); and
-    those that no checkup takes: `cpu` (MHz), `nic` (lines of lspci).
+    MiB), `gpu` (MHz, W, per cent busy), `finished` (requests that were cut, and that ended),
+    `cpu` (MHz), `nic` (lines of lspci).
     """
     told = dict(case.readings)
     active = told.pop("active", case.cause is None)
@@ -101,9 +99,9 @@ def checkup(case: Incident) -> Checkup:
         downs=told.pop("downs", 0),
         listeners=tuple(told.pop("listeners", ())),
         finished=Finished(cut, ended),
+        cpu=told.pop("cpu", None),
+        nic=tuple(told.pop("nic", ())),
     )
-    if unknown := told.keys() - UNREAD:
-        raise ValueError(
-            f"{case.name}: found readings {sorted(unknown)}; expected those of `checkup`"
-        )
+    if told:
+        raise ValueError(f"{case.name}: found readings {sorted(told)}; expected those of `checkup`")
     return found

@@ -1,6 +1,9 @@
 """Other words for known causes, as their programs print them; each entry's own log is in logs/."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from sparkwright.causes.log_causes import from_log
 
@@ -38,6 +41,11 @@ WORDS = {
     "failed to discover GPU vendor from CDI: no known GPU vendor found": "cdi-device",
     "engine ended: a request of /v1/embeddings gave status 500: x, 3 times in a row": "no-answer",
     "NVRM: GPU 000f:01:00.0: RmInitAdapter failed! (0x62:0xffff:2477)": "gpu-fault",
+}
+WORDS |= {
+    line: name
+    for name, lines in yaml.safe_load(Path(__file__).with_name("words.yaml").read_text()).items()
+    for line in lines
 }
 HARMLESS = (
     "INFO 11-21 07:19:23 [gpu_worker.py:462] Available KV cache memory: 2.26 GiB",

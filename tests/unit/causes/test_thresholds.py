@@ -8,7 +8,7 @@ import yaml
 
 from host.engine import crash_guard
 from sparkwright.causes.cause import UNPLUG_REMEDY
-from sparkwright.causes.log_causes import LOG_CAUSES
+from sparkwright.causes.log_causes import causes
 from sparkwright.causes.thresholds import (
     CLOCK_SKEW,
     EARLYOOM,
@@ -19,7 +19,6 @@ from sparkwright.causes.thresholds import (
     SPIN_BUSY,
     SPIN_WATTS,
 )
-from sparkwright.doctor.host_causes import HOST_CAUSES
 
 PROJECT = Path(__file__).parents[3]
 FILES = PROJECT / "files" / "host"
@@ -29,7 +28,7 @@ RULES = {
     for group in yaml.safe_load((FILES / "monitoring" / "alerts.yml").read_text())["groups"]
     for rule in group["rules"]
 }
-KNOWN = {each.name: each for each in (*LOG_CAUSES, *HOST_CAUSES)}
+KNOWN = causes()
 WORDS = {2: "two", 5: "five"}
 
 

@@ -14,6 +14,9 @@ PAGE = (DOCS / "troubleshooting.md").read_text()
 QUOTED = [line for block in fences(PAGE, "text") for line in block.splitlines()]
 # An engine's line, and the cause that the text below it names.
 LOGGED = re.findall(r"^```log\n(.*?)\n```\n.*?causes\.md#([\w-]+)", PAGE, re.MULTILINE | re.DOTALL)
+HARMLESS = re.findall(
+    r"`([^`]{30,})`", PAGE.partition("### Harmless lines of a start")[2].partition("\n## ")[0]
+)
 _PLACE = "…"
 
 
@@ -54,6 +57,18 @@ def test_a_quoted_message_is_in_the_code(line: str, said: str) -> None:
     long = [part for part in parts if len(part) > 3]
     assert long
     assert [part for part in long if part not in said] == []
+
+
+def test_the_page_names_harmless_lines() -> None:
+    assert len(HARMLESS) > 12
+    for words in ("cuda capability 12.1", "Mamba cache 'align' mode", "NV_ERR_NO_MEMORY"):
+        assert [line for line in HARMLESS if words in line]
+
+
+@pytest.mark.parametrize("active", [True, False])
+@pytest.mark.parametrize("line", HARMLESS)
+def test_a_harmless_line_shows_no_cause(line: str, active: bool) -> None:
+    assert from_log([line], active=active) == []
 
 
 @pytest.mark.parametrize(("line", "name"), LOGGED)

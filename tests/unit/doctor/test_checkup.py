@@ -63,6 +63,8 @@ def output(restarts: int = 0) -> list[str]:
         "free": "/opt/qwen36 1000000000000\n/var/lib/docker 1000000000",
         "docker": '28.3.3\n{"io.containerd.runc.v2":{},"nvidia":{},"runc":{}}',
         "gpu": "611, 14.21, 45, 97, [N/A], [N/A]",
+        "cpu": "3900000",
+        "nic": "\t\tLnkSta:\tSpeed 32GT/s, Width x4",
         "inside": "Error response from daemon: No such container",
         "downs": f"[{NOW - 90000}, {NOW - 3600}]",
         "port": 'LISTEN 0 5 0.0.0.0:8000 0.0.0.0:* users:(("python3",pid=42,fd=3))',

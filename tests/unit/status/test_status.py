@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from sparkwright.causes.thresholds import FAULT_BUSY, FAULT_MHZ, FAULT_WATTS
 from sparkwright.common.errors import PlanError
 from sparkwright.doctor.checkup import parse_checkup
 from sparkwright.doctor.gpu import GpuReading
-from sparkwright.doctor.host_causes import HOST_CAUSES
+from sparkwright.doctor.signs import SIGNS
 from sparkwright.engine.metrics import EngineLoad
 from sparkwright.run.options import RunOptions, options_of
 from sparkwright.status.status import Reading, SparkRow, parse_status, status_script
@@ -255,15 +256,21 @@ def test_nothing_is_said_of_a_sound_spark() -> None:
 
 @pytest.mark.parametrize(
     ("values", "slow"),
-    [((850, 35, 80), True), ((851, 35, 80), False), ((850, 36, 80), False), ((850, 35, 79), False)],
+    [
+        ((858, 20, 96), True),
+        ((FAULT_MHZ, FAULT_WATTS, FAULT_BUSY), True),
+        ((FAULT_MHZ + 1, FAULT_WATTS, FAULT_BUSY), False),
+        ((FAULT_MHZ, FAULT_WATTS + 1, FAULT_BUSY), False),
+        ((FAULT_MHZ, FAULT_WATTS, FAULT_BUSY - 1), False),
+    ],
 )
 def test_a_gpu_is_held_back_where_the_doctor_says_so(
     values: tuple[int, int, int], slow: bool
 ) -> None:
-    (fault,) = [each for each in HOST_CAUSES if each.name == "power-fault"]
+    sign = SIGNS["power-fault"]
     gpu = GpuReading(*values[:2], 50, values[2], None, None)
     told = any("held back" in each for each in warnings(row(replace(SERVES, gpu=gpu))))
-    evidence = fault.sign(replace(parse_checkup(checkup_output(), 0), gpu=gpu))
+    evidence = sign(replace(parse_checkup(checkup_output(), 0), gpu=gpu))
     assert (told, evidence is not None) == (slow, slow)
 
 
