@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -98,4 +99,5 @@ def logs(name: str | None, follow: bool, lines: int) -> None:
 def _replace(words: list[str]) -> None:
     if not shutil.which(words[0]):
         raise click.ClickException(f"found no {words[0]}; expected OpenSSH's client")
-    os.execvp(words[0], words)
+    # In the place of this process, ssh would end with a status of its own at Ctrl-C.
+    sys.exit(subprocess.run(words, check=False).returncode)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -240,7 +241,7 @@ def lab(arguments: tuple[str, ...]) -> None:
             "found no tests/lab in this folder; expected Sparkwright's source tree: the virtual "
             "Sparks are part of it, and `make demo` there sets up what they need"
         )
-    replace_process("python", ["-m", "tests.lab", *(arguments or ("demo",))])
+    os.execv(sys.executable, [sys.executable, "-m", "tests.lab", *(arguments or ("demo",))])
 
 
 @cli.command()
@@ -315,8 +316,7 @@ def _run() -> int:
     try:
         cli.main(prog_name="sparkwright", standalone_mode=False)
     except click.exceptions.Abort:
-        click.echo("\ninterrupted; nothing is lost: run the same command again", err=True)
-        return 130
+        raise KeyboardInterrupt from None
     except click.ClickException as error:
         error.show()
         return error.exit_code

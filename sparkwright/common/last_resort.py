@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 import platform
 import re
+import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.interrupt import STATUS, end_soon
 from sparkwright.common.terminal import plain, wrapped
 
 # Files of earlier errors that stay.
@@ -36,6 +39,7 @@ def guarded(main: Callable[[], int | None]) -> int:
     Returns:
         The exit status: 1 after an error, 130 after Ctrl-C.
     """
+    before = signal.signal(signal.SIGINT, _interrupt)
     try:
         try:
             status = main() or 0
@@ -46,14 +50,21 @@ def guarded(main: Callable[[], int | None]) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
-        return 130
+        return STATUS
     except PlanError as error:
         print(wrapped(str(error), sys.stderr), file=sys.stderr)
         return 1
     except Exception as error:
         explain(error)
         return 1
+    finally:
+        signal.signal(signal.SIGINT, before)
     return status
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    end_soon()
+    raise KeyboardInterrupt
 
 
 def explain(error: BaseException) -> None:

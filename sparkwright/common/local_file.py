@@ -4,6 +4,9 @@ import os
 import tempfile
 from pathlib import Path
 
+# What this process has written, in this order.
+written: dict[Path, None] = {}
+
 
 def write_file(path: Path, text: str, mode: int = 0o644) -> None:
     """Write a file in one step: readers, and an interrupted run, find the old or the new one.
@@ -23,6 +26,7 @@ def write_file(path: Path, text: str, mode: int = 0o644) -> None:
         no_folder = isinstance(error, FileExistsError | NotADirectoryError)
         reason = f"{path.parent} is no folder" if no_folder else error.strerror
         raise OSError(error.errno, reason, str(path)) from error
+    written[path.absolute()] = None
 
 
 def _write(path: Path, text: str, mode: int) -> None:

@@ -141,7 +141,7 @@ def failing(message: str, *, mended: bool = False) -> StringCommand:
     """Return a command that prints `message` as its error and exits with status 1.
 
     An exception in an operation would end the run for every host. The plan shows the message, too,
-    and a dry run then has exit status 1, as the real run would.
+    and a run that only plans, or would ask, then has exit status 1, as one with -y would.
 
     Args:
         message: the obstacle, and its remedy.
@@ -158,9 +158,8 @@ def _show_in_plan(message: str) -> None:
     name = _name(host.current_op_hash)
     for line in (f"{name}: a run would fail here:", *message.splitlines()):
         host.log_styled(line, fg="red", log_func=logger.error)
-    if is_dry_run():
-        # fail_hosts would end the plan for all hosts.
-        state.failed_hosts.add(state.inventory.get_host(host.name))
+    # fail_hosts would end the plan for all hosts.
+    state.failed_hosts.add(state.inventory.get_host(host.name))
 
 
 def notice(message: str, colour: str = "yellow") -> None:
