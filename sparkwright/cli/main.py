@@ -88,12 +88,18 @@ _deploy(
 
 
 @cli.command(context_settings={"ignore_unknown_options": True})
+@click.option(
+    "--limit", multiple=True, metavar="NAME", help="Only this Spark or replica; repeatable."
+)
 @click.option("--reboot", is_flag=True, help="Also reboot each Spark; it must serve again.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST ARGUMENTS]")
-def verify(reboot: bool, arguments: tuple[str, ...]) -> None:
+def verify(limit: tuple[str, ...], reboot: bool, arguments: tuple[str, ...]) -> None:
     """Prove that the Sparks are as declared, and serve.
 
-    Example: sparkwright verify --reboot -k spark-a
+    A failure is a line; -vv shows the rest. The exit status is 0 only where
+    all holds.
+
+    Example: sparkwright verify --limit chat --reboot
 
     Runs: pytest tests/verify
     """
@@ -105,7 +111,8 @@ def verify(reboot: bool, arguments: tuple[str, ...]) -> None:
     tests = (
         ["tests/verify"] if Path("tests/verify").is_dir() else ["--pyargs", "sparkwright.verify"]
     )
-    replace_process("pytest", [*tests, *(["--reboot"] if reboot else []), *arguments])
+    own = [f"--limit={name}" for name in limit] + (["--reboot"] if reboot else [])
+    replace_process("pytest", [*tests, *own, *arguments])
 
 
 @cli.command()

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from types import FrameType
+from typing import Any
 
 STATUS = 130
 # Seconds for closing what is open.
@@ -55,7 +56,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
     os._exit(STATUS)
 
 
-def _start(program: str, words: Sequence[str]) -> object:
+def _start(program: str, words: Sequence[str]) -> Any:
     leave_on_interrupt()
     # The path shows in `ps`, and in what the program prints about itself.
     sys.argv = [os.path.join(os.path.dirname(sys.executable), program), *words]  # noqa: PTH118, PTH120

@@ -6,7 +6,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
@@ -86,8 +86,8 @@ class Release:
     root: str
     folders: dict[str, str]
     ranks: Ranks
-    files: dict[str, str]
-    program: bytes
+    files: dict[str, str] = field(repr=False)
+    program: bytes = field(repr=False)
     seat: str = ""
 
     @property
