@@ -65,12 +65,7 @@ def ssh_words(name: str, spark: Reached) -> list[str]:
 
 
 def journal_words(lines: int, follow: bool) -> list[str]:
-    """Return the words that print the journal of the engines and of their switches.
-
-    Args:
-        lines: How many of the last ones.
-        follow: Go on with new ones.
-    """
+    """Return the words that print the journal of the engines and of their switches."""
     words = ["sudo", "-n", "journalctl", "--no-pager", "--no-hostname", f"--lines={lines}"]
     return [*words, *(["--follow"] if follow else []), "--unit=vllm@*", "--unit=switch@*"]
 

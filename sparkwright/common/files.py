@@ -89,12 +89,7 @@ def obstacle(entry: Entry, state: FileState) -> str | None:
 
 
 def file_difference(entry: Entry, state: FileState) -> Difference:
-    """Return how a path that is not current differs, without its content.
-
-    Args:
-        entry: what is declared.
-        state: what is there.
-    """
+    """Return how a path that is not current differs, without its content."""
     if isinstance(entry, Symlink):
         there = f"a link to {state.detail}" if state.kind == "link" else _kind(state)
         return Difference(entry.path, f"a link to {entry.target}", there)

@@ -94,9 +94,6 @@ def look(steps: Callable[[], None]) -> list[Difference]:
     pyinfra asks each operation for its first command, as it does to predict a change. If there is
     one, and the operation recorded no difference, the command stands for it.
 
-    Args:
-        steps: calls the operations.
-
     Raises:
         PyinfraError: the host could not be read.
     """

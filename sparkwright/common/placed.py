@@ -136,12 +136,7 @@ def folder_names() -> list[str]:
 
 
 def folder(root: str, name: str) -> Directory:
-    """Return a folder of the table as an operation makes it.
-
-    Args:
-        root: the folder of everything on the Spark.
-        name: its name in there.
-    """
+    """Return a folder of the table as an operation makes it."""
     (row,) = (each for each in FOLDERS if each.name == name)
     return Directory(f"{root}/{name}", mode=row.mode)
 
@@ -167,10 +162,6 @@ def seat_folders(root: str, seat: str) -> list[Directory | Symlink]:
 
     Its door is below that of the first one, and so is its state: what a unit may and may not reach
     of the one it may, or may not, of the other.
-
-    Args:
-        root: the folder of everything on the Spark.
-        seat: its name.
     """
     place, own = place_of(root, seat), (f"door/seats/{seat}", f"state/seats/{seat}")
     links = {name: f"../../{name}" for name in ("bin", "jobs", "manifests", "metrics", "releases")}
@@ -206,12 +197,6 @@ def check(
     parameters: Iterable[str] = (),
 ) -> None:
     """Refuse what the table does not have, before an operation places it.
-
-    Args:
-        root: the folder of everything on the Spark.
-        paths: of files and folders.
-        packages: names.
-        parameters: of the kernel.
 
     Raises:
         LookupError: the table lacks something: `remove` would leave it behind.

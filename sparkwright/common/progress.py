@@ -91,11 +91,7 @@ class Meter:
 
 
 class ProgressLines:
-    """Shows the progress of one transfer, a line every few seconds.
-
-    Args:
-        say: Prints a line.
-    """
+    """Shows the progress of one transfer, a line every few seconds."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say

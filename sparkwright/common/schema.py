@@ -105,10 +105,6 @@ def nearest(wrong: str, known: Iterable[str]) -> str:
     Of many names it lists the nearest. The lab's own, `lab` and `lab-…`, are for no owner: they are
     left out unless such a name was meant.
 
-    Args:
-        wrong: The unknown name.
-        known: The valid names.
-
     Returns:
         A clause that follows ``found X; ``.
     """
@@ -136,11 +132,7 @@ def _folded(name: str) -> str:
 
 
 def unknown(where: str, names: Iterable[str], known: Collection[str]) -> list[str]:
-    """Return a problem, for a PlanError, for each name that is not a known one.
-
-    Args:
-        where: File and key of the names.
-    """
+    """Return a problem, for a PlanError, for each name that is not a known one."""
     return [
         f"{where}: found {name or shown(name)}; {nearest(name, known)}"
         for name in names

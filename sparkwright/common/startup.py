@@ -43,11 +43,7 @@ KEPT = "|".join(each.pattern for each in _ALL)
 
 
 def timings(lines: Iterable[str]) -> dict[str, float]:
-    """Return metric -> seconds of the phases that the lines contain.
-
-    Args:
-        lines: the engine's log, of one start.
-    """
+    """Return metric -> seconds of the phases that the lines contain."""
     found: dict[str, float] = {}
     tuning = None
     for line in lines:

@@ -43,12 +43,7 @@ def styled_lines(text: str) -> str:
 
 
 def wrapped(text: str, stream: TextIO) -> str:
-    """Return text whose long lines are broken between words, for a terminal; as it is for a file.
-
-    Args:
-        text: problems, one on each line.
-        stream: where they go.
-    """
+    """Return text with long lines broken between words for a terminal; as it is for a file."""
     if not stream.isatty():
         return text
     width = max(40, shutil.get_terminal_size().columns)

@@ -36,11 +36,7 @@ KEYS, CERTIFICATE, CONFIG = "keys", "certificate.pem", "door.cfg"
 
 
 def door_unit(place: str) -> str:
-    """Return the unit of a seat's door.
-
-    Args:
-        place: The folder of the seat.
-    """
+    """Return the unit of a seat's door."""
     seat = seat_of(place)
     return f"door@{seat}.service" if seat else UNIT
 
@@ -79,10 +75,6 @@ class DoorPlan:
 
     def files(self, template: str, root: str) -> dict[str, str | None]:
         """Return the files of haproxy's folder by name, in the order in which they take effect.
-
-        Args:
-            template: files/host/door/door.cfg.
-            root: Folder of the seat.
 
         Returns:
             Their texts; None for a file that must be absent.

@@ -95,11 +95,7 @@ def warn(plan: DoorPlan) -> None:
 
 @operation()
 def no_door(root: str) -> Generator[StringCommand]:
-    """Have no door: this Spark is no head. haproxy itself stays.
-
-    Args:
-        root: the folder of everything on the Spark.
-    """
+    """Have no door: this Spark is no head. haproxy itself stays."""
     if not host.get_fact(DoorStates, root=root).there:
         host.noop("there is no door")
         return

@@ -44,12 +44,7 @@ class DoorState:
 
 
 def door_script(root: str, bind: str = "0.0.0.0", port: int = 0) -> str:
-    """Return the POSIX shell script that reads the state of the door.
-
-    Args:
-        root: Folder of the seat.
-        bind, port: Where it is to listen.
-    """
+    """Return the POSIX shell script that reads the state of the door."""
     at, bind, unit = shlex.quote(root), shlex.quote(bind), door_unit(root)
     path = f"{SYSTEMD}/{SEAT_UNIT if unit != UNIT else UNIT}"
     return f"""
@@ -79,11 +74,7 @@ true"""
 
 
 def keyed_script(root: str) -> str:
-    """Return the POSIX shell script that prints the folder of each door that has keys, then "read".
-
-    Args:
-        root: Folder of everything on the host.
-    """
+    """Return the POSIX shell script that prints the folders of doors with keys, then "read"."""
     at = shlex.quote(root)
     return f"""
 for folder in {at}/door {at}/door/seats/* {at}/gateway/door; do
@@ -110,9 +101,6 @@ def stray_script(root: str) -> str:
     """Return the POSIX shell script that tells whether HAProxy's own service is on for nothing.
 
     It says "enabled" or "active" where we installed the package and its settings are as they came.
-
-    Args:
-        root: Folder of everything on the host.
     """
     return f"""\
 if grep -qsx haproxy {shlex.quote(root)}/state/installed; then

@@ -95,13 +95,7 @@ def _rdma(plan: FabricPlan, own: FabricState, port: Port) -> Iterator[Finding]:
 
 
 def fabric_differences(plan: FabricPlan, port: Port, state: FabricState) -> Iterator[Difference]:
-    """Yield the differences of the fabric from its plan, on disk and in the kernel.
-
-    Args:
-        plan: of this Spark.
-        port: the twins of the cabled port.
-        state: what was found.
-    """
+    """Yield the differences of the fabric from its plan, on disk and in the kernel."""
     if not is_written(plan, port, state):
         there = any(file.path == NETPLAN for file in state.netplan)
         found = "another text, owner or mode" if there else "nothing"

@@ -119,11 +119,7 @@ def _reached_by(port: Port, own: FabricState) -> str | None:
 def read_fabric(
     spark: Host, hardware: Hardware, root: str, tried: Sequence[Probe] = ()
 ) -> FabricState:
-    """Return the state of one Spark's fabric.
-
-    Args:
-        tried: packets that it should send to its peer.
-    """
+    """Return the state of one Spark's fabric."""
     netdevs = [netdev for port in hardware.fabric_ports for netdev in port]
     return spark.get_fact(Fabric, netdevs=netdevs, root=root, probes=list(tried))
 

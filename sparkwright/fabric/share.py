@@ -13,11 +13,7 @@ _FILES = HOST_FILES / "fabric"
 
 
 def share_url(address: str) -> str:
-    """Return where a Spark lends files.
-
-    Args:
-        address: its address on the fabric's first subnet.
-    """
+    """Return where a Spark lends files."""
     return f"http://{address}:{SHARE_PORT}"
 
 
@@ -38,11 +34,7 @@ def share_units(root: str, plan: FabricPlan) -> list[ManagedFile]:
 
 
 def lan_share_url(address: str) -> str:
-    """Return where a Spark lends checkpoints to other replicas.
-
-    Args:
-        address: its address on the LAN.
-    """
+    """Return where a Spark lends checkpoints to other replicas."""
     return f"http://{bracketed(address)}:{LAN_SHARE_PORT}"
 
 

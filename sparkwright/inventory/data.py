@@ -29,12 +29,6 @@ def check_data(
 
     Such errors would otherwise go unnoticed, or end the run after it has connected.
 
-    Args:
-        groups: The groups for pyinfra.
-        file_group: pyinfra's group of all its hosts.
-        fleet: The inventory's YAML file.
-        removal: The run is for deploys/remove.py.
-
     Raises:
         PlanError: All of them.
     """

@@ -36,11 +36,7 @@ def check_command_line() -> None:
 
 
 def slips_of(parameters: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with pyinfra's command line.
-
-    Args:
-        parameters: Its parameters, by their names.
-    """
+    """Yield what is wrong with pyinfra's command line."""
     inventory, operations = parameters["inventory"], parameters["operations"]
     if problem := _inventory_problem(inventory, operations):
         yield problem

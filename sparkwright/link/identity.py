@@ -30,9 +30,6 @@ class Identity:
 def identity_script(root: str) -> str:
     """Return the POSIX shell script that reads a Spark's identity; it never prints the key.
 
-    Args:
-        root: the folder of everything on the Spark.
-
     The script only reads, and always exits 0.
     """
     return _paths(root) + render(_READ, mark=MARK)

@@ -19,10 +19,6 @@ def differences(name_a: str, a: Survey, name_b: str, b: Survey) -> list[Finding]
     """Return the differences that matter, errors first.
 
     What one Spark lacks is no difference: the findings of that Spark name it.
-
-    Args:
-        name_a, name_b: names of the Sparks, for messages.
-        a, b: their surveys, taken one after the other.
     """
     checks = [
         *_versions(name_a, a, name_b, b),

@@ -19,11 +19,7 @@ _FILES = HOST_FILES / "engine"
 
 
 def slice_of(nodes: int) -> str:
-    """Return the slice in which the container of a replica's engine runs.
-
-    Args:
-        nodes: number of Sparks of the replica.
-    """
+    """Return the slice in which the container of a replica's engine runs."""
     return PAIR if nodes > 1 else ALONE
 
 

@@ -56,12 +56,7 @@ class Lending:
 
 
 def loans(fleet: Fleet, recipes: Mapping[str, Recipe]) -> dict[str, Loan]:
-    """Return the loans of a fleet, by `checkpoint_key`.
-
-    Args:
-        fleet: The fleet.
-        recipes: The recipes in use, by name.
-    """
+    """Return the loans of a fleet, by `checkpoint_key`."""
     addresses = lan_addresses(fleet)
     holders: dict[str, dict[str, Checkpoint]] = {}
     for replica in fleet.replicas.values():
@@ -79,12 +74,7 @@ def loans(fleet: Fleet, recipes: Mapping[str, Recipe]) -> dict[str, Loan]:
 
 
 def lending_of(spark: str, site: Mapping[str, Loan]) -> Lending:
-    """Return the part of a Spark in the loans of its fleet.
-
-    Args:
-        spark: Its name.
-        site: All loans.
-    """
+    """Return the part of a Spark in the loans of its fleet."""
     own = [loan for loan in site.values() if loan.lender == spark]
     clients = {address for loan in own for address in loan.borrowers.values()}
     return Lending(

@@ -310,12 +310,7 @@ def outdated(recipe: Recipe, lock: Lock) -> list[str]:
 
 
 def unresolved(recipes: Collection[Recipe], lock: Lock, path: str) -> list[str]:
-    """Return the problems, for a PlanError, of recipes' names that a lock lacks.
-
-    Args:
-        recipes: those that are served.
-        path: of the lock, for the messages.
-    """
+    """Return the problems, for a PlanError, of recipes' names that a lock lacks."""
     locked = {*lock.images, *lock.checkpoints}
     names = [
         name

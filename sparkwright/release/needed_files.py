@@ -68,12 +68,7 @@ class Needed:
 
 
 def choice_of(recipe: Recipe, name: str) -> Choice:
-    """Return how the files of one checkpoint of a recipe are chosen.
-
-    Args:
-        recipe: The recipe.
-        name: Of the checkpoint in it.
-    """
+    """Return how the files of one checkpoint of a recipe are chosen."""
     patterns = tuple(recipe.checkpoints[name].files or ())
     return Choice(patterns, format_of(recipe) if name == "model" else "transformers")
 

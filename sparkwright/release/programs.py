@@ -25,9 +25,6 @@ def program_files(root: str) -> list[Entry]:
 
     The file's name has its hash in it, and a link is what units call: a program that starts during
     an update finds either version whole.
-
-    Args:
-        root: Folder of everything on the Spark.
     """
     content = spark_programs()
     name = f"sparkwright-host-{sha256(content).hexdigest()[:12]}"

@@ -245,9 +245,6 @@ def current_engine(root: str) -> str:
     """Return shell lines that set release, unit and port of what `current` names.
 
     Without it, release and port are empty and the unit is one that nobody has.
-
-    Args:
-        root: Folder of everything on the Spark.
     """
     link, file = shlex.quote(f"{root}/current"), shlex.quote(f"{root}/current/release.json")
     return f"""\

@@ -50,11 +50,7 @@ class _Release(HostAnswer):
 
 
 def served_script(root: str) -> str:
-    """Return the POSIX shell script that reads what `current` names; it always prints something.
-
-    Args:
-        root: Folder of everything on the Spark.
-    """
+    """Return the POSIX shell script that reads what `current` names; it always prints something."""
     link = shlex.quote(f"{root}/current")
     return (
         f"[ -e {link} ] || {{ echo {_NONE}; exit 0; }}; "

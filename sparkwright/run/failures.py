@@ -154,10 +154,6 @@ class WatchedConnection:
 
     pyinfra knows only failed commands: a power cut during an operation would show as a failure of
     whatever command or upload was running, with tracebacks.
-
-    Args:
-        spark: the host.
-        connector: its SSH connector.
     """
 
     _WATCHED = ("run_shell_command", "put_file", "get_file")

@@ -54,9 +54,6 @@ class LeaseKeeper(BaseStateCallback):
 
     However the run ends, its channels end, and with them the leases. A Spark that is lost ends only
     its own lease.
-
-    Args:
-        version: of this Sparkwright, for people.
     """
 
     def __init__(self, version: "_Version") -> None:

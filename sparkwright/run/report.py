@@ -12,9 +12,6 @@ from sparkwright.common.local_file import write_file
 def check_alone(what: str) -> None:
     """Refuse a run of other deploys beside this one.
 
-    Args:
-        what: this deploy, for the message.
-
     Raises:
         PyinfraError: the command line names others.
     """

@@ -110,10 +110,6 @@ class SparkTarget:
     def of(cls, data: Mapping[str, Any], **more: Any) -> Self:
         """Return the target of a host.
 
-        Args:
-            data: Its data: inventory, group data, command line.
-            more: The attributes of a subclass.
-
         Raises:
             PlanError: A setting or an option is invalid.
         """
@@ -241,9 +237,6 @@ class SparkTarget:
 
     def release_by(self, lock: Lock) -> Release | None:
         """Return the release that it is to serve; None when it is to be idle.
-
-        Args:
-            lock: What the names in its recipe stand for.
 
         Raises:
             PlanError: The lock lacks a name.

@@ -10,9 +10,6 @@ from sparkwright.run.host_data import data_of
 def check_sudo(spark: Host) -> None:
     """Refuse a password: pyinfra would pass it on in an environment that the host's users see.
 
-    Args:
-        spark: Any connected host of the run.
-
     Raises:
         PyinfraError: Sudo asks for one, or is missing.
     """

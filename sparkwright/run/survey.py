@@ -160,9 +160,6 @@ def _asked(run: State, own: Host) -> list[_Asked]:
 class SurveyedConnection:
     """A pyinfra connector that has the answers of a survey.
 
-    Args:
-        spark: the host.
-
     Attributes:
         fact: "surveyed" or "momentary" where the next command is a fact's.
     """

@@ -106,12 +106,7 @@ def _seats(data: Data) -> Iterator[tuple[str, Data]]:
 
 
 def concerns(fixtures: Sequence[str], data: Data) -> bool:
-    """Tell whether a test is about such a Spark.
-
-    Args:
-        fixtures: names of the fixtures that the test uses.
-        data: inventory and group data of the Spark.
-    """
+    """Tell whether a test is about such a Spark."""
     if "fabric" in fixtures and not SparkTarget.of(data).fabric:
         return False
     asks = {"api", "client", "address"}.intersection(fixtures)
