@@ -2,7 +2,7 @@
 
 import sys
 
-from sparkwright.common.interrupt import leave_on_interrupt
+from sparkwright.cli.start import leave_on_interrupt
 
 leave_on_interrupt()
 

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from sparkwright.cli.site import ENTRY, enter_site
-from sparkwright.common import interrupt
+from sparkwright.cli.start import start
 from sparkwright.common.paths import INVENTORY_VARIABLE
 from sparkwright.run.command_line import LINE_VARIABLE, PROGRAM_VARIABLE
 
@@ -97,7 +97,7 @@ def replace_process(program: str, words: Sequence[str]) -> None:
     inventory = os.environ.get(INVENTORY_VARIABLE)
     os.environ[PROGRAM_VARIABLE] = f"{own} -i {shlex.quote(inventory)}" if inventory else own
     sys.stdout.flush()
-    interrupt.replace_process(program, words)
+    start(program, words)
 
 
 def _typed_program() -> list[str]:

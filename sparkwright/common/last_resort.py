@@ -19,9 +19,10 @@ from pathlib import Path
 from types import FrameType
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.interrupt import STATUS, end_soon
 from sparkwright.common.terminal import plain, wrapped
 
+# The exit status after Ctrl-C, and the seconds in which a command closes what is open.
+INTERRUPTED, _GRACE = 130, 2
 # Files of earlier errors that stay.
 _KEPT = 20
 # Characters of an error's own text: some hold whole pages.
@@ -50,7 +51,7 @@ def guarded(main: Callable[[], int | None]) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
-        return STATUS
+        return INTERRUPTED
     except PlanError as error:
         print(wrapped(str(error), sys.stderr), file=sys.stderr)
         return 1
@@ -65,6 +66,16 @@ def guarded(main: Callable[[], int | None]) -> int:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     end_soon()
     raise KeyboardInterrupt
+
+
+def end_soon() -> None:
+    """Have this process end in `_GRACE` seconds, or at the next Ctrl-C, whatever it waits for.
+
+    To be called once it has been interrupted, before it closes what is open.
+    """
+    for number in (signal.SIGINT, signal.SIGALRM):
+        signal.signal(number, lambda *_: os._exit(INTERRUPTED))
+    signal.setitimer(signal.ITIMER_REAL, _GRACE)
 
 
 def explain(error: BaseException) -> None:

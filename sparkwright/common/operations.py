@@ -178,6 +178,12 @@ def planning() -> bool:
     return bool(state.current_stage == StateStage.Prepare)
 
 
+def would_change() -> bool:
+    """Tell whether an operation of this run, which has been planned, would change a Spark."""
+    planned = (data for each in state.active_hosts for data in state.ops[each].values())
+    return any(data.operation_meta.will_change for data in planned)
+
+
 def is_dry_run() -> bool:
     """Tell whether the run only plans, and must write no file, not even on this machine."""
     # pyinfra does not pass this on to deploys. With --json and without -y it plans, too.

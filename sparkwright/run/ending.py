@@ -11,7 +11,7 @@ import gevent
 from pyinfra import state
 from pyinfra.api.state import StateStage
 
-from sparkwright.common.interrupt import STATUS, end_soon
+from sparkwright.common.last_resort import INTERRUPTED, end_soon
 from sparkwright.run.command_line import typed_line
 
 _contexts: list[click.Context] = []
@@ -46,7 +46,7 @@ def at_end(say: Callable[[], None]) -> None:
 
 def is_interrupted() -> bool:
     """Tell, while the run closes, whether Ctrl-C ends it."""
-    return getattr(sys.exc_info()[1], "code", None) == STATUS
+    return getattr(sys.exc_info()[1], "code", None) == INTERRUPTED
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:
@@ -65,4 +65,4 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
         state.pool.kill(block=False)
         state.fact_pool.kill(block=False)
     # An exception would end whichever greenlet is at work, and a thread of paramiko's drops it.
-    gevent.get_hub().handle_system_error(SystemExit, SystemExit(STATUS))
+    gevent.get_hub().handle_system_error(SystemExit, SystemExit(INTERRUPTED))

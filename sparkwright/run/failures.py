@@ -18,7 +18,6 @@ from pyinfra.api.state import BaseStateCallback, StateStage
 
 from sparkwright.common.operations import spark_name
 from sparkwright.run.command_line import typed_line
-from sparkwright.run.consent import ask_in_words
 from sparkwright.run.ending import is_interrupted
 from sparkwright.run.host_data import data_of
 from sparkwright.run.last_resort import keep_tracebacks_off_screen
@@ -44,7 +43,6 @@ def expect_failures(run: State) -> None:
     config.FAIL_PERCENT = 0
     carry()
     keep_tracebacks_off_screen()
-    ask_in_words()
     # Instead of pyinfra's question whether to go on, which needs a terminal.
     run.should_raise_failed_hosts = _stop
     errors = _ConnectErrors()

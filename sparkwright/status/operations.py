@@ -10,11 +10,10 @@ from pyinfra import state
 from pyinfra.api.state import BaseStateCallback, StateStage
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.operations import is_dry_run
+from sparkwright.common.operations import is_dry_run, would_change
 from sparkwright.common.terminal import plain
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.run.command_line import next_line
-from sparkwright.run.consent import would_change
 from sparkwright.run.ending import at_end
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.target import Target, target_of

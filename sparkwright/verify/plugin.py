@@ -15,8 +15,7 @@ import pytest
 from testinfra.host import Host
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.interrupt import STATUS, end_soon
-from sparkwright.common.last_resort import explain
+from sparkwright.common.last_resort import INTERRUPTED, end_soon, explain
 from sparkwright.common.terminal import plain
 from sparkwright.fleet.fabric_plan import FabricPlan
 from sparkwright.release.lock import Lock, lock_path, read_lock
@@ -85,7 +84,7 @@ def _load(config: pytest.Config) -> dict[str, Data]:
 
 def _interrupted(number: int, frame: FrameType | None) -> None:
     end_soon()
-    pytest.exit("interrupted", returncode=STATUS)
+    pytest.exit("interrupted", returncode=INTERRUPTED)
 
 
 def pytest_internalerror(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:

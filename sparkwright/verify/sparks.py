@@ -149,8 +149,12 @@ def unreached(spark: str) -> str:
 def at_once(ask: Callable[[str], T]) -> list[T]:
     """Ask something of each chosen Spark, at once."""
     _sockets()
-    with ThreadPoolExecutor() as pool:
+    pool = ThreadPoolExecutor()
+    try:
         return [*pool.map(ask, CHOSEN)]
+    finally:
+        # After Ctrl-C, nobody waits for an ssh.
+        pool.shutdown(wait=False)
 
 
 @cache

@@ -294,7 +294,7 @@ def test_stop_and_start(person: Person) -> None:
     assert len(said.splitlines()) < 15
     assert "proved on spark-a" in person.types("sparkwright verify --limit chat-a", record=False)
     both = person.types("sparkwright verify", status=1, record=False)
-    assert "1 failed" in both
+    assert "1 error" in both
     assert "proved on spark-a" in both
     person.types("sparkwright start -y --limit chat-b")
     assert "chat-b" in person.types("sparkwright apply -y")
