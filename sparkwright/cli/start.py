@@ -21,6 +21,15 @@ def leave_on_interrupt() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _CTRL_C)
 
 
+def leave_pyinfra_on_interrupt(event: object) -> None:
+    """Do the same in a run that a person has started by `pyinfra`.
+
+    Called by gevent wherever it patches the standard library, which is pyinfra's first step.
+    """
+    if os.path.basename(sys.argv[0]) == "pyinfra":  # noqa: PTH119
+        leave_on_interrupt()
+
+
 def start(program: str, words: Sequence[str]) -> None:
     """Replace this process by pyinfra or pytest."""
     # It waits until the new Python, which begins with a handler that raises, has ours.

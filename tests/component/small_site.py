@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 
 from tests.component.sshd import Machine
@@ -67,6 +68,14 @@ class Site:
         (folder / "python").mkdir()
         (folder / "python/sitecustomize.py").write_text(SITECUSTOMIZE)
         (folder / "known_hosts").touch()
+        declared = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+        (information := folder / "python/sparkwright-0.dist-info").mkdir()
+        (information / "METADATA").write_text("Name: sparkwright\nVersion: 0\n")
+        groups = declared["entry-points"].items()
+        lines = [
+            f"[{group}]\n{name} = {place}" for group, own in groups for name, place in own.items()
+        ]
+        (information / "entry_points.txt").write_text("\n".join(lines))
         self.write()
 
     def write(self, where: str = "nowhere", more: str = "", port: int = 0) -> None:

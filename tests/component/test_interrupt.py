@@ -87,6 +87,12 @@ def test_while_a_command_is_imported(
     assert said == ("" if module == "sparkwright.verify.plugin" else "interrupted")
 
 
+def test_while_pyinfra_is_imported(tmp_path: Path, running: dict[str, Machine]) -> None:
+    site = Site(tmp_path, running, 1)
+    said = interrupted(site, pyinfra("deploys/spark.py"), "pyinfra_cli.cli")
+    assert said.strip() == "interrupted"
+
+
 @pytest.mark.parametrize("words", BOTH)
 def test_while_the_inventory_is_loaded(site: Site, words: list[str]) -> None:
     assert BEFORE in interrupted(site, words, "sparkwright.inventory.groups")
