@@ -1,4 +1,4 @@
-"""What Ctrl-C does while a program is imported: tests/component/test_interrupt.py shows the rest."""
+"""Whose Ctrl-C is taken; what it then does is in tests/component/test_interrupt.py."""
 
 import signal
 
