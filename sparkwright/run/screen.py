@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 from click import utils
+from gevent.socket import wait_read
 from pyinfra import logger, state
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.output import set_echo
@@ -31,6 +32,7 @@ _LEAST = 20
 # Lines that pyinfra prints below its plan, about operations that change what later ones find, and
 # the columns in which they fit.
 _REMARK, _REMARK_WIDTH = 5, 80
+_ANSWERS = {"y": True, "yes": True, "n": False, "no": False, "": False}
 
 
 def keep_screen_plain() -> None:
@@ -110,14 +112,26 @@ def _agreed(_message: str) -> bool:
         return True
     if sys.stderr.isatty() and shutil.get_terminal_size().columns >= _REMARK_WIDTH:
         click.echo(f"\033[{_REMARK}A\033[J", err=True, nl=False)
-    try:
-        agreed = click.confirm("\nDo this?", err=True)
-    except click.Abort:
-        raise EOFError from None
-    if not agreed:
+    if not _is_yes():
         click.echo(f"Nothing was changed on any Spark{_left()}", err=True)
         sys.exit(1)
     return True
+
+
+def _is_yes() -> bool:
+    """Ask; return the answer, which is no where it is empty.
+
+    Raises:
+        EOFError: There is nobody to ask.
+    """
+    click.echo("\nDo this? [y/N]: ", err=True, nl=False)
+    # The connections live on meanwhile, and Ctrl-C is heeded: read() may miss it at its beginning.
+    wait_read(sys.stdin.fileno())
+    while line := sys.stdin.readline():
+        if (answer := line.strip().lower()) in _ANSWERS:
+            return _ANSWERS[answer]
+        click.echo("Do this? y (yes) or n (no): ", err=True, nl=False)
+    raise EOFError
 
 
 def _left() -> str:
