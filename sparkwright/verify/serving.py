@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 import requests
-from urllib3.exceptions import InsecureRequestWarning
 
 from sparkwright.common.errors import PlanError
 from sparkwright.door.door import door_unit
@@ -119,7 +118,7 @@ def client_of(data: Data, target: SparkTarget, address: str) -> Client:
         with warnings.catch_warnings():
             # A certificate names the Spark as its clients do, which may not be as pyinfra does:
             # test_certificate proves it by that name.
-            warnings.simplefilter("ignore", InsecureRequestWarning)
+            warnings.filterwarnings("ignore", "Unverified HTTPS request")
             return requests.request(
                 method,
                 base + path,

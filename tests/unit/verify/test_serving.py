@@ -1,11 +1,14 @@
 """What verification says of a Spark that does not serve."""
 
+import warnings
 from collections.abc import Sequence
 
 import pytest
+import requests
 
 from sparkwright.run.command_line import PROGRAM_VARIABLE
-from sparkwright.verify.serving import unserved
+from sparkwright.run.spark import SparkTarget
+from sparkwright.verify.serving import client_of, unserved
 
 UNIT = "vllm@chat-0a1b2c3d"
 
@@ -66,3 +69,12 @@ def test_a_spark_that_serves(found, answer):
 @pytest.mark.parametrize("found", [["", "inactive", "active"], ["chat-1", "inactive", "active"]])
 def test_the_door_of_a_stopped_engine_is_not_waited_for(found):
     assert "does not serve" in unserved("spark-a", found, never)
+
+
+def test_what_test_certificate_proves_is_not_warned_of(recwarn, monkeypatch):
+    """urllib3 warns of each request whose certificate is not checked by the address."""
+    text = "Unverified HTTPS request is being made to host '10.0.0.5'. Adding certificate ..."
+    monkeypatch.setattr(requests, "request", lambda *_, **__: warnings.warn(text, stacklevel=1))
+    data = {"spark": "spark-a", "hardware": "lab", "api_key": "none", "port": 8000, "tls": "own"}
+    client_of(data, SparkTarget.of(data), "10.0.0.5")("GET", "/v1/models")
+    assert not recwarn.list
