@@ -1,4 +1,4 @@
-"""pyinfra inventory.py deploys/benchmark.py: does it deliver? Takes 15 to 40 minutes.
+"""pyinfra inventory.py deploys/benchmark.py: does it deliver? Takes 30 to 60 minutes.
 
 Some of it: pyinfra inventory.py deploys/benchmark.py --data workloads=short,code
 """

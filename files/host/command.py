@@ -9,7 +9,7 @@ import sys
 
 # Subcommand -> the module whose `command` runs it, and what it is for.
 COMMANDS = {
-    "engine": ("host.engine.pooling", "run the engine of a release, as vllm@RELEASE does"),
+    "engine": ("host.engine.supervisor", "run the engine of a release, as vllm@RELEASE does"),
     "switch": ("host.switch.switch", "have another release serve, or take that back"),
     "door": ("host.door.door", "list the engines behind the door, or change which is preferred"),
     "metrics": ("host.monitoring.metrics", "print the metrics of GPU, engine, memory and door"),

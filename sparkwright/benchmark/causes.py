@@ -195,8 +195,8 @@ _KNOWN = (
     ReadingCause(
         name="stock-kernels",
         cause="The image has no kernels for this GPU: about a quarter of the speed",
-        remedy="Take an image with kernels for SM 12.1 (since vLLM 0.28), or let the Spark "
-        "build one",
+        remedy="Take the image of one of our recipes, or let the Spark build one: stock 0.17.0 had "
+        "47.9 tok/s with FP8 weights already, and 0.28 has an attention kernel for SM 12.1",
         source="the SM121 guide: 13.3 against 48.6 tok/s",
         sign=_stock,
     ),

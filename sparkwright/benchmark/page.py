@@ -78,12 +78,7 @@ class BenchmarkReport:
 
 
 def report(result: Result, expected: Figures) -> BenchmarkReport:
-    """Return the report of a result.
-
-    Args:
-        result: the benchmark's result, as parsed JSON.
-        expected: workload -> metric -> figure of the recipe, for the number of Sparks in question.
-    """
+    """Return the report of a result, beside a recipe's figures for this number of Sparks."""
     measured = figures(result)
     judged = verdicts(measured, expected)
     likely = causes(result, judged)

@@ -115,10 +115,6 @@ def verdicts(measured: Figures, expected: Figures) -> list[Verdict]:
     """Return a verdict on every expected figure, in the order of the recipe.
 
     Errors of a workload with expected figures are judged even if the recipe does not name them.
-
-    Args:
-        measured: workload -> metric -> figure, as ``figures`` returns it.
-        expected: the same of the recipe, for the number of Sparks in question.
     """
     results = []
     for workload, figures in expected.items():

@@ -123,7 +123,7 @@ def _alone(folder: Path) -> Iterator[int]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / ".lock").open("w") as lock:
+        with (folder / ".lock").open("w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield lock.fileno()
     except BlockingIOError:
@@ -260,7 +260,7 @@ def _follow(process: subprocess.Popen[bytes], report: Path, what: str) -> None:
 
 def _said(report: Path) -> JobProgress | None:
     try:
-        return parse_progress(report.read_text())
+        return parse_progress(report.read_text("utf-8"))
     except (OSError, ValueError, KeyError):
         return None
 

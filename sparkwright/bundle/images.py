@@ -15,7 +15,12 @@ from httpx2 import Client, HTTPError, Timeout
 from sparkwright.common.errors import PlanError
 from sparkwright.release.bundle import BundledImage, blob
 from sparkwright.release.lock import ImageLock
-from sparkwright.release.resolve import RegistryImage, content_digest, registry_architecture
+from sparkwright.release.resolve import (
+    RegistryImage,
+    check_proxies,
+    content_digest,
+    registry_architecture,
+)
 
 # Seconds to connect, and between two packets.
 _TIMEOUT = Timeout(60, connect=10)
@@ -78,6 +83,7 @@ def _media_type(top: dict[str, Any]) -> str:
 
 def registry_client() -> Client:
     """Return a client for content of any size."""
+    check_proxies()
     plain = {"Accept-Encoding": "identity"}
     return Client(follow_redirects=True, headers=plain, timeout=_TIMEOUT)
 

@@ -91,17 +91,17 @@ def download_packages(
         pins = [f"{name}={available[name]['Version']}" for name in chosen]
         apt.run("apt-get", "download", "--quiet", *pins, folder=new)
         index = [_laid_down(available[name], new) for name in chosen]
-        (new / _INDEX).write_text("\n".join(index))
-        (new / ".asked").write_text(asked)
+        (new / _INDEX).write_text("\n".join(index), "utf-8")
+        (new / ".asked").write_text(asked, "utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     new.replace(folder)
 
 
 def _is_complete(folder: Path, asked: str) -> bool:
     marker, index = folder / ".asked", folder / _INDEX
-    if not marker.exists() or not index.exists() or marker.read_text() != asked:
+    if not marker.exists() or not index.exists() or marker.read_text("utf-8") != asked:
         return False
-    stanzas = [stanza for _, stanza in _stanzas(index.read_text())]
+    stanzas = [stanza for _, stanza in _stanzas(index.read_text("utf-8"))]
     return all(_is_whole(folder / stanza["Filename"], stanza) for stanza in stanzas)
 
 
@@ -196,7 +196,7 @@ def _private_apt(architecture: str, sources: Sequence[str]) -> Iterator[_Apt]:
         (own / "lists/partial").mkdir(parents=True)
         (own / "cache/archives/partial").mkdir(parents=True)
         (own / "status").touch()
-        (own / "sources.list").write_text("".join(f"{line}\n" for line in sources))
+        (own / "sources.list").write_text("".join(f"{line}\n" for line in sources), "utf-8")
         settings = {
             "APT::Architecture": architecture,
             "APT::Sandbox::User": "root",
@@ -212,5 +212,5 @@ def _private_apt(architecture: str, sources: Sequence[str]) -> Iterator[_Apt]:
         }
         lines = [f'{key} "{value}";\n' for key, value in settings.items()]
         lines.append(f'APT::Architectures {{ "{architecture}"; }};\n')
-        (own / "apt.conf").write_text("".join(lines))
+        (own / "apt.conf").write_text("".join(lines), "utf-8")
         yield _Apt({**os.environ, "APT_CONFIG": f"{name}/apt.conf", "LC_ALL": "C"})

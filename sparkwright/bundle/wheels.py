@@ -33,16 +33,16 @@ def download_wheels(requirements: Path, architectures: Collection[str], folder: 
         PlanError: There is no pip, or it fails.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    text = requirements.read_text()
+    text = requirements.read_text("utf-8")
     digest = sha256(text.encode()).hexdigest()[:12]
     allowed = {each for hashes in pins(text).values() for each in hashes}
     for architecture in sorted(architectures):
         for python in _PYTHONS:
             marker = folder / f".{digest}-{architecture}-{python}"
-            if marker.exists() and _are_whole(marker.read_text().split(), folder, allowed):
+            if marker.exists() and _are_whole(marker.read_text("utf-8").split(), folder, allowed):
                 continue
             names = _fetch(requirements, architecture, python, folder)
-            marker.write_text("".join(f"{name}\n" for name in names))
+            marker.write_text("".join(f"{name}\n" for name in names), "utf-8")
 
 
 def _are_whole(names: Collection[str], folder: Path, allowed: Collection[str]) -> bool:

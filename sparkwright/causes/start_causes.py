@@ -81,7 +81,7 @@ START_CAUSES = (
     LogCause(
         name="model-too-new",
         cause="The image is too old for the model: its transformers does not know the architecture",
-        remedy="Use the image that the recipe names: qwen3_5_moe needs vLLM 0.17 or newer",
+        remedy="Use the image that the recipe names: qwen3_5_moe needs 0.17, or a 0.16 nightly",
         source="vllm-project/vllm#36217; the SM121 guide, whose rebuilt image lost it",
         pattern=r"does not recognize this architecture|Model architectures .* are not supported|"
         r"Tokenizer class \S+ does not exist|Unrecognized (model in|configuration class)|"
@@ -113,6 +113,15 @@ START_CAUSES = (
         source="vllm-project/vllm#50012; vLLM's checks of speculative-config",
         pattern=r"[Vv]alue ?[Ee]rror\b.{0,500}\b"
         r"(num_speculative_tokens|[Ss]peculative|[Dd]raft|DFlash|DSpark|EAGLE|MTP)",
+    ),
+    LogCause(
+        name="table-dtype",
+        cause="The table of n-grams (PLE) of Qwen3.8-Flash-Next has another dtype than the "
+        "checkpoint's config.json says",
+        remedy="Set hf-overrides: {text_config: {ple_embedding_dtype: nvfp4}} in the recipe's "
+        "args, as qwen3.8-flash-next-b12x does for local-inference-lab's checkpoint",
+        source="eugr/spark-vllm-docker, mods/fix-qwen3.8-ple-dtype",
+        pattern=r"shape mismatch for PLE shard",
     ),
     LogCause(
         name="stale-weights-layout",

@@ -150,7 +150,7 @@ def remove_fabric(root: str) -> Generator[StringCommand, None, None]:
     yield StringCommand(
         "systemd-run --quiet --collect --pipe --wait --expand-environment=no",
         "--unit sparkwright-fabric /bin/sh -c",
-        QuoteString(_WITHDRAW.read_text()),
+        QuoteString(_WITHDRAW.read_text("utf-8")),
         "withdraw",
         *map(QuoteString, found.twins),
     )

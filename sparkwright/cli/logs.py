@@ -16,6 +16,7 @@ from sparkwright.common.schema import nearest
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet, Reached
 from sparkwright.recipe.loader import recipe_names
+from sparkwright.run.lost import password_asked
 
 
 def chosen_spark(fleet: Fleet, name: str | None) -> str:
@@ -64,6 +65,12 @@ def ssh_words(name: str, spark: Reached) -> list[str]:
     return ["ssh", *words, "--", spark.ssh_hostname or name]
 
 
+def unasked(name: str, spark: Reached) -> str:
+    """Return the shell command that ends a script where sudo would ask for a password."""
+    refusal = shlex.quote(password_asked(name, spark.ssh_user))
+    return f"sudo -n true 2>/dev/null || {{ echo {refusal} >&2; exit 1; }}"
+
+
 def journal_words(lines: int, follow: bool) -> list[str]:
     """Return the words that print the journal of the engines and of their switches."""
     words = ["sudo", "-n", "journalctl", "--no-pager", "--no-hostname", f"--lines={lines}"]
@@ -88,7 +95,8 @@ def logs(name: str | None, follow: bool, lines: int) -> None:
     enter_site()
     fleet = load_fleet(chosen_inventory(), recipe_names())
     spark = chosen_spark(fleet, name)
-    _replace([*ssh_words(spark, fleet.sparks[spark]), shlex.join(journal_words(lines, follow))])
+    script = f"{unasked(spark, fleet.sparks[spark])}; {shlex.join(journal_words(lines, follow))}"
+    _replace([*ssh_words(spark, fleet.sparks[spark]), script])
 
 
 def _replace(words: list[str]) -> None:

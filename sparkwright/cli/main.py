@@ -19,6 +19,7 @@ from sparkwright.cli.run import PASSED_ON, replace_process, run_deploy, run_opti
 from sparkwright.cli.site import choose_inventory, enter_site
 from sparkwright.common.errors import PlanError
 from sparkwright.common.last_resort import guarded
+from sparkwright.fleet.settings import Settings
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 _EPILOG = """\b
@@ -197,7 +198,7 @@ _deploy("gateway", "Set up one address for all replicas.", "gateway", example="-
 @_YES
 @run_options
 def benchmark(workloads: str | None, yes: bool, **options: Any) -> None:
-    """Measure what the replicas deliver; takes 15 to 40 minutes.
+    """Measure what the replicas deliver; takes 30 to 60 minutes.
 
     Example: sparkwright benchmark --workloads short,code --limit chat
 
@@ -207,7 +208,13 @@ def benchmark(workloads: str | None, yes: bool, **options: Any) -> None:
 
 
 @cli.command()
-@click.option("--keep-releases", type=int, metavar="N", help="Previous releases that stay (1).")
+@click.option(
+    "--keep-releases",
+    type=int,
+    metavar="N",
+    help="Previous releases that stay (default: the setting keep_releases, "
+    f"{Settings().keep_releases} unless the group data differ).",
+)
 @_YES
 @run_options
 def clean(keep_releases: int | None, yes: bool, **options: Any) -> None:

@@ -53,7 +53,7 @@ def chosen_inventory() -> Path:
         click.ClickException: There is no such file.
     """
     path = inventory_file()
-    if not path.is_file():
+    if not path.exists():
         known = sorted(each.stem for each in path.parent.glob("*.yaml") if "." not in each.stem)
         expected = f"one of {', '.join(known)}" if known else "your Sparks in it: sparkwright init"
         raise click.ClickException(f"{path}: found no such file; expected {expected}")

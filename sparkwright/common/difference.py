@@ -29,13 +29,7 @@ def line(spark: str, difference: Difference) -> str:
 def as_json(
     found: Mapping[str, Sequence[Difference]], unread: Mapping[str, str], now: float
 ) -> str:
-    """Return the result as JSON.
-
-    Args:
-        found: the differences of each Spark that was read.
-        unread: why a Spark was not read, by its name.
-        now: seconds since the epoch.
-    """
+    """Return the result as JSON."""
     result = {
         "time": round(now),
         "sparks": sorted(found),

@@ -145,12 +145,7 @@ class _BoundedCommand:
 
 
 class BoundedLines:
-    """The lines of a command's output, as text; the command fails if there are too many.
-
-    Args:
-        file: the output, in bytes.
-        channel: the SSH channel of the command.
-    """
+    """The lines of a command's output, as text; the command fails if there are too many."""
 
     def __init__(self, file: Any, channel: Any) -> None:
         self._file = file

@@ -109,12 +109,7 @@ def file_difference(entry: Entry, state: FileState) -> Difference:
 
 
 def secret_difference(path: str, state: FileState) -> Difference:
-    """Return how a secret's file differs: of its content, not even a hash.
-
-    Args:
-        path: of the file.
-        state: what is there, which is not what should be.
-    """
+    """Return how a secret's file differs: of its content, not even a hash."""
     owner = ("root", "root", "600")
     if state.kind != "file":
         return Difference(path, "a file", _kind(state))

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.terminal import plain, wrapped
+from sparkwright.common.terminal import plain, print_any_letter, wrapped
 
 # The exit status after Ctrl-C, and the seconds in which a command closes what is open.
 INTERRUPTED, _GRACE = 130, 2
@@ -34,12 +34,10 @@ _KEYS = re.compile(r"\b(hf_|sk-)[\w-]{8,}|\b(Bearer|Basic) +[\w.~+/=-]{8,}")
 def guarded(main: Callable[[], int | None]) -> int:
     """Run a program's main function; no error of it ends in a traceback.
 
-    Args:
-        main: The function; it returns the exit status, None for 0.
-
     Returns:
         The exit status: 1 after an error, 130 after Ctrl-C.
     """
+    print_any_letter()
     before = signal.signal(signal.SIGINT, _interrupt)
     try:
         try:
@@ -88,6 +86,9 @@ def explain(error: BaseException) -> None:
     if isinstance(error, BrokenPipeError):
         _drop_output()
         return
+    if isinstance(error, FileNotFoundError) and not _is_somewhere():
+        print("found no current folder; expected one: cd to your site", file=sys.stderr)
+        return
     if isinstance(error, OSError) and error.strerror and _is_of_this_machine(error):
         what = error.filename or "standard output"
         line = f"{what}: cannot be read or written: {error.strerror}"
@@ -124,6 +125,14 @@ def command() -> str:
     return " ".join([path.name, *(files or first)])
 
 
+def _is_somewhere() -> bool:
+    """Tell whether the current folder is still there."""
+    try:
+        return bool(Path.cwd())
+    except FileNotFoundError:
+        return False
+
+
 def _is_of_this_machine(error: OSError) -> bool:
     """Tell whether an error is about a file, or a full disk, and not about a connection."""
     return error.filename is not None or error.errno in _FULL
@@ -157,7 +166,8 @@ def _where(error: BaseException) -> str:
     for folder in (_state_folder, _temporary_folder):
         try:
             path = folder() / name
-            with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+            handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
         except (OSError, RuntimeError, ValueError) as reason:
             reasons.append(str(reason))

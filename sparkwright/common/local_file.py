@@ -1,11 +1,28 @@
-"""Files that a run writes on the machine that runs pyinfra."""
+"""Files that a run reads and writes on the machine that runs pyinfra."""
 
+import errno
 import os
+import stat
 import tempfile
 from pathlib import Path
 
 # What this process has written, in this order.
 written: dict[Path, None] = {}
+
+
+def content_of(path: Path, most: int | None = None) -> bytes:
+    """Return what a regular file holds; of one that is larger than `most`, a byte more than that.
+
+    Raises:
+        OSError: It cannot be read, or is none: who reads a pipe may wait for ever.
+    """
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    with path.open("rb") as file:
+        return file.read(-1 if most is None else most + 1)
 
 
 def write_file(path: Path, text: str, mode: int = 0o644) -> None:

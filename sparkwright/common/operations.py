@@ -72,11 +72,7 @@ class AskedError(BaseException):
 
 
 def foresee(*reads: Callable[[], object]) -> None:
-    """Have a survey read at once what an operation is about to read one after the other.
-
-    Args:
-        reads: each asks for one fact; none is called outside of a survey.
-    """
+    """Have a survey read at once what an operation is about to read one after the other."""
     if is_surveying():
         for read in reads:
             with suppress(AskedError):
@@ -192,11 +188,6 @@ def is_dry_run() -> bool:
 
 def run_now(host: Host, command: StringCommand, **options: Any) -> tuple[bool, CommandOutput]:
     """Run a command on a host, as root if the inventory sets `_sudo`.
-
-    Args:
-        host: any host of the run.
-        command: for its shell.
-        options: further ones of pyinfra's `run_shell_command`.
 
     Returns:
         Whether it succeeded, and its output.

@@ -142,12 +142,7 @@ def folder(root: str, name: str) -> Directory:
 
 
 def place_of(root: str, seat: str) -> str:
-    """Return the folder of a seat: files/host/common/seat.py.
-
-    Args:
-        root: the folder of everything on the Spark.
-        seat: its name; "" for the first one, whose folder is the root.
-    """
+    """Return the folder of a seat: files/host/common/seat.py."""
     return f"{root}/seats/{seat}" if seat else root
 
 

@@ -68,11 +68,7 @@ class Meter:
             self._samples.popleft()
 
     def line(self, progress: JobProgress, now: float) -> str:
-        """Return one line such as "downloading 12.3 of 22.0 GB · 98 MB/s · 1 min 40 s left".
-
-        Args:
-            now: seconds on a clock that never goes back.
-        """
+        """Return one line such as "downloading 12.3 of 22.0 GB · 98 MB/s · 1 min 40 s left"."""
         if unit := _STEPS.get(progress.phase):
             # Steps have no rate, as they take different times.
             words = f"{progress.phase}, {progress.done} of {progress.total} {unit} done"

@@ -28,7 +28,7 @@ def render(template: Path | str, /, **values: object) -> str:
     Raises:
         jinja2.UndefinedError: a name of the template has no value.
     """
-    text = template.read_text() if isinstance(template, Path) else template
+    text = template.read_text("utf-8") if isinstance(template, Path) else template
     return _compiled(text).render(values)
 
 

@@ -9,7 +9,7 @@ import difflib
 import json
 import re
 import types
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import date
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -83,20 +83,32 @@ def parse(
 ) -> M:
     """Return a validated model of a file's data.
 
-    Args:
-        model: The class.
-        data: Content of the file.
-        source: Name of the file, for messages.
-        show: Writes a value in the syntax of the file; None = as YAML (`shown`).
-
     Raises:
         PlanError: One problem for each fault.
     """
     try:
-        return model.model_validate(data)
+        parsed = model.model_validate(data)
     except ValidationError as error:
         problems = (_sentence(model, detail, source, show or shown) for detail in error.errors())
         raise PlanError(*dict.fromkeys(problems)) from None
+    if large := [
+        f"{source}: {key}: found {shown(value)}; expected a number of at most 64 bits"
+        for key, value in _too_large(data)
+    ]:
+        raise PlanError(*large)
+    return parsed
+
+
+def _too_large(data: object, key: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the numbers that would overflow where they are reckoned with."""
+    if isinstance(data, Mapping):
+        for name, value in data.items():
+            yield from _too_large(value, f"{key}.{name}")
+    elif isinstance(data, list | tuple):
+        for place, value in enumerate(data):
+            yield from _too_large(value, f"{key}[{place}]")
+    elif isinstance(data, int | float) and abs(data) >= 1 << 63:
+        yield key.removeprefix("."), data
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:

@@ -71,11 +71,7 @@ def timings(lines: Iterable[str]) -> dict[str, float]:
 
 
 def start_figures(kept: Sequence[Sequence[Any]]) -> dict[str, dict[str, float]]:
-    """Return the figures of a start, in the form of a workload's; it is cold or with warm caches.
-
-    Args:
-        kept: the selected lines of the journal, each with its seconds on any clock.
-    """
+    """Return the figures of a start as those of a workload; it is cold or with warm caches."""
     lines = [str(line) for _, line in kept]
     found = timings(lines)
     begun = _time_of(kept, _BEGUN)
@@ -90,12 +86,7 @@ def start_figures(kept: Sequence[Sequence[Any]]) -> dict[str, dict[str, float]]:
 
 
 def start_line(lines: Sequence[str], expected: Mapping[str, Mapping[str, float]]) -> str:
-    """Return the summary of a start, such as "weights 501 s (557), compile 43 s (10)".
-
-    Args:
-        lines: the engine's log, of one start.
-        expected: the recipe's figures, which stand in brackets.
-    """
+    """Return the summary of a start, such as "weights 501 s (557), compile 43 s (10)"."""
     found = start_figures([(0, line) for line in lines])
     parts = []
     for name, phases in found.items():

@@ -4,9 +4,14 @@ An escape sequence may clear the screen, retitle the window or fill the clipboar
 changes the direction of writing makes a command look like another one.
 """
 
+import io
 import re
 import shutil
+import sys
 import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 # Characters of one line: lines of logs are rarely longer, and a screen holds about as many.
@@ -33,6 +38,29 @@ def plain(text: str, most: int = LINE) -> str:
 def plain_lines(text: str, most: int = LINE) -> str:
     """Return text with each line made `plain`; `most` is the number of characters of a line."""
     return "\n".join(plain(line, most) for line in text.split("\n"))
+
+
+def print_any_letter() -> None:
+    """Have letters that the locale's encoding lacks printed as \\xe4, instead of ending the run."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+# Seconds after which a program of the owner's that is waited for is named.
+_SILENT = 5
+
+
+@contextmanager
+def waiting_for(program: str, most: float) -> Iterator[None]:
+    """Name a program that has not ended soon, and the seconds that it may take."""
+    line = f"waiting for {plain(program)}, for {most:g} s at the most"
+    note = threading.Timer(_SILENT, lambda: print(line, file=sys.stderr, flush=True))
+    note.daemon = True
+    note.start()
+    try:
+        yield
+    finally:
+        note.cancel()
 
 
 def styled_lines(text: str) -> str:

@@ -27,12 +27,7 @@ _EARLIER = timedelta(days=1)
 
 
 def new_authority(site: str, now: datetime) -> str:
-    """Make an authority: its certificate, then its private key, as PEM.
-
-    Args:
-        site: The name by which people recognize it.
-        now: The time, with its zone.
-    """
+    """Make an authority: its certificate, then its private key, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(f"Sparkwright: {site}")
     builder = _builder(name, name, key, now, now + AUTHORITY_LIFE)
@@ -44,11 +39,6 @@ def new_authority(site: str, now: datetime) -> str:
 
 def signed(authority: str, names: Sequence[str], now: datetime) -> str:
     """Make a certificate for a server: itself, its authority's, then its private key, as PEM.
-
-    Args:
-        authority: What `new_authority` returned.
-        names: The host names and addresses by which clients ask for the server.
-        now: The time, with its zone.
 
     Raises:
         ValueError: The authority is invalid.
@@ -71,10 +61,6 @@ def signed(authority: str, names: Sequence[str], now: datetime) -> str:
 
 def is_due(server: str, authority: str, names: Sequence[str], now: datetime) -> bool:
     """Tell whether a server needs a new certificate.
-
-    Args:
-        server: Its present one, of `signed`.
-        authority, names, now: As for `signed`.
 
     Raises:
         ValueError: The authority is invalid.

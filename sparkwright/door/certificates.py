@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.local_file import write_file
+from sparkwright.common.local_file import content_of, write_file
 from sparkwright.door.authority import is_due, new_authority, private_pem, signed
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.fleet.setting_values import is_address, is_host
@@ -34,10 +34,6 @@ PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----"
 
 def server_names(settings: Settings, names: Iterable[str | None]) -> tuple[str, ...]:
     """Return the names and addresses for a server's certificate of the site's own authority.
-
-    Args:
-        settings: Those of its host.
-        names: Those of the inventory; the first names the certificate.
 
     Returns:
         Also the machine's name in multicast DNS, by which DGX OS announces itself.
@@ -69,11 +65,7 @@ class Certificate:
         return self.pem.partition(PRIVATE_KEY)[0]
 
     def notice(self, now: datetime) -> str | None:
-        """Return the notice that it expires soon; None while there is time.
-
-        Args:
-            now: The time, with its zone.
-        """
+        """Return the notice that it expires soon; None while there is time."""
         if self.ends - now > NOTICE:
             return None
         return f"{self.source} expires on {_day(self.ends)}: renew it, and deploy again."
@@ -83,11 +75,6 @@ def parse_certificate(
     certificate: tuple[str, bytes], key: tuple[str, bytes], now: datetime
 ) -> Certificate:
     """Check a certificate and its private key.
-
-    Args:
-        certificate: Path and content of a PEM file, the server's own certificate first.
-        key: Path and content of a PEM file.
-        now: The time, with its zone.
 
     Raises:
         PlanError: One is unreadable, they do not belong together, the key is too short, or the
@@ -181,10 +168,6 @@ def server_certificate(
 def read_certificate(certificate: str, key: str) -> Certificate:
     """Read and check a certificate and its private key.
 
-    Args:
-        certificate: Path of a PEM file: the server's certificate, and those up to its root.
-        key: Path of a PEM file.
-
     Raises:
         PlanError: A file cannot be read, or is invalid: see `parse_certificate`.
     """
@@ -196,12 +179,6 @@ def door_certificate(
     fleet: Fleet, replica: str, settings: Settings, record: bool = True
 ) -> Certificate | None:
     """Return the certificate of a replica's door; None without TLS.
-
-    Args:
-        fleet: The fleet.
-        replica: The replica's name.
-        settings: The replica's.
-        record: As for `server_certificate`.
 
     Raises:
         PlanError: As `server_certificate`.
@@ -223,8 +200,8 @@ def _own(fleet: Path, server: str, names: Sequence[str], record: bool) -> Certif
         if not folder.exists() and record:
             _make(folder, new_authority(fleet.stem, now))
         there = folder.exists()
-        authority = (folder / _KEYS).read_text() if there else new_authority(fleet.stem, now)
-        text = file.read_text() if file.exists() else ""
+        authority = (folder / _KEYS).read_text("utf-8") if there else new_authority(fleet.stem, now)
+        text = file.read_text("utf-8") if file.exists() else ""
         if is_due(text, authority, names, now):
             text = signed(authority, names, now)
             if record:
@@ -258,7 +235,7 @@ def _make(folder: Path, authority: str) -> None:
 
 def _read(name: str, path: str) -> tuple[str, bytes]:
     try:
-        return path, Path(path).expanduser().read_bytes()
+        return path, content_of(Path(path).expanduser())
     except OSError as error:
         found = f"{path}, which cannot be read ({error.strerror})"
         expected = "a PEM file on the machine that runs pyinfra"

@@ -45,7 +45,7 @@ def apply() -> None:
             name="Door of the replica",
             root=own.place,
             plan=_plan(own),
-            template=(_FILES / "door.cfg").read_text(),
+            template=(_FILES / "door.cfg").read_text("utf-8"),
             folders=[
                 folder(own.root, "bin"),
                 folder(own.root, "door"),

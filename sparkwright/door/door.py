@@ -116,15 +116,7 @@ def door_plan(
     hold_seconds: int,
     behind: str = "engines",
 ) -> DoorPlan:
-    """Return the door of a replica, or of the gateway.
-
-    Args:
-        settings: Those of its host.
-        port: TCP port.
-        place: The name of the replica, or `gateway`.
-        keys: The keys of the fleet; None if it is open to all.
-        certificate, hold_seconds, behind: As in `DoorPlan`.
-    """
+    """Return the door of a replica, or of the gateway."""
     return DoorPlan(
         bind=settings.bind,
         port=port,

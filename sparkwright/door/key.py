@@ -13,6 +13,8 @@ _KEY = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _NAMES = "a name of up to 32 letters, digits and . _ -"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
+# A day as it is written elsewhere.
+_DAY = re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}")
 # 20 characters of base64 are 120 bits, which cannot be guessed; the keys made here have 256. Of
 # keys of 20 hex digits, one in a thousand has fewer than 8 different ones.
 SHORTEST, _DIFFERENT = 20, 8
@@ -63,11 +65,6 @@ class Key:
 
 def parse_keys(text: str, source: str, replicas: Collection[str] | None = None) -> list[Key]:
     """Read the lines of a file of keys.
-
-    Args:
-        text: The file.
-        source: Its path, for messages.
-        replicas: Those of the fleet; None to accept any.
 
     Raises:
         PlanError: All faults of its lines; no key is shown.
@@ -126,6 +123,8 @@ def _key(words: Sequence[str], replicas: Collection[str] | None) -> Key:
     places = tuple(rest[0].split(",")) if rest else ()
     known = None if replicas is None else {*replicas, GATEWAY, METRICS}
     for place in places:
+        if _DAY.fullmatch(place) and place not in (known or ()):
+            raise ValueError(f"found {place}; expected the last day as YYYY-MM-DD")
         if known is not None and place not in known:
             raise ValueError(
                 f"found {place[:SHORTEST]!r} for the key of {name}; expected "

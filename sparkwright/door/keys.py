@@ -155,13 +155,7 @@ def make_keys(fleet: Fleet) -> str:
 
 
 def lost_keys(fleet: Fleet, keyed: Collection[str], read: Collection[str]) -> str | None:
-    """Return why a run may not make new keys; None if no door has any.
-
-    Args:
-        fleet: One that has no keys on this machine.
-        keyed: Its Sparks whose door has keys.
-        read: Its Sparks that have been read.
-    """
+    """Return why a run may not make new keys; None if no door has any."""
     path = keys_path(fleet.source)
     unread = [
         replica.sparks[0]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.terminal import waiting_for
 
 # Bytes of its output: a thousand keys have a hundredth of it.
 MOST = 1 << 20
@@ -26,10 +27,6 @@ def keys_said(command: Sequence[str], source: str) -> str:
     It runs once a process, in the current folder and without a shell. It has this process's
     standard input and errors, so that it may ask a person. Its output is never shown.
 
-    Args:
-        command: Program and arguments.
-        source: File and key that name it, for messages.
-
     Raises:
         PlanError: It is missing, fails, takes too long, or prints nothing, too much or no text.
     """
@@ -37,7 +34,8 @@ def keys_said(command: Sequence[str], source: str) -> str:
         words = tuple(command)
         if words not in _said:
             try:
-                _said[words] = _run(words, source)
+                with waiting_for(f"keys_command: {shlex.join(words)}", PATIENCE):
+                    _said[words] = _run(words, source)
             except PlanError as error:
                 _said[words] = error
         said = _said[words]

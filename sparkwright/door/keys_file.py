@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Never
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.local_file import write_file, written
+from sparkwright.common.local_file import content_of, write_file, written
 from sparkwright.door.key import Key, parse_keys
 
 # The name of the first key.
@@ -77,7 +77,7 @@ def read_file(path: Path) -> str:
     """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
-        content = path.read_bytes()
+        content = content_of(path)
     except FileNotFoundError:
         if path.is_symlink():
             raise PlanError(
@@ -141,13 +141,7 @@ def append_key(path: Path, key: Key) -> str:
 
 
 def rotate_keys(path: Path, keys: Sequence[Key], days: int) -> str:
-    """Insert a new key before the old ones of a name, which end in some days. Returns it.
-
-    Args:
-        path: The file.
-        keys: The old ones, at least one.
-        days: For which they stay valid.
-    """
+    """Insert a new key before the old ones of a name, which end in some days. Returns it."""
     last = datetime.now(UTC).date() + timedelta(days=days)
     new = Key(keys[0].name, new_secret(), keys[0].places)
     lines = []

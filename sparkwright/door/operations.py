@@ -29,13 +29,6 @@ def door(
     What is new is proved by haproxy before it takes the place of what is in force. It comes into
     force by a reload, which ends no stream; only a new unit file restarts the door. What an owner
     has made of haproxy's own service stays as it is.
-
-    Args:
-        root: the folder of the seat.
-        plan: what the door is to be.
-        template: the text of files/host/door/door.cfg.
-        folders: those of the seat, and the programs of a Spark, which set the door's engines.
-        unit: the file of the door's unit.
     """
     name, entries = door_unit(root), [*folders, unit]
     foresee(lambda: file_states(entries))

@@ -74,7 +74,7 @@ true"""
 
 
 def keyed_script(root: str) -> str:
-    """Return the POSIX shell script that prints the folders of doors with keys, then "read"."""
+    """Return the shell script that prints the folder of each door that has keys, then "read"."""
     at = shlex.quote(root)
     return f"""
 for folder in {at}/door {at}/door/seats/* {at}/gateway/door; do

@@ -16,6 +16,7 @@ from sparkwright.door.keys import has_keys, keys_path
 from sparkwright.drift.operations import listeners, running
 from sparkwright.release.lock import lock_path, read_lock, unresolved
 from sparkwright.run.command_line import check_is_run
+from sparkwright.run.failures import why_silent
 from sparkwright.run.report import check_alone, tell_machines
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.survey import surveyed
@@ -110,8 +111,8 @@ def _reason(error: PyinfraError) -> str:
 
 
 def _show(path: str | None) -> None:
-    failed = [target_of(each).spark for each in state.failed_hosts]
-    unread = dict.fromkeys(failed, "no answer") | _book.unread
+    silent = {target_of(each).spark: why_silent(each) for each in state.failed_hosts}
+    unread = silent | _book.unread
     read = {spark: each for spark, each in _book.differences.items() if spark not in unread}
     if tell_machines(path, as_json(read, unread, time.time())):
         for spark in sorted(read):

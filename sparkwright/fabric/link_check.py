@@ -1,13 +1,18 @@
 """The checks of the link between two Sparks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address
+from types import MappingProxyType
 
 from sparkwright.common.findings import Finding, error
 from sparkwright.fabric.cabling import Port
 from sparkwright.fabric.state import FabricState, Probe, Rdma, Reach
 from sparkwright.fleet.fabric_plan import FabricPlan
 
+_STRANGER = (
+    "The cable leads to a machine that is not in this run: put its other end into {}. At a switch, "
+    "find that machine, or give `fabric_subnets` in group_data other subnets"
+)
 # Only a Spark that hides the output of its own commands leaves out a twin.
 _NOT_REPORTED = error(
     "the link could not be checked: one of the two Sparks reports nothing about it",
@@ -17,8 +22,8 @@ _NOT_REPORTED = error(
 
 def probes(plan: FabricPlan, port: Port) -> list[Probe]:
     """Return the packets that test the link of each twin."""
-    pairs = zip(port, plan.peer_addresses, strict=True)
-    return [Probe(netdev, address, plan.mtu) for netdev, address in pairs]
+    twins = zip(port, plan.peer_addresses, plan.addresses, strict=True)
+    return [Probe(netdev, address, own, plan.mtu) for netdev, address, own in twins]
 
 
 def gid_index(rdma: Rdma, address: str) -> int | None:
@@ -29,15 +34,36 @@ def gid_index(rdma: Rdma, address: str) -> int | None:
     return found[0] if found else None
 
 
+def strangers(plan: FabricPlan, port: Port, own: FabricState, peer: FabricState) -> set[str]:
+    """Return the MAC addresses that answer on the wire, and are not the peer's."""
+    theirs = {peer.netdevs[netdev].mac for netdev in port if netdev in peer.netdevs}
+    found = {mac for each in (own.reach or {}).values() for mac in (each.mac, each.twin)}
+    return found - theirs - {"-"}
+
+
 def link_findings(
-    plan: FabricPlan, port: Port, own: FabricState, peer: FabricState
+    plan: FabricPlan,
+    port: Port,
+    own: FabricState,
+    peer: FabricState,
+    known: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Finding]:
     """Return the faults of the link as one Spark sees it.
 
     Args:
         own: its state, with `reach` of all `probes`.
         peer: the other Spark's state.
+        known: The Sparks of other pairs in the run, by their MAC addresses.
     """
+    found_there = sorted({known[mac] for mac in strangers(plan, port, own, peer) if mac in known})
+    if found_there:
+        there = " and ".join(found_there)
+        return [
+            error(
+                f"the cable of {plan.spark} leads to {there}, expected {plan.peer}",
+                f"Pull its other end out of {there}, and put it into the same port of {plan.peer}",
+            )
+        ]
     if own.reach is None:
         return [
             error("the program ping is missing", "Install it (`sudo apt install iputils-ping`)")
@@ -66,8 +92,13 @@ def _reach(
         yield error(
             f"another machine answers for {address}: {reach.mac}, while {netdev} of {plan.peer} "
             f"has {mac}",
-            "Find that machine at the fabric's switch, or give `fabric_subnets` in group_data "
-            "other subnets",
+            _STRANGER.format(plan.peer),
+        )
+    elif reach.twin != "-":
+        yield error(
+            f"another machine has this Spark's own address on {netdev}: {reach.twin}, and "
+            f"{plan.peer} does not answer",
+            _STRANGER.format(plan.peer),
         )
     elif not reach.full and reach.small:
         yield error(

@@ -5,7 +5,7 @@ import socket
 import time
 from collections.abc import Generator, Sequence
 
-from pyinfra import host
+from pyinfra import host, state
 from pyinfra.api import FunctionCommand, Host, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
@@ -26,13 +26,14 @@ from sparkwright.fabric.bandwidth import (
 from sparkwright.fabric.cabling import Port, cabled, common_port, switched_off
 from sparkwright.fabric.check import fabric_differences, fabric_findings, is_in_force
 from sparkwright.fabric.facts import Fabric, WriteBandwidth
-from sparkwright.fabric.link_check import gid_index, link_findings, probes
+from sparkwright.fabric.link_check import gid_index, link_findings, probes, strangers
 from sparkwright.fabric.netplan import our_netdevs
 from sparkwright.fabric.state import FabricState, Probe
 from sparkwright.fleet.fabric_plan import GUARD, FabricPlan, arp_settings, netplan_text
 from sparkwright.host.facts import Service, ServiceState
 from sparkwright.host.operations.files import file_states, managed_files
 from sparkwright.host.operations.services import sysctl
+from sparkwright.run.target import target_of
 
 _FILES = HOST_FILES / "fabric"
 # Seconds for a port to find its link.
@@ -48,11 +49,6 @@ def fabric(
     Both Sparks are judged before either is changed, each by its own run of this operation. What
     was in /etc/netplan is kept in `root`/backups; the LAN's interface is left alone, and should
     it not survive, the previous settings return by themselves.
-
-    Args:
-        plan: what the fabric should be on this Spark.
-        peer: the other Spark, on which this operation runs at the same time.
-        root: the folder for our files.
     """
     foresee(
         lambda: read_fabric(host, hardware, root),
@@ -147,7 +143,7 @@ def _apply(plan: FabricPlan, port: Port, own: FabricState, root: str) -> StringC
     return StringCommand(
         "systemd-run --quiet --collect --pipe --wait --expand-environment=no",
         "--unit sparkwright-fabric /bin/sh -c",
-        QuoteString((_FILES / "apply.sh").read_text()),
+        QuoteString((_FILES / "apply.sh").read_text("utf-8")),
         "apply",
         *map(QuoteString, arguments),
     )
@@ -177,7 +173,7 @@ def _guard_files(root: str, guarded: str) -> list[Entry]:
     return [
         Directory(root),
         folder(root, "bin"),
-        ManagedFile(f"{root}/bin/fabric-guard", (_FILES / "fabric-guard").read_text()),
+        ManagedFile(f"{root}/bin/fabric-guard", (_FILES / "fabric-guard").read_text("utf-8")),
         unit_file(_FILES / GUARD, root=root, guarded=guarded),
     ]
 
@@ -213,7 +209,8 @@ def link(
                 "has the cable been moved? Run again."
             )
         return
-    found = link_findings(plan, port, own, other)
+    known = _known(plan, root) if strangers(plan, port, own, other) else {}
+    found = link_findings(plan, port, own, other, known)
     errors = "\n".join(map(str, found))
     if errors:
         yield failing(errors)
@@ -222,6 +219,17 @@ def link(
         yield from _measure(plan, own, other, port, root)
     else:
         host.noop(f"{plan.peer} answers by {' and '.join(port)}")
+
+
+def _known(plan: FabricPlan, root: str) -> dict[str, str]:
+    """Return the Sparks of the other pairs of this run, by the MAC addresses of their fabrics."""
+    pairs = [target for each in state.active_hosts if (target := target_of(each)).is_pair]
+    return {
+        netdev.mac: each.spark
+        for each in pairs
+        if each.spark not in (plan.spark, plan.peer)
+        for netdev in read_fabric(each.host, each.hardware, root).netdevs.values()
+    }
 
 
 def _is_client(plan: FabricPlan) -> bool:

@@ -18,12 +18,7 @@ def share_url(address: str) -> str:
 
 
 def share_units(root: str, plan: FabricPlan) -> list[ManagedFile]:
-    """Return the units of the share.
-
-    Args:
-        root: the folder of everything on the Spark.
-        plan: the fabric as the lending Spark has it.
-    """
+    """Return the units of the share."""
     values = {
         "root": root,
         "address": plan.addresses[0],
@@ -41,14 +36,7 @@ def lan_share_url(address: str) -> str:
 def lan_share_units(
     root: str, address: str, clients: Iterable[str], folders: Iterable[str]
 ) -> list[ManagedFile]:
-    """Return the units of the share on the LAN.
-
-    Args:
-        root: the folder of everything on the Spark.
-        address: its address on the LAN.
-        clients: addresses of the heads that may copy.
-        folders: of the checkpoints, below the root.
-    """
+    """Return the units of the share on the LAN."""
     values = {
         "root": root,
         "address": bracketed(address),

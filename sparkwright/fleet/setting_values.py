@@ -109,7 +109,7 @@ def whole(least: int, most: int | None = None, unit: str = "a whole number") -> 
 # JSON, which the command line takes and pyinfra prints, has lists for tuples.
 _List = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 
-Seconds = Annotated[int, whole(0, unit="whole seconds")]
+Seconds = Annotated[int, whole(0, 604_800, "whole seconds")]
 Hosts = Annotated[
     tuple[Annotated[str, satisfying(is_host, "a host name or an address, such as llm.lan")], ...],
     _List,

@@ -56,8 +56,8 @@ def apply() -> None:
             hold_seconds=0,
             behind=BEHIND,
         )
-    requirements = (_FILES / "requirements.txt").read_text()
-    door_files = door.files((HOST_FILES / "door" / "door.cfg").read_text(), folder)
+    requirements = (_FILES / "requirements.txt").read_text("utf-8")
+    door_files = door.files((HOST_FILES / "door" / "door.cfg").read_text("utf-8"), folder)
     entries: list[Entry] = [
         Directory(root),
         *(placed.folder(root, name) for name in ("secrets", "state", "gateway")),

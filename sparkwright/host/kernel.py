@@ -23,11 +23,13 @@ KERNEL_COMMAND = (
     "echo pools $(sed -n 's/^EnableSystemMemoryPools: //p' /proc/driver/nvidia/params)"
 )
 
+# 12.7 Gbit/s with both: MiaAI-Lab's notes; NVIDIA/dgx-spark-playbooks#108 saw 13 without a cause.
 HANDOVER_REMEDY = (
     "Boot with kho=off: `echo 'GRUB_CMDLINE_LINUX_DEFAULT=\"$GRUB_CMDLINE_LINUX_DEFAULT kho=off\"' "
     "| sudo tee /etc/default/grub.d/kho.cfg && sudo update-grub`, and reboot (the package "
-    "nvidia-spark-grub-kho does that); or boot the former 6.17 kernel. 7.0.0-1019-nvidia and HWE "
-    "7.0.0-31 have it on, 26.09.2 does not"
+    "nvidia-spark-grub-kho does that); or boot the former 6.17 kernel without it. Not both: with "
+    "kho=off on 6.17.0-1032 a ConnectX-7 was reported at 12.7 Gbit/s; measure a pair's link after "
+    "either. 7.0.0-1019-nvidia and HWE 7.0.0-31 have it on, 26.09.2 does not"
 )
 POOLS_REMEDY = (
     "`echo options nvidia NVreg_EnableSystemMemoryPools=0 | sudo tee "
@@ -68,10 +70,6 @@ def parse_kernel(lines: Sequence[str]) -> Kernel:
 
 
 def handover(kib: str) -> int:
-    """Return the bytes of the handover's reserve; 0 for a harmless one.
-
-    Args:
-        kib: the output of `HANDOVER`.
-    """
+    """Return the bytes of the handover's reserve; 0 for a harmless one."""
     size = int(kib) * 1024
     return size if size >= HANDOVER_LEAST else 0

@@ -11,6 +11,7 @@ import click
 
 from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
+from sparkwright.common.local_file import content_of
 from sparkwright.common.schema import nearest
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.settings import Settings, read_settings, settings_of
@@ -75,7 +76,7 @@ def read_file(path: Path) -> dict[str, object]:
     from pyinfra_cli.inventory import _get_group_data
 
     try:
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in ast.parse(content_of(path).decode()).body:
             if isinstance(node, ast.AnnAssign) and node.value is None:
                 name = ast.unparse(node.target)
                 found = f"found `{ast.unparse(node)}`, which sets nothing"

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.local_file import content_of
 from sparkwright.common.yaml.lines import lines_of
 
 # No private key is larger.
@@ -32,12 +33,6 @@ def check_logins(
     passphrase: str | None = None,
 ) -> None:
     """Check the private keys and the known_hosts files of hosts.
-
-    Args:
-        path: The inventory file.
-        hosts: Those of the run, with their data.
-        key: The private key that the command line names for all of them.
-        passphrase: The passphrase that the command line gives.
 
     Raises:
         PlanError: All problems.
@@ -67,8 +62,7 @@ def key_problems(name: str, passphrase: str | None) -> Iterator[str]:
     """
     path = Path(name).expanduser()
     try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES)
+        content = content_of(path, _MOST_BYTES)
     except FileNotFoundError:
         yield f"found no file {name}; expected a private key: ssh-keygen -t ed25519 makes one"
         return

@@ -43,9 +43,6 @@ def choose_replicas(groups: Groups, limit: Sequence[str]) -> None:
 
     pyinfra's ``--limit`` chooses hosts: ``--limit REPLICA`` takes the Spark, on which the run then
     leaves the other replica as it is. A Spark that is named itself, too, is meant as a whole.
-
-    Args:
-        groups, limit: As for `selected`.
     """
     for name, data in next(iter(groups.values())):
         replicas = data.get("replicas", ())

@@ -22,7 +22,7 @@ def apply() -> None:
     hf-xet, which it brings along; docs/transfers.md says why weights do not come by it.
     """
     root, proxy = target().root, target().settings.proxy_variables
-    requirements = _REQUIREMENTS.read_text()
+    requirements = _REQUIREMENTS.read_text("utf-8")
     managed_files(
         name="Programs and units",
         entries=[

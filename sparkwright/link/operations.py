@@ -17,10 +17,6 @@ from sparkwright.link.identity import new_identity_script
 def identity(root: str, spark: str) -> Generator[StringCommand]:
     """Make a key on the Spark, which never leaves it, and a certificate for it.
 
-    Args:
-        root: the folder of everything on the Spark, with `secrets` and `link` in it.
-        spark: the Spark's name.
-
     A key without its certificate, or one that other users may read, is replaced; the other Spark
     then gets the new certificate.
     """

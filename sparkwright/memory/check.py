@@ -52,12 +52,8 @@ def memory_findings(
 ) -> list[Finding]:
     """Judge whether what is to be served fits into the memory of a Spark.
 
-    Args:
-        load: What is served.
-        hardware: The class of the Spark. One without a nominal memory is not judged: the lab's
-            engine runs on the CPU, in the memory of a machine that it shares.
-        survey: The Spark as found.
-        beside: Bytes of another engine on it.
+    `beside` are the bytes of another engine on it. A class without a nominal memory is not judged:
+    the lab's engine runs on the CPU, in the memory of a machine that it shares.
     """
     plan = memory_plan(load, hardware, survey, beside)
     if plan:
@@ -68,11 +64,7 @@ def memory_findings(
 def memory_plan(
     load: Load, hardware: Hardware, survey: HostMemory, beside: int = 0
 ) -> MemoryPlan | None:
-    """Return the plan of a Spark's memory; None where nothing can be planned.
-
-    Args:
-        load, hardware, survey, beside: As for `memory_findings`.
-    """
+    """Return the plan of a Spark's memory; None where nothing can be planned."""
     if not hardware.total_gib or load.shapeless:
         return None
     # A card's nominal memory is less than nvidia-smi shows, as CUDA counts it.
@@ -86,6 +78,9 @@ def judge(plan: MemoryPlan) -> Iterator[Finding]:
 
     The remedy of an error is checked with the plan: a recipe that follows it has no error left.
     """
+    if too_high := _too_high(plan):
+        yield too_high
+        return
     if plan.kv_bytes < plan.cache.size(1):
         yield _weights(plan)
         return
@@ -100,6 +95,21 @@ def judge(plan: MemoryPlan) -> Iterator[Finding]:
             f"{plan.context} tokens: a longer request never finishes",
             f"Set max-model-len to at most {_round(plan.context)}",
         )
+
+
+def _too_high(plan: MemoryPlan) -> Finding | None:
+    """Return the finding that an option, rather than the weights, leaves too little."""
+    largest = max(plan.counts, key=lambda each: each.bytes)
+    fits = plan.kv_bytes >= plan.cache.size(1) and plan.head_room >= _least(plan)
+    if fits or largest.bytes <= plan.total // 4:
+        return None
+    fitting = (plan.total - plan.weights - plan.drafter) // (16 * largest.each)
+    if not fitting:
+        return None
+    return error(
+        f"{largest.option} {largest.value} needs {_gib(largest.bytes)} of {_gib(plan.total)}",
+        f"Set {largest.option} to at most {_round(fitting)}, or leave it out",
+    )
 
 
 def _unknown(load: Load) -> Finding:

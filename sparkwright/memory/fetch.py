@@ -28,11 +28,6 @@ from sparkwright.release.token import add_hub_options, hub_token
 def fetch(checkpoint: Checkpoint, endpoint: str | None, token: str | None) -> CheckpointData:
     """Ask the hub for the data of a checkpoint.
 
-    Args:
-        checkpoint: Its repository and revision.
-        endpoint: URL of the hub; None = ``HF_ENDPOINT`` or the public one.
-        token: The hub's token; None = anonymous.
-
     Raises:
         PlanError: As `resolve_with_config`; or it lacks weights or a ``config.json``.
     """
@@ -48,10 +43,6 @@ def fetch(checkpoint: Checkpoint, endpoint: str | None, token: str | None) -> Ch
 
 def write(repo: str, known: CheckpointData) -> str:
     """Write the data of a checkpoint into files/models. Returns a line about it.
-
-    Args:
-        repo: ``OWNER/NAME``.
-        known: Its data.
 
     Raises:
         PlanError: They cannot be written.

@@ -16,9 +16,6 @@ from sparkwright.release.model_config import Shape
 # 0, then 1, though later logs say "since v0.21.0"); how the size in tokens is logged
 # (v1/core/kv_cache_utils.py).
 _UTILIZATION_092 = _GRAPHS_IN_SHARE = TOKENS_BY_CONCURRENCY = (0, 20, 0)
-# Prefix caching of hybrid models (engine/arg_utils.py, config/model.py): unsupported in 0.17.0 to
-# 0.20.2, off by default in 0.26.0 and 0.27.0, on by default in 0.28.0 to 0.33.0.
-_PREFIX_CACHING = (0, 28, 0)
 # Before, `max-model-len: auto` counts only the first group of layers (_max_memory_usage_bytes_from_
 # groups of v1/core/kv_cache_utils.py, 0.18.0 and 0.19.0): a hybrid's is of linear attention.
 AUTO_COUNTS_ALL = (0, 19, 0)
@@ -43,6 +40,7 @@ class Flags(CacheSettings):
         graphs_in_share: Whether vLLM leaves room for the graphs within its share.
         vision: Whether the vision encoder is loaded.
         halved: Whether weights become FP8 as they load.
+        table_on_disk: Whether a table of n-grams stays on the disk (local-inference-lab's vLLM).
     """
 
     release: tuple[int, ...]
@@ -56,17 +54,11 @@ class Flags(CacheSettings):
     graphs_in_share: bool
     vision: bool
     halved: bool
+    table_on_disk: bool
 
 
 def flags(recipe: Recipe, shape: Shape, total: int, sparks: int) -> Flags:
-    """Read the memory settings of a recipe.
-
-    Args:
-        recipe: As it is for the number of Sparks that serve it.
-        shape: The model's.
-        total: Bytes of the memory that the engine may use a share of: vLLM's defaults go by it.
-        sparks: How many serve it.
-    """
+    """Read the memory settings of a recipe, as it is for its number of Sparks."""
     options = recipe.options
     release = recipe.release or _NEWEST
     # EngineArgs.get_batch_defaults of 0.18.0 and 0.32.0. 0.33.0 gave 256 and 2,048 for a GB10.
@@ -78,7 +70,6 @@ def flags(recipe: Recipe, shape: Shape, total: int, sparks: int) -> Flags:
     captured = options.max_cudagraph_capture_size
     if captured is None:
         captured = min(512, batched, 2 * sequences * (1 + options.drafted))
-    caching = options.enable_prefix_caching
     estimate = recipe.env.get(_ESTIMATE, "1" if release >= _GRAPHS_IN_SHARE else "0")
     return Flags(
         release=release,
@@ -95,18 +86,15 @@ def flags(recipe: Recipe, shape: Shape, total: int, sparks: int) -> Flags:
         captured=0 if options.graphs == "none" else captured,
         whole_steps=options.graphs == "steps",
         graphs_in_share=estimate == "1",
-        prefix_caching=release >= _PREFIX_CACHING if caching is None else caching,
+        prefix_caching=recipe.caches_prefixes,
         vision=not options.language_model_only,
+        table_on_disk=recipe.env.get("VLLM_PLE_TABLE_MEMORY") == "disk",
         halved=options.quantization in ("fp8", "fp8_per_tensor") and not shape.quantized,
     )
 
 
 def share_of(recipe: Recipe) -> float:
-    """Return the share of the memory that vLLM takes, 0 to 1.
-
-    Args:
-        recipe: As it is for the number of Sparks that serve it.
-    """
+    """Return the share of the memory that vLLM takes, 0 to 1."""
     release = recipe.release or _NEWEST
     return recipe.options.gpu_memory_utilization or (0.92 if release >= _UTILIZATION_092 else 0.9)
 

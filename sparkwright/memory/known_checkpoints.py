@@ -37,19 +37,12 @@ class CheckpointData(Model):
 
 
 def data_file(repo: str) -> Path:
-    """Return the path of a checkpoint's data, whether or not it is there.
-
-    Args:
-        repo: ``OWNER/NAME``.
-    """
+    """Return the path of a checkpoint's data, whether or not it is there."""
     return MODELS / f"{repo}.json"
 
 
 def checkpoint_data(repo: str) -> CheckpointData | None:
     """Return the data of a checkpoint; None if there is no file of it.
-
-    Args:
-        repo: ``OWNER/NAME``.
 
     Raises:
         PlanError: Its file is no such data.
@@ -69,10 +62,6 @@ def _read(path: Path) -> CheckpointData:
 
 def nominal_load(recipe: Recipe, sparks: int) -> Load:
     """Return the load that a recipe makes, with the sizes of known checkpoints.
-
-    Args:
-        recipe: As it is for this number of Sparks.
-        sparks: How many serve it.
 
     Returns:
         The load. A checkpoint that is not known has no size and no shape in it.

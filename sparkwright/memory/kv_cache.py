@@ -110,13 +110,7 @@ class KvCache:
 
 
 def kv_cache(model: Shape, settings: CacheSettings, drafter: Shape | None = None) -> KvCache:
-    """Lay out the KV cache of a model on one of its Sparks.
-
-    Args:
-        model: What is served.
-        settings: How it is run.
-        drafter: The model that drafts tokens, if it is one of its own.
-    """
+    """Lay out the KV cache of a model on one of its Sparks."""
     kinds = list(_attention(model, settings, model.mtp if settings.mtp else 0))
     for kind in _attention(drafter, settings, 0) if drafter else ():
         same = next((known for known in kinds if known.heads == kind.heads), None)

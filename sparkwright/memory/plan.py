@@ -72,6 +72,20 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Count:
+    """An option that counts something, and the bytes that each of it takes."""
+
+    option: str
+    value: int
+    each: int
+
+    @property
+    def bytes(self) -> int:
+        """What all of it takes."""
+        return self.value * self.each
+
+
+@dataclass(frozen=True)
 class MemoryPlan:
     """The plan of one Spark, in bytes.
 
@@ -88,6 +102,7 @@ class MemoryPlan:
         graphs: CUDA graphs.
         kv_bytes: The KV cache; below 0 when there is no room for any.
         cache: Its layout.
+        counts: What each option that counts something takes.
         limit: Tokens of the longest context that the model is run with, whatever fits.
     """
 
@@ -102,6 +117,7 @@ class MemoryPlan:
     kv_bytes: int
     cache: KvCache
     limit: int
+    counts: tuple[Count, ...]
     kept: int = 0
     beside: int = 0
 
@@ -165,6 +181,10 @@ def plan_memory(load: Load, total: int, unified: bool, kept: int = 0) -> MemoryP
     assert model.shape is not None
     settings = flags(load.recipe, model.shape, total, load.sparks)
     drafter = load.checkpoints[settings.drafter] if settings.drafter else None
+    shape = model.shape
+    step = Count("max-num-batched-tokens", settings.batched, int(ACTIVATIONS * shape.hidden * 2))
+    requests = Count("max-num-seqs", settings.sequences, LOGITS * shape.vocabulary)
+    graphs = Count("max-cudagraph-capture-size", settings.captured, int(GRAPH))
     plan = MemoryPlan(
         total=total,
         unified=unified,
@@ -172,11 +192,12 @@ def plan_memory(load: Load, total: int, unified: bool, kept: int = 0) -> MemoryP
         flags=settings,
         weights=_loaded(model.size, model.shape, settings) // load.sparks,
         drafter=drafter.size // load.sparks if drafter else 0,
-        activations=_activations(model.shape, settings),
-        graphs=int(GRAPHS + GRAPH * settings.captured) if settings.captured else 0,
+        activations=FIXED + step.bytes + requests.bytes,
+        graphs=GRAPHS + graphs.bytes if settings.captured else 0,
         kv_bytes=settings.kv_bytes or 0,
         cache=kv_cache(model.shape, settings, drafter.shape if drafter else None),
         limit=settings.context or model.shape.positions,
+        counts=(requests, step, graphs),
         kept=kept,
     )
     if settings.kv_bytes is not None:
@@ -187,6 +208,8 @@ def plan_memory(load: Load, total: int, unified: bool, kept: int = 0) -> MemoryP
 def _loaded(size: int, shape: Shape, settings: Flags) -> int:
     """Bytes of a checkpoint's weights once they are loaded."""
     number = shape.number_bytes
+    if settings.table_on_disk:
+        size -= shape.table_bytes
     if not settings.vision:
         size -= shape.vision * number
     if not settings.mtp and not shape.quantized:
@@ -198,19 +221,8 @@ def _loaded(size: int, shape: Shape, settings: Flags) -> int:
     return max(0, size)
 
 
-def _activations(shape: Shape, settings: Flags) -> int:
-    step = int(ACTIVATIONS * shape.hidden * 2) * settings.batched
-    return FIXED + step + LOGITS * shape.vocabulary * settings.sequences
-
-
 def load_of(recipe: Recipe, lock: Lock, sparks: int) -> Load:
-    """Return the load that a recipe makes, with the sizes of a lock.
-
-    Args:
-        recipe: As it is for this number of Sparks.
-        lock: A checkpoint that it lacks is left out.
-        sparks: How many serve it.
-    """
+    """Return the load that a recipe makes, by the sizes of a lock; what that lacks is left out."""
     checkpoints = {}
     for name, checkpoint in recipe.whole_models.items():
         if locked := lock.checkpoint(checkpoint):

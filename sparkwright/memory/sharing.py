@@ -30,10 +30,6 @@ def sized(load: Load, hardware: Hardware) -> Recipe:
 
     What cannot be planned stays as it is: the preflight says so. A size that the recipe has itself
     is kept.
-
-    Args:
-        load: What is served, by one Spark.
-        hardware: The class of the Spark, by whose nominal memory the release is made.
     """
     recipe, plan = load.recipe, _plan(load, hardware)
     if plan is None or plan.kv_bytes <= 0:
@@ -47,10 +43,6 @@ def engine_bytes(load: Load, hardware: Hardware) -> int | None:
     """Return the bytes that an engine takes beside another one; None where nobody knows.
 
     What has no plan takes its share at the most.
-
-    Args:
-        load: What is served.
-        hardware: The class of the Spark.
     """
     if not hardware.total_gib:
         return None
@@ -65,11 +57,6 @@ def sum_findings(
     """Yield what is wrong with the sum of engines, none of which has a plan of its own.
 
     Those that have one are judged by it: `memory_findings`.
-
-    Args:
-        loads: What is served.
-        hardware: The class of the Spark.
-        survey: The Spark as found.
     """
     if not hardware.total_gib or any(_plan(load, hardware) for load in loads):
         return

@@ -67,7 +67,9 @@ def _data(fleet: Fleet, gateway: bool = False) -> list[dict[str, Any]]:
     stem = {"sparks": "inventory"}.get(fleet.source.stem, fleet.source.stem)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"{stem}.py"
-        file.write_text(_INVENTORY.format(path=str(fleet.source.absolute()), gateway=gateway))
+        file.write_text(
+            _INVENTORY.format(path=str(fleet.source.absolute()), gateway=gateway), "utf-8"
+        )
         pyinfra = Path(sys.executable).with_name("pyinfra")
         command = [str(pyinfra), str(file), "debug-inventory", "--json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -111,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PlanError as error:
         print(error, file=sys.stderr)
         return 1
-    rules, dashboard = ((_FILES / name).read_text() for name in (RULES_FILE, DASHBOARD_FILE))
+    rules, dashboard = ((_FILES / name).read_text("utf-8") for name in (RULES_FILE, DASHBOARD_FILE))
     files = monitoring_files(doors, key, rules, dashboard)
     for name, (text, mode) in files.items():
         write_file(file_in(options.out, name), text, mode)

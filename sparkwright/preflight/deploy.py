@@ -2,14 +2,17 @@
 
 from pyinfra.api import deploy
 
+from sparkwright.common.findings import Finding
 from sparkwright.common.hardware import GIB
 from sparkwright.memory.plan import Load, load_of
 from sparkwright.preflight.operations import Needs, preflight
 from sparkwright.preflight.preflight import Requirements
 from sparkwright.preflight.summary import Intent
 from sparkwright.recipe.build import disk
+from sparkwright.recipe.rules import doubts
 from sparkwright.recipe.trust import needs
 from sparkwright.release.lock import image_key
+from sparkwright.run.spark import fleet_of
 from sparkwright.run.target import Target, target
 
 
@@ -49,6 +52,7 @@ def _needs(own: Target) -> Needs:
             clock_tolerance=settings.clock_tolerance,
             build=disk(release.recipe.build) if release and own.is_head else 0,
             pair=own.peer is not None,
+            doubts=doubts_of(own),
         ),
         images=release.images if release else (),
         folders=[
@@ -68,6 +72,14 @@ def _needs(own: Target) -> Needs:
         if release
         else None,
     )
+
+
+def doubts_of(own: Target) -> tuple[Finding, ...]:
+    """Return the warnings about the recipe that the owner has not ended by a word."""
+    if own.release is None or own.replica is None or not own.is_head:
+        return ()
+    trusted = fleet_of(own.fleet).replicas[own.replica].trusts
+    return tuple(doubts(own.release.recipe, trusted))
 
 
 def _load(own: Target) -> Load | None:

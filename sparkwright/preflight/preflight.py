@@ -31,6 +31,7 @@ class Requirements:
         clock_tolerance: seconds between the two clocks.
         build: further bytes for building the image; 0 where it is not built.
         pair: whether two Sparks serve the model: the worker gets the image from the head.
+        doubts: warnings about its recipe.
     """
 
     hardware: Hardware
@@ -43,6 +44,7 @@ class Requirements:
     clock_tolerance: int
     build: int = 0
     pair: bool = False
+    doubts: Sequence[Finding] = ()
 
 
 def findings(
@@ -66,6 +68,7 @@ def findings(
         *_kernel(survey, wanted),
         *_disk(seats, worker),
         *(problem for each, _ in seats for problem in _ports(each)),
+        *(doubt for _, each in seats for doubt in each.doubts),
     ]
     return sorted(checks, key=lambda finding: not finding.error)
 

@@ -38,14 +38,7 @@ class Intent:
 def summary(
     intent: Intent, survey: Survey, wanted: Requirements, plan: MemoryPlan | None
 ) -> Iterator[str]:
-    """Yield the lines of one Spark.
-
-    Args:
-        intent: What it is to serve.
-        survey: The Spark as found.
-        wanted: The requirements of what it serves.
-        plan: Of its memory; None where it is not planned.
-    """
+    """Yield the lines of one Spark."""
     place = f"the head is {intent.head}" if intent.head else f"on port {intent.port}"
     yield f"{intent.replica}: {intent.recipe} as {', '.join(intent.names)}, {place}"
     yield f"  release {intent.release}"

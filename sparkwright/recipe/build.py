@@ -46,9 +46,6 @@ def build_files(build: ImageBuild | ImageMods, folders: Path = FOLDERS) -> dict[
     Hidden files are left out: those that editors and file managers leave behind would change the
     image's name.
 
-    Args:
-        folders: The folder of all builds.
-
     Raises:
         PlanError: There is no such folder (with the nearest name), or a mod cannot be read.
     """
@@ -102,11 +99,7 @@ def _ordered(file: ModFile) -> OrderedFile:
 
 
 def build_problems(build: ImageBuild | ImageMods, folders: Path = FOLDERS) -> Iterator[str]:
-    """Yield the faults of a build, as ``KEY: found X; expected Y``.
-
-    Args:
-        folders: The folder of all builds.
-    """
+    """Yield the faults of a build, as ``KEY: found X; expected Y``."""
     if isinstance(build, ImageMods):
         yield from _mods_problems(build)
         return

@@ -15,11 +15,7 @@ from sparkwright.recipe.workloads import EXPECTED, METRICS
 
 
 def problems(recipe: Recipe) -> Iterator[str]:
-    """Yield the faults, as ``KEY: found X; expected Y``.
-
-    Args:
-        recipe: One whose single values are well-formed.
-    """
+    """Yield the faults, as ``KEY: found X; expected Y``."""
     if not NAME.fullmatch(recipe.name):
         yield f"found the name {recipe.name!r}; expected {NAME_RULE}"
     for hardware in recipe.hardware:

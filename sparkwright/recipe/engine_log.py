@@ -42,11 +42,7 @@ def at_level(recipe: Recipe, level: str) -> Recipe:
 
 
 def problems(settings: EngineSettings) -> Iterator[str]:
-    """Yield the settings that would hide a start from the run that waits for it.
-
-    Args:
-        settings: their options are valid for vLLM.
-    """
+    """Yield the settings that would hide a start from the run that waits for it."""
     level, uvicorn = settings.env.get(LEVEL, "INFO"), settings.options.uvicorn_log_level
     remedy = (
         "remove it: it hides the start from the run and the doctor. To log less while serving, "

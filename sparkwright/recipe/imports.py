@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.local_file import content_of
 from sparkwright.recipe.loader import OWN_RECIPES, load_published, load_recipe, recipe_names
 from sparkwright.recipe.mods import OWN_MODS, ModFolder, read_mods
 from sparkwright.recipe.published import formats
@@ -170,7 +171,7 @@ def _write_mod(mod: ModFolder) -> Path | None:
 
 def _content(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8")
+        return content_of(path).decode()
     except FileNotFoundError:
         return None
     except (OSError, ValueError):

@@ -165,12 +165,7 @@ def _step(place: str, line: str, *, hashed: bool) -> Step | None:
 
 
 def _packages(words: str, line: str) -> tuple[str, bool, bool]:
-    """Return what a command installs, whether it asks a network, and whether all is pinned.
-
-    Args:
-        words: What follows the word that installs.
-        line: The whole command.
-    """
+    """Return what a command installs, whether it asks a network, and whether all is pinned."""
     try:
         parts = shlex.split(words.split("||")[0].split("&&")[0].split(";")[0], comments=True)
     except ValueError:

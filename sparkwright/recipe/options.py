@@ -25,7 +25,7 @@ from pydantic import (
 from sparkwright.common.schema import shown
 
 # vLLM's human_readable_int (utils/argparse_utils.py of 0.32.0): 1k is 1,000 and 1K 1,024.
-_NUMBER = re.compile(r"(\d+)(\.\d+)?([kmgtKMGT]?)")
+_NUMBER = re.compile(r"(\d{1,18})(\.\d+)?([kmgtKMGT]?)")
 _MULTIPLES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _MULTIPLES |= {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -33,6 +33,10 @@ _MULTIPLES |= {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 LONGEST_DRAIN = 400
 
 AUTO = -1
+# Tokens or requests; more is a slip, and overflows where it is reckoned with.
+MOST = 2**40
+# Tokens that are drafted for a step: each takes a state beside the KV cache.
+_MOST_DRAFTS = 1000
 
 # Options that each say one key of speculative-config, since vLLM 0.22.
 _SHORT_DRAFT = {
@@ -47,11 +51,16 @@ def _digits(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     word = str(value).strip()
-    return int(word) if re.fullmatch(r"\d+", word) else None
+    return int(word) if re.fullmatch(r"\d{1,13}", word) and int(word) <= MOST else None
 
 
 def _count(value: object) -> int | None:
     return _digits(value) or None
+
+
+def _drafts(value: object) -> int | None:
+    tokens = _count(value)
+    return tokens if tokens and tokens <= _MOST_DRAFTS else None
 
 
 def _drain(value: object) -> int | None:
@@ -71,8 +80,10 @@ def _human(value: object) -> int | None:
 
 
 def _length(value: object) -> int | None:
-    is_auto = value == AUTO or str(value).strip().lower() in ("auto", str(AUTO))
-    return AUTO if is_auto else _human(value)
+    if value == AUTO or str(value).strip().lower() in ("auto", str(AUTO)):
+        return AUTO
+    tokens = _human(value)
+    return tokens if tokens and tokens <= MOST else None
 
 
 def _share(value: object) -> float | None:
@@ -142,9 +153,9 @@ def _adapter(item: object) -> Adapter:
 def _draft(draft: dict[str, Any]) -> dict[str, Any]:
     if "num_speculative_tokens" not in draft:
         return draft
-    tokens = _count(draft["num_speculative_tokens"])
+    tokens = _drafts(draft["num_speculative_tokens"])
     if tokens is None:
-        raise ValueError(f"num_speculative_tokens to be {_COUNT}")
+        raise ValueError(f"num_speculative_tokens to be {_DRAFTS}")
     return draft | {"num_speculative_tokens": tokens}
 
 
@@ -164,16 +175,18 @@ def _instance(kind: type, rule: str) -> BeforeValidator:
     return _read_by(lambda value: value if isinstance(value, kind) else None, rule)
 
 
-_COUNT = "a whole number above 0, in digits"
+_COUNT = f"a whole number above 0, in digits, at most {MOST:,}"
 _HUMAN = (
     "a whole number above 0, which may end in k, m, g, t (powers of 1,000) or K, M, G, T (powers "
     "of 1,024); a fraction only before a small letter"
 )
+_DRAFTS = f"a whole number above 0, in digits, at most {_MOST_DRAFTS}"
 Count = Annotated[int, _read_by(_count, _COUNT)]
-Whole = Annotated[int, _read_by(_digits, "a whole number, in digits")]
+Drafts = Annotated[int, _read_by(_drafts, _DRAFTS)]
+Whole = Annotated[int, _read_by(_digits, f"a whole number, in digits, at most {MOST:,}")]
 Drain = Annotated[int, _read_by(_drain, f"whole seconds, 0 to {LONGEST_DRAIN}")]
 Human = Annotated[int, _read_by(_human, _HUMAN)]
-Length = Annotated[int, _read_by(_length, f"auto, or {_HUMAN}")]
+Length = Annotated[int, _read_by(_length, f"auto, or {_HUMAN}; at most {MOST:,}")]
 Share = Annotated[float, _read_by(_share, "a share above 0, at most 1, such as 0.8")]
 Flag = Annotated[bool, _instance(bool, "true or false")]
 Word = Annotated[str, _instance(str, "text")]
@@ -222,6 +235,7 @@ class Options(BaseModel):
     language_model_only: Flag = False
     enable_auto_tool_choice: Flag = False
     kv_cache_dtype: Word = "auto"
+    calculate_kv_scales: Flag = False
     attention_backend: Word | None = None
     attention_config: Mapped | None = None
     quantization: Word | None = None
@@ -232,7 +246,7 @@ class Options(BaseModel):
     speculative_config: Draft | None = None
     spec_method: Word | None = None
     spec_model: Word | None = None
-    spec_tokens: Count | None = None
+    spec_tokens: Drafts | None = None
 
     @property
     def draft(self) -> dict[str, Any]:

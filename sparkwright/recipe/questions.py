@@ -23,12 +23,7 @@ class Question:
 
 
 def shortest(answers: Answers, model: str) -> Question:
-    """Return the request that takes an engine the least work.
-
-    Args:
-        answers: What it answers.
-        model: A name that it serves.
-    """
+    """Return the request that takes an engine the least work."""
     if answers == "embeddings":
         return Question("/v1/embeddings", {"model": model, "input": "Hi"})
     if answers == "scores":
@@ -38,11 +33,7 @@ def shortest(answers: Answers, model: str) -> Question:
 
 
 def example(answers: Answers, model: str) -> Question:
-    """Return a request that a person can judge the answer of.
-
-    Args:
-        answers, model: As for `shortest`.
-    """
+    """Return a request that a person can judge the answer of."""
     if answers == "embeddings":
         return Question("/v1/embeddings", {"model": model, "input": "A bridge over a river"})
     if answers == "scores":
@@ -54,12 +45,7 @@ def example(answers: Answers, model: str) -> Question:
 
 
 def problem(answers: Answers, answer: str) -> str | None:
-    """Return why the answer to the shortest request proves nothing; None if it proves the engine.
-
-    Args:
-        answers: What the engine answers.
-        answer: The body that came.
-    """
+    """Return why the answer to the shortest request proves nothing; None if it does."""
     shown = answer[:300] or "no answer"
     if answers == "chat":
         tokens = _number(answer, "usage", "completion_tokens")

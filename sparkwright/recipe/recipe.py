@@ -31,6 +31,10 @@ BREAK_OFF = 2
 # tokens of a step (EngineArgs.get_batch_defaults).
 _CONTEXT, _BATCH = 262_144, 8192
 
+# The first release that caches prefixes of models with linear attention by default, in
+# engine/arg_utils.py and config/model.py: off in 0.17.0 to 0.27.0, on in 0.28.0 to 0.33.0.
+_PREFIX_CACHING = (0, 28)
+
 # What a published recipe's ``vllm`` says whose image has a name that moves.
 UNKNOWN_VLLM = "its image's own"
 
@@ -54,6 +58,8 @@ class Checkpoint(Model):
 
 # What an engine is asked for: the key `answers` of a recipe.
 Answers = Literal["chat", "embeddings", "scores"]
+# Long steps read many prompts faster; short ones let a prompt that comes between begin sooner.
+Favors = Literal["first-token", "throughput"]
 
 Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Figures = Annotated[
@@ -138,6 +144,9 @@ class Recipe(EngineSettings):
     served_names: list[Text] = Field(
         min_length=1, description="a list of the names that clients ask for"
     )
+    favors: Favors | None = Field(
+        default=None, description="first-token or throughput: what the tokens of a step are for"
+    )
     by_sparks: Annotated[dict[str, BySparks], BeforeValidator(_text_keys)] = Field(
         default_factory=dict,
         description="a mapping of Spark counts to what differs, such as 2: {args: {…}, env: {…}}",
@@ -172,6 +181,12 @@ class Recipe(EngineSettings):
         if self.vllm == UNKNOWN_VLLM:
             return None
         return tuple(map(int, self.judge.split("."))) if RELEASE.fullmatch(self.judge) else None
+
+    @property
+    def caches_prefixes(self) -> bool:
+        """Tell whether prompts that begin alike share blocks; an unknown release has it on."""
+        said = self.options.enable_prefix_caching
+        return (self.release or _PREFIX_CACHING) >= _PREFIX_CACHING if said is None else said
 
     @property
     def models(self) -> dict[str, str]:
@@ -215,9 +230,6 @@ class Recipe(EngineSettings):
 
     def for_sparks(self, count: int) -> Recipe:
         """Return the recipe as it is for one number of Sparks.
-
-        Args:
-            count: Number of Sparks in the replica.
 
         Returns:
             The recipe with the values of ``by_sparks`` for that number, and no ``by_sparks``.

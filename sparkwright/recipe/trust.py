@@ -129,9 +129,6 @@ _PLAIN: Mapping[str, Callable[[object], bool]] = {
 def needs(recipe: Recipe) -> Iterator[Need]:
     """Yield the settings of a recipe that only an inventory can allow.
 
-    Args:
-        recipe: As it is for one number of Sparks.
-
     Raises:
         PlanError: One of its mods cannot be read.
     """

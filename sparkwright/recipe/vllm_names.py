@@ -75,11 +75,7 @@ def releases() -> tuple[Release, ...]:
 
 @cache
 def options(release: Release | None) -> frozenset[str]:
-    """Return the options of a release; those of all releases where the table lacks it.
-
-    Args:
-        release: Its numbers; None: unknown.
-    """
+    """Return the options of a release; those of all releases where the table lacks it."""
     everywhere = release not in releases()
     return frozenset(
         name
@@ -106,4 +102,4 @@ def is_secret(name: str) -> bool:
 def _content() -> Any:
     # 15 ms by Python's own loader, as part of each run.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load(NAMES.read_text(), Loader=loader)
+    return yaml.load(NAMES.read_text("utf-8"), Loader=loader)

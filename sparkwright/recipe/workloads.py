@@ -248,8 +248,7 @@ _ALL = (
         fresh=True,
     ),
 )
-# At the speeds of AEON-7 all of it takes 25 to 30 minutes, at those of docai.hu an hour: eight of
-# these minutes are the mixes', which go by time. An estimate, no measurement.
+# How long all of it takes, docs/benchmark.md says: an estimate by these, and the sources' speeds.
 WORKLOADS: Mapping[str, Workload] = {workload.name: workload for workload in _ALL}
 
 # The names of workloads that a recipe may expect figures of; a start's come from the journal.
@@ -268,4 +267,4 @@ def passages() -> list[str]:
 
 
 def _lines(name: str) -> list[str]:
-    return [line for line in (_FILES / name).read_text().splitlines() if line]
+    return [line for line in (_FILES / name).read_text("utf-8").splitlines() if line]

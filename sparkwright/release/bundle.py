@@ -24,6 +24,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.local_file import content_of
 from sparkwright.common.schema import Model, Text, parse, shown
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.release.lock import (
@@ -185,8 +186,7 @@ def read_bundle(folder: Path) -> Bundle:
     path = folder / INDEX
     remedy = f"`sparkwright bundle {folder}`, where there is internet, makes it"
     try:
-        with path.open("rb") as file:
-            text = file.read(_LARGEST_INDEX + 1)
+        text = content_of(path, _LARGEST_INDEX)
     except OSError as error:
         found = f"no {INDEX}" if folder.is_dir() else "no such folder"
         if not isinstance(error, FileNotFoundError | NotADirectoryError):
@@ -238,10 +238,6 @@ _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 def wheels_of(bundle: Bundle, requirements: str, name: str) -> list[str]:
     """Return the paths of the wheels that requirements allow.
-
-    Args:
-        requirements: The text of a file of requirements, each with its hashes.
-        name: Of that file, for messages.
 
     Raises:
         PlanError: There is none for one of them.

@@ -24,6 +24,7 @@ from sparkwright.recipe.build import repository_of
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.recipe.media import DOMAINS, NO_REDIRECTS, NOWHERE
 from sparkwright.recipe.recipe import Recipe
+from sparkwright.recipe.rules import doubts
 from sparkwright.recipe.trust import needs
 from sparkwright.recipe.values import FABRIC_ENVIRONMENT, REFERENCE
 from sparkwright.release.container import CONTAINER_OPTIONS
@@ -78,10 +79,6 @@ class Expansion(str):
 def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
     """Return the arguments of ``vllm`` for one rank, unquoted.
 
-    Args:
-        recipe: What is served.
-        place: The rank.
-
     Raises:
         PlanError: More than one Spark, and no fabric address.
     """
@@ -104,12 +101,7 @@ def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
 
 
 def environment(recipe: Recipe, nodes: int = 1) -> dict[str, str]:
-    """Return the environment of the engine: the recipe's own variables and ours.
-
-    Args:
-        recipe: What is served.
-        nodes: Number of Sparks that serve it together.
-    """
+    """Return the environment of the engine: the recipe's own variables and ours."""
     own = {key: _substitute(recipe, value) for key, value in recipe.env.items()}
     if nodes > 1:
         own = {_STEP_TIMEOUT: str(max(_LEAST_STEP_TIMEOUT, ceil(2 * recipe.longest_step)))} | own
@@ -166,11 +158,7 @@ def docker_run(
 
 
 def image_id(references: Sequence[str]) -> str:
-    """Return the shell words that print the id of an image by the first name that Docker knows.
-
-    Args:
-        references: Names and digests of one image.
-    """
+    """Return the shell words that print the id of an image by the first name that Docker knows."""
     return (
         f"docker image inspect --format '{{{{.Id}}}}' {shlex.join(references)} 2>/dev/null "
         "| head -n 1"
@@ -241,6 +229,7 @@ def _report(recipe: Recipe, nodes: int) -> Iterator[str]:
     yield "# COMMIT is the beginning of the one in the lock, and IMAGE is Docker's id of the image."
     if faults := warning(recipe):
         yield f"# {faults}"
+    yield from (f"# {doubt}" for doubt in doubts(recipe))
     required = list(needs(recipe))
     if trusts := dict.fromkeys(need.name for need in required):
         yield "# Only a replica that says so in the inventory may serve it:"

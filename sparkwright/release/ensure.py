@@ -247,12 +247,13 @@ def _adopted(versions: Collection[str], recipes: Collection[Recipe]) -> dict[str
     problems: list[str] = []
     for version in versions:
         name, _, pin = version.rpartition("@")
-        problems += unknown("--adopt", [name], images if ":" in pin else repos)
-        if not _VERSION.fullmatch(pin):
+        if not (name and _VERSION.fullmatch(pin)):
             problems.append(
                 f"--adopt: found {version}; expected NAME@sha256:… of an image, or "
                 "OWNER/NAME@COMMIT of a checkpoint"
             )
+            continue
+        problems += unknown("--adopt", [name], images if ":" in pin else repos)
         if found.setdefault(name, pin) != pin:
             problems.append(f"--adopt: found two versions of {name}; expected one")
     if problems:

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.common.local_file import write_file
+from sparkwright.common.local_file import content_of, write_file
 from sparkwright.common.schema import Model, Text, matching, parse, shown
 from sparkwright.recipe.recipe import Checkpoint, Recipe
 from sparkwright.release.model_config import Shape
@@ -225,8 +225,7 @@ def read_lock(path: Path) -> Lock:
         PlanError: The file is no lock, or an empty one.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(yaml.MOST_BYTES + 1)
+        content = content_of(path, yaml.MOST_BYTES)
     except FileNotFoundError:
         return Lock()
     except OSError as error:

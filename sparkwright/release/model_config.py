@@ -11,10 +11,12 @@ from pydantic import Field
 from sparkwright.common.schema import Model
 
 # Transformers with layers of full, sliding-window or linear attention (Gated DeltaNet) only, which
-# the memory plan can count. Other models have no shape.
+# the memory plan can count. Other models have no shape. Qwen4Exp selects the keys that full
+# attention reads: what it keeps for that, 64 bytes a token and layer (0.33.0), is not counted.
 _ARCHITECTURES = (
     *("Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"),
     *("Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"),
+    "Qwen4ExpForConditionalGeneration",
     *("Qwen3MoeForCausalLM", "Qwen3ForCausalLM", "DFlashDraftModel", "DFlash2DraftModel"),
 )
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -46,6 +48,7 @@ class Shape(Model):
     hidden: int = Field(ge=1, description="numbers that stand for a token between layers")
     vision: int = Field(default=0, ge=0, description="parameters of the vision encoder, about")
     mtp_parameters: int = Field(default=0, ge=0, description="parameters of the MTP head, about")
+    table_bytes: int = Field(default=0, ge=0, description="of a table of n-grams (PLE)")
     vocabulary: int = Field(
         default=0, ge=0, description="tokens that it knows; 0 = those of its target"
     )
@@ -85,6 +88,7 @@ def _shape(config: Mapping[str, Any], text: Mapping[str, Any]) -> Shape:
         hidden=text["hidden_size"],
         vision=_vision(config.get("vision_config") or {}),
         mtp_parameters=_mtp(text),
+        table_bytes=_table(text, quantization),
         vocabulary=text.get("vocab_size") or 0,
     )
 
@@ -143,6 +147,20 @@ def _mtp(text: Mapping[str, Any]) -> int:
     )
     layers, hidden, experts, inner, shared = _whole([text.get(name) or 0 for name in names])
     return layers * 3 * hidden * (experts * inner + shared)
+
+
+def _table(text: Mapping[str, Any], quantization: Mapping[str, Any]) -> int:
+    """Return the bytes of a table of n-grams: rows for each head of each n-gram of two and more."""
+    names = ("ngram_size", "heads_per_ngram", "ngram_vocab_size_base", "ple_embed_dim")
+    longest, heads, rows, width = _whole([text.get(name) or 0 for name in names])
+    if not heads:
+        return 0
+    layers = quantization.get("quantized_layers") or {}
+    found = [each for name, each in layers.items() if name.endswith(".ngram_embedding")]
+    # NVFP4 has a scale of a byte for 16 numbers. `width` is that of all heads together.
+    is_nvfp4 = any(each.get("quant_algo") == "NVFP4" for each in found)
+    bits = 4.5 if is_nvfp4 else 8 if quantization else 16
+    return int((longest - 1) * heads * rows * (width // ((longest - 1) * heads)) * bits / 8)
 
 
 def _whole(numbers: list[Any]) -> list[int]:

@@ -99,6 +99,6 @@ _IMPORT = re.compile(r"^ *from (host\.[\w.]+) import (?:\(([^)]*)\)|(.*))", re.M
 
 
 def _imports(path: Path) -> Iterator[str]:
-    for module, lines, line in _IMPORT.findall(path.read_text()):
+    for module, lines, line in _IMPORT.findall(path.read_text("utf-8")):
         names = (name.split() for name in (lines or line).split(","))
         yield from (f"{module}.{words[0]}" for words in names if words)

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.local_file import content_of
+from sparkwright.common.terminal import waiting_for
 from sparkwright.release.release import repository
 
 # The key of Docker Hub's login; other registries are named by their host.
@@ -78,12 +80,7 @@ def registry_of(name: str) -> tuple[str, str]:
 
 
 def mirrored(image: str, mirrors: Mapping[str, str]) -> str:
-    """Return the name by which an image is had: its own, or that on the mirror of its registry.
-
-    Args:
-        image: A reference with tag or digest.
-        mirrors: As the setting `registry_mirrors`.
-    """
+    """Return the name by which an image is had: its own, or that on the mirror of its registry."""
     name = repository(image)
     registry, path = registry_of(name)
     if registry not in mirrors:
@@ -144,8 +141,7 @@ def refused(login: RegistryLogin) -> str:
 
 def _config(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            text = file.read(_MOST + 1)
+        text = content_of(path, _MOST)
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -205,14 +201,15 @@ def _from_helper(helper: str, registry: str, server: str) -> RegistryLogin | Non
         f"a login for {registry}: see what `echo {server} | {program} get` says on this machine"
     )
     try:
-        done = subprocess.run(
-            [program, "get"],
-            input=server.encode(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_PATIENCE,
-            check=False,
-        )
+        with waiting_for(program, _PATIENCE):
+            done = subprocess.run(
+                [program, "get"],
+                input=server.encode(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=_PATIENCE,
+                check=False,
+            )
     except FileNotFoundError:
         raise PlanError(f"{where}: found no such program on this machine; expected it") from None
     except subprocess.TimeoutExpired:

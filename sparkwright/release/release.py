@@ -37,10 +37,6 @@ _IMAGE = Expansion('"$image"')
 _CACHE = Expansion("${image#sha256:}")
 # The file of a release folder that runs the engine.
 PROGRAM = "bin/engine"
-# What runs an engine, by whether it chats: one that does keeps the program that it always had.
-_SUPERVISOR, _POOLING = "host.engine.supervisor", "host.engine.pooling"
-# And that of a Spark's second replica, which may answer anything.
-_SEATED = "host.engine.seated"
 _UNIT = HOST_FILES / "engine" / "vllm@.service"
 
 
@@ -132,7 +128,7 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks, seat: s
         folders={name: lock.folder(each) for name, each in recipe.checkpoints.items()},
         ranks=ranks,
         files={},
-        program=program(_program(recipe, seat)),
+        program=program("host.engine.supervisor"),
         seat=seat,
     )
     # Id and port are in the files that they are made of: these have stand-ins for both. The names
@@ -152,12 +148,6 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks, seat: s
         draft, id=release, port=engine_port(digest, SEAT_PORTS if seat else ENGINE_PORTS)
     )
     return replace(made, files=_files(made, lock, release, ranks))
-
-
-def _program(recipe: Recipe, seat: str) -> str:
-    if seat:
-        return _SEATED
-    return _SUPERVISOR if recipe.answers == "chat" else _POOLING
 
 
 def engine_port(digest: str, ports: Sequence[int] = ENGINE_PORTS) -> int:
@@ -197,6 +187,7 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
     unit = {
         "url": draft.url,
         "model": recipe.served_names[0],
+        "answers": recipe.answers,
         "start_timeout": recipe.start_timeout,
         "stop_timeout": recipe.stop_timeout,
         "longest_step": round(recipe.longest_step, 1),
@@ -208,8 +199,6 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
         # By it a Spark tells its two engines apart: files/host/common/seat.py.
         **({"seat": draft.seat} if draft.seat else {}),
     }
-    if recipe.answers != "chat":
-        unit["answers"] = recipe.answers
     place = replace(head, rank=ranks.rank)
     variables = environment(recipe, nodes).items()
     command = docker_run(

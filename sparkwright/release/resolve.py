@@ -7,6 +7,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
+from os import environ
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
@@ -107,6 +108,7 @@ def resolve_with_config(
     """
     api = HfApi(endpoint=endpoint, token=token or False)
     where = f"{api.endpoint}: {repo}@{revision}"
+    check_proxies()
     session = get_session()
     session.headers["Accept-Encoding"] = "identity"
     session.event_hooks = {**session.event_hooks, "response": [Budget().bound]}
@@ -152,6 +154,28 @@ def _answers_of(server: str, kind: str, where: str, setting: str, other: str) ->
     except _MALFORMED as error:
         expected = f"a {server.lower()}"
         raise _error(where, f"an answer that is no {kind} ({error!r})", expected) from None
+
+
+def check_proxies() -> None:
+    """Refuse a proxy of this machine that httpx cannot use, such as one of SOCKS.
+
+    Raises:
+        PlanError: With the variable that names it.
+    """
+    for name, url in getproxies().items():
+        scheme, there, place = url.partition("://")
+        try:
+            usable = not there or URL(url).scheme in ("http", "https")
+        except InvalidURL:
+            usable = False
+        if name in ("http", "https", "all") and not usable:
+            # The name in small letters counts first.
+            names = sorted((each for each in environ if environ[each] == url), reverse=True)
+            variable = next((v for v in names if v.lower() == f"{name}_proxy"), f"{name}_proxy")
+            raise PlanError(
+                f"{variable}: found {scheme}://{place.rpartition('@')[2]}, a proxy that cannot be "
+                f"used; expected http://HOST:PORT, or none: env -u {variable} before the command"
+            )
 
 
 def _way() -> str:
@@ -240,6 +264,7 @@ def resolve_image(
     Example:
         >>> resolve_image("ghcr.io/aeon-7/vllm-spark-omni-q36:v1.2", "aarch64")  # doctest: +SKIP
     """
+    check_proxies()
     hooks = {"response": [Budget().bound]}
     plain = {"Accept-Encoding": "identity"}
     where_else = "the image from another registry"

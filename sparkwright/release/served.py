@@ -76,14 +76,7 @@ def parse_served(output: Iterable[str]) -> Served:
 def lost_pins(
     inventory: Path, lock: Lock | None, recipes: Collection[Recipe], served: Mapping[str, Served]
 ) -> str | None:
-    """Return why a run may not look up names; None if no release was made of what they stood for.
-
-    Args:
-        inventory: The inventory file.
-        lock: The present one; None if there is no file.
-        recipes: Those that the Sparks are to serve.
-        served: What each Spark serves now, by its name.
-    """
+    """Return why a run may look up no names; None if no release was made of what they stood for."""
     pins = {name: _lost(lock or Lock(), recipes, each) for name, each in served.items()}
     serving = [
         name

@@ -20,17 +20,20 @@ _VARIABLES = ("HF_OIDC_RESOURCE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 def own_token() -> str | None:
     """Return the Hugging Face token of this machine, as huggingface_hub finds it; None without one.
 
-    What finds it there takes 50 ms to import: it is left out where HF_TOKEN alone decides, and
-    where there is none.
+        What finds it there takes 50 ms to import: it is left out where HF_TOKEN alone decides, and
+    there is none.
+
+        Raises:
+            PlanError: It is no token.
     """
     first = next((name for name in _VARIABLES if os.environ.get(name)), None)
-    if first == "HF_TOKEN" and token_problem(token := os.environ[first]) is None:
-        return token
+    if first in _VARIABLES[1:] and (token := os.environ[first].strip()):
+        return _checked(token, first)
     if first is None and not Path(constants.HF_TOKEN_PATH).exists():
         return None
     from huggingface_hub import get_token
 
-    return get_token()
+    return _checked(get_token() or "", constants.HF_TOKEN_PATH)
 
 
 def add_hub_options(parser: argparse.ArgumentParser) -> None:
@@ -78,17 +81,15 @@ def token_for(endpoint: str, token: str | None, setting: str = HTTPS) -> str | N
     return token
 
 
-def token_problem(token: str) -> str | None:
-    """Return why a text cannot be a token, without showing it; None if it can.
-
-    For an HTTP header and a file of one line it must be printable ASCII without spaces.
-    """
-    if not re.fullmatch(r"[!-~]+", token):
-        return (
-            "The Hugging Face token (HF_TOKEN, or the login of this machine) has spaces or "
-            "control characters in it: copy it again from the hub's settings."
-        )
-    return None
+def _checked(token: str, source: str) -> str | None:
+    """Return a token that fits into an HTTP header and a file of one line; None if it is empty."""
+    if re.fullmatch(r"[!-~]*", token):
+        return token or None
+    found = "spaces or control characters" if token.isascii() else "a letter that no token has"
+    raise PlanError(
+        f"{source}: found a Hugging Face token with {found} in it; expected one as the hub's "
+        "settings show it: copy it again"
+    )
 
 
 def _is_private(endpoint: str) -> bool:

@@ -1,9 +1,7 @@
 """How a run ends on Sparks that fail, cannot be reached, or drop out, and what it then prints."""
 
 import logging
-import re
 import shlex
-import socket
 from collections.abc import Iterable
 from functools import partial
 from importlib import import_module
@@ -45,9 +43,8 @@ def expect_failures(run: State) -> None:
     keep_tracebacks_off_screen()
     # Instead of pyinfra's question whether to go on, which needs a terminal.
     run.should_raise_failed_hosts = _stop
-    errors = _ConnectErrors()
-    logger.addHandler(errors)
-    click.get_current_context().call_on_close(lambda: errors.explain(run))
+    logger.addHandler(_errors)
+    click.get_current_context().call_on_close(lambda: _errors.explain(run))
 
 
 def expect_silence(run: State, hosts: Iterable[tuple[str, dict[str, Any]]], look: str) -> None:
@@ -67,6 +64,7 @@ def expect_silence(run: State, hosts: Iterable[tuple[str, dict[str, Any]]], look
         if connecting and not (run.active_hosts or is_interrupted()):
             import_module(look).without_answers()
 
+    logger.addHandler(_errors)
     click.get_current_context().call_on_close(show)
     run.should_raise_failed_hosts = lambda _: False
     config.CONNECT_TIMEOUT = LOOK_PATIENCE
@@ -106,37 +104,43 @@ class _ConnectErrors(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self._messages.append(click.unstyle(record.getMessage()))
 
+    def error_of(self, spark: Host) -> str:
+        """Return the first error about a host; "" without one."""
+        prefix = click.unstyle(spark.print_prefix)
+        own = (text.removeprefix(prefix) for text in self._messages if text.startswith(prefix))
+        return next(own, "")
+
     def explain(self, run: State) -> None:
         """Explain why each host could not be reached, if that has ended the run."""
         if not run.initialised or run.current_stage != StateStage.Connect:
             return
         for spark in (each for each in run.inventory if run.is_host_in_limit(each)):
-            prefix = click.unstyle(spark.print_prefix)
-            own = (text for text in self._messages if text.startswith(prefix))
-            errors = [text.removeprefix(prefix) for text in own]
-            if errors:
+            if error := self.error_of(spark):
                 ways = _ways_on(run, spark)
-                error = _reason(errors[0])
                 lines = unreachable_lines(spark_name(spark), error, *ways, login=_login(spark))
                 _show(spark, lines)
 
 
+_errors = _ConnectErrors()
+
+
+def why_silent(spark: Host) -> str:
+    """Return why the run could not reach a host, for people."""
+    error = _errors.error_of(spark)
+    if not error:
+        return "no answer: is it on, and does ssh get to it?"
+    return cause(error, _login(spark))
+
+
 def _login(spark: Host) -> Login:
     data = data_of(spark)
-    port = data.get("ssh_port")
-    return Login(data.get("ssh_hostname") or spark.name, data.get("ssh_user"), int(port or 22))
-
-
-def _reason(error: str) -> str:
-    """Return an error with the system's reason, which paramiko leaves out, where it can be seen."""
-    match = re.search(r"Unable to connect to port ([0-9]+) on ([^ )]+)", error)
-    if not match:
-        return error
-    try:
-        socket.create_connection((match[2], int(match[1])), timeout=LOOK_PATIENCE).close()
-    except OSError as again:
-        return f"{again.strerror or again}: port {match[1]} of {match[2]}"
-    return error
+    return Login(
+        data.get("ssh_hostname") or spark.name,
+        data.get("ssh_user"),
+        int(data.get("ssh_port") or 22),
+        data.get("ssh_key"),
+        data.get("ssh_known_hosts_file"),
+    )
 
 
 class LostError(gevent.GreenletExit):  # type: ignore[misc]

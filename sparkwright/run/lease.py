@@ -115,10 +115,6 @@ class LeaseKeeper(BaseStateCallback):
 class _Lease:
     """The lease of one Spark: a command there holds it for as long as this run writes to it.
 
-    Args:
-        host: the Spark.
-        owner: user, machine and command of this run, for people.
-
     Raises:
         PyinfraError: another run holds the lease, or the Spark does not answer.
     """

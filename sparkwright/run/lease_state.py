@@ -22,10 +22,6 @@ def hold_script(owner: str, root: str) -> str:
     the lease ends with the connection of the run, or with its machine. A line that is not empty is
     added to the record, after the time and the owner. Without the record's folder, which the first
     run makes, such lines wait.
-
-    Args:
-        owner: user, machine and command of the run, for people: one line.
-        root: the folder of everything on the Spark.
     """
     record = shlex.quote(f"{root}/state/changes.log")
     return f"""record={record}
@@ -49,9 +45,6 @@ done"""
 
 def holder(line: str) -> str | None:
     """Return who else holds the lease; None if this run does.
-
-    Args:
-        line: the first that `hold_script` prints.
 
     Raises:
         ValueError: it is another one.

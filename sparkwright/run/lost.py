@@ -1,4 +1,4 @@
-"""The messages about Sparks that a run cannot reach, or has lost."""
+"""The messages about Sparks that a run cannot reach, may not change, or has lost."""
 
 import re
 import shlex
@@ -7,10 +7,33 @@ from dataclasses import dataclass
 # Patterns of SSH errors, and what each means, for the login of a `Login`. The first that matches
 # counts.
 _CAUSES = (
+    (r"Unparsable line (.*?)\)*$", "a line of ~/.ssh/config has no value: {0}"),
     (
-        r"\.ssh/config|Unparsable line",
-        "~/.ssh/config cannot be followed: each port is a number, and a `Host *` with a ProxyJump "
-        "would jump to itself",
+        r"\.ssh/config: invalid literal.*: '([^']*)'",
+        "~/.ssh/config has {0} where a number is expected, such as that of a port",
+    ),
+    (
+        r"\.ssh/config: maximum recursion",
+        "a `Host *` with a ProxyJump would jump to itself: except the jump host from it in "
+        "~/.ssh/config",
+    ),
+    (r"\.ssh/config", "~/.ssh/config cannot be read"),
+    (
+        r"jump host (\S+): ChannelException\(1,",
+        "its jump host {0} forwards no connections: AllowTcpForwarding in sshd_config there",
+    ),
+    (
+        r"jump host (\S+): ChannelException",
+        "its jump host {0} gets no answer from {address}: no power, no network, or another address",
+    ),
+    (
+        r"jump host (\S+): ",
+        "its jump host {0} (ProxyJump in ~/.ssh/config) cannot be passed: ssh to it must log in "
+        "without a password",
+    ),
+    (
+        r"ProxyCommand (.+?): ",
+        "its ProxyCommand in ~/.ssh/config fails; run it by hand to see why: {0}",
     ),
     (
         # paramiko's, where the inventory accepts known host keys only.
@@ -60,22 +83,31 @@ _CAUSES = (
 
 @dataclass(frozen=True)
 class Login:
-    """The way in which SSH reaches a Spark, for the commands in messages."""
+    """The way in which SSH reaches a Spark, for the commands in messages.
+
+    Attributes:
+        key: File of the only private key that is tried.
+        known_hosts: File of host keys, where it is not the usual one.
+    """
 
     address: str = "ADDRESS"
     user: str | None = None
     port: int = 22
+    key: str | None = None
+    known_hosts: str | None = None
 
     def __str__(self) -> str:
         user = f"{self.user}@" if self.user else ""
+        key = f"-i {shlex.quote(self.key)} " if self.key else ""
         port = f"-p {self.port} " if self.port != 22 else ""
-        return port + shlex.quote(user + self.address)
+        return key + port + shlex.quote(user + self.address)
 
     @property
     def known(self) -> str:
-        """The Spark's name in a known_hosts file, quoted for a shell."""
+        """What `ssh-keygen -R` needs to forget its host key."""
         name = self.address if self.port == 22 else f"[{self.address}]:{self.port}"
-        return shlex.quote(name)
+        file = f" -f {shlex.quote(self.known_hosts)}" if self.known_hosts else ""
+        return shlex.quote(name) + file
 
 
 def cause(error: str, login: Login | None = None) -> str:
@@ -87,12 +119,21 @@ def cause(error: str, login: Login | None = None) -> str:
     """
     if not error:
         return "the connection ended: no power, no network, or a reboot"
-    known = [text for pattern, text in _CAUSES if re.search(pattern, error)]
-    if not known:
-        return error
     way = login or Login()
-    text = known[0].format(address=way.address, port=way.port, login=way, known=way.known)
-    return f"{text} ({error})"
+    for pattern, text in _CAUSES:
+        if match := re.search(pattern, error):
+            named = {"address": way.address, "port": way.port, "login": way, "known": way.known}
+            return f"{text.format(*match.groups(), **named)} ({error})"
+    return error
+
+
+def password_asked(spark: str, user: str | None) -> str:
+    """Return the message about a Spark whose sudo asks for a password."""
+    return (
+        f"{spark}: found sudo that asks for a password; expected none for this user. On the Spark: "
+        "sudo visudo -f /etc/sudoers.d/sparkwright, with the line "
+        f"{user or 'USER'} ALL=(ALL) NOPASSWD: ALL"
+    )
 
 
 def unreachable_lines(

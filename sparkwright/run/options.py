@@ -132,14 +132,7 @@ def slips(
     removal: bool,
     deploys: Collection[str] = (),
 ) -> Iterator[str]:
-    """Yield the problems of `--data` values, before any connection.
-
-    Args:
-        given: the values by name.
-        replicas: the names of all replicas.
-        removal: the run is for deploys/remove.py.
-        deploys: the names of the deploys that run, such as spark; none where others do.
-    """
+    """Yield the problems of `--data` values, before any connection."""
     for name, value in given.items():
         try:
             options = options_of({name: value})

@@ -23,7 +23,7 @@ from pyinfra.api.output import set_echo
 
 from sparkwright.common.local_file import written
 from sparkwright.common.operations import spark_name, would_change
-from sparkwright.common.terminal import styled_lines
+from sparkwright.common.terminal import print_any_letter, styled_lines
 
 # Spaces before each line of pyinfra's tables, and between two columns.
 _INDENT, _GAP = 4, 3
@@ -44,6 +44,7 @@ def keep_screen_plain() -> None:
     if not any(isinstance(each, _Plain) for each in logger.filters):
         logger.addFilter(_Plain())
     set_echo(_echo)
+    print_any_letter()
     # Outside of pyinfra, this import would patch the standard library.
     from pyinfra_cli import cli, prints
 
@@ -57,12 +58,7 @@ def keep_screen_plain() -> None:
 
 
 def fitting(rows: Sequence[Any], width: int) -> list[Any]:
-    """Return the rows of a table of pyinfra's, with names cut so that it fits.
-
-    Args:
-        rows: A function that prints, and the columns, for each row.
-        width: Columns of the terminal.
-    """
+    """Return the rows of a table of pyinfra's, with names cut so that it fits."""
     columns = zip(*(map(click.unstyle, cells) for _, cells in rows), strict=True)
     _, *others = (max(map(len, column)) for column in columns)
     room = max(_LEAST, width - _INDENT - _GAP - sum(other + _GAP for other in others))

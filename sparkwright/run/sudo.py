@@ -5,6 +5,7 @@ from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.operations import spark_name
 from sparkwright.run.host_data import data_of
+from sparkwright.run.lost import password_asked
 
 
 def check_sudo(spark: Host) -> None:
@@ -22,8 +23,4 @@ def check_sudo(spark: Host) -> None:
     if not there:
         remedy = "On the Spark, as root: apt-get install sudo"
         raise PyinfraError(f"{name}: found no sudo; expected it. {remedy}")
-    raise PyinfraError(
-        f"{name}: found sudo that asks for a password; expected none for "
-        "this user. On the Spark: sudo visudo -f /etc/sudoers.d/sparkwright, with the line "
-        f"{data_of(spark).get('ssh_user') or 'USER'} ALL=(ALL) NOPASSWD: ALL"
-    )
+    raise PyinfraError(password_asked(name, data_of(spark).get("ssh_user")))

@@ -239,10 +239,6 @@ def survey_script(scripts: Sequence[str], mark: str) -> str:
 
     Before each output stands a line with the mark and the script's number; after it, if the script
     has ended in time, one with its exit status as well.
-
-    Args:
-        scripts: what to run.
-        mark: a word that no output has.
     """
     begun = "".join(
         f"{{ echo '{mark} {number}'; ( eval {shlex.quote(text)} ) </dev/null 2>/dev/null\n"

@@ -19,7 +19,7 @@ from sparkwright.release.ensure import ensure_lock
 from sparkwright.release.lock import Lock
 from sparkwright.release.release import Release
 from sparkwright.release.served import lost_pins
-from sparkwright.release.token import own_token, token_for
+from sparkwright.release.token import NONE, own_token, token_for
 from sparkwright.run import spark as plan
 from sparkwright.run.every_spark import ServedRelease, of_every_spark
 from sparkwright.run.host_data import data_of
@@ -61,9 +61,6 @@ class Target(plan.SparkTarget):
     def _check_served(self, lock: Lock | None) -> None:
         """Refuse to resolve names that a release on a Spark of this run was made of.
 
-        Args:
-            lock: The present one; None if there is no file.
-
         Raises:
             PlanError: There is such a release.
         """
@@ -85,7 +82,7 @@ class Target(plan.SparkTarget):
             PyinfraError: It would be sent unencrypted.
         """
         with bad_input():
-            if self.bundle:
+            if self.bundle or self.settings.hf_token == NONE:
                 return None
             return token_for(self.settings.hf_endpoint, own_token(), self.settings.hf_token)
 

@@ -24,4 +24,4 @@ def apply() -> None:
         restart=own.options.docker == "restart",
         proxy=own.settings.proxy_variables,
     )
-    gpu_in_container(name="GPU in a container", root=own.root, program=_PROOF.read_text())
+    gpu_in_container(name="GPU in a container", root=own.root, program=_PROOF.read_text("utf-8"))

@@ -75,7 +75,7 @@ def _read(host: Host, spark: NewSpark, root: str) -> Look:
 
 
 def _login(spark: NewSpark) -> Login:
-    return Login(spark.address, spark.user, spark.port or 22)
+    return Login(spark.address, spark.user, spark.port or 22, spark.key)
 
 
 def _run(host: Host, command: str, text: str = "") -> tuple[bool, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -154,7 +155,7 @@ def site_files(name: str, inventory: str) -> dict[str, str]:
         path = _TEMPLATES / shared if (_TEMPLATES / shared).exists() else FILES.parent / shared
         for each in [path] if path.is_file() else sorted(path.glob("*.py")):
             inner = each.relative_to(path).as_posix()
-            files[shared if path.is_file() else f"{shared}/{inner}"] = each.read_text()
+            files[shared if path.is_file() else f"{shared}/{inner}"] = each.read_text("utf-8")
     return files | {"inventory/sparks.yaml": inventory}
 
 
@@ -162,15 +163,27 @@ def write_site(folder: Path, files: Mapping[str, str]) -> None:
     """Write the files of a new site.
 
     Raises:
-        PlanError: Some of them are there already; nothing is written.
-        OSError: They cannot be written.
+        PlanError: Some of them are there already, or they cannot be written; nothing is left.
     """
     if there := [name for name in files if (folder / name).exists()]:
         shown = ", ".join(there[:3]) + (", …" if len(there) > 3 else "")
         raise PlanError(
             f"{folder}: found {shown}; expected a new or empty folder, as nothing is overwritten"
         )
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    is_new = not folder.exists()
+    try:
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        for name in files:
+            (folder / name).unlink(missing_ok=True)
+        inner = {folder / parent for name in files for parent in Path(name).parents}
+        for path in sorted(inner - (set() if is_new else {folder}), reverse=True):
+            with suppress(OSError):
+                path.rmdir()
+        raise PlanError(
+            f"{folder}: cannot be written ({error.strerror}); expected a folder that this user can "
+            "write to, and room on its disk"
+        ) from None

@@ -11,6 +11,7 @@ from pyinfra.api.exceptions import ConnectError
 from sparkwright.common.terminal import plain
 from sparkwright.door.door import door_unit
 from sparkwright.run.command_line import check_is_run
+from sparkwright.run.failures import why_silent
 from sparkwright.run.report import check_alone, tell_machines
 from sparkwright.run.target import Target, target, target_of
 from sparkwright.status.facts import SparkStatus
@@ -91,7 +92,8 @@ def _read(seat: Target) -> SparkRow:
 def _row(own: Target, reading: Reading | None = None, slow: bool = False) -> SparkRow:
     name = own.recipe.name if own.recipe else None
     door = door_unit(own.place)
-    return SparkRow(own.spark, own.replica, name, own.rank, reading, slow, door)
+    silent = why_silent(own.host)
+    return SparkRow(own.spark, own.replica, name, own.rank, reading, slow, silent, door)
 
 
 def _show(rows: list[SparkRow], path: str | None, again: bool) -> None:

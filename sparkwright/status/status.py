@@ -58,6 +58,7 @@ class SparkRow:
         replica, recipe, rank: what the inventory has it serve, by names; None for an idle one.
         reading: None where there was no answer.
         slow: there was none in time, but a login.
+        silent: why there was none.
         door: the unit of the replica's door.
     """
 
@@ -67,6 +68,7 @@ class SparkRow:
     rank: int | None
     reading: Reading | None
     slow: bool = False
+    silent: str = "no answer"
     door: str = UNIT
 
 

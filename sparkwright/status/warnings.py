@@ -14,7 +14,7 @@ def warnings(row: SparkRow) -> Iterator[str]:
         yield f"it took the login, but gave no answer within {PATIENCE} s"
         return
     if reading is None:
-        yield "no answer: is it on, and does ssh get to it?"
+        yield row.silent
         return
     yield from _of_release(row, reading)
     yield from _of_engine(row, reading)

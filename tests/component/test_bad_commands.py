@@ -88,6 +88,28 @@ def test_group_data(site: Path, name: str, text: str, said: str) -> None:
     assert "Connecting" not in told
 
 
+def test_group_data_that_is_a_pipe(site: Path) -> None:
+    os.mkfifo(site / "group_data/sparks.py")
+    told = pyinfra(site, *SPARK)
+    assert "group_data/sparks.py: cannot be read ([Errno 22] it is no regular file" in told
+
+
+def test_a_locale_of_ascii(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With Python's UTF-8 mode off, as few have it."""
+    for name, value in {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}.items():
+        monkeypatch.setenv(name, value)
+    (site / "group_data/sparks.py").write_text(
+        "# für alle\nswappiness = 'grün'\n", encoding="utf-8"
+    )
+    done = shell(site, f"$PYTHON -m pyinfra {' '.join(SPARK)}")
+    assert done.returncode == 1
+    assert "group_data/sparks.py: swappiness: found 'gr\\xfcn'; expected a whole" in done.stderr
+    text = (PROJECT / "files/recipes/lab-tiny.yaml").read_text(encoding="utf-8")
+    (site / "inventory/mine.yaml").write_text(f"# grün\n{text}", encoding="utf-8")
+    done = shell(site, "$PYTHON -m sparkwright recipes check inventory/mine.yaml")
+    assert "its file is valid" in done.stdout, done.stderr
+
+
 def test_group_data_of_another_inventory(site: Path) -> None:
     (site / "inventory/staging.yaml").write_text(SPARKS.replace("chat", "tools"))
     for name in ("staging", "tools", "web"):
@@ -188,6 +210,11 @@ def test_a_run_without_a_terminal_and_without_y(site: Path) -> None:
         ("$PYTHON -m deploys.drift", "expected: pyinfra inventory.py deploys/drift.py"),
         ("$PYTHON deploys/status.py", "&& pyinfra inventory.py deploys/status.py"),
         ("cd /; $PYTHON $OLDPWD/deploys/lock.py", "&& python -m deploys.lock"),
+        (
+            "mkdir gone; cd gone; rmdir ../gone; PYTHONPATH=$OLDPWD $PYTHON -c "
+            "'from sparkwright.cli.main import main; raise SystemExit(main())' status",
+            "found no current folder; expected one: cd to your site",
+        ),
         ("$PYTHON config.py", "found no run of pyinfra; expected: pyinfra inventory.py deploys/sp"),
         ("$PYTHON -m deploys.lock inventory.py", "inventory.py: found a Python file; expected a Y"),
         ("$PYTHON -m deploys.keys --inventory x.yaml list", "x.yaml: found no such file; expected"),

@@ -1,16 +1,24 @@
 """What an owner may write wrong in files: each problem names file, line, key and remedy."""
 
+import os
 import re
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sparkwright.common.errors import PlanError
+from sparkwright.door import keys_file
 from sparkwright.inventory.groups import load
-from sparkwright.inventory.logins import check_logins
+from sparkwright.inventory.logins import check_logins, key_problems
 from sparkwright.inventory.selection import choose_replicas, selected
 from sparkwright.inventory.slips import slips_of
 from sparkwright.recipe.loader import load_recipe
+from sparkwright.recipe.published import playbook
+from sparkwright.release import registry_login
+from sparkwright.release.bundle import read_bundle
+from sparkwright.release.lock import read_lock
 from sparkwright.run.lost import Login, cause
 from sparkwright.run.options import slips
 
@@ -105,6 +113,55 @@ def test_no_text(tmp_path: Path, content: bytes | None, said: str) -> None:
         load(path)
 
 
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+READERS = {
+    "sparks.yaml": load,
+    "mine.yaml": lambda path: load_recipe(str(path)),
+    "sparks.lock.yaml": read_lock,
+    "sparks.keys": keys_file.read_file,
+    "config.json": registry_login._config,
+    "bundle.json": lambda path: read_bundle(path.parent),
+    "README.md": playbook.found,
+}
+
+
+@pytest.mark.parametrize("make", [_pipe, _device, _socket, Path.mkdir])
+@pytest.mark.parametrize(("name", "read"), READERS.items(), ids=READERS)
+def test_what_is_no_regular_file_is_refused_at_once(
+    tmp_path: Path,
+    name: str,
+    read: Callable[[Path], object],
+    make: Callable[[Path], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make(Path(name))
+    with pytest.raises(PlanError) as caught:
+        read(tmp_path / name)
+    said = str(caught.value)
+    assert str(tmp_path / name) in said
+    assert ("it is no regular file" in said) or make is Path.mkdir
+
+
+@pytest.mark.parametrize("make", [_pipe, _device])
+def test_a_key_that_is_no_regular_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "key")
+    (problem,) = key_problems(str(tmp_path / "key"), None)
+    assert problem.endswith("(it is no regular file); expected a private key")
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -115,6 +172,13 @@ def test_no_text(tmp_path: Path, content: bytes | None, said: str) -> None:
             ":3: found 0x4000, which YAML reads as 16384; expected a decimal",
         ),
         ("port: 80", ":3: args.port: found it set"),
+        (
+            f"max-model-len: {10**26}",
+            f":3: args.max-model-len: found {10**26}; expected a number of",
+        ),
+        (f"seed: {10**26}", f":3: args.seed: found {10**26}; expected a number of at most 64 bits"),
+        ("seed: 1.0e+300", ":3: args.seed: found 1e+300; expected a number of at most 64 bits"),
+        (f"max-model-len: '{10**26}'", ':3: args.max-model-len: found "1000'),
     ],
 )
 def test_a_recipe(tmp_path: Path, line: str, said: str) -> None:

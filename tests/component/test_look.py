@@ -139,10 +139,10 @@ def test_for_machines_and_with_one_that_gives_no_answer(tmp_path: Path) -> None:
     told = json.loads(done.stdout)
     assert (told["sparks"], told["not_read"]) == (
         ["spark-a"],
-        [{"spark": "spark-b", "reason": "no answer"}],
+        [{"spark": "spark-b", "reason": "no answer: is it on, and does ssh get to it?"}],
     )
     assert {"spark": "spark-a", "what": f"{tmp_path}/root/state", **ABSENT} in told["differences"]
-    assert "spark-b: not looked at: no answer" in done.stderr
+    assert "spark-b: not looked at: no answer: is it on, and" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "hosts.py"]
 
 

@@ -149,6 +149,17 @@ def test_a_source_is_listed_and_imported(repository: Repository, site: Path) -> 
     assert (status, "is there already" in said) == (0, True), said
 
 
+def test_a_file_that_is_no_yaml_is_named(site: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "recipes"
+    folder.mkdir()
+    (folder / "broken.yaml").write_text("name: [x\nb: 1\n")
+    (folder / "other.yaml").write_text("services: {web: {image: x}}\n")
+    (folder / "README.md").write_text("vllm serve owner/model --port 8000\n")
+    _, said = run(site, "recipes", "import", str(folder))
+    assert "refused  broken: broken.yaml:1: found a [ without its ]" in said
+    assert "other" not in said.replace("for others", "")
+
+
 def test_a_recipe_with_another_content_stays(repository: Repository, site: Path) -> None:
     assert run(site, "recipes", "import", repository.url, "small")[0] == 0
     old = (site / "files/recipes/small.yaml").read_text()

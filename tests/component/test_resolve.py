@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from sparkwright.release.lock import LeftOut, Lock, LockedFile, read_lock, write
 from sparkwright.release.lock_diff import diff
 from sparkwright.release.model_config import shape_of
 from sparkwright.release.needed_files import Choice
-from sparkwright.release.resolve import resolve_checkpoint
+from sparkwright.release.resolve import resolve_checkpoint, resolve_image
 from tests.component.servers import forwarding, free_port, serving
 from tests.lab.hub import TOKENS, add_commit
 from tests.lab.hub.server import Hub
@@ -83,6 +83,35 @@ def test_the_proxy_of_this_machine_is_used(hub: str, monkeypatch: pytest.MonkeyP
     with forwarding(monkeypatch) as asked:
         assert resolve_checkpoint(REPO, "main", hub).files
         assert any(url.startswith(f"{hub}/api/models/{REPO}/revision/main?") for url in asked)
+
+
+@pytest.mark.usefixtures("new_session")
+@pytest.mark.parametrize("resolve", [resolve_checkpoint, resolve_image], ids=["hub", "registry"])
+@pytest.mark.parametrize(
+    ("variable", "value", "shown"),
+    [
+        ("ALL_PROXY", "socks5://me:s3cret@127.0.0.1:1080", "socks5://127.0.0.1:1080"),
+        ("all_proxy", "socks5h://127.0.0.1:1080", "socks5h://127.0.0.1:1080"),
+        ("HTTPS_PROXY", "socks://127.0.0.1:1080/", "socks://127.0.0.1:1080/"),
+        ("http_proxy", "socks4://127.0.0.1:1080", "socks4://127.0.0.1:1080"),
+        ("HTTPS_PROXY", "ftp://proxy.lan", "ftp://proxy.lan"),
+        ("HTTPS_PROXY", "http://proxy.lan:port", "http://proxy.lan:port"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_named_by_its_variable(
+    resolve: Callable[[str, str], object],
+    variable: str,
+    value: str,
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(PlanError) as caught:
+        resolve("owner/model", "aarch64")
+    assert str(caught.value) == (
+        f"{variable}: found {shown}, a proxy that cannot be used; expected http://HOST:PORT, or "
+        f"none: env -u {variable} before the command"
+    )
 
 
 def test_the_day_of_the_commit_is_that_of_the_commit_and_not_of_the_newest(

@@ -114,7 +114,8 @@ def test_an_unreachable_spark_is_a_row(project: Path) -> None:
     assert rest == [
         "spark-a: vllm@lab-tiny-99999999 runs as well",
         "spark-a: the engine was started again 2 times; deploys/doctor.py tells why",
-        "spark-b: no answer: is it on, and does ssh get to it?",
+        "spark-b: it refuses the connection: is it on and booted, and are ssh_hostname and "
+        "ssh_port right? (Could not connect (Connection refused: port 1 of 127.0.0.1))",
     ]
     assert "Press enter" not in done.stderr
 

@@ -1,4 +1,7 @@
-"""Writes the tables of recipes in docs/recipes.md: python -m tests.recipes.catalogue."""
+"""Writes the tables of recipes in docs/recipes.md and README.md: python -m tests.recipes.catalogue.
+
+What of them is for a choice, tests/recipes/choices.py has.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,16 @@ from sparkwright.common.hardware import HARDWARE
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.options import AUTO
 from sparkwright.recipe.recipe import Figures, Recipe
+from tests.recipes import choices
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "recipes.md"
-# What stands before and after the tables in it.
+_ROOT = Path(__file__).parents[2]
+DOCUMENT, README = _ROOT / "docs" / "recipes.md", _ROOT / "README.md"
+# What stands before and after the tables.
 START = "<!-- catalogue: python -m tests.recipes.catalogue -->\n"
 END = "<!-- end of catalogue -->"
-HEAD = ("recipe", "serves", "on", "weights", "context", "tokens/s", "proven")
+CHOICE = "<!-- choice: python -m tests.recipes.catalogue -->\n"
+CHOSEN = "<!-- end of choice -->"
+HEAD = ("recipe", "serves", "on", "weights", "context", "favors", "tokens/s", "proven")
 
 # Titles of the tables, the most important first.
 _SPARK, _BUILT, _CARD = "On Sparks", "On Sparks, with an image to be built", "On graphics cards"
@@ -58,6 +65,7 @@ def _row(recipe: Recipe) -> tuple[str, ...]:
         f"{', '.join(recipe.hardware)}: {' or '.join(map(str, recipe.sparks))}",
         f"{weights:.0f} GiB" if weights else _UNKNOWN,
         _CONTEXTS.get(context) or f"{context:,}",
+        recipe.favors or "-",
         "; ".join(_speeds(recipe)) or _UNKNOWN,
         _line(recipe.proven),
     )
@@ -104,10 +112,19 @@ def _many(workload: str) -> bool:
 
 
 def written(text: str) -> str:
-    """Return the text of the document with the tables of all recipes in their place."""
-    before, start, rest = text.partition(START)
-    _, end, after = rest.partition(END)
+    """Return the text of the document with all tables in their place."""
     tables = catalogue(map(load_recipe, recipe_names()))
+    return _between(_between(text, CHOICE, choices.tables(), CHOSEN), START, tables, END)
+
+
+def written_readme(text: str) -> str:
+    """Return the text of README.md with the table of choices in its place."""
+    return _between(text, CHOICE, choices.short_table(), CHOSEN)
+
+
+def _between(text: str, start: str, tables: str, end: str) -> str:
+    before, start, rest = text.partition(start)
+    _, end, after = rest.partition(end)
     return f"{before}{start}{tables}\n{end}{after}"
 
 
@@ -116,3 +133,4 @@ if __name__ == "__main__":
         prog="python -m tests.recipes.catalogue", description=__doc__
     ).parse_args()
     DOCUMENT.write_text(written(DOCUMENT.read_text()))
+    README.write_text(written_readme(README.read_text()))

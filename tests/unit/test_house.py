@@ -46,5 +46,47 @@ def test_what_texts_name_is_there() -> None:
     assert {name: by for name, by in names.items() if not (PROJECT / name).exists()} == {}
 
 
+def test_each_text_file_is_read_and_written_as_utf_8() -> None:
+    """By default Python takes the locale's encoding, which may be ASCII."""
+    product = [
+        *_modules(),
+        *(PROJECT / "deploys").rglob("*.py"),
+        *(PROJECT / "files").glob("images/**/*.py"),
+    ]
+    calls = [
+        (path, node)
+        for path in product
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+    ]
+    assert sum(_is_of_text(node) for _, node in calls) > 80
+    assert [
+        f"{path}:{node.lineno}"
+        for path, node in calls
+        if _is_of_text(node) and not _names_encoding(node)
+    ] == []
+
+
+def _is_of_text(call: ast.Call) -> bool:
+    name = ast.unparse(call.func)
+    if name.endswith((".read_text", ".write_text")):
+        return True
+    if name in ("os.open", "tarfile.open", "self._report.open"):
+        return False
+    modes = [
+        *call.args[name in ("open", "os.fdopen") :],
+        *(each.value for each in call.keywords if each.arg == "mode"),
+    ]
+    is_binary = any(isinstance(each, ast.Constant) and "b" in str(each.value) for each in modes)
+    return (name in ("open", "os.fdopen") or name.endswith(".open")) and not is_binary
+
+
+def _names_encoding(call: ast.Call) -> bool:
+    place = {"read_text": 0, "write_text": 1}.get(ast.unparse(call.func).rpartition(".")[2])
+    return any(each.arg == "encoding" for each in call.keywords) or (
+        place is not None and len(call.args) > place
+    )
+
+
 def _modules() -> list[Path]:
     return [*LIBRARY.rglob("*.py"), *HOST.rglob("*.py")]

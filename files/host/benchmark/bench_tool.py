@@ -89,7 +89,7 @@ def run(order: dict[str, Any]) -> Any:
         sys.argv += ["--result-dir", "/proc/self/fd", "--result-filename", str(file)]
         main()
         os.lseek(file, 0, os.SEEK_SET)
-        with os.fdopen(os.dup(file)) as result:
+        with os.fdopen(os.dup(file), encoding="utf-8") as result:
             return json.load(result)
     except (Exception, SystemExit) as error:
         traceback.print_exc()
@@ -101,7 +101,7 @@ def run(order: dict[str, Any]) -> Any:
 def work() -> None:
     """Do as the input says."""
     # What the tool prints is for the journal.
-    answers = os.fdopen(os.dup(1), "w")
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     orders: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=read, args=(orders,), daemon=True).start()

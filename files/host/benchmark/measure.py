@@ -41,7 +41,7 @@ class Tool:
     def __init__(self, container: str) -> None:
         # Bytecode would be written into the container.
         command = ["docker", "exec", "--interactive", "--env", "PYTHONDONTWRITEBYTECODE=1"]
-        command += [container, "python3", "-c", TOOL.read_text()]
+        command += [container, "python3", "-c", TOOL.read_text("utf-8")]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -214,7 +214,7 @@ class Measurement:
 
 def main(root: Path) -> None:
     """Do the job; every end but success is raised."""
-    orders = json.loads((root / "manifests" / "benchmark.json").read_text())
+    orders = json.loads((root / "manifests" / "benchmark.json").read_text("utf-8"))
     measurement = Measurement(orders)
     with Progress(root / "jobs" / "benchmark.json", measurement.measure) as progress:
         result = measurement.result(progress)

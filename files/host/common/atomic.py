@@ -39,7 +39,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _write(path: Path, mode: str, text: str, durable: bool) -> None:
-    with path.open(mode) as file:
+    with path.open(mode, encoding="utf-8") as file:
         file.write(text)
         file.truncate()
         if durable:

@@ -7,4 +7,4 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 def boot_id() -> str:
     """Return the kernel's name of this boot."""
-    return BOOT_ID.read_text().strip()
+    return BOOT_ID.read_text("utf-8").strip()

@@ -28,7 +28,7 @@ def engine(unit: Mapping[str, Any]) -> Engine:
     Raises:
         KeyError: it lacks something, or answers what nobody knows how to ask for.
     """
-    url, model, answers = unit["url"], unit["model"], unit.get("answers", "chat")
+    url, model, answers = unit["url"], unit["model"], unit["answers"]
     return Engine(url, model) if answers == "chat" else PoolingEngine(url, model, answers)
 
 

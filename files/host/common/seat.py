@@ -26,7 +26,7 @@ def seat_of_release(root: Path, release: str) -> str:
         release: its id; one that is not there any more counts as the first one's.
     """
     try:
-        unit = json.loads((root / "releases" / release / "unit.json").read_text())
+        unit = json.loads((root / "releases" / release / "unit.json").read_text("utf-8"))
         return str(unit.get("seat", ""))
     except (OSError, ValueError, AttributeError):
         return ""

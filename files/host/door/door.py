@@ -185,7 +185,7 @@ class Door:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        with (self._folder / "lock").open("w") as lock:
+        with (self._folder / "lock").open("w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
@@ -210,7 +210,7 @@ class Door:
         """Return the engine that should serve, for a door that knows none yet."""
         try:
             release = self._link.readlink().name
-            return {release: json.loads((self._link / "release.json").read_text())["port"]}
+            return {release: json.loads((self._link / "release.json").read_text("utf-8"))["port"]}
         except FileNotFoundError:
             return {}
 
@@ -235,7 +235,7 @@ class Door:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text().splitlines()
+        return path.read_text("utf-8").splitlines()
     except FileNotFoundError:
         return []
 

@@ -63,7 +63,7 @@ class CrashGuard:
 
     def _left_behind(self, marker: Path) -> bool:
         try:
-            return bool(json.loads(marker.read_text())["boot"] != self._boot_id)
+            return bool(json.loads(marker.read_text("utf-8"))["boot"] != self._boot_id)
         except FileNotFoundError:
             return False
         except (ValueError, KeyError, TypeError):
@@ -71,7 +71,7 @@ class CrashGuard:
 
     def _downs(self) -> list[float]:
         try:
-            return [float(time) for time in json.loads(self._record.read_text())]
+            return [float(time) for time in json.loads(self._record.read_text("utf-8"))]
         except (OSError, ValueError, TypeError):
             return []
 

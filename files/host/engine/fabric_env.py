@@ -88,6 +88,6 @@ def gid_index(port: Path, address: str) -> int | None:
 def _text(file: Path) -> str:
     # An unused entry of the table cannot be read: EINVAL.
     try:
-        return file.read_text().strip()
+        return file.read_text("utf-8").strip()
     except OSError:
         return ""

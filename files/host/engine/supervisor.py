@@ -18,10 +18,11 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from host.common import probe
+from host.common import pooling, probe
 from host.common.boot import boot_id
 from host.common.command_line import words
 from host.common.log import log, notify, show
+from host.common.seat import place
 from host.engine import peer_link
 from host.engine.container import Container, docker
 from host.engine.crash_guard import CrashGuard
@@ -56,15 +57,19 @@ class StopError(EndError):
 class Supervisor:
     """One run of one rank's engine.
 
+    Args:
+        root: the folder of the release's seat. Each of a Spark's two engines counts hard shutdowns
+            by itself: one record of both would take one power cut for two.
+
     Raises:
         OSError, ValueError, KeyError: the release's unit.json is missing or wrong.
     """
 
     def __init__(self, root: Path, release: str) -> None:
         folder = root / "releases" / release
-        self._unit: dict[str, Any] = json.loads((folder / "unit.json").read_text())
+        self._unit: dict[str, Any] = json.loads((folder / "unit.json").read_text("utf-8"))
         self._release = release
-        self._engine = probe.Engine(self._unit["url"], self._unit["model"])
+        self._engine = pooling.engine(self._unit)
         self._container = Container(f"vllm-{release}", folder / "run")
         self._crashes = CrashGuard(root, release, boot_id())
         self._stop_requested = asyncio.Event()
@@ -146,8 +151,7 @@ class Supervisor:
 
     async def _serve(self, environment: dict[str, str]) -> None:
         show("starting the engine")
-        # An older release does not say: it is a Spark's.
-        if self._unit.get("unified", True):
+        if self._unit["unified"]:
             await _run("sh", "-c", _DROP_CACHES)
         if self._link and not self._is_worker:
             await self._link.heard("started").wait()
@@ -255,7 +259,7 @@ def command() -> NoReturn:
     """Runs the engine that the command line names; does not return."""
     root, release = words(__doc__, "ROOT", "RELEASE")
     try:
-        supervisor = Supervisor(Path(root), release)
+        supervisor = Supervisor(place(Path(root), release), release)
     except (OSError, ValueError, KeyError) as error:
         show(f"releases/{release}/unit.json: {error!r}: run pyinfra again")
         sys.exit(2)

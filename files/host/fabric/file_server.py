@@ -105,7 +105,9 @@ class VerifiedFiles:
 
     def _record(self, folder: Path, name: str) -> Collection[tuple[str, dict[str, Any]]]:
         try:
-            files: dict[str, dict[str, Any]] = json.loads((folder / RECORD).read_text())["files"]
+            files: dict[str, dict[str, Any]] = json.loads((folder / RECORD).read_text("utf-8"))[
+                "files"
+            ]
         except (OSError, ValueError, KeyError):
             raise NotLent(HTTPStatus.NOT_FOUND, f"{name} is not here yet") from None
         return files.items()

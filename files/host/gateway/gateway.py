@@ -45,7 +45,7 @@ def command() -> None:
     )
     parser.add_argument("CONFIGURATION")
     configuration = parser.parse_args().CONFIGURATION
-    given = Path(os.environ["CREDENTIALS_DIRECTORY"], "keys").read_text().splitlines()
+    given = Path(os.environ["CREDENTIALS_DIRECTORY"], "keys").read_text("utf-8").splitlines()
     # LiteLLM looks for keys in the environment; what is put there now, /proc does not show.
     os.environ |= dict(line.split("=", 1) for line in given)
     # LiteLLM insists on a key of its own. Nobody else needs to know it.
@@ -53,7 +53,7 @@ def command() -> None:
     os.environ |= {"LITELLM_MASTER_KEY": own_key, "CONFIG_FILE_PATH": configuration}
     from litellm.proxy.proxy_server import app
 
-    doors = Doors(yaml.safe_load(Path(configuration).read_text())["model_list"])
+    doors = Doors(yaml.safe_load(Path(configuration).read_text("utf-8"))["model_list"])
     litellm.callbacks.append(doors)
     aiohttp_transport.LiteLLMAiohttpTransport = Transport  # type: ignore[misc]
     server = Server(

@@ -147,7 +147,7 @@ def complaint(job: str, image: str, build: Build) -> str:
 def main(root: Path, job: str) -> None:
     """Do the job; every end but success is raised."""
     orders: dict[str, Any] = json.loads(
-        (root / "manifests" / f"image-build@{job}.json").read_text()
+        (root / "manifests" / f"image-build@{job}.json").read_text("utf-8")
     )
     image, build = orders["image"], Build()
     with Progress(root / "jobs" / f"image-build@{job}.json", build.measure) as progress:

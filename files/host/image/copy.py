@@ -233,7 +233,7 @@ class BundledCopy(Copy):
 
 def main(root: Path) -> None:
     """Do the job; every end but success is raised."""
-    manifest = json.loads((root / "manifests/image-copy.json").read_text())
+    manifest = json.loads((root / "manifests/image-copy.json").read_text("utf-8"))
     folder = root / "imports"
     is_bundled = "bundle" in manifest
     copy = BundledCopy(manifest, root / "bundle/images") if is_bundled else Copy(manifest, folder)

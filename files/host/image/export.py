@@ -128,7 +128,7 @@ class Export:
 
 def main(root: Path, job: str) -> None:
     """Do the job; every end but success is raised."""
-    manifest = json.loads((root / "manifests" / f"image-export@{job}.json").read_text())
+    manifest = json.loads((root / "manifests" / f"image-export@{job}.json").read_text("utf-8"))
     image = manifest["image"]
     export = Export(image, root / "exports" / job, manifest.get("images", ()))
     with Progress(root / "jobs" / f"image-export@{job}.json", export.measure) as progress:

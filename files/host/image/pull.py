@@ -85,7 +85,7 @@ class Pull:
 def read_login() -> str:
     """Return the login that this job got, as JSON; "" without one."""
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
-    return (Path(folder) / "login").read_text().strip() if folder else ""
+    return (Path(folder) / "login").read_text("utf-8").strip() if folder else ""
 
 
 def causes(image: str, login: str) -> Sequence[Cause]:
@@ -151,7 +151,7 @@ def pull(image: str, login: str = "") -> Iterator[dict[str, Any]]:
 
 def main(root: Path, job: str) -> None:
     """Do the job; every end but success is raised."""
-    manifest = json.loads((root / "manifests" / f"image@{job}.json").read_text())
+    manifest = json.loads((root / "manifests" / f"image@{job}.json").read_text("utf-8"))
     image, login = manifest["image"], read_login()
     layers = Pull(manifest["size"])
     with Progress(root / "jobs" / f"image@{job}.json", layers.measure) as progress:

@@ -120,7 +120,7 @@ def text_of(samples: Iterable[Sample]) -> str:
 def _place(root: Path) -> tuple[str, tuple[str, str] | None]:
     """Return this Spark's name, and on the head of a pair the worker's name and address."""
     try:
-        unit = json.loads((root / "current" / "unit.json").read_text())
+        unit = json.loads((root / "current" / "unit.json").read_text("utf-8"))
         sparks, fabric, rank = unit["sparks"], unit["fabric"], unit["rank"]
         worker = (sparks[1], fabric[1][0]) if fabric and rank == 0 else None
         return sparks[rank], worker
@@ -159,7 +159,7 @@ def _memory_of(fields: Sequence[str]) -> float:
 
 
 def _memory() -> Iterator[tuple[str, float]]:
-    for line in Path("/proc/meminfo").read_text().splitlines():
+    for line in Path("/proc/meminfo").read_text("utf-8").splitlines():
         key, _, value = line.partition(":")
         if key in ("MemAvailable", "MemTotal"):
             name = key.removeprefix("Mem").lower()

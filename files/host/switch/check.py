@@ -28,8 +28,8 @@ def check(root: Path, release: str) -> dict[str, Any]:
     """
     folder = root / "releases" / release
     try:
-        unit: dict[str, Any] = json.loads((folder / "unit.json").read_text())
-        content = json.loads((folder / "release.json").read_text())
+        unit: dict[str, Any] = json.loads((folder / "unit.json").read_text("utf-8"))
+        content = json.loads((folder / "release.json").read_text("utf-8"))
         unit["port"] = content["port"]
         checkpoints = [each["folder"] for each in content["checkpoints"].values()]
         (folder / "bin/engine").stat()
@@ -47,7 +47,7 @@ def check(root: Path, release: str) -> dict[str, Any]:
         if not (weights / name / ".sparkwright.json").exists():
             raise Refusal(f"the weights are gone: {weights}/{name}")
     # What stands before the engine's own line finds the image, or says that there is none.
-    before = (folder / "run").read_text().partition("\nexec ")[0]
+    before = (folder / "run").read_text("utf-8").partition("\nexec ")[0]
     found = run("sh", "-c", f'{before}\nprintf "%s\\n" "$image"')
     if found.returncode:
         raise Refusal(found.stderr.strip())

@@ -64,11 +64,11 @@ def point(root: Path, release: str) -> None:
 def _write_history(root: Path, release: str, previous: str | None) -> None:
     """Note who serves from now on; and who did, where that is not noted."""
     path = root / "state" / "history"
-    lines = path.read_text().split() if path.exists() else []
+    lines = path.read_text("utf-8").split() if path.exists() else []
     last = lines[-1] if lines else None
     new = [previous] if previous and previous != last else []
     new += [release] if new or last != release else []
-    with path.open("a") as file:
+    with path.open("a", encoding="utf-8") as file:
         file.writelines(f"{int(time.time())} {each}\n" for each in new)
         file.flush()
         os.fsync(file.fileno())

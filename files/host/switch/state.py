@@ -17,7 +17,7 @@ class Turn:
         self._wait = wait
 
     def __enter__(self) -> None:
-        self._file = self._path.open("w")
+        self._file = self._path.open("w", encoding="utf-8")
         while True:
             try:
                 return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -39,7 +39,7 @@ def laid_down(root: Path, release: str) -> dict[str, Any]:
 def load(path: Path) -> dict[str, Any] | None:
     """Return what is in a file; None where there is none, or it is damaged."""
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

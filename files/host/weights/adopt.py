@@ -46,8 +46,8 @@ class Adoption:
 
     def __init__(self, root: Path, folder: str) -> None:
         orders = root / "manifests"
-        files = json.loads((orders / f"{folder}.json").read_text())["files"]
-        told = json.loads((orders / f"{folder}.folders").read_text())
+        files = json.loads((orders / f"{folder}.json").read_text("utf-8"))["files"]
+        told = json.loads((orders / f"{folder}.folders").read_text("utf-8"))
         self.repo, self.commit = str(told["repo"]), str(told["commit"])
         self.bases = [str(base) for base in told["folders"]]
         self.name = folder.partition("@")[0]
@@ -208,7 +208,7 @@ def adopt(root: Path, folder: str, findings: Path) -> str:
     """Have a checkpoint's folder begin with what was found; return a sentence about it."""
     adoption = Adoption(root, folder)
     try:
-        told = json.loads(findings.read_text())
+        told = json.loads(findings.read_text("utf-8"))
     except FileNotFoundError:
         told = {"right": {}, "wrong": [], "hashed": []}
     adoption.in_place.drop({*told["hashed"]} & adoption.in_place.files.keys())

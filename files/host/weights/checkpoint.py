@@ -54,7 +54,9 @@ class Record:
         self._path = folder / RECORD
         self._lock = Lock()
         try:
-            self._files: dict[str, dict[str, Any]] = json.loads(self._path.read_text())["files"]
+            self._files: dict[str, dict[str, Any]] = json.loads(self._path.read_text("utf-8"))[
+                "files"
+            ]
         except (OSError, ValueError, KeyError):
             self._files = {}
 
@@ -165,6 +167,11 @@ class LocalCheckpoint:
         if place.is_symlink() or not place.exists():
             place.unlink(missing_ok=True)
         elif self.record.digest(file.path, place) == file.digest:
+            if (size := place.stat().st_size) != file.size:
+                raise JobError(
+                    f"{file.path} has {size} bytes and the hash of the lock, which says {file.size}"
+                    " bytes: get the lock back (git checkout), and run again."
+                )
             self.verified.add(file.path)
         elif place.stat().st_size == file.size:
             return True

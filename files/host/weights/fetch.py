@@ -35,13 +35,13 @@ def source(root: Path, manifest: dict[str, Any], lender: Path, progress: Progres
         hub = BundleSource(root / manifest["bundle"])
     else:
         hub = Repository(manifest["endpoint"], manifest["repo"], manifest["commit"], progress)
-    return LentSource(lender.read_text().strip(), hub, progress) if lender.exists() else hub
+    return LentSource(lender.read_text("utf-8").strip(), hub, progress) if lender.exists() else hub
 
 
 def main(root: Path, name: str) -> None:
     """Do the job; every end but success is raised."""
     orders = root / "manifests"
-    manifest = json.loads((orders / f"{name}.json").read_text())
+    manifest = json.loads((orders / f"{name}.json").read_text("utf-8"))
     checkpoint = LocalCheckpoint(root / name, manifest["files"])
     with Progress(root / name / REPORT, checkpoint.measure) as progress:
         checkpoint.verify()

@@ -108,7 +108,7 @@ class InPlace:
         self.folder = root / folder
         self._list = root / "manifests" / f"{folder}.in-place.json"
         try:
-            found = json.loads(self._list.read_text())
+            found = json.loads(self._list.read_text("utf-8"))
         except FileNotFoundError:
             found = {}
         self.files = {
@@ -182,7 +182,7 @@ class InPlace:
 
 def mount_points() -> set[str]:
     """Return where something is mounted."""
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    lines = Path("/proc/self/mountinfo").read_text("utf-8").splitlines()
     return {_ESCAPED.sub(lambda code: chr(int(code[1], 8)), line.split(" ")[4]) for line in lines}
 
 
@@ -239,7 +239,7 @@ def wait_for(folders: Collection[InPlace], patience: float) -> str | None:
 def checkpoint_folders(root: Path, release: str) -> list[str]:
     """Return the checkpoint folders of a release; none of one whose files are not there."""
     try:
-        told = json.loads((root / "releases" / release / "release.json").read_text())
+        told = json.loads((root / "releases" / release / "release.json").read_text("utf-8"))
         names = [each["folder"] for each in told["checkpoints"].values()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []

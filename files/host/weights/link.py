@@ -50,7 +50,7 @@ def link(checkpoint: LocalCheckpoint, other: Path) -> int:
 
 def main(root: Path, folder: str) -> None:
     """Link from each folder of another commit, and a bundle, what the ones before did not have."""
-    manifest = json.loads((root / "manifests" / f"{folder}.json").read_text())
+    manifest = json.loads((root / "manifests" / f"{folder}.json").read_text("utf-8"))
     files = manifest["files"]
     checkpoint = LocalCheckpoint(root / folder, files)
     bundled = [root / manifest["bundle"]] if "bundle" in manifest else []

@@ -10,7 +10,7 @@ def main(expected: str, least: str, name: str) -> None:
     found = version("vllm")
     if found != expected:
         sys.exit(f"found vLLM {found}; expected the base's own {expected}")
-    units = len(Path("/usr/local/lib/lab/units").read_text().splitlines())
+    units = len(Path("/usr/local/lib/lab/units").read_text("utf-8").splitlines())
     if units < int(least):
         sys.exit(f"found {units} units in {name}; expected at least {least}")
     print(f"vLLM {expected} with {units} units for {name}")

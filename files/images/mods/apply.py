@@ -68,7 +68,7 @@ def version(path):
     found = said(engine_python(), VERSION)
     if not found:
         sys.exit("found no vLLM in the base image, or none that Python knows by name")
-    Path(path).write_text(found + "\n")
+    Path(path).write_text(found + "\n", "utf-8")
     print(f"vLLM {found} in the base image")
 
 
@@ -165,7 +165,7 @@ def stays(path, device, folder):
 def verify(path, expected):
     """Fail with a sentence unless vLLM can be imported and has the version that it should have."""
     python = engine_python()
-    before = Path(path).read_text().strip()
+    before = Path(path).read_text("utf-8").strip()
     found = (said(python, f"import vllm\n{VERSION}") or "").splitlines()[-1:]
     if not found:
         sys.exit("vLLM cannot be imported any more: what its import says stands above")

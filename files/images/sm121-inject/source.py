@@ -33,7 +33,7 @@ def main(commit: str, folder: str) -> None:
     git("init", "--quiet", folder)
     git("-C", folder, "fetch", "--quiet", "--depth=1", REPOSITORY, commit)
     git("-C", folder, "checkout", "--quiet", "FETCH_HEAD")
-    Path(f"{folder}.version").write_text(installed)
+    Path(f"{folder}.version").write_text(installed, "utf-8")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.local_file import content_of
 from sparkwright.common.yaml.words import conflict, explained, misread, misread_key
 
 # The lock is the largest: 100 bytes for each file of a checkpoint, 10 KB for the largest one.
@@ -91,9 +92,6 @@ class _Loader(yaml.SafeLoader):
 def load(path: Path) -> dict[str, Any]:
     """Read a YAML file that holds one mapping.
 
-    Args:
-        path: The file.
-
     Returns:
         The mapping, with plain Python values; an empty file gives an empty one.
 
@@ -102,8 +100,7 @@ def load(path: Path) -> dict[str, Any]:
             a mapping, or has a key twice.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+        content = content_of(path, MOST_BYTES)
         # A file that is too large may be cut within a character.
         text = content.decode(errors="strict" if len(content) <= MOST_BYTES else "replace")
     except FileNotFoundError:

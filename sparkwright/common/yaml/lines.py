@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.local_file import content_of
 from sparkwright.common.yaml import MOST_BYTES
 from sparkwright.common.yaml.words import as_written
 
@@ -19,9 +20,6 @@ def lines_of(path: Path) -> Iterator[None]:
     """Have each problem with a value of a file name its line: ``FILE:LINE: KEY: found X``.
 
     The file is read again for it, only when there is one.
-
-    Args:
-        path: The file, as the messages name it.
 
     Raises:
         PlanError: The problems that were raised, with their lines.
@@ -37,8 +35,7 @@ def lines_of(path: Path) -> Iterator[None]:
 def _root(path: Path) -> yaml.Node | None:
     """Return the nodes of a file; None of one that is refused whole, as it may be of any size."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+        content = content_of(path, MOST_BYTES)
         if len(content) > MOST_BYTES:
             return None
         node: yaml.Node | None = yaml.compose(content.decode(), yaml.SafeLoader)

@@ -39,12 +39,7 @@ _ALMOST = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?[eE][0-9]+|0[0-9]+)")
 
 
 def explained(error: Exception, text: str) -> tuple[int, str]:
-    """Return the line of an error of PyYAML, and ``found X; expected Y``.
-
-    Args:
-        error: What it has raised.
-        text: What it was to read.
-    """
+    """Return the line of an error of PyYAML, and ``found X; expected Y``."""
     if isinstance(error, yaml.MarkedYAMLError):
         what = " ".join(filter(None, (error.context, error.problem)))
         mark = error.problem_mark or error.context_mark
@@ -104,12 +99,7 @@ def misread(node: yaml.Node, value: object) -> str | None:
 
 
 def as_written(node: yaml.Node, found: str) -> str:
-    """Return what a message says was found at a scalar: as it is written, too, if that differs.
-
-    Args:
-        node: Of the file.
-        found: What the message says, such as "true".
-    """
+    """Return what a message says was found at a scalar: as it is written, too, if that differs."""
     if not isinstance(node, yaml.ScalarNode) or node.style:
         return found
     written, kind = node.value, node.tag.removeprefix(_TAG)

@@ -84,7 +84,10 @@ def attempt(
         outcome: is filled.
     """
     engines = _engines(release)
-    ours = engines.units[release.id]
+    ours = engines.units.get(release.id)
+    if ours is None:
+        yield failing("systemd does not answer: the engine is one of its units. Boot normally")
+        return
     for difference in engine_differences(engines, release.id, settings.door):
         differs(*difference)
     # A Spark that was the head of a pair, and is no more, offers nothing on the fabric.

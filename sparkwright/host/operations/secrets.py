@@ -10,7 +10,6 @@ from pyinfra.api import HiddenValue, QuoteString, StringCommand, operation
 from sparkwright.common.files import FileState, secret_difference
 from sparkwright.common.operations import differs, failing, notice
 from sparkwright.host.facts import FileStates
-from sparkwright.release.token import token_problem
 
 
 @operation()
@@ -84,9 +83,6 @@ def hub_token(
         host.noop(f"no new token for {path}")
         return
     text = token.unmask().strip()
-    if problem := token_problem(text):
-        yield failing(problem)
-        return
     proof = StringCommand(
         # A token of the host's own would win over the file. A hub may answer without end.
         "timeout 120 env -u HF_TOKEN -u HUGGING_FACE_HUB_TOKEN",

@@ -154,7 +154,7 @@ def fetch(url: str, commit: str) -> Fetched:
         except OSError as error:
             raise PlanError(f"{folder}: cannot be written ({error.strerror})") from None
     try:
-        about = json.loads((folder / "about.json").read_text())
+        about = json.loads((folder / "about.json").read_text("utf-8"))
         return Fetched(folder / "files", url, commit, date.fromisoformat(about["day"]))
     except (OSError, ValueError, KeyError, TypeError):
         raise PlanError(f"{folder}: found no files of a commit; expected them: remove it") from None
@@ -170,7 +170,9 @@ def _fill(work: Path, url: str, commit: str) -> None:
     done = work / "done"
     (done / "files").mkdir(parents=True)
     _write(repository, files, done / "files")
-    (done / "about.json").write_text(json.dumps({"url": url, "commit": commit, "day": str(day)}))
+    (done / "about.json").write_text(
+        json.dumps({"url": url, "commit": commit, "day": str(day)}), "utf-8"
+    )
 
 
 def _address(url: str) -> str:

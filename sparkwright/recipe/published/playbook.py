@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.local_file import content_of
 from sparkwright.common.schema import nearest, shown
 from sparkwright.common.yaml import MOST_BYTES
 from sparkwright.recipe.published.docker_line import DockerRun, docker_run
@@ -68,8 +69,7 @@ def found(path: Path) -> list[Found]:
         PlanError: It cannot be read.
     """
     try:
-        with path.open("rb") as file:
-            text = file.read(MOST_BYTES + 1).decode()
+        text = content_of(path, MOST_BYTES).decode()
     except (OSError, ValueError) as error:
         raise PlanError(f"{path}: cannot be read as text ({error})") from None
     if len(text) > MOST_BYTES:

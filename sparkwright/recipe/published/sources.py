@@ -9,7 +9,10 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
+import yaml as pyyaml
+
 from sparkwright.common.errors import PlanError
+from sparkwright.common.local_file import content_of
 from sparkwright.common.schema import nearest
 from sparkwright.common.yaml import MOST_BYTES
 from sparkwright.recipe.published import formats, git, playbook
@@ -181,6 +184,12 @@ def entries(checkout: Checkout, mods: Sequence[Path] = ()) -> list[Published]:
         # A page beside recipes describes these.
         pages = [path for path in files if path.suffix.lower() in _PAGES]
         found = [each for path in pages for each in _entries(checkout, path, mods)]
+    known = {each.path for each in found}
+    found += [
+        _published(checkout, path, "", mods)
+        for path in files
+        if path.suffix.lower() in _YAML and path not in known and not _is_yaml(path)
+    ]
     return sorted(found, key=lambda each: each.key)
 
 
@@ -235,24 +244,33 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def _entries(checkout: Checkout, path: Path, mods: Sequence[Path]) -> Iterator[Published]:
-    relative = path.relative_to(checkout.root)
-    if relative.parts[-1].startswith(".") or not path.is_file():
+    if path.name.startswith(".") or not path.is_file():
         return
     try:
         parts = formats.parts(path)
     except PlanError:
         parts = [""] if not playbook.is_playbook(path) and _looks_like_one(path) else []
-    at = checkout.of(path)
-    folders = (*mod_folders(path, checkout.root), *mods)
     for part in parts:
-        inside = f" ({part})" if part else ""
-        origin = Origin(path, f"{checkout.url}, {relative}{inside}{at}.", checkout.day, folders)
-        yield Published(_key(relative, part), path, part, origin)
+        yield _published(checkout, path, part, mods)
+
+
+def _published(checkout: Checkout, path: Path, part: str, mods: Sequence[Path]) -> Published:
+    relative, inside = path.relative_to(checkout.root), f" ({part})" if part else ""
+    source = f"{checkout.url}, {relative}{inside}{checkout.of(path)}."
+    folders = (*mod_folders(path, checkout.root), *mods)
+    origin = Origin(path, source, checkout.day, folders)
+    return Published(_key(relative, part), path, part, origin)
 
 
 def _looks_like_one(path: Path) -> bool:
-    with path.open("rb") as file:
-        return _LOOKS.search(file.read(MOST_BYTES)) is not None
+    return _LOOKS.search(content_of(path, MOST_BYTES)) is not None
+
+
+def _is_yaml(path: Path) -> bool:
+    try:
+        return all(pyyaml.parse(content_of(path, MOST_BYTES)))
+    except (OSError, pyyaml.YAMLError):
+        return False
 
 
 def _key(relative: Path, part: str) -> str:

@@ -23,12 +23,11 @@ ADDRESSES = (("127.0.0.11", "127.0.0.21"), ("127.0.0.12", "127.0.0.22"))
 _PROGRAM = """
 import json, sys
 from host.common import probe
-from host.engine import peer_link, pooling, supervisor
-runs = globals()[sys.argv.pop(1)]
+from host.engine import peer_link, supervisor
 for name, value in json.loads(sys.argv.pop(1)).items():
     module, _, constant = name.partition(".")
     setattr(globals()[module], constant, value)
-runs.command()
+supervisor.command()
 """
 TIMES: dict[str, Any] = {
     "peer_link.BEAT": 0.1,
@@ -78,7 +77,6 @@ class Spark:
     name: str
     port: int
     link_port: int
-    program: str = "supervisor"
     notified: list[str] = field(default_factory=list)
     process: subprocess.Popen[str] | None = None
     log: str = ""
@@ -93,9 +91,8 @@ class Spark:
         for path in (folder, self.state / "bin", self.root / "secrets", self.root / "link"):
             path.mkdir(parents=True, exist_ok=True)
         fabric = ADDRESSES if len(sparks) == 2 else ()
-        unit = {"url": f"http://127.0.0.1:{self.port}", "model": "tiny"}
-        unit |= {"start_timeout": patience()}
-        unit |= {"longest_step": 0, "unified": True}
+        unit = {"url": f"http://127.0.0.1:{self.port}", "model": "tiny", "answers": "chat"}
+        unit |= {"start_timeout": patience(), "longest_step": 0, "unified": True}
         unit |= {"stop_timeout": 5, "rank": rank, "sparks": sparks, "fabric": fabric}
         (folder / "unit.json").write_text(json.dumps(unit))
         fake = Path(__file__).with_name("fake_engine.py")
@@ -122,7 +119,7 @@ class Spark:
         target = (str(self.root), release)
         names = {"peer_link.PORT": self.link_port} | TIMES | times
         self.process = subprocess.Popen(
-            changed_program(_PROGRAM, self.program, json.dumps(names), *target),
+            changed_program(_PROGRAM, json.dumps(names), *target),
             env={
                 "PATH": f"{self.state}/bin:{os.environ['PATH']}",
                 "NOTIFY_SOCKET": f"@{self._address}",

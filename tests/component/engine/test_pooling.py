@@ -14,7 +14,6 @@ def pooling(spark: Spark, request: pytest.FixtureRequest) -> Spark:
     """A Spark whose release says what its engine answers."""
     unit = spark.root / f"releases/{RELEASE}/unit.json"
     unit.write_text(json.dumps(json.loads(unit.read_text()) | {"answers": request.param}))
-    spark.program = "pooling"
     return spark
 
 
@@ -53,12 +52,3 @@ def test_what_nobody_knows_how_to_ask_for(pooling: Spark) -> None:
     pooling.start()
     assert pooling.end() == 2
     assert "unit.json: KeyError('songs')" in pooling.status
-
-
-def test_one_that_chats_is_asked_for_a_token(spark: Spark) -> None:
-    """`sparkwright-host engine` runs any release."""
-    spark.program = "pooling"
-    spark.start()
-    spark.wait_ready()
-    spark.signal(signal.SIGTERM)
-    assert spark.end() == 0

@@ -100,6 +100,23 @@ def test_more_bytes_than_the_disk_has(spark: Spark) -> None:
     assert spark.sent == {}
 
 
+@pytest.mark.parametrize("by", [1, -1])
+def test_a_size_that_was_changed_in_the_lock(spark: Spark, by: int) -> None:
+    manifest = spark.root / f"manifests/{spark.name}.json"
+    data = json.loads(manifest.read_text())
+    size = data["files"]["model.safetensors"]["size"]
+    data["files"]["model.safetensors"]["size"] += by
+    right = manifest.read_text()
+    manifest.write_text(json.dumps(data))
+    assert f"it promises {size} bytes instead of {size + by:,}" in spark.refuse()
+    manifest.write_text(right)
+    spark.succeed()
+    manifest.write_text(json.dumps(data))
+    said = spark.refuse()
+    assert f"model.safetensors has {size} bytes and the hash of the lock, which says " in said
+    assert f"says {size + by} bytes: get the lock back" in said
+
+
 def test_the_record_survives_as_a_reader_sees_it(spark: Spark) -> None:
     spark.succeed()
     lines = ["folder\tmodel", "record\t{broken", "file\t1\t1700000000.1234567890\t7\tconfig.json"]

@@ -109,8 +109,9 @@ class Spark:
         (folder / "bin").mkdir(parents=True, exist_ok=True)
         (folder / "bin/engine").touch()
         seconds = BRIEF if how in ("never", "silent", "broken") else patience()
-        unit = {"url": f"http://127.0.0.1:{port}", "model": "tiny", "start_timeout": seconds}
+        unit = {"url": f"http://127.0.0.1:{port}", "model": "tiny", "answers": "chat"}
         unit |= {
+            "start_timeout": seconds,
             "gpu": list(CONTAINER_OPTIONS),
             "rank": rank,
             "fabric": [["a", "b"], ["c", "d"]] if pair else [],

@@ -1,5 +1,6 @@
 """The command line: what each verb stands for."""
 
+import subprocess
 from pathlib import Path
 
 import click
@@ -139,6 +140,23 @@ FLEET = Fleet(
 )
 def test_logs_of_a_replica_are_its_heads(name: str, spark: str) -> None:
     assert chosen_spark(FLEET, name) == spark
+
+
+@pytest.mark.parametrize(("asks", "status"), [(True, 1), (False, 0)])
+def test_logs_where_sudo_asks(tmp_path: Path, asks: bool, status: int) -> None:
+    sudo = tmp_path / "sudo"
+    sudo.write_text(f"#!/bin/sh\nexec {'false' if asks else 'true'}\n")
+    sudo.chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-c", logs_module.unasked("spark-a", FLEET.sparks["spark-a"])],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status
+    assert ("spark-a: found sudo that asks for a password; expected none" in done.stderr) == asks
+    assert ("with the line me ALL=(ALL) NOPASSWD: ALL\n" in done.stderr) == asks
 
 
 def test_logs_of_what_is_not_there() -> None:

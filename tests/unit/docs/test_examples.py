@@ -44,5 +44,16 @@ def test_a_slip_in_an_example_is_found(tmp_path: Path) -> None:
         load_fleet(path, recipe_names())
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_no_page_shows_a_line_that_needs_a_release(page: Path) -> None:
+    # With the first release on PyPI these lines work: pages may then have them, and this test goes.
+    lines = [
+        line for each in fences(page.read_text(), "", "bash", "sh") for line in each.splitlines()
+    ]
+    assert [
+        line for line in lines if re.match(r"uvx sparkwright|pip install '?sparkwright", line)
+    ] == []
+
+
 def test_the_readme_is_short() -> None:
     assert len((PROJECT / "README.md").read_text().splitlines()) <= 110

@@ -185,6 +185,10 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         ("sk-" + "a" * 20, 0o600, "line 1: found a key of 4 different characters; expected at"),
         ("abcdefghij" * 3, 0o600, "line 1: found a key with a repeating pattern"),
         (f"a {KEY} chat 2027-01-01 more\n", 0o600, "line 1: found 3 words after the key of a"),
+        *(
+            (f"a {KEY} {day}\n", 0o600, f"line 1: found {day}; expected the last day as YYYY-")
+            for day in ("31.12.2027", "2027/12/31", "2027-1-5", "1-5-27")
+        ),
         (f"a {KEY} 2027-02-30\n", 0o600, "line 1: found 2027-02-30, which is no day"),
         (f"a {KEY}\nb {KEY}\n", 0o600, "a.keys: found one key for a and b"),
         (f"a {KEY} chat\n", 0o600, "a.keys: found no key that opens everything"),

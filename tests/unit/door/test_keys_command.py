@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkwright.common import terminal
 from sparkwright.common.errors import PlanError
 from sparkwright.door import keys_command
 from sparkwright.door.keys import api_keys, has_keys, keys_path, main, named_key
@@ -104,6 +105,17 @@ def test_one_that_does_not_end_is_ended(
     monkeypatch.setattr(keys_command, "PATIENCE", 0.2)
     said = refusal(by(tmp_path, script))
     assert "found a command that has not ended after 0.2 s" in said
+
+
+def test_one_that_takes_long_is_named_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "_SILENT", 0.1)
+    path = by(tmp_path, f"sleep 0.5; echo owner {KEY}")
+    assert api_keys(path) == (KEY,)
+    script = shlex.quote(f"sleep 0.5; echo owner {KEY}")
+    said = f"waiting for keys_command: sh -c {script}, for 60 s at the most\n"
+    assert capfd.readouterr() == ("", said)
 
 
 def test_one_that_is_missing_is_named(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from host.common import seat
-from host.engine import pooling, seated
+from host.engine import supervisor
 from host.engine.crash_guard import CrashGuard
 
 
@@ -15,11 +15,17 @@ def test_it_runs_in_the_folder_of_its_seat(tmp_path: Path, monkeypatch: pytest.M
     release = tmp_path / "releases/b-1"
     release.mkdir(parents=True)
     (release / "unit.json").write_text(json.dumps({"seat": "embed"}))
-    began: list[list[str]] = []
-    monkeypatch.setattr(pooling, "command", lambda: began.append(sys.argv[1:]))
+    began: list[tuple[Path, str]] = []
+
+    def begin(root: Path, name: str) -> None:
+        began.append((root, name))
+        raise OSError("it begins")
+
+    monkeypatch.setattr(supervisor, "Supervisor", begin)
     monkeypatch.setattr(sys, "argv", ["engine", str(tmp_path), "b-1"])
-    seated.command()
-    assert began == [[str(tmp_path / "seats/embed"), "b-1"]]
+    with pytest.raises(SystemExit):
+        supervisor.command()
+    assert began == [(tmp_path / "seats/embed", "b-1")]
 
 
 def test_one_power_cut_is_one_for_each_engine(tmp_path: Path) -> None:

@@ -102,6 +102,13 @@ def test_what_serves_is_left_alone() -> None:
     assert not driven.predicts_change(serving, release=NEW, settings=SETTINGS)
 
 
+def test_where_systemd_says_nothing_the_spark_fails() -> None:
+    units, models = engines().split("@@units")[0], engines().split("@@models")[1]
+    driven = spark(f"{units}@@units\n@@models{models}")
+    assert serve(driven).did_error()
+    assert "systemd does not answer: the engine is one of its units" in driven.scripts()[-1]
+
+
 @pytest.mark.parametrize(
     ("found", "command"),
     [

@@ -17,7 +17,8 @@ from sparkwright.fabric.bandwidth import (
 )
 from sparkwright.fabric.link_check import gid_index, link_findings, probes
 from sparkwright.fabric.state import Probe, Rdma, Reach
-from tests.unit.fabric.test_fabric import PLAN, PORT_0, A, B, spark
+from sparkwright.fleet.fabric_plan import fabric_plan
+from tests.unit.fabric.test_fabric import PLAN, PORT_0, SUBNETS, A, B, spark
 
 PEER = spark(2)
 GIDS = (
@@ -66,8 +67,8 @@ def test_a_sound_link_is_silent():
 
 def test_a_probe_for_each_twin():
     assert probes(PLAN, PORT_0) == [
-        Probe(A, "192.168.100.12", 9000),
-        Probe(B, "192.168.101.12", 9000),
+        Probe(A, "192.168.100.12", "192.168.100.11", 9000),
+        Probe(B, "192.168.101.12", "192.168.101.11", 9000),
     ]
 
 
@@ -164,3 +165,72 @@ def test_a_link_is_measured_once_and_another_one_again():
     assert not is_measured(own, record(PLAN, own, spark(3), PORT_0))
     assert not is_measured(own, record(replace(PLAN, mtu=1500), own, PEER, PORT_0))
     assert not is_measured(replace(own, record="[]"), link)
+
+
+def _told(wires, outside=(), half=False):
+    """Return what each Spark of several pairs says: a and b, c and d, e and f are to be pairs.
+
+    Args:
+        wires: names of the two Sparks at the ends of each cable.
+        outside: Sparks that are in another inventory.
+        half: only the first twin brings packets through.
+    """
+    names = sorted("".join(wires))
+    states = {name: spark(number) for number, name in enumerate(names)}
+    plans = {}
+    for a, b in zip(names[::2], names[1::2], strict=True):
+        plans[a] = fabric_plan(a, (a, b), SUBNETS, 9000, 80)
+        plans[b] = plans[a].of_peer
+    ends = {one: other for a, b in wires for one, other in ((a, b), (b, a))}
+    told = {}
+    for name in sorted({*names} - {*outside}):
+        plan, far = plans[name], ends[name]
+        reach = {}
+        for place, netdev in enumerate(PORT_0):
+            mac = states[far].netdevs[netdev].mac
+            same = plans[far].addresses[place] == plan.addresses[place]
+            answer = ("-", mac) if same else (mac, "-")
+            if half and place:
+                answer = ("-", "-")
+            # The firewall of another pair drops these packets.
+            works = far == plan.peer
+            reach[plan.peer_addresses[place]] = Reach(netdev, works, works, *answer)
+        others = {*names} - {*outside, name, plan.peer}
+        known = {netdev.mac: each for each in others for netdev in states[each].netdevs.values()}
+        own = replace(states[name], reach=reach, rdma={})
+        found = link_findings(plan, PORT_0, own, states[plan.peer], known)
+        told[name] = [str(finding) for finding in found]
+    return told
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize(
+    "wires",
+    [("ad", "bc"), ("ac", "bd"), ("ad", "cf", "eb"), ("ac", "be", "df")],
+    ids=["crossed", "crossed, alike", "rotated", "rotated, alike"],
+)
+def test_cables_of_several_pairs_that_are_crossed(wires, half):
+    ends = {one: other for a, b in wires for one, other in ((a, b), (b, a))}
+    peers = dict(zip("abcdef", "badcfe", strict=True))
+    for name, said in _told(wires, half=half).items():
+        assert said == [
+            f"error: the cable of {name} leads to {ends[name]}, expected {peers[name]}. Pull its "
+            f"other end out of {ends[name]}, and put it into the same port of {peers[name]}"
+        ]
+
+
+def test_one_pair_of_three_is_not_crossed():
+    assert not any(_told(("ab", "cd", "ef")).values())
+    told = _told(("ab", "cf", "de"))
+    assert [name for name, said in told.items() if said] == ["c", "d", "e", "f"]
+
+
+@pytest.mark.parametrize("wires", [("ad", "bc"), ("ac", "bd")])
+def test_a_cable_to_a_spark_outside_of_the_inventory(wires):
+    told = _told(wires, outside="cd")
+    assert sorted(told) == ["a", "b"]
+    for name, said in told.items():
+        assert len(said) == 2
+        assert all("error: another machine " in each for each in said)
+        peer = {"a": "b", "b": "a"}[name]
+        assert all(f"not in this run: put its other end into {peer}." in each for each in said)

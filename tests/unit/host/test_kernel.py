@@ -25,6 +25,7 @@ def test_its_reserve_is_an_error_for_a_pair():
     assert finding.error
     assert "kernel 7.0.0-1019-nvidia keeps 9.3 GiB for kexec handover" in finding.found
     assert "kho=off" in finding.remedy
+    assert "6.17 kernel without it. Not both" in finding.remedy
     # It came with an update.
     assert "Update DGX OS" not in finding.remedy
 

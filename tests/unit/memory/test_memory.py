@@ -24,7 +24,7 @@ from tests.unit.seed_memory import HEADER, rows
 DOCS = Path(__file__).parents[3] / "docs" / "memory.md"
 SURVEY = parse_survey(SPARK.splitlines())
 BF16, MTP = "qwen3.5-35b", "qwen3.5-122b-nvfp4-mtp"
-CARD = "qwen3.5-35b-nvfp4-rtx-5090"
+CARD, PAIR = "qwen3.5-35b-nvfp4-rtx-5090", "qwen3.8-flash-next-b12x-pair"
 MILLION = 1_048_576
 
 
@@ -91,7 +91,7 @@ class TestFlags:
         assert plan.flags.graphs_in_share is in_share
 
     def test_defaults_follow_the_memory(self):
-        recipe = load_recipe(BF16)
+        recipe = load_recipe("qwen3.5-35b-fp8-community").model_copy(update={"vllm": "0.28.0"})
         shape = checkpoint_data("Qwen/Qwen3.5-35B-A3B").shape
         assert flags(recipe, shape, 121 * GIB, sparks=1).sequences == 1024
         assert flags(recipe, shape, 31 * GIB, sparks=1).sequences == 256
@@ -113,6 +113,28 @@ class TestWeights:
         whole, half = planned(BF16), planned(BF16, quantization="fp8")
         assert whole.weights / GIB == pytest.approx(65.5, abs=0.1)
         assert half.weights / GIB == pytest.approx(34.1, abs=0.1)
+
+    def test_a_table_of_ngrams_stays_on_the_disk_where_the_recipe_says_so(self):
+        alone, pair = planned("qwen3.8-flash-next-b12x"), planned(PAIR, sparks=2)
+        # 73.97 in eugr/spark-vllm-docker, 388, with what vLLM keeps beside the weights.
+        assert alone.weights / GIB == pytest.approx(71.75, abs=0.01)
+        assert pair.weights / GIB == pytest.approx(123.62 / 2, abs=0.01)
+
+    def test_its_kv_cache_holds_what_others_logged(self):
+        plan = planned("qwen3.8-flash-next-b12x", kv_cache_memory_bytes="14G")
+        # 3.79 (ursuciprian/qwen3.8-flash-next-1x-dgx-spark), with smaller records of the states.
+        assert plan.concurrency == pytest.approx(3.79, rel=0.1)
+
+    @pytest.mark.parametrize(
+        ("repo", "size"),
+        [
+            # 16 files of 1,800,011,248 bytes, and 47.68 GiB in the header of one.
+            ("local-inference-lab/Qwen3.8-Flash-Next-NVFP4", 16 * 1_800_011_248),
+            ("nvidia/Qwen3.8-Flash-Next-NVFP4", 47.68 * GIB),
+        ],
+    )
+    def test_the_table_has_the_size_of_its_files(self, repo, size):
+        assert checkpoint_data(repo).shape.table_bytes == pytest.approx(size, rel=1e-4)
 
     def test_two_sparks_share_them(self):
         assert planned(MTP, sparks=2).weights == planned(MTP).weights // 2

@@ -67,6 +67,26 @@ class TestFindings:
         assert said.startswith("error: gpu-memory-utilization 0.8 leaves 24.3 GiB to the host, 6.9")
         assert said.endswith("at most 0.77")
 
+    @pytest.mark.parametrize(
+        ("option", "value"),
+        [
+            ("max-num-seqs", 10**12),
+            ("max-num-seqs", 40_000),
+            ("max-num-batched-tokens", 10**8),
+            ("max-num-batched-tokens", 2**40),
+            ("max-cudagraph-capture-size", 10**6),
+        ],
+    )
+    @pytest.mark.parametrize("recipe", [BF16, MTP, CARD])
+    def test_an_option_that_is_too_high_is_named_and_not_the_weights(
+        self, recipe: str, option: str, value: int
+    ):
+        (said,) = _said(planned(recipe, **{option: value}))
+        assert said.startswith(f"error: {option} {value} needs ")
+        (lower,) = re.findall(rf"Set {option} to at most (\d+), or leave it out$", said)
+        found = judge(planned(recipe, **{option: int(lower)}))
+        assert not [str(each) for each in found if each.error]
+
     def test_a_cards_memory_is_not_the_hosts(self):
         assert _said(planned(CARD, "0.19.1", gpu_memory_utilization=0.956)) == []
         (said,) = _said(planned(CARD, "0.19.1", kv_cache_memory_bytes="5G"))

@@ -2,12 +2,14 @@
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.host.survey import Listener, Survey, parse_survey
 from sparkwright.memory.known_checkpoints import nominal_load
+from sparkwright.preflight import deploy
 from sparkwright.preflight.operations import Needs, preflight
 from sparkwright.preflight.preflight import Requirements, findings
 from sparkwright.preflight.summary import Intent
@@ -249,6 +251,31 @@ class TestDisk:
         assert findings(fits, wanted, NOW) == []
         short = replace(fits, root_free=need - GIB, docker_free=need - GIB)
         assert len(findings(short, wanted, NOW)) == 1
+
+
+DOUBTFUL = "qwen3.5-35b-fp8-community"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "trusted", "is_head", "warned"),
+    [
+        (DOUBTFUL, [], True, True),
+        (DOUBTFUL, ["kv-cache-dtype"], True, False),
+        (DOUBTFUL, [], False, False),
+        ("qwen3.6-35b-nvidia", [], True, False),
+    ],
+)
+def test_a_word_of_the_owner_ends_a_doubt_about_a_recipe(
+    recipe: str, trusted: list[str], is_head: bool, warned: bool, monkeypatch: pytest.MonkeyPatch
+):
+    replica = SimpleNamespace(trusts=trusted)
+    fleet = SimpleNamespace(replicas={"chat": replica})
+    monkeypatch.setattr(deploy, "fleet_of", {"sparks.yaml": fleet}.__getitem__)
+    release = SimpleNamespace(recipe=load_recipe(recipe))
+    own = SimpleNamespace(release=release, replica="chat", is_head=is_head, fleet="sparks.yaml")
+    found = findings(FIT, replace(WANTED, doubts=deploy.doubts_of(own)), NOW)
+    assert [each.error for each in found] == [False] * warned
+    assert all("kv-cache-dtype" in each.remedy for each in found)
 
 
 def test_a_second_replica_needs_disk_and_ports_as_well():

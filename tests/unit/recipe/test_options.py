@@ -59,6 +59,15 @@ def test_what_vllm_takes_for_no_number_is_refused(tmp_path: Path, value: object)
     ("args", "told"),
     [
         ({"max-num-seqs": "1K"}, 'max-num-seqs: found "1K"; expected a whole number above 0, in'),
+        ({"max-model-len": 10**26}, "at most 1,099,511,627,776"),
+        ({"max-model-len": "2T"}, "at most 1,099,511,627,776"),
+        ({"max-num-seqs": "9" * 5000}, "a whole number above 0, in digits, at most 1,099,511,627"),
+        ({"max-num-batched-tokens": "1" * 30}, "expected a whole number above 0, which may end"),
+        ({"max-cudagraph-capture-size": 10**26}, "a whole number, in digits, at most 1,099,511"),
+        (
+            {"speculative-config": {"method": "mtp", "num_speculative_tokens": 10**26}},
+            "expected num_speculative_tokens to be a whole number above 0, in digits, at most",
+        ),
         ({"gpu-memory-utilization": 85}, "gpu-memory-utilization: found 85; expected a share"),
         ({"gpu-memory-utilization": "NaN"}, 'gpu-memory-utilization: found "NaN"; expected a s'),
         ({"enforce-eager": "true"}, 'enforce-eager: found "true"; expected true or false'),

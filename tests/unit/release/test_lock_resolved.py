@@ -269,6 +269,8 @@ def test_the_program_takes_what_a_spark_serves(
             f"{model}@main",
             "--adopt: found AEON-7/Qwen3.6-35B-A3B-heretic-NVFP4@main; expected NAME@",
         ),
+        ("garbage", "--adopt: found garbage; expected NAME@sha256:"),
+        (f"@{commit}", f"--adopt: found @{commit}; expected NAME@sha256:"),
         (f"{model}@{digest}", f"--adopt: found {model}; expected {name}"),
         (f"{model}@{'3' * 40}", f"--adopt: found two versions of {model}; expected one"),
     ):

@@ -9,6 +9,7 @@ import huggingface_hub
 import pytest
 from huggingface_hub import constants
 
+from sparkwright.common.errors import PlanError
 from sparkwright.release.token import own_token
 
 
@@ -38,6 +39,37 @@ def test_it_is_the_one_that_the_library_finds(
     if content is not None:
         file.write_text(content)
     assert own_token() == huggingface_hub.get_token()
+
+
+@pytest.mark.parametrize("variable", ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", None])
+@pytest.mark.parametrize(
+    ("token", "found"),
+    [
+        ("hf_a b", "spaces or control characters"),
+        ("hf_\x07", "spaces or control characters"),
+        ("hf_ü", "a letter that no token has"),
+        ("hf_é\n", "a letter that no token has"),
+    ],
+)
+def test_what_cannot_be_a_token_is_named_by_its_source_and_not_shown(
+    token: str, found: str, variable: str | None, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if variable:
+        monkeypatch.setenv(variable, token)
+    else:
+        file.write_text(f"{token}\n", encoding="utf-8")
+    with pytest.raises(PlanError) as caught:
+        own_token()
+    said = str(caught.value)
+    assert said.startswith(f"{variable or file}: found a Hugging Face token with {found} in it; ")
+    assert token.strip() not in said
+
+
+def test_two_tokens_in_a_variable_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library joins them."""
+    monkeypatch.setenv("HF_TOKEN", "hf_a\nhf_b")
+    with pytest.raises(PlanError, match="HF_TOKEN: found a Hugging Face token with spaces or con"):
+        own_token()
 
 
 def test_a_token_of_ci_goes_before_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:

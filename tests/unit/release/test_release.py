@@ -116,14 +116,11 @@ def test_another_program_is_another_release(monkeypatch: pytest.MonkeyPatch) -> 
     assert (after.program, after.files.keys()) == (b"another", before.files.keys())
 
 
-@pytest.mark.parametrize("answers", ["embeddings", "scores"])
-def test_an_engine_that_does_not_chat_has_a_program_that_knows(answers: str) -> None:
-    """One that chats has the same as ever: its release has its id."""
-    chats, other = release(), release(recipe(answers=answers, args={"runner": "pooling"}))
-    assert "answers" not in json.loads(chats.files["unit.json"])
-    assert json.loads(other.files["unit.json"])["answers"] == answers
-    assert b"host/common/pooling.py" not in chats.program
-    assert b"host/common/pooling.py" in other.program
+@pytest.mark.parametrize("answers", ["chat", "embeddings", "scores"])
+def test_the_supervisor_knows_what_the_engine_answers(answers: str) -> None:
+    args = {} if answers == "chat" else {"runner": "pooling"}
+    made = release(recipe(answers=answers, args=args))
+    assert json.loads(made.files["unit.json"])["answers"] == answers
 
 
 def test_both_ranks_have_one_release_and_differ_in_their_own_part() -> None:
@@ -249,4 +246,3 @@ def test_the_second_engine_of_a_spark_has_a_release_of_its_own() -> None:
     assert '\n  "seat": "embed",\n' in second.files["unit.json"]
     assert (first.place, second.place) == ("/opt/x", "/opt/x/seats/embed")
     assert release(seat="other").id != second.id
-    assert first.program != second.program

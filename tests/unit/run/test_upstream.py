@@ -1,6 +1,8 @@
 """The functions in pyinfra's and paramiko's place do the same, and releases still lack them."""
 
+import errno
 import inspect
+import os
 import socket
 from collections.abc import Callable
 from importlib import import_module
@@ -9,12 +11,14 @@ from typing import Any
 import pyinfra
 import pytest
 from paramiko import SSHException, Transport
+from paramiko.ssh_exception import NoValidConnectionsError
 from pyinfra.api import Config, Inventory, State, arguments, facts, util
 from pyinfra.api.util import get_operation_order_from_stack
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.context import ctx_config
 
 from sparkwright.run import upstream
+from sparkwright.run.lost import cause
 from sparkwright.run.upstream import carry
 
 # pyinfra's own, as this module is imported before any test carries ours.
@@ -160,6 +164,25 @@ def test_a_login_that_fails_otherwise_is_not(
     with pytest.raises(SSHException) as raised:
         attempts(error, None)
     assert raised.value is error
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.EHOSTUNREACH, "no answer: no power or no network"),
+        (errno.ECONNREFUSED, "it refuses the connection: is it on and booted"),
+    ],
+)
+def test_an_absent_host_is_no_closed_port(
+    number: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def log_in(connector: object) -> None:
+        raise NoValidConnectionsError({("10.0.0.1", 22): OSError(number, os.strerror(number))})
+
+    monkeypatch.setattr(upstream, "_log_in", log_in)
+    with pytest.raises(OSError, match=r"port 22 of 10\.0\.0\.1") as raised:
+        upstream._connect_once(_Connector())  # type: ignore[arg-type]
+    assert cause(str(raised.value)).startswith(said)
 
 
 def test_a_server_that_refuses_all_is_given_up(attempts: Callable[..., list[float]]) -> None:

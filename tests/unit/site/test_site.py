@@ -1,5 +1,7 @@
 """The files of a new site."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -100,3 +102,24 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"found README\.md; expected a new or empty folder"):
         write_site(tmp_path, site_files("x", yaml.safe_dump({})))
     assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_full_disk_leaves_nothing(
+    tmp_path: Path, is_new: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, written = tmp_path / "mine", []
+    if not is_new:
+        folder.mkdir()
+        (folder / "README.md").touch()
+
+    def write(path: Path, text: str, encoding: str) -> None:
+        path.touch()
+        written.append(path)
+        if len(written) == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(Path, "write_text", write)
+    with pytest.raises(PlanError, match=f"{folder}: cannot be written .No space left on device"):
+        write_site(folder, {"a/b/c": "", "a/d": "", "e/f": ""})
+    assert [*tmp_path.rglob("*")] == ([] if is_new else [folder, folder / "README.md"])

@@ -1,0 +1,327 @@
+"""What pages state, such as a number, is what the code has: on every page that states it."""
+
+import math
+import re
+import tempfile
+import tomllib
+from importlib.metadata import version
+from operator import itemgetter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from host.engine import crash_guard
+from host.switch.candidate import MARGIN
+from sparkwright.causes.thresholds import EARLYOOM, FAULT_MHZ, FAULT_WATTS, MEMORY_LOW
+from sparkwright.common.errors import PlanError
+from sparkwright.common.hardware import GIB, HARDWARE
+from sparkwright.common.ports import EXPORTER_PORT, LAN_SHARE_PORT, METRICS_PORT
+from sparkwright.door.authority import LIFE, RENEWAL
+from sparkwright.door.door import LONGEST_HOLD
+from sparkwright.fleet.file import load_fleet
+from sparkwright.fleet.fleet import Gateway, Replica
+from sparkwright.fleet.settings import Settings
+from sparkwright.memory.check import LEAST, WANTED
+from sparkwright.preflight.preflight import IMAGE_DISK_FACTOR, UNPACKED
+from sparkwright.recipe.loader import load_recipe, recipe_names
+from sparkwright.run.lease_state import SILENCE
+from sparkwright.run.options import options_of
+from tests.docs.runs import IMAGE, weights
+from tests.lab.engine_image import VLLM
+from tests.unit.docs.pages import DOCS, PAGES, PROJECT, fences
+
+SETTINGS = Settings()
+ALERTS = {
+    rule["alert"]: rule
+    for group in yaml.safe_load((PROJECT / "files/host/monitoring/alerts.yml").read_text())[
+        "groups"
+    ]
+    for rule in group["rules"]
+}
+NAMED = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+NAMED += ["eleven", "twelve", "thirteen", "fourteen", "fifteen"]
+
+RELEASES = yaml.safe_load((PROJECT / "sparkwright/recipe/vllm_names.yaml").read_text())["releases"]
+
+# The changelog has former values; a recorded run is what it was.
+TEXTS = {
+    str(path.relative_to(PROJECT)): " ".join(path.read_text().split())
+    for path in [*PAGES, *(PROJECT / "deploys").glob("*.py")]
+    if path.name not in ("CHANGELOG.md", "first-run.md")
+}
+
+
+def _stated(page: str, pattern: str) -> str:
+    """Return what one place says that others repeat."""
+    found = re.search(pattern, TEXTS[page])
+    return found[1] if found else f"what {page} does not say: {pattern}"
+
+
+def _rounded(number: str) -> str:
+    return f"{float(number):.0f}" if number[0].isdigit() else number
+
+
+def _serves_two() -> str:
+    """Answer whether an inventory may put a Spark into two replicas."""
+    (example, *_) = fences((DOCS / "two-models.md").read_text(), "yaml")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sparks.yaml"
+        path.write_text(example)
+        try:
+            return "Yes" if load_fleet(path, recipe_names()) else "No"
+        except PlanError:
+            return "No"
+
+
+def _starts() -> int:
+    """Return after how many starts within an hour systemd gives up."""
+    unit = (PROJECT / "files/host/engine/vllm@.service").read_text()
+    assert "StartLimitIntervalSec=1h" in unit
+    return int(unit.partition("StartLimitBurst=")[2].split()[0])
+
+
+def _disk(recipe: str) -> int:
+    """Return the GB that a Spark needs free for a recipe, rounded up to five."""
+    needed = weights(recipe) + IMAGE * IMAGE_DISK_FACTOR + SETTINGS.disk_headroom_gib * GIB
+    return 5 * math.ceil(needed / 1e9 / 5)
+
+
+def _figure(recipe: str, workload: str, metric: str) -> str:
+    return f"{load_recipe(recipe).expected[workload][metric]:.0f}"
+
+
+def _longest_start() -> str:
+    recipes = [load_recipe(name) for name in recipe_names()]
+    seconds = max(each.for_sparks(count).start_timeout for each in recipes for count in each.sparks)
+    return f"{seconds / 60:.0f}"
+
+
+# What is stated: its value in the code (or on the one page that the others repeat), and the words
+# around it, of which each group is the value as a page has it.
+FACTS: dict[str, tuple[object, str]] = {
+    "two models on one Spark": (_serves_two(), r"Can one Spark serve two models\?\*\* (\w+)"),
+    "minutes of the benchmark, at least": (
+        _stated("docs/benchmark.md", r"it takes (\d+) minutes at the speeds of AEON-7"),
+        r"deliver[;?] [Tt]akes (\d+) to \d+ minutes",
+    ),
+    "minutes of the benchmark, at most": (
+        _stated("docs/benchmark.md", r"AEON-7, (\d+) at those of docai\.hu"),
+        r"deliver[;?] [Tt]akes \d+ to (\d+) minutes",
+    ),
+    "releases that stay": (
+        SETTINGS.keep_releases,
+        r"Previous releases that stay \((?:default: the setting keep_releases, )?(\d+)",
+    ),
+    "soak of a rollout": (
+        f"{options_of({}).soak:.0f}",
+        r"`soak` seconds \((\d+)\)|0 or more; default (\d+)|wave must hold \((\d+)\)",
+    ),
+    "port of a replica": (
+        Replica.model_fields["port"].default,
+        r"reach port (\d+), the door|the head's port (\d+)|only the door\*\*: port (\d+)"
+        r"|replica's `port` \((\d+)\)",
+    ),
+    "port of the gateway": (
+        Gateway.model_fields["port"].default,
+        r"gateway: \{spark: spark-a, port: (\d+)\}|:(\d+)/v1/models -H",
+    ),
+    "port for lent checkpoints": (
+        LAN_SHARE_PORT,
+        r"port (295\d\d) of its address|replicas \| port (\d+), on its address",
+    ),
+    "port of a worker's metrics": (METRICS_PORT, r"of the fabric \(TCP (\d+)\)"),
+    "port of the node exporter": (EXPORTER_PORT, r"127\.0\.0\.1:(9\d\d\d)"),
+    "connections of a source with a key": (
+        SETTINGS.max_connections * 3 // 4,
+        r"(\d+) \(three quarters of `max_connections`\)",
+    ),
+    "held requests of a key": (
+        SETTINGS.max_connections // 4,
+        r"half of `max_connections`, and half of these \((\d+)\)",
+    ),
+    "classes of hardware": (
+        ", ".join(f"`{name}`" for name in HARDWARE if name not in ("gb10", "lab")),
+        r"`gb10` \(a Spark of 128 GB\), (`.+?`),? (?:or )?`lab`",
+    ),
+    "releases whose options are known": (
+        "{} to {}".format(*itemgetter(0, -1)(RELEASES)),
+        r"option and variable of vLLM (\S+ to \S+),",
+    ),
+    "MB/s from a bundle": (
+        _stated("docs/transfers.md", r"SSH connection: (.+?) MB/s"),
+        r"The connection brought (.+?) MB/s",
+    ),
+    "MB/s of a first fetch": (
+        _stated("docs/transfers.md", r"ours, over TLS, hashed [|] (\d+)"),
+        r"hashed on the way, takes (\d+) MB/s",
+    ),
+    "MB/s of huggingface_hub": (
+        _stated("docs/transfers.md", r"by HTTPS, the same hub, not hashed [|] (\d+)"),
+        r"huggingface_hub's own way (\d+)",
+    ),
+    "seconds for which the door holds at most": (
+        LONGEST_HOLD,
+        r"at most (\d+)(?: s\.|, as clients)|Why (\d+) s|503 after (\d+) s|waited for (\d+) s gets",
+    ),
+    "starts within an hour": (
+        NAMED[_starts()],
+        r"(?i)(?:at most|after|the) (\w+) (?:such )?(?:starts|times) (?:within|in) an hour"
+        r"|at most (\w+) times an hour",
+    ),
+    "hard ends within an hour": (
+        NAMED[crash_guard.TOO_MANY],
+        r"After (\w+) (?:hard crashes of the Spark|power losses) within an hour",
+    ),
+    "minutes of a switch beyond the start": (
+        f"{MARGIN // 60}",
+        r"`?start_timeout`? plus (\d+) minutes",
+    ),
+    "clock of the power fault": (FAULT_MHZ, r"(\d+) MHz, (?:and power at most )?\d+ W\b"),
+    "power of the power fault": (FAULT_WATTS, r"\d+ MHz, (?:and power at most )?(\d+) W\b"),
+    "memory that is low": (MEMORY_LOW, r"less than (\d+) % of the memory"),
+    "memory at which earlyoom acts": (
+        EARLYOOM,
+        r"at (\d+) % earlyoom|earlyoom ends the engine when (\d+) %|by SIGTERM at (\d+) % free",
+    ),
+    "GiB that must stay free": (LEAST[1], r"one Spark: less than (\d+) GiB stay free \(two: 8\)"),
+    "GiB that should stay free": (
+        WANTED[1],
+        r"one Spark: less than (\d+) GiB stay free \(two: 10\)|GiB of them free when it serves; "
+        r"expected (\d+)\.0 GiB",
+    ),
+    "GiB that should stay free on each of two": (
+        WANTED[2],
+        r"stay free \(two: (\d+)\) \| warning|At least (\d+) should stay free",
+    ),
+    "seconds of a lease": (SILENCE, r"after (\d+) s the Spark ends the lease"),
+    "days of a certificate": (LIFE.days, r"certificate is valid for (\d+) days"),
+    "days before a certificate is renewed": (RENEWAL.days, r"less than (\d+) days left"),
+    "speed of each of 4": (
+        _figure("qwen3.6-35b-nvfp4-dflash", "concurrent-4", "tok_s"),
+        r"(\d+) to \d+ tokens/s \| \d+ to \d+ tokens/s \| within about",
+    ),
+    "speed of each of 16": (
+        _figure("qwen3.6-35b-nvfp4-dflash", "concurrent-16", "tok_s"),
+        r"\d+ to (\d+) tokens/s \| \d+ to \d+ tokens/s \| within about",
+    ),
+    "speed of 16 together": (
+        _figure("qwen3.6-35b-nvfp4-dflash", "concurrent-16", "total_tok_s"),
+        r"\d+ to (\d+) tokens/s \| within about",
+    ),
+    "speed of 128 together": (
+        _figure("qwen3.6-35b-nvfp4-dflash", "concurrent-128", "total_tok_s"),
+        r"(\d+) tokens/s: more than 64",
+    ),
+    "speed of short requests together": (
+        _figure("qwen3.5-122b-nvfp4-mtp", "mix-short", "total_tok_s"),
+        r"short prompts \| (\d+) tokens/s together",
+    ),
+    "speed of longer requests together": (
+        _figure("qwen3.5-122b-nvfp4-mtp", "mix-typical", "total_tok_s"),
+        r"7,500 tokens \| (\d+) tokens/s together",
+    ),
+    "speed of each of four long requests": (
+        _figure("qwen3.5-122b-nvfp4-mtp", "mix-long", "tok_s"),
+        r"108,000 tokens each \| (\d+) tokens/s each",
+    ),
+    "requests at once of the fastest": (
+        load_recipe("qwen3.6-35b-nvfp4-dflash").args["max-num-seqs"],
+        r"`max-num-seqs` requests at once \((\d+) there",
+    ),
+    "requests at once of the first choice": (
+        load_recipe("qwen3.6-35b-nvidia").args["max-num-seqs"],
+        r"requests at once \(\d+ there; (\d+) in",
+    ),
+    "driver": (SETTINGS.driver_minimum, r"driver (\d+) or later|require driver (\d+)"),
+    "Docker": (SETTINGS.docker_minimum, r"playbooks require driver \d+ and Docker (\d+)"),
+    "Python": (
+        tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["requires-python"][2:],
+        r"Python (3\.\d+)(?: or later|, SSH)|older than (3\.\d+)",
+    ),
+    "free disk": (SETTINGS.disk_headroom_gib, r"and (\d+) GB that stay free"),
+    "weights of the first choice": (
+        f"{weights('qwen3.6-35b-nvidia') / 1e9:.0f}",
+        r"\(weights (\d+), image|\((\d+) GB for `qwen3.6-35b-nvidia`"
+        r"|\| `qwen3.6-35b-nvidia` \| (\d+) GB",
+    ),
+    "weights of the second choice": (
+        f"{weights('qwen3.5-122b-nvidia') / 1e9:.0f}",
+        r"about (\d+) GB for `qwen3.5-122b-nvidia`|\| `qwen3.5-122b-nvidia` \| (\d+) GB",
+    ),
+    "image": (f"{IMAGE / 1e9:.0f}", r"weights \d+, image (\d+)\)|\(about (\d+) GB compressed"),
+    "unpacked image": (f"{UNPACKED * IMAGE / 1e9:.0f}", r"GB compressed, (\d+) unpacked"),
+    "download of the first choice": (
+        f"{(weights('qwen3.6-35b-nvidia') + IMAGE) / 1e9:.0f}",
+        r"about (\d+) GB \(weights|the download: about (\d+) GB",
+    ),
+    "download of the second choice": (
+        f"{(weights('qwen3.5-122b-nvidia') + IMAGE) / 1e9:.0f}",
+        r"`qwen3.5-122b-nvidia`: (\d+) GB",
+    ),
+    "disk of the first choice": (_disk("qwen3.6-35b-nvidia"), r"(\d+) GB free on the Spark"),
+    "disk of the second choice": (
+        _disk("qwen3.5-122b-nvidia"),
+        r"`qwen3.5-122b-nvidia`: \d+ GB, (\d+) GB free",
+    ),
+    "pyinfra": (version("pyinfra"), r"against pyinfra ([\d.]+) and|\* pyinfra: ([\d.]+)"),
+    "alerts": (NAMED[len(ALERTS)], r"`alerts.yml` \| (\w+) alert rules"),
+    "minutes until EngineDown": (ALERTS["EngineDown"]["for"][:-1], r"behind a door for (\d+) min"),
+    "longest start": (_longest_start(), r"longest start of a recipe may take (\d+)"),
+    "vLLM of the lab": (VLLM, r"vLLM (\S+) \(its CPU build\)|made by the real vLLM (0\.\d+\.\d+)"),
+    "releases that the memory plan is held against": (
+        _stated("docs/memory.md", r"releases (0\S+ to 0\S+), on the CPU"),
+        r"releases (0\S+ to 0\S+), on the CPU",
+    ),
+    "seconds of a run that changes nothing": (
+        _rounded(_stated("docs/performance.md", r"[|] ours [|] ([0-9.]+)")),
+        r"run again, it takes (\d+) s",
+    ),
+    "seconds of Ansible": (
+        _rounded(_stated("docs/performance.md", r"[|] Ansible [|] ([0-9.]+)")),
+        r"\(Ansible: \[(\d+)\]",
+    ),
+    "minutes of make test": (
+        _stated("CONTRIBUTING.md", r"`make test` takes (\d+) minutes"),
+        r"you propose it \| `make test` \| (\d+)|virtual Spark with real vLLM: (\d+) min",
+    ),
+    "minutes of make test-all": (
+        _stated("CONTRIBUTING.md", r"`make test-all` (\d+)\."),
+        r"`make test-all`, which CI runs as well \| (\d+)",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FACTS)
+def test_pages_state_what_the_code_has(what: str) -> None:
+    value, pattern = FACTS[what]
+    stated = [
+        (page, next(group for group in found.groups() if group))
+        for page, text in TEXTS.items()
+        for found in re.finditer(pattern, text)
+    ]
+    assert stated, "no page has these words any more"
+    assert [(page, found) for page, found in stated if found != str(value)] == []
+
+
+def test_each_alert_has_a_row_with_its_minutes() -> None:
+    page = (DOCS / "monitoring.md").read_text()
+    rows = dict(re.findall(r"^\| `([A-Z]\w+)` \| (.*) \|$", page, re.MULTILINE))
+    assert list(rows) == list(ALERTS)
+    for name, text in rows.items():
+        stated = re.search(r"\bfor (\d+) min", text)
+        if stated and "for" in ALERTS[name]:
+            assert ALERTS[name]["for"] == f"{stated[1]}m"
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_pages_state_the_default_of_a_setting(name: str) -> None:
+    default = str(getattr(SETTINGS, name)).removesuffix("G")
+    # A status of HTTP, such as (413), is none.
+    said = rf"`{name}`(?: =|:| \((?!4\d\d\))) ?(\d[\d.]*\b)|\b(\d+) \(`{name}`"
+    stated = [
+        (page, found[1] or found[2])
+        for page, text in TEXTS.items()
+        for found in re.finditer(said, text)
+    ]
+    assert [(page, found) for page, found in stated if found != default] == []
