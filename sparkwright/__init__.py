@@ -7,8 +7,4 @@ if sys.version_info < (3, 11):  # noqa: UP036
     _found = f"{sys.version_info[0]}.{sys.version_info[1]}"
     raise SystemExit(f"found Python {_found}; expected 3.11 or later: uv python install 3.11")
 
-# pyinfra turns bytecode off, for the sake of deploy files, which are not imported: with that, each
-# run compiles this package, and what it imports, anew.
-sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
-
 __version__ = "0.1.0"

@@ -1,8 +1,12 @@
-"""`python -m sparkwright`: the same as `sparkwright`."""
+"""`sparkwright`, and `python -m sparkwright`."""
 
 import sys
 
-from sparkwright.cli.main import main
+from sparkwright.cli.start import leave_on_interrupt
+
+leave_on_interrupt()
+
+from sparkwright.cli.main import main  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -36,12 +36,6 @@ def benchmark(
 
     A unit on the Spark measures, and goes on without a connection. A run that finds it at the same
     work follows it; a benchmark of other workloads is ended first.
-
-    Args:
-        release: what serves there.
-        replica: its name.
-        hardware: the Spark's class.
-        workloads: what to measure.
     """
     if release.recipe.answers != "chat":
         yield failing(

@@ -25,11 +25,7 @@ def number(value: float | None) -> str:
 
 
 def bars(title: str, rows: Sequence[tuple[str, float | None, float | None]], unit: str) -> Markup:
-    """Return horizontal bars of measured figures, each with a bar of the expected one.
-
-    Args:
-        rows: name, measured, expected.
-    """
+    """Return horizontal bars of measured figures, each with a bar of the expected one."""
     top = max((value for row in rows for value in row[1:] if value), default=1.0)
     parts, left, room = [], _NAMES, _WIDTH - _NAMES - _FIGURES
     for index, (name, measured, expected) in enumerate(rows):

@@ -41,12 +41,7 @@ class CarriedFiles:
 
 
 class Carried(HostFact[CarriedFiles]):
-    """The files of a bundle that are on the Spark, whole or in part.
-
-    Args:
-        paths: In the bundle.
-        hashed: Hash those that are whole.
-    """
+    """The files of a bundle that are on the Spark, whole or in part."""
 
     momentary = True
     default = CarriedFiles

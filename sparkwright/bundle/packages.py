@@ -35,9 +35,6 @@ Stanza = Mapping[str, str]
 def ubuntu_sources(architecture: str) -> list[str]:
     """Return apt's sources of Ubuntu 24.04.
 
-    Args:
-        architecture: As dpkg names it.
-
     Raises:
         PlanError: Its signing key is not on this machine.
     """
@@ -130,10 +127,6 @@ def needed(wanted: Collection[str], available: Mapping[str, Stanza]) -> list[str
 
     Of alternatives it is the first that there is. What no source has, a Spark has: the lists may
     be those of a part of its system.
-
-    Args:
-        wanted: Names.
-        available: Stanzas of the archive's index, by name.
     """
     providers: dict[str, list[str]] = {}
     for name, stanza in sorted(available.items(), key=_by_priority):

@@ -103,11 +103,7 @@ class Artifacts:
 
 
 def artifacts_script(root: str) -> str:
-    """Return the POSIX shell script that reads what is on a Spark; it reads no weights.
-
-    Args:
-        root: the folder of everything on the Spark.
-    """
+    """Return the POSIX shell script that reads what is on a Spark; it reads no weights."""
     return f"""{state_script(root)}
 if cd {shlex.quote(root)} 2>/dev/null; then
   echo {MARK}history; cut -d' ' -f2 state/history 2>/dev/null

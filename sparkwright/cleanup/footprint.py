@@ -137,11 +137,7 @@ class Footprint:
         return tuple(re.findall(r"^    (\S+):$", self.netplan, re.MULTILINE))
 
     def docker_settings(self, log_options: Mapping[str, str]) -> str:
-        """Return what daemon.json is without our keys; as it is where nobody can tell them.
-
-        Args:
-            log_options: those that we set.
-        """
+        """Return what daemon.json is without our keys; as it is where nobody can tell them."""
         if self.previous is None:
             return self.daemon_json
         try:

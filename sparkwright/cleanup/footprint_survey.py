@@ -38,11 +38,7 @@ fi"""
 
 
 def footprint_script(root: str) -> str:
-    """Return the POSIX shell script that reads it all; it only reads, and exits 0.
-
-    Args:
-        root: the folder of everything on the Spark.
-    """
+    """Return the POSIX shell script that reads it all; it only reads, and exits 0."""
     at = shlex.quote(root)
     names = unit_names()
     patterns = " ".join(shlex.quote(name.replace("@.", "@*.")) for name in names)

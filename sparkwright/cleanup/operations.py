@@ -112,9 +112,6 @@ def stop_units(root: str) -> Generator[StringCommand, None, None]:
     """Stop and disable every unit of ours: first what would start another, then the engines.
 
     The fabric's firewall thus outlives what it guards.
-
-    Args:
-        root: the folder of everything on the Spark.
     """
     found = _footprint(root)
     if not (found.units or found.containers):
@@ -131,11 +128,7 @@ def stop_units(root: str) -> Generator[StringCommand, None, None]:
 
 @operation()
 def close_firewall(root: str) -> Generator[StringCommand, None, None]:
-    """Take our rules out of ufw; turn it off if it was us who turned it on.
-
-    Args:
-        root: the folder of everything on the Spark.
-    """
+    """Take our rules out of ufw; turn it off if it was us who turned it on."""
     found = _footprint(root)
     firewall = found.firewall
     if not (found.rules or (firewall.turned_on and firewall.used)):
@@ -149,11 +142,7 @@ def close_firewall(root: str) -> Generator[StringCommand, None, None]:
 
 @operation()
 def remove_fabric(root: str) -> Generator[StringCommand, None, None]:
-    """Take the fabric's settings out of force; the LAN's interface is left alone.
-
-    Args:
-        root: the folder of everything on the Spark.
-    """
+    """Take the fabric's settings out of force; the LAN's interface is left alone."""
     found = _footprint(root)
     if not found.netplan:
         host.noop("netplan has no file of ours")
@@ -175,10 +164,6 @@ def restore_settings(
 
     Kernel parameters get the values that they had before our first change. Docker restarts only
     where that ends no container.
-
-    Args:
-        root: the folder of everything on the Spark.
-        log_options: those that we set for Docker.
     """
     found = _footprint(root)
     docker = found.docker_settings(log_options)
@@ -205,11 +190,7 @@ def restore_settings(
 
 @operation()
 def remove_images(root: str) -> Generator[StringCommand, None, None]:
-    """Remove the images that our jobs brought, unless containers of others were made of them.
-
-    Args:
-        root: the folder of everything on the Spark.
-    """
+    """Remove the images that our jobs brought, unless containers of others were made of them."""
     found = _footprint(root)
     if not found.removable_images:
         host.noop("Docker has no image that we fetched")
@@ -222,9 +203,6 @@ def remove_packages(root: str) -> Generator[PyinfraCommand, None, None]:
     """Purge the packages that our runs brought, unless others have come to need them.
 
     Debian's packages leave their accounts behind: those go as well.
-
-    Args:
-        root: the folder of everything on the Spark.
     """
     found = _footprint(root)
     if not (found.removable_packages or found.removable_accounts):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -71,12 +72,7 @@ def unasked(name: str, spark: Reached) -> str:
 
 
 def journal_words(lines: int, follow: bool) -> list[str]:
-    """Return the words that print the journal of the engines and of their switches.
-
-    Args:
-        lines: How many of the last ones.
-        follow: Go on with new ones.
-    """
+    """Return the words that print the journal of the engines and of their switches."""
     words = ["sudo", "-n", "journalctl", "--no-pager", "--no-hostname", f"--lines={lines}"]
     return [*words, *(["--follow"] if follow else []), "--unit=vllm@*", "--unit=switch@*"]
 
@@ -106,4 +102,5 @@ def logs(name: str | None, follow: bool, lines: int) -> None:
 def _replace(words: list[str]) -> None:
     if not shutil.which(words[0]):
         raise click.ClickException(f"found no {words[0]}; expected OpenSSH's client")
-    os.execvp(words[0], words)
+    # In the place of this process, ssh would end with a status of its own at Ctrl-C.
+    sys.exit(subprocess.run(words, check=False).returncode)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -88,12 +89,18 @@ _deploy(
 
 
 @cli.command(context_settings={"ignore_unknown_options": True})
+@click.option(
+    "--limit", multiple=True, metavar="NAME", help="Only this Spark or replica; repeatable."
+)
 @click.option("--reboot", is_flag=True, help="Also reboot each Spark; it must serve again.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST ARGUMENTS]")
-def verify(reboot: bool, arguments: tuple[str, ...]) -> None:
+def verify(limit: tuple[str, ...], reboot: bool, arguments: tuple[str, ...]) -> None:
     """Prove that the Sparks are as declared, and serve.
 
-    Example: sparkwright verify --reboot -k spark-a
+    A failure is a line; -vv shows the rest. The exit status is 0 only where
+    all holds.
+
+    Example: sparkwright verify --limit chat --reboot
 
     Runs: pytest tests/verify
     """
@@ -105,7 +112,8 @@ def verify(reboot: bool, arguments: tuple[str, ...]) -> None:
     tests = (
         ["tests/verify"] if Path("tests/verify").is_dir() else ["--pyargs", "sparkwright.verify"]
     )
-    replace_process("pytest", [*tests, *(["--reboot"] if reboot else []), *arguments])
+    own = [f"--limit={name}" for name in limit] + (["--reboot"] if reboot else [])
+    replace_process("pytest", [*tests, *own, *arguments])
 
 
 @cli.command()
@@ -247,7 +255,7 @@ def lab(arguments: tuple[str, ...]) -> None:
             "found no tests/lab in this folder; expected Sparkwright's source tree: the virtual "
             "Sparks are part of it, and `make demo` there sets up what they need"
         )
-    replace_process("python", ["-m", "tests.lab", *(arguments or ("demo",))])
+    os.execv(sys.executable, [sys.executable, "-m", "tests.lab", *(arguments or ("demo",))])
 
 
 @cli.command()
@@ -322,8 +330,7 @@ def _run() -> int:
     try:
         cli.main(prog_name="sparkwright", standalone_mode=False)
     except click.exceptions.Abort:
-        click.echo("\ninterrupted; nothing is lost: run the same command again", err=True)
-        return 130
+        raise KeyboardInterrupt from None
     except click.ClickException as error:
         error.show()
         return error.exit_code

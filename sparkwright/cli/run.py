@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from sparkwright.cli.site import ENTRY, enter_site
+from sparkwright.cli.start import start
 from sparkwright.common.paths import INVENTORY_VARIABLE
 from sparkwright.run.command_line import LINE_VARIABLE, PROGRAM_VARIABLE
 
@@ -87,7 +88,7 @@ def run_deploy(
 
 
 def replace_process(program: str, words: Sequence[str]) -> None:
-    """Replace this process by a program of this environment.
+    """Replace this process by pyinfra or pytest.
 
     What it prints about how to go on names the command that the user has typed.
     """
@@ -95,9 +96,8 @@ def replace_process(program: str, words: Sequence[str]) -> None:
     os.environ[LINE_VARIABLE] = f"{own} {shlex.join(sys.argv[1:])}"
     inventory = os.environ.get(INVENTORY_VARIABLE)
     os.environ[PROGRAM_VARIABLE] = f"{own} -i {shlex.quote(inventory)}" if inventory else own
-    path = Path(sys.executable).with_name(program)
     sys.stdout.flush()
-    os.execv(path, [str(path), *words])
+    start(program, words)
 
 
 def _typed_program() -> list[str]:

@@ -9,16 +9,20 @@ from __future__ import annotations
 import os
 import platform
 import re
+import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.terminal import plain, print_any_letter, wrapped
 
+# The exit status after Ctrl-C, and the seconds in which a command closes what is open.
+INTERRUPTED, _GRACE = 130, 2
 # Files of earlier errors that stay.
 _KEPT = 20
 # Characters of an error's own text: some hold whole pages.
@@ -34,6 +38,7 @@ def guarded(main: Callable[[], int | None]) -> int:
         The exit status: 1 after an error, 130 after Ctrl-C.
     """
     print_any_letter()
+    before = signal.signal(signal.SIGINT, _interrupt)
     try:
         try:
             status = main() or 0
@@ -44,14 +49,31 @@ def guarded(main: Callable[[], int | None]) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except PlanError as error:
         print(wrapped(str(error), sys.stderr), file=sys.stderr)
         return 1
     except Exception as error:
         explain(error)
         return 1
+    finally:
+        signal.signal(signal.SIGINT, before)
     return status
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    end_soon()
+    raise KeyboardInterrupt
+
+
+def end_soon() -> None:
+    """Have this process end in `_GRACE` seconds, or at the next Ctrl-C, whatever it waits for.
+
+    To be called once it has been interrupted, before it closes what is open.
+    """
+    for number in (signal.SIGINT, signal.SIGALRM):
+        signal.signal(number, lambda *_: os._exit(INTERRUPTED))
+    signal.setitimer(signal.ITIMER_REAL, _GRACE)
 
 
 def explain(error: BaseException) -> None:

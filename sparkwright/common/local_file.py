@@ -6,6 +6,9 @@ import stat
 import tempfile
 from pathlib import Path
 
+# What this process has written, in this order.
+written: dict[Path, None] = {}
+
 
 def content_of(path: Path, most: int | None = None) -> bytes:
     """Return what a regular file holds; of one that is larger than `most`, a byte more than that.
@@ -40,6 +43,7 @@ def write_file(path: Path, text: str, mode: int = 0o644) -> None:
         no_folder = isinstance(error, FileExistsError | NotADirectoryError)
         reason = f"{path.parent} is no folder" if no_folder else error.strerror
         raise OSError(error.errno, reason, str(path)) from error
+    written[path.absolute()] = None
 
 
 def _write(path: Path, text: str, mode: int) -> None:

@@ -134,7 +134,7 @@ def failing(message: str, *, mended: bool = False) -> StringCommand:
     """Return a command that prints `message` as its error and exits with status 1.
 
     An exception in an operation would end the run for every host. The plan shows the message, too,
-    and a dry run then has exit status 1, as the real run would.
+    and a run that only plans, or would ask, then has exit status 1, as one with -y would.
 
     Args:
         message: the obstacle, and its remedy.
@@ -151,9 +151,8 @@ def _show_in_plan(message: str) -> None:
     name = _name(host.current_op_hash)
     for line in (f"{name}: a run would fail here:", *message.splitlines()):
         host.log_styled(line, fg="red", log_func=logger.error)
-    if is_dry_run():
-        # fail_hosts would end the plan for all hosts.
-        state.failed_hosts.add(state.inventory.get_host(host.name))
+    # fail_hosts would end the plan for all hosts.
+    state.failed_hosts.add(state.inventory.get_host(host.name))
 
 
 def notice(message: str, colour: str = "yellow") -> None:
@@ -173,6 +172,12 @@ def is_first_pass() -> bool:
 def planning() -> bool:
     """Tell whether pyinfra is making the plan."""
     return bool(state.current_stage == StateStage.Prepare)
+
+
+def would_change() -> bool:
+    """Tell whether an operation of this run, which has been planned, would change a Spark."""
+    planned = (data for each in state.active_hosts for data in state.ops[each].values())
+    return any(data.operation_meta.will_change for data in planned)
 
 
 def is_dry_run() -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Never
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.local_file import content_of, write_file
+from sparkwright.common.local_file import content_of, write_file, written
 from sparkwright.door.key import Key, parse_keys
 
 # The name of the first key.
@@ -64,6 +64,7 @@ def make_file(path: Path) -> bool:
             new.unlink()
     except OSError as error:
         _unwritten(path, error)
+    written[path.absolute()] = None
     return True
 
 

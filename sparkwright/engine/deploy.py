@@ -88,11 +88,7 @@ def settings(served: Release | None, own: Target) -> SwitchSettings:
 
 
 def programs(root: str) -> list[Entry]:
-    """Return the unit of an engine and what switches from one to another, as files of a Spark.
-
-    Args:
-        root: the folder of everything on the Spark.
-    """
+    """Return the unit of an engine and what switches from one to another, as files of a Spark."""
     return [*program_files(root), *(unit_file(path, root=root) for path in _UNITS)]
 
 

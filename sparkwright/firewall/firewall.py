@@ -113,11 +113,7 @@ def differences(
 
 
 def firewall_script(root: str) -> str:
-    """Return the POSIX shell script that reads the firewall; it only reads, and exits 0.
-
-    Args:
-        root: the folder of everything on the Spark.
-    """
+    """Return the POSIX shell script that reads the firewall; it only reads, and exits 0."""
     parts = {
         "ufw": _UFW,
         "boot": "grep -qix 'ENABLED=yes' /etc/ufw/ufw.conf && systemctl is-enabled ufw.service",

@@ -26,12 +26,7 @@ _RESERVED = ("all", "gateway", "inventory", "lab", "sparks")
 
 
 def problems(fleet: Fleet, recipes: Collection[str]) -> list[str]:
-    """Return the problems, for a PlanError, that show without a recipe's content.
-
-    Args:
-        fleet: The fleet.
-        recipes: Names of all recipes.
-    """
+    """Return the problems, for a PlanError, that show without a recipe's content."""
     return [
         *_spark_problems(fleet),
         *_replica_problems(fleet, recipes),
@@ -40,12 +35,7 @@ def problems(fleet: Fleet, recipes: Collection[str]) -> list[str]:
 
 
 def unsupported(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
-    """Return the problems, for a PlanError, of replicas that their recipes do not support.
-
-    Args:
-        fleet: The fleet.
-        recipes: The recipes in use, by name.
-    """
+    """Return the problems, for a PlanError, of replicas that their recipes do not support."""
     found = []
     found += [problem for spark in fleet.sparks for problem in _one_name(fleet, spark, recipes)]
     for name, replica in fleet.replicas.items():

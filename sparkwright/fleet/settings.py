@@ -246,10 +246,6 @@ class Settings(Model):
 def read_settings(values: Mapping[str, object], source: str) -> Settings:
     """Check the settings of one source, each by itself.
 
-    Args:
-        values: By name; missing ones have their defaults.
-        source: Name of the file, for messages.
-
     Raises:
         PlanError: One problem for each unknown name or invalid value.
     """

@@ -51,11 +51,7 @@ class Upstream:
 
 
 def clashes(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
-    """Return the replicas that serve different models under one name, as problems for PlanError.
-
-    Args:
-        recipes: The recipes in use, by name.
-    """
+    """Return the replicas that serve different models under one name, as problems for PlanError."""
     if fleet.gateway is None:
         return []
     problems = []
@@ -74,11 +70,7 @@ def clashes(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
 
 
 def upstreams(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[Upstream]:
-    """Return the fleet's replicas as its gateway sees them.
-
-    Args:
-        recipes: The recipes in use, by name.
-    """
+    """Return the fleet's replicas as its gateway sees them."""
     result = []
     for name, replica in fleet.replicas.items():
         recipe = recipes[replica.recipe].for_sparks(len(replica.sparks))
@@ -98,10 +90,6 @@ def upstreams(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[Upstream]:
 
 def doors(fleet: Fleet, settings: Mapping[str, Settings]) -> dict[str, str]:
     """Return the URL of each replica's door, as the gateway's host reaches it.
-
-    Args:
-        fleet: The fleet, with a gateway.
-        settings: Those of each replica, by its name.
 
     Raises:
         PlanError: It cannot reach some of them.
@@ -160,9 +148,6 @@ def needed(fleet: Fleet) -> Gateway:
 
 def client_url(fleet: Fleet, secured: bool = False) -> str:
     """Return the gateway's URL as clients write it, without a path.
-
-    Args:
-        secured: Its door has a certificate.
 
     Raises:
         PlanError: It has no gateway.

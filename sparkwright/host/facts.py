@@ -121,11 +121,7 @@ true"""
 
 
 class Unread(HostFact[list[str]]):
-    """The units whose present file systemd has not read.
-
-    Args:
-        units: names of units that have a file.
-    """
+    """The units whose present file systemd has not read."""
 
     default = list
 

@@ -226,12 +226,7 @@ def impatient(undone: str, held: str, patience: int) -> str:
 
 
 def failure(undone: str, failed: Sequence[str]) -> str:
-    """Return the error that apt failed, with the remedy if it is known.
-
-    Args:
-        undone: the consequence: "NAME is not installed".
-        failed: apt's errors.
-    """
+    """Return the error that apt failed, with the remedy if it is known."""
     errors = " ".join(failed) or "apt does not say why"
     remedy = next((remedy for sign, remedy in _REMEDIES if re.search(sign, errors)), None)
     return f"{undone}: {errors}. {remedy or 'Then run again'}."

@@ -52,10 +52,6 @@ def units_script(units: Mapping[str, Iterable[str]]) -> str:
 def parse_units(found: Sections, units: Iterable[str]) -> dict[str, UnitState]:
     """Return the states of units by what the script has printed.
 
-    Args:
-        found: the sections of its output.
-        units: the names of the units.
-
     Raises:
         ValueError: a section is missing or malformed.
     """

@@ -95,6 +95,7 @@ def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
             )
         if Path.cwd() != root:
             raise PlanError(f"found the folder {Path.cwd()}; expected the project root: cd {root}")
+        watch_end()
         keep_tracebacks_off_screen()
         # At its end Python looks for garbage in all that pyinfra has imported: 0.15 s for nothing.
         atexit.register(gc.freeze)
@@ -112,7 +113,6 @@ def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
             expect_silence(state, hosts, look)
         else:
             expect_failures(state)
-            watch_end()
         _check_order()
         # pyinfra makes a group of its own of all hosts, by the name of its inventory file.
         file_group = "inventory" if is_chosen else path.stem

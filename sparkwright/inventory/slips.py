@@ -9,15 +9,18 @@ from typing import Any
 
 import click
 
-from sparkwright.common.schema import shown
 from sparkwright.common.terminal import plain, wrapped
+from sparkwright.run.ending import watch_end
 from sparkwright.run.last_resort import keep_tracebacks_off_screen
+
+# How an empty word is shown.
+_NOTHING = '""'
 
 
 def check_command_line() -> None:
     """Refuse what pyinfra would take for something else, such as a YAML file for Python.
 
-    To be called by config.py, which pyinfra reads first.
+    To be called by config.py, which pyinfra reads first. From then on Ctrl-C ends the run as ours.
 
     Raises:
         SystemExit: With all problems, and exit status 1.
@@ -25,6 +28,7 @@ def check_command_line() -> None:
     context = click.get_current_context(silent=True)
     if context is None:
         raise SystemExit("found no run of pyinfra; expected: pyinfra inventory.py deploys/spark.py")
+    watch_end()
     keep_tracebacks_off_screen()
     if problems := list(slips_of(context.params)):
         text = "\n".join(plain(each) for each in problems)
@@ -43,7 +47,7 @@ def slips_of(parameters: Mapping[str, Any]) -> Iterator[str]:
         name, sign, _ = given.partition("=")
         if not (name and sign):
             wanted = f"--data {name or 'NAME'}=VALUE"
-            yield f"--data {given or shown(given)}: found no value; expected {wanted}"
+            yield f"--data {given or _NOTHING}: found no value; expected {wanted}"
 
 
 def _inventory_problem(inventory: str, operations: Sequence[str]) -> str | None:
@@ -61,7 +65,7 @@ def _inventory_problem(inventory: str, operations: Sequence[str]) -> str | None:
         return f"found {inventory}, which is no Python file; expected inventory.py, which reads it"
     if any(map(_is_ours, operations)):
         return (
-            f"found {inventory or shown(inventory)} for an inventory; expected inventory.py. One "
+            f"found {inventory or _NOTHING} for an inventory; expected inventory.py. One "
             "Spark or replica alone: pyinfra inventory.py … --limit NAME"
         )
     return None

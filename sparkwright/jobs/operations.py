@@ -89,11 +89,7 @@ def start(job: str) -> StringCommand:
 
 
 def follow(root: str, jobs: Sequence[str], last: dict[str, JobState]) -> FunctionCommand:
-    """Return the command that shows the progress of jobs until all have ended.
-
-    Args:
-        last: receives their states at the end.
-    """
+    """Return the command that shows the progress of jobs until all have ended."""
     return FunctionCommand(_follow, (root, list(jobs), last), {})
 
 

@@ -49,9 +49,6 @@ def exporter_defaults(root: str) -> str:
     """Return the settings of the exporter's package.
 
     On a GB10 a read of cpufreq may never return (prometheus/node_exporter#3791).
-
-    Args:
-        root: the folder of everything on the Spark.
     """
     options = (
         f"--web.listen-address=127.0.0.1:{EXPORTER_PORT}",
@@ -66,24 +63,13 @@ def exporter_defaults(root: str) -> str:
 
 
 def metrics_units(names: Iterable[str], root: str, plan: FabricPlan | None) -> list[ManagedFile]:
-    """Return units of files/monitoring.
-
-    Args:
-        names: their names.
-        root: the folder of everything on the Spark.
-        plan: of a pair, this Spark's part of the fabric.
-    """
+    """Return units of files/monitoring."""
     values = {"root": root, "address": plan.addresses[0] if plan else "", "port": METRICS_PORT}
     return [unit_file(_FILES / name, **values) for name in names]
 
 
 def exporter_script(root: str, files: Mapping[str, Iterable[str]]) -> str:
-    """Return the POSIX shell script that reads it all; it only reads, and exits 0.
-
-    Args:
-        root: the folder of everything on the Spark.
-        files: the files that configure each unit.
-    """
+    """Return the POSIX shell script that reads it all; it only reads, and exits 0."""
     lines = [
         f"echo {MARK}listener",
         f"for pid in $(ss -Hltnp 'sport = :{EXPORTER_PORT}' 2>/dev/null "

@@ -14,7 +14,6 @@ from sparkwright.common.operations import (
     differs,
     failing,
     foresee,
-    is_dry_run,
     is_looking,
     is_surveying,
     notice,
@@ -101,7 +100,7 @@ def preflight(
         if not finding.error:
             notice(str(finding))
     refusal = failing("\n".join(map(str, errors))) if errors else None
-    if is_dry_run() and planning() and not (is_looking() or is_surveying()):
+    if planning() and not (is_looking() or is_surveying()):
         _end_unfit(bool(errors))
     if refusal:
         yield refusal
@@ -148,7 +147,7 @@ def _others(seats: Sequence[tuple[Survey, Needs]], number: int) -> int:
 
 
 def _end_unfit(is_unfit: bool) -> None:
-    """End a dry run where the real one would end: when all are judged, and one is unfit.
+    """End a plan where the run would end: when all are judged, and one is unfit.
 
     Raises:
         PyinfraError: the run ends.
@@ -161,6 +160,6 @@ def _end_unfit(is_unfit: bool) -> None:
         time.sleep(0.05)
     if unfit := sorted(spark for spark, bad in judged.items() if bad):
         raise PyinfraError(
-            f"preflight failed: {' and '.join(unfit)}. A run would end here, as this dry run "
-            "does; nothing was changed."
+            f"preflight failed: {' and '.join(unfit)}. A run would end here; nothing was changed "
+            "on any Spark."
         )

@@ -6,7 +6,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
@@ -82,8 +82,8 @@ class Release:
     root: str
     folders: dict[str, str]
     ranks: Ranks
-    files: dict[str, str]
-    program: bytes
+    files: dict[str, str] = field(repr=False)
+    program: bytes = field(repr=False)
     seat: str = ""
 
     @property
@@ -234,9 +234,6 @@ def current_engine(root: str) -> str:
     """Return shell lines that set release, unit and port of what `current` names.
 
     Without it, release and port are empty and the unit is one that nobody has.
-
-    Args:
-        root: Folder of everything on the Spark.
     """
     link, file = shlex.quote(f"{root}/current"), shlex.quote(f"{root}/current/release.json")
     return f"""\

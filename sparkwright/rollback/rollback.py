@@ -37,11 +37,7 @@ class History:
 
 
 def history_script(root: str) -> str:
-    """Return the POSIX shell script that reads what has served.
-
-    Args:
-        root: the folder of the seat.
-    """
+    """Return the POSIX shell script that reads what has served."""
     return f"""
 {seats_script(root)}
 cd {shlex.quote(root)} 2>/dev/null || cd /
@@ -72,13 +68,7 @@ def parse_history(output: Iterable[str]) -> History:
 
 
 def obstacle(spark: str, own: History, peer: str = "", peers: History | None = None) -> str | None:
-    """Return why there is no way back, as sentences; None if there is one.
-
-    Args:
-        spark: name of the Spark.
-        own: its history.
-        peer, peers: name and history of the other Spark of a pair.
-    """
+    """Return why there is no way back, as sentences; None if there is one."""
     release = own.before
     if release is None:
         served = f": only {own.current} has served" if own.current else ""

@@ -16,6 +16,7 @@ from pyinfra.api.state import BaseStateCallback, StateStage
 
 from sparkwright.common.operations import spark_name
 from sparkwright.run.command_line import typed_line
+from sparkwright.run.ending import is_interrupted
 from sparkwright.run.host_data import data_of
 from sparkwright.run.last_resort import keep_tracebacks_off_screen
 from sparkwright.run.lost import Login, cause, lost_lines, unreachable_lines
@@ -59,7 +60,8 @@ def expect_silence(run: State, hosts: Iterable[tuple[str, dict[str, Any]]], look
     """
 
     def show() -> None:
-        if run.initialised and run.current_stage == StateStage.Connect and not run.active_hosts:
+        connecting = run.initialised and run.current_stage == StateStage.Connect
+        if connecting and not (run.active_hosts or is_interrupted()):
             import_module(look).without_answers()
 
     logger.addHandler(_errors)

@@ -1,5 +1,7 @@
 """The output of a run: without control characters that a host may print, and as wide as it may be.
 
+The question of a run, too, which takes yes and no, and is asked only where there is one.
+
 NO_COLOR and TERM=dumb are heeded, which click and pyinfra do not do.
 """
 
@@ -9,23 +11,32 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 from click import utils
-from pyinfra import logger
+from gevent.socket import wait_read
+from pyinfra import logger, state
+from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.output import set_echo
 
+from sparkwright.common.local_file import written
+from sparkwright.common.operations import spark_name, would_change
 from sparkwright.common.terminal import print_any_letter, styled_lines
 
 # Spaces before each line of pyinfra's tables, and between two columns.
 _INDENT, _GAP = 4, 3
 # Characters that the name of an operation keeps on the narrowest terminal.
 _LEAST = 20
+# Lines that pyinfra prints below its plan, about operations that change what later ones find, and
+# the columns in which they fit.
+_REMARK, _REMARK_WIDTH = 5, 80
+_ANSWERS = {"y": True, "yes": True, "n": False, "no": False, "": False}
 
 
 def keep_screen_plain() -> None:
-    """Have pyinfra print nothing but plain text and its own styles.
+    """Have pyinfra print nothing but plain text and its own styles, and ask in words.
 
     pyinfra prints the output of commands unchanged: of failed ones, and of all with -v. To be
     called while the inventory is loaded, before any host prints anything.
@@ -35,8 +46,9 @@ def keep_screen_plain() -> None:
     set_echo(_echo)
     print_any_letter()
     # Outside of pyinfra, this import would patch the standard library.
-    from pyinfra_cli import prints
+    from pyinfra_cli import cli, prints
 
+    cli._do_confirm = _agreed
     if not isinstance(prints.print_rows, partial):
         prints.print_rows = partial(_print_fitting, prints.print_rows)
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
@@ -78,3 +90,47 @@ class _Plain(logging.Filter):
 
 def _echo(message: Any = None, **options: Any) -> None:
     click.echo(styled_lines(message) if isinstance(message, str) else message, **options)
+
+
+def _agreed(_message: str) -> bool:
+    """Return whether the run may go on; in the place of pyinfra's `_do_confirm`.
+
+    Raises:
+        PyinfraError: The plan has shown that the run would fail.
+        SystemExit: The answer is no.
+    """
+    if failing := sorted(map(spark_name, state.failed_hosts)):
+        raise PyinfraError(
+            f"the run would fail on {' and '.join(failing)}: see above. Nothing was changed on any "
+            f"Spark{_left()}"
+        )
+    if not would_change():
+        return True
+    if sys.stderr.isatty() and shutil.get_terminal_size().columns >= _REMARK_WIDTH:
+        click.echo(f"\033[{_REMARK}A\033[J", err=True, nl=False)
+    if not _is_yes():
+        click.echo(f"Nothing was changed on any Spark{_left()}", err=True)
+        sys.exit(1)
+    return True
+
+
+def _is_yes() -> bool:
+    """Ask; return the answer, which is no where it is empty.
+
+    Raises:
+        EOFError: There is nobody to ask.
+    """
+    click.echo("\nDo this? [y/N]: ", err=True, nl=False)
+    # The connections live on meanwhile, and Ctrl-C is heeded: read() may miss it at its beginning.
+    wait_read(sys.stdin.fileno())
+    while line := sys.stdin.readline():
+        if (answer := line.strip().lower()) in _ANSWERS:
+            return _ANSWERS[answer]
+        click.echo("Do this? y (yes) or n (no): ", err=True, nl=False)
+    raise EOFError
+
+
+def _left() -> str:
+    """Return the end of a sentence about what stays on this machine."""
+    names = ", ".join(os.path.relpath(path) for path in written if Path(path).exists())
+    return f"; on this machine stays what the next run uses: {names}." if names else "."

@@ -51,12 +51,7 @@ def recorded(proxies: object) -> str:
 
 
 def new_record(found: str, wanted: str, ours: Collection[str]) -> str | None:
-    """Return the record to keep before daemon.json changes; None if its proxies need none.
-
-    Args:
-        found, wanted: the file as it is, and as it is to be.
-        ours: the records so far.
-    """
+    """Return the record to keep before daemon.json changes; None if its proxies need none."""
     before, after = (_object(text).get("proxies") for text in (found, wanted))
     line = recorded(after)
     return line if after and after != before and line not in ours else None

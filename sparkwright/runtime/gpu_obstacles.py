@@ -13,11 +13,7 @@ def obstacle(output: str) -> LogCause | None:
 
 
 def refusal(output: str) -> str:
-    """Return the message that a container gets no GPU.
-
-    Args:
-        output: of Docker, CUDA or nvidia-smi.
-    """
+    """Return the message that a container gets no GPU."""
     words = " ".join(output.split())
     known = obstacle(output)
     if known is None:

@@ -139,9 +139,6 @@ def keep_previous(root: str) -> StringCommand:
     """Return the command that backs up daemon.json before our first change; empty without one.
 
     deploys/remove.py learns from it which keys are ours, so it is written in one step.
-
-    Args:
-        root: the folder of everything on the Spark.
     """
     backups, previous = f"{root}/backups", f"{root}/backups/daemon.json"
     new = QuoteString(f"{previous}.new")
@@ -191,12 +188,7 @@ _LOST = "The Spark stopped responding while a container was to show the GPU."
 
 @operation()
 def gpu_in_container(root: str, program: str) -> Generator[PyinfraCommand]:
-    """Prove that a container gets the GPU, once for each driver, toolkit, Docker and kernel.
-
-    Args:
-        root: the folder of everything on the Spark.
-        program: the text of files/host/runtime/gpu_proof.py.
-    """
+    """Prove that a container gets the GPU, once for each driver, toolkit, Docker and kernel."""
     proof = host.get_fact(GpuProof, root=root)
     if proof.holds:
         host.noop("a container gets the GPU: proved with this driver, toolkit, Docker and kernel")

@@ -10,7 +10,7 @@ from pyinfra import state
 from pyinfra.api.state import BaseStateCallback, StateStage
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.operations import is_dry_run
+from sparkwright.common.operations import is_dry_run, would_change
 from sparkwright.common.terminal import plain
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.run.command_line import next_line
@@ -37,7 +37,8 @@ def _say() -> None:
         return
     if is_dry_run():
         apply = next_line("apply", "pyinfra inventory.py deploys/spark.py")
-        click.echo(f"\nNothing was changed. To do it: {apply}")
+        nothing = f"Nothing was changed. To do it: {apply}"
+        click.echo(f"\n{nothing if would_change() else 'Nothing would change.'}")
     elif state.current_stage == StateStage.Disconnect:
         hosts = state.active_hosts
         targets = [seat for host in hosts for seat in target_of(host).chosen_seats]

@@ -1,44 +1,47 @@
 """Verification of real or virtual Sparks, on the inventory that pyinfra uses.
 
-pytest --pyargs sparkwright.verify [--inventory FILE] [--reboot]
+pytest --pyargs sparkwright.verify [--inventory FILE] [--limit NAME] [--reboot]
 """
 
 import json
 import shlex
-import subprocess
+import signal
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Generator
+from types import FrameType
 
 import pytest
-import requests
 from testinfra.host import Host
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.last_resort import explain
-from sparkwright.door.keys import api_keys
+from sparkwright.common.last_resort import INTERRUPTED, end_soon, explain
+from sparkwright.common.terminal import plain
 from sparkwright.fleet.fabric_plan import FabricPlan
 from sparkwright.release.lock import Lock, lock_path, read_lock
 from sparkwright.release.release import Release
 from sparkwright.run.spark import SparkTarget
+from sparkwright.verify.serving import Client, address_of, client_of, unready
 from sparkwright.verify.sparks import (
+    CHOSEN,
     SPARKS,
     Data,
+    at_once,
     concerns,
     connection,
     disconnect,
     load,
-    silent,
     unreached,
 )
 
 Api = Callable[..., str]
-Client = Callable[..., requests.Response]
 Proved = Callable[[str], None]
 
 # Sparks that a message lists.
 _SHOWN = 6
-# Those that do not answer, and of which a test has said so.
+# Characters of what a failure says.
+_LENGTH = 300
+# Those that cannot be verified, and of which a test has said so.
 _told: set[str] = set()
 
 
@@ -49,6 +52,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--inventory", default="inventory.py", help="the inventory, as for pyinfra (inventory.py)"
     )
     group.addoption(
+        "--limit", action="append", default=[], help="only this Spark or replica; repeatable"
+    )
+    group.addoption(
         "--reboot", action="store_true", help="also reboot each Spark, and see it serve again"
     )
 
@@ -57,17 +63,28 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Read the inventory and connect first: what is wrong ends the run, in a sentence each."""
     config = session.config
     try:
-        load(config.getoption("--inventory"))
+        _load(config)
     except PlanError as error:
         raise pytest.UsageError(str(error)) from None
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
-    problems = silent()
-    if len(problems) == len(SPARKS):
+    # What is open is closed at the end, which pytest comes to by an exception.
+    signal.signal(signal.SIGINT, _interrupted)
+    problems = [problem for problem in at_once(unready) if problem]
+    if len(problems) == len(CHOSEN):
         more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
         print("\n".join([*problems[:_SHOWN], *more]), file=sys.stderr)
         # pytest prints this twice.
-        pytest.exit("no Spark answers", returncode=1)
+        pytest.exit("no Spark can be verified", returncode=1)
+
+
+def _load(config: pytest.Config) -> dict[str, Data]:
+    return load(config.getoption("--inventory"), config.getoption("--limit"))
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    end_soon()
+    pytest.exit("interrupted", returncode=INTERRUPTED)
 
 
 def pytest_internalerror(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
@@ -84,8 +101,8 @@ def pytest_sessionfinish() -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run every test on every Spark of the inventory that it concerns, as its fixtures tell."""
     if "spark" in metafunc.fixturenames:
-        sparks = load(metafunc.config.getoption("--inventory"))
-        names = [name for name, data in sparks.items() if concerns(metafunc.fixturenames, data)]
+        sparks = _load(metafunc.config)
+        names = [name for name in CHOSEN if concerns(metafunc.fixturenames, sparks[name])]
         none = pytest.param("none", marks=pytest.mark.skip("concerns no Spark of this inventory"))
         metafunc.parametrize("spark", names or [none], scope="session")
 
@@ -94,18 +111,34 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     """Show what an owner wrote wrong, or has yet to deploy, without a traceback.
 
-    Of a Spark that does not answer, the first test fails, and the others are skipped.
+    Of a Spark that does not answer, or serve, the first test fails, and the others are skipped.
     """
     spark = getattr(getattr(item, "callspec", None), "params", {}).get("spark")
-    if spark in SPARKS and (problem := unreached(spark)):
+    if spark in SPARKS and (problem := unready(spark)):
         if spark in _told:
-            pytest.skip(f"{spark} does not answer")
+            pytest.skip(f"{spark} does not {'answer' if unreached(spark) else 'serve'}")
         _told.add(spark)
         pytest.fail(problem, pytrace=False)
     try:
         return (yield)
     except PlanError as error:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say in a line what has failed: the sources of the tests, and values, are for `-vv`."""
+    report = yield
+    options = item.config.option
+    if report.failed and call.excinfo and options.tbstyle == "auto" and options.verbose < 2:
+        error = call.excinfo.value
+        first, *more = str(error).splitlines() or [""]
+        line = plain(f"{type(error).__name__}: {first}{' …' if more else ''}", _LENGTH)
+        # These are sentences of our own.
+        report.longrepr = str(error) if isinstance(error, pytest.fail.Exception) else line
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -198,42 +231,18 @@ def _api(head: Host, release: Release) -> Api:
 
 @pytest.fixture(scope="session")
 def address(data: Data) -> str:
-    """Where clients reach the Spark; SSH may know it by another name, and by a way of its own."""
-    if data["pyinfra_name"] == "@local":
-        return "127.0.0.1"
+    """Where clients reach the Spark."""
     connection(data["spark"])  # fails with its reason where the Spark does not answer
-    name: str = data.get("ssh_hostname") or data["spark"]
-    told = subprocess.run(["ssh", "-G", name], capture_output=True, text=True, check=True).stdout
-    options = dict(line.split(" ", 1) for line in told.splitlines() if " " in line)
-    if options.get("proxyjump", "none") != "none":
-        pytest.skip(
-            f"{name} is behind {options['proxyjump']}: its door cannot be reached from here"
-        )
-    return options["hostname"]
+    address, jump = address_of(data)
+    if jump:
+        pytest.skip(f"{data['spark']} is behind {jump}: its door cannot be reached from here")
+    return address
 
 
 @pytest.fixture(scope="session")
 def client(data: Data, target: SparkTarget, address: str) -> Client:
     """Send a request through the door, from here; with the fleet's key unless another is given."""
-    base = f"http{'s' if target.settings.secured else ''}://{address}:{data['port']}"
-    own = "none" if data["api_key"] == "none" else api_keys(target.fleet)[0]
-
-    def ask(
-        method: str, path: str, body: object = None, key: str | None = own, stream: bool = False
-    ) -> requests.Response:
-        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        # A certificate names the Spark as its clients do, which may not be as pyinfra does.
-        return requests.request(
-            method,
-            base + path,
-            json=body,
-            headers=headers,
-            stream=stream,
-            timeout=120,
-            verify=False,
-        )
-
-    return ask
+    return client_of(data, target, address)
 
 
 @pytest.fixture

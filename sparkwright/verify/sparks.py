@@ -5,11 +5,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import testinfra
@@ -20,19 +21,23 @@ from sparkwright.common.terminal import plain
 from sparkwright.run.spark import SparkTarget
 
 Data = dict[str, Any]
+T = TypeVar("T")
 
 # What `load` has read, by the Spark's name: of one that serves two replicas, by SPARK/REPLICA.
 SPARKS: dict[str, Data] = {}
+# Those of them that `--limit` leaves, in their order.
+CHOSEN: dict[str, None] = {}
 
 # One that is off is given up soon. A dead connection is noticed, so that a test may reboot a Spark.
 _ALIVE = "-o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=2"
 
 
-def load(inventory: str) -> dict[str, Data]:
+def load(inventory: str, limit: Sequence[str] = ()) -> dict[str, Data]:
     """Read all that pyinfra knows of each Spark, once: inventory and group data.
 
     Args:
         inventory: as pyinfra takes it; read in the current folder.
+        limit: names of Sparks and replicas for `CHOSEN`, as `--limit` of a run takes them.
 
     Returns:
         What `SPARKS` has; other hosts are left out.
@@ -49,7 +54,8 @@ def load(inventory: str) -> dict[str, Data]:
             )
         answer = subprocess.run(
             # -P: as with the program `pyinfra`, modules of this folder shadow no installed ones.
-            [sys.executable, "-P", "-m", "pyinfra", inventory, "debug-inventory", "--json"],
+            [sys.executable, "-P", "-m", "pyinfra", inventory, "debug-inventory", "--json"]
+            + [f"--limit={each}" for each in limit],
             capture_output=True,
             text=True,
             check=False,
@@ -57,16 +63,30 @@ def load(inventory: str) -> dict[str, Data]:
         if answer.returncode:
             said = (line for line in answer.stderr.splitlines() if not line.startswith("-->"))
             raise PlanError("\n".join(said).strip())
-        hosts = [
-            {"pyinfra_name": host["name"], **host["data"]} for host in json.loads(answer.stdout)
-        ]
-        SPARKS.update(seat for data in hosts if data.get("spark") for seat in _seats(data))
+        for host in json.loads(answer.stdout):
+            if not host["data"].get("spark"):
+                continue
+            seats = dict(_seats({"pyinfra_name": host["name"], **host["data"]}))
+            SPARKS.update(seats)
+            if not limit or any(_means(pattern, host) for pattern in limit):
+                chosen = host["data"].get("chosen")
+                CHOSEN.update(
+                    {
+                        name: None
+                        for name, own in seats.items()
+                        if own["replica"] in (chosen or [own["replica"]])
+                    }
+                )
         if not SPARKS:
             raise PlanError(
                 f"{inventory}: found no Spark in it; expected an inventory that calls "
                 "sparkwright.inventory.groups.for_pyinfra"
             )
     return SPARKS
+
+
+def _means(pattern: str, host: dict[str, Any]) -> bool:
+    return pattern in host["groups"] or fnmatch(host["name"], pattern)
 
 
 def _seats(data: Data) -> Iterator[tuple[str, Data]]:
@@ -86,12 +106,7 @@ def _seats(data: Data) -> Iterator[tuple[str, Data]]:
 
 
 def concerns(fixtures: Sequence[str], data: Data) -> bool:
-    """Tell whether a test is about such a Spark.
-
-    Args:
-        fixtures: names of the fixtures that the test uses.
-        data: inventory and group data of the Spark.
-    """
+    """Tell whether a test is about such a Spark."""
     if "fabric" in fixtures and not SparkTarget.of(data).fabric:
         return False
     asks = {"api", "client", "address"}.intersection(fixtures)
@@ -114,6 +129,11 @@ def connection(spark: str) -> Host:
     """Return a connection to a Spark, as root; fail with a sentence if it does not answer."""
     if problem := unreached(spark):
         pytest.fail(problem, pytrace=False)
+    return connected(spark)
+
+
+def connected(spark: str) -> Host:
+    """Return the connection to a Spark that `unreached` says nothing of."""
     return _connected(spark)[0]
 
 
@@ -126,11 +146,15 @@ def unreached(spark: str) -> str:
     return _connected(spark.partition("/")[0])[1]
 
 
-def silent() -> list[str]:
-    """Return the sentences on all Sparks that cannot be verified, which are asked at once."""
+def at_once(ask: Callable[[str], T]) -> list[T]:
+    """Ask something of each chosen Spark, at once."""
     _sockets()
-    with ThreadPoolExecutor() as pool:
-        return [problem for problem in pool.map(unreached, SPARKS) if problem]
+    pool = ThreadPoolExecutor()
+    try:
+        return [*pool.map(ask, CHOSEN)]
+    finally:
+        # After Ctrl-C, nobody waits for an ssh.
+        pool.shutdown(wait=False)
 
 
 @cache

@@ -10,7 +10,8 @@ import pytest
 from sparkwright.door.certificates import authority_file
 from sparkwright.release.release import Release
 from sparkwright.run.spark import SparkTarget
-from sparkwright.verify.plugin import Client, Proved
+from sparkwright.verify.plugin import Proved
+from sparkwright.verify.serving import Client
 from sparkwright.verify.sparks import Data
 
 # Routes of vLLM 0.33 that no client needs; its own `--api-key` leaves most of them open.

@@ -6,7 +6,8 @@ import math
 import pytest
 
 from sparkwright.release.release import Release
-from sparkwright.verify.plugin import Api, Client, Proved
+from sparkwright.verify.plugin import Api, Proved
+from sparkwright.verify.serving import Client
 from sparkwright.verify.sparks import Data
 
 # Two of one meaning, and one of another. The lab's random model knows words alone.

@@ -41,11 +41,7 @@ _ADOPTION = HOST_FILES / "weights" / "adoption"
 
 
 def adoption_files(root: str) -> list[Entry]:
-    """Return the units that a Spark needs where checkpoints of other folders may be adopted.
-
-    Args:
-        root: the folder of everything on the Spark.
-    """
+    """Return the units that a Spark needs where checkpoints of other folders may be adopted."""
     mounts = render(_ADOPTION / Path(IN_PLACE).name, root=root)
     return [
         unit_file(_ADOPTION / "adopt@.service", root=root),

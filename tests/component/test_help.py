@@ -13,9 +13,10 @@ from tests.clock import patience
 PROJECT = Path(__file__).parents[2]
 # Parts of others: what runs only inside of an image or a root that is being built (each byte of it
 # is a part of the image's name: a parser would have Sparks build theirs anew), or plays a part in
-# one test; and the programs of a Spark, whose --help has a test beside their archive.
+# one test; what takes the arguments of another program; and the programs of a Spark, whose --help
+# has a test beside their archive.
 PARTS = (
-    *("tests/lab/engine/", "tests/lab/standin/"),
+    *("tests/lab/engine/", "tests/lab/standin/", "sparkwright/cli/start.py"),
     *("tests/recipes/inside/", "tests/recipes/kv_layout.py", "tests/forked.py"),
     *("tests/contract/inside.py", "tests/component/engine/", "tests/component/gateway/"),
 )

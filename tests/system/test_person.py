@@ -7,6 +7,7 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -54,8 +55,8 @@ class Person:
         """The folder that `sparkwright init` writes."""
         return self.home / SITE
 
-    def types(self, line: str, status: int = 0) -> str:
-        """Run a line in a shell; return what it prints, which is 80 columns wide at a desk."""
+    def starts(self, line: str) -> "subprocess.Popen[str]":
+        """Start a line in a shell, which prints on one pipe, as it is 80 columns wide at a desk."""
         # OpenSSH takes the home of the user database, whatever HOME says.
         own = Path(pwd.getpwuid(os.getuid()).pw_dir)
         (own / ".ssh").mkdir(mode=0o700, exist_ok=True)
@@ -66,7 +67,7 @@ class Person:
             "HF_TOKEN": TOKEN,
             "LANG": "C.UTF-8",
         }
-        done = subprocess.run(
+        return subprocess.Popen(
             ["unshare", "--mount", "sh", "-c", inside, self.home, line],
             cwd=self.site if self.site.exists() else self.home,
             env=environment,
@@ -74,14 +75,40 @@ class Person:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            check=False,
-            timeout=patience(900),
+            start_new_session=True,
         )
-        assert done.returncode == status, f"{line}\n{done.stdout}"
-        assert "Traceback" not in done.stdout
-        with (RESULTS / RECORDING).open("a") as file:
-            file.write(f"$ {line}\n{done.stdout}\n")
-        return done.stdout
+
+    def types(self, line: str, status: int = 0, record: bool = True) -> str:
+        """Run a line; return what it prints."""
+        with self.starts(line) as process:
+            try:
+                said, _ = process.communicate(timeout=patience(900))
+            finally:
+                process.kill()
+        assert process.returncode == status, f"{line}\n{said}"
+        assert "Traceback" not in said
+        if record:
+            with (RESULTS / RECORDING).open("a") as file:
+                file.write(f"$ {line}\n{said}\n")
+        return said
+
+    def interrupts(self, line: str, at: str) -> str:
+        """Press Ctrl-C once a command has printed something; return all that it printed."""
+        with self.starts(f"exec {line}") as process:
+            assert process.stdout
+            said = ""
+            for each in process.stdout:
+                said += each
+                if at in each:
+                    break
+            os.killpg(process.pid, signal.SIGINT)
+            try:
+                said += process.communicate(timeout=patience(60))[0]
+            finally:
+                process.kill()
+        assert process.returncode == 130, f"{line}\n{said}"
+        assert "Traceback" not in said
+        return said
 
     def edits(self, **replica: str) -> None:
         """Change what the inventory says of every replica."""
@@ -188,6 +215,21 @@ def test_a_plan_names_model_download_release_and_port_and_writes_nothing(person:
     ] == before
 
 
+def test_no_changes_no_spark(person: Person) -> None:
+    said = person.types("echo n | sparkwright apply", status=1, record=False)
+    assert "Do this? [y/N]" in said
+    assert "Nothing was changed on any Spark; on this machine stays what the next run uses" in said
+    assert "sparks.keys" in said
+    for spark in person.sparks:
+        assert spark.run("test -e /opt/qwen36", check=False).returncode
+    for name in ("lock.yaml", "keys"):
+        (person.site / f"inventory/sparks.{name}").unlink()
+
+
+def test_ctrl_c_before_anything_is_changed(person: Person) -> None:
+    assert "No Spark was changed." in person.interrupts("sparkwright apply -y", "--> Connecting")
+
+
 def test_apply_ends_with_a_question_that_works_as_printed(person: Person) -> None:
     said = person.types("sparkwright apply -y")
     address = person.sparks[0].address
@@ -212,6 +254,25 @@ def test_status_and_logs_show_what_serves(person: Person) -> None:
     assert "vllm" in person.types("cd group_data && sparkwright logs chat-b -n 20")
 
 
+def test_ctrl_c_ends_the_status_and_a_log(person: Person) -> None:
+    person.interrupts("sparkwright status --watch --limit chat-a", "Ctrl-C ends it")
+    person.interrupts("sparkwright logs chat-a -f", "vllm")
+
+
+def test_ctrl_c_ends_an_apply_and_not_its_work(person: Person) -> None:
+    own = person.site / "files/recipes/other.yaml"
+    own.write_text((PROJECT / "files/recipes/lab-tiny.yaml").read_text().replace("d: 0", "d: 8"))
+    person.edits(recipe="other")
+    said = person.interrupts("sparkwright apply -y --data trial_seconds=60", "on trial")
+    assert "Interrupted. Nothing is lost" in said
+    switches = "systemctl is-active 'switch@*'"
+    assert any(spark.run(switches, check=False).stdout for spark in person.sparks)
+    person.types("sparkwright apply -y", record=False)
+    assert [current(spark).startswith("other-") for spark in person.sparks] == [True, True]
+    person.edits(recipe="lab-tiny")
+    person.types("sparkwright apply -y", record=False)
+
+
 def test_another_recipe_and_back(person: Person) -> None:
     recipe = (PROJECT / "files/recipes/lab-tiny.yaml").read_text()
     own = person.site / "files/recipes/mine.yaml"
@@ -227,8 +288,26 @@ def test_another_recipe_and_back(person: Person) -> None:
 def test_stop_and_start(person: Person) -> None:
     assert "sparkwright start" in person.types("sparkwright stop -y --limit chat-b")
     assert not person.sparks[1].run("systemctl is-active 'vllm@*'", check=False).stdout
+    said = person.types("sparkwright verify --limit chat-b", status=1, record=False)
+    assert "spark-b does not serve: the engine vllm@lab-tiny-" in said
+    assert "is inactive (it was stopped). Next: sparkwright start" in said
+    assert len(said.splitlines()) < 15
+    assert "proved on spark-a" in person.types("sparkwright verify --limit chat-a", record=False)
+    both = person.types("sparkwright verify", status=1, record=False)
+    assert "1 error" in both
+    assert "proved on spark-a" in both
     person.types("sparkwright start -y --limit chat-b")
     assert "chat-b" in person.types("sparkwright apply -y")
+
+
+def test_verify_with_a_key_that_no_door_knows(person: Person) -> None:
+    person.types("sparkwright keys rotate owner", record=False)
+    said = person.types("sparkwright verify", status=1, record=False)
+    for name in ("spark-a", "spark-b"):
+        assert f"{name} does not serve: its door does not know this site's key" in said
+    assert len(said.splitlines()) < 15
+    person.types("sparkwright apply -y", record=False)
+    person.types("sparkwright verify --limit spark-a", record=False)
 
 
 @contextmanager
@@ -277,3 +356,8 @@ def test_remove_leaves_the_weights_alone(person: Person) -> None:
     for spark in person.sparks:
         assert "vllm@" not in spark.run("ls /etc/systemd/system").stdout
         assert spark.run("ls /opt/qwen36").stdout.split()
+    said = person.types("sparkwright verify", status=1, record=False)
+    assert "spark-a does not serve: nothing is set up on it. Next: sparkwright apply" in said
+    assert len(said.splitlines()) < 15
+    again = person.types("sparkwright remove", record=False)
+    assert "[y/N]" not in again

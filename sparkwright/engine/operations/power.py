@@ -21,9 +21,6 @@ def stopped(root: str) -> Generator[PyinfraCommand, None, None]:
 
     Requests in flight have the time to end that their recipe gives them; a switch under way is
     reverted first.
-
-    Args:
-        root: the folder of the seat.
     """
     engines = host.get_fact(Engines, root=root)
     running = [engine for engine in engines.units.values() if not engine.ended]

@@ -19,10 +19,6 @@ def vacated(root: str, wanted: Sequence[str]) -> Generator[StringCommand]:
 
     It is done before anything else of a run that changes what serves: memory and ports are free
     then for what takes the place.
-
-    Args:
-        root: the folder of everything on the Spark.
-        wanted: the names of the seats that stay.
     """
     known = host.get_fact(Seats, root=root)
     strays = [seat for seat in known if seat not in wanted]

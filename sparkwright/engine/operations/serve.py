@@ -151,12 +151,7 @@ def switch_back(
 
 
 def complaint(release: str, outcome: Outcome) -> str:
-    """Return all that is said of a switch that failed, the engine's last lines first.
-
-    Args:
-        release: the one that does not serve.
-        outcome: what became of it.
-    """
+    """Return all that is said of a switch that failed, the engine's last lines first."""
     known = hint(outcome.log)
     lines = [*outcome.log[-JOURNAL_LINES:], failure(release, outcome)]
     return "\n".join([*lines, *([f"Hint: {known}."] if known else [])])
@@ -164,11 +159,7 @@ def complaint(release: str, outcome: Outcome) -> str:
 
 @operation()
 def idle(root: str) -> Generator[StringCommand, None, None]:
-    """Serve nothing, now and after every boot; weights, image and releases stay.
-
-    Args:
-        root: the folder of the seat.
-    """
+    """Serve nothing, now and after every boot; weights, image and releases stay."""
     engines = host.get_fact(Engines, root=root)
     for difference in engine_differences(engines, None):
         differs(*difference)

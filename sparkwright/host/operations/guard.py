@@ -18,9 +18,6 @@ def guarded(entries: Sequence[ManagedFile]) -> Generator[PyinfraCommand]:
 
     systemd sets up a container's filter before it starts the container, and replaces it when it
     reads the files anew: there is no moment without a filter.
-
-    Args:
-        entries: the files of the slices.
     """
     units = [entry.path.rpartition("/")[2] for entry in entries]
     foresee(lambda: host.get_fact(Unread, units=units))

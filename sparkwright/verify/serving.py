@@ -1,0 +1,132 @@
+"""Whether a Spark serves at all: asked first, as of one that does not there is little to prove."""
+
+import shlex
+import subprocess
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import requests
+
+from sparkwright.common.errors import PlanError
+from sparkwright.door.door import door_unit
+from sparkwright.door.keys import api_keys
+from sparkwright.run.command_line import next_line
+from sparkwright.run.spark import SparkTarget
+from sparkwright.verify.sparks import SPARKS, Data, connected, unreached
+
+Client = Callable[..., requests.Response]
+
+# Seconds in which a door answers that has an engine.
+_PATIENCE = 10
+
+
+@cache
+def unready(name: str) -> str:
+    """Return why a Spark cannot be verified, in a sentence; "" if it can.
+
+    Args:
+        name: Of `SPARKS`.
+    """
+    data = SPARKS[name]
+    target = SparkTarget.of(data)
+    if (problem := unreached(name)) or not target.recipe_name:
+        return problem
+    place, door = shlex.quote(target.place), shlex.quote(door_unit(target.place))
+    found = connected(data["spark"]).run(
+        f'release=$(basename "$(readlink {place}/current)"); echo "$release"; '
+        f'echo "$(systemctl is-active "vllm@$release")"; echo "$(systemctl is-active {door})"'
+    )
+    lines = found.stdout.splitlines()
+    try:
+        return unserved(name, lines[:2] if target.rank else lines, lambda: _answer(data, target))
+    except PlanError as error:
+        return str(error)
+
+
+def unserved(name: str, found: Sequence[str], answer: Callable[[], int | str]) -> str:
+    """Return why a Spark does not serve, and what to do; "" if it does.
+
+    Args:
+        name: Of the Spark.
+        found: The release that is current there, "" for none; the state of its unit; on a head,
+            that of the door.
+        answer: Asks the door: an HTTP status, or why there is none; "" where nothing can be said.
+    """
+    release, engine, *door = found
+
+    def said(why: str, verb: str, deploy: str) -> str:
+        command = next_line(verb, f"pyinfra inventory.py deploys/{deploy}.py")
+        return f"{name} does not serve: {why}. Next: {command}"
+
+    if not release:
+        return said("nothing is set up on it", "apply", "spark")
+    if engine == "inactive":
+        return said(f"the engine vllm@{release} is inactive (it was stopped)", "start", "start")
+    if engine != "active":
+        return said(f"the engine vllm@{release} is {engine}", "doctor", "doctor")
+    if not door:
+        return ""
+    if door != ["active"]:
+        return said(f"its door is {door[0]}", "doctor", "doctor")
+    status = answer()
+    if status == requests.codes.unauthorized:
+        return said("its door does not know this site's key, which is newer", "apply", "spark")
+    if status not in (requests.codes.ok, ""):
+        return said(f"its door answers {status}", "doctor", "doctor")
+    return ""
+
+
+def _answer(data: Data, target: SparkTarget) -> int | str:
+    address, jump = address_of(data)
+    if jump:
+        return ""
+    try:
+        return client_of(data, target, address)("GET", "/v1/models", timeout=_PATIENCE).status_code
+    except requests.RequestException as error:
+        return f"nothing at {address}:{target.port} ({type(error).__name__})"
+
+
+def address_of(data: Data) -> tuple[str, str]:
+    """Return where clients reach a Spark, as SSH knows it, and the host that is before it, if any.
+
+    SSH may know it by another name, and by a way of its own.
+    """
+    if data["pyinfra_name"] == "@local":
+        return "127.0.0.1", ""
+    name: str = data.get("ssh_hostname") or data["spark"]
+    told = subprocess.run(["ssh", "-G", name], capture_output=True, text=True, check=True).stdout
+    options = dict(line.split(" ", 1) for line in told.splitlines() if " " in line)
+    jump = options.get("proxyjump", "none")
+    return options["hostname"], "" if jump == "none" else jump
+
+
+def client_of(data: Data, target: SparkTarget, address: str) -> Client:
+    """Return what sends requests through a door, from here; with the fleet's key unless told."""
+    base = f"http{'s' if target.settings.secured else ''}://{address}:{target.port}"
+    own = "none" if data["api_key"] == "none" else api_keys(target.fleet)[0]
+
+    def ask(
+        method: str,
+        path: str,
+        body: object = None,
+        key: str | None = own,
+        stream: bool = False,
+        timeout: float = 120,
+    ) -> requests.Response:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        with warnings.catch_warnings():
+            # A certificate names the Spark as its clients do, which may not be as pyinfra does:
+            # test_certificate proves it by that name.
+            warnings.filterwarnings("ignore", "Unverified HTTPS request")
+            return requests.request(
+                method,
+                base + path,
+                json=body,
+                headers=headers,
+                stream=stream,
+                timeout=timeout,
+                verify=False,
+            )
+
+    return ask

@@ -1,0 +1,205 @@
+"""Ctrl-C at any moment, with one Spark and with two: the command ends at once, with status 130.
+
+Whatever a command waits for here would take a quarter of an hour.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.clock import patience
+from tests.component.servers import until
+from tests.component.small_site import Site, pyinfra, sparkwright
+from tests.component.sshd import Machine, machines
+
+KEYS = "keys_command: [sh, -c, 'touch asked; exec sleep 900']\n"
+# As OpenSSH's own, which ends with a status of its own.
+SSH = "#!/bin/sh\ntrap 'kill $!; exit 255' INT\n: > asked\nsleep 900 & wait\n"
+EXECUTED = "Interrupted. Nothing is lost: a download"
+BEFORE = "Interrupted. No Spark was changed."
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Machine]]:
+    with machines(tmp_path_factory.mktemp("sparks"), "spark-a", "spark-b") as found:
+        yield found
+
+
+def interrupted(site: Site, words: Sequence[str], at: str = "") -> str:
+    """Start a command, press Ctrl-C where it waits, and return all that it printed."""
+    said = site.folder / "output"
+    with (
+        said.open("w") as output,
+        subprocess.Popen(
+            words,
+            cwd=site.folder,
+            env=site.environment(at),
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            # As in a terminal: Ctrl-C is for all that the command has started, too.
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            until(lambda: site.reached() or "[y/N]" in said.read_text())
+            os.killpg(process.pid, signal.SIGINT)
+            status = process.wait(patience(60))
+        finally:
+            process.kill()
+    assert status == 130, said.read_text()
+    assert "Traceback" not in said.read_text()
+    return said.read_text()
+
+
+@pytest.fixture(params=[1, 2], ids=["one Spark", "two"])
+def site(tmp_path: Path, running: dict[str, Machine], request: pytest.FixtureRequest) -> Site:
+    return Site(tmp_path, running, request.param)
+
+
+BOTH = [sparkwright("apply"), pyinfra("deploys/spark.py")]
+
+
+@pytest.mark.parametrize(
+    ("line", "module"),
+    [
+        ("plan", "click"),
+        ("plan", "sparkwright.cli.main"),
+        ("plan", "pyinfra_cli"),
+        ("plan", "pyinfra_cli.cli"),
+        ("recipes list", "sparkwright.recipe.loader"),
+        ("keys list", "sparkwright.door.keys"),
+        ("verify", "pytest"),
+        ("verify", "sparkwright.verify.plugin"),
+    ],
+)
+def test_while_a_command_is_imported(
+    tmp_path: Path, running: dict[str, Machine], line: str, module: str
+) -> None:
+    site = Site(tmp_path, running, 1)
+    said = interrupted(site, sparkwright(line), module).strip()
+    # Of what is printed while it reads its command line, pytest keeps all to itself.
+    assert said == ("" if module == "sparkwright.verify.plugin" else "interrupted")
+
+
+def test_while_pyinfra_is_imported(tmp_path: Path, running: dict[str, Machine]) -> None:
+    site = Site(tmp_path, running, 1)
+    said = interrupted(site, pyinfra("deploys/spark.py"), "pyinfra_cli.cli")
+    assert said.strip() == "interrupted"
+
+
+@pytest.mark.parametrize("words", BOTH)
+def test_while_the_inventory_is_loaded(site: Site, words: list[str]) -> None:
+    assert BEFORE in interrupted(site, words, "sparkwright.inventory.groups")
+
+
+@pytest.mark.parametrize("words", BOTH)
+def test_while_the_keys_are_asked_for(site: Site, words: list[str]) -> None:
+    site.write(more=KEYS)
+    assert BEFORE in interrupted(site, words)
+
+
+@contextmanager
+def nobody_answers(site: Site) -> Iterator[int]:
+    """Have a port that takes connections, and is silent; one that has come is where to wait."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+
+        def reached() -> bool:
+            with suppress(BlockingIOError):
+                server.accept()
+                return True
+            return False
+
+        site.reached = reached  # type: ignore[method-assign]
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize("words", [*BOTH, sparkwright("status")])
+def test_while_no_spark_answers(site: Site, words: list[str]) -> None:
+    with nobody_answers(site) as port:
+        site.write(port=port)
+        said = interrupted(site, words)
+    assert BEFORE in said
+    assert "no answer" not in said
+
+
+@pytest.mark.parametrize("words", BOTH)
+def test_while_it_is_planned(site: Site, words: list[str]) -> None:
+    site.write(where="fact")
+    assert BEFORE in interrupted(site, words)
+
+
+@pytest.mark.parametrize("words", BOTH)
+def test_at_the_question(site: Site, words: list[str]) -> None:
+    said = interrupted(site, words)
+    assert BEFORE in said
+    assert "Work" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        sparkwright("apply -y"),
+        pyinfra("deploys/spark.py -y"),
+        pyinfra("deploys/spark.py -y --serial"),
+    ],
+)
+def test_while_an_operation_is_at_work(site: Site, words: list[str]) -> None:
+    site.write(where="operation")
+    if "--serial" in words:
+        site.reached = lambda: any(  # type: ignore[method-assign]
+            (machine.folder / "asked").exists() for machine in site.machines.values()
+        )
+    said = interrupted(site, words)
+    assert EXECUTED in said
+    typed = ["-m", *words[2:]] if "sparkwright" in words else ["pyinfra", *words[1:]]
+    assert f"{' '.join(typed)}\n" in said
+    # The Spark is free: the lease ended with the run.
+    for machine in site.machines.values():
+        lock = machine.folder / "run/lock"
+        free = ["flock", "--nonblock", str(lock), "true"]
+        until(lambda free=free: subprocess.run(free, check=False).returncode == 0)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "words", [sparkwright("status --watch 900"), pyinfra("deploys/status.py --data watch=900")]
+)
+def test_while_the_status_waits_for_its_next_look(site: Site, words: list[str]) -> None:
+    output = site.folder / "output"
+    site.reached = lambda: "Ctrl-C ends it" in output.read_text()  # type: ignore[method-assign]
+    assert interrupted(site, words).count("Ctrl-C ends it") == 1
+
+
+def test_while_a_log_is_followed(tmp_path: Path, running: dict[str, Machine]) -> None:
+    site = Site(tmp_path, running, 1)
+    (tmp_path / "ssh").write_text(SSH)
+    (tmp_path / "ssh").chmod(0o755)
+    assert interrupted(site, sparkwright("logs -f")).strip() == "interrupted"
+
+
+def test_while_a_command_reads_keys(tmp_path: Path, running: dict[str, Machine]) -> None:
+    site = Site(tmp_path, running, 1)
+    site.write(more=KEYS)
+    assert interrupted(site, sparkwright("keys list")).strip() == "interrupted"
+
+
+def test_while_verify_waits_for_a_spark(tmp_path: Path, running: dict[str, Machine]) -> None:
+    site = Site(tmp_path, running, 1)
+    (tmp_path / "ssh").write_text(SSH)
+    (tmp_path / "ssh").chmod(0o755)
+    assert "interrupted" in interrupted(site, sparkwright("verify"))
+
+
+def test_while_init_tries_a_machine(tmp_path: Path, running: dict[str, Machine]) -> None:
+    site = Site(tmp_path, running, 1)
+    with nobody_answers(site) as port:
+        said = interrupted(site, sparkwright(f"init new --spark ann@127.0.0.1:{port}"))
+    assert said.strip().endswith("interrupted")
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,80 @@
+"""What verification says of a Spark that does not serve."""
+
+import warnings
+from collections.abc import Sequence
+
+import pytest
+import requests
+
+from sparkwright.run.command_line import PROGRAM_VARIABLE
+from sparkwright.run.spark import SparkTarget
+from sparkwright.verify.serving import client_of, unserved
+
+UNIT = "vllm@chat-0a1b2c3d"
+
+
+@pytest.mark.parametrize(
+    ("found", "answer", "why", "verb"),
+    [
+        (["", "inactive", "inactive"], 0, "nothing is set up on it", "apply"),
+        (["", "", ""], 0, "nothing is set up on it", "apply"),
+        (
+            ["chat-0a1b2c3d", "inactive", "active"],
+            0,
+            f"the engine {UNIT} is inactive (it was stopped)",
+            "start",
+        ),
+        (["chat-0a1b2c3d", "failed", "active"], 0, f"the engine {UNIT} is failed", "doctor"),
+        (["chat-0a1b2c3d", "activating"], 0, f"the engine {UNIT} is activating", "doctor"),
+        (["chat-0a1b2c3d", "active", "failed"], 0, "its door is failed", "doctor"),
+        (
+            ["chat-0a1b2c3d", "active", "active"],
+            401,
+            "its door does not know this site's key, which is newer",
+            "apply",
+        ),
+        (["chat-0a1b2c3d", "active", "active"], 503, "its door answers 503", "doctor"),
+    ],
+)
+def test_a_spark_that_does_not_serve(
+    found: Sequence[str], answer: int, why: str, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PROGRAM_VARIABLE, "sparkwright")
+    said = unserved("spark-a", found, lambda: answer)
+    assert said == f"spark-a does not serve: {why}. Next: sparkwright {verb}"
+    monkeypatch.delenv(PROGRAM_VARIABLE)
+    deploy = "spark" if verb == "apply" else verb
+    command = f"pyinfra inventory.py deploys/{deploy}.py"
+    assert unserved("spark-a", found, lambda: answer).endswith(f". Next: {command}")
+
+
+def never() -> int:
+    raise AssertionError("its door was asked")
+
+
+@pytest.mark.parametrize(
+    ("found", "answer"),
+    [
+        (["chat-0a1b2c3d", "active", "active"], lambda: 200),
+        # Behind a jump host.
+        (["chat-0a1b2c3d", "active", "active"], lambda: ""),
+        # A worker has no door.
+        (["chat-0a1b2c3d", "active"], never),
+    ],
+)
+def test_a_spark_that_serves(found, answer):
+    assert unserved("spark-a", found, answer) == ""
+
+
+@pytest.mark.parametrize("found", [["", "inactive", "active"], ["chat-1", "inactive", "active"]])
+def test_the_door_of_a_stopped_engine_is_not_waited_for(found):
+    assert "does not serve" in unserved("spark-a", found, never)
+
+
+def test_what_test_certificate_proves_is_not_warned_of(recwarn, monkeypatch):
+    """urllib3 warns of each request whose certificate is not checked by the address."""
+    text = "Unverified HTTPS request is being made to host '10.0.0.5'. Adding certificate ..."
+    monkeypatch.setattr(requests, "request", lambda *_, **__: warnings.warn(text, stacklevel=1))
+    data = {"spark": "spark-a", "hardware": "lab", "api_key": "none", "port": 8000, "tls": "own"}
+    client_of(data, SparkTarget.of(data), "10.0.0.5")("GET", "/v1/models")
+    assert not recwarn.list
