@@ -1,6 +1,7 @@
 """Causes in GPU kernels, and in vLLM's choice among them."""
 
 from sparkwright.causes.cause import LogCause
+from sparkwright.common.command_line import next_line
 
 _MARLIN = "moe-backend: marlin and linear-backend: marlin in the recipe's `args`"
 
@@ -87,7 +88,7 @@ COMPUTE_CAUSES = (
         name="illegal-address",
         cause="Illegal GPU memory access: with DFlash, a drafter older than 2026-04-19 (beyond "
         "16,000 tokens), or its CUDA graphs with many parallel requests",
-        remedy="Take the drafter's present commit (`python -m deploys.lock --refresh`); if it "
+        remedy=f"Take the drafter's present commit (`{next_line('lock', '--refresh')}`); if it "
         "recurs, lower max-num-seqs or set enforce-eager, and report it",
         source="AEON-7; z-lab/dflash#146; vllm-project/vllm#53726",
         pattern=r"(?i:illegal_?address)|an illegal memory access|CUDA error: (misaligned address|"

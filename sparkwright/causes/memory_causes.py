@@ -1,6 +1,6 @@
 """Causes in memory, and those by which an engine dies after its start."""
 
-from sparkwright.causes.cause import LogCause
+from sparkwright.causes.cause import APPLY, LogCause
 from sparkwright.causes.network_causes import NCCL_ON_SOCKETS
 
 _LOWER = "Lower the recipe's gpu-memory-utilization (0.8, then 0.7), then its max-model-len"
@@ -121,7 +121,7 @@ MEMORY_CAUSES = (
     LogCause(
         name="hard-down",
         cause="The Spark lost its power or froze twice within an hour while its engine ran",
-        remedy=f"{_LOWER}, and run pyinfra again; if memory is not the cause, look at its supply",
+        remedy=f"{_LOWER}, and {APPLY}; if memory is not the cause, look at its supply",
         source="files/host/engine/crash_guard.py",
         pattern=r"this Spark went down hard twice within an hour",
     ),
@@ -154,7 +154,7 @@ MEMORY_CAUSES = (
         name="start-limit",
         cause="Five starts within an hour failed, so systemd gave up (an endless loop would use "
         "up the memory that sshd needs)",
-        remedy="Fix the cause, then run pyinfra again, which resets the counter",
+        remedy=f"Fix the cause, then {APPLY}, which resets the counter",
         source="files/host/engine/vllm@.service; eugr/spark-vllm-docker#257: 35 starts cost sshd",
         pattern=r"Start request repeated too quickly|start-limit-hit",
     ),

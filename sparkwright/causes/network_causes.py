@@ -1,8 +1,8 @@
 """Causes in the connection between the two ranks of a pair, by the messages of NCCL and Gloo."""
 
-from sparkwright.causes.cause import KnownCause, LogCause
+from sparkwright.causes.cause import APPLY, KnownCause, LogCause
 
-_FABRIC = "`pyinfra inventory.py sparkwright.fabric.deploy.apply` says what is wrong with the link"
+_FABRIC = f"{APPLY} says what is wrong with the link"
 
 NCCL_ON_SOCKETS = KnownCause(
     name="nccl-on-sockets",
@@ -67,7 +67,7 @@ NETWORK_CAUSES = (
     LogCause(
         name="nccl-versions",
         cause="The two Sparks run different versions of NCCL, so different images",
-        remedy="Run pyinfra again, which gives both the same image",
+        remedy=f"{APPLY} gives both the same image",
         source="NCCL's warnings",
         pattern=r"Mismatched NCCL version detected",
     ),

@@ -1,6 +1,6 @@
 """Causes below the engine: kernel, driver, PCIe, container runtime."""
 
-from sparkwright.causes.cause import CLOCK_REMEDY, UNPLUG_REMEDY, LogCause
+from sparkwright.causes.cause import APPLY, CLOCK_REMEDY, UNPLUG_REMEDY, LogCause
 from sparkwright.host.kernel import HANDOVER_REMEDY
 
 PLATFORM_CAUSES = (
@@ -54,7 +54,7 @@ PLATFORM_CAUSES = (
     LogCause(
         name="gpus-flag",
         cause="The container toolkit is in CDI mode, which does not support Docker's --gpus",
-        remedy="Run pyinfra again: engines now use `--runtime nvidia`, which your own containers "
+        remedy=f"{APPLY}: engines now use `--runtime nvidia`, which your own containers "
         "can use too. Or: `sudo nvidia-ctk config --in-place --set "
         "nvidia-container-runtime.mode=legacy`",
         source="NVIDIA/xr-ai#249",
@@ -72,7 +72,7 @@ PLATFORM_CAUSES = (
     LogCause(
         name="docker-without-nvidia",
         cause="Docker cannot give the GPU to a container: the NVIDIA runtime is missing",
-        remedy="Run pyinfra again, which sets it up; by hand: `sudo nvidia-ctk runtime configure "
+        remedy=f"{APPLY} sets it up; by hand: `sudo nvidia-ctk runtime configure "
         "--runtime=docker && sudo systemctl restart docker`",
         source="docker/cli#2425; NVIDIA's playbook openshell",
         pattern=r"could not select device driver|[Uu]nknown or invalid runtime name: nvidia|"

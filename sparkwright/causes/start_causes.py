@@ -1,6 +1,7 @@
 """Causes of a failed start: image, command line, model files, port."""
 
-from sparkwright.causes.cause import SPACE_REMEDY, LogCause
+from sparkwright.causes.cause import APPLY, SPACE_REMEDY, LogCause
+from sparkwright.common.command_line import next_line
 
 START_CAUSES = (
     LogCause(
@@ -14,24 +15,24 @@ START_CAUSES = (
     LogCause(
         name="image-absent",
         cause="Docker does not have the release's image any more",
-        remedy="Run pyinfra again, which fetches it",
+        remedy=f"{APPLY} fetches it",
         source="the release's own `run`, and Docker with --pull never",
         pattern=r"^Docker has no |No such image:",
     ),
     LogCause(
         name="release-absent",
         cause="The files of the release are not on the Spark",
-        remedy="Run pyinfra again, which installs them",
+        remedy=f"{APPLY} installs them",
         source="files/host/engine/supervisor.py",
-        pattern=r"releases/\S+/unit\.json: .*run pyinfra again",
+        pattern=r"releases/\S+/unit\.json: .*run Sparkwright again",
     ),
     LogCause(
         name="image-parts",
         cause="The image's components do not match: torch, CUDA and vLLM are from different "
         "builds, or a module is missing",
-        remedy="Use the image that the recipe names, by its digest (`python -m deploys.lock "
-        "--refresh` takes today's); rebuild an image of your own completely, and install "
-        "nothing into it with pip",
+        remedy="Use the image that the recipe names, by its digest "
+        f"(`{next_line('lock', '--refresh')}` takes today's); rebuild an image of your own "
+        "completely, and install nothing into it with pip",
         source="spark-arena/sparkrun#127, #280; eugr/spark-vllm-docker#135, #141, #238, #263",
         pattern=r"(ImportError|OSError): .*(cannot open shared object file|undefined symbol)|"
         r"^(?!.*(WARNING|INFO|DEBUG)).*(undefined symbol: _Z|ModuleNotFoundError: |"
@@ -118,7 +119,7 @@ START_CAUSES = (
         name="stale-weights-layout",
         cause="The checkpoint's weight names differ from what this vLLM expects (as in the first "
         "version of AEON-7's, without `language_model.`)",
-        remedy="Take the present commit: `python -m deploys.lock --refresh`, then run pyinfra",
+        remedy=f"Take the present commit: `{next_line('lock', '--refresh')}`, then {APPLY}",
         source="AEON-7, version 2",
         pattern=r"no module or parameter named|weights were not initialized from checkpoint|"
         r"Attempted to load nested weight|"
@@ -128,15 +129,15 @@ START_CAUSES = (
     LogCause(
         name="broken-weights",
         cause="A weights file is truncated or damaged",
-        remedy="Hash them all and fetch what is wrong: `pyinfra inventory.py deploys/spark.py "
-        "--data weights=verify`",
+        remedy="Hash them all and fetch what is wrong: "
+        f"`{next_line('apply', '--data weights=verify')}`",
         source="MiaAI-Lab/Qwen3.8-Flash-Next-Dual-DGX-Sparks#30",
         pattern=r"SafetensorError|MetadataIncompleteBuffer|HeaderTooLarge|UnpicklingError: ",
     ),
     LogCause(
         name="files-absent",
         cause="A file of the model is not on the Spark, and the engine asks no hub",
-        remedy="Run pyinfra again, which fetches what the lock names; for a gated model accept "
+        remedy=f"{APPLY} fetches what the lock names; for a gated model accept "
         "its license on the web first, and log in with `hf auth login`",
         source="HF_HUB_OFFLINE=1, which every release sets",
         pattern=r"(OfflineModeIsEnabled|(LocalEntry|Entry|Repository|Revision)NotFoundError|"
@@ -184,7 +185,7 @@ START_CAUSES = (
         cause="Weights that are used in place, on another disk or in the network, are not there, "
         "or were changed",
         remedy="Have the folder mounted as it was, then `sudo systemctl reset-failed 'vllm@*'` and "
-        "`sparkwright start`; or take it out of model_folders and run again, which fetches them",
+        f"`{next_line('start')}`; or take it out of model_folders and run again, which fetches them",
         source="files/host/weights/in_place.py, before each start of an engine",
         pattern=r"weights in place: ",
     ),

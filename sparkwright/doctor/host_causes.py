@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from sparkwright.causes.cause import CLOCK_REMEDY, SPACE_REMEDY, ReadingCause, first_line
+from sparkwright.causes.cause import APPLY, CLOCK_REMEDY, SPACE_REMEDY, ReadingCause, first_line
 from sparkwright.causes.thresholds import CLOCK_SKEW, DISK_FULL, SPIN_BUSY, SPIN_WATTS, SWAPPING
 from sparkwright.common.hardware import GIB
 from sparkwright.doctor.checkup import Checkup
@@ -175,7 +175,7 @@ HOST_CAUSES = (
     HostCause(
         name="docker-runtime",
         cause="Docker does not know the NVIDIA runtime",
-        remedy="Run pyinfra again, which sets it up",
+        remedy=f"{APPLY} sets it up",
         source="NVIDIA's playbooks openshell, vss, nim-llm",
         sign=_no_runtime,
     ),

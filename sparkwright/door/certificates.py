@@ -261,5 +261,5 @@ def _read(name: str, path: str) -> tuple[str, bytes]:
         return path, Path(path).expanduser().read_bytes()
     except OSError as error:
         found = f"{path}, which cannot be read ({error.strerror})"
-        expected = "a PEM file on the machine that runs pyinfra"
+        expected = "a PEM file on this machine"
         raise _refused(name, found, expected) from None

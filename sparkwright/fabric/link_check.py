@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 
-from sparkwright.common.findings import Finding, error
+from sparkwright.common.errors import Finding, error
 from sparkwright.fabric.cabling import Port
 from sparkwright.fabric.state import FabricState, Probe, Rdma, Reach
 from sparkwright.fleet.fabric_plan import FabricPlan

@@ -106,7 +106,7 @@ class Settings(Model):
     tokens, at 30 a second, takes 270."""
 
     keep_releases: Annotated[int, whole(0)] = 2
-    """Previous releases that deploys/clean.py keeps for a rollback."""
+    """Previous releases that `clean` keeps for a rollback."""
 
     log_level: Annotated[
         Literal["DEBUG", "INFO", "WARNING"], Field(description="DEBUG, INFO or WARNING")

@@ -12,6 +12,7 @@ import click
 from pyinfra import config, state
 from pyinfra.api.state import MAX_PARALLEL
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import inventory_file
 from sparkwright.common.terminal import wrapped
@@ -90,9 +91,7 @@ def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
     """
     try:
         if click.get_current_context(silent=True) is None:
-            raise PlanError(
-                "found no run of pyinfra; expected: pyinfra inventory.py deploys/spark.py"
-            )
+            raise PlanError(f"found no run of pyinfra; expected: {next_line('apply')}")
         if Path.cwd() != root:
             raise PlanError(f"found the folder {Path.cwd()}; expected the project root: cd {root}")
         keep_tracebacks_off_screen()

@@ -9,7 +9,7 @@ from pyinfra import host, logger, state
 from pyinfra.api import Host, State, StringCommand, operation
 from pyinfra.api.exceptions import PyinfraError
 
-from sparkwright.common.findings import Finding
+from sparkwright.common.errors import Finding
 from sparkwright.common.operations import (
     differs,
     failing,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sparkwright.causes.cause import SPACE_REMEDY
-from sparkwright.common.findings import Finding, error, warning
+from sparkwright.common.errors import Finding, error, warning
 from sparkwright.common.hardware import GIB, HARDWARE, Hardware
 from sparkwright.common.ports import ENGINE_PORTS
 from sparkwright.host.kernel import HANDOVER_REMEDY, POOLS_REMEDY

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.recipe.loader import OWN_RECIPES, load_published, load_recipe, recipe_names
 from sparkwright.recipe.mods import OWN_MODS, ModFolder, read_mods
@@ -218,4 +219,4 @@ def show(entry: Imported) -> Iterator[str]:
         for need in needs(recipe.for_sparks(recipe.sparks[0])):
             yield f"    {need.name}: {need.danger}"
             yield from (f"      {line}" for line in need.details)
-    yield f"  read it, and what it would run: sparkwright recipes command {recipe.name}"
+    yield f"  read it, and what it would run: {next_line('recipes command', recipe.name)}"

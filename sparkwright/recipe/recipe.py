@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import Model, Text
 from sparkwright.recipe.options import Options, options
 from sparkwright.recipe.values import (
@@ -212,6 +213,17 @@ class Recipe(EngineSettings):
         were complete (vLLM 0.26, measured). A connection that breaks off shows that it is not.
         """
         return max(0, self.options.shutdown_timeout - BREAK_OFF)
+
+    def checked_sparks(self, count: int | None) -> int:
+        """Return a number of Sparks that the recipe is for; of None, the least.
+
+        Raises:
+            PlanError: It is for other numbers.
+        """
+        if count is not None and count not in self.sparks:
+            supported = " or ".join(map(str, self.sparks))
+            raise PlanError(f"--sparks: found {count}; expected {supported} ({self.name})")
+        return min(self.sparks) if count is None else count
 
     def for_sparks(self, count: int) -> Recipe:
         """Return the recipe as it is for one number of Sparks.

@@ -6,6 +6,7 @@ from pyinfra import host
 from pyinfra.api import Host, operation
 from pyinfra.api.command import PyinfraCommand
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.operations import failing, notice, spark_name
 from sparkwright.engine.operations.serve import complaint, switch_back
 from sparkwright.engine.switch import Outcome, SwitchSettings
@@ -36,8 +37,8 @@ def rollback(
         yield failing(why or "")
         return
     notice(
-        f"It goes back to {release}. The inventory still asks for {recipe}, and the next run of "
-        "deploys/spark.py serves what it says: change `recipe:` there to stay"
+        f"It goes back to {release}. The inventory still asks for {recipe}, which "
+        f"{next_line('apply')} serves: change `recipe:` there to stay"
     )
     outcome = Outcome()
     yield from switch_back(root, release, settings, peer, outcome)

@@ -7,7 +7,7 @@ from types import FrameType
 
 import click
 
-from sparkwright.run.command_line import typed_line
+from sparkwright.common.command_line import typed_line
 
 _contexts: list[click.Context] = []
 

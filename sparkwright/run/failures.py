@@ -16,8 +16,8 @@ from pyinfra.api import Host, State
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.state import BaseStateCallback, StateStage
 
+from sparkwright.common.command_line import typed_line
 from sparkwright.common.operations import spark_name
-from sparkwright.run.command_line import typed_line
 from sparkwright.run.host_data import data_of
 from sparkwright.run.last_resort import keep_tracebacks_off_screen
 from sparkwright.run.lost import Login, cause, lost_lines, unreachable_lines

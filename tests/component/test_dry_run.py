@@ -20,7 +20,7 @@ from pathlib import Path
 from pyinfra import host
 from sparkwright.preflight.facts import HostSurvey
 from sparkwright.preflight import operations as preflight
-from sparkwright.common.findings import Finding
+from sparkwright.common.errors import Finding
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.preflight.preflight import Requirements
 from sparkwright.run.session import start_session

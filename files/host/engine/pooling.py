@@ -29,6 +29,6 @@ def command() -> NoReturn:
     try:
         supervisor = AnySupervisor(Path(root), release)
     except (OSError, ValueError, KeyError) as error:
-        show(f"releases/{release}/unit.json: {error!r}: run pyinfra again")
+        show(f"releases/{release}/unit.json: {error!r}: run Sparkwright again")
         sys.exit(2)
     sys.exit(asyncio.run(supervisor.run()))

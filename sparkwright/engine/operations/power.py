@@ -8,11 +8,11 @@ from pyinfra import host
 from pyinfra.api import Host, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.operations import failing, notice, spark_name
 from sparkwright.engine.facts import Engines
 from sparkwright.engine.operations.serve import complaint, switch_back
 from sparkwright.engine.switch import Outcome, SwitchSettings
-from sparkwright.run.command_line import next_line
 
 
 @operation()
@@ -28,7 +28,7 @@ def stopped(root: str) -> Generator[PyinfraCommand, None, None]:
     engines = host.get_fact(Engines, root=root)
     running = [engine for engine in engines.units.values() if not engine.ended]
     if running:
-        start = next_line("start", "pyinfra inventory.py deploys/start.py")
+        start = next_line("start")
         notice(f"It starts again by {start}, by the next run, or when the Spark boots")
     else:
         host.noop("no engine runs")
@@ -53,8 +53,7 @@ def started(
     release = engines.current
     if release is None:
         yield failing(
-            f"Nothing has served on {spark_name(host)} yet. To begin: deploys/spark.py, which is "
-            "`sparkwright apply`."
+            f"Nothing has served on {spark_name(host)} yet. To begin: {next_line('apply')}"
         )
         return
     own = engines.units.get(release)

@@ -102,7 +102,7 @@ def test_programs_take_the_chosen_inventory(
     monkeypatch.setenv("SPARKWRIGHT_INVENTORY", "sparks")
     result = CliRunner().invoke(cli, ["-i", "staging", *line.split()])
     assert result.exit_code == 1
-    assert "inventory/staging.yaml: found no such file" in result.output
+    assert "inventory/staging.yaml: found no such file" in str(result.exception)
 
 
 def test_below_a_site_and_outside_of_one(
