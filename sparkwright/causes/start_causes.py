@@ -185,7 +185,7 @@ START_CAUSES = (
         cause="Weights that are used in place, on another disk or in the network, are not there, "
         "or were changed",
         remedy="Have the folder mounted as it was, then `sudo systemctl reset-failed 'vllm@*'` and "
-        f"`{next_line('start')}`; or take it out of model_folders and run again, which fetches them",
+        f"`{next_line('start')}`; or take it out of model_folders: {APPLY} then fetches them",
         source="files/host/weights/in_place.py, before each start of an engine",
         pattern=r"weights in place: ",
     ),

@@ -152,5 +152,5 @@ def slips(
             yield f"--data weights: found {value!r}; expected {_WEIGHTS}"
         elif deploys and name in _READ_BY and not {*_READ_BY[name]} & {*deploys}:
             readers = " or ".join(next_line(verb_of(each)) for each in _READ_BY[name])
-            own = " and ".join(f"`{verb_of(each)}`" for each in deploys)
+            own = " and ".join(next_line(verb_of(each)) for each in deploys)
             yield f"--data {name}: found it for {own}, which does not read it; expected {readers}"

@@ -107,7 +107,7 @@ def test_group_data_of_another_inventory(site: Path) -> None:
         ((*SPARK, "--data", "weights"), "--data weights: found no value; expected --data weights="),
         ((*SPARK, "--exclude", "spark-b"), "--exclude: found spark-b, which matches nothing; did"),
         ((*SPARK, "--data", "_sudp=1"), "--data _sudp: found a name that nothing reads; did you m"),
-        ((*SPARK, "--data", "watch=5"), "--data watch: found it for deploys/spark.py, which does "),
+        ((*SPARK, "--data", "watch=5"), "--data watch: found it for pyinfra inventory.py deploys/sp"),
     ],
 )  # fmt: skip
 def test_the_command_line(site: Path, words: tuple[str, ...], said: str) -> None:
@@ -161,7 +161,7 @@ def test_a_fault_of_ours(site: Path, line: str, said: str) -> None:
     first = told.index("`pyinfra inventory.py deploy.py` failed by a fault of the program:")
     assert told[first + 1].startswith(said)
     assert "\x1b" not in told[first + 1]
-    assert told[first + 2].endswith("Report it with this file: sparkwright doctor --report")
+    assert told[first + 2].endswith("pyinfra inventory.py deploys/doctor.py --data report=-")
     (file,) = (site.parent / "state/sparkwright").iterdir()
     assert str(file) in told[first + 2]
     assert file.stat().st_mode & 0o777 == 0o600
@@ -186,12 +186,9 @@ def test_a_run_without_a_terminal_and_without_y(site: Path) -> None:
         ("$PYTHON -m deploys.spark", "found spark.py run by Python; expected: pyinfra inventory.p"),
         ("$PYTHON -m deploys.status", "expected: pyinfra inventory.py deploys/status.py"),
         ("$PYTHON -m deploys.drift", "expected: pyinfra inventory.py deploys/drift.py"),
-        ("$PYTHON deploys/status.py", "&& pyinfra inventory.py deploys/status.py"),
-        ("cd /; $PYTHON $OLDPWD/deploys/lock.py", "&& python -m deploys.lock"),
         ("$PYTHON config.py", "found no run of pyinfra; expected: pyinfra inventory.py deploys/sp"),
-        ("$PYTHON -m deploys.lock inventory.py", "inventory.py: found a Python file; expected a Y"),
-        ("$PYTHON -m deploys.keys --inventory x.yaml list", "x.yaml: found no such file; expected"),
-        ("$PYTHON -m sparkwright.memory qwen3.5-35b > /dev/full", "standard output: cannot be rea"),
+        ("$PYTHON -m sparkwright -i x keys list", "inventory/x.yaml: found no such file; expected"),
+        ("$PYTHON -m sparkwright recipes list > /dev/full", "standard output: cannot be rea"),
     ],
 )  # fmt: skip
 def test_programs(site: Path, line: str, said: str) -> None:
@@ -202,7 +199,7 @@ def test_programs(site: Path, line: str, said: str) -> None:
 
 
 def test_a_reader_that_leaves(site: Path) -> None:
-    done = shell(site, "{ sleep 0.2; $PYTHON -m sparkwright.memory qwen3.5-35b; } | true")
+    done = shell(site, "{ sleep 0.2; $PYTHON -m sparkwright recipes memory qwen3.5-35b; } | true")
     assert (done.returncode, done.stderr) == (1, "")
 
 
