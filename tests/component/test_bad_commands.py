@@ -107,7 +107,7 @@ def test_group_data_of_another_inventory(site: Path) -> None:
         ((*SPARK, "--data", "weights"), "--data weights: found no value; expected --data weights="),
         ((*SPARK, "--exclude", "spark-b"), "--exclude: found spark-b, which matches nothing; did"),
         ((*SPARK, "--data", "_sudp=1"), "--data _sudp: found a name that nothing reads; did you m"),
-        ((*SPARK, "--data", "watch=5"), "--data watch: found it for pyinfra inventory.py deploys/sp"),
+        ((*SPARK, "--data", "watch=5"), "--data watch: found it for pyinfra inventory.py depl"),
     ],
 )  # fmt: skip
 def test_the_command_line(site: Path, words: tuple[str, ...], said: str) -> None:
