@@ -16,17 +16,16 @@ from sparkwright.fleet.fleet import Fleet
 from sparkwright.recipe.loader import recipe_names
 
 
-class _Day(click.ParamType):
-    name = "day"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> date:
-        """Return the day that YYYY-MM-DD names."""
-        try:
-            if re.fullmatch(r"\d{4}-\d\d-\d\d", value):
-                return date.fromisoformat(value)
-        except ValueError:
-            pass
-        self.fail(f"found {value}; expected a day such as 2027-03-31", param, ctx)
+def _day(context: click.Context, option: click.Parameter, value: str | None) -> date | None:
+    """Return the day that YYYY-MM-DD names."""
+    if value is None:
+        return None
+    try:
+        if re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+            return date.fromisoformat(value)
+    except ValueError:
+        pass
+    raise click.BadParameter(f"found {value}; expected a day such as 2027-03-31")
 
 
 @click.group(cls=InOrder)
@@ -76,7 +75,7 @@ def new() -> None:
     metavar="PLACES",
     help="Replicas, `gateway` and `metrics`, with commas between them (default: everything).",
 )
-@click.option("--until", type=_Day(), metavar="DAY", help="Its last day, such as 2027-03-31.")
+@click.option("--until", callback=_day, metavar="DAY", help="Its last day, such as 2027-03-31.")
 def add(name: str, places: str, until: date | None) -> None:
     """Make a new key, and show it.
 

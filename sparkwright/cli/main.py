@@ -17,6 +17,7 @@ from sparkwright.cli.recipes import recipes
 from sparkwright.cli.run import PASSED_ON, replace_process, run_deploy, run_options
 from sparkwright.cli.site import InOrder, choose_inventory, enter_site
 from sparkwright.common.last_resort import guarded
+from sparkwright.fleet.settings import Settings
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 _EPILOG = """\b
@@ -190,7 +191,13 @@ def benchmark(workloads: str | None, yes: bool, **options: Any) -> None:
 
 
 @cli.command()
-@click.option("--keep-releases", type=int, metavar="N", help="Previous releases that stay (1).")
+@click.option(
+    "--keep-releases",
+    type=int,
+    metavar="N",
+    help="Previous releases that stay (default: the setting keep_releases, "
+    f"{Settings().keep_releases} unless the group data differ).",
+)
 @_YES
 @run_options
 def clean(keep_releases: int | None, yes: bool, **options: Any) -> None:

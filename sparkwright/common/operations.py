@@ -163,13 +163,13 @@ def _show_in_plan(message: str) -> None:
         state.failed_hosts.add(state.inventory.get_host(host.name))
 
 
-def notice(message: str, colour: str = "yellow") -> None:
+def notice(message: str, color: str = "yellow") -> None:
     """Show a line once: in the plan, or during the execution if there was no plan (`-y`).
 
     A run that looks for differences shows no notices.
     """
     if is_first_pass() and not is_looking():
-        host.log_styled(plain(message), fg=colour, log_func=logger.warning)
+        host.log_styled(plain(message), fg=color, log_func=logger.warning)
 
 
 def is_first_pass() -> bool:

@@ -64,8 +64,8 @@ def doctor(
     exposed = [listener_diagnosis(socket) for socket in astray(listening, may)]
     diagnoses = diagnose(checkup, [*link, *exposed], wanted)
     tell(checkup, diagnoses)
-    for line, colour in report(checkup, diagnoses, recipe):
-        notice(line, colour)
+    for line, color in report(checkup, diagnoses, recipe):
+        notice(line, color)
     if foreign := others(listening, may):
         notice(f"not ours, and open to the LAN: {', '.join(foreign)}")
     host.noop("looked at, and left as it is")

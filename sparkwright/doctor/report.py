@@ -21,7 +21,7 @@ _ERROR = ("Error", "ERROR", "error:", "CRITICAL", "engine ended", "failed")
 def report(
     checkup: Checkup, diagnoses: Sequence[Diagnosis], recipe: str | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield the lines for people, each with its colour.
+    """Yield the lines for people, each with its color.
 
     Args:
         diagnoses: the most specific first.

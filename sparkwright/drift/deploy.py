@@ -122,4 +122,7 @@ def _show(path: str | None) -> None:
         click.echo(plain(f"{spark}: not ours, and open to the LAN: {', '.join(sockets)}"), err=True)
     for spark in sorted(unread):
         click.secho(plain(f"{spark}: not looked at: {unread[spark]}"), fg="red", err=True)
+    if not unread and not any(read.values()):
+        sparks = "1 Spark" if len(read) == 1 else f"{len(read)} Sparks"
+        click.echo(f"Nothing differs on {sparks}.", err=True)
     sys.exit(exit_status(read, unread))

@@ -81,7 +81,7 @@ def gateway(
         )
         yield FunctionCommand(_report, (root, port, url, names), {})
     elif state.enabled:
-        notice(_summary(url, names, state.status), colour="green")
+        notice(_summary(url, names, state.status), color="green")
 
 
 def _report(state: State, host: Host, root: str, port: int, url: str, names: str) -> bool:

@@ -28,6 +28,7 @@ def apply() -> None:
         load=needs.load,
         intent=needs.intent,
         beside=_needs(others[0]) if others else None,
+        place=needs.place,
     )
 
 
@@ -56,6 +57,7 @@ def _needs(own: Target) -> Needs:
             *(path for each in checkpoints for path in own.lock.elsewhere(each, elsewhere)),
         ],
         load=_load(own),
+        place=own.place,
         intent=Intent(
             replica=own.replica or "",
             recipe=release.recipe.name,
@@ -64,6 +66,7 @@ def _needs(own: Target) -> Needs:
             names=tuple(release.recipe.models),
             head=None if own.is_head else own.ranks[0],
             details=tuple(line for need in needs(release.recipe) for line in need.details),
+            hold=settings.hold_seconds,
         )
         if release
         else None,

@@ -16,7 +16,7 @@ _HEADINGS = (
 # The columns of numbers, which are aligned on their right.
 _NUMBERS = frozenset(_HEADINGS[5:])
 # The columns that a narrow terminal does without, the first to go first.
-_SPARED = ("°C", "W", "MHz", "drafts", "KV", "replica", "restarts", "requests", "recipe", "GiB")
+_SPARED = ("°C", "W", "MHz", "drafts", "KV", "restarts", "requests", "recipe", "GiB", "replica")
 
 
 def table(rows: Sequence[SparkRow], width: int | None = None) -> list[str]:
