@@ -21,7 +21,7 @@ def sparkwright(*words: str, inventory: Path | None = None) -> int:
             current folder.
     """
     with contextlib.ExitStack() as changes:
-        changes.enter_context(mock.patch.object(sys, "argv", ["sparkwright", *words]))
+        changes.enter_context(mock.patch.object(sys, "argv", ["tests", *words]))
         if inventory:
             chosen = {INVENTORY_VARIABLE: str(inventory.absolute().with_suffix(""))}
             changes.enter_context(mock.patch.dict(os.environ, chosen))

@@ -21,6 +21,11 @@ class InOrder(click.Group):
         return [*self.commands]
 
 
+def is_site(folder: Path) -> bool:
+    """Tell whether a folder is a site, or a clone, which can be one."""
+    return (folder / ENTRY).is_file() and (folder / "deploys").is_dir()
+
+
 def enter_site() -> None:
     """Change to the site: this folder, or the nearest one above it that has an inventory.py.
 
@@ -29,7 +34,7 @@ def enter_site() -> None:
     """
     here = Path.cwd()
     for folder in (here, *here.parents):
-        if (folder / ENTRY).is_file() and (folder / "deploys").is_dir():
+        if is_site(folder):
             os.chdir(folder)
             return
     raise click.ClickException(

@@ -78,13 +78,13 @@ def _program() -> list[str]:
         return ["sparkwright"]
     if os.environ.get("UV"):
         return ["uv", "run", "sparkwright"]
-    # A clone that was not installed has pyinfra, but no such program.
-    if path.name == "pyinfra" and not (path := path.with_name("sparkwright")).is_file():
-        is_module = True
-    if is_module:
+    installed = Path(sys.executable).with_name("sparkwright")
+    # A clone that was not installed has no such program.
+    if is_module or not installed.is_file():
         return [_relative(Path(sys.executable)), "-m", "sparkwright"]
-    found = shutil.which(path.name)
-    return [path.name if found and Path(found).samefile(path) else _relative(path)]
+    found = shutil.which("sparkwright")
+    is_found = found is not None and Path(found).samefile(installed)
+    return ["sparkwright" if is_found else _relative(installed)]
 
 
 def _relative(path: Path) -> str:

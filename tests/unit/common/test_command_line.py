@@ -45,7 +45,6 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 @pytest.mark.parametrize(
     ("argv", "environment", "line", "keys"),
     [
-        (["sparkwright", "plan"], {}, "sparkwright apply -y", "sparkwright keys show"),
         (["/x/tests/docs/__main__.py"], {}, "sparkwright apply -y", "sparkwright keys show"),
         (
             ["/env/bin/sparkwright", "plan"],
@@ -56,8 +55,8 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         (
             ["/env/bin/sparkwright", "-i", "staging", "plan"],
             {"SPARKWRIGHT_INVENTORY": "staging"},
-            "/env/bin/sparkwright -i staging apply -y",
-            "/env/bin/sparkwright -i staging keys show",
+            f"{sys.executable} -m sparkwright -i staging apply -y",
+            f"{sys.executable} -m sparkwright -i staging keys show",
         ),
         (
             ["/x/sparkwright/__main__.py", "plan"],
@@ -121,7 +120,8 @@ def test_an_installed_pyinfra_has_sparkwright_beside_it(
     typed: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "sparkwright").touch(0o755)
-    typed.setattr(sys, "argv", [str(tmp_path / "pyinfra"), "inventory.py", "deploys/status.py"])
+    typed.setattr(sys, "executable", str(tmp_path / "python3"))
+    typed.setattr(sys, "argv", ["../bin/pyinfra", "inventory.py", "deploys/status.py"])
     typed.setenv("PATH", str(tmp_path))
     assert next_line("keys show") == "sparkwright keys show"
     typed.setenv("PATH", "")
@@ -130,7 +130,7 @@ def test_an_installed_pyinfra_has_sparkwright_beside_it(
 
 
 def test_what_is_handed_on(typed: pytest.MonkeyPatch) -> None:
-    typed.setattr(sys, "argv", ["sparkwright", "-i", "lab", "clean", "--data", "a=b c"])
+    typed.setattr(sys, "argv", ["tests", "-i", "lab", "clean", "--data", "a=b c"])
     typed.setenv("SPARKWRIGHT_INVENTORY", "lab")
     assert handed_on() == {
         PROGRAM_VARIABLE: "sparkwright -i lab",

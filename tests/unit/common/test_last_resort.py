@@ -62,7 +62,7 @@ def test_ends_that_are_no_fault(
 def test_a_fault_is_told_in_three_lines_and_kept_in_a_file(
     state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["sparkwright", "lock", "--hf-token", "x"])
+    monkeypatch.setattr(sys, "argv", ["/bin/sparkwright", "lock", "--hf-token", "x"])
     key = "Bearer abcdefgh.ijkl"
 
     def main() -> int:
@@ -74,9 +74,8 @@ def test_a_fault_is_told_in_three_lines_and_kept_in_a_file(
     assert first == "`sparkwright lock` failed by a fault of the program:"
     assert second == "ValueError: two lines \N{REPLACEMENT CHARACTER}[2J [a key] 10"
     (file,) = state.iterdir()
-    assert third == (
-        f"The details are in {file}. Report it with this file: sparkwright doctor --report -"
-    )
+    assert third.startswith(f"The details are in {file}. Report it with this file: ")
+    assert third.endswith("sparkwright doctor --report -")
     assert (file.stat().st_mode & 0o777, state.stat().st_mode & 0o777) == (0o600, 0o700)
     assert "in main" in file.read_text()
     assert "sword-fish" not in file.read_text()
