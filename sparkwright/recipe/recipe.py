@@ -31,6 +31,8 @@ BREAK_OFF = 2
 # Where a recipe leaves it to vLLM: the context of Qwen's models, and vLLM's larger default for the
 # tokens of a step (EngineArgs.get_batch_defaults).
 _CONTEXT, _BATCH = 262_144, 8192
+_DAY = 86_400
+_UNTIL = "seconds until it must answer, a whole number from 1 to 86400, a day"
 
 # What a published recipe's ``vllm`` says whose image has a name that moves.
 UNKNOWN_VLLM = "its image's own"
@@ -94,9 +96,7 @@ class EngineSettings(Model):
 class BySparks(EngineSettings):
     """The values that differ with one number of Sparks; each replaces the recipe's own."""
 
-    start_timeout: int | None = Field(
-        default=None, ge=1, description="seconds until it must answer, a whole number above 0"
-    )
+    start_timeout: int | None = Field(default=None, ge=1, le=_DAY, description=_UNTIL)
     expected: Figures | None = None
 
 
@@ -143,9 +143,7 @@ class Recipe(EngineSettings):
         default_factory=dict,
         description="a mapping of Spark counts to what differs, such as 2: {args: {…}, env: {…}}",
     )
-    start_timeout: int = Field(
-        ge=1, description="seconds until it must answer, a whole number above 0"
-    )
+    start_timeout: int = Field(ge=1, le=_DAY, description=_UNTIL)
     memory: Memory = Field(default_factory=Memory, description="a mapping of the source's figures")
     expected: Figures = Field(default_factory=dict)
 

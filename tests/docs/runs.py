@@ -54,7 +54,7 @@ def recorded(session: str) -> str:
 def plan() -> str:
     """Return what a plan says of one Spark that has nothing yet."""
     hardware = HARDWARE["gb10"]
-    survey = SimpleNamespace(weights=0, image=None, root_free=_FREE, docker_free=_FREE)
+    survey = SimpleNamespace(weights=0, image=None, root_free=_FREE, docker_free=_FREE, serves=None)
     wanted = SimpleNamespace(weights=_WEIGHTS, image=_IMAGE)
     memory = plan_memory(
         nominal_load(_RECIPE.for_sparks(1), 1), int(hardware.total_gib * GIB), True
