@@ -126,7 +126,7 @@ def _asked(user: str | None, key: str | None) -> list[NewSpark]:
 def _another(text: str, user: str | None, key: str | None, sparks: Sequence[NewSpark]) -> NewSpark:
     """Return the Spark that an address names, unless it is one of those before it."""
     spark = parse_spark(text, user, key)
-    if (spark.address, spark.port) in {(each.address, each.port) for each in sparks}:
+    if (spark.address, spark.port or 22) in {(each.address, each.port or 22) for each in sparks}:
         raise PlanError(f"--spark: found {spark.address} twice; expected each Spark once")
     return spark
 

@@ -99,9 +99,9 @@ def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
         atexit.register(gc.freeze)
         is_chosen, path = path is None, path or inventory_file()
         groups = load(path, gateway=_runs(GATEWAY))
-        keep_screen_plain()
         # The first group has them all.
         hosts = next(iter(groups.values()))
+        keep_screen_plain(next((data["spark"] for name, data in hosts if name == "@local"), None))
         if not config.PARALLEL:
             # A pair and a rollout do each step on all Sparks at once. pyinfra's default is by the
             # cores of this machine, which mostly waits.

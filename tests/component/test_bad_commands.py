@@ -77,6 +77,7 @@ def shell(site: Path, line: str) -> "subprocess.CompletedProcess[str]":
         ("sparks", "def f():\n    return 1 / 0\n\nx = f()\n", ":2: found ZeroDivisionError: "),
         ("sparks", "swappiness: 10\n", ":1: found `swappiness: 10`, which sets nothing; expected"),
         ("sparks", "ssh_prot = 1\n", "sparks.py: ssh_prot: found an unknown key; did you mean 'ss"),
+        ("sparks", "import sys\nsys.exit(3)\n", "found an end of the program (sys.exit, 3); exp"),
         ("chta", "swappiness = 10\n", "group_data/chta.py: found a file for no replica; did you m"),
         ("chat", "drain_seconds = '300'\n", "group_data/chat.py: drain_seconds: found '300'; expe"),
     ],
@@ -107,6 +108,7 @@ def test_group_data_of_another_inventory(site: Path) -> None:
         ((*SPARK, "--data", "weights"), "--data weights: found no value; expected --data weights="),
         ((*SPARK, "--exclude", "spark-b"), "--exclude: found spark-b, which matches nothing; did"),
         ((*SPARK, "--data", "_sudp=1"), "--data _sudp: found a name that nothing reads; did you m"),
+        ((*SPARK, "--data", "fabric=verify"), "--data fabric: found verify, and no pair in i"),
         ((*SPARK, "--data", "watch=5"), "--data watch: found it for pyinfra inventory.py depl"),
     ],
 )  # fmt: skip
