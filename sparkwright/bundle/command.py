@@ -70,9 +70,7 @@ def fill(folder: Path, inventory: Path, hub: Hub, apt: Sequence[str] = ()) -> st
     """Fill a bundle; what is there is not fetched again. Returns what to do with it.
 
     Args:
-        folder: Of the bundle.
         inventory: The inventory file, of whose replicas all is fetched.
-        hub: Which one is asked.
         apt: Lines of apt's sources.list for the Sparks' packages; none for Ubuntu 24.04's archive.
 
     Raises:

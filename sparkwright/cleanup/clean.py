@@ -71,7 +71,6 @@ def superfluous(
     Never what serves, boots, is about to, or is asked for; nor what we have not brought.
 
     Args:
-        found: what is on the Spark.
         keep: how many other releases that have served stay, the last ones.
         wanted: the releases that the inventory asks for, one for each replica of the Spark.
         folders, images: their checkpoint folders and the names of their images.

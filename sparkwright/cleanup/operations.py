@@ -34,7 +34,6 @@ def clean(
     Each is shown with its bytes before. What we have not brought stays.
 
     Args:
-        root: the folder of everything on the Spark.
         keep: how many releases that have served stay beside the one that serves.
         wanted: the releases that the inventory asks for; none on an idle Spark.
         folders, images: their checkpoint folders and the names of their images.
@@ -97,8 +96,6 @@ def announce_removal(
     """Show what goes and what stays, before anything does.
 
     Args:
-        root: the folder of everything on the Spark.
-        weights: whether checkpoints go as well.
         earlyoom: text of the settings that we give to earlyoom.
         log_options: those that we set for Docker.
     """
@@ -114,9 +111,6 @@ def stop_units(root: str) -> Generator[StringCommand, None, None]:
     """Stop and disable every unit of ours: first what would start another, then the engines.
 
     The fabric's firewall thus outlives what it guards.
-
-    Args:
-        root: the folder of everything on the Spark.
     """
     found = _footprint(root)
     if not (found.units or found.containers):
@@ -133,11 +127,7 @@ def stop_units(root: str) -> Generator[StringCommand, None, None]:
 
 @operation()
 def close_firewall(root: str) -> Generator[StringCommand, None, None]:
-    """Take our rules out of ufw; turn it off if it was us who turned it on.
-
-    Args:
-        root: the folder of everything on the Spark.
-    """
+    """Take our rules out of ufw; turn it off if it was us who turned it on."""
     found = _footprint(root)
     firewall = found.firewall
     if not (found.rules or (firewall.turned_on and firewall.used)):
@@ -151,11 +141,7 @@ def close_firewall(root: str) -> Generator[StringCommand, None, None]:
 
 @operation()
 def remove_fabric(root: str) -> Generator[StringCommand, None, None]:
-    """Take the fabric's settings out of force; the LAN's interface is left alone.
-
-    Args:
-        root: the folder of everything on the Spark.
-    """
+    """Take the fabric's settings out of force; the LAN's interface is left alone."""
     found = _footprint(root)
     if not found.netplan:
         host.noop("netplan has no file of ours")
@@ -177,9 +163,6 @@ def restore_settings(
 
     Kernel parameters get the values that they had before our first change. Docker restarts only
     where that ends no container.
-
-    Args:
-        root: the folder of everything on the Spark.
         log_options: those that we set for Docker.
     """
     found = _footprint(root)
@@ -207,11 +190,7 @@ def restore_settings(
 
 @operation()
 def remove_images(root: str) -> Generator[StringCommand, None, None]:
-    """Remove the images that our jobs brought, unless containers of others were made of them.
-
-    Args:
-        root: the folder of everything on the Spark.
-    """
+    """Remove the images that our jobs brought, unless containers of others were made of them."""
     found = _footprint(root)
     if not found.removable_images:
         host.noop("Docker has no image that we fetched")
@@ -248,7 +227,6 @@ def remove_files(root: str, weights: bool) -> Generator[StringCommand, None, Non
 
     Args:
         root: the folder of everything on the Spark; it goes once it is empty.
-        weights: whether checkpoints go as well.
     """
     found = _footprint(root)
     doomed = [*found.folders, *(found.weights if weights else ())]

@@ -14,8 +14,6 @@ def report(
     """Return what goes and what stays, one line each; nothing where nothing is ours.
 
     Args:
-        found: what is there.
-        root: the folder of everything on the Spark.
         weights: whether they go.
         earlyoom: text of the settings that we give to it.
         log_options: those that we set for Docker.

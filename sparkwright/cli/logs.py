@@ -21,7 +21,6 @@ def chosen_spark(fleet: Fleet, name: str | None) -> str:
     """Return the Spark whose log is meant.
 
     Args:
-        fleet: The fleet.
         name: A Spark, or a replica, whose head is meant; None for the only replica.
 
     Raises:

@@ -35,7 +35,6 @@ def doctor(
     """Name the cause, the evidence and the remedy of what is wrong.
 
     Args:
-        root: the folder of everything on the Spark.
         recipe: what it is to serve; None for an idle one.
         hardware: its class.
         plan, peer: of a pair, its part of the fabric and the other Spark.

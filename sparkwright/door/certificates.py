@@ -162,7 +162,6 @@ def server_certificate(
     before it ends.
 
     Args:
-        settings: Those of its host.
         fleet: The inventory file.
         server: Name of the certificate's file: of a door, or the gateway.
         names: Names and addresses for a certificate of the site's own: see `server_names`.

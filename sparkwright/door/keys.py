@@ -105,7 +105,6 @@ def named_key(fleet: Fleet, name: str, places: Sequence[str] = ()) -> str:
     """Return the newest key of a name; add one to the file if there is none.
 
     Args:
-        fleet: Whose keys.
         name: Its owner.
         places: The places that a new one opens; none named means all.
 
@@ -217,7 +216,6 @@ def add_key(fleet: Fleet, name: str, places: Sequence[str], until: date | None) 
     """Add a key to the file. Returns it.
 
     Args:
-        fleet: Whose keys.
         name: Its owner.
         places: Replicas, `gateway` and `metrics`; none named means all.
         until: The last day on which it is valid; None for ever.
@@ -238,7 +236,6 @@ def rotate_key(fleet: Fleet, name: str, days: int) -> tuple[str, date | None]:
     """Make a new key for a name. Returns it, and the last day of the old ones; None: they are gone.
 
     Args:
-        fleet: Whose keys.
         name: Their owner.
         days: For which the old ones stay valid; 0 removes them.
     """

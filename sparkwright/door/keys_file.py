@@ -143,7 +143,6 @@ def rotate_keys(path: Path, keys: Sequence[Key], last: date | None) -> str:
     """Insert a new key before the old ones of a name. Returns it.
 
     Args:
-        path: The file.
         keys: The old ones, at least one.
         last: The last day of the old ones; None to remove them.
     """

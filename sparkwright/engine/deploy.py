@@ -81,7 +81,6 @@ def settings(served: Release | None, own: Target) -> SwitchSettings:
 
     Args:
         served: the release; None for one of which no more is known than what is on the Spark.
-        own: the seat.
     """
     return SwitchSettings(
         trial=own.settings.trial_seconds,

@@ -31,7 +31,6 @@ def gateway(
     """Run the gateway with these files, and show which replicas it reaches.
 
     Args:
-        root: folder of everything on the host.
         entries: its files and their folders, that of the requirements among them.
         requirements: the packages that it runs with, each with its hashes.
         secrets: path -> content of the files with its key and of its door; None for one that must

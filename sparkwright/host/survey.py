@@ -23,7 +23,6 @@ def survey_script(
     """Return the POSIX shell script that reads everything that the preflight checks.
 
     Args:
-        root: the folder that holds weights and releases.
         ports: the TCP ports that door and engine will listen on; none on a Spark without them.
         images: names and digests of the engine's image; none on an idle Spark.
         folders: checkpoint folders under `root`, or anywhere, whose present size counts as

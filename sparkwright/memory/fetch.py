@@ -69,7 +69,6 @@ def add(words: Sequence[str], hub: Hub) -> Iterator[str]:
     Args:
         words: Recipes, by name or file, of which what is absent is fetched; or
             ``OWNER/NAME[@REVISION]``, which is fetched anew.
-        hub: Which one is asked.
 
     Raises:
         PlanError: As `fetch` and `write`, or this is no source tree.

@@ -74,7 +74,6 @@ def door_chains(fleet: Fleet, known: Mapping[str, Settings]) -> Callable[[str], 
     """Return what gives the chain that a replica's door shows its clients, as PEM, by its name.
 
     Args:
-        fleet: The fleet.
         known: As `settings` returned them.
     """
 
@@ -89,7 +88,6 @@ def write(inventory: Path, folder: Path) -> str:
     """Write prometheus.yml, alert rules, the doors' API key, and a dashboard. Returns their names.
 
     Args:
-        inventory: The inventory file.
         folder: Where they go.
 
     Raises:

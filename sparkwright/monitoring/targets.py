@@ -64,8 +64,6 @@ def targets(
     """Return the doors of a fleet.
 
     Args:
-        fleet: The fleet.
-        settings: Those of each replica, by its name.
         chain: Gives what a replica's door shows its clients, as PEM; None without TLS.
 
     Raises:

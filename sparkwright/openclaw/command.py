@@ -97,7 +97,6 @@ def configuration(inventory: Path, bindings: Sequence[str]) -> dict[str, Any]:
     """Return OpenClaw's configuration for the gateway or the doors of an inventory.
 
     Args:
-        inventory: The inventory file.
         bindings: ``CHANNEL=NAME``: a served name, or an alias, that answers on a channel.
 
     Raises:

@@ -66,7 +66,6 @@ def preflight(
 
     Args:
         wanted: the requirements of what this Spark serves.
-        root: the folder for weights and releases.
         images: names and digests of the image that will run; none on an idle Spark.
         folders: the checkpoint folders, under `root` or anywhere, that count as fetched already.
         worker: the other Spark, where this one is the head of a pair: they must be alike, and the

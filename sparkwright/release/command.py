@@ -122,13 +122,11 @@ def docker_run(
     """Return the command that runs an engine in the foreground, unquoted.
 
     Args:
-        recipe: What is served.
         place: The rank.
         image: The image: a name, or what the shell expands to one.
         cache: The image's own folder below ``cache``: a name, or what the shell expands to one.
             No image loads code that another one has compiled.
         release: Id of the release: name of the container and of the folder with ``engine.env``.
-        root: Folder of everything on the Spark (``/opt/qwen36``).
         folders: Where each checkpoint is, below that.
 
     Raises:

@@ -56,10 +56,6 @@ def ensure_lock(
     """Read the lock of an inventory; resolve and record the names of recipes that it lacks.
 
     Args:
-        inventory: The inventory file.
-        recipes: The recipes in use.
-        endpoint: URL of the hub; None = ``HF_ENDPOINT`` or the public one.
-        token: The hub's token; None = anonymous.
         record: Write the lock, unlike in a dry run.
         check: Called before names are looked up, with the present lock, or None if there is no
             file; refuses by a PlanError.
@@ -130,7 +126,6 @@ def resolve(
     """Return a lock with the names of recipes resolved.
 
     Args:
-        lock: The present one.
         recipes: The recipes whose names to resolve.
         endpoint, token, mirrors: As for `ensure_lock`.
         refresh: Resolve names that are in the lock, too.
@@ -272,8 +267,6 @@ def update(
     """Bring the lock of an inventory up to date. Returns a line for each change.
 
     Args:
-        inventory: The inventory file.
-        hub: Which one is asked.
         refresh: Ask again for what is in the lock, too.
         names: The recipes for which to do so; none named means all in use.
         adopt: Versions to take of what the lock lacks, as a Spark serves them:

@@ -179,7 +179,6 @@ class Lock(Model):
         """Return where a Spark may have a checkpoint's files already, outside of the root.
 
         Args:
-            checkpoint: A recipe's.
             folders: Those of the group data (``model_folders``).
         """
         owner, _, name = checkpoint.repo.partition("/")

@@ -58,7 +58,6 @@ def token_for(endpoint: str, token: str | None, setting: str = HTTPS) -> str | N
     """Return the token for requests to a hub; None for anonymous ones.
 
     Args:
-        endpoint: URL of the hub.
         token: that of the machine that runs pyinfra; None without one.
         setting: `hf_token` of the settings.
 

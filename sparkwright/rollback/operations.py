@@ -38,10 +38,8 @@ def rollback(
     the release does not come to serve, the present one goes on.
 
     Args:
-        root: the folder of the seat.
         replica: what the seat serves, for people.
         recipe: what the inventory asks for.
-        settings: of the switch.
         peer: the other Spark of a pair, on which this operation runs at the same time.
     """
     own, why = _look(root, peer)

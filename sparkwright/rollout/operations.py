@@ -88,7 +88,6 @@ def waves(
 
     Args:
         release: what its replica should serve; all of it is on the Spark.
-        settings: of the switch.
         asked: the options of the run.
         peer: the other Spark of a pair.
     """

@@ -55,7 +55,6 @@ def expect_silence(run: State, hosts: Iterable[tuple[str, dict[str, Any]]], look
     To be called like `expect_failures`.
 
     Args:
-        run: the run.
         hosts: all of its hosts, with their data.
         look: the module of what the run does. Its `without_answers` shows the fleet where no host
             can be reached.

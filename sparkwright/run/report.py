@@ -38,7 +38,6 @@ def tell_machines(target: str | None, text: str) -> bool:
 
     Args:
         target: a path, "-" for standard output, or None for no JSON.
-        text: the JSON.
     """
     if target == "-":
         click.echo(text)

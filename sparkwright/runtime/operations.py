@@ -56,7 +56,6 @@ def docker(
     run, they wait for its next start. Engines use neither; a pull that fails meanwhile says so.
 
     Args:
-        root: the folder of everything on the Spark.
         repository: `url` of the toolkit's apt repository (flat, `$(ARCH)` allowed), `key_url` of
             its signing key, and the key's `fingerprint`, which decides whether it is trusted.
         log_options: Docker's `log-opts` for containers that set none.
@@ -139,9 +138,6 @@ def keep_previous(root: str) -> StringCommand:
     """Return the command that backs up daemon.json before our first change; empty without one.
 
     deploys/remove.py learns from it which keys are ours, so it is written in one step.
-
-    Args:
-        root: the folder of everything on the Spark.
     """
     backups, previous = f"{root}/backups", f"{root}/backups/daemon.json"
     new = QuoteString(f"{previous}.new")

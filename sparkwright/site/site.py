@@ -97,7 +97,6 @@ def replicas_of(names: Sequence[str], recipe: str, pair: bool) -> dict[str, dict
 
     Args:
         names: The Sparks.
-        recipe: What they serve.
         pair: The two serve one model together.
     """
     if pair or len(names) == 1:
@@ -120,7 +119,6 @@ def inventory_text(sparks: Sequence[NewSpark], recipe: str, pair: bool) -> str:
 
     Args:
         sparks: The Sparks, the head of a pair first.
-        recipe: What they serve.
         pair: The two serve one model together.
     """
     names = spark_names(len(sparks))
@@ -185,7 +183,6 @@ def site_files(name: str, inventory: str) -> dict[str, str]:
     """Return the files of a new site: their texts by their paths in it.
 
     Args:
-        name: Its name.
         inventory: The text of inventory/sparks.yaml.
     """
     project = project_name(name)

@@ -39,7 +39,6 @@ def ending(serving: Sequence[Serving], inventory: Path, changed: bool) -> Iterat
 
     Args:
         serving: The replicas of the run.
-        inventory: The inventory file.
         changed: The run has changed something; else its end is short.
     """
     for each in serving:

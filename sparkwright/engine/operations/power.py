@@ -22,10 +22,6 @@ def stopped(root: str, replica: str) -> Generator[PyinfraCommand, None, None]:
 
     Requests in flight have the time to end that their recipe gives them; a switch under way is
     reverted first.
-
-    Args:
-        root: the folder of the seat.
-        replica: what it serves, for people.
     """
     engines = host.get_fact(Engines, root=root)
     running = [engine for engine in engines.units.values() if not engine.ended]
@@ -46,9 +42,6 @@ def started(
     """Start the release that served last, and wait until it answers.
 
     Args:
-        root: the folder of the seat.
-        replica: what it serves, for people.
-        settings: of the switch.
         peer: the other Spark of a pair, on which this operation runs at the same time.
     """
     engines = host.get_fact(Engines, root=root)

@@ -55,7 +55,6 @@ def serving(
 
     Args:
         release: its files, weights and image are on the Spark.
-        settings: of the switch.
         peer: the other Spark of a pair, on which this operation runs at the same time: an engine
             starts when both do.
     """
@@ -113,7 +112,6 @@ def go_back(
     """Yield what undoes an attempt that was committed; the host does not fail.
 
     Args:
-        root: the folder of the seat.
         settings: of the switch; its memory is that of the previous release as it was noted.
         peer: the other Spark of a pair, on which this happens at the same time.
         outcome: of the attempt. `taken_back` tells what became of this, `reason` why not.
@@ -138,7 +136,6 @@ def switch_back(
     """Yield what has a release serve that served before, by what is on the Spark of it.
 
     Args:
-        root: the folder of the seat.
         release: its id.
         settings, peer, outcome: as for `go_back`.
     """
@@ -161,11 +158,7 @@ def complaint(release: str, outcome: Outcome) -> str:
 
 @operation()
 def idle(root: str) -> Generator[StringCommand, None, None]:
-    """Serve nothing, now and after every boot; weights, image and releases stay.
-
-    Args:
-        root: the folder of the seat.
-    """
+    """Serve nothing, now and after every boot; weights, image and releases stay."""
     engines = host.get_fact(Engines, root=root)
     for difference in engine_differences(engines, None):
         differs(*difference)
