@@ -56,7 +56,7 @@ trial_seconds = 120
 # tokens, at 30 a second, takes 270.
 drain_seconds = 300
 
-# Previous releases that deploys/clean.py keeps for a rollback.
+# Previous releases that `clean` keeps for a rollback.
 keep_releases = 2
 
 # The log level of engines, whose log is the journal. "WARNING": no line for each request, and

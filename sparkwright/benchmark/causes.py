@@ -12,6 +12,7 @@ from sparkwright.benchmark.verdict import BELOW, Verdict, overall
 from sparkwright.causes.cause import UNPLUG_REMEDY, Diagnosis, ReadingCause, from_reading
 from sparkwright.causes.log_causes import causes as known_causes
 from sparkwright.causes.thresholds import FALLEN, WARM
+from sparkwright.common.command_line import next_line
 from sparkwright.doctor.gpu import has_power_fault
 
 # The SM121 guide: 13.3 tok/s where it should be 48.6, so 0.27 of it, with kernels for other GPUs.
@@ -179,7 +180,7 @@ _KNOWN = (
     ReadingCause(
         name="request-errors",
         cause="Some requests failed; the figures cover only the others",
-        remedy="`pyinfra inventory.py deploys/doctor.py`, and `journalctl -u 'vllm@*'`",
+        remedy=f"`{next_line('doctor')}`, and `journalctl -u 'vllm@*'`",
         source="the benchmark's own record",
         sign=_errors,
     ),

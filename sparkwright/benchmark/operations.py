@@ -13,6 +13,7 @@ from sparkwright.benchmark.facts import BenchmarkResult
 from sparkwright.benchmark.figures import Result
 from sparkwright.benchmark.measured import check_answer, result_of
 from sparkwright.benchmark.page import report
+from sparkwright.common.command_line import next_line
 from sparkwright.common.local_file import file_in, write_file
 from sparkwright.common.operations import failing
 from sparkwright.common.startup import KEPT
@@ -49,8 +50,8 @@ def benchmark(
     )
     if why := _not_serving(state, release):
         yield failing(
-            f"There is nothing to measure: {why}. `pyinfra INVENTORY deploys/spark.py` has it "
-            "serve, deploys/doctor.py names what ails it."
+            f"There is nothing to measure: {why}. `{next_line('apply')}` has it "
+            f"serve, `{next_line('doctor')}` names what ails it."
         )
         return
     folder = release.recipe.checkpoints["model"].folder

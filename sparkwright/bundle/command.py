@@ -1,14 +1,10 @@
 """Fills a bundle: a folder with all that the replicas of an inventory need of the internet.
 
-    python -m deploys.bundle FOLDER [INVENTORY]
-
-It downloads weights, images, wheels and packages, each verified, and records their digests in
-FOLDER/bundle.json. What is there is not fetched again; what was cut off goes on.
+Weights, images, wheels and packages are each verified; FOLDER/bundle.json records their digests.
 """
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import json
 import os
@@ -24,10 +20,11 @@ from pathlib import Path
 from sparkwright.bundle.images import Part, download, image_parts, registry_client
 from sparkwright.bundle.packages import download_packages, ubuntu_sources
 from sparkwright.bundle.wheels import download_wheels
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.local_file import write_file
-from sparkwright.common.paths import HOST_FILES, inventory_file
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import PACKAGES as INSTALLED
 from sparkwright.common.progress import JobProgress, ProgressLines, parse_progress, size_text
 from sparkwright.fleet.file import load_fleet
@@ -60,7 +57,7 @@ from sparkwright.release.lock import (
 )
 from sparkwright.release.release import repository
 from sparkwright.release.resolve import RegistryImage, registry_architecture
-from sparkwright.release.token import add_hub_options, hub_token
+from sparkwright.release.token import Hub
 
 # Bytes that stay free on this machine's disk.
 _RESERVE = 1024**3
@@ -69,49 +66,27 @@ _REST = 400 * 10**6
 _EVERY_ARCHITECTURE = ("aarch64", "x86_64")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Fill a bundle. Returns the exit status."""
-    options = _parser().parse_args(arguments)
-    try:
-        _fill(options)
-    except PlanError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+def fill(folder: Path, inventory: Path, hub: Hub, apt: Sequence[str] = ()) -> str:
+    """Fill a bundle; what is there is not fetched again. Returns what to do with it.
 
+    Args:
+        inventory: The inventory file, of whose replicas all is fetched.
+        apt: Lines of apt's sources.list for the Sparks' packages; none for Ubuntu 24.04's archive.
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m deploys.bundle",
-        description="Fill a folder with all that the replicas of an inventory need of the "
-        "internet: weights, images, wheels, packages. Run it again to complete or update it.",
-    )
-    parser.add_argument("folder", type=Path, help="for the bundle, such as /media/usb/bundle")
-    parser.add_argument("inventory", nargs="?", type=Path, default=inventory_file())
-    parser.add_argument(
-        "--apt",
-        action="append",
-        metavar="LINE",
-        help="a line of apt's sources.list for the Sparks' packages; repeatable (default: Ubuntu "
-        "24.04's archive)",
-    )
-    add_hub_options(parser)
-    return parser
-
-
-def _fill(options: argparse.Namespace) -> None:
-    folder: Path = options.folder
-    fleet = load_fleet(options.inventory, recipe_names())
+    Raises:
+        PlanError: Something cannot be fetched, or the folder not be filled.
+    """
+    fleet = load_fleet(inventory, recipe_names())
     recipes = [load_recipe(name) for name in fleet.recipes]
     if problems := [problem for recipe in recipes for problem in unbundled(recipe)]:
         raise PlanError(*problems)
-    lock = _locked(options, recipes)
+    lock = _locked(inventory, hub, recipes)
     checkpoints = {checkpoint_folder(each): each for each in lock.checkpoints.values()}
     with _alone(folder) as held:
         _check_space(folder, checkpoints.values(), lock.images.values())
-        _fetch_weights(folder, list(checkpoints.values()), options, held)
-        index = _fetch_rest(folder, fleet, recipes, lock, checkpoints, options)
-    _conclude(folder, index, options.inventory)
+        _fetch_weights(folder, list(checkpoints.values()), hub, held)
+        index = _fetch_rest(folder, fleet, recipes, lock, checkpoints, apt)
+    return _conclusion(folder, index, inventory)
 
 
 @contextmanager
@@ -143,7 +118,7 @@ def _fetch_rest(
     recipes: Sequence[Recipe],
     lock: Lock,
     checkpoints: dict[str, CheckpointLock],
-    options: argparse.Namespace,
+    apt: Sequence[str],
 ) -> BundleIndex:
     """Fetch all but the weights, and write the index."""
     images = _fetch_images(folder, recipes, lock)
@@ -153,16 +128,16 @@ def _fetch_rest(
         requirements = HOST_FILES / subject / "requirements.txt"
         download_wheels(requirements, architectures, folder / WHEELS)
     for name in map(registry_architecture, sorted(architectures)):
-        sources = options.apt or ubuntu_sources(name)
+        sources = list(apt) or ubuntu_sources(name)
         download_packages(INSTALLED, name, sources, folder / PACKAGES / name, _say)
     return _index(folder, lock, images, checkpoints)
 
 
-def _locked(options: argparse.Namespace, recipes: Sequence[Recipe]) -> Lock:
+def _locked(inventory: Path, hub: Hub, recipes: Sequence[Recipe]) -> Lock:
     """Return the part of the lock that the recipes name, completed and recorded."""
-    path = lock_path(options.inventory)
+    path = lock_path(inventory)
     old = read_lock(path)
-    new = resolve(old, recipes, options.hf_endpoint, hub_token(options))
+    new = resolve(old, recipes, hub.endpoint, hub.token())
     if new != old:
         record_lock(path, new)
     used = [each for recipe in recipes for each in recipe.checkpoints.values()]
@@ -205,7 +180,7 @@ def _check_space(
 
 
 def _fetch_weights(
-    folder: Path, checkpoints: Sequence[CheckpointLock], options: argparse.Namespace, held: int
+    folder: Path, checkpoints: Sequence[CheckpointLock], hub: Hub, held: int
 ) -> None:
     """Fetch checkpoints by the program that fetches them on a Spark.
 
@@ -217,13 +192,13 @@ def _fetch_weights(
     orders.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "PYTHONPATH": str(HOST_FILES.parent)}
     environment |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
-    if hub_token(options) is None:
+    if hub.token() is None:
         environment["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"
     for locked in checkpoints:
         name = checkpoint_folder(locked).removeprefix(f"{WEIGHTS}/")
         (root / name).mkdir(exist_ok=True)
         data = locked.model_dump(include={"repo", "commit", "files"}, exclude_none=True)
-        endpoint = options.hf_endpoint or _default_endpoint()
+        endpoint = hub.endpoint or _default_endpoint()
         write_file(orders / f"{name}.json", json.dumps({"endpoint": endpoint, **data}))
         report = root / name / ".sparkwright-progress.json"
         report.unlink(missing_ok=True)
@@ -370,13 +345,13 @@ def _content(
                 yield place.relative_to(folder).as_posix()
 
 
-def _conclude(folder: Path, index: BundleIndex, inventory: Path) -> None:
+def _conclusion(folder: Path, index: BundleIndex, inventory: Path) -> str:
     size = sum(file.size for file in index.files.values())
-    print(
+    return (
         f"{folder}: complete, {len(index.files)} files, {size_text(size)}. Next: copy the folder "
         f"to the machine that runs Sparkwright at the site, and write into {inventory} there, with "
         f"the path where it is then:\n\nsource:\n  bundle: {folder.absolute()}\n\nThen: "
-        "sparkwright apply"
+        f"{next_line('apply')}"
     )
 
 

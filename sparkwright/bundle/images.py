@@ -12,6 +12,7 @@ from typing import Any
 
 from httpx2 import Client, HTTPError, Timeout
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.release.bundle import BundledImage, blob
 from sparkwright.release.lock import ImageLock
@@ -62,8 +63,8 @@ def image_parts(
     if (config.digest, size) != (locked.config, locked.size):
         raise PlanError(
             f"{reference}: found an image of {config.digest}, {size} bytes; expected "
-            f"{locked.config}, {locked.size} bytes, as in the lock. Look it up again: python -m "
-            "deploys.lock --refresh"
+            f"{locked.config}, {locked.size} bytes, as in the lock. Look it up again: "
+            f"{next_line('lock', '--refresh')}"
         )
     image = BundledImage(
         media_type=_media_type(json.loads(found[0])),

@@ -61,7 +61,6 @@ def download_packages(
 
     Args:
         wanted: Names. What no source has is only said: NVIDIA's packages are on a Spark already.
-        architecture: As dpkg names it.
         sources: Lines as in apt's sources.list.
         folder: For these.
         say: Is told what goes on.

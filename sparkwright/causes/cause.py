@@ -8,14 +8,17 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import BeforeValidator, Field
 
 from sparkwright.causes.journal import Journal
+from sparkwright.common.command_line import next_line
 from sparkwright.common.schema import Model
 
 Reading = TypeVar("Reading")
+
 
 # Characters of evidence that are kept: a traceback's line may hold a whole configuration.
 EVIDENCE = 300
 
 # Remedies of causes in several places.
+APPLY = f"`{next_line('apply')}`"
 UNPLUG_REMEDY = (
     "Shut the Spark down, unplug the supply from the wall and from the unit for a minute"
 )
@@ -23,7 +26,7 @@ CLOCK_REMEDY = "limit the GPU's clock (gpu_clock_max_mhz in the group data, 2000
 # `docker image prune` and `system prune` take what has neither tag nor container (moby,
 # daemon/images/image_prune.go), such as an image for the way back: it came by digest.
 SPACE_REMEDY = (
-    "Free space: `pyinfra inventory.py deploys/clean.py` shows and removes what nobody goes back "
+    f"Free space: `{next_line('clean')}` shows and removes what nobody goes back "
     "to; `docker builder prune` what builds keep; images of yours go one by one (`docker image ls "
     "--digests`, `docker image rm`), as `docker image prune` takes ours as well"
 )

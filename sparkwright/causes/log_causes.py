@@ -10,6 +10,7 @@ import yaml
 from pydantic import Field
 
 from sparkwright.causes.cause import (
+    APPLY,
     CLOCK_REMEDY,
     SPACE_REMEDY,
     UNPLUG_REMEDY,
@@ -17,6 +18,7 @@ from sparkwright.causes.cause import (
     LogCause,
 )
 from sparkwright.causes.journal import Journal
+from sparkwright.common.command_line import next_line
 from sparkwright.common.schema import Model, parse
 from sparkwright.host.kernel import HANDOVER_REMEDY, POOLS_REMEDY
 
@@ -25,6 +27,11 @@ from sparkwright.host.kernel import HANDOVER_REMEDY, POOLS_REMEDY
 SUBJECTS = ("root", "platform", "start", "compute", "network", "memory", "host")
 # What `${NAME}` in a remedy stands for, beside the table's own phrases.
 _PHRASES = {
+    "apply": APPLY,
+    "apply_verify": f"`{next_line('apply', '--data weights=verify')}`",
+    "benchmark": f"`{next_line('benchmark')}`",
+    "refresh": f"`{next_line('lock', '--refresh')}`",
+    "start": f"`{next_line('start')}`",
     "clock": CLOCK_REMEDY,
     "handover": HANDOVER_REMEDY,
     "pools": POOLS_REMEDY,
@@ -47,7 +54,8 @@ def table(subject: str) -> Sequence[LogCause]:
     # 60 ms by Python's own loader for all tables.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     read = parse(_Table, yaml.load(path.read_text(encoding="utf-8"), Loader=loader), str(path))
-    phrases = _PHRASES | read.phrases
+    own = {name: Template(text).substitute(_PHRASES) for name, text in read.phrases.items()}
+    phrases = _PHRASES | own
     return [
         each.model_copy(update={"remedy": Template(each.remedy).substitute(phrases)})
         for each in read.causes

@@ -77,6 +77,7 @@ class Artifacts:
         seated: those of the Spark's second replica, by its name; the last one is current.
         folders: of each release, those of its checkpoints; None where its file is damaged.
         images: of each release, Docker's id of its image; None without one.
+        sizes: bytes of each release's own files.
         docker: all images that Docker holds.
         used: ids of those that a container is made of.
         brought: the orders for images.
@@ -91,6 +92,7 @@ class Artifacts:
     served: tuple[str, ...]
     folders: Mapping[str, frozenset[str] | None]
     images: Mapping[str, str | None]
+    sizes: Mapping[str, int]
     docker: tuple[StoredImage, ...]
     used: frozenset[str]
     brought: tuple[ImageOrder, ...]
@@ -121,7 +123,8 @@ if cd {shlex.quote(root)} 2>/dev/null; then
       {{ sed '/^exec /,$d' "$folder/run"; echo 'printf %s "$image"'; }} 2>/dev/null | sh 2>/dev/null
     )
     release=$(tr -d '\\n' < "$folder/release.json" 2>/dev/null)
-    printf '%s\\t%s\\t%s\\n' "$(basename "$folder")" "$image" "$release"
+    size=$(du -sb "$folder" | cut -f1)
+    printf '%s\\t%s\\t%s\\t%s\\n' "$(basename "$folder")" "$size" "$image" "$release"
   done
   echo {MARK}caches
   for folder in cache/*/; do
@@ -171,7 +174,7 @@ def parse_artifacts(output: Iterable[str]) -> Artifacts:
     """
     lines = list(output)
     found = {name: [line for line in part if line] for name, part in sections(lines).items()}
-    releases = [line.split("\t", 2) for line in found.get("releases", ())]
+    releases = [line.split("\t", 3) for line in found.get("releases", ())]
     listed = [line.split("\t", 1) for line in found.get("listed", ())]
     brought = [line.split("\t", 1) for line in found.get("brought", ())]
     seated: dict[str, tuple[str, ...]] = {}
@@ -181,8 +184,9 @@ def parse_artifacts(output: Iterable[str]) -> Artifacts:
         seated=seated,
         engines=parse_engines(lines),
         served=tuple(found.get("history", ())),
-        folders={name: _checkpoints(text) for name, _, text in releases},
-        images={name: image or None for name, image, _ in releases},
+        folders={name: _checkpoints(text) for name, *_, text in releases},
+        images={name: image or None for name, _, image, _ in releases},
+        sizes={name: int(size) for name, size, *_ in releases},
         docker=tuple(map(_image, found["images"])),
         used=frozenset(found["used"]),
         brought=tuple(_brought(file, _json(text)) for file, text in brought),

@@ -13,23 +13,42 @@ class Cleaning:
     """The parts that are to be removed, and those that are left though no release names them.
 
     Attributes:
-        releases: ids.
+        releases: ids, and the bytes of their own files.
+        back: those that stay for a rollback.
         images: and the orders by which they came.
         weights: folders, and the bytes that each frees.
         caches: of images that are gone, or go.
         left: sentences.
     """
 
-    releases: tuple[str, ...] = ()
+    releases: Mapping[str, int] = field(default_factory=dict)
+    back: tuple[str, ...] = ()
     images: tuple[tuple[StoredImage, tuple[str, ...]], ...] = ()
     weights: Mapping[str, int] = field(default_factory=dict)
     left: tuple[str, ...] = ()
     caches: tuple[Cache, ...] = ()
 
+    @property
+    def size(self) -> int:
+        """Bytes of all that goes; images may share some with others."""
+        images = sum(image.size for image, _ in self.images)
+        caches = sum(cache.size for cache in self.caches)
+        return sum(self.releases.values()) + images + sum(self.weights.values()) + caches
+
+    @property
+    def result(self) -> str:
+        """What is so once they have gone."""
+        verb = "stays" if len(self.back) == 1 else "stay"
+        stays = f"; {' and '.join(self.back)} {verb} for a rollback" if self.back else ""
+        if not self.size:
+            return f"nothing to free{stays}."
+        most = "up to " if self.images else ""
+        return f"freed {most}{size_text(self.size)}{stays}."
+
     def lines(self) -> Iterator[str]:
         """Say what goes, a line each."""
-        for release in self.releases:
-            yield f"removes release {release}"
+        for release, size in self.releases.items():
+            yield f"removes release {release}, {size_text(size)}"
         for image, _ in self.images:
             name = next(iter((*image.tags, *image.digests, image.id)))
             yield f"removes image {name}, {size_text(image.size)} less what others share with it"
@@ -52,18 +71,18 @@ def superfluous(
     Never what serves, boots, is about to, or is asked for; nor what we have not brought.
 
     Args:
-        found: what is on the Spark.
         keep: how many other releases that have served stay, the last ones.
         wanted: the releases that the inventory asks for, one for each replica of the Spark.
         folders, images: their checkpoint folders and the names of their images.
     """
     kept = kept_releases(found, keep, wanted)
-    gone = tuple(sorted(found.folders.keys() - kept))
+    gone = {release: found.sizes[release] for release in sorted(found.folders.keys() - kept)}
+    back = tuple(sorted((found.folders.keys() & kept) - {found.engines.current}))
     if any(found.folders.get(release, frozenset()) is None for release in kept):
         damaged = [release for release in kept if found.folders.get(release, ()) is None]
         names = " and ".join(sorted(damaged))
         return Cleaning(
-            gone, left=(f"keeps images and weights: {names} does not say which ones it uses",)
+            gone, back, left=(f"keeps images and weights: {names} does not say which ones it uses",)
         )
     named = set(folders).union(*(found.folders.get(release) or () for release in kept))
     spare = [name for name in found.weights if name not in named]
@@ -72,6 +91,7 @@ def superfluous(
     left = [f"leaves weights {name}: {why}" for name, why in trouble.items()]
     return Cleaning(
         releases=gone,
+        back=back,
         images=unused,
         weights=_sizes(found.weights, [name for name in spare if name not in trouble]),
         left=(*left, *_orphans(found, gone, [image.id for image, _ in unused])),

@@ -11,11 +11,12 @@ from sparkwright.cleanup.clean import superfluous
 from sparkwright.cleanup.facts import OurFootprint, StoredArtifacts
 from sparkwright.cleanup.footprint import SET_ASIDE, Footprint
 from sparkwright.cleanup.remove import report
-from sparkwright.common.operations import failing, notice
+from sparkwright.common.operations import failing, notice, spark_name
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import BUNDLE, DAEMON_JSON, IN_PLACE, PACKAGES, deleted_files
 from sparkwright.firewall.operations import delete_rule
 from sparkwright.host.operations.packages import purge
+from sparkwright.run.report import conclude
 from sparkwright.runtime.operations import put_daemon_json
 from sparkwright.weights.weights import ORDERS
 
@@ -33,7 +34,6 @@ def clean(
     Each is shown with its bytes before. What we have not brought stays.
 
     Args:
-        root: the folder of everything on the Spark.
         keep: how many releases that have served stay beside the one that serves.
         wanted: the releases that the inventory asks for; none on an idle Spark.
         folders, images: their checkpoint folders and the names of their images.
@@ -45,7 +45,7 @@ def clean(
     gone = superfluous(found, keep, wanted, folders, images)
     for line in gone.lines():
         notice(line)
-    if not (gone.releases or gone.images or gone.weights or gone.caches):
+    if not gone.size:
         host.noop("nothing to delete")
     for release in gone.releases:
         unit = QuoteString(f"vllm@{release}.service")
@@ -65,6 +65,7 @@ def clean(
         yield _remove(root, *orders, *reports)
     for cache in gone.caches:
         yield _remove(root, f"cache/{cache.name}")
+    conclude(spark_name(host), f": {gone.result}")
 
 
 def _unmount(folder: str) -> StringCommand:
@@ -95,8 +96,6 @@ def announce_removal(
     """Show what goes and what stays, before anything does.
 
     Args:
-        root: the folder of everything on the Spark.
-        weights: whether checkpoints go as well.
         earlyoom: text of the settings that we give to earlyoom.
         log_options: those that we set for Docker.
     """
@@ -224,12 +223,12 @@ def remove_files(root: str, weights: bool) -> Generator[StringCommand, None, Non
 
     Args:
         root: the folder of everything on the Spark; it goes once it is empty.
-        weights: whether checkpoints go as well.
     """
     found = _footprint(root)
     doomed = [*found.folders, *(found.weights if weights else ())]
     if not (found.unit_files or doomed):
         host.noop("no file of ours is left")
+        conclude(spark_name(host), ": nothing of Sparkwright is left.")
         return
     if found.unit_files:
         yield StringCommand("rm -f", *map(QuoteString, found.unit_files))
@@ -254,6 +253,9 @@ def remove_files(root: str, weights: bool) -> Generator[StringCommand, None, Non
         if not entry.set_aside:
             yield StringCommand("rm -rf", path)
     yield StringCommand("rmdir", QuoteString(root), "2>/dev/null || true")
+    stays = [] if weights else [f"{root}/{entry.name}" for entry in found.weights]
+    left = f"; {', '.join(stays)} stays" if stays else ""
+    conclude(spark_name(host), f": Sparkwright is removed{left}.")
 
 
 def _docker(found: Footprint, text: str, root: str) -> Generator[PyinfraCommand, None, None]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from sparkwright.cleanup.footprint import SET_ASIDE, Footprint
+from sparkwright.common.command_line import next_line
 from sparkwright.common.placed import DAEMON_JSON, EARLYOOM, NETPLAN
 from sparkwright.common.progress import size_text
 
@@ -13,8 +14,6 @@ def report(
     """Return what goes and what stays, one line each; nothing where nothing is ours.
 
     Args:
-        found: what is there.
-        root: the folder of everything on the Spark.
         weights: whether they go.
         earlyoom: text of the settings that we give to it.
         log_options: those that we set for Docker.
@@ -25,7 +24,8 @@ def report(
     if weights and checkpoints:
         goes["weights"] = checkpoints
     elif checkpoints:
-        stays.append(f"weights: {', '.join(checkpoints)}; --data weights=remove takes them as well")
+        more = next_line("remove", "--weights", "--data weights=remove")
+        stays.append(f"weights: {', '.join(checkpoints)}; {more} takes them as well")
     return [
         *(f"goes: {what}: {', '.join(names)}" for what, names in goes.items() if names),
         *(f"stays: {line}" for line in stays),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
-import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,8 +14,11 @@ from pathlib import Path
 
 import click
 
+from sparkwright.cli.site import is_site
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB, HARDWARE
+from sparkwright.common.progress import size_text
 from sparkwright.common.schema import nearest
 from sparkwright.host.survey import Survey
 from sparkwright.preflight.preflight import hardware_of
@@ -62,10 +66,15 @@ def init(
     sparkwright init my-sparks --spark nvidia@192.168.1.20
     sparkwright init pair --spark me@10.0.0.5 --spark me@10.0.0.6 --pair
     """
-    if (folder / "inventory.py").exists():
-        raise PlanError(f"{folder}: found a site already; expected a new folder: cd {folder}")
+    for each in (own := folder.resolve(), *own.parents):
+        if is_site(each):
+            where = "a site already" if each == own else f"the site {each} above it"
+            raise PlanError(f"{folder}: found {where}; expected a new folder outside of any site")
     _check_key(key)
-    sparks = [parse_spark(text, user, key) for text in addresses] or _asked(user, key)
+    sparks: list[NewSpark] = []
+    for text in addresses:
+        sparks.append(_another(text, user, key, sparks))
+    sparks = sparks or _asked(user, key)
     if pair is None and len(sparks) == 2:
         pair = _confirm("Do the two serve one model together, joined by a 200G cable?", addresses)
     if pair and len(sparks) != 2:
@@ -103,7 +112,7 @@ def _asked(user: str | None, key: str | None) -> list[NewSpark]:
         if not text.strip():
             return sparks
         try:
-            spark = parse_spark(text, user, key)
+            spark = _another(text, user, key, sparks)
         except PlanError as error:
             click.echo(str(error), err=True)
             continue
@@ -112,6 +121,14 @@ def _asked(user: str | None, key: str | None) -> list[NewSpark]:
             who = click.prompt("User on it, who may sudo", default=last or getpass.getuser())
             spark = replace(spark, user=who)
         sparks.append(spark)
+
+
+def _another(text: str, user: str | None, key: str | None, sparks: Sequence[NewSpark]) -> NewSpark:
+    """Return the Spark that an address names, unless it is one of those before it."""
+    spark = parse_spark(text, user, key)
+    if (spark.address, spark.port or 22) in {(each.address, each.port or 22) for each in sparks}:
+        raise PlanError(f"--spark: found {spark.address} twice; expected each Spark once")
+    return spark
 
 
 def _confirm(question: str, addresses: Sequence[str]) -> bool:
@@ -153,7 +170,7 @@ def _tried(sparks: Sequence[NewSpark], given: bool) -> tuple[list[NewSpark], lis
         if not hardware:
             click.echo(
                 f"  It is none of the machines that the recipes are for: {', '.join(_known())}. "
-                "The site says gb10; `sparkwright plan` will say what is in the way"
+                f"The site says gb10; {next_line('plan')} will say what is in the way"
             )
         result.append(replace(spark, hardware=hardware.name if hardware else "gb10"))
         surveys.append(survey)
@@ -185,8 +202,10 @@ def _chosen(
         click.echo("None of the recipes fits on them as they are; the site names the first one.")
         return _UNASKED[together]
     for each in choice[:_SHOWN]:
-        about = f"{each.description} ({each.download / _GB:.0f} GB to download)"
+        about = f"{each.description} ({size_text(each.download)} to download)"
         click.echo(click.wrap_text(f"{each.recipe}: {about}", 78, "  ", "      "))
+    if len(choice) > _SHOWN:
+        click.echo(f"  (others: {next_line('recipes list')})")
     if given or not _has_terminal():
         return choice[0].recipe
     names = [each.recipe for each in choice]
@@ -208,12 +227,16 @@ def _start_git(folder: Path) -> None:
 def _report(folder: Path, recipe: str) -> None:
     about = load_recipe(recipe)
     click.echo(f"\nWrote {folder}, which serves {recipe} as {', '.join(about.served_names)}.")
-    runs = "uv run sparkwright" if os.environ.get("UV") else "sparkwright"
-    for line, purpose in (
-        (f"cd {folder}", ""),
+    # From there, where the next commands are typed.
+    with contextlib.chdir(folder):
+        plan, apply = next_line("plan"), next_line("apply")
+    lines = (
+        (f"cd {shlex.quote(str(folder))}", ""),
         ("cat inventory/sparks.yaml", "the Sparks, and what they serve"),
-        (f"{runs} plan", "what would change; changes nothing"),
-        (f"{runs} apply", "the same, asks for confirmation, does it"),
+        (plan, "what would change; changes nothing"),
+        (apply, "the same, asks for confirmation, does it"),
         ("git add . && git commit", "once it is as you want it"),
-    ):
-        click.echo(f"  {line:<34}{purpose}".rstrip())
+    )
+    width = max(len(line) for line, _ in lines)
+    for line, purpose in lines:
+        click.echo(f"  {line:<{width}}  {purpose}".rstrip())

@@ -23,7 +23,6 @@ def chosen_spark(fleet: Fleet, name: str | None) -> str:
     """Return the Spark whose log is meant.
 
     Args:
-        fleet: The fleet.
         name: A Spark, or a replica, whose head is meant; None for the only replica.
 
     Raises:
@@ -71,20 +70,35 @@ def unasked(name: str, spark: Reached) -> str:
     return f"sudo -n true 2>/dev/null || {{ echo {refusal} >&2; exit 1; }}"
 
 
-def journal_words(lines: int, follow: bool) -> list[str]:
-    """Return the words that print the journal of the engines and of their switches."""
-    words = ["sudo", "-n", "journalctl", "--no-pager", "--no-hostname", f"--lines={lines}"]
-    return [*words, *(["--follow"] if follow else []), "--unit=vllm@*", "--unit=switch@*"]
+# What our own door, supervisor and Prometheus ask, as vLLM logs it where it went well.
+_PROBES = '"GET /(health|metrics|v1/models)[^"]*" 200'
+
+
+def journal_script(lines: int, follow: bool, everything: bool) -> str:
+    """Return the shell script that prints the journal of the engines and of their switches.
+
+    Args:
+        lines: How many of the last ones.
+        follow: Go on with new ones.
+        everything: With those of our own probes.
+    """
+    journal = "journalctl --no-pager --no-hostname --unit='vllm@*' --unit='switch@*'"
+    chosen = "cat" if everything else f"grep --line-buffered -vE '{_PROBES}'"
+    last = f'{journal} --until="@$now" --reverse | {chosen} | head -n {lines} | tac'
+    onward = f'; {journal} --since="@$now" --follow --no-tail | {chosen}'
+    return f"now=$(date +%s); {last}{onward if follow else ''}"
 
 
 @click.command()
 @click.argument("name", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Go on with new lines, until Ctrl-C.")
 @click.option("-n", "--lines", type=click.IntRange(1), default=100, show_default=True)
-def logs(name: str | None, follow: bool, lines: int) -> None:
+@click.option("--all", "everything", is_flag=True, help="With what our own probes ask.")
+def logs(name: str | None, follow: bool, lines: int, everything: bool) -> None:
     """Show an engine's log. NAME is a Spark or a replica.
 
-    Ctrl-C ends the display; the engine goes on.
+    Ctrl-C ends the display; the engine goes on. What door, supervisor and
+    Prometheus ask every few seconds is left out.
 
     Of a Spark that serves two replicas, the lines of both engines are shown.
 
@@ -95,7 +109,8 @@ def logs(name: str | None, follow: bool, lines: int) -> None:
     enter_site()
     fleet = load_fleet(chosen_inventory(), recipe_names())
     spark = chosen_spark(fleet, name)
-    script = f"{unasked(spark, fleet.sparks[spark])}; {shlex.join(journal_words(lines, follow))}"
+    words = ["sudo", "-n", "sh", "-c", journal_script(lines, follow, everything)]
+    script = f"{unasked(spark, fleet.sparks[spark])}; {shlex.join(words)}"
     _replace([*ssh_words(spark, fleet.sparks[spark]), script])
 
 

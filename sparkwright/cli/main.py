@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from sparkwright import __version__
+from sparkwright.cli.files import bundle, lock, monitoring, openclaw
 from sparkwright.cli.init import init
+from sparkwright.cli.keys import keys
 from sparkwright.cli.logs import logs
 from sparkwright.cli.recipes import recipes
 from sparkwright.cli.run import PASSED_ON, replace_process, run_deploy, run_options
-from sparkwright.cli.site import choose_inventory, enter_site
-from sparkwright.common.errors import PlanError
+from sparkwright.cli.site import InOrder, choose_inventory, enter_site
 from sparkwright.common.last_resort import guarded
 from sparkwright.fleet.settings import Settings
 
@@ -35,15 +34,7 @@ Exit status: 0 done; 1 failed, with what and why; 2 wrong use of the command
 line, or drift has found differences; 130 interrupted."""
 
 
-class _InOrder(click.Group):
-    """A group that lists its commands in the order of their definition."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands."""
-        return [*self.commands]
-
-
-@click.group(cls=_InOrder, context_settings=_SETTINGS, epilog=_EPILOG)
+@click.group(cls=InOrder, context_settings=_SETTINGS, epilog=_EPILOG)
 @click.version_option(__version__, prog_name="sparkwright")
 @click.option(
     "-i",
@@ -275,50 +266,12 @@ def completion(shell: str) -> None:
     click.echo(kind(cli, {}, "sparkwright", "_SPARKWRIGHT_COMPLETE").source())
 
 
-cli.add_command(recipes)
-
-
 def _confirmed(yes: bool) -> list[str]:
     return ["-y"] if yes else []
 
 
-def _program(name: str, module: str, summary: str) -> None:
-    """Add a verb for a program that has a parser of its own."""
-
-    def run(arguments: tuple[str, ...]) -> None:
-        enter_site()
-        own: Callable[[Sequence[str]], int] = importlib.import_module(module).main
-        sys.exit(own(arguments))
-
-    command = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)(run)
-    cli.command(name, help=summary, context_settings=PASSED_ON)(command)
-
-
-_program(
-    "keys",
-    "sparkwright.door.keys",
-    "The API keys: list, show, new, add, rotate, remove.\n\nRuns: python -m deploys.keys",
-)
-_program(
-    "lock",
-    "sparkwright.release.ensure",
-    "Record, or look up again, what recipes stand for.\n\nRuns: python -m deploys.lock",
-)
-_program(
-    "bundle",
-    "sparkwright.bundle.command",
-    "Fill a folder for a site without internet.\n\nRuns: python -m deploys.bundle",
-)
-_program(
-    "monitoring",
-    "sparkwright.monitoring.command",
-    "Write the files of Prometheus and Grafana.\n\nRuns: python -m deploys.monitoring",
-)
-_program(
-    "openclaw",
-    "sparkwright.openclaw.command",
-    "Print OpenClaw's configuration.\n\nRuns: python -m deploys.openclaw",
-)
+for _command in (recipes, keys, lock, bundle, monitoring, openclaw):
+    cli.add_command(_command)
 
 
 def main() -> int:
@@ -334,7 +287,4 @@ def _run() -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except PlanError as error:
-        click.echo(str(error), err=True)
-        return 1
     return 0

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import click
 
-from sparkwright.cli.run import PASSED_ON
+from sparkwright.cli.files import hub_options
 from sparkwright.cli.site import enter_site
 from sparkwright.recipe.imports import import_recipe, listing
 from sparkwright.recipe.imports import show as shown_import
 from sparkwright.recipe.loader import load_recipe, recipe_file, recipe_names
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.trust import needs
+from sparkwright.release.token import Hub
 
 _WIDTH = 80
 
@@ -75,29 +76,27 @@ def check(recipe: str) -> None:
         for line in need.details:
             click.echo(line)
     click.echo(f"{loaded.name}: its file is valid (vLLM {loaded.vllm}, {loaded.base_image})")
-    sys.exit(_memory([recipe]))
+    sys.exit(_show_memory(recipe))
 
 
-@recipes.command(context_settings=PASSED_ON)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def memory(arguments: tuple[str, ...]) -> None:
-    """Plan the memory that a recipe takes.
+@recipes.command()
+@click.argument("recipe")
+@click.option("--hardware", metavar="CLASS", help="Default: the recipe's first.")
+@click.option("--sparks", type=int, metavar="N", help="How many (default: the least).")
+@click.option("--locked", is_flag=True, help="Take all sizes from the site's lock.")
+def memory(recipe: str, hardware: str | None, sparks: int | None, locked: bool) -> None:
+    """Plan the memory that a recipe takes."""
+    sys.exit(_show_memory(recipe, hardware, sparks, locked))
 
-    Runs: python -m sparkwright.memory
-    """
-    sys.exit(_memory(arguments))
 
+@recipes.command()
+@click.argument("recipe")
+@click.option("--sparks", type=int, metavar="N", help="How many (default: the least).")
+def command(recipe: str, sparks: int | None) -> None:
+    """Print the exact `docker run` and `vllm serve` lines of a recipe."""
+    from sparkwright.release.command import report
 
-@recipes.command(context_settings=PASSED_ON)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def command(arguments: tuple[str, ...]) -> None:
-    """Print the exact `docker run` and `vllm serve` lines of a recipe.
-
-    Runs: python -m sparkwright.release.command
-    """
-    from sparkwright.release.command import main
-
-    sys.exit(main(arguments))
+    click.echo("\n".join(report(recipe, sparks)))
 
 
 @recipes.command("import")
@@ -123,19 +122,28 @@ def import_(here: Path, source: str, name: str | None, replace: bool) -> None:
         click.echo(line)
 
 
-@recipes.command(context_settings=PASSED_ON)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def add(arguments: tuple[str, ...]) -> None:
+@recipes.command()
+@click.argument("what", nargs=-1, required=True)
+@hub_options
+def add(what: tuple[str, ...], hf_endpoint: str | None, hf_token: str) -> None:
     """Fetch what the source tree stores of a new recipe's models.
 
-    Runs: python -m sparkwright.memory.fetch
+    WHAT is a recipe, by its name or file: what it lacks is fetched, and its
+    memory planned. Or OWNER/NAME[@REVISION]: this checkpoint, anew.
     """
-    from sparkwright.memory.fetch import main
+    from sparkwright.memory.fetch import add, is_recipe
 
-    sys.exit(main(arguments))
+    for line in add(what, Hub(hf_endpoint, hf_token)):
+        click.echo(line)
+    sys.exit(max([0, *map(_show_memory, filter(is_recipe, what))]))
 
 
-def _memory(arguments: Iterable[str]) -> int:
-    from sparkwright.memory.__main__ import main
+def _show_memory(
+    recipe: str, hardware: str | None = None, sparks: int | None = None, locked: bool = False
+) -> int:
+    """Print the memory plan of a recipe. Returns the exit status: 1 if it does not fit."""
+    from sparkwright.memory.report import show as planned
 
-    return main([*arguments])
+    text, fits = planned(recipe, hardware, sparks, locked)
+    click.echo(text)
+    return 0 if fits else 1

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
 from sparkwright.cli.site import ENTRY, enter_site
 from sparkwright.cli.start import start
-from sparkwright.common.paths import INVENTORY_VARIABLE
-from sparkwright.run.command_line import LINE_VARIABLE, PROGRAM_VARIABLE
+from sparkwright.common.command_line import handed_on
 
 # The settings of a verb whose program parses all of its arguments itself, --help included.
 PASSED_ON: dict[str, Any] = {"ignore_unknown_options": True, "help_option_names": []}
@@ -92,25 +88,6 @@ def replace_process(program: str, words: Sequence[str]) -> None:
 
     What it prints about how to go on names the command that the user has typed.
     """
-    own = shlex.join(_typed_program())
-    os.environ[LINE_VARIABLE] = f"{own} {shlex.join(sys.argv[1:])}"
-    inventory = os.environ.get(INVENTORY_VARIABLE)
-    os.environ[PROGRAM_VARIABLE] = f"{own} -i {shlex.quote(inventory)}" if inventory else own
+    os.environ.update(handed_on())
     sys.stdout.flush()
     start(program, words)
-
-
-def _typed_program() -> list[str]:
-    """Return the words by which this program can be called again, from the site's folder."""
-    if os.environ.get("UV"):
-        return ["uv", "run", "sparkwright"]
-    path = Path(sys.argv[0])
-    if path.name != "sparkwright":
-        return [_relative(Path(sys.executable)), "-m", "sparkwright"]
-    found = shutil.which(path.name)
-    return [path.name if found and Path(found).samefile(path) else _relative(path)]
-
-
-def _relative(path: Path) -> str:
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)

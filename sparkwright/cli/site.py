@@ -7,9 +7,23 @@ from pathlib import Path
 
 import click
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.paths import INVENTORY_VARIABLE, inventory_file
 
 ENTRY = "inventory.py"
+
+
+class InOrder(click.Group):
+    """A group that lists its commands in the order of their definition."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return [*self.commands]
+
+
+def is_site(folder: Path) -> bool:
+    """Tell whether a folder is a site, or a clone, which can be one."""
+    return (folder / ENTRY).is_file() and (folder / "deploys").is_dir()
 
 
 def enter_site() -> None:
@@ -20,12 +34,12 @@ def enter_site() -> None:
     """
     here = Path.cwd()
     for folder in (here, *here.parents):
-        if (folder / ENTRY).is_file() and (folder / "deploys").is_dir():
+        if is_site(folder):
             os.chdir(folder)
             return
     raise click.ClickException(
         f"found no site in {here}, nor above it; expected a folder with {ENTRY}: cd to yours, or "
-        "make one: sparkwright init my-sparks"
+        f"make one: {next_line('init', 'my-sparks')}"
     )
 
 
@@ -55,6 +69,8 @@ def chosen_inventory() -> Path:
     path = inventory_file()
     if not path.exists():
         known = sorted(each.stem for each in path.parent.glob("*.yaml") if "." not in each.stem)
-        expected = f"one of {', '.join(known)}" if known else "your Sparks in it: sparkwright init"
+        expected = (
+            f"one of {', '.join(known)}" if known else f"your Sparks in it: {next_line('init')}"
+        )
         raise click.ClickException(f"{path}: found no such file; expected {expected}")
     return path

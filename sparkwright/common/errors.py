@@ -1,4 +1,6 @@
-"""The exception for invalid input."""
+"""Faults: the exception for invalid input, and what the checks before any change find."""
+
+from dataclasses import dataclass
 
 from sparkwright.common.terminal import plain_lines
 
@@ -17,3 +19,23 @@ class PlanError(Exception):
     def __init__(self, *problems: str) -> None:
         self.problems = tuple(plain_lines(each, _PROBLEM) for each in problems)
         super().__init__("\n".join(self.problems))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fault and its remedy; an error stops the run, a warning does not."""
+
+    error: bool
+    found: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{'error' if self.error else 'warning'}: {self.found}. {self.remedy}"
+
+
+def error(found: str, remedy: str) -> Finding:
+    return Finding(True, found, remedy)
+
+
+def warning(found: str, remedy: str) -> Finding:
+    return Finding(False, found, remedy)

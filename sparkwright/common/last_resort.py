@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
+from sparkwright.common.command_line import DEPLOYS, next_line, verb_of
 from sparkwright.common.errors import PlanError
 from sparkwright.common.terminal import plain, print_any_letter, wrapped
 
@@ -110,19 +111,15 @@ def explain(error: BaseException) -> None:
 
 
 def command() -> str:
-    """Return the command that runs: program and deploys, without options, which may hold a secret.
-
-    A module that `python -m` runs has the path of its file as its name.
-    """
+    """Return the command that runs, without options, which may hold a secret."""
     program, *words = sys.argv or [""]
     path = Path(program)
-    if path.suffix == ".py":
-        folder = f"{path.parent.name}." if path.parent.name == "deploys" else ""
-        name = path.parent.name if path.stem == "__main__" else f"{folder}{path.stem}"
-        return f"python -m {name}"
     files = [word for word in words if word.endswith(".py") and not word.startswith("-")]
+    if (verb := verb_of(Path(files[-1]).stem if files else "")) in DEPLOYS:
+        return next_line(verb)
+    name = path.parent.name if path.name == "__main__.py" else path.name
     first = [word for word in words[:1] if not word.startswith("-")]
-    return " ".join([path.name, *(files or first)])
+    return " ".join([name, *(files or first)])
 
 
 def _is_somewhere() -> bool:
@@ -172,7 +169,8 @@ def _where(error: BaseException) -> str:
         except (OSError, RuntimeError, ValueError) as reason:
             reasons.append(str(reason))
             continue
-        return f"The details are in {path}. Report it with this file: sparkwright doctor --report"
+        report = next_line("doctor", "--report -", "--data report=-")
+        return f"The details are in {path}. Report it with this file: {report}"
     return f"The details could not be written to a file ({plain('; '.join(reasons))})."
 
 

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
+from weakref import WeakSet
 
 import gevent
 from pyinfra import host, logger, state
@@ -17,6 +18,8 @@ from sparkwright.common.terminal import plain, plain_lines
 
 # Characters of a command that are shown: enough to know it by.
 _SHOWN = 120
+# The hosts on which the plan has shown an obstacle.
+_refused: WeakSet[Host] = WeakSet()
 _noted: dict[str, list[tuple[str | None, Difference]]] = {}
 _surveying: set[object] = set()
 
@@ -141,13 +144,18 @@ def failing(message: str, *, mended: bool = False) -> StringCommand:
         mended: an earlier operation of the same run removes the obstacle: the plan is silent.
     """
     message = plain_lines(message)
-    if planning() and not (mended or is_looking()):
+    if planning() and not (mended or is_looking() or is_surveying()):
         _show_in_plan(message)
     return Refused(message, "printf '%s\\n'", QuoteString(message), ">&2; exit 1")
 
 
 def _show_in_plan(message: str) -> None:
     assert host.current_op_hash
+    own = state.inventory.get_host(host.name)
+    if own in _refused:
+        # A run ends at the first, and what follows has mostly the same cause.
+        return
+    _refused.add(own)
     name = _name(host.current_op_hash)
     for line in (f"{name}: a run would fail here:", *message.splitlines()):
         host.log_styled(line, fg="red", log_func=logger.error)
@@ -155,13 +163,13 @@ def _show_in_plan(message: str) -> None:
     state.failed_hosts.add(state.inventory.get_host(host.name))
 
 
-def notice(message: str, colour: str = "yellow") -> None:
+def notice(message: str, color: str = "yellow") -> None:
     """Show a line once: in the plan, or during the execution if there was no plan (`-y`).
 
     A run that looks for differences shows no notices.
     """
     if is_first_pass() and not is_looking():
-        host.log_styled(plain(message), fg=colour, log_func=logger.warning)
+        host.log_styled(plain(message), fg=color, log_func=logger.warning)
 
 
 def is_first_pass() -> bool:

@@ -131,13 +131,15 @@ def time_text(seconds: float, form: str, zone: tzinfo | None = None) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return seconds as "45 s", "1 min 40 s" or "2 h 5 min"."""
+    """Return seconds as "45 s", "1 min 40 s", "2 h 5 min" or "365 days"."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
     minutes, rest = divmod(whole, 60)
     if minutes < 60:
         return f"{minutes} min {rest} s"
+    if whole >= 2 * 86_400:
+        return f"{round(whole / 86_400):,} days"
     return f"{minutes // 60} h {minutes % 60} min"
 
 

@@ -35,6 +35,7 @@ NAME_RULE = (
 
 # Of a URL: no message shows it.
 _LOGIN = re.compile(r"://[^/@\s]*@")
+_NUMBER = re.compile(r"[-+]?[0-9][0-9_,]*(\.[0-9]+)?")
 _BRANCH = re.compile("<[a-z]+>")
 
 # Of fields that nothing describes: pydantic's words are about Python.
@@ -194,6 +195,10 @@ def _sentence(
         expected = f"expected {expected}"
     if kind == "missing":
         return f"{where}: found nothing; {expected}"
+    if kind == "dict_type" and expected.startswith("expected text"):
+        expected = f"expected a mapping, each name to {expected.removeprefix('expected ')}"
+    if kind in ("int_type", "float_type") and _NUMBER.fullmatch(str(detail["input"])):
+        expected += " (as a number: without quotes)"
     if kind == "string_type" and isinstance(detail["input"], bool | int | float | date):
         expected += " (as text: in quotes)"
     return f"{where}: found {show(detail['input'])}; {expected}"

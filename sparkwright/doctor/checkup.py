@@ -123,11 +123,7 @@ journalctl --quiet --output=short-unix --lines={{ lines }} --unit="vllm@$tried.s
 
 
 def checkup_script(root: str) -> str:
-    """Return the POSIX shell script of a checkup; it only reads, and takes a second.
-
-    Args:
-        root: the folder of everything on the Spark.
-    """
+    """Return the POSIX shell script of a checkup; it only reads, and takes a second."""
     parts = {
         "log": f"journalctl --quiet --output=short-unix --lines={_LINES} --unit=$unit",
         # The previous boot counts as well: a Spark that froze logs nothing later.

@@ -35,7 +35,6 @@ def doctor(
     """Name the cause, the evidence and the remedy of what is wrong.
 
     Args:
-        root: the folder of everything on the Spark.
         recipe: what it is to serve; None for an idle one.
         hardware: its class.
         plan, peer: of a pair, its part of the fabric and the other Spark.
@@ -64,8 +63,8 @@ def doctor(
     exposed = [listener_diagnosis(socket) for socket in astray(listening, may)]
     diagnoses = diagnose(checkup, [*link, *exposed], wanted)
     tell(checkup, diagnoses)
-    for line, colour in report(checkup, diagnoses, recipe):
-        notice(line, colour)
+    for line, color in report(checkup, diagnoses, recipe):
+        notice(line, color)
     if foreign := others(listening, may):
         notice(f"not ours, and open to the LAN: {', '.join(foreign)}")
     host.noop("looked at, and left as it is")

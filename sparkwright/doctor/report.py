@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from sparkwright.causes.cause import Diagnosis
+from sparkwright.causes.cause import APPLY, Diagnosis
 from sparkwright.causes.log_causes import from_log
 from sparkwright.common.hardware import GIB
 from sparkwright.doctor.checkup import Checkup
@@ -21,7 +21,7 @@ _ERROR = ("Error", "ERROR", "error:", "CRITICAL", "engine ended", "failed")
 def report(
     checkup: Checkup, diagnoses: Sequence[Diagnosis], recipe: str | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield the lines for people, each with its colour.
+    """Yield the lines for people, each with its color.
 
     Args:
         diagnoses: the most specific first.
@@ -55,7 +55,7 @@ def fabric_diagnosis(plan: FabricPlan, own: FabricState, other: FabricState) -> 
         f"The link between {plan.spark} and {plan.peer} differs from its configuration: the cable "
         f"was pulled or moved, or an address or the MTU ({plan.mtu}) changed",
         "; ".join(states) or "none of its interfaces is there",
-        "`pyinfra inventory.py sparkwright.fabric.deploy.apply` repairs it or names what it cannot",
+        f"{APPLY} repairs it or names what it cannot",
     )
 
 
@@ -65,7 +65,7 @@ def listener_diagnosis(socket: str) -> Diagnosis:
         "listener",
         "Something of ours listens where the LAN may reach it, and should not",
         socket,
-        "`pyinfra inventory.py deploys/spark.py` activates the engine guard and the door. If it "
+        f"{APPLY} activates the engine guard and the door. If it "
         "does not help, Docker does not use the systemd cgroup driver: docs/firewall.md",
     )
 
@@ -84,7 +84,7 @@ def _last_words(log: Sequence[str]) -> Sequence[str]:
 def _state(checkup: Checkup, recipe: str | None) -> str:
     unit = checkup.unit
     if checkup.release is None and recipe:
-        return f"{recipe} was not set up yet: `pyinfra inventory.py deploys/spark.py` does it"
+        return f"{recipe} was not set up yet: {APPLY} does it"
     if checkup.release is None:
         return "this Spark is idle, nothing is to serve on it"
     if unit is None:

@@ -149,7 +149,6 @@ def server_certificate(
     before it ends.
 
     Args:
-        settings: Those of its host.
         fleet: The inventory file.
         server: Name of the certificate's file: of a door, or the gateway.
         names: Names and addresses for a certificate of the site's own: see `server_names`.
@@ -238,5 +237,5 @@ def _read(name: str, path: str) -> tuple[str, bytes]:
         return path, content_of(Path(path).expanduser())
     except OSError as error:
         found = f"{path}, which cannot be read ({error.strerror})"
-        expected = "a PEM file on the machine that runs pyinfra"
+        expected = "a PEM file on this machine"
         raise _refused(name, found, expected) from None

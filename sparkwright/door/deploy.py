@@ -11,7 +11,7 @@ from sparkwright.common.operations import is_dry_run
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import folder, seat_folders
 from sparkwright.common.render import unit_file
-from sparkwright.door.door import SEAT_UNIT, UNIT, DoorPlan, door_plan, hold_seconds
+from sparkwright.door.door import SEAT_UNIT, UNIT, DoorPlan, door_plan
 from sparkwright.door.facts import KeyedDoors
 from sparkwright.door.key import Key
 from sparkwright.door.keys import first_keys, fleet_keys, has_keys, lost_keys, make_keys
@@ -81,7 +81,7 @@ def _plan(own: Target) -> DoorPlan:
             place=own.replica,
             keys=keys,
             certificate=certificate,
-            hold_seconds=hold_seconds(own.settings, own.recipe.for_sparks(len(own.ranks))),
+            hold_seconds=own.settings.hold(own.recipe.for_sparks(len(own.ranks)).start_timeout),
         )
 
 

@@ -14,7 +14,6 @@ from sparkwright.common.placed import seat_of
 from sparkwright.common.render import render
 from sparkwright.door.key import Key
 from sparkwright.fleet.settings import Settings
-from sparkwright.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from sparkwright.door.certificates import Certificate
@@ -28,9 +27,6 @@ _TLS = "ssl-min-ver TLSv1.2 ciphers ECDHE+AESGCM:ECDHE+CHACHA20 no-tls-tickets a
 # The least limit of requests and connections a minute for a source without a key: ten requests of
 # /health a second.
 _OFTEN = 600
-# Seconds. After 600 the clients of OpenAI and Anthropic give up; a 503 before that they answer by
-# asking again, up to twice (_constants.py of openai 3.52.0 and of anthropic 2.11.0).
-LONGEST_HOLD = 590
 # Files in haproxy's folder: its secrets, and its configuration.
 KEYS, CERTIFICATE, CONFIG = "keys", "certificate.pem", "door.cfg"
 
@@ -98,12 +94,6 @@ class DoorPlan:
         made_of = sha256(json.dumps(content).encode()).hexdigest()
         text = render(template, **values, mark=made_of)
         return {KEYS: keys, CERTIFICATE: certificate, CONFIG: text}
-
-
-def hold_seconds(settings: Settings, recipe: Recipe) -> int:
-    """Return for how long a door holds requests: as its owner says, or as a start may take."""
-    own = settings.hold_seconds
-    return min(recipe.start_timeout, LONGEST_HOLD) if own is None else own
 
 
 def door_plan(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from hashlib import sha256
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 
 # The characters of a bearer token (RFC 6750, 2.1).
@@ -22,7 +23,6 @@ SHORTEST, _DIFFERENT = 20, 8
 GATEWAY, METRICS = "gateway", "metrics"
 # In the year 2286.
 _NEVER = 9_999_999_999
-_ANOTHER = "python -m deploys.keys add NAME makes one"
 
 
 @dataclass(frozen=True)
@@ -142,15 +142,16 @@ def _check(secret: str) -> None:
         raise ValueError(
             "found other characters in a key; expected letters, digits and any of . _ ~ + / - ="
         )
+    another = f"{next_line('keys add', 'NAME')} makes one"
     if len(secret) < SHORTEST:
         raise ValueError(
-            f"found a key of {len(secret)} characters; expected at least {SHORTEST}: {_ANOTHER}"
+            f"found a key of {len(secret)} characters; expected at least {SHORTEST}: {another}"
         )
     if len(set(secret)) < _DIFFERENT:
         raise ValueError(
             f"found a key of {len(set(secret))} different characters; expected at least "
-            f"{_DIFFERENT}: {_ANOTHER}"
+            f"{_DIFFERENT}: {another}"
         )
     # A text of a repeated piece occurs in its double at another place than the ends.
     if secret in (secret + secret)[1:-1]:
-        raise ValueError(f"found a key with a repeating pattern; expected a random one: {_ANOTHER}")
+        raise ValueError(f"found a key with a repeating pattern; expected a random one: {another}")

@@ -1,28 +1,15 @@
-"""python -m deploys.keys [--inventory FILE] COMMAND: the API keys of a fleet, each with a name.
+"""The API keys of a fleet, each with a name: in a file beside its inventory, which git ignores.
 
-list                   names, what each key opens, until when; no key
-show [NAME]            a key; without a name that of our own tools
-new                    the file of keys, with a first key: before the first deploy, or in place of
-                       keys that are lost
-add NAME [--for PLACES] [--until DAY]
-                       a new key, which is shown; PLACES are replicas, `gateway` and `metrics`, with
-                       commas between them; it opens everything without them
-rotate NAME [--days N] a new key for a name, which is shown; the old ones end in N days (7)
-remove NAME            its keys open nothing any more; the deploy ends what is in flight
-
-They are in a file beside the inventory, which git ignores. A change takes effect once deployed, by
-deploys/spark.py, and by deploys/gateway.py if there is a gateway. Where the inventory names a
-`keys_command`, the keys are in a store of yours, and only `list` and `show` work.
+Where the inventory names a `keys_command`, they are in a store of its owner's, and nothing here
+changes them.
 """
 
-import argparse
-import sys
 from collections.abc import Collection, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
-from sparkwright.common.paths import inventory_file
 from sparkwright.door.key import Key, checked_name, parse_keys
 from sparkwright.door.keys_command import keys_said
 from sparkwright.door.keys_file import (
@@ -38,8 +25,6 @@ from sparkwright.door.keys_file import (
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.recipe.loader import recipe_names
-
-_USUAL = Path("inventory/sparks.yaml")
 
 
 def keys_path(fleet: Path) -> Path:
@@ -65,12 +50,10 @@ def fleet_keys(fleet: Fleet) -> list[Key]:
     source, keys = _read(fleet)
     own = not fleet.keys_command
     if not keys:
-        remedy = (
-            f"restore it, or remove it and run {_command(fleet.source)} new" if own else "NAME KEY"
-        )
+        remedy = f"restore it, or remove it and run {next_line('keys new')}" if own else "NAME KEY"
         raise PlanError(f"{source}: found no key; expected one a line: {remedy}")
     if not opening_all(keys):
-        remedy = f"{_command(fleet.source)} add {OWNER}" if own else f"{OWNER} KEY"
+        remedy = next_line("keys add", OWNER) if own else f"{OWNER} KEY"
         raise PlanError(
             f"{source}: found no key that opens everything, today; expected one for this project's "
             f"own tools: {remedy}"
@@ -98,8 +81,8 @@ def _read(fleet: Fleet) -> tuple[str, list[Key]]:
         except FileNotFoundError:
             raise PlanError(
                 f"{path}: found no such file; expected the API keys: get it from whoever deployed "
-                "first. Before the first deploy there is none: pyinfra inventory.py "
-                f"deploys/spark.py makes it, and so does {_command(fleet.source)} new"
+                f"first. Before the first deploy there is none: {next_line('apply')} makes it, and "
+                f"so does {next_line('keys new')}"
             ) from None
     return source, parse_keys(text, source, fleet.replicas)
 
@@ -122,7 +105,6 @@ def named_key(fleet: Fleet, name: str, places: Sequence[str] = ()) -> str:
     """Return the newest key of a name; add one to the file if there is none.
 
     Args:
-        fleet: Whose keys.
         name: Its owner.
         places: The places that a new one opens; none named means all.
 
@@ -172,7 +154,7 @@ def lost_keys(fleet: Fleet, keyed: Collection[str], read: Collection[str]) -> st
         f"{path}: found no such file, {why}; expected the file that they came from: with new keys, "
         "clients that have the old ones get 401. Nothing was changed.\n"
         "  Get the file from whoever has it, such as the machine that deployed first: mode 600.\n"
-        f"  Or, if there are no keys yet, or to replace them: {_command(fleet.source)} new"
+        f"  Or, if there are no keys yet, or to replace them: {next_line('keys new')}"
     )
 
 
@@ -184,11 +166,6 @@ def _check_file(fleet: Fleet, found: str) -> None:
             "expected the change there: a line is NAME KEY [REPLICA,...] [YYYY-MM-DD], and openssl "
             "rand -hex 32 makes a key"
         )
-
-
-def _command(inventory: Path) -> str:
-    usual = inventory == _USUAL
-    return "python -m deploys.keys" + ("" if usual else f" --inventory {inventory}")
 
 
 def _is_valid(key: Key) -> bool:
@@ -205,7 +182,8 @@ def _named(fleet: Fleet, name: str | None, keys: Sequence[Key]) -> list[Key]:
     return found
 
 
-def _table(keys: Sequence[Key]) -> str:
+def table(fleet: Fleet) -> str:
+    """Return whose the keys are, what each opens, and until when; no key."""
     rows = [("NAME", "OPENS", "UNTIL")]
     rows += [
         (
@@ -213,71 +191,83 @@ def _table(keys: Sequence[Key]) -> str:
             ", ".join(key.places) or "everything",
             f"{key.until}{'' if _is_valid(key) else ' (over)'}" if key.until else "",
         )
-        for key in keys
+        for key in fleet_keys(fleet)
     ]
     first, second = (max(len(row[column]) for row in rows) for column in range(2))
     lines = (f"{name:<{first}}  {opens:<{second}}  {until}" for name, opens, until in rows)
     return "\n".join(map(str.rstrip, lines))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m deploys.keys",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--inventory", type=Path, default=inventory_file())
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("list")
-    commands.add_parser("show").add_argument("name", nargs="?")
-    commands.add_parser("new")
-    add = commands.add_parser("add")
-    add.add_argument("--for", dest="places", default="", metavar="PLACES")
-    add.add_argument("--until", type=date.fromisoformat, metavar="DAY")
-    rotate = commands.add_parser("rotate")
-    rotate.add_argument("--days", type=int, default=7, metavar="N")
-    for each in (add, rotate, commands.add_parser("remove")):
-        each.add_argument("name", metavar="NAME")
-    options = parser.parse_args(arguments)
-    try:
-        _run(load_fleet(options.inventory, recipe_names()), options)
-    except PlanError as error:
-        print(error, file=sys.stderr)
-        return 1
-    if options.command in ("add", "rotate", "remove"):
-        print("In force once deployed: pyinfra inventory.py deploys/spark.py", file=sys.stderr)
-    return 0
+def shown_key(fleet: Fleet, name: str | None) -> str:
+    """Return a key of a name; without a name, that of our own tools."""
+    keys = fleet_keys(fleet)
+    if name is None:
+        return opening_all(keys)[0]
+    return _named(fleet, name, list(filter(_is_valid, keys)))[0].secret
 
 
-def _run(fleet: Fleet, options: argparse.Namespace) -> None:
-    path = keys_path(fleet.source)
-    if options.command not in ("list", "show"):
-        _check_file(fleet, f"`{options.command}`")
-    match options.command:
-        case "list":
-            print(_table(fleet_keys(fleet)))
-        case "show":
-            keys = fleet_keys(fleet)
-            if options.name:
-                print(_named(fleet, options.name, list(filter(_is_valid, keys)))[0].secret)
-            else:
-                print(opening_all(keys)[0])
-        case "new":
-            said = "" if has_keys(fleet) else make_keys(fleet)
-            if not said:
-                raise PlanError(
-                    f"{path}: found the file; expected none: to replace all keys, move it away"
-                )
-            print(said)
-        case "add":
-            places = tuple(filter(None, options.places.split(",")))
-            new = Key(checked_name(options.name), new_secret(), places, options.until)
-            parse_keys(line_of(new), "a new key", fleet.replicas)
-            _read(fleet)
-            print(append_key(path, new))
-        case "rotate":
-            keys = _named(fleet, options.name, fleet_keys(fleet))
-            print(rotate_keys(path, keys, options.days))
-        case "remove":
-            remove_keys(path, _named(fleet, options.name, _read(fleet)[1]))
+def add_key(fleet: Fleet, name: str, places: Sequence[str], until: date | None) -> str:
+    """Add a key to the file. Returns it.
+
+    Args:
+        name: Its owner.
+        places: Replicas, `gateway` and `metrics`; none named means all.
+        until: The last day on which it is valid; None for ever.
+
+    Raises:
+        PlanError: An argument is invalid, the day is over, or the file cannot be changed.
+    """
+    _check_file(fleet, "`add`")
+    new = Key(checked_name(name), new_secret(), tuple(places), until)
+    parse_keys(line_of(new), "a new key", fleet.replicas)
+    if until and not _is_valid(new):
+        raise PlanError(f"--until: found {until}, which is over; expected today or a later day")
+    _read(fleet)
+    return append_key(keys_path(fleet.source), new)
+
+
+def rotate_key(fleet: Fleet, name: str, days: int) -> tuple[str, date | None]:
+    """Make a new key for a name. Returns it, and the last day of the old ones; None: they are gone.
+
+    Args:
+        name: Their owner.
+        days: For which the old ones stay valid; 0 removes them.
+    """
+    _check_file(fleet, "`rotate`")
+    keys = _named(fleet, name, fleet_keys(fleet))
+    last = datetime.now(UTC).date() + timedelta(days=days) if days else None
+    return rotate_keys(keys_path(fleet.source), keys, last), last
+
+
+def remove_key(fleet: Fleet, name: str) -> None:
+    """Remove the keys of a name.
+
+    Raises:
+        PlanError: There are none, or nothing else opens everything, as our own tools need.
+    """
+    _check_file(fleet, "`remove`")
+    keys = _read(fleet)[1]
+    gone = _named(fleet, name, keys)
+    if opening_all(keys) and not opening_all([key for key in keys if key not in gone]):
+        raise PlanError(
+            f"{keys_path(fleet.source)}: found no other key than that of {name} that opens "
+            "everything; expected one to stay, for this project's own tools. To replace it: "
+            f"{next_line('keys rotate', f'{name} --days 0')}"
+        )
+    remove_keys(keys_path(fleet.source), gone)
+
+
+def new_file(fleet: Fleet) -> str:
+    """Make the file of keys. Returns a sentence about it.
+
+    Raises:
+        PlanError: There is one, or it cannot be written.
+    """
+    _check_file(fleet, "`new`")
+    said = "" if has_keys(fleet) else make_keys(fleet)
+    if not said:
+        raise PlanError(
+            f"{keys_path(fleet.source)}: found the file; expected none: to replace all keys, move "
+            "it away"
+        )
+    return said

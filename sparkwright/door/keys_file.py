@@ -6,7 +6,7 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Never
 
@@ -19,8 +19,8 @@ OWNER = "owner"
 _FOOT = """\
 # API keys of this fleet, a line each: NAME KEY [REPLICA,...] [YYYY-MM-DD]. Without replicas a key
 # opens every door and the gateway; the day is the last on which it does. The first that opens
-# everything is the one of this project's own tools. `python -m deploys.keys` changes the file; what
-# is changed is in force once it is deployed. No engine restarts.
+# everything is the one of this project's own tools. `sparkwright keys` changes the file; what is
+# changed is in force once it is deployed. No engine restarts.
 """
 # How files of age, gpg, sops and ansible-vault begin.
 _ENCRYPTED = re.compile(r"-----BEGIN |age-encryption\.org|\$ANSIBLE_VAULT|\{|[\w-]+: ENC\[")
@@ -140,9 +140,13 @@ def append_key(path: Path, key: Key) -> str:
     return key.secret
 
 
-def rotate_keys(path: Path, keys: Sequence[Key], days: int) -> str:
-    """Insert a new key before the old ones of a name, which end in some days. Returns it."""
-    last = datetime.now(UTC).date() + timedelta(days=days)
+def rotate_keys(path: Path, keys: Sequence[Key], last: date | None) -> str:
+    """Insert a new key before the old ones of a name. Returns it.
+
+    Args:
+        keys: The old ones, at least one.
+        last: The last day of the old ones; None to remove them.
+    """
     new = Key(keys[0].name, new_secret(), keys[0].places)
     lines = []
     for line in _lines(path):
@@ -150,6 +154,8 @@ def rotate_keys(path: Path, keys: Sequence[Key], days: int) -> str:
         if old and old == keys[0]:
             lines.append(line_of(new))
         if old:
+            if last is None:
+                continue
             until = min(old.until or last, last)
             line = line_of(Key(new.name, old.secret, old.places, until))
         lines.append(line)

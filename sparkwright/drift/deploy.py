@@ -8,6 +8,7 @@ import click
 from pyinfra import inventory, local, state
 from pyinfra.api.exceptions import PyinfraError
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.difference import Difference, as_json, exit_status, line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import look
@@ -15,9 +16,9 @@ from sparkwright.common.terminal import plain
 from sparkwright.door.keys import has_keys, keys_path
 from sparkwright.drift.operations import listeners, running
 from sparkwright.release.lock import lock_path, read_lock, unresolved
-from sparkwright.run.command_line import check_is_run
 from sparkwright.run.failures import why_silent
 from sparkwright.run.report import check_alone, tell_machines
+from sparkwright.run.session import check_is_run
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.survey import surveyed
 from sparkwright.run.target import bad_input, target, target_of
@@ -88,8 +89,8 @@ def _check_declared() -> None:
     problems = unresolved(recipes, read_lock(path), str(path))
     if any(each.api_key != "none" for each in own.seats) and not has_keys(fleet_of(own.fleet)):
         problems.append(
-            f"{keys}: found no such file; expected the API keys of the doors, as a run "
-            f"of {_CONVERGES} makes it"
+            f"{keys}: found no such file; expected the API keys of the doors: "
+            f"{next_line('apply')} makes it"
         )
     if problems:
         raise PlanError(*problems)
@@ -122,4 +123,7 @@ def _show(path: str | None) -> None:
         click.echo(plain(f"{spark}: not ours, and open to the LAN: {', '.join(sockets)}"), err=True)
     for spark in sorted(unread):
         click.secho(plain(f"{spark}: not looked at: {unread[spark]}"), fg="red", err=True)
+    if not unread and not any(read.values()):
+        sparks = "1 Spark" if len(read) == 1 else f"{len(read)} Sparks"
+        click.echo(f"Nothing differs on {sparks}.", err=True)
     sys.exit(exit_status(read, unread))

@@ -83,7 +83,6 @@ def running_script(root: str, images: Sequence[str]) -> str:
     """Return the POSIX shell script that reads `Running`; it only reads, and exits 0.
 
     Args:
-        root: the folder of everything on the Spark.
         images: the names of the image of the declared release; none on an idle Spark.
     """
     parts = {

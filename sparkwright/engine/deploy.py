@@ -57,7 +57,7 @@ def apply() -> None:
 def stop() -> None:
     """Stop what serves, until `start`, a run, or the next boot."""
     for own in seats():
-        stopped(name="Stop", root=own.place)
+        stopped(name="Stop", root=own.place, replica=own.replica or own.spark)
 
 
 @deploy("Engine")
@@ -67,7 +67,13 @@ def start() -> None:
     if target().recipe_name:
         programs_and_release(name="Programs of the switch", root=root, entries=programs(root))
         for own in seats():
-            started(name="Start", root=own.place, settings=settings(None, own), peer=own.peer)
+            started(
+                name="Start",
+                root=own.place,
+                replica=own.replica or own.spark,
+                settings=settings(None, own),
+                peer=own.peer,
+            )
 
 
 def settings(served: Release | None, own: Target) -> SwitchSettings:
@@ -75,7 +81,6 @@ def settings(served: Release | None, own: Target) -> SwitchSettings:
 
     Args:
         served: the release; None for one of which no more is known than what is on the Spark.
-        own: the seat.
     """
     return SwitchSettings(
         trial=own.settings.trial_seconds,

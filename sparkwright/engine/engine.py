@@ -176,7 +176,6 @@ def seats_script(root: str, release: str = "") -> str:
     """Return the part of a POSIX shell script that reads which releases are for which seat.
 
     Args:
-        root: the folder of the seat.
         release: one that is for this seat, and may not have been laid down yet.
     """
     seat = seat_of(root)

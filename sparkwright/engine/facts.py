@@ -94,7 +94,6 @@ class Switching(HostFact[SwitchState]):
     """The course of a switch.
 
     Args:
-        root: the folder of everything on the Spark.
         release: the candidate.
         since: start of its journal, "@" and seconds since the epoch; "" to read none.
         cursor: after which to read on.

@@ -177,7 +177,6 @@ def is_beside(
     A pair never runs two engines, as its ports on the fabric are fixed.
 
     Args:
-        settings: of the switch.
         memory: the Spark's, with the previous engine in it.
         size: bytes of the new engine, if the settings do not contain its load.
         reserved: bytes of what does not run now, and may start at any time: the engine of the

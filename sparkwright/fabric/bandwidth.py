@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
-from sparkwright.common.findings import Finding, error
+from sparkwright.common.errors import Finding, error
 from sparkwright.common.host_output import read_json
 from sparkwright.fabric.state import FabricState
 from sparkwright.fleet.fabric_plan import FabricPlan

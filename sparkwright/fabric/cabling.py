@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from sparkwright.common.findings import Finding, error, warning
+from sparkwright.common.errors import Finding, error, warning
 from sparkwright.common.hardware import Hardware
 from sparkwright.fabric.bandwidth import STALE
 from sparkwright.fabric.netplan import our_netdevs

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from sparkwright.common.difference import Difference
-from sparkwright.common.findings import Finding, error, warning
+from sparkwright.common.errors import Finding, error, warning
 from sparkwright.common.hardware import Hardware
 from sparkwright.common.placed import NETPLAN
 from sparkwright.fabric.cabling import Port, cable_findings, common_port

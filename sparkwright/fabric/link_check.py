@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address
 from types import MappingProxyType
 
-from sparkwright.common.findings import Finding, error
+from sparkwright.common.errors import Finding, error
 from sparkwright.fabric.cabling import Port
 from sparkwright.fabric.state import FabricState, Probe, Rdma, Reach
 from sparkwright.fleet.fabric_plan import FabricPlan

@@ -7,8 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from sparkwright.common import yaml
-from sparkwright.common.errors import PlanError
-from sparkwright.common.findings import Finding, error, warning
+from sparkwright.common.errors import Finding, PlanError, error, warning
 from sparkwright.common.placed import NETPLAN
 from sparkwright.fabric.state import FabricState, NetplanFile
 

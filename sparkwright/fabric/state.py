@@ -131,7 +131,6 @@ def fabric_script(
 
     Args:
         netdevs: the interfaces that may be the fabric's.
-        root: the folder that holds our state.
         probes: packets to send; they take half a second if all is well, five at most.
         tree: the folder that replaces / in tests.
 

@@ -68,7 +68,6 @@ def port_rules(port: int, purpose: str, sources: Sequence[str]) -> list[UfwRule]
     """Return the rules that open a TCP port.
 
     Args:
-        port: TCP port.
         purpose: what listens there, in one word.
         sources: networks that may reach it, as ufw writes them; empty means any.
     """

@@ -29,7 +29,6 @@ def firewall(
     new connection from here comes through it; only then it survives a boot.
 
     Args:
-        root: the folder of everything on the Spark.
         mode: "auto" leaves a ufw that is off as it is, "on" turns it on.
         purposes: all purposes of `rules`: other rules of ours for them are deleted.
         rules: the rules.

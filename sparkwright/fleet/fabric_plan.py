@@ -64,7 +64,6 @@ def fabric_plan(
     """Return the plan of one Spark of a pair.
 
     Args:
-        spark: its name.
         ranks: both names, the head first.
         subnets, mtu, bandwidth_minimum: `fabric_subnets`, `fabric_mtu` and
             `fabric_bandwidth_minimum` of the settings.

@@ -129,9 +129,7 @@ class Replica(Model):
 class FleetSource(Model):
     """Where images, weights, wheels and packages come from, if not from the internet."""
 
-    bundle: Text = Field(
-        min_length=1, description="the path of a folder that `sparkwright bundle` has filled"
-    )
+    bundle: Text = Field(min_length=1, description="the path of a bundle, a folder")
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,11 @@ class AptRepository(Model):
     fingerprint: Text = Field(description="the key's fingerprint: no other is trusted")
 
 
+# Seconds. After 600 the clients of OpenAI and Anthropic give up; a 503 before that they answer by
+# asking again, up to twice (_constants.py of openai 3.52.0 and of anthropic 2.11.0).
+LONGEST_HOLD = 590
+
+
 class Settings(Model):
     """All settings of a Spark, or of the host of a gateway."""
 
@@ -106,7 +111,7 @@ class Settings(Model):
     tokens, at 30 a second, takes 270."""
 
     keep_releases: Annotated[int, whole(0)] = 2
-    """Previous releases that deploys/clean.py keeps for a rollback."""
+    """Previous releases that `clean` keeps for a rollback."""
 
     log_level: Annotated[
         Literal["DEBUG", "INFO", "WARNING"], Field(description="DEBUG, INFO or WARNING")
@@ -225,6 +230,12 @@ class Settings(Model):
     )
     """earlyoom ends the engine before a full memory freezes the Spark: by SIGTERM at 2 % free (2.4
     GiB of 121), by SIGKILL at 1 %. It spares sshd and systemd."""
+
+    def hold(self, start_timeout: int) -> int:
+        """Return the seconds for which a door holds requests of a recipe with this bound."""
+        if self.hold_seconds is None:
+            return min(start_timeout, LONGEST_HOLD)
+        return self.hold_seconds
 
     @property
     def proxy_variables(self) -> dict[str, str]:

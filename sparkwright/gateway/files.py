@@ -61,9 +61,8 @@ def configuration(replicas: Sequence[Upstream], urls: Mapping[str, str]) -> str:
         "litellm_settings": {"telemetry": False, "request_timeout": _REQUEST_TIMEOUT},
         "general_settings": {"disable_spend_logs": True},
     }
-    return (
-        "# Made by deploys/gateway.py from the inventory; changes here do not last.\n"
-        + yaml.dump(content, Dumper=_Dumper, sort_keys=False)
+    return "# Made by Sparkwright from the inventory; changes here do not last.\n" + yaml.dump(
+        content, Dumper=_Dumper, sort_keys=False
     )
 
 

@@ -31,7 +31,6 @@ def gateway(
     """Run the gateway with these files, and show which replicas it reaches.
 
     Args:
-        root: folder of everything on the host.
         entries: its files and their folders, that of the requirements among them.
         requirements: the packages that it runs with, each with its hashes.
         secrets: path -> content of the files with its key and of its door; None for one that must
@@ -81,7 +80,7 @@ def gateway(
         )
         yield FunctionCommand(_report, (root, port, url, names), {})
     elif state.enabled:
-        notice(_summary(url, names, state.status), colour="green")
+        notice(_summary(url, names, state.status), color="green")
 
 
 def _report(state: State, host: Host, root: str, port: int, url: str, names: str) -> bool:

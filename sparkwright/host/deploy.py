@@ -45,7 +45,7 @@ def apply() -> None:
         path=SYSCTL,
         values={"vm.swappiness": str(settings.swappiness)},
     )
-    clock(name="Time synchronisation")
+    clock(name="Time synchronization")
     gpu_clock(
         name="GPU clock",
         unit=unit_file(_GPU_CLOCK, root=settings.root, megahertz=limit) if limit else None,

@@ -147,7 +147,6 @@ def install_script(
     removes; packages before the installation, as that may be interrupted.
 
     Args:
-        package: its name.
         state: the folder of those records.
         update: fetch the package lists first.
         source: a folder on the host with packages and their index, each of known content, which

@@ -13,16 +13,21 @@ from sparkwright.release.command import image_id
 
 
 def survey_script(
-    *, root: str, ports: Sequence[int], images: Sequence[str], folders: Sequence[str]
+    *,
+    root: str,
+    ports: Sequence[int],
+    images: Sequence[str],
+    folders: Sequence[str],
+    place: str = "",
 ) -> str:
     """Return the POSIX shell script that reads everything that the preflight checks.
 
     Args:
-        root: the folder that holds weights and releases.
         ports: the TCP ports that door and engine will listen on; none on a Spark without them.
         images: names and digests of the engine's image; none on an idle Spark.
         folders: checkpoint folders under `root`, or anywhere, whose present size counts as
             already fetched.
+        place: the folder of the seat that is asked about; "" for `root`.
 
     The script only reads, and always exits 0: an empty section stands for something absent.
     """
@@ -33,7 +38,10 @@ def survey_script(
         "os": ". /etc/os-release && echo $ID $VERSION_ID && echo $PRETTY_NAME",
         "gpu": "nvidia-smi --query-gpu=name,driver_version,memory.total "
         "--format=csv,noheader,nounits",
-        "memory": "awk '/^MemTotal/ {print $2}' /proc/meminfo",
+        "memory": "awk '/^Mem(Total|Available)/ {print $2}' /proc/meminfo",
+        # Copies of a disk share the first, virtual machines that share a kernel the second.
+        "machine": "echo $(cat /etc/machine-id /proc/sys/kernel/random/boot_id)",
+        "serves": f"readlink {shlex.quote(f'{place or root}/current')}",
         "disk": render(_DISK, root=shlex.quote(root)),
         "docker": "command -v docker >/dev/null && "
         'printf "%s\\n" "${docker_version:-failed}" "$docker_driver"',
@@ -116,6 +124,9 @@ class Survey:
         gpu_memory: bytes of its own memory; None on a GB10, whose memory is the host's.
         gpu_said: nvidia-smi's output instead of a GPU; "" if it showed one, or is absent.
         memory: MemTotal in bytes.
+        available: MemAvailable in bytes.
+        machine: what no other machine has.
+        serves: the release that `current` names.
         clock: seconds since the epoch on the Spark.
         root_device, docker_device: the file system that holds each of the two.
         root_free, docker_free: bytes free for root on them.
@@ -146,6 +157,9 @@ class Survey:
     weights: int
     listeners: tuple[Listener, ...] = field(default=())
     gpu_said: str = ""
+    available: int = 0
+    machine: str = ""
+    serves: str | None = None
 
 
 def parse_survey(output: Iterable[str]) -> Survey:
@@ -184,6 +198,9 @@ def parse_survey(output: Iterable[str]) -> Survey:
             weights=int(found["weights"][0]) if found["weights"] else 0,
             listeners=tuple(_listener(line) for line in found["ports"]),
             gpu_said="" if gpu else " ".join(found["gpu"]),
+            available=int(_line(found["memory"], 1) or 0) * 1024,
+            machine=" ".join(found.get("machine", ())),
+            serves=next((line.rsplit("/", 1)[-1] for line in found.get("serves", ())), None),
         )
     except (KeyError, IndexError, ValueError) as error:
         raise ValueError(f"the survey of the host is incomplete: {error!r} in {found}") from error

@@ -58,6 +58,9 @@ def check_data(
         *_file_problems(files),
         *_option_problems(given, replicas, removal, _deploys(context.params["operations"])),
     ]
+    if given.get("fabric") and not any(len(each.sparks) > 1 for each in declared.values()):
+        found = f"--data fabric: found {given['fabric']}, and no pair in {fleet}"
+        problems.append(f"{found}; expected two Sparks that serve one replica together")
     problems = problems or [
         *_contradictions(groups, file_group, files, given),
         *_divided(groups.get("sparks", ()), files),
@@ -82,6 +85,9 @@ def read_file(path: Path) -> dict[str, object]:
                 found = f"found `{ast.unparse(node)}`, which sets nothing"
                 raise PlanError(f"{path}:{node.lineno}: {found}; expected {name} = VALUE")
         return dict(_get_group_data(str(path)).get(path.stem, {}))
+    except SystemExit as ended:
+        found = f"found an end of the program (sys.exit, {ended.code})"
+        raise PlanError(f"{path}: {found}; expected names and values") from None
     except SyntaxError as error:
         raise PlanError(f"{path}:{error.lineno or 1}: found no Python ({error.msg})") from None
     except UnexpectedExternalError as raised:

@@ -12,6 +12,7 @@ import click
 from pyinfra import config, state
 from pyinfra.api.state import MAX_PARALLEL
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import inventory_file
 from sparkwright.common.terminal import wrapped
@@ -90,9 +91,7 @@ def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
     """
     try:
         if click.get_current_context(silent=True) is None:
-            raise PlanError(
-                "found no run of pyinfra; expected: pyinfra inventory.py deploys/spark.py"
-            )
+            raise PlanError(f"found no run of pyinfra; expected: {next_line('apply')}")
         if Path.cwd() != root:
             raise PlanError(f"found the folder {Path.cwd()}; expected the project root: cd {root}")
         watch_end()
@@ -101,9 +100,9 @@ def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
         atexit.register(gc.freeze)
         is_chosen, path = path is None, path or inventory_file()
         groups = load(path, gateway=_runs(GATEWAY))
-        keep_screen_plain()
         # The first group has them all.
         hosts = next(iter(groups.values()))
+        keep_screen_plain(next((data["spark"] for name, data in hosts if name == "@local"), None))
         if not config.PARALLEL:
             # A pair and a rollout do each step on all Sparks at once. pyinfra's default is by the
             # cores of this machine, which mostly waits.

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.terminal import plain, wrapped
 from sparkwright.run.ending import watch_end
 from sparkwright.run.last_resort import keep_tracebacks_off_screen
@@ -27,7 +28,7 @@ def check_command_line() -> None:
     """
     context = click.get_current_context(silent=True)
     if context is None:
-        raise SystemExit("found no run of pyinfra; expected: pyinfra inventory.py deploys/spark.py")
+        raise SystemExit(f"found no run of pyinfra; expected: {next_line('apply')}")
     watch_end()
     keep_tracebacks_off_screen()
     if problems := list(slips_of(context.params)):

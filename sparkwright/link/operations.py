@@ -35,7 +35,6 @@ def pinned(root: str, peer: Host) -> Generator[PyinfraCommand]:
     """Install the certificate of the other Spark, the only one that is accepted.
 
     Args:
-        root: the folder of everything on both Sparks.
         peer: the other Spark, on which `identity` has run, as both run each operation together.
     """
     path = f"{root}/link/peer.crt"

@@ -7,7 +7,8 @@ from dataclasses import replace
 from math import floor
 from typing import Protocol
 
-from sparkwright.common.findings import Finding, error, warning
+from sparkwright.common.command_line import next_line
+from sparkwright.common.errors import Finding, error, warning
 from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.memory.flags import AUTO_COUNTS_ALL
 from sparkwright.memory.plan import HOST, MIB, Load, MemoryPlan, plan_memory
@@ -116,7 +117,7 @@ def _unknown(load: Load) -> Finding:
     names = ", ".join(weights.repo for weights in load.shapeless)
     return warning(
         f"memory use is unknown: the lock has no model shape for {names}",
-        "Refresh it: `python -m deploys.lock --refresh`. If that adds none, the memory plan does "
+        f"Refresh it: `{next_line('lock', '--refresh')}`. If that adds none, the memory plan does "
         "not support this architecture",
     )
 

@@ -1,17 +1,15 @@
-"""Fetches the data of checkpoints: python -m sparkwright.memory.fetch --help."""
+"""Fetches the data of checkpoints, for the memory plan of Sparkwright's own recipes."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import sparkwright
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import write_file
 from sparkwright.common.schema import parse
-from sparkwright.memory.__main__ import main as print_plan
 from sparkwright.memory.known_checkpoints import (
     MODELS,
     CheckpointData,
@@ -22,7 +20,7 @@ from sparkwright.memory.plan import weights_size
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.recipe.recipe import Checkpoint
 from sparkwright.release.resolve import resolve_with_config
-from sparkwright.release.token import add_hub_options, hub_token
+from sparkwright.release.token import Hub
 
 
 def fetch(checkpoint: Checkpoint, endpoint: str | None, token: str | None) -> CheckpointData:
@@ -56,34 +54,21 @@ def write(repo: str, known: CheckpointData) -> str:
     return f"{path}: {known.size / 10**9:.1f} GB of weights"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Fetch data, and print the memory plans of recipes. Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m sparkwright.memory.fetch",
-        description="Fetch config.json and the size of the checkpoints that files/models lacks, "
-        "for the memory plan and the check of Sparkwright's own recipes.",
-    )
-    parser.add_argument(
-        "what",
-        nargs="+",
-        metavar="WHAT",
-        help="a recipe, by its name or file: fetches what it lacks, and plans its memory; or "
-        "OWNER/NAME[@REVISION]: fetches this checkpoint anew",
-    )
-    add_hub_options(parser)
-    options = parser.parse_args(arguments)
-    recipes = [word for word in options.what if _is_recipe(word)]
-    try:
-        _check_source_tree()
-        wanted = _wanted(options.what)
-        token = hub_token(options)
-        for checkpoint in wanted:
-            known = fetch(checkpoint, options.hf_endpoint, token)
-            print(write(checkpoint.repo, known), flush=True)
-    except PlanError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return max([print_plan([recipe]) for recipe in recipes], default=0)
+def add(words: Sequence[str], hub: Hub) -> Iterator[str]:
+    """Fetch the data of checkpoints into the source tree. Yields a line about each.
+
+    Args:
+        words: Recipes, by name or file, of which what is absent is fetched; or
+            ``OWNER/NAME[@REVISION]``, which is fetched anew.
+
+    Raises:
+        PlanError: As `fetch` and `write`, or this is no source tree.
+    """
+    _check_source_tree()
+    wanted = _wanted(words)
+    token = hub.token()
+    for checkpoint in wanted:
+        yield write(checkpoint.repo, fetch(checkpoint, hub.endpoint, token))
 
 
 def _check_source_tree() -> None:
@@ -95,12 +80,12 @@ def _check_source_tree() -> None:
     if any(MODELS.is_relative_to(folder) for folder in sparkwright.__path__):
         raise PlanError(
             f"{MODELS}: found an installed package; expected a source tree of Sparkwright. For a "
-            "recipe of your own, put it into your inventory, and `python -m deploys.lock` records "
-            "the sizes of its checkpoints"
+            "recipe of your own, put it into your inventory, and "
+            f"`{next_line('lock')}` records the sizes of its checkpoints"
         )
 
 
-def _is_recipe(word: str) -> bool:
+def is_recipe(word: str) -> bool:
     return "/" not in word or word.endswith((".yaml", ".yml"))
 
 
@@ -108,7 +93,7 @@ def _wanted(words: Iterable[str]) -> list[Checkpoint]:
     """Return the checkpoints to fetch, a repository once."""
     wanted: dict[str, Checkpoint] = {}
     for word in words:
-        if _is_recipe(word):
+        if is_recipe(word):
             checkpoints = [
                 checkpoint
                 for checkpoint in load_recipe(word).whole_models.values()
@@ -120,7 +105,3 @@ def _wanted(words: Iterable[str]) -> list[Checkpoint]:
             checkpoints = [parse(Checkpoint, data, word)]
         wanted |= {checkpoint.repo: checkpoint for checkpoint in checkpoints}
     return list(wanted.values())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

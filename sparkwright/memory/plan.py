@@ -1,6 +1,6 @@
 """The memory plan: what an engine takes of a Spark's memory, and what remains.
 
-`python -m sparkwright.memory` prints the plan of a recipe. Its method, accuracy and limits:
+`sparkwright recipes memory` prints the plan of a recipe. Its method, accuracy and limits:
 docs/memory.md.
 """
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import ceil
 
-from sparkwright.common.findings import Finding, error
+from sparkwright.common.errors import Finding, error
 from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.memory.check import LEAST, HostMemory
 from sparkwright.memory.flags import share_of

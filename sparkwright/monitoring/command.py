@@ -1,24 +1,18 @@
-"""Writes what Prometheus and Grafana need to watch a fleet.
-
-    python -m deploys.monitoring [INVENTORY] [--out FOLDER]
-
-FOLDER gets prometheus.yml, alert rules, the API key that the doors ask for, and a dashboard.
-"""
+"""Writes what Prometheus and Grafana need to watch a fleet."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import file_in, write_file
-from sparkwright.common.paths import HOST_FILES, inventory_file
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.door.certificates import door_certificate
 from sparkwright.door.key import METRICS
 from sparkwright.door.keys import named_key
@@ -82,7 +76,6 @@ def door_chains(fleet: Fleet, known: Mapping[str, Settings]) -> Callable[[str], 
     """Return what gives the chain that a replica's door shows its clients, as PEM, by its name.
 
     Args:
-        fleet: The fleet.
         known: As `settings` returned them.
     """
 
@@ -93,29 +86,25 @@ def door_chains(fleet: Fleet, known: Mapping[str, Settings]) -> Callable[[str], 
     return chain
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the files and say where they are. Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m deploys.monitoring",
-        description="Write what Prometheus and Grafana need to watch a fleet.",
-    )
-    parser.add_argument("inventory", nargs="?", type=Path, default=inventory_file())
-    parser.add_argument("--out", type=Path, default=Path("monitoring"), metavar="FOLDER")
-    options = parser.parse_args(arguments)
-    try:
-        load(options.inventory)
-        fleet = load_fleet(options.inventory, recipe_names())
-        known = settings(fleet)
-        doors = targets(fleet, known, door_chains(fleet, known))
-        key = None
-        if any(door.keyed for door in doors):
-            key = named_key(fleet, "prometheus", (METRICS,))
-    except PlanError as error:
-        print(error, file=sys.stderr)
-        return 1
-    rules, dashboard = ((_FILES / name).read_text("utf-8") for name in (RULES_FILE, DASHBOARD_FILE))
+def write(inventory: Path, folder: Path) -> str:
+    """Write prometheus.yml, alert rules, the doors' API key, and a dashboard. Returns their names.
+
+    Args:
+        folder: Where they go.
+
+    Raises:
+        PlanError: The inventory, a setting or the file of keys is invalid.
+        OSError: They cannot be written.
+    """
+    load(inventory)
+    fleet = load_fleet(inventory, recipe_names())
+    known = settings(fleet)
+    doors = targets(fleet, known, door_chains(fleet, known))
+    key = None
+    if any(door.keyed for door in doors):
+        key = named_key(fleet, "prometheus", (METRICS,))
+    rules, dashboard = ((_FILES / name).read_text() for name in (RULES_FILE, DASHBOARD_FILE))
     files = monitoring_files(doors, key, rules, dashboard)
     for name, (text, mode) in files.items():
-        write_file(file_in(options.out, name), text, mode)
-    print(f"{options.out}: {', '.join(name for name in files if not name.startswith('.'))}")
-    return 0
+        write_file(file_in(folder, name), text, mode)
+    return f"{folder}: {', '.join(name for name in files if not name.startswith('.'))}"

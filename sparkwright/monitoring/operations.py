@@ -32,7 +32,6 @@ def host_metrics(
     An exporter that was here before, or another program on its port, stays as it is.
 
     Args:
-        root: the folder of everything on the Spark.
         unit: `TIMER` for a head, `SOCKET` for a worker; None for a Spark that serves nothing.
         programs: those of a Spark.
         units: the files of that unit and of the service that it starts.

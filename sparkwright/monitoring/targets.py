@@ -64,8 +64,6 @@ def targets(
     """Return the doors of a fleet.
 
     Args:
-        fleet: The fleet.
-        settings: Those of each replica, by its name.
         chain: Gives what a replica's door shows its clients, as PEM; None without TLS.
 
     Raises:
@@ -147,7 +145,7 @@ def prometheus_config(doors: Sequence[ScrapeTarget]) -> str:
         "rule_files": [RULES_FILE],
         "scrape_configs": [_job(door, kind) for door in doors for kind in PATHS],
     }
-    head = "# Written by `python -m deploys.monitoring`: change the inventory, and run it again.\n"
+    head = "# Written by `sparkwright monitoring`: change the inventory, and run it again.\n"
     return head + yaml.safe_dump(config, sort_keys=False)
 
 

@@ -1,23 +1,15 @@
-"""Prints OpenClaw's configuration for an inventory: for its gateway, or else for its doors.
-
-    python -m deploys.openclaw [INVENTORY] [--bind CHANNEL=NAME …] [--into FILE]
-
-With --into it is merged into OpenClaw's own file, in which the owner's settings stay.
-"""
+"""OpenClaw's configuration for an inventory: for its gateway, or else for its doors."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import stat
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import write_file
-from sparkwright.common.paths import inventory_file
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.gateway.gateway import client_url, upstreams
@@ -78,7 +70,7 @@ def put(path: Path, ours: dict[str, Any]) -> str:
         OSError: It cannot be read or written.
     """
     if not path.exists():
-        write_file(path, _text(ours), 0o600)
+        write_file(path, as_text(ours), 0o600)
         return f"{path}: made"
     previous = path.read_text(encoding="utf-8")
     try:
@@ -90,7 +82,7 @@ def put(path: Path, ours: dict[str, Any]) -> str:
             f"{path}: found JSON5 with comments, or something else than a mapping; expected JSON, "
             "as comments would be lost: take over by hand what this command prints without --into"
         )
-    text = _text(merged(own, ours))
+    text = as_text(merged(own, ours))
     left = "; its agents and bindings are left alone" if has_agents(own) else ""
     if json.loads(text) == own:
         return f"{path}: has it already{left}"
@@ -101,38 +93,17 @@ def put(path: Path, ours: dict[str, Any]) -> str:
     return f"{path}: changed; as it was: {backup}{left}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the configuration, or write it into a file. Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m deploys.openclaw",
-        description="Print OpenClaw's configuration for the gateway or the doors of an inventory.",
-    )
-    parser.add_argument("inventory", nargs="?", type=Path, default=inventory_file())
-    parser.add_argument(
-        "--bind",
-        action="append",
-        default=[],
-        metavar="CHANNEL=NAME",
-        help="let a served name, or an alias such as deep, answer on a channel such as telegram",
-    )
-    parser.add_argument(
-        "--into",
-        type=Path,
-        metavar="FILE",
-        help="merge it into this file, such as ~/.openclaw/openclaw.json; its owner's values stay",
-    )
-    options = parser.parse_args(arguments)
-    try:
-        fleet = load_fleet(options.inventory, recipe_names())
-        content = openclaw(endpoints(fleet), _bindings(options.bind))
-        if options.into is None:
-            print(_text(content), end="")
-        else:
-            print(put(options.into.expanduser(), content))
-    except PlanError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+def configuration(inventory: Path, bindings: Sequence[str]) -> dict[str, Any]:
+    """Return OpenClaw's configuration for the gateway or the doors of an inventory.
+
+    Args:
+        bindings: ``CHANNEL=NAME``: a served name, or an alias, that answers on a channel.
+
+    Raises:
+        PlanError: As `endpoints`, or a binding is invalid.
+    """
+    fleet = load_fleet(inventory, recipe_names())
+    return openclaw(endpoints(fleet), _bindings(bindings))
 
 
 def _bindings(words: Sequence[str]) -> dict[str, str]:
@@ -142,5 +113,5 @@ def _bindings(words: Sequence[str]) -> dict[str, str]:
     return {channel: name for channel, _, name in pairs}
 
 
-def _text(content: dict[str, Any]) -> str:
+def as_text(content: dict[str, Any]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -2,7 +2,7 @@
 
 from pyinfra.api import deploy
 
-from sparkwright.common.findings import Finding
+from sparkwright.common.errors import Finding
 from sparkwright.common.hardware import GIB
 from sparkwright.memory.plan import Load, load_of
 from sparkwright.preflight.operations import Needs, preflight
@@ -31,6 +31,7 @@ def apply() -> None:
         load=needs.load,
         intent=needs.intent,
         beside=_needs(others[0]) if others else None,
+        place=needs.place,
     )
 
 
@@ -60,6 +61,7 @@ def _needs(own: Target) -> Needs:
             *(path for each in checkpoints for path in own.lock.elsewhere(each, elsewhere)),
         ],
         load=_load(own),
+        place=own.place,
         intent=Intent(
             replica=own.replica or "",
             recipe=release.recipe.name,
@@ -68,6 +70,7 @@ def _needs(own: Target) -> Needs:
             names=tuple(release.recipe.models),
             head=None if own.is_head else own.ranks[0],
             details=tuple(line for need in needs(release.recipe) for line in need.details),
+            hold=settings.hold(release.recipe.start_timeout),
         )
         if release
         else None,

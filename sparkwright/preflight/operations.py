@@ -9,7 +9,7 @@ from pyinfra import host, logger, state
 from pyinfra.api import Host, State, StringCommand, operation
 from pyinfra.api.exceptions import PyinfraError
 
-from sparkwright.common.findings import Finding
+from sparkwright.common.errors import Finding, error
 from sparkwright.common.operations import (
     differs,
     failing,
@@ -29,9 +29,12 @@ from sparkwright.preflight.facts import HostSurvey
 from sparkwright.preflight.pair import differences
 from sparkwright.preflight.preflight import Requirements, findings
 from sparkwright.preflight.summary import Intent, summary
+from sparkwright.run.target import target
 
 # By run and Spark: whether it was found unfit.
 _judged: dict[State, dict[str, bool]] = {}
+# By run and machine: the first of its names.
+_machines: dict[State, dict[str, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class Needs:
     folders: Sequence[str]
     load: Load | None
     intent: Intent | None
+    place: str = ""
 
 
 @operation()
@@ -55,12 +59,12 @@ def preflight(
     load: Load | None = None,
     intent: Intent | None = None,
     beside: Needs | None = None,
+    place: str = "",
 ) -> Generator[StringCommand, None, None]:
     """Fail with every error that is found, each with its remedy; warnings are only shown.
 
     Args:
         wanted: the requirements of what this Spark serves.
-        root: the folder for weights and releases.
         images: names and digests of the image that will run; none on an idle Spark.
         folders: the checkpoint folders, under `root` or anywhere, that count as fetched already.
         worker: the other Spark, where this one is the head of a pair: they must be alike, and the
@@ -68,8 +72,9 @@ def preflight(
         load: what must fit into its memory; None on an idle Spark.
         intent: what it is to serve, which a plan shows; None on an idle Spark.
         beside: the needs of the Spark's second replica; None without one.
+        place: the folder of the seat.
     """
-    seat = Needs(wanted, images, folders, load, intent)
+    seat = Needs(wanted, images, folders, load, intent, place)
     foresee(
         *([lambda: worker.get_fact(HostSurvey, **_asked(root, seat))] if worker else []),
         *([lambda: host.get_fact(HostSurvey, **_asked(root, beside))] if beside else []),
@@ -82,7 +87,7 @@ def preflight(
         seats.append((host.get_fact(HostSurvey, **_asked(root, beside)), beside))
     second = (seats[1][0], beside.wanted) if beside else None
     results = findings(survey, wanted, now, other, second)
-    results += _memory_findings(seats)
+    results += [*_memory_findings(seats), *_twice(survey)]
     if planning() and not (is_looking() or is_surveying()):
         for line in _summaries(seats):
             host.log_styled(plain(line), log_func=logger.info)
@@ -115,7 +120,19 @@ def _asked(root: str, own: Needs) -> dict[str, Any]:
         "ports": list(own.wanted.ports),
         "images": list(own.images),
         "folders": list(own.folders),
+        "place": own.place,
     }
+
+
+def _twice(survey: Survey) -> Iterator[Finding]:
+    """Yield the finding that another Spark of this run is the same machine."""
+    own = spark_name(host)
+    first = _machines.setdefault(host.state, {}).setdefault(survey.machine, own)
+    if survey.machine and first != own:
+        yield error(
+            f"{own} is the same machine as {first}",
+            f"Take one of the two out of {target().fleet}",
+        )
 
 
 def _memory_findings(seats: Sequence[tuple[Survey, Needs]]) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from sparkwright.common.findings import Finding, error, warning
+from sparkwright.common.errors import Finding, error, warning
 from sparkwright.common.hardware import GIB
 from sparkwright.host.survey import Survey
 

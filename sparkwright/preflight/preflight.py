@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sparkwright.causes.cause import SPACE_REMEDY
-from sparkwright.common.findings import Finding, error, warning
+from sparkwright.common.errors import Finding, error, warning
 from sparkwright.common.hardware import GIB, HARDWARE, Hardware
 from sparkwright.common.ports import ENGINE_PORTS
+from sparkwright.common.progress import duration_text
 from sparkwright.host.kernel import HANDOVER_REMEDY, POOLS_REMEDY
 from sparkwright.host.survey import Survey
 from sparkwright.runtime.gpu_obstacles import obstacle
@@ -163,7 +164,7 @@ def _software(survey: Survey, wanted: Requirements, now: float) -> Iterator[Find
     direction = "ahead of" if skew > 0 else "behind"
     if abs(skew) > wanted.clock_tolerance:
         yield error(
-            f"the clock is {abs(skew):.0f} s {direction} this machine's",
+            f"the clock is {duration_text(abs(skew))} {direction} this machine's",
             "Set the wrong one right (`sudo timedatectl set-ntp true`): TLS needs it",
         )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sparkwright.common.hardware import GIB
 from sparkwright.common.progress import size_text
 from sparkwright.host.survey import Survey
+from sparkwright.memory.check import LEAST
 from sparkwright.memory.plan import MemoryPlan
 from sparkwright.preflight.preflight import Requirements
 
@@ -24,6 +25,7 @@ class Intent:
         names: What clients ask for.
         head: The Spark from which this one, a worker, gets weights and image; None for a head.
         details: What the mods of its image do.
+        hold: Seconds for which its door holds requests while no engine serves.
     """
 
     replica: str
@@ -33,6 +35,7 @@ class Intent:
     names: tuple[str, ...]
     head: str | None = None
     details: tuple[str, ...] = ()
+    hold: int = 0
 
 
 def summary(
@@ -41,7 +44,7 @@ def summary(
     """Yield the lines of one Spark."""
     place = f"the head is {intent.head}" if intent.head else f"on port {intent.port}"
     yield f"{intent.replica}: {intent.recipe} as {', '.join(intent.names)}, {place}"
-    yield f"  release {intent.release}"
+    yield f"  release {intent.release}; {_now(intent, survey, plan)}"
     missing = [
         f"{size_text(size)} of {what}"
         for what, size in (
@@ -61,3 +64,16 @@ def summary(
             f"  memory: {used / GIB:.0f} of {plan.total / GIB:.0f} GiB; "
             f"{plan.concurrency:.1f} requests of {plan.context:,} tokens at once"
         )
+
+
+def _now(intent: Intent, survey: Survey, plan: MemoryPlan | None) -> str:
+    """Say what serves now, and what clients see of the switch."""
+    if survey.serves is None:
+        return "nothing serves now"
+    if survey.serves == intent.release:
+        return "it is the one that serves now"
+    beside = plan and plan.sparks == 1 and plan.unified
+    if plan and beside and plan.engine + LEAST[1] * GIB <= survey.available:
+        return f"{survey.serves} serves until this one does"
+    held = f"the door holds requests for up to {intent.hold} s" if intent.hold else "requests fail"
+    return f"{survey.serves} serves now and ends first: {held} meanwhile"

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import content_of
 from sparkwright.recipe import rules
@@ -239,4 +240,4 @@ def show(entry: Imported) -> Iterator[str]:
     yield from (f"  know: {remark}" for remark in entry.remarks)
     if recipe.judge != UNKNOWN_VLLM:
         yield f"  judged by vLLM {recipe.judge}: the names of options. Only the image judges values"
-    yield f"  read it, and what it would run: sparkwright recipes command {recipe.name}"
+    yield f"  read it, and what it would run: {next_line('recipes command', recipe.name)}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkwright.common import yaml
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import FILES
 from sparkwright.common.schema import nearest, parse, shown
@@ -158,6 +159,8 @@ def _extended(
 ) -> dict[str, Any]:
     """Merge a file's content into that of the recipe that it extends."""
     others = [other for other in recipe_names(folder) if other != path.stem]
+    if base == path.stem:
+        raise PlanError(f"{path}: extends: found itself; expected another recipe")
     if base not in others:
         expected = nearest(base if isinstance(base, str) else "", others)
         raise PlanError(f"{path}: extends: found {shown(base)}; {expected}")
@@ -165,7 +168,7 @@ def _extended(
     if extended is None:
         raise PlanError(
             f"{path}: extends: found {base}, a recipe of another project; expected one of ours: "
-            "`sparkwright recipes import` makes it one"
+            f"`{next_line('recipes import')}` makes it one"
         )
     if "extends" in extended:
         raise PlanError(

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import Model, Text
 from sparkwright.recipe.options import Options, options
 from sparkwright.recipe.values import (
@@ -30,6 +31,8 @@ BREAK_OFF = 2
 # Where a recipe leaves it to vLLM: the context of Qwen's models, and vLLM's larger default for the
 # tokens of a step (EngineArgs.get_batch_defaults).
 _CONTEXT, _BATCH = 262_144, 8192
+_DAY = 86_400
+_UNTIL = "seconds until it must answer, a whole number from 1 to 86400, a day"
 
 # The first release that caches prefixes of models with linear attention by default, in
 # engine/arg_utils.py and config/model.py: off in 0.17.0 to 0.27.0, on in 0.28.0 to 0.33.0.
@@ -99,9 +102,7 @@ class EngineSettings(Model):
 class BySparks(EngineSettings):
     """The values that differ with one number of Sparks; each replaces the recipe's own."""
 
-    start_timeout: int | None = Field(
-        default=None, ge=1, description="seconds until it must answer, a whole number above 0"
-    )
+    start_timeout: int | None = Field(default=None, ge=1, le=_DAY, description=_UNTIL)
     expected: Figures | None = None
 
 
@@ -151,9 +152,7 @@ class Recipe(EngineSettings):
         default_factory=dict,
         description="a mapping of Spark counts to what differs, such as 2: {args: {…}, env: {…}}",
     )
-    start_timeout: int = Field(
-        ge=1, description="seconds until it must answer, a whole number above 0"
-    )
+    start_timeout: int = Field(ge=1, le=_DAY, description=_UNTIL)
     memory: Memory = Field(default_factory=Memory, description="a mapping of the source's figures")
     expected: Figures = Field(default_factory=dict)
 
@@ -227,6 +226,17 @@ class Recipe(EngineSettings):
         were complete (vLLM 0.26, measured). A connection that breaks off shows that it is not.
         """
         return max(0, self.options.shutdown_timeout - BREAK_OFF)
+
+    def checked_sparks(self, count: int | None) -> int:
+        """Return a number of Sparks that the recipe is for; of None, the least.
+
+        Raises:
+            PlanError: It is for other numbers.
+        """
+        if count is not None and count not in self.sparks:
+            supported = " or ".join(map(str, self.sparks))
+            raise PlanError(f"--sparks: found {count}; expected {supported} ({self.name})")
+        return min(self.sparks) if count is None else count
 
     def for_sparks(self, count: int) -> Recipe:
         """Return the recipe as it is for one number of Sparks.

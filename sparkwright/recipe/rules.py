@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import date
 
-from sparkwright.common.findings import Finding, warning
+from sparkwright.common.errors import Finding, warning
 from sparkwright.common.schema import shown
 from sparkwright.recipe.recipe import Recipe
 

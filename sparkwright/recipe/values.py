@@ -96,6 +96,14 @@ def _is_json(value: object) -> bool:
     return True
 
 
+def _option(name: str) -> str:
+    if _OPTION.fullmatch(name):
+        return name
+    meant = name.lower().replace("_", "-").lstrip("-")
+    rule = "xpected a long option of vLLM without its dashes"
+    raise ValueError(f"did you mean {meant!r}? E{rule}" if _OPTION.fullmatch(meant) else f"e{rule}")
+
+
 Argument = Annotated[Any, AfterValidator(_argument)]
 FilePattern = Annotated[
     str,
@@ -105,7 +113,7 @@ Folder = Annotated[str, AfterValidator(_folder)]
 Image = Annotated[
     str, matching(_IMAGE, "an image with a tag or digest, such as example.org/name:1.0")
 ]
-Option = Annotated[str, matching(_OPTION, "a long option of vLLM without its dashes")]
+Option = Annotated[str, AfterValidator(_option)]
 Repository = Annotated[str, matching(REPOSITORY, "OWNER/NAME, as on the hub")]
 Revision = Annotated[str, matching(_REVISION, "a branch, tag or commit")]
 Variable = Annotated[str, matching(_VARIABLE, "the name of an environment variable")]

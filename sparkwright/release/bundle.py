@@ -23,6 +23,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import content_of
 from sparkwright.common.schema import Model, Text, parse, shown
@@ -109,7 +110,9 @@ class Bundle:
     @property
     def remedy(self) -> str:
         """How to complete it."""
-        return f"run `sparkwright bundle {self.folder}` where there is internet, and bring it here"
+        return (
+            f"run `{next_line('bundle', str(self.folder))}` where there is internet; bring it here"
+        )
 
     def below(self, folder: str) -> list[str]:
         """Return the paths of the files in a folder of it."""
@@ -184,7 +187,7 @@ def read_bundle(folder: Path) -> Bundle:
         PlanError: There is no bundle, or all that is wrong with it.
     """
     path = folder / INDEX
-    remedy = f"`sparkwright bundle {folder}`, where there is internet, makes it"
+    remedy = f"`{next_line('bundle', str(folder))}`, where there is internet, makes it"
     try:
         text = content_of(path, _LARGEST_INDEX)
     except OSError as error:

@@ -1,23 +1,15 @@
-"""The `vllm serve` and `docker run` lines.
-
-    python -m sparkwright.release.command RECIPE [--sparks N]
-
-prints them for every rank, with no host and no lock at hand.
-"""
+"""The `vllm serve` and `docker run` lines of a recipe."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import PurePosixPath
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.last_resort import guarded
 from sparkwright.common.ports import LOOPBACK, MASTER_PORT
 from sparkwright.recipe.advisories import warning
 from sparkwright.recipe.build import repository_of
@@ -122,13 +114,11 @@ def docker_run(
     """Return the command that runs an engine in the foreground, unquoted.
 
     Args:
-        recipe: What is served.
         place: The rank.
         image: The image: a name, or what the shell expands to one.
         cache: The image's own folder below ``cache``: a name, or what the shell expands to one.
             No image loads code that another one has compiled.
         release: Id of the release: name of the container and of the folder with ``engine.env``.
-        root: Folder of everything on the Spark (``/opt/qwen36``).
         folders: Where each checkpoint is, below that.
 
     Raises:
@@ -220,8 +210,19 @@ def _scalar(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _report(recipe: Recipe, nodes: int) -> Iterator[str]:
-    """Yield the lines that `python -m sparkwright.release.command` prints."""
+def report(name: str, sparks: int | None = None) -> Iterator[str]:
+    """Yield the lines that serve a recipe, as units will run them.
+
+    Args:
+        name: Name of a recipe, or path of its file.
+        sparks: How many; None for the least that it is for.
+
+    Raises:
+        PlanError: There is no such recipe, or it is for other numbers.
+    """
+    whole = load_recipe(name)
+    nodes = whole.checked_sparks(sparks)
+    recipe = whole.for_sparks(nodes)
     release = f"{recipe.name}-RELEASE"
     yield f"# {recipe.name}: {' '.join(recipe.description.split())}"
     yield f"# vLLM {recipe.vllm}; hardware {', '.join(recipe.hardware)}; {nodes} Spark(s)."
@@ -258,30 +259,3 @@ def _report(recipe: Recipe, nodes: int) -> Iterator[str]:
         yield f"\n# rank {rank} ({role}): docker run\n{shell_lines(docker, breaks=[start])}"
         yield f"\n# rank {rank} ({role}): vllm serve, as it runs inside"
         yield shell_lines(["vllm", *docker[start + 1 :]])
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the commands that units will run. Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m sparkwright.release.command",
-        description="Print the lines that serve a recipe.",
-    )
-    parser.add_argument("recipe", help="name of a recipe (files/recipes), or path of its file")
-    parser.add_argument("--sparks", type=int, metavar="N", help="how many (default: the least)")
-    options = parser.parse_args(arguments)
-    try:
-        recipe = load_recipe(options.recipe)
-        nodes = options.sparks if options.sparks is not None else min(recipe.sparks)
-        if nodes not in recipe.sparks:
-            supported = " or ".join(map(str, recipe.sparks))
-            raise PlanError(f"--sparks: found {nodes}; expected {supported} ({recipe.name})")
-        report = "\n".join(_report(recipe.for_sparks(nodes), nodes))
-    except PlanError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(report)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

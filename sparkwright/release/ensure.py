@@ -1,26 +1,18 @@
-"""Fills and refreshes the lock beside an inventory.
-
-    python -m deploys.lock [INVENTORY] [--refresh [RECIPE ...] | --adopt VERSION ...] [--check]
-
-records what the recipes in use lack; with --refresh asks again for all that they name. With --adopt
-it takes these versions of what the lock lacks, as a Spark serves them: `NAME@sha256:…` of an image,
-`OWNER/NAME@COMMIT` of a checkpoint.
-"""
+"""Fills and refreshes the lock beside an inventory."""
 
 from __future__ import annotations
 
-import argparse
 import platform
 import re
 import sys
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.common.paths import inventory_file
 from sparkwright.common.schema import unknown
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.settings import read_settings
@@ -42,7 +34,7 @@ from sparkwright.release.lock import (
 from sparkwright.release.lock_diff import diff
 from sparkwright.release.needed_files import choice_of, format_of
 from sparkwright.release.release import repository
-from sparkwright.release.token import add_hub_options, hub_token
+from sparkwright.release.token import Hub
 
 _VERSION = re.compile(r"sha256:[0-9a-f]{64}|[0-9a-f]{40}")
 
@@ -64,10 +56,6 @@ def ensure_lock(
     """Read the lock of an inventory; resolve and record the names of recipes that it lacks.
 
     Args:
-        inventory: The inventory file.
-        recipes: The recipes in use.
-        endpoint: URL of the hub; None = ``HF_ENDPOINT`` or the public one.
-        token: The hub's token; None = anonymous.
         record: Write the lock, unlike in a dry run.
         check: Called before names are looked up, with the present lock, or None if there is no
             file; refuses by a PlanError.
@@ -138,7 +126,6 @@ def resolve(
     """Return a lock with the names of recipes resolved.
 
     Args:
-        lock: The present one.
         recipes: The recipes whose names to resolve.
         endpoint, token, mirrors: As for `ensure_lock`.
         refresh: Resolve names that are in the lock, too.
@@ -222,8 +209,8 @@ def of_another_format(recipe: Recipe, lock: Lock) -> list[str]:
         return []
     return [
         f"recipe {recipe.name}: checkpoints.model: found the weights as {chosen} reads them in the "
-        f"lock; expected those for its load-format or config-format ({wanted}). `python -m "
-        f"deploys.lock INVENTORY --refresh {recipe.name}` chooses anew; where two recipes of one "
+        f"lock; expected those for its load-format or config-format ({wanted}). "
+        f"`{next_line('lock', f'--refresh {recipe.name}')}` chooses anew; where two recipes of one "
         "site read them differently, give one of them `files:` of its own"
     ]
 
@@ -269,49 +256,35 @@ def _mirrors(words: Collection[str]) -> Mapping[str, str]:
     return read_settings({"registry_mirrors": pairs}, "--registry-mirror").registry_mirrors
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Bring a lock up to date and print what changed. Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m deploys.lock",
-        description="Record what the names in recipes stand for: images, checkpoints, files.",
-    )
-    parser.add_argument("inventory", nargs="?", type=Path, default=inventory_file())
-    either = parser.add_mutually_exclusive_group()
-    either.add_argument(
-        "--refresh", nargs="*", metavar="RECIPE", help="ask again (default: for all in use)"
-    )
-    either.add_argument(
-        "--adopt",
-        nargs="+",
-        default=(),
-        metavar="VERSION",
-        help="take these versions of what the lock lacks, such as OWNER/NAME@COMMIT",
-    )
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 on a change")
-    parser.add_argument(
-        "--registry-mirror",
-        action="append",
-        default=[],
-        metavar="REGISTRY=MIRROR",
-        help="look images up there, as registry_mirrors in the group data",
-    )
-    add_hub_options(parser)
-    options = parser.parse_args(arguments)
-    path = lock_path(options.inventory)
-    try:
-        used = load_fleet(options.inventory, recipe_names()).recipes
-        recipes = _chosen([load_recipe(name) for name in used], options.refresh or ())
-        old = read_lock(path)
-        refresh = options.refresh is not None
-        token = hub_token(options)
-        adopted = _adopted(options.adopt, recipes)
-        mirrors = _mirrors(options.registry_mirror)
-        new = resolve(old, recipes, options.hf_endpoint, token, refresh, adopted, mirrors)
-        changes = diff(old, new)
-        print("\n".join(changes) or f"{path}: nothing changed")
-        if changes and not options.check:
-            record_lock(path, new)
-    except PlanError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 1 if changes and options.check else 0
+def update(
+    inventory: Path,
+    hub: Hub,
+    refresh: bool = False,
+    names: Collection[str] = (),
+    adopt: Collection[str] = (),
+    mirrors: Collection[str] = (),
+    check: bool = False,
+) -> list[str]:
+    """Bring the lock of an inventory up to date. Returns a line for each change.
+
+    Args:
+        refresh: Ask again for what is in the lock, too.
+        names: The recipes for which to do so; none named means all in use.
+        adopt: Versions to take of what the lock lacks, as a Spark serves them:
+            ``NAME@sha256:…`` of an image, ``OWNER/NAME@COMMIT`` of a checkpoint.
+        mirrors: ``REGISTRY=MIRROR``, as `registry_mirrors`.
+        check: Write nothing.
+
+    Raises:
+        PlanError: As `resolve`; or an argument is invalid.
+    """
+    path = lock_path(inventory)
+    used = load_fleet(inventory, recipe_names()).recipes
+    recipes = _chosen([load_recipe(name) for name in used], names)
+    old, token = read_lock(path), hub.token()
+    adopted = _adopted(adopt, recipes)
+    new = resolve(old, recipes, hub.endpoint, token, refresh, adopted, _mirrors(mirrors))
+    changes = list(diff(old, new))
+    if changes and not check:
+        record_lock(path, new)
+    return changes

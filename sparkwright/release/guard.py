@@ -27,7 +27,6 @@ def guard_files(root: str, fabric: Sequence[str], *, internet: bool) -> list[Man
     """Return the slices' files.
 
     Args:
-        root: the folder of everything on the Spark.
         fabric: addresses of both Sparks of a pair on the fabric; none where there is no pair.
         internet: engines may reach it, to fetch what clients name.
     """

@@ -16,6 +16,7 @@ import yaml as pyyaml
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from sparkwright.common import yaml
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.local_file import content_of, write_file
@@ -24,8 +25,8 @@ from sparkwright.recipe.recipe import Checkpoint, Recipe
 from sparkwright.release.model_config import Shape
 
 _HEADER = """\
-# What names stood for when they were first used. Written by a run and by `python -m deploys.lock`,
-# which also refreshes it (--refresh). Not meant to be edited. `source` says who publishes it;
+# What names stood for when they were first used. Written by a run and by `sparkwright lock`, which
+# also refreshes it (--refresh). Not meant to be edited. `source` says who publishes it;
 # without one it is what the registry or the hub said on that day, and nobody else was asked.
 """
 
@@ -178,7 +179,6 @@ class Lock(Model):
         """Return where a Spark may have a checkpoint's files already, outside of the root.
 
         Args:
-            checkpoint: A recipe's.
             folders: Those of the group data (``model_folders``).
         """
         owner, _, name = checkpoint.repo.partition("/")
@@ -298,7 +298,7 @@ def outdated(recipe: Recipe, lock: Lock) -> list[str]:
         f"recipe {recipe.name}: checkpoints.{name}: found commit {locked.commit[:12]} of "
         f"{locked.date} for {checkpoint_key(checkpoint)}; expected one of {checkpoint.not_before} "
         "or later: with an older one the engine fails (`not_before` in the recipe). Ask the hub "
-        f"again by `python -m deploys.lock INVENTORY --refresh {recipe.name}`, and the next run "
+        f"again by `{next_line('lock', f'--refresh {recipe.name}')}`, and the next run "
         "fetches the files anew"
         for name, checkpoint in recipe.checkpoints.items()
         if checkpoint.not_before
@@ -318,6 +318,6 @@ def unresolved(recipes: Collection[Recipe], lock: Lock, path: str) -> list[str]:
         if name not in locked
     ]
     return [
-        f"{path}: {name} is not in the lock yet; a run of deploys/spark.py records it"
+        f"{path}: {name} is not in the lock yet; {next_line('apply')} records it"
         for name in dict.fromkeys(names)
     ]

@@ -101,9 +101,7 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks, seat: s
     """Freeze a recipe.
 
     Args:
-        recipe: What is served.
         lock: What its names stand for.
-        root: Folder of everything on the Spark (``/opt/qwen36``).
         ranks: The Sparks of the replica, and the one that the files are for.
         seat: Name of the seat, for the second replica of a Spark.
 

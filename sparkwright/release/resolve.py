@@ -93,9 +93,7 @@ def resolve_with_config(
     """Ask the hub for what a lock has of a repository, and for its config.json.
 
     Args:
-        repo: ``OWNER/NAME``.
         revision: Branch, tag or commit.
-        endpoint: URL of the hub; None = ``HF_ENDPOINT`` or the public one.
         token: Of the caller; None = anonymous, whatever login this machine has.
         choice: Which of its files are needed.
 

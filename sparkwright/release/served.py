@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.host_output import HostAnswer, read_json
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.release.lock import Lock, checkpoint_key, image_key, lock_path
@@ -89,11 +90,12 @@ def lost_pins(
     names = dict.fromkeys(pin.rpartition("@")[0] for pin in lost)
     found = "no such file" if lock is None else f"no entry for {' and '.join(names)}"
     who = " and ".join(f"{name} serves {served[name].release}" for name in serving)
-    path, command = lock_path(inventory), f"python -m deploys.lock {inventory}"
+    path = lock_path(inventory)
+    adopt = " ".join(f"--adopt {pin}" for pin in lost)
     ways = [
         f"Get the file from git: git checkout -- {path}; or from whoever deployed last.",
-        *([f"Or make it from what serves: {command} --adopt {' '.join(lost)}"] if lost else []),
-        f"Or take what the names stand for today: {command}",
+        *([f"Or make it from what serves: {next_line('lock', adopt)}"] if lost else []),
+        f"Or take what the names stand for today: {next_line('lock')}",
     ]
     return "\n  ".join(
         [

@@ -1,8 +1,8 @@
 """The Hugging Face token: its format, and the hubs that may get it."""
 
-import argparse
 import os
 import re
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -36,34 +36,31 @@ def own_token() -> str | None:
     return _checked(get_token() or "", constants.HF_TOKEN_PATH)
 
 
-def add_hub_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a program that asks a hub."""
-    parser.add_argument("--hf-endpoint", metavar="URL", help="the hub (default: $HF_ENDPOINT)")
-    parser.add_argument(
-        "--hf-token",
-        choices=(HTTPS, HTTP, NONE),
-        default=HTTPS,
-        help="which hub gets this machine's token, as in the group data (default: %(default)s)",
-    )
+@dataclass(frozen=True)
+class Hub:
+    """The hub that a command asks.
 
-
-def hub_token(options: argparse.Namespace) -> str | None:
-    """Return the token for the hub that these options name; None for anonymous requests.
-
-    Args:
-        options: Those of `add_hub_options`.
-
-    Raises:
-        PlanError: As `token_for`.
+    Attributes:
+        endpoint: Its URL; None = ``HF_ENDPOINT`` or the public one.
+        setting: Which hub gets this machine's token, as in the group data.
     """
-    return token_for(options.hf_endpoint or constants.ENDPOINT, own_token(), options.hf_token)
+
+    endpoint: str | None = None
+    setting: str = HTTPS
+
+    def token(self) -> str | None:
+        """Return the token for it; None for anonymous requests.
+
+        Raises:
+            PlanError: As `token_for`.
+        """
+        return token_for(self.endpoint or constants.ENDPOINT, own_token(), self.setting)
 
 
 def token_for(endpoint: str, token: str | None, setting: str = HTTPS) -> str | None:
     """Return the token for requests to a hub; None for anonymous ones.
 
     Args:
-        endpoint: URL of the hub.
         token: that of the machine that runs pyinfra; None without one.
         setting: `hf_token` of the settings.
 

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.host_output import MARK, sections
 from sparkwright.engine.engine import own_releases, seats_script
 
@@ -76,11 +77,11 @@ def obstacle(spark: str, own: History, peer: str = "", peers: History | None = N
     if peers and peers.before != release:
         return (
             f"{spark} would go back to {release}, {peer} to {peers.before or 'nothing'}: a pair "
-            "serves one release. Name the recipe in the inventory, and run deploys/spark.py."
+            f"serves one release. Name the recipe in the inventory: {next_line('apply')}"
         )
     if release not in own.installed:
         return (
-            f"{release} is no longer on {spark}: deploys/clean.py keeps `keep_releases` of them. "
-            "Set its recipe in the inventory, and run deploys/spark.py."
+            f"{release} is no longer on {spark}: {next_line('clean')} keeps `keep_releases` of "
+            f"them. Set its recipe in the inventory: {next_line('apply')}"
         )
     return None

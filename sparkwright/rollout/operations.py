@@ -15,6 +15,7 @@ from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.facts import get_fact
 
 from sparkwright.causes.log_causes import hint
+from sparkwright.common.command_line import next_line
 from sparkwright.common.local_file import file_in, write_file
 from sparkwright.common.operations import failing, is_surveying, notice, planning, spark_name
 from sparkwright.common.terminal import plain
@@ -37,7 +38,7 @@ REPORTS = Path("rollouts")
 SOAK_POLL = 10
 LOST = (
     "the Spark stopped responding. A switch continues there, and reverts if it fails; "
-    "deploys/status.py shows the result"
+    f"{next_line('status')} shows the result"
 )
 
 
@@ -87,7 +88,6 @@ def waves(
 
     Args:
         release: what its replica should serve; all of it is on the Spark.
-        settings: of the switch.
         asked: the options of the run.
         peer: the other Spark of a pair.
     """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
 
+from sparkwright.common.command_line import next_line
 from sparkwright.rollout.record import FAILURES, ReplicaRecord, Result, Task, TaskReport, merged
 from sparkwright.rollout.serving import ServingState
 
@@ -90,7 +91,7 @@ class Rollout:
         if record.result not in FAILURES:
             return ""
         log = f"Full log: journalctl -u vllm@{record.release}"
-        back = f"`pyinfra INVENTORY deploys/rollback.py --limit {record.replica}`"
+        back = f"`{next_line('rollback', f'--limit {record.replica}')}`"
         words = {
             Result.FAILED: f"{record.previous} serves, and {record.release} is off. {log}",
             Result.DOWN: f"It serves nothing. {log}"

@@ -11,8 +11,8 @@ import gevent
 from pyinfra import state
 from pyinfra.api.state import StateStage
 
+from sparkwright.common.command_line import typed_line
 from sparkwright.common.last_resort import INTERRUPTED, end_soon
-from sparkwright.run.command_line import typed_line
 
 _contexts: list[click.Context] = []
 

@@ -14,8 +14,8 @@ from pyinfra.api import Host, State
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.state import BaseStateCallback, StateStage
 
+from sparkwright.common.command_line import typed_line
 from sparkwright.common.operations import spark_name
-from sparkwright.run.command_line import typed_line
 from sparkwright.run.ending import is_interrupted
 from sparkwright.run.host_data import data_of
 from sparkwright.run.last_resort import keep_tracebacks_off_screen
@@ -53,7 +53,6 @@ def expect_silence(run: State, hosts: Iterable[tuple[str, dict[str, Any]]], look
     To be called like `expect_failures`.
 
     Args:
-        run: the run.
         hosts: all of its hosts, with their data.
         look: the module of what the run does. Its `without_answers` shows the fleet where no host
             can be reached.
@@ -228,23 +227,24 @@ class FailureReport(BaseStateCallback):
 
     def __init__(self) -> None:
         self.lost: set[Host] = set()
+        self._told = False
 
-    @staticmethod
-    def operation_host_error(
-        state: State, host: Host, op_hash: str, retry_count: int = 0, max_retries: int = 0
+    def operation_host_error(  # type: ignore[override]
+        self, state: State, host: Host, op_hash: str, retry_count: int = 0, max_retries: int = 0
     ) -> None:
         """Report the failed operation; pyinfra has shown its output."""
-        left = _left(state, op_hash)
         command, without = _ways_on(state, host)
-        _show(
-            host,
-            [
-                f"{spark_name(host)} failed at: {_name(state, op_hash)}",
+        lines = [f"{spark_name(host)} failed at: {_name(state, op_hash)}"]
+        if not self._told:
+            left = _left(state, op_hash)
+            lines += [
                 f"Not done on any Spark: {left}" if left else "Nothing was left to do.",
                 f"Completed operations remain. When the cause is fixed, continue with: {command}",
-                *([f"To go on without {_left_out(host)}: {without}"] if without else []),
-            ],
-        )
+            ]
+        self._told = True
+        if without:
+            lines.append(f"To go on without {_left_out(host)}: {without}")
+        _show(host, lines)
 
     def operation_end(self, state: State, op_hash: str) -> None:  # type: ignore[override]
         """End the run where a Spark was lost, now that the others have finished the operation."""

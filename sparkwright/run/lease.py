@@ -1,6 +1,7 @@
 """The lease by which one run at a time changes a Spark, and the record of its changes there."""
 
 import getpass
+import os
 import socket
 import subprocess
 import sys
@@ -141,6 +142,11 @@ class _Lease:
             raise PyinfraError(f"{self._name}: /run/sparkwright: {error}") from None
         if other is not None:
             self.release()
+            if other.startswith(f"{owner},"):
+                raise PyinfraError(
+                    f"{self._name} is the same machine as another Spark of this run; expected one "
+                    "name for each. Nothing was changed."
+                )
             raise PyinfraError(
                 f"{self._name}: found another run at work on it ({other}); expected none. Wait for "
                 f"its end; where its machine is gone, the Spark is free after {SILENCE} s."
@@ -265,7 +271,8 @@ class _Remote:
 def _this_run(version: str) -> str:
     # Without options: a value of --data may be a secret.
     files = [word for word in sys.argv[1:] if word.endswith(".py")]
-    name = f"{getpass.getuser()} at {socket.gethostname()}: {' '.join(files)}, {version}"
+    who = f"{getpass.getuser()} at {socket.gethostname()}"
+    name = f"{who}: {' '.join(files)}, {version}, process {os.getpid()}"
     return " ".join(name.split())
 
 

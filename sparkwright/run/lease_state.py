@@ -2,6 +2,8 @@
 
 import shlex
 
+from sparkwright.common.progress import time_text
+
 # Seconds between two signs of life of the run that holds a lease, and the silence after which the
 # Spark ends the lease. A connection counts as dead after 60 s (sparkwright/run/session.py), so a
 # living run is heard of earlier.
@@ -27,7 +29,7 @@ def hold_script(owner: str, root: str) -> str:
     return f"""record={record}
 mkdir -p {FOLDER} && exec 9>>{FOLDER}/lock || exit 1
 if ! flock -w {WAIT} 9; then
-  since=$(date -u -r {FOLDER}/owner +%Y-%m-%dT%H:%M:%SZ)
+  since=$(date -r {FOLDER}/owner +%s)
   printf '%s\n' "{_TAKEN}$(head -n 1 {FOLDER}/owner), since $since"
   exit
 fi
@@ -53,5 +55,8 @@ def holder(line: str) -> str | None:
     if line == _HELD:
         return None
     if line.startswith(_TAKEN):
+        who, since, time = line.removeprefix(_TAKEN).rpartition(", since ")
+        if since and time.isdecimal():
+            return f"{who}, since {time_text(int(time), '%d %b %H:%M')}"
         return line.removeprefix(_TAKEN) or "nobody knows whose"
     raise ValueError(f"found {line!r}; expected the lease, or its holder")

@@ -142,11 +142,9 @@ def unreachable_lines(
     """Return the message about a Spark that a run cannot reach at its start.
 
     Args:
-        spark: its name.
         error: as for `cause`.
         command: the command line of the run.
         without: the command line that leaves the Spark out; "" where no other would be left.
-        login: the way to the Spark.
     """
     return [
         f"{spark}: no connection: {cause(error, login)}",
@@ -161,7 +159,6 @@ def lost_lines(
     """Return the message about a Spark that a run has lost.
 
     Args:
-        spark: its name.
         step: the operation in which that happened.
         error: as for `cause`.
         left: the operations after that; "" where none was left.

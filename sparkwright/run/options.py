@@ -9,12 +9,13 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from sparkwright.common.command_line import next_line, verb_of
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import why_unwritable
 from sparkwright.common.schema import Model, as_python, nearest, parse
 from sparkwright.recipe.workloads import WORKLOADS
 
-_WEIGHTS = "verify, or remove with deploys/remove.py"
+_WEIGHTS = f"verify, or remove with {next_line('remove')}"
 
 
 def _words(value: object) -> object:
@@ -44,7 +45,7 @@ class RunOptions(Model):
     Attributes:
         docker: "restart": containers may end for a setting that takes Docker's start.
         fabric: "verify": measure the bandwidth of a pair's link.
-        weights: "verify": hash every file anew; "remove": deploys/remove.py takes them as well.
+        weights: "verify": hash every file anew; "remove": `remove` takes them as well.
         json_target: Where JSON goes: a path, or "-".
         report: Where the doctor's report for an issue goes: a path, or "-".
         watch: Seconds between two refreshes; None for one look.
@@ -143,6 +144,6 @@ def slips(
         if options.weights and removal != (options.weights == "remove"):
             yield f"--data weights: found {value!r}; expected {_WEIGHTS}"
         elif deploys and name in _READ_BY and not {*_READ_BY[name]} & {*deploys}:
-            readers = " or ".join(f"deploys/{each}.py" for each in _READ_BY[name])
-            own = " and ".join(f"deploys/{each}.py" for each in deploys)
+            readers = " or ".join(next_line(verb_of(each)) for each in _READ_BY[name])
+            own = " and ".join(next_line(verb_of(each)) for each in deploys)
             yield f"--data {name}: found it for {own}, which does not read it; expected {readers}"

@@ -35,14 +35,17 @@ _REMARK, _REMARK_WIDTH = 5, 80
 _ANSWERS = {"y": True, "yes": True, "n": False, "no": False, "": False}
 
 
-def keep_screen_plain() -> None:
+def keep_screen_plain(local: str | None = None) -> None:
     """Have pyinfra print nothing but plain text and its own styles, and ask in words.
 
     pyinfra prints the output of commands unchanged: of failed ones, and of all with -v. To be
     called while the inventory is loaded, before any host prints anything.
+
+    Args:
+        local: the Spark that pyinfra calls @local; None without one.
     """
     if not any(isinstance(each, _Plain) for each in logger.filters):
-        logger.addFilter(_Plain())
+        logger.addFilter(_Plain(local))
     set_echo(_echo)
     print_any_letter()
     # Outside of pyinfra, this import would patch the standard library.
@@ -79,12 +82,17 @@ def _print_fitting(show_rows: Callable[[Sequence[Any]], None], rows: Sequence[An
 class _Plain(logging.Filter):
     """Makes each message plain, before it reaches any handler."""
 
+    def __init__(self, local: str | None) -> None:
+        super().__init__()
+        self._local = local or "@local"
+
     def filter(self, record: logging.LogRecord) -> bool:
         # pyinfra warns of known_hosts, which the first login makes.
         if any(isinstance(each, FileNotFoundError) for each in record.args or ()):
             return False
         if isinstance(record.msg, str):
-            record.msg, record.args = styled_lines(record.getMessage()), ()
+            text = record.getMessage().replace("@local", self._local)
+            record.msg, record.args = styled_lines(text), ()
         return True
 
 

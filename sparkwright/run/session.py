@@ -2,12 +2,14 @@
 
 import socket
 import sys
+from pathlib import Path
 
 from pyinfra import host, state
 from pyinfra.api.exceptions import PyinfraError
+from pyinfra.context import ctx_state
 
+from sparkwright.common.command_line import next_line, verb_of
 from sparkwright.common.operations import is_dry_run
-from sparkwright.run.command_line import check_is_run
 from sparkwright.run.failures import report_failures, watch_connection
 from sparkwright.run.sudo import check_sudo
 from sparkwright.run.target import target, target_of
@@ -17,6 +19,18 @@ KEEPALIVE, DEAD_AFTER = 15, 60
 # Seconds after which paramiko's reader of a silent connection looks for work of its own, such as
 # that sign of life. Its default of 0.1 s was a fifth of the processor time of a fleet's run.
 _POLL = 1
+
+
+def check_is_run() -> None:
+    """Refuse a deploy that Python itself runs: it has no host.
+
+    Raises:
+        SystemExit: With the command that runs it.
+    """
+    if not ctx_state.isset():
+        path = Path(sys.argv[0])
+        right = next_line(verb_of(path.stem))
+        raise SystemExit(f"found {path.name} run by Python; expected: {right}")
 
 
 def start_session() -> None:

@@ -104,7 +104,6 @@ def without_ours(
     """Return daemon.json without our additions; `previous` if nothing else has changed.
 
     Args:
-        text: the file as it is.
         previous: the file as it was before our first change; "" without one.
         log_options: those that we set. One with another value by now is the owner's.
         proxies: all that runs have set, as `recorded`.

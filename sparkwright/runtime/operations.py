@@ -56,7 +56,6 @@ def docker(
     run, they wait for its next start. Engines use neither; a pull that fails meanwhile says so.
 
     Args:
-        root: the folder of everything on the Spark.
         repository: `url` of the toolkit's apt repository (flat, `$(ARCH)` allowed), `key_url` of
             its signing key, and the key's `fingerprint`, which decides whether it is trusted.
         log_options: Docker's `log-opts` for containers that set none.

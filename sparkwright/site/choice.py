@@ -50,10 +50,14 @@ def _fitting(
         if hardware.name not in recipe.hardware or len(surveys) not in recipe.sparks:
             continue
         load = nominal_load(recipe.for_sparks(len(surveys)), len(surveys))
+        known = map(load.checkpoints.get, recipe.whole_models)
+        sizes = [each.size if each else 0 for each in known]
+        if not all(sizes) or load.shapeless:
+            # Nothing tells whether it fits.
+            continue
         findings = [
             finding for survey in surveys for finding in memory_findings(load, hardware, survey)
         ]
         if any(finding.error for finding in findings):
             continue
-        size = sum(weights.size for weights in load.checkpoints.values())
-        yield Offer(name, " ".join(recipe.description.split()), size)
+        yield Offer(name, " ".join(recipe.description.split()), sum(sizes))

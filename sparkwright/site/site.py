@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from unicodedata import normalize
+from urllib.parse import unquote, urlsplit
 
 import yaml
 
 from sparkwright import __version__
 from sparkwright.common.errors import PlanError
-from sparkwright.common.paths import FILES
+from sparkwright.common.paths import FILES, PACKAGE
 from sparkwright.common.render import render
 
 _TEMPLATES = FILES / "site"
@@ -20,6 +24,7 @@ _TEMPLATES = FILES / "site"
 # package among the templates.
 _SHARED = ("inventory.py", "config.py", "deploys", "tests/verify")
 _HOST = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*(%\w+)?")
+_USER = re.compile(r"[^@\s:/]+")
 # An address with a port; an IPv6 address then needs its brackets.
 _WITH_PORT = re.compile(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::([0-9]{1,5}))?")
 
@@ -80,7 +85,7 @@ def parse_spark(text: str, user: str | None = None, key: str | None = None) -> N
     login, at, rest = text.strip().rpartition("@")
     match = _WITH_PORT.fullmatch(rest)
     address, port = (match[1] or match[2], match[3]) if match else (rest, None)
-    if not _HOST.fullmatch(address) or (at and not login):
+    if not _HOST.fullmatch(address) or (at and not _USER.fullmatch(login)):
         raise PlanError(
             f"found {text!r}; expected the address of a Spark, such as 192.168.1.20 or "
             "nvidia@spark-a.local"
@@ -93,7 +98,6 @@ def replicas_of(names: Sequence[str], recipe: str, pair: bool) -> dict[str, dict
 
     Args:
         names: The Sparks.
-        recipe: What they serve.
         pair: The two serve one model together.
     """
     if pair or len(names) == 1:
@@ -116,7 +120,6 @@ def inventory_text(sparks: Sequence[NewSpark], recipe: str, pair: bool) -> str:
 
     Args:
         sparks: The Sparks, the head of a pair first.
-        recipe: What they serve.
         pair: The two serve one model together.
     """
     names = spark_names(len(sparks))
@@ -137,14 +140,54 @@ def _flow(values: Mapping[str, object]) -> str:
     ).strip()
 
 
+@dataclass(frozen=True)
+class _Source:
+    """Where a site gets Sparkwright from.
+
+    Attributes:
+        requirement: As pip takes it.
+        uv: What uv's `sources` say of it; "" for an index.
+    """
+
+    requirement: str = f"sparkwright[verify]=={__version__}"
+    uv: str = ""
+
+
+def _source() -> _Source:
+    """Return where this Sparkwright came from (PEP 610): an index, a clone, a wheel, or git."""
+    try:
+        text = distribution("sparkwright").read_text("direct_url.json")
+    except PackageNotFoundError:
+        # A clone that was not installed.
+        text = json.dumps({"url": PACKAGE.parent.as_uri(), "dir_info": {}})
+    if not text:
+        return _Source()
+    told = json.loads(text)
+    url = told["url"]
+    if vcs := told.get("vcs_info"):
+        pin = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+        uv = f'{{ {vcs["vcs"]} = {json.dumps(url)}, rev = "{vcs["commit_id"]}" }}'
+    else:
+        pin, path = url, unquote(urlsplit(url).path)
+        local = url.startswith("file:")
+        uv = f"{{ {'path' if local else 'url'} = {json.dumps(path if local else url)} }}"
+    return _Source(f"sparkwright[verify] @ {pin}", uv)
+
+
+def project_name(name: str) -> str:
+    """Return a name for the site's project: no package's, and of the letters that one may have."""
+    plain = normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return "-".join([*re.findall("[a-z0-9]+", plain), "site"])
+
+
 def site_files(name: str, inventory: str) -> dict[str, str]:
     """Return the files of a new site: their texts by their paths in it.
 
     Args:
-        name: Its name.
         inventory: The text of inventory/sparks.yaml.
     """
-    values = {"name": name, "version": __version__}
+    project = project_name(name)
+    values = {"name": name, "project": project, "version": __version__, "source": _source()}
     files = {
         path.relative_to(_TEMPLATES).as_posix().removesuffix(".j2"): render(path, **values)
         for path in sorted(_TEMPLATES.rglob("*.j2"))

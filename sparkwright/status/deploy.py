@@ -10,9 +10,9 @@ from pyinfra.api.exceptions import ConnectError
 
 from sparkwright.common.terminal import plain
 from sparkwright.door.door import door_unit
-from sparkwright.run.command_line import check_is_run
 from sparkwright.run.failures import why_silent
 from sparkwright.run.report import check_alone, tell_machines
+from sparkwright.run.session import check_is_run
 from sparkwright.run.target import Target, target, target_of
 from sparkwright.status.facts import SparkStatus
 from sparkwright.status.status import PATIENCE, Reading, SparkRow

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sparkwright.common.command_line import next_line
 from sparkwright.recipe.questions import example
 from sparkwright.recipe.recipe import Answers
-from sparkwright.run.command_line import next_line
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,6 @@ def ending(serving: Sequence[Serving], inventory: Path, changed: bool) -> Iterat
 
     Args:
         serving: The replicas of the run.
-        inventory: The inventory file.
         changed: The run has changed something; else its end is short.
     """
     for each in serving:
@@ -50,7 +49,7 @@ def ending(serving: Sequence[Serving], inventory: Path, changed: bool) -> Iterat
         return
     # Most clients chat.
     first = next((each for each in serving if each.answers == "chat"), serving[0])
-    key = _keys_line(inventory)
+    key = next_line("keys show")
     yield "\nAsk it, from this folder:"
     yield f"  {_curl(first, key)}"
     with_key = f" (api_key: the output of `{key}`)" if first.keyed else ""
@@ -58,19 +57,14 @@ def ending(serving: Sequence[Serving], inventory: Path, changed: bool) -> Iterat
     yield f"  openai      OpenAI(base_url={json.dumps(f'{first.url}/v1')}, api_key=…)"
     if first.answers == "chat":
         yield f"  Open WebUI  OPENAI_API_BASE_URL={first.url}/v1 OPENAI_API_KEY=…"
-        openclaw = next_line("openclaw", _module("openclaw", inventory))
-        yield f"  OpenClaw    {openclaw} --into ~/.openclaw/openclaw.json"
+        yield f"  OpenClaw    {next_line('openclaw', '--into ~/.openclaw/openclaw.json')}"
     if first.authority:
         yield f"  They trust {first.authority}: curl --cacert, SSL_CERT_FILE."
     yield f"\nKeep {inventory.with_suffix('.lock.yaml')} in git: the exact versions that serve."
     keys = inventory.with_suffix(".keys")
     if first.keyed and keys.exists():
         yield f"Keep a copy of {keys} in a safe place, and out of git: the API keys."
-    # An inventory may have an entry for pyinfra of its own, beside it.
-    own = inventory.with_suffix(".py")
-    entry, option = (own, f" --inventory {own}") if own.exists() else ("inventory.py", "")
-    verify = next_line("verify", f"pytest tests/verify{option}")
-    status = next_line("status", f"pyinfra {entry} deploys/status.py")
+    verify, status = next_line("verify"), next_line("status")
     yield f"Next: {verify}   (prove it)   {status}   (watch it)"
 
 
@@ -85,13 +79,3 @@ def _curl(serving: Serving, key: str) -> str:
         f"--data {shlex.quote(json.dumps(question.body))}",
     ]
     return " \\\n    ".join(lines)
-
-
-def _keys_line(inventory: Path) -> str:
-    return next_line("keys show", f"{_module('keys', inventory)} show")
-
-
-def _module(name: str, inventory: Path) -> str:
-    option = {"keys": "--inventory "}.get(name, "")
-    other = inventory != Path("inventory/sparks.yaml")
-    return f"python -m deploys.{name}" + (f" {option}{inventory}" if other else "")

@@ -9,11 +9,11 @@ import click
 from pyinfra import state
 from pyinfra.api.state import BaseStateCallback, StateStage
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import is_dry_run, would_change
 from sparkwright.common.terminal import plain
 from sparkwright.fleet.fleet import Fleet
-from sparkwright.run.command_line import next_line
 from sparkwright.run.ending import at_end
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.target import Target, target_of
@@ -36,7 +36,7 @@ def _say() -> None:
     if state.failed_hosts:
         return
     if is_dry_run():
-        apply = next_line("apply", "pyinfra inventory.py deploys/spark.py")
+        apply = next_line("apply")
         nothing = f"Nothing was changed. To do it: {apply}"
         click.echo(f"\n{nothing if would_change() else 'Nothing would change.'}")
     elif state.current_stage == StateStage.Disconnect:

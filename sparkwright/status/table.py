@@ -16,14 +16,13 @@ _HEADINGS = (
 # The columns of numbers, which are aligned on their right.
 _NUMBERS = frozenset(_HEADINGS[5:])
 # The columns that a narrow terminal does without, the first to go first.
-_SPARED = ("°C", "W", "MHz", "drafts", "KV", "replica", "restarts", "requests", "recipe", "GiB")
+_SPARED = ("°C", "W", "MHz", "drafts", "KV", "restarts", "requests", "recipe", "GiB", "replica")
 
 
 def table(rows: Sequence[SparkRow], width: int | None = None) -> list[str]:
     """Return the table for people: a heading, and a line for each Spark.
 
     Args:
-        rows: All Sparks.
         width: Columns of the terminal; None where lines may be of any length.
     """
     lines = [_HEADINGS, *(_cells(row) for row in rows)]
@@ -116,7 +115,6 @@ def as_json(rows: Iterable[SparkRow], now: float) -> str:
     """Return the status as one line of JSON; null is what is unknown, or not there.
 
     Args:
-        rows: all Sparks.
         now: when they were read, in seconds since the epoch.
     """
     return json.dumps({"time": round(now, 3), "sparks": [_entry(row) for row in rows]})

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from sparkwright.causes.thresholds import DISK_FULL, EARLYOOM, KV_FULL, MEMORY_LOW
+from sparkwright.common.command_line import next_line
 from sparkwright.common.hardware import GIB
 from sparkwright.status.status import PATIENCE, Reading, SparkRow
 
@@ -19,13 +20,13 @@ def warnings(row: SparkRow) -> Iterator[str]:
     yield from _of_release(row, reading)
     yield from _of_engine(row, reading)
     if reading.gpu and (slow := reading.gpu.held_back):
-        yield f"the GPU is held back: {slow}; deploys/doctor.py tells what to do"
+        yield f"the GPU is held back: {slow}; {next_line('doctor')} tells what to do"
     if 100 * reading.memory_available < MEMORY_LOW * reading.memory_total:
         left = f"{reading.memory_available / GIB:.1f} GiB"
         yield f"{left} of memory are left; earlyoom ends the engine at {EARLYOOM} %"
     if reading.disk_free < DISK_FULL:
         free = f"{reading.disk_free / GIB:.1f} GiB"
-        yield f"{free} are free on the disk; deploys/clean.py makes room"
+        yield f"{free} are free on the disk; {next_line('clean')} makes room"
 
 
 def _of_release(row: SparkRow, reading: Reading) -> Iterator[str]:
@@ -34,13 +35,14 @@ def _of_release(row: SparkRow, reading: Reading) -> Iterator[str]:
         yield f"a switch to {release} is under way"
     if reading.release is None:
         if wanted and not reading.switches:
-            yield f"{wanted} was not set up yet; deploys/spark.py does it"
+            yield f"{wanted} was not set up yet; {next_line('apply')} does it"
         return
     runs = reading.unit is not None and not reading.unit.ended
     if wanted and reading.recipe != wanted:
         current = reading.recipe or reading.release
         yield (
-            f"{current} is set up; the inventory asks for {wanted}; deploys/spark.py switches to it"
+            f"{current} is set up; the inventory asks for {wanted}; {next_line('apply')} switches "
+            "to it"
         )
     elif not wanted and runs:
         yield f"{reading.release} runs, but the inventory assigns no replica to this Spark"
@@ -59,7 +61,7 @@ def _of_engine(row: SparkRow, reading: Reading) -> Iterator[str]:
     elif row.rank == 0 and load is None:
         yield "the engine does not answer /metrics"
     if unit and unit.restarts:
-        yield f"the engine was started again {unit.restarts} times; deploys/doctor.py tells why"
+        yield f"the engine was started again {unit.restarts} times; {next_line('doctor')} tells why"
     if row.rank == 0 and reading.door != "active":
         yield f"the door is {reading.door}: clients get no answer; systemctl status {row.door}"
     if reading.held:

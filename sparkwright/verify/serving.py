@@ -8,10 +8,10 @@ from functools import cache
 
 import requests
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.door.door import door_unit
 from sparkwright.door.keys import api_keys
-from sparkwright.run.command_line import next_line
 from sparkwright.run.spark import SparkTarget
 from sparkwright.verify.sparks import SPARKS, Data, connected, unreached
 
@@ -55,25 +55,24 @@ def unserved(name: str, found: Sequence[str], answer: Callable[[], int | str]) -
     """
     release, engine, *door = found
 
-    def said(why: str, verb: str, deploy: str) -> str:
-        command = next_line(verb, f"pyinfra inventory.py deploys/{deploy}.py")
-        return f"{name} does not serve: {why}. Next: {command}"
+    def said(why: str, verb: str) -> str:
+        return f"{name} does not serve: {why}. Next: {next_line(verb)}"
 
     if not release:
-        return said("nothing is set up on it", "apply", "spark")
+        return said("nothing is set up on it", "apply")
     if engine == "inactive":
-        return said(f"the engine vllm@{release} is inactive (it was stopped)", "start", "start")
+        return said(f"the engine vllm@{release} is inactive (it was stopped)", "start")
     if engine != "active":
-        return said(f"the engine vllm@{release} is {engine}", "doctor", "doctor")
+        return said(f"the engine vllm@{release} is {engine}", "doctor")
     if not door:
         return ""
     if door != ["active"]:
-        return said(f"its door is {door[0]}", "doctor", "doctor")
+        return said(f"its door is {door[0]}", "doctor")
     status = answer()
     if status == requests.codes.unauthorized:
-        return said("its door does not know this site's key, which is newer", "apply", "spark")
+        return said("its door does not know this site's key, which is newer", "apply")
     if status not in (requests.codes.ok, ""):
-        return said(f"its door answers {status}", "doctor", "doctor")
+        return said(f"its door answers {status}", "doctor")
     return ""
 
 

@@ -66,9 +66,7 @@ def weights(
     While files are as they were when they were verified, nothing is read and nothing is done.
 
     Args:
-        endpoint: URL of the hub.
         checkpoints: by folder below the root.
-        verify: hash everything anew.
         lenders: URLs of folders, by checkpoint, from which other replicas lend: the hub is asked
             only for what they do not give.
         bundle: takes the place of the hub.
@@ -97,7 +95,6 @@ def copied_weights(
     Args:
         share: URL of what the other Spark lends.
         checkpoints: by folder below the root, here and there; none where nothing is to be copied.
-        verify: hash everything anew.
         elsewhere: as for `weights`.
     """
     if not checkpoints:

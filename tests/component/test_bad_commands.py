@@ -77,6 +77,7 @@ def shell(site: Path, line: str) -> "subprocess.CompletedProcess[str]":
         ("sparks", "def f():\n    return 1 / 0\n\nx = f()\n", ":2: found ZeroDivisionError: "),
         ("sparks", "swappiness: 10\n", ":1: found `swappiness: 10`, which sets nothing; expected"),
         ("sparks", "ssh_prot = 1\n", "sparks.py: ssh_prot: found an unknown key; did you mean 'ss"),
+        ("sparks", "import sys\nsys.exit(3)\n", "found an end of the program (sys.exit, 3); exp"),
         ("chta", "swappiness = 10\n", "group_data/chta.py: found a file for no replica; did you m"),
         ("chat", "drain_seconds = '300'\n", "group_data/chat.py: drain_seconds: found '300'; expe"),
     ],
@@ -129,7 +130,8 @@ def test_group_data_of_another_inventory(site: Path) -> None:
         ((*SPARK, "--data", "weights"), "--data weights: found no value; expected --data weights="),
         ((*SPARK, "--exclude", "spark-b"), "--exclude: found spark-b, which matches nothing; did"),
         ((*SPARK, "--data", "_sudp=1"), "--data _sudp: found a name that nothing reads; did you m"),
-        ((*SPARK, "--data", "watch=5"), "--data watch: found it for deploys/spark.py, which does "),
+        ((*SPARK, "--data", "fabric=verify"), "--data fabric: found verify, and no pair in i"),
+        ((*SPARK, "--data", "watch=5"), "--data watch: found it for pyinfra inventory.py depl"),
     ],
 )  # fmt: skip
 def test_the_command_line(site: Path, words: tuple[str, ...], said: str) -> None:
@@ -183,7 +185,7 @@ def test_a_fault_of_ours(site: Path, line: str, said: str) -> None:
     first = told.index("`pyinfra inventory.py deploy.py` failed by a fault of the program:")
     assert told[first + 1].startswith(said)
     assert "\x1b" not in told[first + 1]
-    assert told[first + 2].endswith("Report it with this file: sparkwright doctor --report")
+    assert told[first + 2].endswith("pyinfra inventory.py deploys/doctor.py --data report=-")
     (file,) = (site.parent / "state/sparkwright").iterdir()
     assert str(file) in told[first + 2]
     assert file.stat().st_mode & 0o777 == 0o600
@@ -216,9 +218,8 @@ def test_a_run_without_a_terminal_and_without_y(site: Path) -> None:
             "found no current folder; expected one: cd to your site",
         ),
         ("$PYTHON config.py", "found no run of pyinfra; expected: pyinfra inventory.py deploys/sp"),
-        ("$PYTHON -m deploys.lock inventory.py", "inventory.py: found a Python file; expected a Y"),
-        ("$PYTHON -m deploys.keys --inventory x.yaml list", "x.yaml: found no such file; expected"),
-        ("$PYTHON -m sparkwright.memory qwen3.5-35b > /dev/full", "standard output: cannot be rea"),
+        ("$PYTHON -m sparkwright -i x keys list", "inventory/x.yaml: found no such file; expected"),
+        ("$PYTHON -m sparkwright recipes list > /dev/full", "standard output: cannot be rea"),
     ],
 )  # fmt: skip
 def test_programs(site: Path, line: str, said: str) -> None:
@@ -229,7 +230,7 @@ def test_programs(site: Path, line: str, said: str) -> None:
 
 
 def test_a_reader_that_leaves(site: Path) -> None:
-    done = shell(site, "{ sleep 0.2; $PYTHON -m sparkwright.memory qwen3.5-35b; } | true")
+    done = shell(site, "{ sleep 0.2; $PYTHON -m sparkwright recipes memory qwen3.5-35b; } | true")
     assert (done.returncode, done.stderr) == (1, "")
 
 

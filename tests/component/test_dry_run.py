@@ -1,5 +1,6 @@
 """A dry run: what it shows, how it ends, and that it leaves nothing. By pyinfra, on fake hosts."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -17,16 +18,17 @@ sparks = [_spark(name) for name in ("a", "b", "c")]
 # What is found of a Spark is the test's; that a deploy goes on after the preflight, a file tells.
 DEPLOY = """
 from pathlib import Path
+from types import SimpleNamespace
 from pyinfra import host
 from sparkwright.preflight.facts import HostSurvey
 from sparkwright.preflight import operations as preflight
-from sparkwright.common.findings import Finding
+from sparkwright.common.errors import Finding
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.preflight.preflight import Requirements
 from sparkwright.run.session import start_session
 
 HostSurvey.command = lambda *_, **__: "true"
-HostSurvey.default = staticmethod(lambda: None)
+HostSurvey.default = staticmethod(lambda: SimpleNamespace(machine=MACHINES.get(host.data.spark)))
 preflight.findings = lambda *_: FOUND.get(host.data.spark, [])
 FOUND = {
     "a": [Finding(True, "found 1 GiB; expected 100", "Buy some.")],
@@ -35,6 +37,7 @@ FOUND = {
 }
 FOUND = {name: found for name, found in FOUND.items() if name in UNFIT + "b"}
 
+preflight.target = lambda: SimpleNamespace(fleet="inventory/sparks.yaml")
 start_session()
 preflight.preflight(
     name="Fit to serve",
@@ -48,9 +51,11 @@ preflight.preflight(
 """
 
 
-def _run(folder: Path, unfit: str, *options: str) -> tuple[int, str]:
+def _run(folder: Path, unfit: str, *options: str, same: str = "") -> tuple[int, str]:
     (folder / "inventory.py").write_text(INVENTORY)
-    (folder / "deploy.py").write_text(f"UNFIT = {unfit!r}\n{DEPLOY}")
+    (folder / "deploy.py").write_text(
+        f"UNFIT = {unfit!r}\nMACHINES = {dict.fromkeys(same, '1')}\n{DEPLOY}"
+    )
     status, said = command_line.run(folder, *options)
     assert "Traceback" not in said, said
     return status, said
@@ -63,9 +68,18 @@ def test_it_ends_after_the_preflight_of_all_where_a_run_would(
     status, said = _run(tmp_path, "ac", *options)
     assert status == 1, said
     for words in ("found 1 GiB; expected 100", "found none; expected one", "found an odd one"):
-        assert words in said
+        assert said.count(words) == 1
     assert "preflight failed: a and c. A run would end here" in said
     assert not list(tmp_path.glob("*-went-on"))
+
+
+@pytest.mark.parametrize("options", [["--dry"], ["--json"]])
+def test_a_machine_under_two_names_is_one_too_many(tmp_path: Path, options: list[str]) -> None:
+    status, said = _run(tmp_path, "", *options, same="ac")
+    assert status == 1, said
+    assert re.search("error: (c is the same machine as a|a is the same machine as c)", said)
+    assert "Take one of the two out of inventory/sparks.yaml" in said
+    assert _run(tmp_path, "", *options, same="b")[0] == 0
 
 
 def test_with_few_at_a_time_each_of_the_unfit_ends_it(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from sparkwright.memory import known_checkpoints
-from sparkwright.memory.fetch import main
 from sparkwright.memory.known_checkpoints import checkpoint_data
 from sparkwright.release.model_config import shape_of
 from sparkwright.release.resolve import resolve_checkpoint
+from tests.commands import sparkwright
 from tests.component.servers import serving
 from tests.lab.hub import add_commit, stats
 from tests.lab.hub.server import Hub
@@ -71,7 +71,7 @@ def recipe(tmp_path: Path, *repos: str) -> str:
 
 
 def fetch(hub: str, *words: str) -> int:
-    return main([*words, "--hf-endpoint", hub, "--hf-token", "none"])
+    return sparkwright("recipes", "add", *words, "--hf-endpoint", hub, "--hf-token", "none")
 
 
 def test_a_recipe_of_a_new_model_is_planned_by_one_command(

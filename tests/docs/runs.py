@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import cast
 from unittest import mock
 
+from sparkwright.common.command_line import PROGRAM_VARIABLE
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.host.survey import Survey
 from sparkwright.memory.known_checkpoints import nominal_load
@@ -18,7 +19,6 @@ from sparkwright.memory.plan import plan_memory
 from sparkwright.preflight.preflight import Requirements
 from sparkwright.preflight.summary import Intent, summary
 from sparkwright.recipe.loader import load_recipe
-from sparkwright.run.command_line import PROGRAM_VARIABLE
 from sparkwright.status.ending import Serving, ending
 
 _RECIPE = load_recipe("qwen3.6-35b-nvidia")
@@ -63,7 +63,7 @@ def recorded(session: str) -> str:
 def plan() -> str:
     """Return what a plan says of one Spark that has nothing yet."""
     hardware = HARDWARE["gb10"]
-    survey = SimpleNamespace(weights=0, image=None, root_free=_FREE, docker_free=_FREE)
+    survey = SimpleNamespace(weights=0, image=None, root_free=_FREE, docker_free=_FREE, serves=None)
     wanted = SimpleNamespace(weights=_WEIGHTS, image=_IMAGE)
     memory = plan_memory(
         nominal_load(_RECIPE.for_sparks(1), 1), int(hardware.total_gib * GIB), True

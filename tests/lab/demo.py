@@ -43,7 +43,7 @@ def run() -> int:
         print("\nThe deploy failed. Look: python -m tests.lab ssh spark1. Remove: make lab-down")
         return 1
     url = f"http://{lab.spark('spark1').address}:8000/v1/chat/completions"
-    show = f".venv/bin/python -m deploys.keys --inventory {FLEET.relative_to(PROJECT)} show"
+    show = f".venv/bin/python -m sparkwright -i {FLEET.stem} keys show"
     key = f'"Authorization: Bearer $({show})"'
     request = ["curl", "--silent", "--fail-with-body", url]
     request += ["--header", "Content-Type: application/json", "--data", json.dumps(_QUESTION)]

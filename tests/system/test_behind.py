@@ -172,7 +172,7 @@ def test_a_spark_is_refused_and_says_what_helps(site: Site) -> None:
     options = ["--hf-endpoint", f"http://{HOST}:8090", "--hf-token", "http"]
     options += ["--registry-mirror", f"{name}={mirror}"]
     subprocess.run(
-        [sys.executable, "-m", "deploys.lock", str(FLEET), *options],
+        [sys.executable, "-m", "sparkwright", "-i", FLEET.stem, "lock", *options],
         cwd=PROJECT,
         env=env(DOCKER_CONFIG=str(site.right)),
         check=True,

@@ -41,7 +41,7 @@ def filling(folder: Path) -> list[str]:
     key = archive.ensure() / archive.KEY
     source = f"deb [signed-by={key}] http://{network.HOST}:{archive.PORT}/ ./"
     return [
-        *(sys.executable, "-m", "sparkwright", "bundle", str(folder), str(FLEET)),
+        *(sys.executable, "-m", "sparkwright", "-i", FLEET.stem, "bundle", str(folder)),
         *("--apt", source, "--hf-endpoint", f"http://{hub.ADDRESS}", "--hf-token", "http"),
     ]
 

@@ -205,7 +205,7 @@ def test_a_plan_names_model_download_release_and_port_and_writes_nothing(person:
     said = person.types("sparkwright plan")
     for sentence in (
         "chat-a: lab-tiny as tiny, on port 8000",
-        "release lab-tiny-",
+        "; nothing serves now",
         "to download: 26.9 MB of weights, ",
         "Nothing was changed. To do it: sparkwright apply",
     ):
@@ -241,6 +241,15 @@ def test_apply_ends_with_a_question_that_works_as_printed(person: Person) -> Non
     assert "Nothing was changed." in again
     assert "sparks.keys" in person.types("git status --short --ignored")
     assert "sparks.lock.yaml" in person.types("git status --short")
+    assert "Nothing differs on 2 Sparks." in person.types("sparkwright drift")
+
+
+def test_the_last_key_that_opens_everything_stays(person: Person) -> None:
+    before = (person.site / "inventory/sparks.keys").read_text()
+    said = person.types("sparkwright keys remove owner || [ $? = 1 ]")
+    assert "found no other key than that of owner that opens everything" in said
+    assert "sparkwright keys rotate owner" in said
+    assert (person.site / "inventory/sparks.keys").read_text() == before
 
 
 def test_verify_proves_both(person: Person) -> None:
@@ -251,7 +260,9 @@ def test_verify_proves_both(person: Person) -> None:
 
 def test_status_and_logs_show_what_serves(person: Person) -> None:
     assert "lab-tiny" in person.types("sparkwright status")
-    assert "vllm" in person.types("cd group_data && sparkwright logs chat-b -n 20")
+    said = person.types("cd group_data && sparkwright logs chat-b -n 20")
+    assert "vllm" in said
+    assert '"GET /health' not in said
 
 
 def test_ctrl_c_ends_the_status_and_a_log(person: Person) -> None:
@@ -280,13 +291,24 @@ def test_another_recipe_and_back(person: Person) -> None:
     person.edits(recipe="mine")
     person.types("sparkwright apply -y")
     assert [current(spark).startswith("mine-") for spark in person.sparks] == [True, True]
-    person.types("sparkwright rollback -y")
+    plan = person.types("sparkwright plan")
+    assert "it is the one that serves now" in plan
+    said = person.types("sparkwright rollback -y")
+    assert re.search(
+        r"^chat-a serves lab-tiny-\w+ again \(before: mine-\w+\)\.$", said, re.MULTILINE
+    )
+    assert "The inventory asks for mine, which sparkwright apply serves" in said
+    said = person.types("sparkwright clean -y")
+    assert re.search(
+        r"^spark-a: nothing to free; mine-\w+ stays for a rollback\.$", said, re.MULTILINE
+    )
     assert [current(spark).startswith("lab-tiny-") for spark in person.sparks] == [True, True]
     person.edits(recipe="lab-tiny")
 
 
 def test_stop_and_start(person: Person) -> None:
-    assert "sparkwright start" in person.types("sparkwright stop -y --limit chat-b")
+    said = person.types("sparkwright stop -y --limit chat-b")
+    assert "chat-b is stopped. It starts by sparkwright start, the next run, or a boot." in said
     assert not person.sparks[1].run("systemctl is-active 'vllm@*'", check=False).stdout
     said = person.types("sparkwright verify --limit chat-b", status=1, record=False)
     assert "spark-b does not serve: the engine vllm@lab-tiny-" in said
@@ -297,6 +319,8 @@ def test_stop_and_start(person: Person) -> None:
     assert "1 error" in both
     assert "proved on spark-a" in both
     person.types("sparkwright start -y --limit chat-b")
+    said = person.types("sparkwright start -y --limit chat-b")
+    assert re.search(r"^chat-b serves lab-tiny-\w+ again\.$", said, re.MULTILINE)
     assert "chat-b" in person.types("sparkwright apply -y")
 
 
@@ -352,7 +376,8 @@ def test_an_update_loses_no_request(
 
 
 def test_remove_leaves_the_weights_alone(person: Person) -> None:
-    person.types("sparkwright remove -y")
+    said = person.types("sparkwright remove -y")
+    assert "spark-a: Sparkwright is removed; /opt/qwen36/" in said
     for spark in person.sparks:
         assert "vllm@" not in spark.run("ls /etc/systemd/system").stdout
         assert spark.run("ls /opt/qwen36").stdout.split()

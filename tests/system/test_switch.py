@@ -59,8 +59,7 @@ def test_another_commit_of_the_model(spark: Handle, served: str, tmp_path: Path)
         file.write("\n")
     hub.add_commit(services.HUB, REPO, tmp_path / "new")
     words = [
-        "deploys.lock",
-        str(FLEET),
+        *("sparkwright", "-i", FLEET.stem, "lock"),
         "--refresh",
         "--hf-endpoint",
         hub.URL,

@@ -33,7 +33,7 @@ RETRY = 1.0
 # Of a connection, TLS and both greetings together.
 GREETING = 5.0
 
-_REMEDY = "run `pyinfra inventory.py deploys/spark.py` on both"
+_REMEDY = "run Sparkwright for both"
 _IP_FREEBIND = 15
 
 

@@ -36,7 +36,7 @@ DRAIN_MARGIN = 15
 _HARD_DOWN = (
     "this Spark went down hard twice within an hour while its engine ran (out of memory?): "
     "the engine is not started at boot. Lower gpu-memory-utilization in the recipe and run "
-    "`pyinfra inventory.py deploys/spark.py`; start it by hand: systemctl start vllm@{}"
+    "Sparkwright again; start it by hand: systemctl start vllm@{}"
 )
 # On unified memory vLLM takes the page cache for memory in use (vllm-project/vllm#35313).
 _DROP_CACHES = "timeout 20 sync; echo 3 > /proc/sys/vm/drop_caches"
@@ -261,6 +261,6 @@ def command() -> NoReturn:
     try:
         supervisor = Supervisor(place(Path(root), release), release)
     except (OSError, ValueError, KeyError) as error:
-        show(f"releases/{release}/unit.json: {error!r}: run pyinfra again")
+        show(f"releases/{release}/unit.json: {error!r}: run Sparkwright again")
         sys.exit(2)
     sys.exit(asyncio.run(supervisor.run()))

@@ -132,7 +132,7 @@ class Copy:
                 "it has built another meanwhile: run again"
                 if is_built(reference)
                 else "it has another image than the lock: "
-                "refresh the lock (python -m deploys.lock --refresh), and run again"
+                "refresh the lock (sparkwright lock --refresh), and run again"
             )
             raise JobError(f"The head does not lend {reference}, {meaning}.")
         self._archive = Archive(self._folder, self.paths(), saved.texts)

@@ -37,7 +37,7 @@ CAUSES = (
     (
         ("manifest unknown", "not found", "no such image"),
         "the registry has no such image: check its name, "
-        "or refresh the lock (python -m deploys.lock --refresh)",
+        "or refresh the lock (sparkwright lock --refresh)",
     ),
     (("server gave http response to https client",), "the registry speaks no TLS"),
 )
@@ -92,7 +92,7 @@ def causes(image: str, login: str) -> Sequence[Cause]:
     """Return the known causes of failed pulls, with that of a login in this job's words."""
     first = image.partition("/")[0]
     registry = first if "." in first or ":" in first or first == "localhost" else "docker.io"
-    remedy = f"on the machine that runs pyinfra, `docker login {registry}`, and run again"
+    remedy = f"on the machine that runs Sparkwright, `docker login {registry}`, and run again"
     if not login:
         meaning = f"{registry} wants a login, and this job got none: {remedy}"
     else:

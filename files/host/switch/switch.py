@@ -142,7 +142,7 @@ class Switch:
     def _take_orders(self) -> None:
         found = load(self._root / "manifests" / f"switch@{self._new}.json")
         if found is None:
-            raise Refusal(f"there are no orders for {self._new}: run pyinfra again")
+            raise Refusal(f"there are no orders for {self._new}: run Sparkwright again")
         self._orders = found
         self._door = Door(self._root) if found["door"] else None
 

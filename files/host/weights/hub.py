@@ -182,7 +182,7 @@ class Repository:
             lost = isinstance(error, RevisionNotFoundError)
             return (
                 f"{self.name} has no {'such commit' if lost else f'file {path}'} any more "
-                f"({status}, {self.commit}): refresh the lock (python -m deploys.lock --refresh), "
+                f"({status}, {self.commit}): refresh the lock (sparkwright lock --refresh), "
                 "and run again."
             )
         said = error.response.headers.get("X-Error-Message", "it gives no reason")[:WORDS]

@@ -55,7 +55,6 @@ def serving(
 
     Args:
         release: its files, weights and image are on the Spark.
-        settings: of the switch.
         peer: the other Spark of a pair, on which this operation runs at the same time: an engine
             starts when both do.
     """
@@ -116,7 +115,6 @@ def go_back(
     """Yield what undoes an attempt that was committed; the host does not fail.
 
     Args:
-        root: the folder of the seat.
         settings: of the switch; its memory is that of the previous release as it was noted.
         peer: the other Spark of a pair, on which this happens at the same time.
         outcome: of the attempt. `taken_back` tells what became of this, `reason` why not.
@@ -141,7 +139,6 @@ def switch_back(
     """Yield what has a release serve that served before, by what is on the Spark of it.
 
     Args:
-        root: the folder of the seat.
         release: its id.
         settings, peer, outcome: as for `go_back`.
     """

@@ -38,7 +38,6 @@ def install(package: str, *, unless: str = "", new_source: bool = False) -> Func
     shows whether it was needed.
 
     Args:
-        package: its name.
         unless: a shell command that succeeds where the package is not needed.
         new_source: fetch the lists anew, as a source was added.
     """

@@ -65,7 +65,6 @@ def hub_token(
     """Have the Hugging Face token on the host, proved by the hub's whoami from there.
 
     Args:
-        endpoint: URL of the hub.
         token: None means anonymous, unless the host has a token already.
         keep: that one stays; else it is removed.
         variables: the environment of what asks the hub, such as the proxy's.

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import shown
 from sparkwright.recipe.mod_script import drops_caches
@@ -267,7 +268,7 @@ def _mods(document: Document, origin: Origin, remarks: list[str]) -> list[Path]:
                 document.problem(
                     ("mods", index),
                     f"found {reference}, a mod that is not at hand; expected its folder beside the "
-                    "recipe, in mods of the checkout, or, for `sparkwright recipes import`, in "
+                    f"recipe, in mods of the checkout, or, for `{next_line('recipes import')}`, in "
                     "spark-vllm-docker",
                 )
             )

@@ -206,7 +206,7 @@ def test_another_release_is_refused_by_name_until_it_is_right(pair: Pair) -> Non
     worker.prepare(1, NAMES, "tiny-99999999")
     head.start()
     worker.start("tiny-99999999")
-    remedy = "run `pyinfra inventory.py deploys/spark.py` on both"
+    remedy = "run Sparkwright for both"
     head.wait_status(
         f"waiting for spark-b at 127.0.0.12: spark-b runs release tiny-99999999, "
         f"this Spark {RELEASE}: {remedy}"

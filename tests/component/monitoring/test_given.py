@@ -11,8 +11,8 @@ import yaml
 
 from sparkwright.common.errors import PlanError
 from sparkwright.door.keys import make_keys
-from sparkwright.monitoring.command import main
 from sparkwright.monitoring.targets import monitoring_files, prometheus_config
+from tests.commands import sparkwright
 from tests.component.monitoring.given import (
     DASHBOARD,
     GRAPHS,
@@ -111,7 +111,7 @@ def test_the_sites_own_certificate_has_the_doors_address(tmp_path: Path) -> None
 def test_the_command_writes_what_promtool_takes(tmp_path: Path) -> None:
     make_keys(fleet(tmp_path, TWO))
     out = tmp_path / "out"
-    assert main([str(tmp_path / "sparks.yaml"), "--out", str(out)]) == 0
+    assert sparkwright("monitoring", "--out", str(out), inventory=tmp_path / "sparks.yaml") == 0
     subprocess.run(["promtool", "check", "config", out / "prometheus.yml"], check=True)
     assert (out / "api_key").stat().st_mode & 0o777 == 0o600
     assert (out / "api_key").read_text().strip() in (tmp_path / "sparks.keys").read_text()
@@ -119,13 +119,18 @@ def test_the_command_writes_what_promtool_takes(tmp_path: Path) -> None:
     # Git sees nothing of it, and a second run is no different.
     assert (out / ".gitignore").read_text() == "*\n"
     before = {each.name: each.read_text() for each in out.iterdir()}
-    assert main([str(tmp_path / "sparks.yaml"), "--out", str(out)]) == 0
+    assert sparkwright("monitoring", "--out", str(out), inventory=tmp_path / "sparks.yaml") == 0
     assert before == {each.name: each.read_text() for each in out.iterdir()}
 
 
 def test_an_inventory_that_cannot_be_is_refused(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "sparks.yaml").write_text("sparks: {}")
-    assert main([str(tmp_path / "sparks.yaml"), "--out", str(tmp_path / "out")]) == 1
+    assert (
+        sparkwright(
+            "monitoring", "--out", str(tmp_path / "out"), inventory=tmp_path / "sparks.yaml"
+        )
+        == 1
+    )
     assert "sparks.yaml:1: sparks: found" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 

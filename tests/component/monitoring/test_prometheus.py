@@ -135,7 +135,7 @@ def engine() -> Iterator[int]:
 
 
 def watched(root: Path, door: Running, key: str, certificate: Path | None) -> Path:
-    """Write what `deploys.monitoring` writes for a door, asked more often; return the folder."""
+    """Write what `sparkwright monitoring` writes for a door, asked oftener; return the folder."""
     text = f"""
 sparks: {{spark-a: {{ssh_hostname: 127.0.0.1}}, spark-b: {{}}}}
 replicas:

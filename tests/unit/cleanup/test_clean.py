@@ -20,6 +20,7 @@ from sparkwright.cleanup.clean import superfluous
 from sparkwright.cleanup.footprint_survey import footprint_script
 from sparkwright.cleanup.operations import clean
 from sparkwright.common.placed import FOLDERS
+from sparkwright.common.progress import size_text
 from tests.unit.driven import fake_host
 
 OLDEST, OLDER, OLD, NOW = (f"tiny-{digit * 8}" for digit in "0123")
@@ -134,11 +135,15 @@ def test_what_serves_and_those_before_stay(disk: Disk) -> None:
     assert not list(superfluous(disk.found, keep=3).lines())
     gone = superfluous(disk.found, keep=2)
     assert list(gone.lines()) == [
-        f"removes release {OLDEST}",
+        f"removes release {OLDEST}, {size_text(gone.releases[OLDEST])}",
         "removes weights one, 2 kB",
     ]
+    assert gone.releases[OLDEST] > 1000
+    assert gone.result == f"freed {size_text(gone.size)}; {OLDER} and {OLD} stay for a rollback."
+    kept = superfluous(disk.found, keep=3).result
+    assert kept == f"nothing to free; {OLDEST} and {OLDER} and {OLD} stay for a rollback."
     gone = superfluous(disk.found, keep=1)
-    assert gone.releases == (OLDEST, OLDER)
+    assert [*gone.releases] == [OLDEST, OLDER]
     assert [(image.id, jobs) for image, jobs in gone.images] == [("sha256:aa", ("image@1",))]
     assert gone.weights == {"one": 2000, "two": 2000}
 
@@ -154,22 +159,24 @@ def test_weights_that_are_linked_to_others_free_nothing(disk: Disk) -> None:
 
 def test_nothing_but_what_serves(disk: Disk) -> None:
     gone = superfluous(disk.found, keep=0)
-    assert gone.releases == (OLDEST, OLDER, OLD)
+    assert [*gone.releases] == [OLDEST, OLDER, OLD]
+    assert gone.result.startswith("freed up to 11.0 GB")
+    assert "rollback" not in gone.result
     assert [image.id for image, _ in gone.images] == ["sha256:aa", "sha256:bb"]
     assert "removes image sparkwright/b:2, 6.0 GB less what others share with it" in gone.lines()
 
 
 def test_what_the_inventory_asks_for_stays(disk: Disk) -> None:
     gone = superfluous(disk.found, 0, [OLDEST], folders=["two"], images=["sparkwright/b:2"])
-    assert gone.releases == (OLDER, OLD)
+    assert [*gone.releases] == [OLDER, OLD]
     assert gone.images == ()
     assert gone.weights == {}
 
 
 def test_a_release_that_never_served_goes(disk: Disk) -> None:
     disk.release("tiny-99999999", "three", "example/c@sha256:3")
-    assert superfluous(disk.found, keep=3).releases == ("tiny-99999999",)
-    assert superfluous(disk.found, 3, wanted=["tiny-99999999"]).releases == ()
+    assert [*superfluous(disk.found, keep=3).releases] == ["tiny-99999999"]
+    assert superfluous(disk.found, 3, wanted=["tiny-99999999"]).releases == {}
 
 
 def test_what_runs_or_boots_stays(disk: Disk) -> None:

@@ -1,5 +1,6 @@
 """The command line: what each verb stands for."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -103,7 +104,7 @@ def test_programs_take_the_chosen_inventory(
     monkeypatch.setenv("SPARKWRIGHT_INVENTORY", "sparks")
     result = CliRunner().invoke(cli, ["-i", "staging", *line.split()])
     assert result.exit_code == 1
-    assert "inventory/staging.yaml: found no such file" in result.output
+    assert "inventory/staging.yaml: found no such file" in str(result.exception)
 
 
 def test_below_a_site_and_outside_of_one(
@@ -174,8 +175,46 @@ def test_ssh_reaches_a_spark_as_pyinfra_does() -> None:
     assert words == ["ssh", "-p", "2222", "-l", "me", "-i", "/k", *new_key, "10.0.0.5"]
     assert ssh_words("spark-b", FLEET.sparks["spark-b"]) == ["ssh", *new_key, "spark-b"]
     assert ssh_words("spark-c", FLEET.sparks["spark-c"]) == ["sh", "-c"]
-    assert logs_module.journal_words(5, True)[-3:] == [
-        "--follow",
-        "--unit=vllm@*",
-        "--unit=switch@*",
-    ]
+
+
+JOURNALCTL = """\
+#!/bin/sh
+# Prints the newest first, as --reverse does; what is followed comes later.
+case $* in
+  *--follow*) echo later; echo 'INFO: 1.2.3.4:5 - "GET /health HTTP/1.1" 200 OK' ;;
+  *) tac "$LOG" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "shown"),
+    [
+        (3, {}, ["start 9", "failed", "asked"]),
+        (100, {}, [f"start {number}" for number in range(10)] + ["failed", "asked"]),
+        (1, {"follow": True}, ["asked", "later"]),
+        (3, {"everything": True}, ["probe", "probe", "probe"]),
+    ],
+)
+def test_the_log_is_the_engines(
+    tmp_path: Path, lines: int, options: dict[str, bool], shown: list[str]
+) -> None:
+    """Of the last lines 93 of 100 were our own probes."""
+    line = '(APIServer pid=1) INFO:     127.0.0.1:41234 - "{} HTTP/1.1" {}'
+    probes = [line.format(f"GET /{path}", "200 OK") for path in ("health", "metrics", "v1/models")]
+    asked = line.format("POST /v1/chat/completions", "200 OK")
+    failed = line.format("GET /health", "503 Service Unavailable")
+    log = [*(f"start {number}" for number in range(10)), *probes * 30, failed, asked, *probes]
+    (tmp_path / "log").write_text("\n".join(log) + "\n")
+    (tmp_path / "journalctl").write_text(JOURNALCTL)
+    (tmp_path / "journalctl").chmod(0o755)
+    settings = {"follow": False, "everything": False} | options
+    done = subprocess.run(
+        ["sh", "-c", logs_module.journal_script(lines, **settings)],
+        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "LOG": str(tmp_path / "log")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    names = {failed: "failed", asked: "asked", **dict.fromkeys(probes, "probe")}
+    assert [names.get(each, each) for each in done.stdout.splitlines()] == shown

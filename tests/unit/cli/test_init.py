@@ -1,7 +1,13 @@
 """`sparkwright init`: what it asks and offers, and what it says of Sparks that it cannot use."""
 
+import json
+import re
+import shlex
+import tomllib
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -13,8 +19,8 @@ from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.host.survey import Survey
 from sparkwright.preflight.preflight import hardware_of
-from sparkwright.recipe.loader import recipe_names
-from sparkwright.site import facts
+from sparkwright.recipe.loader import load_recipe, recipe_names
+from sparkwright.site import facts, site
 from sparkwright.site.choice import offers
 from sparkwright.site.facts import Look
 from sparkwright.site.site import NewSpark
@@ -140,6 +146,12 @@ def test_nothing_is_written_for_what_cannot_be_used(
         (["--spark", "a", "--recipe", "qwen3.6-35b-nvida"], "did you mean 'qwen3.6-35b-nvidia'"),
         (["--spark", "a", "--key", "/nosuch"], "--key: found no file /nosuch; expected a private"),
         (["--spark", "ssh://a"], "expected the address of a Spark"),
+        (["--spark", "a@b@c"], "found 'a@b@c'; expected the address of a Spark"),
+        (
+            ["--spark", "a@c", "--spark", "b@c:22"],
+            "--spark: found c twice; expected each Spark once",
+        ),
+        (["--spark", "local", "--spark", "local", "--no-pair"], "--spark: found local twice"),
         ([], "found no --spark; expected one for each"),
     ],
 )
@@ -157,3 +169,99 @@ def test_a_site_is_not_overwritten(folder: Path, seen: dict[str, list[Look]]) ->
     before = (folder / "my-sparks/inventory/sparks.yaml").read_text()
     assert "found a site already" in str(run("--spark", "b").exception)
     assert (folder / "my-sparks/inventory/sparks.yaml").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "project"),
+    [
+        ("my sparks", "my-sparks-site"),
+        ("mein Spärk", "mein-spark-site"),
+        ("sparkwright", "sparkwright-site"),
+        ("-x_1.", "x-1-site"),
+        ("火", "site"),
+        ("it's $HOME", "it-s-home-site"),
+    ],
+)
+def test_a_site_of_any_name_is_a_project_of_uv(folder: Path, name: str, project: str) -> None:
+    result = run("--spark", "a", "--no-connect", "--", name)
+    assert result.exit_code == 0, result.output
+    told = tomllib.loads((folder / name / "pyproject.toml").read_text())
+    assert told["project"]["name"] == project
+    # The name of a package: PyPA's specification of names.
+    assert re.fullmatch(r"(?i)[a-z0-9]|[a-z0-9][a-z0-9._-]*[a-z0-9]", project)
+    (cd,) = (line for line in result.output.splitlines() if line.startswith("  cd "))
+    assert shlex.split(cd) == ["cd", name]
+
+
+CLONE = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize(
+    ("direct", "source", "pip"),
+    [
+        # An index.
+        (None, None, "sparkwright[verify]=="),
+        (
+            {"url": "file:///c/a%20b", "dir_info": {"editable": True}},
+            {"path": "/c/a b"},
+            "sparkwright[verify] @ file:///c/a%20b'",
+        ),
+        (
+            {"url": "file:///d/sparkwright-0.1.0-py3-none-any.whl", "archive_info": {}},
+            {"path": "/d/sparkwright-0.1.0-py3-none-any.whl"},
+            "@ file:///d/sparkwright-0.1.0-py3-none-any.whl'",
+        ),
+        (
+            {"url": "https://e.org/s.git", "vcs_info": {"vcs": "git", "commit_id": "1a2b"}},
+            {"git": "https://e.org/s.git", "rev": "1a2b"},
+            "@ git+https://e.org/s.git@1a2b'",
+        ),
+        (
+            {"url": "https://e.org/s.whl", "archive_info": {}},
+            {"url": "https://e.org/s.whl"},
+            "@ https://e.org/s.whl'",
+        ),
+        # A clone that was not installed.
+        ("absent", {"path": str(CLONE)}, f"@ {CLONE.as_uri()}'"),
+    ],
+)
+def test_a_site_takes_sparkwright_from_where_init_came(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    direct: object,
+    source: dict[str, str] | None,
+    pip: str,
+) -> None:
+    def distribution(name: str) -> SimpleNamespace:
+        if direct == "absent":
+            raise PackageNotFoundError(name)
+        text = json.dumps(direct) if direct else None
+        return SimpleNamespace(read_text={"direct_url.json": text}.get)
+
+    monkeypatch.setattr(site, "distribution", distribution)
+    assert run("--spark", "a", "--no-connect").exit_code == 0
+    uv = tomllib.loads((folder / "my-sparks/pyproject.toml").read_text())["tool"]["uv"]
+    assert uv.get("sources", {}).get("sparkwright") == source
+    assert pip in (folder / "my-sparks/README.md").read_text()
+
+
+def test_no_site_within_another(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("--spark", "a", "--no-connect").exit_code == 0
+    (folder / "my-sparks/files/new").mkdir()
+    monkeypatch.chdir(folder / "my-sparks/files/new")
+    for name in (".", "deeper"):
+        said = str(run(name, "--spark", "a", "--no-connect").exception)
+        assert f"{name}: found the site {folder}/my-sparks above it; expected" in said
+    assert [*Path.cwd().iterdir()] == []
+
+
+def test_no_recipe_is_offered_without_a_plan_for_its_memory(
+    folder: Path, seen: dict[str, list[Look]]
+) -> None:
+    result = run("--spark", "me@10.0.0.5")
+    assert " 0 GB" not in result.output
+    assert "(others: sparkwright recipes list)" in result.output
+    for sparks in (1, 2):
+        for each in offers(HARDWARE["gb10"], [SPARK] * sparks):
+            assert each.download > 10**8, each
+            assert load_recipe(each.recipe)

@@ -107,7 +107,7 @@ def test_a_package_or_parameter_that_is_not_in_it_is_refused() -> None:
 
 # What our programs only read, what systemd makes for a unit that is enabled, and Docker's.
 READ = {
-    *("/etc/debian_version", "/etc/ld.so.conf", "/etc/os-release", "/etc/hosts"),
+    *("/etc/debian_version", "/etc/ld.so.conf", "/etc/os-release", "/etc/hosts", "/etc/machine-id"),
     *("/etc/ssl/certs/ca-certificates.crt", "/etc/systemd/system/multi-user.target.wants"),
     *("/var/lib/docker", "/var/lib/containerd", "/etc/netplan/90-NM-"),
     # The package haproxy makes it; a socket of the gateway's unit is there as long as it runs.

@@ -18,10 +18,9 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.common.ports import EXPORTER_PORT, LAN_SHARE_PORT, METRICS_PORT
 from sparkwright.door.authority import LIFE, RENEWAL
-from sparkwright.door.door import LONGEST_HOLD
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Gateway, Replica
-from sparkwright.fleet.settings import Settings
+from sparkwright.fleet.settings import LONGEST_HOLD, Settings
 from sparkwright.memory.check import LEAST, WANTED
 from sparkwright.preflight.preflight import IMAGE_DISK_FACTOR, UNPACKED
 from sparkwright.recipe.loader import load_recipe, recipe_names

@@ -231,7 +231,7 @@ def test_no_remedy_takes_the_image_of_a_way_back():
     """Docker prunes what has neither tag nor container: images that were pulled by digest."""
     remedies = {each.name: each.remedy for each in causes().values()}
     for name in ("disk-full", "disk-space"):
-        assert "deploys/clean.py" in remedies[name].partition("docker builder prune")[0]
+        assert "sparkwright clean" in remedies[name].partition("docker builder prune")[0]
     assert not [each for each in remedies.values() if re.search(r"prune (-a|--all)", each)]
 
 

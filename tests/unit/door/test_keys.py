@@ -17,7 +17,6 @@ from sparkwright.door.keys import (
     has_keys,
     keys_path,
     lost_keys,
-    main,
     make_keys,
     named_key,
 )
@@ -25,6 +24,7 @@ from sparkwright.door.keys_file import make_file
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.recipe.loader import recipe_names
+from tests.commands import sparkwright
 
 KEY = "sk-0123456789abcdefghij"
 FLEET = """\
@@ -82,9 +82,9 @@ def test_reading_makes_no_file(tmp_path: Path) -> None:
     path = declared(tmp_path / "sparks.yaml")
     said = refusal(path)
     assert f"{tmp_path}/sparks.keys: found no such file; expected the API keys" in said
-    assert f"python -m deploys.keys --inventory {path} new" in said
+    assert "sparkwright keys new" in said
     for words in (["list"], ["show"], ["add", "ann"], ["remove", "owner"], ["rotate", "owner"]):
-        assert main(["--inventory", str(path), *words]) == 1
+        assert sparkwright("keys", *words, inventory=path) == 1
     with pytest.raises(PlanError, match="found no such file"):
         named_key(loaded(path), "prometheus")
     assert list(tmp_path.iterdir()) == [path]
@@ -118,7 +118,7 @@ def test_new_keys_are_refused_where_a_door_has_some(
     said = lost_keys(fleet, keyed, read)
     assert said
     assert why in said
-    assert f"python -m deploys.keys --inventory {fleet.source} new" in said
+    assert "sparkwright keys new" in said
 
 
 @pytest.mark.parametrize("read", [["spark-a"], ["spark-a", "spark-b"]])
@@ -236,7 +236,7 @@ def test_one_command_makes_replaces_and_removes_a_key(
     fleet = declared(tmp_path / "sparks.yaml")
 
     def run(*words: str) -> str:
-        assert main(["--inventory", str(fleet), *words]) == 0
+        assert sparkwright("keys", *words, inventory=fleet) == 0
         return capsys.readouterr().out.strip()
 
     assert run("new").startswith(f"wrote {keys_path(fleet)} (0600)")
@@ -266,18 +266,62 @@ def test_one_command_makes_replaces_and_removes_a_key(
         (("remove", "ann"), "found no key of ann"),
         (("new",), "found the file; expected none"),
     ):
-        assert main(["--inventory", str(fleet), *words]) == 1
+        assert sparkwright("keys", *words, inventory=fleet) == 1
         assert told in capsys.readouterr().err
     assert keys_path(fleet).read_text() == text
 
 
-def test_a_leaked_key_is_replaced_though_it_was_the_only_one(
+def test_a_leaked_key_is_replaced_though_it_is_the_only_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "a.keys", f"owner {KEY}\nann {KEY}1 chat\nold {KEY}2 2020-01-01\n")
+    text = keys_path(path).read_text()
+    assert sparkwright("keys", "remove", "owner", inventory=path) == 1
+    said = capsys.readouterr().err
+    assert "a.keys: found no other key than that of owner that opens everything; expected" in said
+    assert "keys rotate owner --days 0" in said
+    assert keys_path(path).read_text() == text
+    assert sparkwright("keys", "rotate", "owner", "--days", "0", inventory=path) == 0
+    shown = capsys.readouterr()
+    assert api_keys(path) == (shown.out.strip(),)
+    assert KEY not in [key.secret for key in fleet_keys(loaded(path))]
+    assert "owner has a new key; the old ones are removed. In force once deployed: " in shown.err
+    # Any other key goes, one that opens nothing as well.
+    for name in ("ann", "old"):
+        assert sparkwright("keys", "remove", name, inventory=path) == 0
+    assert [key.name for key in fleet_keys(loaded(path))] == ["owner"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["add", "x", "--until", "yesterday"], 2, "expected a day such as 2027-03-31"),
+        (["add", "x", "--until", "2027-02-30"], 2, "expected a day such as 2027-03-31"),
+        (["add", "x", "--until", "20270331"], 2, "expected a day such as 2027-03-31"),
+        (["add", "x", "--until", "2020-01-01"], 1, "found 2020-01-01, which is over; expected"),
+        (["rotate", "owner", "--days", "-1"], 2, "--days"),
+        (["rotate", "owner", "--days", "99999999999"], 2, "--days"),
+        ([], 2, "rotate  Make a new key for a name"),
+        (["ad"], 2, "Usage: sparkwright keys"),
+    ],
+)
+def test_what_can_never_open_is_not_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], status: int, said: str
+) -> None:
+    path = write(tmp_path / "a.keys", f"owner {KEY}\n")
+    assert sparkwright("keys", *words, inventory=path) == status
+    assert said in " ".join(capsys.readouterr())
+    assert keys_path(path).read_text() == f"owner {KEY}\n"
+
+
+def test_each_change_says_what_is_so_now(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path / "a.keys", f"owner {KEY}\n")
-    command = ["--inventory", str(path)]
-    assert main([*command, "remove", "owner"]) == 0
-    assert "a.keys: found no key; expected one a line: restore it, or remove it" in refusal(path)
-    assert main([*command, "add", "owner"]) == 0
-    assert api_keys(path) == (capsys.readouterr().out.strip(),)
-    assert api_keys(path) != (KEY,)
+    for words, said in (
+        (("add", "ann", "--for", "chat"), "ann has a new key for chat. In force once deployed"),
+        (("rotate", "ann"), "ann has a new key; the old ones open until "),
+        (("remove", "ann"), "The keys of ann are removed. In force once deployed"),
+    ):
+        assert sparkwright("keys", *words, inventory=path) == 0
+        assert said in capsys.readouterr().err

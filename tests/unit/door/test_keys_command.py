@@ -10,9 +10,10 @@ import pytest
 from sparkwright.common import terminal
 from sparkwright.common.errors import PlanError
 from sparkwright.door import keys_command
-from sparkwright.door.keys import api_keys, has_keys, keys_path, main, named_key
+from sparkwright.door.keys import api_keys, has_keys, keys_path, named_key
 from sparkwright.fleet.file import load_fleet
 from sparkwright.recipe.loader import recipe_names
+from tests.commands import sparkwright
 
 KEY = "sk-0123456789abcdefghij"
 FLEET = """\
@@ -146,12 +147,11 @@ def test_what_shows_keys_works_and_what_changes_them_refuses(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = by(tmp_path, f"echo owner {KEY}")
-    command = ["--inventory", str(path)]
-    assert main([*command, "show"]) == 0
+    assert sparkwright("keys", "show", inventory=path) == 0
     assert capsys.readouterr().out == f"{KEY}\n"
-    assert main([*command, "list"]) == 0
+    assert sparkwright("keys", "list", inventory=path) == 0
     for words in (["new"], ["add", "ann"], ["rotate", "owner"], ["remove", "owner"]):
-        assert main([*command, *words]) == 1
+        assert sparkwright("keys", *words, inventory=path) == 1
         said = capsys.readouterr().err
         assert f"keys_command: found `{words[0]}`, and keys that are in a store of yours" in said
     with pytest.raises(PlanError, match="found no key of prometheus, and keys that are in a store"):

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from sparkwright.door.certificates import read_certificate
-from sparkwright.door.door import LONGEST_HOLD, hold_seconds, mark
+from sparkwright.door.door import mark
 from sparkwright.door.state import DoorState, parse_door
-from sparkwright.fleet.settings import settings_of
+from sparkwright.fleet.settings import LONGEST_HOLD, settings_of
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.recipe.recipe import BySparks
 from tests.unit.certificates import certificate, private_key, written
@@ -50,13 +50,13 @@ def test_how_long_a_request_waits(
     recipe: str, sparks: int, owners: int | None, seconds: int
 ) -> None:
     served = load_recipe(recipe).for_sparks(sparks)
-    assert hold_seconds(settings_of({"hold_seconds": owners}), served) == seconds
+    assert settings_of({"hold_seconds": owners}).hold(served.start_timeout) == seconds
 
 
 def test_a_start_that_depends_on_the_number_of_sparks() -> None:
     own = {"2": BySparks(start_timeout=200)}
     served = load_recipe("lab-tiny").model_copy(update={"by_sparks": own})
-    held = [hold_seconds(settings_of({}), served.for_sparks(sparks)) for sparks in (1, 2)]
+    held = [settings_of({}).hold(served.for_sparks(sparks).start_timeout) for sparks in (1, 2)]
     assert held == [300, 200]
 
 

@@ -33,6 +33,16 @@ def test_values_are_quoted():
     assert "'x@y;z'" in script
 
 
+def test_what_serves_is_of_the_seat(tmp_path: Path):
+    for place, release in (("", "a-1"), ("seats/code", "b-2")):
+        (tmp_path / place / "releases" / release).mkdir(parents=True)
+        (tmp_path / place / "current").symlink_to(f"releases/{release}")
+    for place, release in (("", "a-1"), (str(tmp_path / "seats/code"), "b-2")):
+        script = survey_script(root=str(tmp_path), ports=[], images=[], folders=[], place=place)
+        output = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+        assert parse_survey(output.stdout.splitlines()).serves == release
+
+
 def test_a_file_in_two_folders_counts_once(tmp_path: Path):
     root, elsewhere = tmp_path / "root", tmp_path / "hub"
     (root / "model@1").mkdir(parents=True)
@@ -73,6 +83,11 @@ def test_the_script_runs(tmp_path: Path, version: str, docker: str, driver: str 
     assert (survey.docker, survey.docker_driver) == (docker, driver)
     assert survey.image == "sha256:id"
     assert survey.kernel.release == os.uname().release
+    machine = Path("/etc/machine-id").read_text() if Path("/etc/machine-id").exists() else ""
+    assert survey.machine.startswith(machine.strip())
+    assert survey.machine.endswith(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+    assert 0 < survey.available <= survey.memory
+    assert survey.serves is None
     assert survey.kernel.command_line == Path("/proc/cmdline").read_text().strip()
 
 

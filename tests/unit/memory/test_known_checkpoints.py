@@ -6,12 +6,12 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.memory import known_checkpoints
-from sparkwright.memory.__main__ import main
 from sparkwright.memory.known_checkpoints import MODELS, checkpoint_data, data_file
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.release.lock import CheckpointLock, Lock, LockedFile, checkpoint_key, write_lock
+from tests.commands import sparkwright
 
-FETCH = "python -m sparkwright.memory.fetch"
+FETCH = "sparkwright recipes add"
 RECIPES = [recipe for recipe in map(load_recipe, recipe_names()) if recipe.hardware != ["lab"]]
 RECIPE = "qwen3.5-35b"
 SHAPE = checkpoint_data("Qwen/Qwen3.5-35B-A3B").shape
@@ -71,11 +71,11 @@ def test_a_file_that_is_broken_is_named(
 def test_an_unknown_checkpoint_is_answered_by_the_commands_that_tell_its_size(
     site: Path, capsys: pytest.CaptureFixture[str]
 ):
-    assert main([RECIPE]) == 1
+    assert sparkwright("recipes", "memory", RECIPE) == 1
     said = capsys.readouterr().err
     assert said.startswith(f"{RECIPE}: found no size of Qwen/Qwen3.5-35B-A3B; expected its data in")
     assert f"`{FETCH} {RECIPE}`" in said
-    assert "`python -m deploys.lock inventory/sparks.yaml` records it" in said
+    assert "`sparkwright lock` records it" in said
 
 
 def test_what_the_project_does_not_know_the_lock_of_the_site_does(
@@ -91,7 +91,7 @@ def test_what_the_project_does_not_know_the_lock_of_the_site_does(
     )
     lock = Lock(checkpoints={checkpoint_key(checkpoint): locked})
     write_lock(site / "inventory" / "sparks.lock.yaml", lock)
-    assert main([RECIPE]) == 0
+    assert sparkwright("recipes", "memory", RECIPE) == 0
     assert capsys.readouterr().out.startswith(
         f"# {RECIPE} on one Spark, gb10\nweights        65.55"
     )

@@ -7,7 +7,6 @@ import pytest
 
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.host.survey import parse_survey
-from sparkwright.memory.__main__ import main
 from sparkwright.memory.check import LEAST
 from sparkwright.memory.check import WANTED as WANTED_FREE
 from sparkwright.memory.flags import flags
@@ -16,6 +15,7 @@ from sparkwright.memory.plan import MemoryPlan, Weights, load_of, plan_memory
 from sparkwright.preflight.operations import preflight
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.release.lock import CheckpointLock, Lock, LockedFile, checkpoint_key
+from tests.commands import sparkwright
 from tests.unit import gpu_memory
 from tests.unit.driven import fake_host
 from tests.unit.preflight.test_preflight import SPARK, WANTED
@@ -189,7 +189,7 @@ def test_the_preflight_refuses_what_does_not_fit(share: float, fits: bool):
 
 class TestReport:
     def test_a_recipe(self, capsys: pytest.CaptureFixture[str]):
-        assert main([MTP, "--sparks", "2"]) == 0
+        assert sparkwright("recipes", "memory", MTP, "--sparks", "2") == 0
         printed = capsys.readouterr().out
         assert printed.startswith(f"# {MTP} on each of 2 Sparks, gb10\nweights        37.95 GiB\n")
 
@@ -198,18 +198,18 @@ class TestReport:
     ):
         several = {"hardware": ("gb10", "rtx-pro-6000")}
         recipe = load_recipe(BF16).model_copy(update=several)
-        monkeypatch.setattr("sparkwright.memory.__main__.load_recipe", lambda _: recipe)
-        main([BF16])
+        monkeypatch.setattr("sparkwright.memory.report.load_recipe", lambda _: recipe)
+        sparkwright("recipes", "memory", BF16)
         assert capsys.readouterr().out.startswith(f"# {BF16} on one Spark, gb10\n")
 
     def test_a_part_that_a_recipe_lacks_has_no_line(self, capsys: pytest.CaptureFixture[str]):
-        main([BF16])
+        sparkwright("recipes", "memory", BF16)
         assert "drafter" not in capsys.readouterr().out
-        main(["qwen3.6-35b-nvfp4-dflash"])
+        sparkwright("recipes", "memory", "qwen3.6-35b-nvfp4-dflash")
         assert "\ndrafter         0.84 GiB\n" in capsys.readouterr().out
 
     def test_what_does_not_fit(self, capsys: pytest.CaptureFixture[str]):
-        assert main([MTP, "--hardware", "gb10-64gb"]) == 1
+        assert sparkwright("recipes", "memory", MTP, "--hardware", "gb10-64gb") == 1
         assert "error: weights of 75.9 GiB" in capsys.readouterr().out
 
     @pytest.mark.parametrize(
@@ -218,12 +218,12 @@ class TestReport:
             (["lab-tiny"], "--hardware: found lab; expected one of gb10"),
             ([BF16, "--sparks", "2"], "--sparks: found 2; expected 1"),
             (
-                [BF16, "--inventory", "/nowhere/sparks.yaml"],
+                [BF16, "--locked"],
                 f"{BF16}: found no size of Qwen/Qwen3.5-35B-A3B; expected it in "
-                "/nowhere/sparks.lock.yaml: `python -m deploys.lock /nowhere/sparks.yaml` records",
+                "inventory/sparks.lock.yaml: `sparkwright lock` records it once a replica serves",
             ),
         ],
     )
     def test_what_cannot_be(self, arguments, said, capsys: pytest.CaptureFixture[str]):
-        assert main(arguments) == 1
+        assert sparkwright("recipes", "memory", *arguments) == 1
         assert said in capsys.readouterr().err

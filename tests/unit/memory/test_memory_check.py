@@ -174,7 +174,7 @@ class TestFindings:
         (finding,) = memory_findings(load, HARDWARE["gb10"], SURVEY)
         assert not finding.error
         assert "Qwen/Qwen3.5-35B-A3B" in finding.found
-        assert "python -m deploys.lock --refresh" in finding.remedy
+        assert "sparkwright lock --refresh" in finding.remedy
 
     def test_an_image_that_names_no_release_is_planned_as_the_newest(self):
         recipe = load_recipe("qwen3.6-35b-nvidia")

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-import sparkwright.openclaw.command
 from sparkwright.common.errors import PlanError
 from sparkwright.fleet.settings import Settings
-from sparkwright.openclaw.command import main
 from sparkwright.openclaw.configuration import merged
+from tests.commands import sparkwright
 from tests.unit.gateway.test_gateway import SPARKS, written
 
 GATEWAY = f"{SPARKS}gateway: {{spark: spark-a, port: 4444}}\n"
@@ -66,14 +65,14 @@ def group_data(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Stand for pyinfra, which takes seconds to read them."""
     data: dict[str, Any] = {}
     read = lambda fleet: dict.fromkeys(fleet.replicas, Settings(**data))  # noqa: E731
-    monkeypatch.setattr(sparkwright.openclaw.command, "settings", read)
+    monkeypatch.setattr("sparkwright.openclaw.command.settings", read)
     return data
 
 
 @pytest.fixture
 def ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
     def ask(text: str, *more: str) -> dict[str, Any]:
-        assert main([str(written(tmp_path, text)), *more]) == 0
+        assert sparkwright("openclaw", *more, inventory=written(tmp_path, text)) == 0
         content: dict[str, Any] = json.loads(capsys.readouterr().out)
         check(content, SCHEMA)
         return content
@@ -157,7 +156,7 @@ def test_a_channel_is_bound_to_a_name(ask: Ask) -> None:
 def test_a_channel_that_cannot_be_bound(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], bind: str, said: str
 ) -> None:
-    assert main([str(written(tmp_path, DFLASH)), "--bind", bind]) == 1
+    assert sparkwright("openclaw", "--bind", bind, inventory=written(tmp_path, DFLASH)) == 1
     assert said in capsys.readouterr().err
 
 
@@ -165,7 +164,7 @@ def test_a_door_that_only_its_spark_reaches(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], group_data: dict[str, Any]
 ) -> None:
     group_data["bind"] = "127.0.0.1"
-    assert main([str(written(tmp_path, DFLASH))]) == 1
+    assert sparkwright("openclaw", inventory=written(tmp_path, DFLASH)) == 1
     assert "replicas.chat: found bind 127.0.0.1, where only spark-a" in capsys.readouterr().err
 
 
@@ -260,7 +259,9 @@ class TestInto:
         return tmp_path / "home" / "openclaw.json"
 
     def into(self, file: Path, text: str = DFLASH) -> int:
-        return main([str(written(file.parents[1], text)), "--into", str(file)])
+        return sparkwright(
+            "openclaw", "--into", str(file), inventory=written(file.parents[1], text)
+        )
 
     def test_a_new_file_is_its_owners_alone(self, file: Path) -> None:
         assert self.into(file) == 0
@@ -308,10 +309,10 @@ def test_replicas_that_do_not_chat_are_left_out(
     gateway = "gateway: {spark: spark-a}\n"
     for end in ("", gateway):
         file = written(tmp_path, f"{sparks}replicas:\n{texts}{chat}{end}")
-        assert main([str(file)]) == 0
+        assert sparkwright("openclaw", inventory=file) == 0
         said = capsys.readouterr().out
         assert "qwen3.8-27b" in said
         assert "embedding" not in said
         file = written(tmp_path, f"{sparks}replicas:\n{texts}{end}")
-        assert main([str(file)]) == 1
+        assert sparkwright("openclaw", inventory=file) == 1
         assert "found no replica that chats; expected one for OpenClaw" in capsys.readouterr().err

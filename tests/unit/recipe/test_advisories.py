@@ -6,7 +6,7 @@ import pytest
 
 from sparkwright.recipe.advisories import ADVISORIES, concerning, warning
 from sparkwright.recipe.loader import load_recipe
-from sparkwright.release.command import main
+from tests.commands import sparkwright
 
 DOCS = Path(__file__).parents[3] / "docs"
 RECIPE = load_recipe("qwen3.5-35b-nvfp4-rtx-5090")
@@ -41,7 +41,7 @@ def test_a_newer_release_is_named_and_has_none_of_them() -> None:
 
 
 def test_the_printed_command_says_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([RECIPE.name]) == 0
+    assert sparkwright("recipes", "command", RECIPE.name) == 0
     assert f"\n# {warning(RECIPE)}\n" in capsys.readouterr().out
 
 

@@ -11,9 +11,9 @@ from sparkwright.recipe.published import formats
 from sparkwright.recipe.published.draft import NotForUs, Origin
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.values import ImageMods
-from sparkwright.release.command import main as command_main
 from sparkwright.release.lock import CheckpointLock, ImageLock, Lock, LockedFile, checkpoint_key
 from sparkwright.release.release import Ranks, make_release
+from tests.commands import sparkwright
 from tests.unit.unplaced import unplaced
 
 SPARKRUN = """\
@@ -446,7 +446,9 @@ def test_a_release_comes_out(put):
 
 
 def test_the_command_line_shows_it(put, capsys):
-    assert command_main([put()]) == 0
+    assert sparkwright("recipes", "command", put()) == 0
     assert "vllm serve /models/owner--Model-35B" in capsys.readouterr().out
-    assert command_main([put(SPARKRUN, ("runtime: vllm", "mods: [mods/a]"))]) == 1
+    assert (
+        sparkwright("recipes", "command", put(SPARKRUN, ("runtime: vllm", "mods: [mods/a]"))) == 1
+    )
     assert "mods[0]: found" in capsys.readouterr().err

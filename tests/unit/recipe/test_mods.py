@@ -23,7 +23,7 @@ from sparkwright.recipe.mods import ModFolder, read_mods
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.trust import needs
 from sparkwright.recipe.values import ImageMods
-from sparkwright.release.command import main as print_command
+from tests.commands import sparkwright
 from tests.unit.release.test_release import lock, recipe, release
 
 BASE = "example.org/vllm:1"
@@ -414,7 +414,7 @@ def test_what_a_mod_puts_into_the_engines_folder_needs_no_second_word(
 def test_the_command_and_the_check_show_the_mods(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert print_command(["mine"]) == 0
+    assert sparkwright("recipes", "command", "mine") == 0
     printed = capsys.readouterr().out
     assert "# mod fix-tiny: 2 files" in printed
     assert read_mods(["fix-tiny"])[0].word in printed

@@ -65,10 +65,15 @@ def test_a_recipe_says_of_itself_what_it_is(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("base", ["bse", "try", 5])
+@pytest.mark.parametrize("base", ["bse", 5])
 def test_a_recipe_extends_one_that_there_is(tmp_path: Path, base: object) -> None:
     with pytest.raises(PlanError, match=r"extends: found .*; (expected base|did you mean 'base')"):
         extended(tmp_path, extends=base)
+
+
+def test_a_recipe_does_not_extend_itself(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="extends: found itself; expected another recipe"):
+        extended(tmp_path, extends="try")
 
 
 def test_a_recipe_extends_none_that_extends(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from sparkwright.release.command import (
     Place,
     docker_run,
     environment,
-    main,
     serve_arguments,
     shell_lines,
 )
 from tests.clock import patience
+from tests.commands import sparkwright
 from tests.unit.recipe.test_recipe import good
 
 # What shells do things with, one by one and in the company of others.
@@ -252,7 +252,7 @@ def test_two_sparks_need_a_fabric_address() -> None:
 def test_the_program_prints_what_will_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["qwen3.6-35b-nvfp4-dflash"]) == 0
+    assert sparkwright("recipes", "command", "qwen3.6-35b-nvfp4-dflash") == 0
     report = capsys.readouterr().out
     docker, serve = (
         through_shell(block.split("\n", 1)[1], tmp_path)
@@ -267,7 +267,7 @@ def test_the_program_prints_what_will_run(
 
 
 def test_the_program_prints_each_rank(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lab-tiny", "--sparks", "2"]) == 0
+    assert sparkwright("recipes", "command", "lab-tiny", "--sparks", "2") == 0
     report = capsys.readouterr().out
     assert report.count("# rank 0 (head)") == report.count("# rank 1 (worker)") == 2
     assert "--master-addr HEAD-FABRIC-ADDRESS" in report
@@ -284,7 +284,7 @@ def test_the_program_prints_each_rank(capsys: pytest.CaptureFixture[str]) -> Non
 def test_the_program_refuses(
     capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
 ) -> None:
-    assert main(arguments) == 1
+    assert sparkwright("recipes", "command", *arguments) == 1
     out, err = capsys.readouterr()
     assert expected in err
     assert out == ""

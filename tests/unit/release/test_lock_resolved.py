@@ -28,6 +28,7 @@ from sparkwright.release.lock import (
 )
 from sparkwright.release.needed_files import Choice
 from tests.clock import patience
+from tests.commands import sparkwright as command
 from tests.unit.release.test_lock import COMMIT, DIGEST
 
 CHOICE = Choice()
@@ -117,9 +118,9 @@ def test_a_mirror_is_asked_and_the_names_stay(
     assert lock.image(recipe)
     assert "harbor" not in lock_path(inventory).read_text()
     # By the program, too, which does not read the group data.
-    words = [str(inventory), "--refresh", "--registry-mirror"]
+    words = ["--refresh", "--registry-mirror"]
     answers.mirrors = {}
-    assert sparkwright.release.ensure.main([*words, "ghcr.io=harbor.lan/ghcr"]) == 0
+    assert command("lock", *words, "ghcr.io=harbor.lan/ghcr", inventory=inventory) == 0
     assert answers.mirrors == mirrors
 
 
@@ -138,8 +139,8 @@ def test_a_mirror_that_is_none_is_refused(
     word: str,
     expected: str,
 ) -> None:
-    words = [str(inventory), "--registry-mirror", word]
-    assert sparkwright.release.ensure.main(words) == 1
+    words = ["--registry-mirror", word]
+    assert command("lock", *words, inventory=inventory) == 1
     assert expected in capsys.readouterr().err
     assert answers.asked == []
 
@@ -222,19 +223,19 @@ def test_the_program_fills_refreshes_and_checks(
     answers: Answers, inventory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = lock_path(inventory)
-    assert sparkwright.release.ensure.main([str(inventory), "--check"]) == 1
+    assert command("lock", "--check", inventory=inventory) == 1
     assert not path.exists()
-    assert sparkwright.release.ensure.main([str(inventory)]) == 0
+    assert command("lock", inventory=inventory) == 0
     assert capsys.readouterr().out.count("+ ") == 6
-    assert sparkwright.release.ensure.main([str(inventory), "--check"]) == 0
+    assert command("lock", "--check", inventory=inventory) == 0
     assert "nothing changed" in capsys.readouterr().out
 
     answers.commit = "e" * 40
     before = path.read_bytes()
-    assert sparkwright.release.ensure.main([str(inventory)]) == 0
-    assert sparkwright.release.ensure.main([str(inventory), "--refresh", "--check"]) == 1
+    assert command("lock", inventory=inventory) == 0
+    assert command("lock", "--refresh", "--check", inventory=inventory) == 1
     assert path.read_bytes() == before
-    assert sparkwright.release.ensure.main([str(inventory), "--refresh"]) == 0
+    assert command("lock", "--refresh", inventory=inventory) == 0
     out = capsys.readouterr().out
     assert f"{COMMIT}, 1 files, 1 bytes -> {'e' * 40}, 1 files, 1 bytes" in out
     assert {locked.commit for locked in read_lock(path).checkpoints.values()} == {"e" * 40}
@@ -246,7 +247,7 @@ def test_the_program_takes_what_a_spark_serves(
     image, model, drafter = (each.split()[0] for each in ALL)
     digest, commit = "sha256:" + "1" * 64, "2" * 40
     name = image.rpartition(":")[0]
-    words = [str(inventory), "--adopt", f"{name}@{digest}", f"{model}@{commit}"]
+    words = ["--adopt", f"{name}@{digest}", "--adopt", f"{model}@{commit}"]
     asked: list[tuple[str, str]] = []
     given = answers.checkpoint
     with pytest.MonkeyPatch.context() as patch:
@@ -255,7 +256,7 @@ def test_the_program_takes_what_a_spark_serves(
             "resolve_checkpoint",
             lambda *each: asked.append(each[:2]) or given(*each),
         )
-        assert sparkwright.release.ensure.main(words) == 0
+        assert command("lock", *words, inventory=inventory) == 0
     assert f"{name}@{digest} aarch64" in answers.asked
     assert asked == [(model, commit), (drafter, "main")]
     lock = read_lock(lock_path(inventory))
@@ -274,7 +275,7 @@ def test_the_program_takes_what_a_spark_serves(
         (f"{model}@{digest}", f"--adopt: found {model}; expected {name}"),
         (f"{model}@{'3' * 40}", f"--adopt: found two versions of {model}; expected one"),
     ):
-        assert sparkwright.release.ensure.main([*words, version]) == 1
+        assert command("lock", *words, "--adopt", version, inventory=inventory) == 1
         assert told in capsys.readouterr().err
 
 
@@ -327,16 +328,16 @@ def test_a_recipe_by_path_is_refreshed_by_its_name(answers: Answers, inventory: 
     other = inventory.with_name("mine.yaml")
     other.write_text((RECIPES / "qwen3.6-35b-nvfp4-dflash.yaml").read_text())
     inventory.write_text("sparks: {a: {}}\nreplicas: {c: {recipe: ./mine.yaml, sparks: [a]}}\n")
-    assert sparkwright.release.ensure.main([str(inventory), "--refresh", "mine"]) == 0
+    assert command("lock", "--refresh", "mine", inventory=inventory) == 0
     assert sorted(answers.asked) == sorted(ALL)
 
 
 def test_the_program_refuses(
     answers: Answers, inventory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert sparkwright.release.ensure.main([str(inventory), "--refresh", "lab-tiny"]) == 1
+    assert command("lock", "--refresh", "lab-tiny", inventory=inventory) == 1
     assert "--refresh: found lab-tiny; expected qwen3.6" in capsys.readouterr().err
-    assert sparkwright.release.ensure.main([str(inventory.with_name("none.yaml"))]) == 1
+    assert command("lock", inventory=inventory.with_name("none.yaml")) == 1
     assert "found no such file" in capsys.readouterr().err
     assert answers.asked == []
 

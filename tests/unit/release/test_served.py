@@ -101,9 +101,9 @@ class TestLostPins:
             "inventory/sparks.lock.yaml: found no such file, while b serves it's-1; expected what"
         )
         assert "git checkout -- inventory/sparks.lock.yaml" in said
-        pins = f"vllm/vllm-openai@{DIGEST} nvidia/Qwen3.6-35B-A3B-NVFP4@{COMMIT}"
-        assert f"python -m deploys.lock inventory/sparks.yaml --adopt {pins}\n" in said
-        assert said.endswith("for today: python -m deploys.lock inventory/sparks.yaml")
+        pins = f"--adopt vllm/vllm-openai@{DIGEST} --adopt nvidia/Qwen3.6-35B-A3B-NVFP4@{COMMIT}"
+        assert f"sparkwright lock {pins}\n" in said
+        assert said.endswith("for today: sparkwright lock")
 
     def test_no_file_while_an_image_of_another_vllm_serves(
         self, root: Path, recipe: Recipe

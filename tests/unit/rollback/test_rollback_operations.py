@@ -3,25 +3,42 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sparkwright.rollback.operations import rollback
+import pytest
+
+from sparkwright.rollback import operations
+from sparkwright.rollback.operations import rollback, way_back
 from tests.unit.driven import Driven
 from tests.unit.engine.test_switch_operations import SETTINGS, SETTLED, changes, spark
+
+
+@pytest.fixture(autouse=True)
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The last lines of a run."""
+    lines: list[str] = []
+    monkeypatch.setattr(operations, "conclude", lambda name, text: lines.append(f"{name}{text}"))
+    return lines
 
 
 class TestRollback:
     """The way back."""
 
     @staticmethod
-    def run(history: str, report: Mapping[str, object] | None = None) -> tuple[Any, Driven]:
+    def run(
+        history: str, report: Mapping[str, object] | None = None, recipe: str = "try"
+    ) -> tuple[Any, Driven]:
         driven = spark(SETTLED, report, size=1, history=history)
-        arguments = {"root": "/opt/x", "recipe": "try", "settings": SETTINGS, "peer": None}
+        arguments = {
+            **{"root": "/opt/x", "replica": "chat", "recipe": recipe},
+            **{"settings": SETTINGS, "peer": None},
+        }
         return driven.run(rollback, **arguments), driven
 
     HISTORY = "@@history\nold\nnew\n@@current\nreleases/new\n@@releases\nold\nnew\n@@switches"
 
-    def test_the_release_before_serves(self) -> None:
+    def test_the_release_before_serves(self, said: list[str]) -> None:
         result, driven = self.run(self.HISTORY)
         assert result.did_succeed()
+        assert said == ["chat serves old again (before: new)."]
         assert changes(driven)[-1].endswith("systemctl start switch@old.service")
 
     def test_nothing_to_go_back_to(self) -> None:
@@ -29,8 +46,30 @@ class TestRollback:
         assert not result.did_succeed()
         assert "There is nothing to go back to on a" in driven.scripts()[-1]
 
-    def test_one_that_does_not_serve(self) -> None:
+    def test_one_that_does_not_serve(self, said: list[str]) -> None:
         report = {"phase": "failed", "message": "the weights are gone", "restored": True}
         result, driven = self.run(self.HISTORY, report)
         assert not result.did_succeed()
         assert "old does not serve: the weights are gone" in driven.scripts()[-1]
+        assert said == []
+
+    @pytest.mark.parametrize(("recipe", "is_named"), [("try", True), ("old", False)])
+    def test_what_the_inventory_asks_for_is_named_where_it_is_another(
+        self, monkeypatch: pytest.MonkeyPatch, recipe: str, is_named: bool
+    ) -> None:
+        notices: list[str] = []
+        monkeypatch.setattr(operations, "notice", notices.append)
+        self.run(self.HISTORY.replace("old", "old-1234abcd"), recipe=recipe)
+        assert notices[-1].startswith("It goes back to old-1234abcd")
+        assert ("The inventory asks for try" in notices[-1]) is is_named
+        assert ("change `recipe:` there" in notices[-1]) is is_named
+
+    def test_it_ends_before_anything_is_placed(self) -> None:
+        driven = spark(
+            SETTLED, None, size=1, history="@@history\n@@current\n@@releases\n@@switches"
+        )
+        result = driven.run(way_back, root="/opt/x", peer=None)
+        assert not result.did_succeed()
+        assert "There is nothing to go back to on a." in driven.scripts()[-1]
+        driven = spark(SETTLED, None, size=1, history=self.HISTORY)
+        assert driven.run(way_back, root="/opt/x", peer=None).did_succeed()

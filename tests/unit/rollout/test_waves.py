@@ -156,7 +156,7 @@ def test_a_way_back_that_fails_is_told() -> None:
     rollout = fleet.play()
     assert results(rollout)["a"] is Result.STUCK
     assert "it ended; the way back failed: disk full" in rollout.verdict("a")
-    assert "deploys/rollback.py --limit a" in rollout.verdict("a")
+    assert "`sparkwright rollback --limit a`" in rollout.verdict("a")
 
 
 def test_a_switch_that_leaves_nothing_is_told() -> None:
@@ -164,7 +164,7 @@ def test_a_switch_that_leaves_nothing_is_told() -> None:
     rollout = singles("a", "b", fails=fails).play()
     assert results(rollout) == {"a": Result.DOWN, "b": Result.WAITING}
     assert "It serves nothing" in rollout.verdict("a")
-    assert "To have old serve again: `pyinfra" in rollout.verdict("a")
+    assert "To have old serve again: `sparkwright rollback --limit a`" in rollout.verdict("a")
 
 
 def test_an_earlier_wave_that_dies_later_goes_back_as_well() -> None:

@@ -84,7 +84,7 @@ def test_the_layout_of_a_site() -> None:
     for name in (
         *("inventory.py", "config.py", "pyproject.toml", "README.md", ".gitignore"),
         *("inventory/sparks.yaml", "group_data/all.py", "group_data/sparks.py"),
-        *("deploys/spark.py", "deploys/lock.py", "deploys/__init__.py"),
+        *("deploys/spark.py", "deploys/status.py"),
         *("tests/verify/conftest.py", "files/recipes/README.md"),
     ):
         assert name in files

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def test_the_question_is_a_line_for_a_shell() -> None:
     begin = text.index("curl ")
     words = shlex.split(text[begin : text.index("\n\n", begin)].replace("\\\n", " "))
     assert words[:2] == ["curl", "http://10.0.0.5:8000/v1/chat/completions"]
-    assert "Authorization: Bearer $(python -m deploys.keys show)" in words
+    assert "Authorization: Bearer $(sparkwright keys show)" in words
     assert json.loads(words[-1])["model"] == "qwen3.6-35b"
 
 
@@ -50,11 +51,12 @@ def test_a_certificate_of_the_site_is_named() -> None:
 
 
 def test_it_names_commands_in_the_form_that_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "Next: pytest tests/verify " in said(CHAT)
-    other = said(CHAT, inventory=Path("inventory/lab.yaml"))
-    assert "python -m deploys.keys --inventory inventory/lab.yaml show" in other
-    assert "python -m deploys.openclaw inventory/lab.yaml" in other
-    # inventory/lab.py is beside it.
+    assert "Next: sparkwright verify " in said(CHAT)
+    with monkeypatch.context() as typed:
+        typed.setattr(sys, "argv", ["/bin/pyinfra", "inventory/lab.py", "deploys/spark.py"])
+        other = said(CHAT, inventory=Path("inventory/lab.yaml"))
+    assert "sparkwright -i lab keys show" in other
+    assert "sparkwright -i lab openclaw --into" in other
     assert "Next: pytest tests/verify --inventory inventory/lab.py " in other
     assert "pyinfra inventory/lab.py deploys/status.py" in other
     monkeypatch.setenv("SPARKWRIGHT_PROGRAM", "uv run sparkwright -i staging")

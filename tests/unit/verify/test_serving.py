@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 import requests
-
 from sparkwright.run.command_line import PROGRAM_VARIABLE
+
 from sparkwright.run.spark import SparkTarget
 from sparkwright.verify.serving import client_of, unserved
 

@@ -1,0 +1,191 @@
+"""Messages name the command as the person typed it."""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparkwright.cli.main import cli
+from sparkwright.common.command_line import (
+    DEPLOYS,
+    LINE_VARIABLE,
+    PROGRAM_VARIABLE,
+    handed_on,
+    next_line,
+    typed_line,
+)
+
+PROJECT = Path(__file__).parents[3]
+# A command that is spelled out. Beside `next_line`, these may: help, and what is compared with
+# pyinfra's own command line. So may the head of a file that several people read.
+SPELLED = re.compile(
+    r"python -m (deploys|sparkwright)|deploys[/.](\w+\.py|keys|lock|bundle|monitoring|openclaw)"
+    r"|pyinfra (inventory|INVENTORY)|[Rr]un(ning)? pyinfra|`sparkwright [a-z]|: sparkwright [a-z]"
+)
+MAY = {
+    "sparkwright/cli/main.py",  # "Runs: …"
+    "sparkwright/cli/init.py",
+    "sparkwright/common/command_line.py",
+    "sparkwright/inventory/groups.py",
+    "sparkwright/inventory/slips.py",  # of pyinfra's own command line
+    "sparkwright/drift/deploy.py",
+}
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in (PROGRAM_VARIABLE, LINE_VARIABLE, "SPARKWRIGHT_INVENTORY", "UV"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("argv", "environment", "line", "keys"),
+    [
+        (["/x/tests/docs/__main__.py"], {}, "sparkwright apply -y", "sparkwright keys show"),
+        (
+            ["/env/bin/sparkwright", "plan"],
+            {"UV": "/bin/uv"},
+            "uv run sparkwright apply -y",
+            "uv run sparkwright keys show",
+        ),
+        (
+            ["/env/bin/sparkwright", "-i", "staging", "plan"],
+            {"SPARKWRIGHT_INVENTORY": "staging"},
+            f"{sys.executable} -m sparkwright -i staging apply -y",
+            f"{sys.executable} -m sparkwright -i staging keys show",
+        ),
+        (
+            ["/x/sparkwright/__main__.py", "plan"],
+            {},
+            f"{sys.executable} -m sparkwright apply -y",
+            f"{sys.executable} -m sparkwright keys show",
+        ),
+        # What `sparkwright` has started.
+        (
+            ["/env/bin/pyinfra", "inventory.py", "deploys/spark.py"],
+            {PROGRAM_VARIABLE: "uv run sparkwright -i lab"},
+            "uv run sparkwright -i lab apply -y",
+            "uv run sparkwright -i lab keys show",
+        ),
+        (
+            ["/nowhere/pyinfra", "inventory.py", "deploys/status.py"],
+            {},
+            "pyinfra inventory.py deploys/spark.py -y",
+            f"{sys.executable} -m sparkwright keys show",
+        ),
+        (
+            ["/nowhere/pyinfra", "-y", "inventory/lab.py", "deploys/status.py"],
+            {"UV": "/bin/uv"},
+            "pyinfra inventory/lab.py deploys/spark.py -y",
+            "uv run sparkwright -i lab keys show",
+        ),
+        (["deploys/status.py"], {}, "pyinfra inventory.py deploys/spark.py -y", None),
+        (["config.py"], {}, "pyinfra inventory.py deploys/spark.py -y", None),
+    ],
+)
+def test_the_next_command_is_spelled_as_this_one(
+    typed: pytest.MonkeyPatch,
+    tmp_path: Path,
+    argv: list[str],
+    environment: dict[str, str],
+    line: str,
+    keys: str | None,
+) -> None:
+    typed.chdir(tmp_path)
+    typed.setattr(sys, "argv", argv)
+    for name, value in environment.items():
+        typed.setenv(name, value)
+    assert next_line("apply", "-y") == line
+    if keys:
+        assert next_line("keys show") == keys
+
+
+def test_options_that_pyinfra_words_differently(typed: pytest.MonkeyPatch) -> None:
+    assert next_line("remove", "--weights", "--data weights=remove") == (
+        "sparkwright remove --weights"
+    )
+    typed.setattr(sys, "argv", ["/bin/pyinfra", "inventory/lab.py", "deploys/x.py"])
+    assert next_line("remove", "--weights", "--data weights=remove") == (
+        "pyinfra inventory/lab.py deploys/remove.py --data weights=remove"
+    )
+    assert next_line("verify") == "pytest tests/verify --inventory inventory/lab.py"
+    assert typed_line() == "pyinfra inventory/lab.py deploys/x.py"
+
+
+def test_an_installed_pyinfra_has_sparkwright_beside_it(
+    typed: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "sparkwright").touch(0o755)
+    typed.setattr(sys, "executable", str(tmp_path / "python3"))
+    typed.setattr(sys, "argv", ["../bin/pyinfra", "inventory.py", "deploys/status.py"])
+    typed.setenv("PATH", str(tmp_path))
+    assert next_line("keys show") == "sparkwright keys show"
+    typed.setenv("PATH", "")
+    typed.chdir(tmp_path.parent)
+    assert next_line("lock") == f"{tmp_path.name}/sparkwright lock"
+
+
+def test_what_is_handed_on(typed: pytest.MonkeyPatch) -> None:
+    typed.setattr(sys, "argv", ["tests", "-i", "lab", "clean", "--data", "a=b c"])
+    typed.setenv("SPARKWRIGHT_INVENTORY", "lab")
+    assert handed_on() == {
+        PROGRAM_VARIABLE: "sparkwright -i lab",
+        LINE_VARIABLE: "sparkwright -i lab clean --data 'a=b c'",
+    }
+
+
+def test_the_verbs_that_pyinfra_has_are_the_deploys() -> None:
+    files = {f"deploys/{path.name}" for path in PROJECT.glob("deploys/[a-z]*.py")}
+    assert files == {*DEPLOYS.values()}
+    assert {*DEPLOYS} <= {*cli.commands}
+
+
+def texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the constants of a module that are no docstrings, the parts of an f-string together."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = [*ast.walk(tree)]
+    docstrings = {
+        id(node.body[0].value)
+        for node in nodes
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    fields = {
+        id(node.body[number].value)
+        for node in nodes
+        if isinstance(node, ast.ClassDef)
+        for number in range(len(node.body))
+        if isinstance(node.body[number], ast.Expr)
+    }
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            parts = (part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
+            yield node.lineno, "".join(map(str, parts))
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings | fields
+        ):
+            yield node.lineno, node.value
+
+
+def test_no_message_spells_a_command_by_itself() -> None:
+    paths = [
+        path
+        for folder in ("sparkwright", "files/host", "deploys")
+        for path in (PROJECT / folder).rglob("*.py")
+    ]
+    assert len(paths) > 300
+    found = [
+        f"{name}:{line}: {text[:80]}"
+        for path in paths
+        if (name := path.relative_to(PROJECT).as_posix()) not in MAY
+        for line, text in texts(path)
+        if SPELLED.search(text) and not text.startswith("# ")
+    ]
+    assert found == []

@@ -1,0 +1,99 @@
+"""What a run says last: what is so now, what remains once, and whose lease was found."""
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyinfra.api.state import StateStage
+
+from sparkwright.common.difference import Difference
+from sparkwright.drift import deploy as drift
+from sparkwright.run import failures, report
+from sparkwright.run.lease_state import holder
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The functions that a run calls at its end."""
+    found: list[Any] = []
+    monkeypatch.setattr(report, "_results", {})
+    monkeypatch.setattr(report, "at_end", found.append)
+    return found
+
+
+def at(stage: StateStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "state", SimpleNamespace(current_stage=stage))
+
+
+def test_the_results_come_last_once_a_replica(
+    ends: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at(StateStage.Execute, monkeypatch)
+    # Both Sparks of a pair say it.
+    report.conclude("chat", " serves a-1 again.")
+    report.conclude("chat", " serves a-1 again.")
+    report.conclude("code", " is stopped.")
+    (say,) = ends
+    say()
+    assert capsys.readouterr().out == "\nchat serves a-1 again.\ncode is stopped.\n"
+
+
+def test_a_plan_has_no_result(ends: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    at(StateStage.Prepare, monkeypatch)
+    report.conclude("chat", " is stopped.")
+    assert ends == []
+
+
+def test_a_holder_is_named_with_local_time() -> None:
+    now = int(time.time())
+    shown = time.strftime("%d %b %H:%M", time.localtime(now))
+    assert holder(f"taken by ann at vm: deploys/spark.py, 0.1.0, since {now}\n") == (
+        f"ann at vm: deploys/spark.py, 0.1.0, since {shown}"
+    )
+    assert holder("taken by ann, since never\n") == "ann, since never"
+    assert holder("taken by \n") == "nobody knows whose"
+    assert holder("held\n") is None
+
+
+@pytest.mark.parametrize(
+    ("found", "unread", "said"),
+    [
+        ({"a": []}, {}, "Nothing differs on 1 Spark.\n"),
+        ({"a": [], "b": []}, {}, "Nothing differs on 2 Sparks.\n"),
+        ({"a": [Difference("x", "y", "z")]}, {}, ""),
+        ({"a": []}, {"b": "no answer"}, "b: not looked at: no answer\n"),
+    ],
+)
+def test_drift_says_that_nothing_differs(
+    found: dict[str, Any],
+    unread: dict[str, str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(drift, "state", SimpleNamespace(failed_hosts=()))
+    monkeypatch.setattr(drift, "_book", drift._DriftBook(found, unread))
+    with pytest.raises(SystemExit):
+        drift._show("-")
+    out, err = capsys.readouterr()
+    assert err == said
+    # JSON stays JSON.
+    assert out.startswith("{\n")
+
+
+def test_what_remains_is_said_once_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: dict[str, list[str]] = {}
+    monkeypatch.setattr(failures, "_show", lambda host, text: lines.update({host.name: text}))
+    monkeypatch.setattr(failures, "_name", lambda state, op: op)
+    monkeypatch.setattr(failures, "_ways_on", lambda run, host: ("sparkwright apply", ""))
+    run: Any = SimpleNamespace(get_op_order=lambda: ["Fit", "Weights", "Engine"])
+    told = failures.FailureReport()
+    for name in ("a", "b"):
+        told.operation_host_error(run, SimpleNamespace(name=name, data={}), "Fit")
+    assert lines["a"] == [
+        "a failed at: Fit",
+        "Not done on any Spark: Weights, Engine",
+        "Completed operations remain. When the cause is fixed, continue with: sparkwright apply",
+    ]
+    assert lines["b"] == ["b failed at: Fit"]
