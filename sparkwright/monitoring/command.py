@@ -103,7 +103,7 @@ def write(inventory: Path, folder: Path) -> str:
     key = None
     if any(door.keyed for door in doors):
         key = named_key(fleet, "prometheus", (METRICS,))
-    rules, dashboard = ((_FILES / name).read_text() for name in (RULES_FILE, DASHBOARD_FILE))
+    rules, dashboard = ((_FILES / name).read_text("utf-8") for name in (RULES_FILE, DASHBOARD_FILE))
     files = monitoring_files(doors, key, rules, dashboard)
     for name, (text, mode) in files.items():
         write_file(file_in(folder, name), text, mode)

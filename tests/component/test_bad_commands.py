@@ -210,8 +210,6 @@ def test_a_run_without_a_terminal_and_without_y(site: Path) -> None:
         ("$PYTHON -m deploys.spark", "found spark.py run by Python; expected: pyinfra inventory.p"),
         ("$PYTHON -m deploys.status", "expected: pyinfra inventory.py deploys/status.py"),
         ("$PYTHON -m deploys.drift", "expected: pyinfra inventory.py deploys/drift.py"),
-        ("$PYTHON deploys/status.py", "&& pyinfra inventory.py deploys/status.py"),
-        ("cd /; $PYTHON $OLDPWD/deploys/lock.py", "&& python -m deploys.lock"),
         (
             "mkdir gone; cd gone; rmdir ../gone; PYTHONPATH=$OLDPWD $PYTHON -c "
             "'from sparkwright.cli.main import main; raise SystemExit(main())' status",

@@ -318,7 +318,6 @@ def test_stop_and_start(person: Person) -> None:
     both = person.types("sparkwright verify", status=1, record=False)
     assert "1 error" in both
     assert "proved on spark-a" in both
-    person.types("sparkwright start -y --limit chat-b")
     said = person.types("sparkwright start -y --limit chat-b")
     assert re.search(r"^chat-b serves lab-tiny-\w+ again\.$", said, re.MULTILINE)
     assert "chat-b" in person.types("sparkwright apply -y")
