@@ -33,12 +33,7 @@ class Look:
 
 
 def look(spark: NewSpark, root: str = "/opt/qwen36") -> Look:
-    """Log in to a machine, try sudo, and read what the preflight of a run reads.
-
-    Args:
-        spark: The machine.
-        root: The folder of everything on it.
-    """
+    """Log in to a machine, try sudo, and read what the preflight of a run reads."""
     name = "@local" if spark.is_local else spark.address
     data = (
         {} if spark.is_local else {**spark.connection, "ssh_strict_host_key_checking": "accept-new"}

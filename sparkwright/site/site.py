@@ -89,13 +89,7 @@ def parse_spark(text: str, user: str | None = None, key: str | None = None) -> N
 
 
 def replicas_of(names: Sequence[str], recipe: str, pair: bool) -> dict[str, dict[str, object]]:
-    """Return the replicas of a new inventory: one for both Sparks of a pair, else one for each.
-
-    Args:
-        names: The Sparks.
-        recipe: What they serve.
-        pair: The two serve one model together.
-    """
+    """Return the replicas of a new inventory: one for both Sparks of a pair, else one for each."""
     if pair or len(names) == 1:
         return {"chat": {"recipe": recipe, "sparks": [*names]}}
     return {
@@ -112,13 +106,7 @@ def spark_names(count: int) -> list[str]:
 
 
 def inventory_text(sparks: Sequence[NewSpark], recipe: str, pair: bool) -> str:
-    """Return the inventory file of a new site.
-
-    Args:
-        sparks: The Sparks, the head of a pair first.
-        recipe: What they serve.
-        pair: The two serve one model together.
-    """
+    """Return the inventory file of a new site."""
     names = spark_names(len(sparks))
     hosts = {
         name: spark.connection | ({} if spark.hardware == "gb10" else {"hardware": spark.hardware})
@@ -138,12 +126,7 @@ def _flow(values: Mapping[str, object]) -> str:
 
 
 def site_files(name: str, inventory: str) -> dict[str, str]:
-    """Return the files of a new site: their texts by their paths in it.
-
-    Args:
-        name: Its name.
-        inventory: The text of inventory/sparks.yaml.
-    """
+    """Return the files of a new site: their texts by their paths in it."""
     values = {"name": name, "version": __version__}
     files = {
         path.relative_to(_TEMPLATES).as_posix().removesuffix(".j2"): render(path, **values)

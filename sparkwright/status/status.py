@@ -73,11 +73,7 @@ class SparkRow:
 
 
 def status_script(root: str) -> str:
-    """Return the POSIX shell script that reads a Spark; it needs no rights, and takes 1 to 2 s.
-
-    Args:
-        root: the folder of the seat.
-    """
+    """Return the POSIX shell script that reads a Spark; it needs no rights, and takes 1 to 2 s."""
     folder, seat = shlex.quote(root), seat_of(root)
     labels = 'spark="[^"]*"' + (f',seat="{seat}"' if seat else "")
     parts = {
