@@ -158,10 +158,6 @@ def image_id(references: Sequence[str]) -> str:
 def shell_lines(words: Sequence[str], breaks: Collection[int] = ()) -> str:
     """Quote a command for ``sh``, one option a line.
 
-    Args:
-        words: The words of the command.
-        breaks: Positions of words that start a line, too.
-
     Returns:
         Text that ``sh`` splits into exactly these words, but for what it expands.
     """

@@ -94,12 +94,7 @@ def parse_spark(text: str, user: str | None = None, key: str | None = None) -> N
 
 
 def replicas_of(names: Sequence[str], recipe: str, pair: bool) -> dict[str, dict[str, object]]:
-    """Return the replicas of a new inventory: one for both Sparks of a pair, else one for each.
-
-    Args:
-        names: The Sparks.
-        pair: The two serve one model together.
-    """
+    """Return the replicas of a new inventory: one for both Sparks of a pair, else one for each."""
     if pair or len(names) == 1:
         return {"chat": {"recipe": recipe, "sparks": [*names]}}
     return {
@@ -116,12 +111,7 @@ def spark_names(count: int) -> list[str]:
 
 
 def inventory_text(sparks: Sequence[NewSpark], recipe: str, pair: bool) -> str:
-    """Return the inventory file of a new site.
-
-    Args:
-        sparks: The Sparks, the head of a pair first.
-        pair: The two serve one model together.
-    """
+    """Return the inventory file of a new site."""
     names = spark_names(len(sparks))
     hosts = {
         name: spark.connection | ({} if spark.hardware == "gb10" else {"hardware": spark.hardware})

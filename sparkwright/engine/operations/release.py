@@ -30,9 +30,6 @@ def superseded_script(root: str) -> str:
     """Return the POSIX shell script that deletes programs which `sparkwright-host` replaced.
 
     systemd reads the new unit files first: an engine that ends meanwhile is started by these.
-
-    Args:
-        root: the folder of everything on the Spark.
     """
     return f"""\
 cd {shlex.quote(root)}/bin && systemctl daemon-reload || exit
