@@ -16,6 +16,8 @@ PROGRAM_VARIABLE, LINE_VARIABLE = "SPARKWRIGHT_PROGRAM", "SPARKWRIGHT_LINE"
 # The deploys of a site that are not named as their verbs.
 _SPARK = "spark"
 _VERBS = {_SPARK: "apply"}
+# What pytest is given to verify a site.
+_VERIFY = ("tests/verify", "tests/verify/", "sparkwright.verify")
 # The verbs that pyinfra has as well, by what it runs for them.
 DEPLOYS = {
     _VERBS.get(deploy, deploy): f"deploys/{deploy}.py"
@@ -93,11 +95,13 @@ def _relative(path: Path) -> str:
 
 
 def _is_plain() -> bool:
-    """Tell whether pyinfra was typed, or one of the files that it reads was run by Python."""
+    """Tell whether pyinfra or pytest was typed, or a file that pyinfra reads was run by Python."""
     path = Path(sys.argv[0])
     if path.name == "__main__.py":
         path = path.parent
-    return PROGRAM_VARIABLE not in os.environ and (path.name == "pyinfra" or path.suffix == ".py")
+    verifies = path.name == "pytest" and any(word in _VERIFY for word in sys.argv[1:])
+    is_pyinfra = path.name == "pyinfra" or path.suffix == ".py"
+    return PROGRAM_VARIABLE not in os.environ and (is_pyinfra or verifies)
 
 
 def _entry() -> str:

@@ -18,6 +18,7 @@ PROJECT = Path(__file__).parents[2]
 PARTS = (
     *("tests/lab/engine/", "tests/lab/standin/", "sparkwright/cli/start.py"),
     *("tests/recipes/inside/", "tests/recipes/kv_layout.py", "tests/forked.py"),
+    "tests/recipes/text_config.py",
     *("tests/contract/inside.py", "tests/component/engine/", "tests/component/gateway/"),
 )
 

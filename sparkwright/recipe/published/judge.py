@@ -27,7 +27,7 @@ _URING = {"URING", "URING_BUFFERED"}
 
 
 @dataclass
-class Verdict:
+class Judgment:
     """What was found: sentences beside our keys, and the names that nobody has judged."""
 
     problems: list[tuple[str, str]] = field(default_factory=list)
@@ -41,9 +41,9 @@ def judge(
     args: Mapping[str, Any],
     env: Mapping[str, str],
     mods: Sequence[Path],
-) -> Verdict:
+) -> Judgment:
     """Judge the names of options and variables; mods, folders here, may add some of their own."""
-    found = Verdict()
+    found = Judgment()
     if args.get("load-format") == "instanttensor":
         backends = {each.strip() for each in env.get("INSTANTTENSOR_BACKEND", "").split(",")}
         key, told = "args.load-format", f"instanttensor {_INSTANTTENSOR}"

@@ -1,12 +1,13 @@
 """What verification says of a Spark that does not serve."""
 
+import sys
 import warnings
 from collections.abc import Sequence
 
 import pytest
 import requests
-from sparkwright.run.command_line import PROGRAM_VARIABLE
 
+from sparkwright.common.command_line import PROGRAM_VARIABLE
 from sparkwright.run.spark import SparkTarget
 from sparkwright.verify.serving import client_of, unserved
 
@@ -43,6 +44,7 @@ def test_a_spark_that_does_not_serve(
     said = unserved("spark-a", found, lambda: answer)
     assert said == f"spark-a does not serve: {why}. Next: sparkwright {verb}"
     monkeypatch.delenv(PROGRAM_VARIABLE)
+    monkeypatch.setattr(sys, "argv", ["/x/bin/pytest", "tests/verify"])
     deploy = "spark" if verb == "apply" else verb
     command = f"pyinfra inventory.py deploys/{deploy}.py"
     assert unserved("spark-a", found, lambda: answer).endswith(f". Next: {command}")
