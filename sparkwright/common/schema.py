@@ -197,7 +197,8 @@ def _sentence(
         return f"{where}: found nothing; {expected}"
     if kind == "dict_type" and expected.startswith("expected text"):
         expected = f"expected a mapping, each name to {expected.removeprefix('expected ')}"
-    if kind in ("int_type", "float_type") and _NUMBER.fullmatch(str(detail["input"])):
+    quoted = isinstance(detail["input"], str) and _NUMBER.fullmatch(detail["input"])
+    if kind in ("int_type", "float_type") and quoted:
         expected += " (as a number: without quotes)"
     if kind == "string_type" and isinstance(detail["input"], bool | int | float | date):
         expected += " (as text: in quotes)"

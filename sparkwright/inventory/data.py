@@ -58,8 +58,9 @@ def check_data(
         *_file_problems(files),
         *_option_problems(given, replicas, removal, _deploys(context.params["operations"])),
     ]
-    if given.get("fabric") and not any(len(each.sparks) > 1 for each in declared.values()):
-        found = f"--data fabric: found {given['fabric']}, and no pair in {fleet}"
+    pair = any(len(each.sparks) > 1 for each in declared.values())
+    if given.get("fabric") == "verify" and not pair:
+        found = f"--data fabric: found verify, and no pair in {fleet}"
         problems.append(f"{found}; expected two Sparks that serve one replica together")
     problems = problems or [
         *_contradictions(groups, file_group, files, given),

@@ -32,6 +32,8 @@ def watch_end() -> None:
 def at_end(say: Callable[[], None]) -> None:
     """Have a function called at the end of this run, unless an error or Ctrl-C ends it.
 
+    A run that prints pyinfra's JSON has no last lines: they would stand behind it.
+
     Args:
         say: Prints the last lines; pyinfra has closed its connections by then.
     """
@@ -41,7 +43,8 @@ def at_end(say: Callable[[], None]) -> None:
             say()
 
     for context in _contexts:
-        context.call_on_close(unless_failed)
+        if "--json" not in sys.argv:
+            context.call_on_close(unless_failed)
 
 
 def is_interrupted() -> bool:

@@ -8,7 +8,7 @@ from sparkwright.causes.log_causes import table
 def obstacle(output: str) -> LogCause | None:
     """Return the cause of an error of nvidia-smi, Docker or CUDA; None for an unknown one."""
     journal = Journal(output.splitlines())
-    known = (*table("platform"), *table("gpu_proof"))
+    known = (*table("gpu_proof"), *table("platform"))
     return next((each for each in known if each.evidence(journal)), None)
 
 

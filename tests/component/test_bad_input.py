@@ -289,9 +289,13 @@ def test_a_command_line_of_pyinfras(
         (
             {"watch": 5},
             "spark",
-            "found it for deploys/spark.py, which does not read it; expected de",
+            "found it for sparkwright apply, which does not read it; expected sparkwright status",
         ),
-        ({"workloads": "short"}, "doctor", "which does not read it; expected deploys/benchmark.py"),
+        (
+            {"workloads": "short"},
+            "doctor",
+            "which does not read it; expected sparkwright benchmark",
+        ),
         ({"workloads": "shrt"}, "benchmark", "did you mean 'short'? Expected one of"),
         ({"weights": "verfy"}, "spark", "found 'verfy'; expected verify, or remove with"),
     ],

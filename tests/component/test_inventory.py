@@ -162,7 +162,8 @@ def test_values_that_nothing_takes_end_a_run_before_any_connection(project: Path
         "--data firewall: found 'onn'; expected auto or on",
         "--data docker: found 'reboot'; expected restart, or no --data docker",
         "--data fabric: found 1; expected verify, or no --data fabric",
-        "--data weights: found 'remove'; expected verify, or remove with deploys/remove.py",
+        "--data weights: found 'remove'; expected verify, or remove with "
+        "pyinfra inventory.py deploys/remove.py",
         "--data watch: found 'soon'; expected seconds from 1 to 3600",
         "--data force: found 'x'; expected chat",
         "--data report: found '/dev/null/x'; expected the path of a file that can be written: "
@@ -170,7 +171,8 @@ def test_values_that_nothing_takes_end_a_run_before_any_connection(project: Path
     ]
     removal = ("inventory.py", "deploys/remove.py", "-y", "--data", "weights=verify")
     assert refused(project, *removal) == (
-        "--data weights: found 'verify'; expected verify, or remove with deploys/remove.py"
+        "--data weights: found 'verify'; expected verify, or remove with "
+        "pyinfra inventory.py deploys/remove.py"
     )
 
 

@@ -154,7 +154,7 @@ def test_a_fleet_that_was_never_deployed(tmp_path: Path) -> None:
     done = run(tmp_path, recipe="lab-tiny")
     assert done.returncode == 1
     assert f"{tmp_path}/sparks.lock.yaml: " in done.stderr
-    assert "is not in the lock yet; a run of deploys/spark.py records it" in done.stderr
+    assert "is not in the lock yet; pyinfra inventory.py deploys/spark.py records it" in done.stderr
     assert f"{tmp_path}/sparks.keys: found no such file; expected the API keys" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "hosts.py", "sparks.yaml"]
 

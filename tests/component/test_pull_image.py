@@ -128,7 +128,11 @@ def test_pulls_by_digest(docker: Docker) -> None:
     [
         (404, "manifest for x not found: manifest unknown", "the registry has no such image"),
         (404, "pull access denied for x", "example.org wants a login, and this job got none"),
-        (500, "Head https://x: unauthorized", "on the machine that runs pyinfra, `docker login ex"),
+        (
+            500,
+            "Head https://x: unauthorized",
+            "machine that runs Sparkwright, `docker login ex",
+        ),
         (500, "no matching manifest for linux/arm64/v8", "not made for this machine's processor"),
         (500, "Get https://x: server gave HTTP response to HTTPS client", "speaks no TLS"),
     ],

@@ -113,7 +113,8 @@ def test_an_unreachable_spark_is_a_row(project: Path) -> None:
     assert re.search(r"spark-b +batch +lab-tiny +- +no answer", b)
     assert rest == [
         "spark-a: vllm@lab-tiny-99999999 runs as well",
-        "spark-a: the engine was started again 2 times; deploys/doctor.py tells why",
+        "spark-a: the engine was started again 2 times; "
+        "pyinfra inventory.py deploys/doctor.py tells why",
         "spark-b: it refuses the connection: is it on and booted, and are ssh_hostname and "
         "ssh_port right? (Could not connect (Connection refused: port 1 of 127.0.0.1))",
     ]

@@ -120,7 +120,7 @@ def test_a_second_operator_without_the_lock_is_stopped(tmp_path: Path, options: 
     status, said = run(tmp_path, *options, serving="b")
     assert status == 1, said
     assert f"{tmp_path}/sparks.lock.yaml: found no such file, while b serves old-1" in said
-    assert f"--adopt vllm/vllm-openai@{DIGEST} {REPO}@{COMMIT}\n" in said
+    assert f"--adopt vllm/vllm-openai@{DIGEST} --adopt {REPO}@{COMMIT}\n" in said
     assert "Change" not in said
     assert made(tmp_path) == set()
 
