@@ -199,6 +199,8 @@ def test_while_verify_waits_for_a_spark(tmp_path: Path, running: dict[str, Machi
 
 def test_while_init_tries_a_machine(tmp_path: Path, running: dict[str, Machine]) -> None:
     site = Site(tmp_path, running, 1)
+    # No site is made below another.
+    (tmp_path / "inventory.py").unlink()
     with nobody_answers(site) as port:
         said = interrupted(site, sparkwright(f"init new --spark ann@127.0.0.1:{port}"))
     assert said.strip().endswith("interrupted")
