@@ -76,7 +76,7 @@ def superfluous(
         folders, images: their checkpoint folders and the names of their images.
     """
     kept = kept_releases(found, keep, wanted)
-    gone = {release: found.sizes[release] for release in sorted(found.folders.keys() - kept)}
+    gone = {release: found.sizes.get(release, 0) for release in sorted(found.folders.keys() - kept)}
     back = tuple(sorted((found.folders.keys() & kept) - {found.engines.current}))
     if any(found.folders.get(release, frozenset()) is None for release in kept):
         damaged = [release for release in kept if found.folders.get(release, ()) is None]

@@ -235,7 +235,7 @@ def test_a_dry_run_shows_what_goes_and_what_stays(serving: Pair, announced: Run)
 def test_a_slip_removes_no_weights(serving: Pair) -> None:
     run = pyinfra(REMOVE, "--data", "weights=all")
     assert run.status == 1
-    expected = "verify, or remove with deploys/remove.py"
+    expected = "verify, or remove with pyinfra inventory/lab.py deploys/remove.py"
     assert f"--data weights: found 'all'; expected {expected}" in run.output
     assert run.changed == frozenset()
 

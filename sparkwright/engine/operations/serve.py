@@ -286,6 +286,8 @@ def _follow(
             raise
         cursor = now.cursor or cursor
         outcome.log += now.lines
+        # A switch that fails within a second has ended before its journal was read.
+        unread = now.report is not None and not since
         if now.report:
             since = f"@{now.report.began}"
             outcome.take(now.report)
@@ -294,6 +296,8 @@ def _follow(
                 if line and f"{what}{line}" not in shown:
                     shown.add(f"{what}{line}")
                     host.log(f"{what}: {plain(line)} ({time.monotonic() - outcome.began:.0f} s)")
+        if now.ended and unread:
+            continue
         if now.ended:
             outcome.served = outcome.served and bool(now.report)
             outcome.reason = outcome.reason or ("" if outcome.served else _unknown(release))

@@ -222,7 +222,8 @@ def _files(root: Path) -> Iterator[Path]:
         folders[:] = sorted(each for each in folders if each not in (".git", ".github"))
         for name in names:
             path = Path(folder, name)
-            if path.suffix.lower() not in (*_YAML, *_PAGES) or path.is_symlink():
+            is_text = path.is_file() and not path.is_symlink()
+            if path.suffix.lower() not in (*_YAML, *_PAGES) or not is_text:
                 continue
             count += 1
             if count > _MOST_FILES:

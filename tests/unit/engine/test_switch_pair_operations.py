@@ -43,3 +43,28 @@ def test_the_other_of_a_pair_ends_its_switch_too(monkeypatch: pytest.MonkeyPatch
         engine._follow(worker.state, Head(), "/opt/x", ours.id, worker, outcome)  # type: ignore
     assert stopped == [(f"systemctl stop --no-block switch@{ours.id}.service", True)]
     assert (outcome.served, outcome.reason) == (False, "b: no GPU")
+
+
+def test_the_log_of_a_switch_that_fails_within_a_look_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The journal is read from the time that the first report names."""
+    monkeypatch.setattr(engine, "POLL_SECONDS", 0)
+    failed = json.dumps(REPORT | {"phase": "failed", "message": "it ended"})
+    log = "vllm: error: unrecognized arguments: --x\n-- cursor: s=1"
+    answers = iter(["active\n", f"inactive\n{failed}", f"inactive\n{failed}\n{log}"])
+
+    class Head:
+        name, data = "head", {"_sudo": True}
+
+        def get_fact(self, fact: Any, **_: Any) -> Any:
+            return fact().process(next(answers).split("\n"))
+
+        def log(self, *_: object) -> None:
+            pass
+
+    driven, outcome = spark(FORMER), Outcome()
+    with driven.current() as worker:
+        engine._follow(worker.state, Head(), "/opt/x", pair(0).id, None, outcome)  # type: ignore
+    assert outcome.log == ["vllm: error: unrecognized arguments: --x"]
+    assert (outcome.served, outcome.reason) == (False, "it ended")
