@@ -60,4 +60,4 @@ def test_nothing_serves(serving: Pair) -> None:
     run = pyinfra(BENCHMARK, "--data", "workloads=short")
     assert run.status == 1
     assert f"There is nothing to measure: {unit} is inactive" in run.output
-    assert "deploys/doctor.py names what ails it" in run.output
+    assert "deploys/doctor.py` names what ails it" in run.output

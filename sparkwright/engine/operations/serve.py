@@ -287,7 +287,7 @@ def _follow(
         cursor = now.cursor or cursor
         outcome.log += now.lines
         # A switch that fails within a second has ended before its journal was read.
-        unread = now.report is not None and not since
+        unread = now.report is not None and not (since or now.lines)
         if now.report:
             since = f"@{now.report.began}"
             outcome.take(now.report)
