@@ -102,7 +102,6 @@ def _served(spark: Examined) -> dict[str, str]:
     return {
         "recipe": f"{recipe.name if shipped else 'own recipe'}{rank}",
         "vLLM": recipe.vllm,
-        "image": recipe.base_image if shipped else "",
         "mods": str(len(recipe.image.mods)) if isinstance(recipe.image, ImageMods) else "",
     }
 

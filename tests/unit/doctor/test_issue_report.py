@@ -34,7 +34,6 @@ def test_it_tells_versions_causes_and_figures() -> None:
         "| Docker | `28.3.3` |",
         "| recipe | `qwen3.6-35b-fp8, rank 0 of 2` |",
         f"| vLLM | `{RECIPE.vllm}` |",
-        f"| image | `{RECIPE.base_image}` |",
         "| engine | `failed, restarts: 0` |",
         "* disk-space",
     ):
