@@ -300,7 +300,9 @@ def test_another_recipe_and_back(person: Person) -> None:
     assert "The inventory asks for mine, which sparkwright apply serves" in said
     said = person.types("sparkwright clean -y")
     assert re.search(
-        r"^spark-a: nothing to free; mine-\w+ stays for a rollback\.$", said, re.MULTILINE
+        r"^spark-a: nothing to free; mine-\w+ and other-\w+ stay for a rollback\.$",
+        said,
+        re.MULTILINE,
     )
     assert [current(spark).startswith("lab-tiny-") for spark in person.sparks] == [True, True]
     person.edits(recipe="lab-tiny")
