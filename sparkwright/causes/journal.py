@@ -1,4 +1,4 @@
-"""What of a log counts: what the engine itself says, and what still holds."""
+"""The lines of a log that count: those of the engine itself that still hold."""
 
 import re
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ class Journal:
 
     @cached_property
     def serves(self) -> bool:
-        """Whether the engine serves: then nothing that it has met has stopped it."""
+        """True where the engine serves: nothing that it has met has stopped it."""
         return self.active and not any(_DEAD.search(line.text) for line in self._spoken[1])
 
     @cached_property

@@ -37,7 +37,7 @@ class Cleaning:
 
     @property
     def result(self) -> str:
-        """What is so once they have gone."""
+        """The result of the removal, as a sentence."""
         verb = "stays" if len(self.back) == 1 else "stay"
         stays = f"; {' and '.join(self.back)} {verb} for a rollback" if self.back else ""
         if not self.size:

@@ -81,7 +81,7 @@ class Count:
 
     @property
     def bytes(self) -> int:
-        """What all of it takes."""
+        """The bytes of all of them together."""
         return self.value * self.each
 
 

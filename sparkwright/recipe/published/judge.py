@@ -1,4 +1,4 @@
-"""What the nearest release of vLLM says of a published recipe, before it becomes ours.
+"""Judgment of a published recipe by the nearest release of vLLM, before it becomes ours.
 
 The table of names has no values: whether an option takes the one given, only vLLM itself can tell.
 """
@@ -28,7 +28,7 @@ _URING = {"URING", "URING_BUFFERED"}
 
 @dataclass
 class Judgment:
-    """What was found: sentences beside our keys, and the names that nobody has judged."""
+    """Findings about a recipe: sentences by our keys, and the names that were not judged."""
 
     problems: list[tuple[str, str]] = field(default_factory=list)
     unjudged: list[str] = field(default_factory=list)
