@@ -21,7 +21,7 @@ $(READY): requirements.lock
 	  sys.exit(sys.version_info < (3, 11) and "found Python %s; expected 3.11 or later" % found)'
 	@echo "Installing what it needs into $(VENV): about a minute"
 	python3 -m venv --clear $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@touch $@
 
 setup: $(READY)
@@ -95,7 +95,7 @@ SBOM_OF := requirements.lock files/host/weights/requirements.txt files/host/gate
   files/images/community/requirements.txt files/images/sm121-inject/requirements.txt
 sbom:
 	python3 -m venv --clear $(SBOM)
-	$(SBOM)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-sbom.lock
+	$(SBOM)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-sbom.lock
 	mkdir -p sbom
 	for file in $(SBOM_OF); do \
 	  $(SBOM)/bin/cyclonedx-py requirements --output-reproducible --output-format JSON \
@@ -106,7 +106,7 @@ DOCS := .docs
 docs: setup
 	$(PYTHON) -m tests.docs
 	python3 -m venv --clear $(DOCS)
-	$(DOCS)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	$(DOCS)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-docs.lock
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
 
 lab-down:

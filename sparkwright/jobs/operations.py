@@ -53,11 +53,13 @@ def virtual_environment(path: str, requirements: str, text: str) -> Generator[Py
         yield send(bundle, wheels)
         source = ["--no-index --find-links", QuoteString(f"{own.root}/bundle/{WHEELS}")]
     yield StringCommand(_ALONE, "python3 -m venv --clear", QuoteString(path))
+    # The lock names every package. Were pip to resolve, versions before 23.3 would refuse a package
+    # with an extra as soon as PyPI has a newer release of it.
     yield StringCommand(
         _ALONE,
         *(["env", *proxy] if proxy else []),
         python,
-        "-m pip install --quiet --disable-pip-version-check --require-hashes",
+        "-m pip install --quiet --disable-pip-version-check --no-deps --require-hashes",
         *source,
         "--only-binary :all: --requirement",
         QuoteString(requirements),

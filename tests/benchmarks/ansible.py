@@ -105,8 +105,8 @@ def environment() -> Path:
 
     def build(folder: Path) -> None:
         subprocess.run([sys.executable, "-m", "venv", folder / "env"], check=True)
-        pip = [f"{folder}/env/bin/python", "-m", "pip", "install", "--quiet", "--require-hashes"]
-        options = ["--disable-pip-version-check", "--only-binary", ":all:", "--requirement"]
+        pip = [f"{folder}/env/bin/python", "-m", "pip", "install", "--quiet"]
+        options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--requirement"]
         subprocess.run([*pip, *options, str(REQUIREMENTS)], check=True)
 
     return cache.entry("ansible", [REQUIREMENTS, sys.version], build) / "env/bin/python"

@@ -239,7 +239,7 @@ def test_from_the_spark_itself(spark: Handle, served: str) -> None:
     spark.run("cat > sparkwright/inventory/lab.yaml", stdin=fleet)
     spark.run(
         "cd sparkwright && python3 -m venv .venv && "
-        ".venv/bin/pip install --quiet --require-hashes -r requirements.lock",
+        ".venv/bin/pip install --quiet --no-deps --require-hashes -r requirements.lock",
         timeout=300,
     )
     deploy = "cd sparkwright && .venv/bin/pyinfra inventory/lab.py deploys/spark.py -y --json"

@@ -51,8 +51,8 @@ def python() -> Path:
 
     def build(folder: Path) -> None:
         subprocess.run([sys.executable, "-m", "venv", folder / "env"], check=True)
-        pip = [folder / "env/bin/python", "-m", "pip", "install", "--quiet", "--require-hashes"]
-        options = ["--disable-pip-version-check", "--only-binary", ":all:", "--requirement"]
+        pip = [folder / "env/bin/python", "-m", "pip", "install", "--quiet"]
+        options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--requirement"]
         subprocess.run([*pip, *options, requirements], check=True)
 
     return cache.entry("gateway", [requirements, sys.version], build) / "env/bin/python"
