@@ -1,4 +1,4 @@
-"""The corpus: public incidents and healthy logs, in parts that a seed drew; twice so far."""
+"""The corpus: public incidents and healthy logs, in parts that a seed drew; three times so far."""
 
 import hashlib
 import re
@@ -14,9 +14,10 @@ PROJECT = HERE.parents[1]
 SEED = "sparkwright"
 # The one that entries are written with, and the one that is only scored.
 WORKING, SCORED = "working", "scored"
-# Those collected later, once the doctor knew the first ones; drawn alike.
+# Those collected later, each time that the doctor knew the former ones; drawn alike.
 FRESH_WORKING, FRESH_SCORED = "fresh_working", "fresh_scored"
-PARTS = WORKING, SCORED, FRESH_WORKING, FRESH_SCORED
+THIRD_WORKING, THIRD_SCORED = "third_working", "third_scored"
+PARTS = WORKING, SCORED, FRESH_WORKING, FRESH_SCORED, THIRD_WORKING, THIRD_SCORED
 
 
 @dataclass(frozen=True)
