@@ -113,7 +113,7 @@ class LogCause(KnownCause):
             weak: a line that suggests it, in the place of one that shows it.
         """
         pattern = self.suggests if weak else self.shows
-        if pattern is None or (journal.serves and not self.serving):
+        if pattern is None or (journal.serves and (weak or not self.serving)):
             return None
         shown = None
         for line in journal.lines(mild=self.mild, past=self.lasts, served=not self.starts):
