@@ -34,7 +34,7 @@ SPACE_REMEDY = (
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One cause that was found, and the line or reading that shows it."""
+    """One cause that was found, and the line or reading that shows it, or makes it likely."""
 
     name: str
     cause: str
@@ -42,6 +42,7 @@ class Diagnosis:
     remedy: str
     source: str = ""
     symptom: bool = False
+    guess: bool = False
 
 
 class KnownCause(Model):
@@ -85,6 +86,10 @@ class LogCause(KnownCause):
     suggests: _Pattern | None = Field(
         default=None, description="patterns of lines that count where nothing else shows a reason"
     )
+    otherwise: list[str] = Field(
+        default_factory=list,
+        description="causes that are likely as well where a line shows this one",
+    )
     settled: _Pattern | None = Field(
         default=None, description="patterns of a later line that takes back what was shown"
     )
@@ -108,7 +113,7 @@ class LogCause(KnownCause):
             weak: a line that suggests it, in the place of one that shows it.
         """
         pattern = self.suggests if weak else self.shows
-        if pattern is None or (journal.serves and not self.serving):
+        if pattern is None or (journal.serves and (weak or not self.serving)):
             return None
         shown = None
         for line in journal.lines(mild=self.mild, past=self.lasts, served=not self.starts):

@@ -1,6 +1,7 @@
 """The tables of known causes, and what of them a log shows."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -25,6 +26,8 @@ from sparkwright.host.kernel import HANDOVER_REMEDY, POOLS_REMEDY
 # The tables that the doctor looks into. The most specific causes are first: the first one that is
 # found is the one to begin with.
 SUBJECTS = ("root", "platform", "start", "compute", "network", "memory", "host")
+# Guesses stand behind what is shown, up to this number of causes.
+GUESSED = 3
 # What `${NAME}` in a remedy stands for, beside the table's own phrases.
 _PHRASES = {
     "apply": APPLY,
@@ -71,32 +74,44 @@ def causes() -> Mapping[str, LogCause]:
 def from_log(
     lines: Sequence[str], shown: Mapping[str, str | None] | None = None, active: bool = False
 ) -> list[Diagnosis]:
-    """Return every cause that log lines show: reasons before symptoms, then the most specific.
+    """Return every cause that log lines show, the one to begin with first; then what is likely.
 
     Args:
         shown: the evidence, if any, by which the host itself shows a cause: name -> evidence.
         active: as of a `Journal`.
     """
     shown, journal = shown or {}, Journal(lines, active)
-    found = [
-        cause.diagnosis(evidence)
+    found = {
+        cause.name: cause.diagnosis(evidence)
         for cause in causes().values()
         if (evidence := shown.get(cause.name) or cause.evidence(journal))
+    }
+    unexplained = all(each.symptom for each in found.values())
+    # Beside a symptom no other one is guessed.
+    suggested = [
+        cause.diagnosis(evidence)
+        for cause in causes().values()
+        if not (cause.name in found or (found and cause.symptom))
+        if (evidence := cause.evidence(journal, weak=True))
     ]
-    if all(each.symptom for each in found):
-        # Beside a symptom no other one is guessed.
-        suggested = (
-            cause.diagnosis(evidence)
-            for cause in causes().values()
-            if not (found and cause.symptom) and (evidence := cause.evidence(journal, weak=True))
-        )
-        found += islice(suggested, 1)
-    return in_order(found)
+    likely = [
+        causes()[name].diagnosis(each.evidence)
+        for each in in_order([*found.values(), *suggested[:1]])
+        for name in causes()[each.name].otherwise
+        # What a reading of the host would have shown is not guessed.
+        if name not in shown
+    ]
+    guesses = {each.name: replace(each, guess=True) for each in [*suggested, *likely]}
+    if unexplained and suggested:
+        found[suggested[0].name] = suggested[0]
+    room = max(0, GUESSED - len(found))
+    others = (each for name, each in guesses.items() if name not in found)
+    return in_order([*found.values(), *islice(others, room)])
 
 
 def in_order(diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
-    """Return diagnoses in the order in which to act on them: a symptom follows every reason."""
-    return sorted(diagnoses, key=lambda each: each.symptom)
+    """Return diagnoses in the order in which to act on them: reasons, symptoms, guesses."""
+    return sorted(diagnoses, key=lambda each: (each.guess, each.symptom))
 
 
 def hint(lines: Sequence[str]) -> str | None:

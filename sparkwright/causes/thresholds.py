@@ -10,8 +10,8 @@ from sparkwright.common.hardware import GIB
 # 500 to 860 MHz and about 30 W; a sound one has twice this clock, and draws more than this power.
 FAULT_MHZ, FAULT_WATTS, FAULT_BUSY = 1200, 35, 80
 # MHz of the fastest core while the GPU is busy: an engine keeps one core at its highest clock, 2800
-# or more. Our own choice.
-SLOW_CPU_MHZ = 1500
+# or more. Our own choice; 2000 were reported (eugr/spark-vllm-docker#104).
+SLOW_CPU_MHZ = 2400
 # W and per cent busy. A kernel that waits for ever counts as busy: 13 to 22 W at 96 % were reported
 # of such engines, and 45 W and more of those that work.
 SPIN_WATTS, SPIN_BUSY = 30, 90

@@ -26,7 +26,8 @@ KERNEL = (
     "not supported by|probe routine|were initialized|RPC response|GSP|version mismatch|rm_init)|"
     "nvidia.*(version magic|disagrees about version)|mlx5_core.*(health|dropped off|fatal|pci_dev)|"
     "Xid:? [0-9]|AER: .*(Fatal|recover)|PCIe Bus Error: severity=Unc|firmware load for nvidia|"
-    "mlx5_core.*(PCIe bandwidth, limited|Link up)|critical temperature"
+    "mlx5_core.*(PCIe bandwidth, limited|Link up)|critical temperature|EXT4-fs error|"
+    "I/O error, dev|nvme.*timeout, "
 )
 _KERNEL_LINES = 500
 # Seconds before a hard shutdown, which a Spark records when it boots again, of which the kernel's

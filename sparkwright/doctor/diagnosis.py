@@ -38,6 +38,7 @@ def from_switch(failed: FailedSwitch | None, wanted: str | None = None) -> list[
     known = [
         replace(each, cause=f"{failed.release} did not come to serve on {day}. {each.cause}")
         for each in from_log(failed.log)
+        if not each.guess
     ]
     cause = f"The last switch, to {failed.release} on {day}, failed"
     remedy = f"`journalctl -u vllm@{failed.release} -u switch@{failed.release}` has all of it"

@@ -29,7 +29,7 @@ def report(
     """
     yield f"looked at {_looked_at(checkup)}", "white"
     for each in diagnoses[:SHOWN]:
-        yield f"cause: {each.cause} [{each.name}]", "red"
+        yield f"{'perhaps' if each.guess else 'cause'}: {each.cause} [{each.name}]", "red"
         yield f"  seen: {each.evidence}", "yellow"
         yield f"  remedy: {each.remedy}.", "green"
     if len(diagnoses) > SHOWN:

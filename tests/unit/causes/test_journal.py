@@ -29,7 +29,11 @@ QUOTES = (
 
 
 def names(*log: str, active: bool = False) -> list[str]:
-    return [each.name for each in from_log(log, active=active)]
+    return [each.name for each in from_log(log, active=active) if not each.guess]
+
+
+def guesses(*log: str) -> list[str]:
+    return [each.name for each in from_log(log) if each.guess]
 
 
 @pytest.mark.parametrize("line", QUOTES)
@@ -97,6 +101,15 @@ def test_what_only_suggests_a_cause_gives_way_to_a_reason() -> None:
     assert names(system) == ["rdma-gid"]
     assert names(system, PEER) == ["rdma-gid", "peer-closed"]
     assert names(system, registered) == ["kernel-kho"]
+    assert guesses(system, registered)[:1] == ["rdma-gid"]
+
+
+def test_guesses_fill_up_to_three_causes_and_no_more() -> None:
+    assert names(OOM) == ["cuda-out-of-memory"]
+    assert guesses(OOM) == ["free-memory-at-start", "kv-cache-too-small"]
+    full = "OSError: [Errno 28] No space left on device", "EADDRINUSE", OOM
+    assert guesses(*full) == []
+    assert guesses("serving") == []
 
 
 def test_what_refuses_a_start_is_not_seen_in_a_request_that_was_refused() -> None:
