@@ -7,7 +7,7 @@ PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
 .PHONY: help setup packages demo test test-all lint unit component security contract system acceptance \
-  check-recipes mutants campaign long verify bench dist sbom docs lab-down clean
+  check-recipes mutants campaign long verify bench dist sbom audit docs lab-down clean
 
 help:
 	@sed -n '1,3s/^# //p' Makefile
@@ -85,21 +85,31 @@ verify: setup
 bench: packages
 	$(PYTHON) -m tests.benchmarks
 
-# Wheel and sdist, in dist/.
+# Wheel and sdist, in dist/: of what git has, as a build takes each file that is there.
 dist: setup
+	@found="$$(git status --porcelain)"; [ -z "$$found" ] \
+	  || { printf 'found files that git does not have as they are; expected none:\n%s\n' "$$found" >&2; exit 1; }
 	$(PYTHON) -m hatchling build -d dist
 
-# What the product installs, as CycloneDX: here, for the jobs on a Spark, and for the gateway.
+# What the product installs, here, for the jobs on a Spark, and for the gateway: as CycloneDX, and
+# held against the published advisories, which needs the internet.
 SBOM := .sbom
 SBOM_OF := requirements.lock files/host/weights/requirements.txt files/host/gateway/requirements.txt \
   files/images/community/requirements.txt files/images/sm121-inject/requirements.txt
-sbom:
+$(SBOM)/.ready: requirements-sbom.lock
 	python3 -m venv --clear $(SBOM)
 	$(SBOM)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-sbom.lock
+	@touch $@
+
+sbom: $(SBOM)/.ready
 	mkdir -p sbom
 	for file in $(SBOM_OF); do \
 	  $(SBOM)/bin/cyclonedx-py requirements --output-reproducible --output-format JSON \
 	    --output-file sbom/$$(echo $$file | tr / -).cdx.json $$file || exit; done
+
+audit: $(SBOM)/.ready
+	for file in $(SBOM_OF); do \
+	  $(SBOM)/bin/pip-audit --strict --require-hashes --disable-pip --requirement $$file || exit; done
 
 # The docs site, in site/: its reference pages are made from the code, and every link is checked.
 DOCS := .docs

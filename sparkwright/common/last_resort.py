@@ -30,6 +30,14 @@ _KEPT = 20
 _MESSAGE = 300
 # Tokens of the Hub, API keys, and the headers that carry them.
 _KEYS = re.compile(r"\b(hf_|sk-)[\w-]{8,}|\b(Bearer|Basic) +[\w.~+/=-]{8,}")
+# Secrets that this process has read: keys and passwords of an owner's own making have any form.
+_hidden: set[str] = set()
+
+
+def hide(secret: str) -> None:
+    """Leave a secret out of whatever an error shows or writes from now on."""
+    if secret:
+        _hidden.add(secret)
 
 
 def guarded(main: Callable[[], int | None]) -> int:
@@ -147,6 +155,8 @@ def _drop_output() -> None:
 
 
 def _without_keys(text: str) -> str:
+    for secret in sorted(_hidden, key=len, reverse=True):
+        text = text.replace(secret, "[a key]")
     return _KEYS.sub("[a key]", text)
 
 

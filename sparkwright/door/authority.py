@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -24,15 +25,31 @@ RENEWAL = timedelta(days=400)
 AUTHORITY_LIFE = timedelta(days=20 * 365)
 # Certificates begin this much earlier, for clients whose clocks are behind.
 _EARLIER = timedelta(days=1)
+# What an authority may sign beside the names of its site: domains that no public authority serves
+# (RFC 6761, 6762, 8375; ICANN's resolution on .internal; routers' .lan), and the addresses of
+# private networks (RFC 1918, 3927, 4193, 4291, 6598). Whoever steals its key impersonates no server
+# of the web to those who trust it.
+_PRIVATE_DOMAINS = ("localhost", "local", "lan", "internal", "home.arpa")
+_PRIVATE_NETWORKS = (
+    *("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+    *("192.168.0.0/16", "::1/128", "fc00::/7", "fe80::/10"),
+)
 
 
-def new_authority(site: str, now: datetime) -> str:
-    """Make an authority: its certificate, then its private key, as PEM."""
+def new_authority(site: str, names: Sequence[str], now: datetime) -> str:
+    """Make an authority: its certificate, then its private key, as PEM.
+
+    Args:
+        names: Of the site's machines; beside private ones it signs no others.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(f"Sparkwright: {site}")
     builder = _builder(name, name, key, now, now + AUTHORITY_LIFE)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage(signs=True), critical=True)
+    allowed = dict.fromkeys((*_PRIVATE_DOMAINS, *_PRIVATE_NETWORKS, *names))
+    constraints = x509.NameConstraints([_subtree(each) for each in allowed], None)
+    builder = builder.add_extension(constraints, critical=True)
     builder = builder.add_extension(_own_id(key), critical=False)
     return _pem(builder.sign(key, hashes.SHA256())) + private_pem(key)
 
@@ -57,6 +74,27 @@ def signed(authority: str, names: Sequence[str], now: datetime) -> str:
     purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
     builder = builder.add_extension(purpose, critical=False)
     return _pem(builder.sign(secret, hashes.SHA256())) + _pem(above) + private_pem(key)
+
+
+def signable(authority: str, names: Sequence[str]) -> list[str]:
+    """Return those of the names that an authority may sign.
+
+    Raises:
+        ValueError: The authority is invalid.
+    """
+    above, _ = _read(authority)
+    found = above.extensions.get_extension_for_class(x509.NameConstraints).value
+    allowed = found.permitted_subtrees or []
+    return [name for name in names if any(_within(name, each.value) for each in allowed)]
+
+
+def _within(name: str, allowed: Any) -> bool:
+    """Tell whether a name is in a domain, or an address in a network."""
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return isinstance(allowed, str) and f".{name.lower()}".endswith(f".{allowed.lower()}")
+    return not isinstance(allowed, str) and address in allowed
 
 
 def is_due(server: str, authority: str, names: Sequence[str], now: datetime) -> bool:
@@ -115,6 +153,13 @@ def _names(names: Sequence[str]) -> x509.SubjectAlternativeName:
 def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _subtree(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_network(name))
     except ValueError:
         return x509.DNSName(name)
 

@@ -5,8 +5,8 @@ and the certificates of the servers contain private keys.
 """
 
 import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import content_of, write_file
-from sparkwright.door.authority import is_due, new_authority, private_pem, signed
+from sparkwright.door.authority import is_due, new_authority, private_pem, signable, signed
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.fleet.setting_values import is_address, is_host
 from sparkwright.fleet.settings import Settings
@@ -45,6 +45,14 @@ def server_names(settings: Settings, names: Iterable[str | None]) -> tuple[str, 
     return tuple(dict.fromkeys(all_names))
 
 
+def site_names(settings: Settings, fleet: Fleet) -> tuple[str, ...]:
+    """Return the names and addresses of all servers that a site has or may have."""
+    names = [*fleet.replicas, *fleet.sparks, "gateway"]
+    names += [each.ssh_hostname or "" for each in fleet.sparks.values()]
+    names += [fleet.gateway.ssh_hostname or ""] if fleet.gateway else []
+    return server_names(settings, names)
+
+
 @dataclass(frozen=True)
 class Certificate:
     """The certificate of a door, with its private key.
@@ -53,22 +61,28 @@ class Certificate:
         source: Its file.
         pem: The certificate, those between it and its root, and the private key.
         ends: When it expires.
+        unsigned: Names of the server that the site's authority may not sign.
     """
 
     source: str
     pem: str = field(repr=False)
     ends: datetime
+    unsigned: tuple[str, ...] = ()
 
     @property
     def chain(self) -> str:
         """The certificates without the private key."""
         return self.pem.partition(PRIVATE_KEY)[0]
 
-    def notice(self, now: datetime) -> str | None:
-        """Return the notice that it expires soon; None while there is time."""
-        if self.ends - now > NOTICE:
-            return None
-        return f"{self.source} expires on {_day(self.ends)}: renew it, and deploy again."
+    def notices(self, now: datetime) -> list[str]:
+        """Return the notices that it expires soon, or lacks names."""
+        soon = f"{self.source} expires on {_day(self.ends)}: renew it, and deploy again."
+        lacks = (
+            f"{self.source} lacks {', '.join(self.unsigned)}: the site's authority signs private "
+            "names and addresses, and the names that the site had when it was made. To use the "
+            f"others, empty {Path(self.source).parent} and deploy: clients need the new {_PUBLIC}."
+        )
+        return [soon] * (self.ends - now <= NOTICE) + [lacks] * bool(self.unsigned)
 
 
 def parse_certificate(
@@ -141,7 +155,12 @@ def authority_file(fleet: Path) -> Path:
 
 
 def server_certificate(
-    settings: Settings, fleet: Path, server: str, names: Sequence[str], record: bool = True
+    settings: Settings,
+    fleet: Path,
+    server: str,
+    names: Sequence[str],
+    record: bool = True,
+    site: Sequence[str] = (),
 ) -> Certificate | None:
     """Return the certificate of a server; None without TLS.
 
@@ -153,12 +172,13 @@ def server_certificate(
         server: Name of the certificate's file: of a door, or the gateway.
         names: Names and addresses for a certificate of the site's own: see `server_names`.
         record: Write a new one to its file, unlike in a dry run.
+        site: Names that a new authority may sign as well: see `site_names`.
 
     Raises:
         PlanError: A file cannot be read or written, or is invalid: see `parse_certificate`.
     """
     if settings.tls == "own":
-        return _own(fleet, server, names, record)
+        return _own(fleet, server, names, [*names, *site], record)
     if not settings.tls_certificate or not settings.tls_key:
         return None
     return read_certificate(settings.tls_certificate, settings.tls_key)
@@ -184,7 +204,8 @@ def door_certificate(
     """
     head = fleet.replicas[replica].sparks[0]
     names = server_names(settings, (fleet.sparks[head].ssh_hostname, head, replica))
-    return server_certificate(settings, fleet.source, f"door-{replica}", names, record)
+    site = site_names(settings, fleet)
+    return server_certificate(settings, fleet.source, f"door-{replica}", names, record, site)
 
 
 def chains(certificates: Iterable[Certificate | None]) -> str:
@@ -192,15 +213,49 @@ def chains(certificates: Iterable[Certificate | None]) -> str:
     return "".join(dict.fromkeys(each.chain for each in certificates if each))
 
 
-def _own(fleet: Path, server: str, names: Sequence[str], record: bool) -> Certificate:
+def lost_authority(
+    fleet: Fleet, signed_doors: Collection[str], read: Collection[str]
+) -> str | None:
+    """Return why a run may not make a new authority; None if no door has a certificate of one.
+
+    Args:
+        signed_doors: Sparks with a door or a gateway whose certificate an authority of a site
+            has signed.
+        read: Sparks of which that is known.
+    """
+    folder = authority_folder(fleet.source)
+    unread = [each.sparks[0] for each in fleet.replicas.values() if each.sparks[0] not in read]
+    if not (signed_doors or unread):
+        return None
+    if signed_doors:
+        why = f"while the door of {' and of '.join(sorted(signed_doors))} has a certificate of one"
+    else:
+        why = f"and this run leaves out {' and '.join(unread)}, whose door may have a certificate"
+    return (
+        f"{folder}: found no certificate authority, {why}; expected the folder that it came from: "
+        f"with another authority, clients that trust the old {_PUBLIC} refuse the door. Nothing "
+        "was changed.\n"
+        "  Get the folder from whoever has it, such as the machine that deployed first: mode 700.\n"
+        f"  Or, if there is none yet, or to replace it: mkdir -p {folder}"
+    )
+
+
+def _own(
+    fleet: Path, server: str, names: Sequence[str], site: Sequence[str], record: bool
+) -> Certificate:
     folder, now = authority_folder(fleet), datetime.now(UTC)
     file = folder / f"{server}.pem"
     try:
-        if not folder.exists() and record:
-            _make(folder, new_authority(fleet.stem, now))
-        there = folder.exists()
-        authority = (folder / _KEYS).read_text("utf-8") if there else new_authority(fleet.stem, now)
+        # An owner who wants a new one has made an empty folder: `lost_authority`.
+        is_new = not folder.exists() or not any(folder.iterdir())
+        authority = new_authority(fleet.stem, site, now) if is_new else ""
+        if is_new and record:
+            _make(folder, authority)
+        if record or not is_new:
+            authority = (folder / _KEYS).read_text("utf-8")
         text = file.read_text("utf-8") if file.exists() else ""
+        unsigned = tuple(each for each in names if each not in signable(authority, names))
+        names = signable(authority, names)
         if is_due(text, authority, names, now):
             text = signed(authority, names, now)
             if record:
@@ -213,9 +268,10 @@ def _own(fleet: Path, server: str, names: Sequence[str], record: bool) -> Certif
             f"authority, and all clients need its {_PUBLIC}"
         ) from None
     chain, key = text.partition(PRIVATE_KEY)[::2]
-    return parse_certificate(
+    own = parse_certificate(
         (str(file), chain.encode()), (str(file), (PRIVATE_KEY + key).encode()), now=now
     )
+    return replace(own, unsigned=unsigned)
 
 
 def _make(folder: Path, authority: str) -> None:

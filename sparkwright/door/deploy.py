@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from pyinfra.api import deploy
@@ -12,11 +13,12 @@ from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import folder, seat_folders
 from sparkwright.common.render import unit_file
 from sparkwright.door.door import SEAT_UNIT, UNIT, DoorPlan, door_plan
-from sparkwright.door.facts import KeyedDoors
+from sparkwright.door.facts import IssuedToDoors
 from sparkwright.door.key import Key
 from sparkwright.door.keys import first_keys, fleet_keys, has_keys, lost_keys, make_keys
 from sparkwright.door.operations import door, no_door
 from sparkwright.fleet.fleet import Fleet
+from sparkwright.fleet.settings import Settings
 from sparkwright.release.programs import program_files
 from sparkwright.run.every_spark import of_every_spark
 from sparkwright.run.spark import fleet_of
@@ -74,6 +76,7 @@ def _plan(own: Target) -> DoorPlan:
             # It takes 20 ms to import.
             from sparkwright.door.certificates import door_certificate
 
+            check_authority(fleet, own.settings)
             certificate = door_certificate(fleet, own.replica, own.settings, record)
         return door_plan(
             own.settings,
@@ -85,6 +88,29 @@ def _plan(own: Target) -> DoorPlan:
         )
 
 
+def check_authority(fleet: Fleet, settings: Settings) -> None:
+    """Let a run make the site's own certificate authority only where no door has one already.
+
+    Raises:
+        PlanError: The authority is missing, and a door has a certificate of it, or may have.
+    """
+    from sparkwright.door.certificates import authority_folder, lost_authority
+
+    with _turn:
+        if settings.tls == "own" and not authority_folder(fleet.source).exists():
+            _refuse_if_lost(fleet, "certificate", lost_authority)
+
+
+def _refuse_if_lost(
+    fleet: Fleet,
+    issued: str,
+    lost: Callable[[Fleet, Collection[str], Collection[str]], str | None],
+) -> None:
+    doors = of_every_spark(IssuedToDoors)
+    if problem := lost(fleet, [spark for spark, found in doors.items() if issued in found], doors):
+        raise PlanError(problem)
+
+
 def run_keys(fleet: Fleet) -> list[Key]:
     """Return the API keys of a fleet; make the first one, unless a door has keys.
 
@@ -93,10 +119,7 @@ def run_keys(fleet: Fleet) -> list[Key]:
     """
     with _turn:
         if not has_keys(fleet) and fleet.source not in _planned:
-            doors = of_every_spark(KeyedDoors)
-            keyed = [spark for spark, folders in doors.items() if folders]
-            if problem := lost_keys(fleet, keyed, doors):
-                raise PlanError(problem)
+            _refuse_if_lost(fleet, "keys", lost_keys)
             if is_dry_run():
                 _planned[fleet.source] = first_keys()
             elif said := make_keys(fleet):

@@ -1,7 +1,7 @@
 """The door of a Spark."""
 
 from sparkwright.common.facts import HostFact
-from sparkwright.door.state import DoorState, door_script, keyed_script, parse_door, parse_keyed
+from sparkwright.door.state import DoorState, door_script, issued_script, parse_door, parse_issued
 
 
 class DoorStates(HostFact[DoorState]):
@@ -11,8 +11,10 @@ class DoorStates(HostFact[DoorState]):
     parse = staticmethod(parse_door)
 
 
-class KeyedDoors(HostFact[list[str]]):
-    """The folders of the doors of this host, its replica's and the gateway's, that have keys."""
+class IssuedToDoors(HostFact[set[str]]):
+    """What the doors of this host, its replicas' and the gateway's, have of "keys" and of a
+    "certificate" of a site's own authority.
+    """
 
-    command = staticmethod(keyed_script)
-    parse = staticmethod(parse_keyed)
+    command = staticmethod(issued_script)
+    parse = staticmethod(parse_issued)

@@ -8,6 +8,7 @@ from hashlib import sha256
 
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
+from sparkwright.common.last_resort import hide
 
 # The characters of a bearer token (RFC 6750, 2.1).
 _KEY = re.compile(r"[A-Za-z0-9._~+/-]+=*")
@@ -40,6 +41,9 @@ class Key:
     secret: str
     places: tuple[str, ...] = ()
     until: date | None = None
+
+    def __post_init__(self) -> None:
+        hide(self.secret)
 
     @property
     def digest(self) -> str:

@@ -82,8 +82,8 @@ def warn(plan: DoorPlan) -> None:
             f"Keys and prompts go to port {plan.port} in the clear, and the network can read them: "
             '`tls = "own"` in the group data ends that (docs/door.md).'
         )
-    if plan.certificate and (soon := plan.certificate.notice(datetime.now(UTC))):
-        notice(soon)
+    for each in plan.certificate.notices(datetime.now(UTC)) if plan.certificate else ():
+        notice(each)
 
 
 @operation()

@@ -73,28 +73,32 @@ echo {MARK}running
 true"""
 
 
-def keyed_script(root: str) -> str:
-    """Return the shell script that prints the folder of each door that has keys, then "read"."""
+def issued_script(root: str) -> str:
+    """Return the shell script that prints what doors have that a run has made beside the inventory:
+    "keys", and "certificate" for one of a site's own authority; then "read".
+    """
     at = shlex.quote(root)
     return f"""
 for folder in {at}/door {at}/door/seats/* {at}/gateway/door; do
   [ -d "$folder" ] || continue
   ls "$folder" >/dev/null || exit
-  [ ! -s "$folder/{KEYS}" ] || echo "$folder"
+  [ ! -s "$folder/{KEYS}" ] || echo keys
+  openssl x509 -noout -issuer -in "$folder/{CERTIFICATE}" 2>/dev/null |
+    grep -q 'Sparkwright: ' && echo certificate
 done
 echo read"""
 
 
-def parse_keyed(output: Iterable[str]) -> list[str]:
-    """Return the folders that the script's output lines name.
+def parse_issued(output: Iterable[str]) -> set[str]:
+    """Return what the script's output lines name.
 
     Raises:
         ValueError: It was not read to the end.
     """
-    *folders, end = output
+    *found, end = output
     if end != "read":
         raise ValueError(f"found {end!r}; expected read")
-    return folders
+    return set(found)
 
 
 def stray_script(root: str) -> str:

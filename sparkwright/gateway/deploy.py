@@ -8,8 +8,14 @@ from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.operations import is_dry_run
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.render import unit_file
-from sparkwright.door.certificates import chains, door_certificate, server_certificate, server_names
-from sparkwright.door.deploy import run_keys
+from sparkwright.door.certificates import (
+    chains,
+    door_certificate,
+    server_certificate,
+    server_names,
+    site_names,
+)
+from sparkwright.door.deploy import check_authority, run_keys
 from sparkwright.door.door import door_plan
 from sparkwright.door.key import GATEWAY
 from sparkwright.door.keys import opening_all
@@ -40,8 +46,9 @@ def apply() -> None:
         replica_settings = {name: settings_of_replica(host, name) for name in fleet.replicas}
         replicas, urls = upstreams(fleet, recipes), doors(fleet, replica_settings)
         keys = run_keys(fleet)
+        check_authority(fleet, settings)
         asked_by = (data_of(host).get("ssh_hostname"), own.spark, "gateway")
-        own_names = server_names(settings, asked_by)
+        own_names, site = server_names(settings, asked_by), site_names(settings, fleet)
         # A door's certificate may be signed by itself alone.
         trusted = chains(
             door_certificate(fleet, name, replica_settings[name], record) for name in urls
@@ -51,7 +58,9 @@ def apply() -> None:
             port=needed(fleet).port,
             place=GATEWAY,
             keys=keys,
-            certificate=server_certificate(settings, fleet.source, "gateway", own_names, record),
+            certificate=server_certificate(
+                settings, fleet.source, "gateway", own_names, record, site
+            ),
             # What is to wait waits at the door of its replica.
             hold_seconds=0,
             behind=BEHIND,

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.last_resort import hide
 from sparkwright.common.local_file import content_of
 from sparkwright.common.terminal import waiting_for
 from sparkwright.release.release import repository
@@ -49,6 +50,9 @@ class RegistryLogin:
     user: str
     secret: str = field(repr=False)
     source: str
+
+    def __post_init__(self) -> None:
+        hide(self.secret)
 
     @property
     def is_token(self) -> bool:

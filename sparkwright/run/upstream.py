@@ -32,6 +32,19 @@ from pyinfra.connectors.sshuserclient.client import get_ssh_config
 _PAUSE = (0.2, 1.0)
 # The words of paramiko about a server that ends a connection in place of its greeting.
 _REFUSED = "Error reading SSH protocol banner"
+# What paramiko 4 still offers and OpenSSH does not: signatures and exchanges by SHA-1, CBC, MD5
+# (CVE-2026-44405). pyinfra allows no paramiko 5, which has dropped them.
+_WEAK = {
+    "kex": [
+        "diffie-hellman-group-exchange-sha1",
+        "diffie-hellman-group14-sha1",
+        "diffie-hellman-group1-sha1",
+    ],
+    "ciphers": ["aes128-cbc", "aes192-cbc", "aes256-cbc", "3des-cbc"],
+    "macs": ["hmac-sha1", "hmac-md5", "hmac-sha1-96", "hmac-md5-96"],
+    "keys": ["ssh-rsa"],
+    "pubkeys": ["ssh-rsa"],
+}
 # Where nothing on the other side of a ProxyCommand is an SSH server.
 _NO_SSH = re.compile(f"{_REFUSED}|No existing session|^ProxyCommand")
 
@@ -106,13 +119,14 @@ def _order(state: State) -> list[int]:
 
 
 def _start_client(transport: Transport, *arguments: Any, **options: Any) -> None:
-    """Negotiate with a server, with each message sent at once.
+    """Negotiate with a server, with each message sent at once, and by no weak algorithm.
 
     By paramiko's default a second short message waits until the first is acknowledged: of a login
     twice, for 40 ms and a round trip. Through a jump host the transport has no socket.
     """
     if isinstance(transport.sock, socket.socket):
         transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    transport.disabled_algorithms = _WEAK
     _start(transport, *arguments, **options)
 
 

@@ -93,7 +93,7 @@ def test_the_commands_are_there() -> None:
     called = re.findall(r"\bmake ([a-z -]+)$", runs, re.MULTILINE)
     targets = {word for words in called for word in words.split()}
     known = re.findall(r"^([a-z -]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE)
-    assert targets == {"lint", "unit", "docs", "test", "dist", "sbom"}
+    assert targets == {"lint", "unit", "docs", "test", "dist", "sbom", "audit"}
     assert targets - {word for words in known for word in words.split()} == set()
     (module,) = re.findall(r"python -m ([\w.]+)", runs)
     assert (PROJECT / f"{module.replace('.', '/')}.py").exists()

@@ -11,6 +11,8 @@ import pytest
 from sparkwright.common import last_resort
 from sparkwright.common.errors import PlanError
 from sparkwright.common.last_resort import command, guarded
+from sparkwright.door.key import Key
+from sparkwright.release.registry_login import RegistryLogin
 
 
 def raising(error: BaseException) -> Callable[[], int]:
@@ -64,22 +66,26 @@ def test_a_fault_is_told_in_three_lines_and_kept_in_a_file(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["/bin/sparkwright", "lock", "--hf-token", "x"])
     key = "Bearer abcdefgh.ijkl"
+    # Neither has a form by which it could be known.
+    own, password = "f3a9c0" * 6 + "d7", "hunter2 and more"
+    Key("ann", own)
+    RegistryLogin("registry.lan", "ann", password, "config.json")
 
     def main() -> int:
         secret = "-".join(("sword", "fish"))
-        raise ValueError(f"two\nlines \x1b[2J {key} {len(secret)}")
+        raise ValueError(f"two\nlines \x1b[2J {key} {own}:{password} {len(secret)}")
 
     assert guarded(main) == 1
     first, second, third = capsys.readouterr().err.splitlines()
     assert first == "`sparkwright lock` failed by a fault of the program:"
-    assert second == "ValueError: two lines \N{REPLACEMENT CHARACTER}[2J [a key] 10"
+    assert second == "ValueError: two lines \N{REPLACEMENT CHARACTER}[2J [a key] [a key]:[a key] 10"
     (file,) = state.iterdir()
     assert third.startswith(f"The details are in {file}. Report it with this file: ")
     assert third.endswith("sparkwright doctor --report -")
     assert (file.stat().st_mode & 0o777, state.stat().st_mode & 0o777) == (0o600, 0o700)
     assert "in main" in file.read_text()
     assert "sword-fish" not in file.read_text()
-    assert key not in file.read_text()
+    assert not any(each in file.read_text() for each in (key, own, password))
 
 
 def test_the_temporary_folder_is_next_and_then_none(

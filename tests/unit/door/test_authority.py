@@ -13,10 +13,12 @@ from sparkwright.door.authority import AUTHORITY_LIFE, LIFE, RENEWAL, is_due, ne
 from sparkwright.door.certificates import (
     Certificate,
     authority_file,
+    lost_authority,
     server_certificate,
     server_names,
 )
 from sparkwright.fleet.settings import Settings
+from tests.unit.door.test_keys import declared, loaded
 
 NOW = datetime.now(UTC)
 NAMES = ("spark-a", "192.168.1.20")
@@ -40,14 +42,14 @@ def test_a_run_makes_it_once(tmp_path: Path) -> None:
     assert "PRIVATE" not in authority
     assert first.chain.endswith(authority)
     assert made(tmp_path) == first
-    assert first.notice(NOW) is None
+    assert first.notices(NOW) == []
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     assert made(tmp_path, record=False).pem
     assert not list(tmp_path.iterdir())
     first = made(tmp_path)
-    assert made(tmp_path, "other", record=False) != first
+    assert made(tmp_path, "other.lan", record=False) != first
     assert made(tmp_path) == first
 
 
@@ -55,16 +57,16 @@ def test_other_names_or_another_authority_need_another_certificate(tmp_path: Pat
     first = made(tmp_path)
     renamed = made(tmp_path, *NAMES, "llm.lan")
     assert renamed != first
-    authority = new_authority("sparks", NOW)
+    authority = new_authority("sparks", NAMES, NOW)
     server = signed(authority, NAMES, NOW)
     assert not is_due(server, authority, NAMES, NOW)
-    assert is_due(server, new_authority("sparks", NOW), NAMES, NOW)
+    assert is_due(server, new_authority("sparks", NAMES, NOW), NAMES, NOW)
     for cut in ("", server[:300], server.partition("-----BEGIN PRIVATE")[0]):
         assert is_due(cut, authority, NAMES, NOW)
 
 
 def test_it_is_renewed_long_before_it_ends() -> None:
-    authority = new_authority("sparks", NOW)
+    authority = new_authority("sparks", NAMES, NOW)
     server = signed(authority, NAMES, NOW)
     assert not is_due(server, authority, NAMES, NOW + LIFE - RENEWAL - timedelta(days=1))
     late = NOW + LIFE - RENEWAL + timedelta(days=1)
@@ -73,7 +75,7 @@ def test_it_is_renewed_long_before_it_ends() -> None:
 
 
 def test_none_outlives_its_authority_and_the_last_one_is_not_made_anew_each_time() -> None:
-    authority = new_authority("sparks", NOW)
+    authority = new_authority("sparks", NAMES, NOW)
     end = NOW + AUTHORITY_LIFE
     late = end - timedelta(days=20)
     server = signed(authority, NAMES, late)
@@ -90,6 +92,54 @@ def test_openssl_trusts_it_for_its_names_only(tmp_path: Path) -> None:
     for stranger in ("spark-b", "192.168.1.21"):
         with pytest.raises(ssl.SSLCertVerificationError):
             _handshake(found, tmp_path, stranger)
+
+
+def test_it_signs_the_site_and_private_names_and_clients_believe_it_no_others(
+    tmp_path: Path,
+) -> None:
+    private = ("10.0.0.9", "nas.local", "llm.home.arpa", "fd00::7")
+    made(tmp_path)
+    found = made(tmp_path, *NAMES, *private, "www.bank.example", "spark-z", "8.8.8.8")
+    assert found.unsigned == ("www.bank.example", "spark-z", "8.8.8.8")
+    (lacks,) = found.notices(NOW)
+    assert "door-chat.pem lacks www.bank.example, spark-z, 8.8.8.8" in lacks
+    for name in (*NAMES, *private):
+        _handshake(found, tmp_path, name)
+    # A thief of the key signs what he likes.
+    authority = (tmp_path / "sparks.tls" / "ca.pem").read_text()
+    for name in ("www.bank.example", "evil.spark-a.example", "8.8.8.8", "2001:db8::1"):
+        forged = Certificate("forged", signed(authority, [name], NOW), NOW)
+        with pytest.raises(ssl.SSLCertVerificationError, match="permitted subtree violation"):
+            _handshake(forged, tmp_path, name)
+
+
+def test_an_owner_who_wants_another_authority_leaves_the_folder_empty(tmp_path: Path) -> None:
+    first = made(tmp_path)
+    folder = tmp_path / "sparks.tls"
+    for each in folder.iterdir():
+        each.unlink()
+    assert made(tmp_path, record=False).chain != first.chain
+    assert list(folder.iterdir()) == []
+    assert made(tmp_path).chain != first.chain
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("signed_doors", "read", "why"),
+    [
+        (["spark-b"], ["spark-a", "spark-b"], "while the door of spark-b has a certificate"),
+        ([], ["spark-b"], "and this run leaves out spark-a, whose door may have"),
+    ],
+)
+def test_a_second_operator_makes_no_second_authority(
+    tmp_path: Path, signed_doors: list[str], read: list[str], why: str
+) -> None:
+    fleet = loaded(declared(tmp_path / "sparks.yaml"))
+    said = lost_authority(fleet, signed_doors, read)
+    assert said
+    assert why in said
+    assert f"mkdir -p {tmp_path}/sparks.tls" in said
+    assert lost_authority(fleet, [], list(fleet.sparks)) is None
 
 
 def _handshake(found: Certificate, folder: Path, name: str) -> tuple[ssl.SSLObject, ssl.SSLObject]:

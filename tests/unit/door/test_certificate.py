@@ -39,8 +39,8 @@ def test_certificate_and_key_become_one_file(tmp_path: Path) -> None:
     assert found.pem.count("BEGIN PRIVATE KEY") == 1
     assert "PRIVATE" not in repr(found)
     assert found.chain == (tmp_path / "tls.crt").read_text()
-    assert found.notice(NOW) is None
-    assert "tls.crt expires on" in (found.notice(NOW + timedelta(days=61)) or "")
+    assert found.notices(NOW) == []
+    assert "tls.crt expires on" in found.notices(NOW + timedelta(days=61))[0]
 
 
 def test_no_tls_is_no_certificate(tmp_path: Path) -> None:

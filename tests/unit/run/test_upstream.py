@@ -3,6 +3,7 @@
 import errno
 import inspect
 import os
+import re
 import socket
 from collections.abc import Callable
 from importlib import import_module
@@ -100,16 +101,25 @@ def test_the_arguments_are_pyinfras() -> None:
         assert host.data._env == {"A": "1"}
 
 
-def test_a_connection_sends_each_message_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_sends_each_message_at_once_and_offers_nothing_weak(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def start(transport: Transport, timeout: float) -> None:
         found.append(transport.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        offered.extend([*transport.preferred_kex, *transport.preferred_ciphers])
+        offered.extend([*transport.preferred_macs, *transport.preferred_keys])
+        offered.extend(transport.preferred_pubkeys)
 
     found: list[int] = []
+    offered: list[str] = []
     monkeypatch.setattr(upstream, "_start", start)
     server = socket.create_server(("127.0.0.1", 0))
     with server, socket.create_connection(server.getsockname()) as sock:
         upstream._start_client(Transport(sock), timeout=1)
     assert found == [1]
+    assert "curve25519-sha256@libssh.org" in offered
+    weak = re.compile(r"sha1|md5|cbc|^ssh-rsa$")
+    assert [each for each in offered if weak.search(each)] == []
 
 
 def test_it_is_in_pyinfras_place() -> None:
