@@ -26,6 +26,7 @@ backend engines from door
 # Nothing waits here.
 backend patient from door
 backend {BEHIND} from door
+    http-request set-header x-sparkwright-client %[var(txn.name)]
     server gateway unix@/gateway.sock
 """,
 }

@@ -141,7 +141,7 @@ def started(
     url = f"http://127.0.0.1:{port}"
     try:
         # It imports for some 9 s of a free processor.
-        until(lambda: "Uvicorn running" in log.read_text() or process.poll() is not None, 300)
+        until(lambda: "in service: " in log.read_text() or process.poll() is not None, 300)
         assert process.poll() is None, log.read_text()
         shown = Path(f"/proc/{process.pid}/environ").read_text()
         assert not any(key in shown for key in KEYS)
