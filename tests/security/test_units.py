@@ -35,6 +35,7 @@ SETTINGS = {
     "clients": "192.168.100.12",
     "folders": "-/opt/qwen36/model@1",
     "trusted": True,
+    "doors": ["192.168.1.20"],
     "proxy": {"https_proxy": "http://proxy.lan:3128"},
 }
 

@@ -17,7 +17,7 @@ from host.gateway.shapes import Refused, Shape
 VALUES, DEPTH = 30_000, 64
 # Characters of a key, and of a number.
 _KEY, _DIGITS = 256, 40
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', re.DOTALL)
+_STRING = re.compile('"[^"]*"?')
 
 # OpenAI's chat completions, completions, responses and embeddings, Anthropic's messages, Cohere's
 # reranking, and what vLLM 0.17 to 0.33 has beside them, but for what joins engines
@@ -116,7 +116,7 @@ def _dumped(value: Any) -> bytes:
 
 def _bounded(text: str) -> int:
     """Return about how many values a text of JSON has, before they are made."""
-    bare = _STRING.sub("", text)
+    bare = _STRING.sub("", text.replace(r"\\", "").replace(r"\"", ""))
     values = sum(map(bare.count, ",[{"))
     if values > VALUES:
         raise Refused(f"found {values} values; expected {VALUES} at most")
@@ -160,4 +160,3 @@ def checked(path: str, body: Mapping[str, Any]) -> dict[str, Any]:
             why = f"unknown field: {name}. The gateway takes OpenAI's, Anthropic's and vLLM's."
             raise Refused(why, name)
     return {name: known[name](value, name) for name, value in found.items() if name in known}
-

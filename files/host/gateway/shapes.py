@@ -103,7 +103,9 @@ def kinds(default: str = "", **by_type: Shape) -> Shape:
     """Return the shape of an object whose `type` says what else it has."""
 
     def tagged(value: Any, place: str) -> Any:
-        found = value.get("type", default) if isinstance(value, dict) else refuse("an object", place)
+        found = (
+            value.get("type", default) if isinstance(value, dict) else refuse("an object", place)
+        )
         if not isinstance(found, str) or found not in by_type:
             refuse(f"one of {', '.join(by_type)}", f"{place}.type")
         said = {"type": found} if "type" in value else {}
@@ -164,7 +166,9 @@ _block = kinds(
     redacted_thinking=_hidden,
 )
 anthropic_messages = many(record({**_role, "content": _said(_block)}))
-anthropic_tools = many(kinds("custom", custom=record({"name": name, "input_schema": mapping}, description=text)))
+anthropic_tools = many(
+    kinds("custom", custom=record({"name": name, "input_schema": mapping}, description=text))
+)
 system = _said(_texts)
 
 _input = kinds(

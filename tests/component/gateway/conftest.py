@@ -112,10 +112,12 @@ def started(
     folder.chmod(0o755)
     lines = [
         line.removeprefix("Environment=").split()
-        for line in render(FILES / "gateway.service", root=folder, trusted=False).splitlines()
+        for line in render(
+            FILES / "gateway.service", root=folder, trusted=False, doors=[]
+        ).splitlines()
         if line.startswith("Environment=")
     ]
-    (folder / "keys").write_text(environment(KEYS))
+    (folder / "keys").write_text(environment(KEYS[0]))
     variables = dict(pair.split("=", 1) for pair in chain(*lines))
     variables["CREDENTIALS_DIRECTORY"] = str(folder)
     # What is not on loopback is nowhere.
