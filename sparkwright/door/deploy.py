@@ -94,7 +94,7 @@ def _plan(own: Target) -> DoorPlan:
 
 
 def run_keys(fleet: Fleet) -> list[Key]:
-    """Return the API keys of a fleet; make the first one, unless a door has keys, and the gateway's.
+    """Return the API keys of a fleet; make what is missing: the first one, the gateway's own.
 
     Raises:
         PlanError: The keys are invalid; or they are missing, and a door has some, or may have.

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from host.gateway import shapes
 from host.gateway.shapes import Refused, Shape
@@ -99,6 +99,7 @@ def judged(path: str, body: bytes) -> Judged:
             whole,
             object_pairs_hook=_object,
             parse_int=lambda digits: int(_short(digits)),
+            parse_constant=_nothing,
             parse_float=lambda digits: float(_short(digits)),
         )
         if not isinstance(found, dict):
@@ -137,6 +138,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _nothing(word: str) -> NoReturn:
+    raise ValueError(word)
+
+
 def _short(digits: str) -> str:
     if len(digits) > _DIGITS:
         raise Refused(f"found a number of more than {_DIGITS} digits; expected {_DIGITS} at most")
@@ -150,7 +155,7 @@ def checked(path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         Refused: It has a field that is none of a request, or one of another shape.
     """
     needed = {"model": shapes.name, **_NEEDED[path]}
-    known = _COMMON | needed | _OPTIONAL.get(path, {})
+    known = {**_COMMON, **needed, **_OPTIONAL.get(path, {})}
     for name in needed:
         if body.get(name) is None:
             shapes.refuse("it", name)

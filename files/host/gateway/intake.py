@@ -50,7 +50,7 @@ class Intake:
 
 
 class Judge:
-    """A process that judges large bodies, one after the other: Python's parser lets nothing else run."""
+    """A process that judges large bodies in turn: Python's parser lets nothing else run."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()

@@ -5,7 +5,7 @@ alone. What LiteLLM cannot take, it would search and log as a text, for minutes;
 address, it would fetch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 Shape = Callable[[Any, str], Any]
@@ -80,9 +80,9 @@ def either(*shapes: tuple[type, Shape]) -> Shape:
     return chosen
 
 
-def record(needed: dict[str, Shape], **more: Shape) -> Shape:
+def record(needed: Mapping[str, Shape], **more: Shape) -> Shape:
     """Return the shape of an object: keys that it must have, and those that it may have."""
-    shapes = needed | more
+    shapes = {**needed, **more}
 
     def recorded(value: Any, place: str) -> Any:
         if not isinstance(value, dict):
@@ -99,7 +99,7 @@ def record(needed: dict[str, Shape], **more: Shape) -> Shape:
     return recorded
 
 
-def kinds(default: str = "", **by_type: Shape) -> Shape:
+def kinds(default: str = "", /, **by_type: Shape) -> Shape:
     """Return the shape of an object whose `type` says what else it has."""
 
     def tagged(value: Any, place: str) -> Any:

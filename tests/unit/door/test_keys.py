@@ -14,6 +14,7 @@ from sparkwright.door.key import Key
 from sparkwright.door.keys import (
     api_keys,
     fleet_keys,
+    gateway_key,
     has_keys,
     keys_path,
     lost_keys,
@@ -219,6 +220,31 @@ def test_a_line_says_whose_a_key_is_what_it_opens_and_until_when(tmp_path: Path)
     assert api_keys(path) == (KEY, f"{KEY}2", f"{KEY}3")
     path.write_text(FLEET.replace("chat", "code"))
     assert "line 2: found 'chat' for the key of ann; expected code, gate" in refusal(path)
+
+
+def test_the_gateways_own_key_opens_replicas_alone_and_is_no_clients(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"gateway {KEY}1 2099-12-31\nowner {KEY}\n"
+    fleet = write(tmp_path / "a.keys", text)
+    # Without a gateway no door knows it.
+    assert [key.name for key in fleet_keys(loaded(fleet))] == ["owner"]
+    declared(fleet, "gateway: {spark: spark-a}\n")
+    own, owner = fleet_keys(loaded(fleet))
+    assert [own.opens(place) for place in ("chat", "gateway")] == [True, False]
+    assert ":metrics" not in own.line("chat")
+    assert api_keys(fleet) == (KEY,)
+    assert (gateway_key([owner, own]), gateway_key([owner])) == (own, None)
+    for words in (("show", "gateway"), ("add", "gateway")):
+        assert sparkwright("keys", *words, inventory=fleet) == 1
+        assert "found gateway, whose key a run makes" in capsys.readouterr().err
+    assert sparkwright("keys", "list", inventory=fleet) == 0
+    assert "gateway  replicas, for the gateway itself" in capsys.readouterr().out
+    assert sparkwright("keys", "rotate", "gateway", "--days", "0", inventory=fleet) == 0
+    new, _ = fleet_keys(loaded(fleet))
+    assert (new.name, new.secret == own.secret) == ("gateway", False)
+    keys_path(fleet).write_text(f"gateway {KEY}1 chat\nowner {KEY}\n")
+    assert "line 1: found places for the key of gateway" in refusal(fleet)
 
 
 def test_a_key_for_metrics_opens_these_at_each_door() -> None:
