@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from host.gateway import shapes
-from host.gateway.shapes import Refused, Shape
+from host.gateway.shapes import RefusedBody, Shape
 
 # Values of a body, and how deep they may lie in each other. LiteLLM works on each for some
 # microseconds, while nobody else is served; a conversation of 2,000 messages has 14,000.
@@ -74,7 +74,7 @@ _DROPPED = frozenset(_UNREAD.split())
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedBody:
     """A request as LiteLLM gets it.
 
     Attributes:
@@ -86,11 +86,11 @@ class Judged:
     body: bytes
 
 
-def judged(path: str, body: bytes) -> Judged:
+def judged(path: str, body: bytes) -> JudgedBody:
     """Return a body in its one meaning, without what says nothing to an engine.
 
     Raises:
-        Refused: LiteLLM could not take it, or would take it for an order.
+        RefusedBody: LiteLLM could not take it, or would take it for an order.
     """
     try:
         whole = body.decode()
@@ -106,9 +106,9 @@ def judged(path: str, body: bytes) -> Judged:
             raise TypeError
         passed = checked(path, found)
         # A half of a surrogate pair has no bytes.
-        return Judged(passed["model"], values, _dumped(passed))
+        return JudgedBody(passed["model"], values, _dumped(passed))
     except (ValueError, TypeError, RecursionError):
-        raise Refused("the body is no JSON object") from None
+        raise RefusedBody("the body is no JSON object") from None
 
 
 def _dumped(value: Any) -> bytes:
@@ -120,21 +120,21 @@ def _bounded(text: str) -> int:
     bare = _STRING.sub("", text.replace(r"\\", "").replace(r"\"", ""))
     values = sum(map(bare.count, ",[{"))
     if values > VALUES:
-        raise Refused(f"found {values} values; expected {VALUES} at most")
+        raise RefusedBody(f"found {values} values; expected {VALUES} at most")
     depth = 0
     for sign in re.findall(r"[][{}]", bare):
         depth += 1 if sign in "[{" else -1
         if depth > DEPTH:
-            raise Refused(f"found more than {DEPTH} levels; expected {DEPTH} at most")
+            raise RefusedBody(f"found more than {DEPTH} levels; expected {DEPTH} at most")
     return values
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise Refused("found a key twice in one object; expected it once")
+        raise RefusedBody("found a key twice in one object; expected it once")
     if any(len(key) > _KEY for key in found):
-        raise Refused(f"found a key of more than {_KEY} characters; expected {_KEY} at most")
+        raise RefusedBody(f"found a key of more than {_KEY} characters; expected {_KEY} at most")
     return found
 
 
@@ -144,7 +144,9 @@ def _nothing(word: str) -> NoReturn:
 
 def _short(digits: str) -> str:
     if len(digits) > _DIGITS:
-        raise Refused(f"found a number of more than {_DIGITS} digits; expected {_DIGITS} at most")
+        raise RefusedBody(
+            f"found a number of more than {_DIGITS} digits; expected {_DIGITS} at most"
+        )
     return digits
 
 
@@ -152,7 +154,7 @@ def checked(path: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is passed on of the body of a request.
 
     Raises:
-        Refused: It has a field that is none of a request, or one of another shape.
+        RefusedBody: It has a field that is none of a request, or one of another shape.
     """
     needed = {"model": shapes.name, **_NEEDED[path]}
     known = {**_COMMON, **needed, **_OPTIONAL.get(path, {})}
@@ -163,5 +165,5 @@ def checked(path: str, body: Mapping[str, Any]) -> dict[str, Any]:
     for name in found:
         if name not in known and name not in _DROPPED:
             why = f"unknown field: {name}. The gateway takes OpenAI's, Anthropic's and vLLM's."
-            raise Refused(why, name)
+            raise RefusedBody(why, name)
     return {name: known[name](value, name) for name, value in found.items() if name in known}

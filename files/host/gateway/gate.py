@@ -10,7 +10,7 @@ import httpx
 
 from host.gateway.doors import ANSWER, Doors, GatewayCall
 from host.gateway.intake import SECONDS, VALUE, Intake, Judge
-from host.gateway.shapes import Refused
+from host.gateway.shapes import RefusedBody
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
@@ -116,7 +116,7 @@ class Gate:
     ) -> None:
         try:
             found = await self.judge(scope["path"], body)
-        except Refused as refused:
+        except RefusedBody as refused:
             await refuse(send, 400, "invalid_request_error", str(refused), refused.place)
             return
         if found.model not in self.doors.models:

@@ -108,5 +108,5 @@ def command() -> None:
             timeout_graceful_shutdown=LAST,
         )
     )
-    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
         server.run()

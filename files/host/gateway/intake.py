@@ -10,14 +10,14 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
-from host.gateway.fields import Judged, judged
-from host.gateway.shapes import Refused
+from host.gateway.fields import JudgedBody, judged
+from host.gateway.shapes import RefusedBody
 
 # Bytes of all requests in flight, and of those of one key: with what LiteLLM makes of them, the
 # process stays below its unit's MemoryMax.
 ALL, EACH = 128 << 20, 32 << 20
-# Bytes that LiteLLM takes for a value while a request is in flight.
-VALUE = 1024
+# Bytes that LiteLLM takes for a value, about, while a request is in flight.
+VALUE = 512
 # Bytes of a body that is judged in the loop itself: within some milliseconds.
 _SMALL = 16 << 10
 # Seconds in which a body must have come: two megabits a second.
@@ -56,15 +56,15 @@ class Judge:
         self._turn = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
 
-    async def __call__(self, path: str, body: bytes) -> Judged:
+    async def __call__(self, path: str, body: bytes) -> JudgedBody:
         """Judge a body, as `fields.judged` does."""
         if len(body) <= _SMALL:
             return judged(path, body)
         # An answer that nobody waits for any more is read all the same.
         found = await asyncio.shield(asyncio.create_task(self._ask(path, body)))
         if "why" in found:
-            raise Refused(found["why"], found["place"])
-        return Judged(**found)
+            raise RefusedBody(found["why"], found["place"])
+        return JudgedBody(**found)
 
     async def _ask(self, path: str, body: bytes) -> dict[str, Any]:
         async with self._turn:
@@ -114,7 +114,7 @@ def serve() -> None:
             found = judged(path.decode(), body)
             passed = found.body
             said: dict[str, Any] = {"model": found.model, "values": found.values}
-        except Refused as error:
+        except RefusedBody as error:
             said = {"why": str(error), "place": error.place}
         except MemoryError:
             os._exit(1)

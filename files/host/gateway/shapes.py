@@ -13,7 +13,7 @@ Shape = Callable[[Any, str], Any]
 _NAME = 256
 
 
-class Refused(Exception):
+class RefusedBody(Exception):
     """A request that no engine gets; it says why, and shows nothing that it holds but names.
 
     Attributes:
@@ -27,7 +27,7 @@ class Refused(Exception):
 
 def refuse(expected: str, place: str) -> NoReturn:
     """Refuse a value."""
-    raise Refused(f"{place}: expected {expected}", place)
+    raise RefusedBody(f"{place}: expected {expected}", place)
 
 
 def _of(expected: str, *types: type) -> Shape:
