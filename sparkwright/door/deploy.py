@@ -113,7 +113,7 @@ def run_keys(fleet: Fleet) -> list[Key]:
         missing = [] if keys else [OWNER]
         if fleet.gateway and gateway_key(keys) is None:
             missing.append(GATEWAY)
-        if is_dry_run():
+        if is_dry_run() and not fleet.keys_command:
             _planned[fleet.source] = [*keys, *(Key(name, new_secret()) for name in missing)]
             return _planned[fleet.source]
         if OWNER in missing and (said := make_keys(fleet)):

@@ -135,3 +135,9 @@ def test_what_talks_to_the_internet_is_nobody(name: str) -> None:
     assert len(credentials) == 1
     # In no argument and no environment, which /proc shows.
     assert not any("/opt/qwen36/secrets" in line for line in directives(name, "Environment"))
+
+
+def test_the_gateway_exchanges_packets_with_the_doors_alone() -> None:
+    assert directives("gateway.service", "IPAddressDeny") == ["any"]
+    assert directives("gateway.service", "IPAddressAllow") == SETTINGS["doors"]
+    assert "MAX_IMAGE_URL_DOWNLOAD_SIZE_MB=0" in directives("gateway.service", "Environment")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.door import keys_command
+from sparkwright.door import deploy, keys_command
 from sparkwright.door.key import Key
 from sparkwright.door.keys import (
     api_keys,
@@ -245,6 +245,29 @@ def test_the_gateways_own_key_opens_replicas_alone_and_is_no_clients(
     assert (new.name, new.secret == own.secret) == ("gateway", False)
     keys_path(fleet).write_text(f"gateway {KEY}1 chat\nowner {KEY}\n")
     assert "line 1: found places for the key of gateway" in refusal(fleet)
+
+
+def test_a_run_with_a_gateway_makes_its_key_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.keys", f"owner {KEY}\n")
+    fleet = loaded(declared(path, "gateway: {spark: spark-a}\n"))
+    monkeypatch.setattr(deploy, "_planned", {})
+    monkeypatch.setattr(deploy, "is_dry_run", lambda: True)
+    assert [key.name for key in deploy.run_keys(fleet)] == ["owner", "gateway"]
+    assert deploy.run_keys(fleet) == deploy.run_keys(fleet)
+    assert keys_path(path).read_text() == f"owner {KEY}\n"
+    monkeypatch.setattr(deploy, "_planned", {})
+    monkeypatch.setattr(deploy, "is_dry_run", lambda: False)
+    made = deploy.run_keys(fleet)
+    assert [(key.name, key.places) for key in made] == [("owner", ()), ("gateway", ())]
+    assert deploy.run_keys(fleet) == made
+    assert f"gateway {made[1].secret}\n" in keys_path(path).read_text()
+    # In a store of its owner's, nobody else can add one.
+    words = f"keys_command: [echo, owner {KEY}]\ngateway: {{spark: spark-a}}\n"
+    keys_path(path).unlink()
+    with pytest.raises(PlanError, match="found no key of gateway, and keys that are in a store"):
+        deploy.run_keys(loaded(declared(path, words)))
 
 
 def test_a_key_for_metrics_opens_these_at_each_door() -> None:
