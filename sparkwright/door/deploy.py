@@ -14,8 +14,16 @@ from sparkwright.common.placed import folder, seat_folders
 from sparkwright.common.render import unit_file
 from sparkwright.door.door import SEAT_UNIT, UNIT, DoorPlan, door_plan
 from sparkwright.door.facts import IssuedToDoors
-from sparkwright.door.key import Key
-from sparkwright.door.keys import first_keys, fleet_keys, has_keys, lost_keys, make_keys
+from sparkwright.door.key import GATEWAY, Key
+from sparkwright.door.keys import (
+    fleet_keys,
+    gateway_key,
+    has_keys,
+    lost_keys,
+    make_keys,
+    named_key,
+)
+from sparkwright.door.keys_file import OWNER, new_secret
 from sparkwright.door.operations import door, no_door
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.fleet.settings import Settings
@@ -112,16 +120,29 @@ def _refuse_if_lost(
 
 
 def run_keys(fleet: Fleet) -> list[Key]:
-    """Return the API keys of a fleet; make the first one, unless a door has keys.
+    """Return the API keys of a fleet; make what is missing: the first one, the gateway's own.
 
     Raises:
         PlanError: The keys are invalid; or they are missing, and a door has some, or may have.
     """
     with _turn:
-        if not has_keys(fleet) and fleet.source not in _planned:
+        if fleet.source in _planned:
+            return _planned[fleet.source]
+        keys: list[Key] = []
+        if has_keys(fleet):
+            keys = fleet_keys(fleet)
+        else:
             _refuse_if_lost(fleet, "keys", lost_keys)
-            if is_dry_run():
-                _planned[fleet.source] = first_keys()
-            elif said := make_keys(fleet):
-                print(said, file=sys.stderr)
-    return _planned.get(fleet.source) or fleet_keys(fleet)
+        missing = [] if keys else [OWNER]
+        if fleet.gateway and gateway_key(keys) is None:
+            missing.append(GATEWAY)
+        if is_dry_run() and not fleet.keys_command:
+            _planned[fleet.source] = [*keys, *(Key(name, new_secret()) for name in missing)]
+            return _planned[fleet.source]
+        if OWNER in missing and (said := make_keys(fleet)):
+            print(said, file=sys.stderr)
+        if GATEWAY in missing:
+            named_key(fleet, GATEWAY)
+        if missing:
+            keys = fleet_keys(fleet)
+        return keys

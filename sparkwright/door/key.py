@@ -20,7 +20,8 @@ _DAY = re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}")
 # 20 characters of base64 are 120 bits, which cannot be guessed; the keys made here have 256. Of
 # keys of 20 hex digits, one in a thousand has fewer than 8 different ones.
 SHORTEST, _DIFFERENT = 20, 8
-# The places that a key may open beside replicas: the gateway, and the metrics of all doors.
+# The places that a key may open beside replicas: the gateway, and the metrics of all doors. The key
+# with the gateway's name is its own: it opens the replicas, and nothing else.
 GATEWAY, METRICS = "gateway", "metrics"
 # In the year 2286.
 _NEVER = 9_999_999_999
@@ -59,6 +60,8 @@ class Key:
 
     def opens(self, place: str) -> bool:
         """Tell whether it opens a replica or the gateway; a key for metrics opens each."""
+        if self.name == GATEWAY:
+            return place != GATEWAY
         return not self.places or place in self.places or METRICS in self.places
 
     def line(self, place: str) -> str:
@@ -98,11 +101,13 @@ def parse_keys(text: str, source: str, replicas: Collection[str] | None = None) 
 
 
 def checked_name(name: str) -> str:
-    """Return the name of a key.
+    """Return the name of a client.
 
     Raises:
         PlanError: It is invalid.
     """
+    if name == GATEWAY:
+        raise PlanError(f"found {name}, whose key a run makes; expected the name of a client")
     if not _NAME.fullmatch(name):
         raise PlanError(f"found {name!r}; expected {_NAMES}")
     return name
@@ -115,6 +120,8 @@ def _key(words: Sequence[str], replicas: Collection[str] | None) -> Key:
         key = Key("", words[0])
         return Key(f"key-{key.digest[:6].lower()}", key.secret)
     name, secret, *rest = words
+    if name == GATEWAY and any(not _DATE.fullmatch(word) for word in rest):
+        raise ValueError(f"found places for the key of {GATEWAY}; expected none: it opens replicas")
     if not _NAME.fullmatch(name):
         raise ValueError(f"found no valid name before the key; expected {_NAMES}, then the key")
     _check(secret)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
-from sparkwright.door.key import Key, checked_name, parse_keys
+from sparkwright.door.key import GATEWAY, Key, checked_name, parse_keys
 from sparkwright.door.keys_command import keys_said
 from sparkwright.door.keys_file import (
     OWNER,
@@ -84,12 +84,19 @@ def _read(fleet: Fleet) -> tuple[str, list[Key]]:
                 f"first. Before the first deploy there is none: {next_line('apply')} makes it, and "
                 f"so does {next_line('keys new')}"
             ) from None
-    return source, parse_keys(text, source, fleet.replicas)
+    keys = parse_keys(text, source, fleet.replicas)
+    return source, [key for key in keys if fleet.gateway or key.name != GATEWAY]
 
 
 def opening_all(keys: Sequence[Key]) -> tuple[str, ...]:
     """Return the keys that open everything, today; our own tools use the first."""
-    return tuple(key.secret for key in keys if not key.places and _is_valid(key))
+    clients = (key for key in keys if key.name != GATEWAY)
+    return tuple(key.secret for key in clients if not key.places and _is_valid(key))
+
+
+def gateway_key(keys: Sequence[Key]) -> Key | None:
+    """Return the newest key of the gateway's own; None if there is none."""
+    return next((key for key in keys if key.name == GATEWAY and _is_valid(key)), None)
 
 
 def api_keys(fleet: Path) -> tuple[str, ...]:
@@ -116,11 +123,6 @@ def named_key(fleet: Fleet, name: str, places: Sequence[str] = ()) -> str:
         return valid[0]
     _check_file(fleet, f"no key of {name}")
     return append_key(keys_path(fleet.source), Key(name, new_secret(), tuple(places)))
-
-
-def first_keys() -> list[Key]:
-    """Return what a run would make where there are no keys yet, for a plan."""
-    return [Key(OWNER, new_secret())]
 
 
 def make_keys(fleet: Fleet) -> str:
@@ -188,7 +190,7 @@ def table(fleet: Fleet) -> str:
     rows += [
         (
             key.name,
-            ", ".join(key.places) or "everything",
+            _opens(key),
             f"{key.until}{'' if _is_valid(key) else ' (over)'}" if key.until else "",
         )
         for key in fleet_keys(fleet)
@@ -198,12 +200,18 @@ def table(fleet: Fleet) -> str:
     return "\n".join(map(str.rstrip, lines))
 
 
+def _opens(key: Key) -> str:
+    if key.name == GATEWAY:
+        return "replicas, for the gateway itself"
+    return ", ".join(key.places) or "everything"
+
+
 def shown_key(fleet: Fleet, name: str | None) -> str:
     """Return a key of a name; without a name, that of our own tools."""
     keys = fleet_keys(fleet)
     if name is None:
         return opening_all(keys)[0]
-    return _named(fleet, name, list(filter(_is_valid, keys)))[0].secret
+    return _named(fleet, checked_name(name), list(filter(_is_valid, keys)))[0].secret
 
 
 def add_key(fleet: Fleet, name: str, places: Sequence[str], until: date | None) -> str:

@@ -1,5 +1,7 @@
 """The gateway: one address for all replicas."""
 
+from dataclasses import replace
+
 from pyinfra import host
 from pyinfra.api import HiddenValue, deploy
 
@@ -18,11 +20,18 @@ from sparkwright.door.certificates import (
 from sparkwright.door.deploy import check_authority, run_keys
 from sparkwright.door.door import door_plan
 from sparkwright.door.key import GATEWAY
-from sparkwright.door.keys import opening_all
+from sparkwright.door.keys import gateway_key
 from sparkwright.firewall.firewall import port_rules
 from sparkwright.firewall.operations import firewall
 from sparkwright.gateway.facts import UNITS
-from sparkwright.gateway.files import BEHIND, DOOR_FILES, configuration, environment
+from sparkwright.gateway.files import (
+    BEHIND,
+    DOOR_FILES,
+    LARGEST,
+    configuration,
+    environment,
+    reachable,
+)
 from sparkwright.gateway.gateway import client_url, doors, needed, upstreams
 from sparkwright.gateway.names import listing, served
 from sparkwright.gateway.operations import gateway
@@ -47,6 +56,8 @@ def apply() -> None:
         replicas, urls = upstreams(fleet, recipes), doors(fleet, replica_settings)
         keys = run_keys(fleet)
         check_authority(fleet, settings)
+        own_key = gateway_key(keys)
+        assert own_key
         asked_by = (data_of(host).get("ssh_hostname"), own.spark, "gateway")
         own_names, site = server_names(settings, asked_by), site_names(settings, fleet)
         # A door's certificate may be signed by itself alone.
@@ -65,6 +76,7 @@ def apply() -> None:
             hold_seconds=0,
             behind=BEHIND,
         )
+        door = replace(door, max_body_mib=min(door.max_body_mib, LARGEST))
     requirements = (_FILES / "requirements.txt").read_text("utf-8")
     door_files = door.files((HOST_FILES / "door" / "door.cfg").read_text("utf-8"), folder)
     entries: list[Entry] = [
@@ -75,7 +87,12 @@ def apply() -> None:
         ManagedFile(f"{folder}/gateway", program("host.gateway.gateway")),
         ManagedFile(f"{folder}/config.yaml", configuration(replicas, urls)),
         *(ManagedFile(f"{folder}/door/{name}", text) for name, text in DOOR_FILES.items()),
-        *(unit_file(_FILES / name, root=root, trusted=bool(trusted)) for name in UNITS),
+        *(
+            unit_file(
+                _FILES / name, root=root, trusted=bool(trusted), doors=reachable(urls.values())
+            )
+            for name in UNITS
+        ),
     ]
     if trusted:
         entries.append(ManagedFile(f"{folder}/doors.pem", trusted))
@@ -85,7 +102,7 @@ def apply() -> None:
         entries=entries,
         requirements=requirements,
         secrets={
-            f"{root}/secrets/gateway.env": HiddenValue(environment(opening_all(keys))),
+            f"{root}/secrets/gateway.env": HiddenValue(environment(own_key.secret)),
             **{
                 f"{folder}/door/{name}": text if text is None else HiddenValue(text)
                 for name, text in door_files.items()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -16,6 +18,8 @@ _OPENAI = ("temperature", "top_p", "presence_penalty")
 _MODES = {"embeddings": "embedding", "scores": "rerank"}
 # The backend to which the gateway's door sends requests.
 BEHIND = "gateway"
+# MiB of a request at most: LiteLLM keeps several copies of what is in flight.
+LARGEST = 8
 # Files beside the configuration of the door's HAProxy, whose checks know whether a replica serves.
 # Requests go to the gateway in any case: its answer says why none does.
 DOOR_FILES = {
@@ -26,6 +30,7 @@ backend engines from door
 # Nothing waits here.
 backend patient from door
 backend {BEHIND} from door
+    http-request set-header x-sparkwright-client %[var(txn.name)]
     server gateway unix@/gateway.sock
 """,
 }
@@ -95,10 +100,31 @@ def _chat(alias: ModelAlias) -> dict[str, Any]:
     }
 
 
-def environment(keys: Sequence[str]) -> str:
-    """Return the gateway's environment file, which holds its key.
+def environment(key: str) -> str:
+    """Return the gateway's environment file, which holds its own key at the doors."""
+    return f"DOOR_KEY={key}\n"
 
-    Args:
-        keys: The fleet's API keys, the first for our own requests.
+
+# Where names of doors can lead: no public address. 100.64.0.0/10 has Tailscale's.
+_PRIVATE = (
+    *("localhost", "link-local", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"),
+    *("100.64.0.0/10", "fc00::/7"),
+)
+
+
+def reachable(urls: Iterable[str]) -> list[str]:
+    """Return the addresses that the gateway may exchange packets with, as IPAddressAllow has them.
+
+    They are those of the doors; or, as a name may have another address tomorrow and somebody must
+    be asked for it, all that are private if one of them has a name.
     """
-    return f"DOOR_KEY={keys[0]}\n"
+    hosts = {str(urlsplit(url).hostname).partition("%")[0] for url in urls}
+    addresses = sorted(filter(_is_address, hosts))
+    return addresses if len(addresses) == len(hosts) else [*_PRIVATE, *addresses]
+
+
+def _is_address(host: str) -> bool:
+    try:
+        return bool(ip_address(host))
+    except ValueError:
+        return False

@@ -35,6 +35,7 @@ SETTINGS = {
     "clients": "192.168.100.12",
     "folders": "-/opt/qwen36/model@1",
     "trusted": True,
+    "doors": ["192.168.1.20"],
     "proxy": {"https_proxy": "http://proxy.lan:3128"},
 }
 
@@ -134,3 +135,9 @@ def test_what_talks_to_the_internet_is_nobody(name: str) -> None:
     assert len(credentials) == 1
     # In no argument and no environment, which /proc shows.
     assert not any("/opt/qwen36/secrets" in line for line in directives(name, "Environment"))
+
+
+def test_the_gateway_exchanges_packets_with_the_doors_alone() -> None:
+    assert directives("gateway.service", "IPAddressDeny") == ["any"]
+    assert directives("gateway.service", "IPAddressAllow") == SETTINGS["doors"]
+    assert "MAX_IMAGE_URL_DOWNLOAD_SIZE_MB=0" in directives("gateway.service", "Environment")

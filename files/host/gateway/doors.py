@@ -41,6 +41,7 @@ class Doors(CustomLogger):
 
     def __init__(self, models: list[dict[str, Any]]) -> None:
         super().__init__()
+        self.models = {model["model_name"] for model in models}
         self.replicas: dict[str, str] = {}
         self.keys: dict[str, str] = {}
         for model in models:

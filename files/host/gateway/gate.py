@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 
 from host.gateway.doors import ANSWER, Doors, GatewayCall
-from host.gateway.fields import Unknown, checked
+from host.gateway.intake import SECONDS, VALUE, Intake, Judge
+from host.gateway.shapes import RefusedBody
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
@@ -24,6 +25,12 @@ PATHS = {
     "/v1/messages": "POST",
     "/v1/rerank": "POST",
     "/v1/responses": "POST",
+}
+# By which the door tells whose key a request has: sparkwright/gateway/files.py.
+CLIENT = b"x-sparkwright-client"
+_FULL = {
+    429: "Too many bytes of this key's requests are in flight: wait for answers.",
+    503: "Too many bytes of requests are in flight.",
 }
 # LiteLLM takes orders and keys from headers; these carry none.
 HEADERS = {
@@ -47,6 +54,7 @@ class Gate:
 
     def __init__(self, app: App, doors: Doors, own_key: str) -> None:
         self.app, self.doors, self.own_key = app, doors, own_key
+        self.intake, self.judge = Intake(), Judge()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -69,6 +77,7 @@ class Gate:
             await self.app(scope, receive, told)
             for task in watch:
                 task.cancel()
+            self.judge.end()
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, method = scope["path"], scope["method"]
@@ -83,20 +92,48 @@ class Gate:
             await self._forward(scope, receive, send)
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read(receive)
-        if body is None:
+        given = dict(scope["headers"])
+        client = given.get(CLIENT, b"").decode("latin-1")
+        size = int(given.get(b"content-length", b"0"))
+        full = self.intake.take(client, size)
+        if full:
+            await read(receive, keep=False)
+            await refuse(send, full, "server_error", _FULL[full])
             return
-        if scope["method"] == "POST":
-            try:
-                # What was judged is what LiteLLM gets, in its one meaning.
-                body = json.dumps(checked(json.loads(body)), allow_nan=False).encode()
-            except Unknown as field:
-                why = f"unknown field: {field}. The gateway takes OpenAI's, Anthropic's and vLLM's."
-                await refuse(send, 400, "invalid_request_error", why, param=str(field))
-                return
-            except (ValueError, TypeError, RecursionError):
-                await refuse(send, 400, "invalid_request_error", "the body is no JSON object")
-                return
+        try:
+            body = await read(receive)
+            if body is None:
+                await refuse(send, 408, "invalid_request_error", "the body did not come in time")
+            elif scope["method"] == "POST":
+                await self._judge(scope, receive, send, client, body)
+            else:
+                await self._serve(scope, receive, send, body)
+        finally:
+            self.intake.give(client, size)
+
+    async def _judge(
+        self, scope: Scope, receive: Receive, send: Send, client: str, body: bytes
+    ) -> None:
+        try:
+            found = await self.judge(scope["path"], body)
+        except RefusedBody as refused:
+            await refuse(send, 400, "invalid_request_error", str(refused), refused.place)
+            return
+        if found.model not in self.doors.models:
+            why = f"Invalid model name: {found.model}. GET /v1/models lists them."
+            await refuse(send, 400, "invalid_request_error", why, "model")
+            return
+        size = found.values * VALUE
+        full = self.intake.take(client, size)
+        if full:
+            await refuse(send, full, "server_error", _FULL[full])
+            return
+        try:
+            await self._serve(scope, receive, send, found.body)
+        finally:
+            self.intake.give(client, size)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         name = str(uuid.uuid4())
         headers = [
             *((header, value) for header, value in scope["headers"] if header in HEADERS),
@@ -105,12 +142,13 @@ class Gate:
             (b"content-type", b"application/json"),
             (b"x-litellm-call-id", name.encode()),
         ]
+        passed = {**scope, "headers": headers, "query_string": b""}
         call = self.doors.begin(name)
         try:
             failed = True
             while failed:
                 request = Try(body, receive, send, call)
-                await self.app({**scope, "headers": headers}, request.receive, request.send)
+                await self.app(passed, request.receive, request.send)
                 failed = request.failed
         finally:
             self.doors.end(name)
@@ -140,16 +178,25 @@ class Try:
             await self._send(message)
 
 
-async def read(receive: Receive) -> bytes | None:
-    """Return the body of a request, which the door bounds; None if the client leaves meanwhile."""
+async def read(receive: Receive, keep: bool = True) -> bytes | None:
+    """Return the body of a request; None if the client leaves, or has not sent it in time.
+
+    Args:
+        keep: Its bytes are needed; else they only make room for the answer.
+    """
     parts: list[bytes] = []
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        parts.append(message.get("body", b""))
-        if not message.get("more_body"):
-            return b"".join(parts)
+    try:
+        async with asyncio.timeout(SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                if keep:
+                    parts.append(message.get("body", b""))
+                if not message.get("more_body"):
+                    return b"".join(parts)
+    except TimeoutError:
+        return None
 
 
 async def refuse(

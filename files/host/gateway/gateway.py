@@ -10,14 +10,21 @@ the environment that requirements.txt makes; the doors' key is systemd's credent
 """
 
 import argparse
+import logging
 import os
+import re
 import secrets
 import socket
+import traceback
+from contextlib import redirect_stdout
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import litellm
 import uvicorn
 import yaml
+from litellm.litellm_core_utils import secret_redaction
 from litellm.llms.custom_httpx import aiohttp_transport
 
 from host.common.log import notify
@@ -28,6 +35,8 @@ from host.gateway.gate import Gate
 LAST = 30
 # The first that systemd passes: sd_listen_fds(3).
 SOCKET = 3
+# Characters of a message in which LiteLLM looks for secrets; of a long one it would for minutes.
+SEARCHED = 4096
 
 
 class Server(uvicorn.Server):
@@ -36,6 +45,34 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         notify("READY=1")
+
+
+class Searched:
+    """A pattern of LiteLLM's, of what is secret in a message; of a long one the rest is cut off."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self._pattern = pattern
+
+    def sub(self, instead: Any, message: str) -> str:
+        return self._pattern.sub(instead, message[:SEARCHED])
+
+
+def unsaid(
+    name: str,
+    level: int,
+    path: str,
+    line: int,
+    message: object,
+    arguments: object,
+    error: tuple[type[BaseException], BaseException, TracebackType | None] | None,
+    function: str | None = None,
+    stack: str | None = None,
+    **more: Any,
+) -> logging.LogRecord:
+    """Return a record of what failed and where, without a message: prompts may be in it."""
+    kind = error[0].__name__ if error and error[0] else logging.getLevelName(level).lower()
+    text = f"{name}: {kind} at {Path(path).name}:{line}"
+    return logging.LogRecord(name, level, path, line, text, (), None, function)
 
 
 def command() -> None:
@@ -56,12 +93,20 @@ def command() -> None:
     doors = Doors(yaml.safe_load(Path(configuration).read_text("utf-8"))["model_list"])
     litellm.callbacks.append(doors)
     aiohttp_transport.LiteLLMAiohttpTransport = Transport  # type: ignore[misc]
+    for each in ("_SECRET_RE", "_INTERNAL_DETAIL_RE"):
+        setattr(secret_redaction, each, Searched(getattr(secret_redaction, each)))
+    # What fails may tell of a prompt by a log, a warning, or a print.
+    logging.setLogRecordFactory(unsaid)
+    logging.captureWarnings(True)
+    traceback.print_exc = lambda *where, **how: None
     server = Server(
         uvicorn.Config(
             Gate(app, doors, own_key),
             fd=SOCKET,
             access_log=False,
+            log_level="warning",
             timeout_graceful_shutdown=LAST,
         )
     )
-    server.run()
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+        server.run()

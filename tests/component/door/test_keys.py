@@ -34,10 +34,11 @@ def test_a_key_has_a_name_and_an_end_and_may_be_for_metrics_alone(
         Key("bob", OTHER, until=today - timedelta(days=1)),
         Key("prometheus", f"{KEY}-prometheus", ("metrics",)),
         Key("elsewhere", f"{KEY}-elsewhere", ("code",)),
+        Key("gateway", f"{KEY}-gateway"),
     ]
     running.lay(plan(running.port, keys=keys, key_requests=10))
     running.reload()
-    ann, bob, prometheus, elsewhere = (key.secret for key in keys)
+    ann, bob, prometheus, elsewhere, gateway = (key.secret for key in keys)
     assert running.status("GET", "/v1/models", ann) == 200
     assert running.status("GET", "/v1/models", None, **{"x-api-key": ann}) == 200
     assert running.status("GET", "/v1/models", bob) == 401
@@ -50,7 +51,11 @@ def test_a_key_has_a_name_and_an_end_and_may_be_for_metrics_alone(
     found = [running.status("GET", "/v1/models", ann) for _ in range(10)]
     assert found == [200] * 8 + [429] * 2
     assert running.status("GET", "/metrics/door", prometheus) == 200
-    until(lambda: running.door.names() == {"ann": (12, 0, 0), "prometheus": (4, 0, 0)})
+    # The gateway's requests are those of many clients.
+    assert [running.status("GET", "/v1/models", gateway) for _ in range(25)] == [200] * 25
+    until(lambda: running.door.names().pop("gateway") == (25, 0, 0))
+    names = running.door.names()
+    assert names == {"ann": (12, 0, 0), "prometheus": (4, 0, 0), "gateway": (25, 0, 0)}
     log = running.root / "log"
     until(lambda: log.read_text().count(' ann "GET /v1/models') == 12)
     assert log.read_text().count(' - "GET /v1/models') == 2

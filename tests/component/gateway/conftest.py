@@ -112,10 +112,12 @@ def started(
     folder.chmod(0o755)
     lines = [
         line.removeprefix("Environment=").split()
-        for line in render(FILES / "gateway.service", root=folder, trusted=False).splitlines()
+        for line in render(
+            FILES / "gateway.service", root=folder, trusted=False, doors=[]
+        ).splitlines()
         if line.startswith("Environment=")
     ]
-    (folder / "keys").write_text(environment(KEYS))
+    (folder / "keys").write_text(environment(KEYS[0]))
     variables = dict(pair.split("=", 1) for pair in chain(*lines))
     variables["CREDENTIALS_DIRECTORY"] = str(folder)
     # What is not on loopback is nowhere.
@@ -141,7 +143,7 @@ def started(
     url = f"http://127.0.0.1:{port}"
     try:
         # It imports for some 9 s of a free processor.
-        until(lambda: "Uvicorn running" in log.read_text() or process.poll() is not None, 300)
+        until(lambda: "in service: " in log.read_text() or process.poll() is not None, 300)
         assert process.poll() is None, log.read_text()
         shown = Path(f"/proc/{process.pid}/environ").read_text()
         assert not any(key in shown for key in KEYS)

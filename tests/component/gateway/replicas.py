@@ -23,7 +23,8 @@ class Door(ThreadingHTTPServer):
 
     Attributes:
         state: "serves"; "starts" answers 503; "gone" answers nothing; "endless" does not end its
-            answer to a look; "silent" ends a stream
+            answer to a look; "strange" answers 400 and
+            what it was asked; "silent" ends a stream
             before its first token; "late" waits for `go` after its second word, "cut" ends there
             when the client has it.
         heard: A file that the client makes when it has the second word.
@@ -108,6 +109,8 @@ class Replica(BaseHTTPRequestHandler):
             self.connection.shutdown(2)
         elif self.headers["authorization"] != self.server.key:
             self._json(401, {"error": {"message": "no key"}})
+        elif state == "strange":
+            self._json(400, {"error": {"message": f"what is {self.server.asked[-1:]}?"}})
         elif state == "starts":
             self._json(503, {"error": {"message": "the engine starts"}})
         else:

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.door import keys_command
+from sparkwright.door import deploy, keys_command
 from sparkwright.door.key import Key
 from sparkwright.door.keys import (
     api_keys,
     fleet_keys,
+    gateway_key,
     has_keys,
     keys_path,
     lost_keys,
@@ -219,6 +220,54 @@ def test_a_line_says_whose_a_key_is_what_it_opens_and_until_when(tmp_path: Path)
     assert api_keys(path) == (KEY, f"{KEY}2", f"{KEY}3")
     path.write_text(FLEET.replace("chat", "code"))
     assert "line 2: found 'chat' for the key of ann; expected code, gate" in refusal(path)
+
+
+def test_the_gateways_own_key_opens_replicas_alone_and_is_no_clients(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"gateway {KEY}1 2099-12-31\nowner {KEY}\n"
+    fleet = write(tmp_path / "a.keys", text)
+    # Without a gateway no door knows it.
+    assert [key.name for key in fleet_keys(loaded(fleet))] == ["owner"]
+    declared(fleet, "gateway: {spark: spark-a}\n")
+    own, owner = fleet_keys(loaded(fleet))
+    assert [own.opens(place) for place in ("chat", "gateway")] == [True, False]
+    assert ":metrics" not in own.line("chat")
+    assert api_keys(fleet) == (KEY,)
+    assert (gateway_key([owner, own]), gateway_key([owner])) == (own, None)
+    for words in (("show", "gateway"), ("add", "gateway")):
+        assert sparkwright("keys", *words, inventory=fleet) == 1
+        assert "found gateway, whose key a run makes" in capsys.readouterr().err
+    assert sparkwright("keys", "list", inventory=fleet) == 0
+    assert "gateway  replicas, for the gateway itself" in capsys.readouterr().out
+    assert sparkwright("keys", "rotate", "gateway", "--days", "0", inventory=fleet) == 0
+    new, _ = fleet_keys(loaded(fleet))
+    assert (new.name, new.secret == own.secret) == ("gateway", False)
+    keys_path(fleet).write_text(f"gateway {KEY}1 chat\nowner {KEY}\n")
+    assert "line 1: found places for the key of gateway" in refusal(fleet)
+
+
+def test_a_run_with_a_gateway_makes_its_key_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.keys", f"owner {KEY}\n")
+    fleet = loaded(declared(path, "gateway: {spark: spark-a}\n"))
+    monkeypatch.setattr(deploy, "_planned", {})
+    monkeypatch.setattr(deploy, "is_dry_run", lambda: True)
+    assert [key.name for key in deploy.run_keys(fleet)] == ["owner", "gateway"]
+    assert deploy.run_keys(fleet) == deploy.run_keys(fleet)
+    assert keys_path(path).read_text() == f"owner {KEY}\n"
+    monkeypatch.setattr(deploy, "_planned", {})
+    monkeypatch.setattr(deploy, "is_dry_run", lambda: False)
+    made = deploy.run_keys(fleet)
+    assert [(key.name, key.places) for key in made] == [("owner", ()), ("gateway", ())]
+    assert deploy.run_keys(fleet) == made
+    assert f"gateway {made[1].secret}\n" in keys_path(path).read_text()
+    # In a store of its owner's, nobody else can add one.
+    words = f"keys_command: [echo, owner {KEY}]\ngateway: {{spark: spark-a}}\n"
+    keys_path(path).unlink()
+    with pytest.raises(PlanError, match="found no key of gateway, and keys that are in a store"):
+        deploy.run_keys(loaded(declared(path, words)))
 
 
 def test_a_key_for_metrics_opens_these_at_each_door() -> None:

@@ -13,7 +13,7 @@ from sparkwright.common.render import render
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.fleet.settings import Settings
-from sparkwright.gateway.files import configuration, environment
+from sparkwright.gateway.files import configuration, environment, reachable
 from sparkwright.gateway.gateway import Upstream, clashes, doors, upstreams
 from sparkwright.gateway.names import served
 from sparkwright.inventory.groups import load
@@ -229,16 +229,31 @@ def test_each_replica_of_a_name_is_tried_and_an_only_one_twice() -> None:
 
 
 def test_the_gateway_knows_its_own_key_alone() -> None:
-    text = environment(["sk-first", "sk-second"])
-    assert text == "DOOR_KEY=sk-first\n"
+    assert environment("sk-own") == "DOOR_KEY=sk-own\n"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected"),
+    [
+        (["192.0.2.7", "127.0.0.1", "192.0.2.7"], ["127.0.0.1", "192.0.2.7"]),
+        (["[2001:db8::1]", "[fe80::1%eth0]"], ["2001:db8::1", "fe80::1"]),
+        (["spark-a.lan", "203.0.113.9"], ["localhost", "10.0.0.0/8", "203.0.113.9"]),
+    ],
+)
+def test_the_gateway_reaches_doors_and_no_public_address_else(
+    hosts: list[str], expected: list[str]
+) -> None:
+    found = reachable(f"http://{host}:8000" for host in hosts)
+    assert [each for each in found if each in expected] == expected
+    assert len(found) == len(expected) or "localhost" in found
 
 
 def test_the_unit_trusts_certificates_only_where_there_are_some() -> None:
-    plain = render(FILES / "gateway.service", root="/r", trusted=False)
+    plain = render(FILES / "gateway.service", root="/r", trusted=False, doors=["192.0.2.1"])
     start = "ExecStart=/r/gateway/env/bin/python -B /r/gateway/gateway /r/gateway/config.yaml"
     assert f"{start}\n" in plain
     assert "SSL_CERT_FILE" not in plain
-    secured = render(FILES / "gateway.service", root="/r", trusted=True)
+    secured = render(FILES / "gateway.service", root="/r", trusted=True, doors=["192.0.2.1"])
     assert "Environment=SSL_CERT_FILE=%t/gateway/doors.pem\n" in secured
     assert len(secured.splitlines()) == len(plain.splitlines()) + 2
 
