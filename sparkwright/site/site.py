@@ -12,9 +12,8 @@ from pathlib import Path
 from unicodedata import normalize
 from urllib.parse import unquote, urlsplit
 
-import yaml
-
 from sparkwright import __version__
+from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import FILES, PACKAGE
 from sparkwright.common.render import render
@@ -125,9 +124,7 @@ def inventory_text(sparks: Sequence[NewSpark], recipe: str, pair: bool) -> str:
 
 
 def _flow(values: Mapping[str, object]) -> str:
-    return yaml.safe_dump(
-        dict(values), default_flow_style=True, sort_keys=False, width=1000, allow_unicode=True
-    ).strip()
+    return yaml.dump(dict(values), default_flow_style=True).strip()
 
 
 @dataclass(frozen=True)
