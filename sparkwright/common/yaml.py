@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, Never
@@ -34,16 +34,22 @@ _PLAIN = re.compile(
     r"|(?P<float>[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?)"
     r"|(?P<endless>[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))"
 )
+_KINDS: dict[str, Callable[[str], object]] = {
+    "null": lambda _: None,
+    "bool": lambda text: text[0] in "tT",
+    "int": lambda text: int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)),
+    "float": float,
+    "endless": lambda text: float(text.replace(".", "")),
+}
 _TAG = "tag:yaml.org,2002:"
 # PyYAML's words on what it cannot read, what to say instead, and what is expected.
 _WORDS = (
     (r"found character '\\t'", "a tab", "spaces"),
     (r"found character '(.)' that", "a value that begins with {0}", "the value in quotes"),
     (
-        r"mapping values are not allowed",
+        "mapping values are not",
         "a ': ' where no key can be",
-        "one key on each line, lines below one key equally far to the right, and text with ': ' "
-        "in quotes",
+        "one key on each line, those below one key equally far to the right; and ': ' in quotes",
     ),
     (r"while parsing a flow mapping", "a { without its }, or a comma missing", "{key: value, …}"),
     (r"while parsing a flow sequence", "a [ without its ], or a comma missing", "[value, …]"),
@@ -60,7 +66,8 @@ _OPENED = "while parsing a flow|while scanning a quoted|while scanning a simple 
 
 # Words to which YAML 1.1 gives another meaning.
 _OLDER = re.compile(
-    r"(?i:yes|no|on|off)|[-+]?(0[0-9_]+|0[bx].*|[0-9]+(:[0-5]?[0-9])+(\.[0-9]*)?|[0-9][0-9.]*_[0-9_.]*)"
+    r"(?i:yes|no|on|off)|"
+    r"[-+]?(0[0-9_]+|0[bx].*|[0-9]+(:[0-5]?[0-9])+(\.[0-9]*)?|[0-9][0-9.]*_[0-9_.]*)"
 )
 # The parser in C is ten times as fast; messages are worded by the errors of the one in Python.
 _PARSERS = (*filter(None, [getattr(yaml, "CSafeLoader", None)]), yaml.SafeLoader)
@@ -97,9 +104,9 @@ class _Reader:
 
     def _value(self, event: yaml.Event, depth: int) -> tuple[Any, Lines | None]:
         if anchor := getattr(event, "anchor", None):
-            kind = "alias *" if isinstance(event, yaml.AliasEvent) else "anchor &"
+            found = "the alias *" if isinstance(event, yaml.AliasEvent) else "the anchor &"
             expected = "the value itself: aliases are not supported"
-            self._refuse(event, f"the {kind}{anchor[:60]}", expected)
+            self._refuse(event, f"{found}{anchor[:60]}", expected)
         if tag := getattr(event, "tag", None):
             expected = "the value alone, in quotes if it begins with !"
             self._refuse(event, f"the tag {tag.replace(_TAG, '!!')[:60]}", expected)
@@ -151,15 +158,9 @@ class _Reader:
         if self.origin == "others" and _OLDER.fullmatch(text):
             found = f"{text}, which programs read differently"
             self._refuse(event, found, "true, false, a decimal number, or text in quotes")
-        if kind == "int":
-            return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
-        if kind == "endless":
-            return float(text.replace(".", ""))
         if kind == "float" and math.isinf(float(text)):
             self._refuse(event, text, "a smaller number, or text in quotes")
-        if kind == "float":
-            return float(text)
-        return {"null": None, "bool": text[:1] in "tT"}.get(kind or "", text)
+        return _KINDS[kind](text) if kind else text
 
     def _refuse(self, event: yaml.Event, found: str, expected: str) -> Never:
         raise PlanError(f"{self.source}:{_line(event)}: found {found}; expected {expected}")
@@ -173,14 +174,11 @@ def load(path: Path, remarks: list[str] | None = None, origin: Origin = "ours") 
     """Read a YAML file that holds one mapping; an empty file gives an empty one.
 
     Args:
-        path: The file.
-        remarks: For a file of others: takes what is said of keys that are there twice with one
-            value.
-        origin: Whose it is, if no remarks are taken.
+        remarks: Given for a file of others; takes what is said of keys that are there twice with
+            one value.
 
     Raises:
-        PlanError: The file is missing, unreadable, too large or no YAML, holds something else than
-            a mapping, or has a key twice.
+        PlanError: It is missing, unreadable, too large, no mapping of YAML, or has a key twice.
     """
     text = read_text(path, "a YAML file", MOST_BYTES)
     if text is None:
@@ -197,17 +195,7 @@ def load(path: Path, remarks: list[str] | None = None, origin: Origin = "ours") 
 
 
 def parse(text: str, source: str, origin: Origin = "ours", remarks: list[str] | None = None) -> Any:
-    """Return the plain Python values of a text of YAML.
-
-    Args:
-        text: What the file holds.
-        source: Its name, for messages.
-        origin: Whose it is.
-        remarks: As for `load`.
-
-    Raises:
-        PlanError: It is too large, no YAML, or has a key twice.
-    """
+    """Return the Python values of a text of YAML; arguments and errors are those of `load`."""
     reader, data, _ = _read(text, source, origin)
     problems = reader.twice[False]
     (problems if remarks is None else remarks).extend(reader.twice[True])
@@ -241,13 +229,13 @@ def _explained(error: Exception, text: str) -> tuple[int, str]:
             if match := re.search(pattern, what):
                 named = found.replace("{0}", match[match.lastindex or 0])
                 return line, f"found {named}; expected {expected}"
-        return line, f"found what is no YAML ({what}); expected KEY: VALUE"
-    if isinstance(error, yaml.reader.ReaderError):
+    elif isinstance(error, yaml.reader.ReaderError):
         line = text[: error.position].count("\n") + 1
-        character = error.character
-        code = character if isinstance(character, int) else ord(character)
+        code = ord(text[error.position])
         return line, f"found the control character #x{code:02x}; expected text"
-    return 1, f"found what is no YAML ({error}); expected KEY: VALUE"
+    else:
+        line, what = 1, str(error)
+    return line, f"found what is no YAML ({what}); expected KEY: VALUE"
 
 
 @contextmanager
@@ -257,7 +245,7 @@ def lines_of(path: Path) -> Iterator[None]:
     The file is read again for it, only when there is one.
 
     Raises:
-        PlanError: The problems that were raised, with their lines.
+        PlanError: The problems that were raised.
     """
     try:
         yield
