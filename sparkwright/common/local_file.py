@@ -112,6 +112,14 @@ def _write(path: Path, text: str, mode: int) -> None:
         raise
 
 
+def unwritable(path: Path, error: OSError) -> PlanError:
+    """Return the exception for a file or folder that an owner has to make writable."""
+    return PlanError(
+        f"{path}: cannot be written ({error.strerror}); expected a folder that this user can write "
+        "to, and room on its disk"
+    )
+
+
 def why_unwritable(path: Path) -> str | None:
     """Return why a file cannot be written, as far as that shows before; None if nothing does.
 

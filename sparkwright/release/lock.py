@@ -18,7 +18,7 @@ from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.common.local_file import UnmergedError, read_text, write_file
+from sparkwright.common.local_file import UnmergedError, read_text, unwritable, write_file
 from sparkwright.common.schema import Model, Text, matching, parse, shown
 from sparkwright.recipe.recipe import Checkpoint, Recipe
 from sparkwright.release.model_config import Shape
@@ -263,10 +263,7 @@ def write_lock(path: Path, lock: Lock) -> None:
     try:
         write_file(path, text)
     except OSError as error:
-        raise PlanError(
-            f"{path}: cannot be written ({error.strerror}); expected a folder that this user can "
-            "write to, and room on its disk"
-        ) from None
+        raise unwritable(path, error) from None
 
 
 def outdated(recipe: Recipe, lock: Lock) -> list[str]:

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from sparkwright import __version__
 from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
+from sparkwright.common.local_file import unwritable
 from sparkwright.common.paths import FILES, PACKAGE
 from sparkwright.common.render import render
 
@@ -213,7 +214,4 @@ def write_site(folder: Path, files: Mapping[str, str]) -> None:
         for path in sorted(inner - (set() if is_new else {folder}), reverse=True):
             with suppress(OSError):
                 path.rmdir()
-        raise PlanError(
-            f"{folder}: cannot be written ({error.strerror}); expected a folder that this user can "
-            "write to, and room on its disk"
-        ) from None
+        raise unwritable(folder, error) from None

@@ -136,6 +136,10 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
         load(tmp_path)
 
 
+def test_a_byte_order_mark_is_no_content(tmp_path: Path) -> None:
+    assert load(written(tmp_path, b"\xef\xbb\xbfa: 1\n")) == {"a": 1}
+
+
 def test_path_that_cannot_be():
     with pytest.raises(PlanError, match="cannot be read as UTF-8 text"):
         load(Path("a\0b.yaml"))
