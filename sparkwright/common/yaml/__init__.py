@@ -18,6 +18,7 @@ import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import read_text
 from sparkwright.common.schema import shown
+from sparkwright.common.yaml.words import explained
 
 # The lock is the largest: 100 bytes for each file of a checkpoint, 10 KB for the largest one.
 MOST_BYTES = 2**20
@@ -42,28 +43,6 @@ _KINDS: dict[str, Callable[[str], object]] = {
     "endless": lambda text: float(text.replace(".", "")),
 }
 _TAG = "tag:yaml.org,2002:"
-# PyYAML's words on what it cannot read, what to say instead, and what is expected.
-_WORDS = (
-    (r"found character '\\t'", "a tab", "spaces"),
-    (r"found character '(.)' that", "a value that begins with {0}", "the value in quotes"),
-    (
-        "mapping values are not",
-        "a ': ' where no key can be",
-        "one key on each line, those below one key equally far to the right; and ': ' in quotes",
-    ),
-    (r"while parsing a flow mapping", "a { without its }, or a comma missing", "{key: value, …}"),
-    (r"while parsing a flow sequence", "a [ without its ], or a comma missing", "[value, …]"),
-    (r"while scanning a quoted scalar", "a quote that is not closed", "one at the end, too"),
-    (
-        r"expected <block end>|while parsing a block",
-        "a line that begins farther left or right than those it belongs to",
-        "them equally far to the right",
-    ),
-    (r"could not find expected ':'", "a line without a colon", "KEY: VALUE"),
-    (r"expected '<document start>'", "text that is no mapping", "KEY: VALUE on each line"),
-)
-_OPENED = "while parsing a flow|while scanning a quoted|while scanning a simple key"
-
 # Words to which YAML 1.1 gives another meaning.
 _OLDER = re.compile(
     r"(?i:yes|no|on|off)|"
@@ -212,30 +191,8 @@ def _read(text: str, source: str, origin: Origin = "ours") -> tuple[_Reader, Any
             reader = _Reader(source, yaml.parse(text, Loader=parser), origin)
             return (reader, *reader.read())
         except (yaml.YAMLError, ValueError, OverflowError) as error:
-            line, sentence = _explained(error, text)
+            line, sentence = explained(error, text)
     raise PlanError(f"{source}:{line}: {sentence}")
-
-
-def _explained(error: Exception, text: str) -> tuple[int, str]:
-    """Return the line of an error of PyYAML, and ``found X; expected Y``."""
-    if isinstance(error, yaml.MarkedYAMLError):
-        what = " ".join(filter(None, (error.context, error.problem)))
-        mark = error.problem_mark or error.context_mark
-        if re.match(_OPENED, what):
-            # Where the end is missing, the file's end would be named.
-            mark = error.context_mark or mark
-        line = mark.line + 1 if mark else 1
-        for pattern, found, expected in _WORDS:
-            if match := re.search(pattern, what):
-                named = found.replace("{0}", match[match.lastindex or 0])
-                return line, f"found {named}; expected {expected}"
-    elif isinstance(error, yaml.reader.ReaderError):
-        line = text[: error.position].count("\n") + 1
-        code = ord(text[error.position])
-        return line, f"found the control character #x{code:02x}; expected text"
-    else:
-        line, what = 1, str(error)
-    return line, f"found what is no YAML ({what}); expected KEY: VALUE"
 
 
 @contextmanager
@@ -275,17 +232,17 @@ def _placed(problem: str, start: str, lines: Lines | None) -> str:
     return f"{start[:-2]}:{line}: {text}"
 
 
-class _Dumper(yaml.SafeDumper):
+class _AlikeDumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 # Text in quotes wherever 1.1 or 1.2 would read something else; some readers of 1.1 know `y`.
-_Dumper.add_implicit_resolver("!", re.compile(rf"(?:{_PLAIN.pattern}|[yYnN])\Z"), None)
+_AlikeDumper.add_implicit_resolver("!", re.compile(rf"(?:{_PLAIN.pattern}|[yYnN])\Z"), None)
 
 
 def dump(data: Any, **options: Any) -> str:
     """Return data as YAML that readers of 1.1 and of 1.2 read alike, without aliases."""
     style: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 1000, **options}
-    text: str = yaml.dump(data, Dumper=_Dumper, **style)
+    text: str = yaml.dump(data, Dumper=_AlikeDumper, **style)
     return text
