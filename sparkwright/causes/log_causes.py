@@ -7,7 +7,6 @@ from itertools import islice
 from pathlib import Path
 from string import Template
 
-import yaml
 from pydantic import Field
 
 from sparkwright.causes.cause import (
@@ -19,6 +18,7 @@ from sparkwright.causes.cause import (
     LogCause,
 )
 from sparkwright.causes.journal import Journal
+from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
 from sparkwright.common.schema import Model, parse
 from sparkwright.host.kernel import HANDOVER_REMEDY, POOLS_REMEDY
@@ -54,9 +54,7 @@ class _Table(Model):
 def table(subject: str) -> Sequence[LogCause]:
     """Return the causes of a subject, in their order."""
     path = Path(__file__).with_name(f"{subject}.yaml")
-    # 60 ms by Python's own loader for all tables.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    read = parse(_Table, yaml.load(path.read_text(encoding="utf-8"), Loader=loader), str(path))
+    read = parse(_Table, yaml.load(path), str(path))
     own = {name: Template(text).substitute(_PHRASES) for name, text in read.phrases.items()}
     phrases = _PHRASES | own
     return [

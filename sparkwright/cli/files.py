@@ -135,7 +135,7 @@ def monitoring(out: Path) -> None:
     "--into",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Merge it into this file, such as ~/.openclaw/openclaw.json; its owner's values stay.",
+    help="Put its providers into this file, such as ~/.openclaw/openclaw.json; all else stays.",
 )
 def openclaw(bind: tuple[str, ...], into: Path | None) -> None:
     """Print OpenClaw's configuration.

@@ -2,12 +2,19 @@
 
 import errno
 import os
+import re
 import stat
 import tempfile
 from pathlib import Path
 
+from sparkwright.common.errors import PlanError
+
 # What this process has written, in this order.
 written: dict[Path, None] = {}
+
+
+class UnmergedError(PlanError):
+    """A file in which git has left the marks of a conflict."""
 
 
 def content_of(path: Path, most: int | None = None) -> bytes:
@@ -23,6 +30,43 @@ def content_of(path: Path, most: int | None = None) -> bytes:
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     with path.open("rb") as file:
         return file.read(-1 if most is None else most + 1)
+
+
+def read_text(path: Path, expected: str, most: int) -> str | None:
+    """Return the text of a file that an owner may have written; None where there is none.
+
+    Args:
+        expected: Follows "expected" in messages.
+        most: Bytes that it may have.
+
+    Raises:
+        UnmergedError: It has conflict marks of git.
+        PlanError: It cannot be read, is too large, or is no text.
+    """
+    try:
+        content = content_of(path, most)
+        if len(content) > most:
+            raise PlanError(f"{path}: found more than {most:,} bytes; expected at most that")
+        # Some editors begin a file with a byte order mark.
+        text = content.decode("utf-8-sig")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        is_folder = isinstance(error, IsADirectoryError)
+        what = "a folder" if is_folder else f"a file that cannot be read ({error.strerror})"
+        raise PlanError(f"{path}: found {what}; expected {expected}") from None
+    except ValueError as error:
+        raise PlanError(
+            f"{path}: cannot be read as UTF-8 text ({error}): save it with this encoding"
+        ) from None
+    if mark := re.search(r"^(<{7}|>{7}) ", text, re.MULTILINE):
+        line = text[: mark.start()].count("\n") + 1
+        raise UnmergedError(
+            f"{path}:{line}: found a conflict mark of git; expected one version: keep the lines "
+            f"that count, and remove the marks; or take one side: git checkout --ours -- {path}, "
+            "or --theirs"
+        )
+    return text
 
 
 def write_file(path: Path, text: str, mode: int = 0o644) -> None:
@@ -66,6 +110,14 @@ def _write(path: Path, text: str, mode: int) -> None:
     except BaseException:
         new.unlink(missing_ok=True)
         raise
+
+
+def unwritable(path: Path, error: OSError) -> PlanError:
+    """Return the exception for a file or folder that an owner has to make writable."""
+    return PlanError(
+        f"{path}: cannot be written ({error.strerror}); expected a folder that this user can write "
+        "to, and room on its disk"
+    )
 
 
 def why_unwritable(path: Path) -> str | None:

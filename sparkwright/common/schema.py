@@ -35,7 +35,7 @@ NAME_RULE = (
 
 # Of a URL: no message shows it.
 _LOGIN = re.compile(r"://[^/@\s]*@")
-_NUMBER = re.compile(r"[-+]?[0-9][0-9_,]*(\.[0-9]+)?")
+_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
 _BRANCH = re.compile("<[a-z]+>")
 
 # Of fields that nothing describes: pydantic's words are about Python.

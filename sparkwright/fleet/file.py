@@ -10,7 +10,7 @@ from pydantic import Field
 from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import Model, Name, parse
-from sparkwright.common.yaml.lines import lines_of
+from sparkwright.common.yaml import lines_of
 from sparkwright.fleet.check import problems
 from sparkwright.fleet.fleet import Fleet, FleetSource, Gateway, Replica, Spark, Word
 from sparkwright.recipe.loader import is_path

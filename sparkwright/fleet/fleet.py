@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from sparkwright.common.schema import Model, Text
 
@@ -74,10 +74,7 @@ class Reached(Model):
     ssh_known_hosts_file: Text | None = Field(
         default=None, min_length=1, description="the path of a known_hosts file"
     )
-    # YAML reads a bare `yes` as true.
-    ssh_strict_host_key_checking: Annotated[
-        Literal["yes", "accept-new"], BeforeValidator(lambda word: "yes" if word is True else word)
-    ] = Field(
+    ssh_strict_host_key_checking: Literal["yes", "accept-new"] = Field(
         default="accept-new",
         description="yes, for host keys that are in the known_hosts file only, or accept-new",
     )

@@ -16,7 +16,7 @@ from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import inventory_file
 from sparkwright.common.terminal import wrapped
-from sparkwright.common.yaml.lines import lines_of
+from sparkwright.common.yaml import lines_of
 from sparkwright.door.keys import fleet_keys
 from sparkwright.fleet.check import unsupported
 from sparkwright.fleet.file import load_fleet

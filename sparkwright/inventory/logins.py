@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import content_of
-from sparkwright.common.yaml.lines import lines_of
+from sparkwright.common.yaml import lines_of
 
 # No private key is larger.
 _MOST_BYTES = 2**16

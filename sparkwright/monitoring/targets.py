@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
+from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.fleet.fleet import Fleet, bracketed
 from sparkwright.fleet.settings import Settings
@@ -146,7 +145,7 @@ def prometheus_config(doors: Sequence[ScrapeTarget]) -> str:
         "scrape_configs": [_job(door, kind) for door in doors for kind in PATHS],
     }
     head = "# Written by `sparkwright monitoring`: change the inventory, and run it again.\n"
-    return head + yaml.safe_dump(config, sort_keys=False)
+    return head + yaml.dump(config, default_flow_style=False)
 
 
 def _job(door: ScrapeTarget, kind: str) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import content_of
@@ -204,11 +203,8 @@ def _text(data: dict[str, Any]) -> str:
     content = {key: value for key, value in {**data, "checkpoints": checkpoints}.items() if value}
     # One line for each option and variable; the rest as short as our own recipes have it.
     return "".join(
-        yaml.safe_dump(
+        yaml.dump(
             {key: value},
-            sort_keys=False,
-            allow_unicode=True,
-            width=1000,
             default_flow_style=None
             if isinstance(value, dict | list) and key not in _LONG
             else False,

@@ -11,7 +11,7 @@ from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import FILES
 from sparkwright.common.schema import nearest, parse, shown
-from sparkwright.common.yaml.lines import lines_of
+from sparkwright.common.yaml import lines_of
 from sparkwright.recipe import check, rules
 from sparkwright.recipe.published import formats, playbook
 from sparkwright.recipe.published.draft import Origin, Translated
@@ -142,12 +142,9 @@ def _read_file(path: Path) -> dict[str, Any] | None:
     """Return what a file of ours holds; None of another project's."""
     if playbook.is_playbook(path):
         return None
-    remarks: list[str] = []
-    data = yaml.load(path, remarks)
-    if formats.is_published(data):
+    if formats.is_published(yaml.load(path, origin="any")):
         return None
-    if remarks:
-        raise PlanError(*remarks)
+    data = yaml.load(path)
     if "name" in data:
         name = shown(data["name"])
         raise PlanError(f"{path}: name: found {name}; expected no such key: the file has the name")

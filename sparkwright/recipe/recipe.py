@@ -42,13 +42,20 @@ _PREFIX_CACHING = (0, 28)
 UNKNOWN_VLLM = "its image's own"
 
 
+def _day(value: object) -> object:
+    try:
+        return date.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
 class Checkpoint(Model):
     """A repository on the hub, and the folder below the root that holds it on a Spark."""
 
     repo: Repository = Field(description="OWNER/NAME, as on the hub")
     revision: Revision = Field(default="main", description="a branch, tag or commit")
     folder: Folder = Field(description="one folder name, such as qwen36-nvfp4")
-    not_before: date | None = Field(
+    not_before: Annotated[date | None, BeforeValidator(_day)] = Field(
         default=None, description="a date such as 2026-04-19; an older commit is refused"
     )
     files: list[FilePattern] | None = Field(

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
+from sparkwright.common import yaml
 
 NAMES = Path(__file__).with_name("vllm_names.yaml")
 
@@ -100,6 +100,4 @@ def is_secret(name: str) -> bool:
 
 @cache
 def _content() -> Any:
-    # 15 ms by Python's own loader, as part of each run.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load(NAMES.read_text("utf-8"), Loader=loader)
+    return yaml.load(NAMES)

@@ -12,14 +12,13 @@ from datetime import date
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
-import yaml as pyyaml
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.common.local_file import content_of, write_file
+from sparkwright.common.local_file import UnmergedError, read_text, unwritable, write_file
 from sparkwright.common.schema import Model, Text, matching, parse, shown
 from sparkwright.recipe.recipe import Checkpoint, Recipe
 from sparkwright.release.model_config import Shape
@@ -224,41 +223,22 @@ def read_lock(path: Path) -> Lock:
     Raises:
         PlanError: The file is no lock, or an empty one.
     """
-    try:
-        content = content_of(path, yaml.MOST_BYTES)
-    except FileNotFoundError:
-        return Lock()
-    except OSError as error:
-        what = "a folder" if path.is_dir() else f"a file that cannot be read ({error.strerror})"
-        raise PlanError(f"{path}: found {what}; expected the lock, a file of this user") from None
     remedy = (
         f"Runs write {path}; it is not meant to be edited. Get it back: git checkout -- {path}; or "
         "delete it and run again, which may choose newer versions"
     )
     try:
-        return _parsed(content.decode(), str(path))
-    except UnicodeDecodeError:
-        raise PlanError(f"{path}: found no UTF-8 text; expected the lock", remedy) from None
-    except _ConflictError as error:
-        raise PlanError(*error.problems) from None
+        text = read_text(path, "the lock, a file of this user", yaml.MOST_BYTES)
+        return Lock() if text is None else _parsed(text, str(path))
+    except UnmergedError:
+        raise
     except PlanError as error:
         if any("found an unknown key" in problem for problem in error.problems):
             remedy += ". If a newer Sparkwright has written it, update this one"
         raise PlanError(*error.problems, remedy) from None
 
 
-class _ConflictError(PlanError):
-    """A lock in which git has merged nothing yet."""
-
-
 def _parsed(text: str, source: str) -> Lock:
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.startswith(("<<<<<<< ", ">>>>>>> ")):
-            raise _ConflictError(
-                f"{source}:{number}: found git's marks of a merge conflict; expected none: take "
-                f"one of the two, by git checkout --ours -- {source} or --theirs; the next run "
-                "adds what it lacks"
-            )
     data = yaml.parse(text, source)
     if not isinstance(data, dict | None):
         raise PlanError(f"{source}: found {shown(data)}; expected a lock")
@@ -279,14 +259,11 @@ def write_lock(path: Path, lock: Lock) -> None:
         PlanError: It cannot be written; the old file is unchanged.
     """
     data = lock.model_dump(exclude_none=True)
-    text = _HEADER + pyyaml.safe_dump(data, sort_keys=True, default_flow_style=False, width=1000)
+    text = _HEADER + yaml.dump(data, sort_keys=True)
     try:
         write_file(path, text)
     except OSError as error:
-        raise PlanError(
-            f"{path}: cannot be written ({error.strerror}); expected a folder that this user can "
-            "write to, and room on its disk"
-        ) from None
+        raise unwritable(path, error) from None
 
 
 def outdated(recipe: Recipe, lock: Lock) -> list[str]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.last_resort import hide
-from sparkwright.common.local_file import content_of
+from sparkwright.common.local_file import read_text
 from sparkwright.common.terminal import waiting_for
 from sparkwright.release.release import repository
 
@@ -144,17 +144,10 @@ def refused(login: RegistryLogin) -> str:
 
 
 def _config(path: Path) -> dict[str, Any]:
-    try:
-        text = content_of(path, _MOST)
-    except FileNotFoundError:
+    text = read_text(path, "Docker's logins, or no such file", _MOST)
+    if text is None:
         return {}
-    except OSError as error:
-        raise PlanError(
-            f"{path}: cannot be read ({error.strerror}); expected Docker's logins, or no such file"
-        ) from None
     try:
-        if len(text) > _MOST:
-            raise ValueError
         config = json.loads(text)
     except (ValueError, RecursionError):
         config = None

@@ -12,10 +12,10 @@ from pathlib import Path
 from unicodedata import normalize
 from urllib.parse import unquote, urlsplit
 
-import yaml
-
 from sparkwright import __version__
+from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
+from sparkwright.common.local_file import unwritable
 from sparkwright.common.paths import FILES, PACKAGE
 from sparkwright.common.render import render
 
@@ -125,9 +125,7 @@ def inventory_text(sparks: Sequence[NewSpark], recipe: str, pair: bool) -> str:
 
 
 def _flow(values: Mapping[str, object]) -> str:
-    return yaml.safe_dump(
-        dict(values), default_flow_style=True, sort_keys=False, width=1000, allow_unicode=True
-    ).strip()
+    return yaml.dump(dict(values), default_flow_style=True).strip()
 
 
 @dataclass(frozen=True)
@@ -216,7 +214,4 @@ def write_site(folder: Path, files: Mapping[str, str]) -> None:
         for path in sorted(inner - (set() if is_new else {folder}), reverse=True):
             with suppress(OSError):
                 path.rmdir()
-        raise PlanError(
-            f"{folder}: cannot be written ({error.strerror}); expected a folder that this user can "
-            "write to, and room on its disk"
-        ) from None
+        raise unwritable(folder, error) from None

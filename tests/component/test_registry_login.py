@@ -88,7 +88,7 @@ class TestConfiguration:
             ("{", "found no JSON object; expected Docker's config.json: mend it"),
             ("[]", "found no JSON object"),
             ("[" * 100_000, "found no JSON object"),
-            (" " * 2_000_000 + "{}", "found no JSON object"),
+            (" " * 2_000_000 + "{}", "found more than 1,048,576 bytes"),
             ('{"auths": []}', ""),
             ('{"auths": [1]}', "auths: found no JSON object"),
             ('{"auths": {"ghcr.io": 1}}', "auths.ghcr.io: found no JSON object"),

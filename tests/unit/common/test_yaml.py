@@ -3,10 +3,20 @@
 from pathlib import Path
 
 import pytest
+import yaml as pyyaml
 
+from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
-from sparkwright.common.yaml import load
-from sparkwright.common.yaml.lines import lines_of
+from sparkwright.common.yaml import lines_of, load
+
+PROJECT = Path(__file__).parents[3]
+
+
+class Older(pyyaml.SafeLoader):
+    """YAML 1.1, but for dates, which become text in the end."""
+
+
+Older.add_constructor("tag:yaml.org,2002:timestamp", Older.construct_yaml_str)
 
 
 def written(tmp_path: Path, text: str | bytes) -> Path:
@@ -21,14 +31,56 @@ def test_an_empty_file_is_an_empty_mapping(tmp_path: Path, text: str) -> None:
 
 
 def test_values_keep_their_types(tmp_path: Path) -> None:
-    path = written(tmp_path, "a: {b: [1, 0.5, yes, null, text]}\n")
-    assert load(path) == {"a": {"b": [1, 0.5, True, None, "text"]}}
+    path = written(tmp_path, "a: {b: [1, 0.5, true, null, text, 0o17, 0x1F, -1e3, ~, '1', ]}\n")
+    assert load(path) == {"a": {"b": [1, 0.5, True, None, "text", 15, 31, -1000.0, None, "1"]}}
 
 
-def test_a_merge_is_no_duplicate(tmp_path: Path) -> None:
-    path = written(tmp_path, "x: {<<: {a: 1}, a: 2}\ny: {<<: {a: 1}, b: 3}\n")
-    assert load(path)["x"] == {"a": 2}
-    assert load(path)["y"] == {"a": 1, "b": 3}
+OLD = ["on", "Yes", "off", "NO", "y", "20:22", "2_2", "0b11", "2026-04-19", "=", "<<", "0x_1"]
+
+
+def test_words_of_yaml_1_1_are_text(tmp_path: Path) -> None:
+    text = "".join(f"{word}: {word}\n" for word in OLD)
+    assert load(written(tmp_path, text)) == {word: word for word in OLD}
+    # 18 in YAML 1.1.
+    assert load(written(tmp_path, "a: 022\n")) == {"a": 22}
+
+
+@pytest.mark.parametrize("parsers", [yaml._PARSERS, yaml._PARSERS[-1:]])
+def test_what_is_written_is_the_same_text_to_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parsers: tuple[type, ...]
+) -> None:
+    monkeypatch.setattr(yaml, "_PARSERS", parsers)
+    shared = [1, 2.5, 1e30, None, True]
+    words = [*OLD, "1e3", "0o17", "022", ".inf", "null", "", "true", "- a", "a: b", "\u00e9", "#"]
+    data = {**{word: word for word in words}, "others": shared, "same": shared}
+    for style in ({}, {"default_flow_style": True}, {"sort_keys": True}):
+        text = yaml.dump(data, **style)
+        assert load(written(tmp_path, text)) == data
+        assert pyyaml.safe_load(text) == data
+        assert "&" not in text
+
+
+def test_files_of_ours_are_read_alike_by_both_versions() -> None:
+    """An editor, or a program of an owner's, may read YAML 1.1."""
+    paths = [*(PROJECT / "files").rglob("*.yaml"), *(PROJECT / "sparkwright").rglob("*.yaml")]
+    assert len(paths) > 30
+    for path in paths:
+        assert load(path) == pyyaml.load(path.read_text(), Loader=Older)
+
+
+def test_a_key_of_another_kind(tmp_path: Path) -> None:
+    for key, read in (("007", "the number 7"), ("true", "true"), ("~", "null"), ("1.5", "the num")):
+        with pytest.raises(PlanError, match=f":2: found the key {key}, which YAML reads as {read}"):
+            load(written(tmp_path, f"a: 1\n{key}: 2\n"))
+
+
+@pytest.mark.parametrize("word", ["no", "On", "0731", "0x10", "20:22", "1_000", "-017"])
+def test_words_of_yaml_1_1_in_a_file_of_others(tmp_path: Path, word: str) -> None:
+    """Its author's program may read them otherwise: `solo_only: no` is text, and true."""
+    for text in (f"a: 1\nb: {word}\n", f"a: 1\n{word}: b\n"):
+        with pytest.raises(PlanError, match=f":2: found {word}, which programs read differently"):
+            load(written(tmp_path, text), [])
+    assert load(written(tmp_path, f"b: '{word}'\n"), []) == {"b": word}
 
 
 def test_all_duplicates_are_listed_with_their_lines(tmp_path: Path) -> None:
@@ -58,7 +110,12 @@ def test_all_duplicates_are_listed_with_their_lines(tmp_path: Path) -> None:
         (b"a: \xff\n", ":", "cannot be read as UTF-8 text"),
         (b"a: \x00\n", ":1:", "the control character #x00"),
         ("? [a]\n: 1\n", ":1:", "a list or a mapping as a key"),
-        ("a: 2026-99-99\n", ":1:", "found 2026-99-99, which cannot be"),
+        ("a: 1\nb: -1e999\n", ":2:", "found -1e999; expected a smaller number"),
+        ("a: " + "9" * 5000, ":1:", "a number of 5000 characters; expected at most 100"),
+        ("a: {<<: *b}\n", ":1:", "the alias *b"),
+        ("a: !!str 1\n", ":1:", "the tag !!str"),
+        ('a: "\\UFFFFFFFF"\n', ":", "no YAML"),
+        ("a: 1\n  b: 2\n", ":2:", "a ': ' where no key can be"),
     ],
 )
 def test_what_is_no_mapping_of_yaml(
@@ -79,6 +136,10 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
         load(tmp_path)
 
 
+def test_a_byte_order_mark_is_no_content(tmp_path: Path) -> None:
+    assert load(written(tmp_path, b"\xef\xbb\xbfa: 1\n")) == {"a": 1}
+
+
 def test_path_that_cannot_be():
     with pytest.raises(PlanError, match="cannot be read as UTF-8 text"):
         load(Path("a\0b.yaml"))
@@ -90,12 +151,13 @@ def test_path_that_cannot_be():
         ("a:\n  b.c: {d: 1}\n", "a.b.c.d: found 1; expected 2", "2: a.b.c.d: found 1; expected 2"),
         (
             "a:\n- 1\n- on\n",
-            "a[1]: found true; x",
-            "3: a[1]: found on, which YAML reads as true; x",
+            'a[1]: found "on"; x',
+            '3: a[1]: found "on"; x',
         ),
         ("a:\n- 1\n", "a[7]: found nothing; x", "1: a[7]: found nothing; x"),
         ("a: {}\n", "a.b: found nothing; x", "1: a.b: found nothing; x"),
         ("a: 1\n", "b: found nothing; x", " b: found nothing; x"),
+        ("a: {b: }\n", "a.b: found null; x", "1: a.b: found nothing; x"),
         ("a: b: c\n", "a: found 1; x", " a: found 1; x"),
         (f"a: {'x' * 2**20}\n", "a: found 1; x", " a: found 1; x"),
     ],

@@ -1,7 +1,6 @@
 """OpenClaw's configuration: what it says, and what it leaves to its owner."""
 
 import json
-import re
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparkwright.common.errors import PlanError
 from sparkwright.fleet.settings import Settings
-from sparkwright.openclaw.configuration import merged
 from tests.commands import sparkwright
 from tests.unit.gateway.test_gateway import SPARKS, written
 
@@ -179,80 +176,6 @@ OWNERS: dict[str, Any] = {
 }
 
 
-def test_all_that_an_owner_has_stays(ask: Ask) -> None:
-    result = merged(OWNERS, ask(DFLASH))
-    assert result["models"]["providers"]["openai"] == OWNERS["models"]["providers"]["openai"]
-    assert "sparkwright" in result["models"]["providers"]
-    defaults = result["agents"]["defaults"]
-    assert {key: defaults[key] for key in OWNERS["agents"]["defaults"]} == (
-        OWNERS["agents"]["defaults"]
-    )
-    assert set(defaults["models"]) == {"sparkwright/qwen36-fast", "sparkwright/qwen36-deep"}
-    assert result["agents"]["list"] == OWNERS["agents"]["list"]
-    assert result["channels"] == OWNERS["channels"]
-
-
-@pytest.mark.parametrize("said", ["sparkwright/qwen36-deep", {"primary": "other/x"}], ids=str)
-def test_a_default_of_the_owners_choice_stays(ask: Ask, said: object) -> None:
-    result = merged({"agents": {"defaults": {"model": said}}}, ask(DFLASH))
-    assert result["agents"]["defaults"]["model"] == said
-
-
-def test_a_default_that_is_no_more_is_renewed(ask: Ask) -> None:
-    own = {"agents": {"defaults": {"model": {"primary": "sparkwright/old", "fallbacks": ["o/x"]}}}}
-    assert merged(own, ask(DFLASH))["agents"]["defaults"]["model"] == {
-        "primary": "sparkwright/qwen36-35b-heretic",
-        "fallbacks": ["o/x"],
-    }
-
-
-@pytest.mark.parametrize("key", ["list", "entries"])
-def test_an_owners_agents_get_no_others(ask: Ask, key: str) -> None:
-    """With several, OpenClaw asks which of them has heartbeats and such: the owner's to say."""
-    own = {"agents": {key: {"own": {}}}, "bindings": [{"agentId": "own"}]}
-    result = merged(own, ask(DFLASH, "--bind", "telegram=deep"))
-    assert {key: result["agents"][key], "bindings": result["bindings"]} == {
-        key: {"own": {}},
-        "bindings": own["bindings"],
-    }
-    assert not {"list", "entries"} - {key} & set(result["agents"])
-    assert "sparkwright" in result["models"]["providers"]
-
-
-def test_an_owner_without_agents_gets_ours_beside_openclaws_own(ask: Ask) -> None:
-    result = merged({"channels": {}}, ask(DFLASH, "--bind", "telegram=deep"))
-    ids = [agent["id"] for agent in result["agents"]["list"]]
-    assert ids == ["main", "agent-fast", "agent-deep"]
-    assert [each["agentId"] for each in result["bindings"]] == ["agent-deep"]
-
-
-def test_what_is_ours_follows_the_inventory(ask: Ask) -> None:
-    """A provider and models that are no more are taken out; the owner's of like names stay."""
-    before = merged({"models": {"providers": {"sparkwrights": {}}}}, ask(DFLASH))
-    after = merged(before, ask(SPARKS))
-    assert set(after["models"]["providers"]) == {
-        "sparkwrights",
-        "sparkwright-chat-a",
-        "sparkwright-chat-b",
-    }
-    assert after["agents"]["defaults"]["models"] == {}
-    assert after["agents"]["defaults"]["model"] == {"primary": "sparkwright-chat-a/qwen3.6-35b"}
-    assert merged(after, ask(SPARKS)) == after
-
-
-@pytest.mark.parametrize(
-    ("own", "said"),
-    [
-        ({"models": {"providers": []}}, "models.providers: found list; expected a mapping"),
-        ({"agents": {"defaults": 1}}, "agents.defaults: found int; expected a mapping"),
-        ({"agents": {"defaults": {"models": 1}}}, "agents.defaults.models: found int; expected"),
-    ],
-)
-def test_a_key_of_another_kind_is_not_touched(ask: Ask, own: dict[str, Any], said: str) -> None:
-    with pytest.raises(PlanError, match=re.escape(said)):
-        merged(own, ask(DFLASH))
-
-
 class TestInto:
     @pytest.fixture
     def file(self, tmp_path: Path) -> Path:
@@ -277,7 +200,11 @@ class TestInto:
         assert self.into(file) == 0
         kept = file.with_name("openclaw.json.before-sparkwright")
         assert json.loads(kept.read_text()) == OWNERS
-        assert json.loads(file.read_text())["channels"] == OWNERS["channels"]
+        result = json.loads(file.read_text())
+        providers = result["models"].pop("providers")
+        assert set(providers) == {"openai", "sparkwright"}
+        assert providers["openai"] == OWNERS["models"]["providers"]["openai"]
+        assert result == {**OWNERS, "models": {"mode": "merge"}}
         assert {stat.S_IMODE(path.stat().st_mode) for path in (file, kept)} == {0o640}
         changed = file.read_text()
         assert self.into(file) == 0
@@ -285,10 +212,32 @@ class TestInto:
         assert json.loads(kept.read_text()) == OWNERS
         assert (
             capsys.readouterr().out.splitlines()[-1]
-            == f"{file}: has it already; its agents and bindings are left alone"
+            == f"{file}: has it already; its default model, agents and bindings are left alone"
         )
 
-    @pytest.mark.parametrize("text", ["{models: {} /* mine */}", "[]", ""])
+    def test_what_is_ours_follows_the_inventory(self, file: Path) -> None:
+        """A provider that is no more is taken out; the owner's of a like name stays."""
+        file.parent.mkdir()
+        file.write_text(json.dumps({"models": {"providers": {"sparkwrights": {}}}}))
+        assert self.into(file) == 0
+        assert self.into(file, SPARKS) == 0
+        assert set(json.loads(file.read_text())["models"]["providers"]) == {
+            "sparkwrights",
+            "sparkwright-chat-a",
+            "sparkwright-chat-b",
+        }
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "{models: {} /* mine */}",
+            "[]",
+            "",
+            '{"models": []}',
+            '{"models": {"providers": []}}',
+            "[" * 100_000,
+        ],
+    )
     def test_what_would_lose_something_is_left_alone(
         self, file: Path, text: str, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -345,10 +345,11 @@ def test_a_key_twice(put):
     assert any("source: found twice" in found for found in problems(put(own)))
 
 
-def test_a_number_that_yaml_reads_otherwise(put):
-    path = put(SPARKRUN, ("params: 35B", "tags: [0731]"))
-    assert load_recipe(path).sparks == [1]
-    assert any("found 0731, which YAML reads as 473" in remark for remark in remarks(path))
+@pytest.mark.parametrize("word", ["0731", "no", "20:22"])
+def test_words_that_their_program_reads_otherwise(put, word):
+    path = put(SPARKRUN, ("params: 35B", f"solo_only: {word}"))
+    (problem,) = problems(path)
+    assert f"found {word}, which programs read differently; expected true, false" in problem
 
 
 def test_settings_of_a_container_are_left_out_with_a_remark(put):

@@ -1,6 +1,5 @@
 """Recipes: what they may say, and what is said about the rest."""
 
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -260,15 +259,6 @@ def test_a_value_that_cannot_be(tmp_path: Path, key: str, value: object, expecte
 def test_a_repository_that_cannot_be(tmp_path: Path, repo: str) -> None:
     (problem,) = problems(tmp_path, checkpoints={"model": {"repo": repo, "folder": "f"}})
     assert "expected OWNER/NAME, as on the hub" in problem
-
-
-def test_a_date_is_no_option_value(tmp_path: Path) -> None:
-    put(tmp_path, {**good(), "args": {"seed": date(2026, 1, 2)}})
-    with pytest.raises(
-        PlanError,
-        match=r"args\.seed: found 2026-01-02, which YAML reads as a date",
-    ):
-        load_recipe("try", tmp_path)
 
 
 def test_all_problems_come_together(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ CUT = yaml.safe_dump(lock().model_dump(exclude_none=True))
         (CUT.replace("sha256:ddd", "sha1:ddd"), "expected sha256: and 64 hexadecimal digits"),
         ("images: [\n", "x.lock.yaml:2: found"),
         ("text\n", 'found "text"; expected a lock'),
-        (b"\xff\xfe", "found no UTF-8 text; expected the lock"),
+        (b"\xff\xfe", "cannot be read as UTF-8 text ("),
         (b"\0\0", "x.lock.yaml:1: found"),
     ],
 )
@@ -106,7 +106,7 @@ def test_what_is_no_lock_says_how_to_get_it_back(
 def test_marks_of_a_merge_are_told(tmp_path: Path) -> None:
     path = tmp_path / "x.lock.yaml"
     path.write_text(f"# ours\n<<<<<<< HEAD\n{CUT}=======\n{CUT}>>>>>>> main\n")
-    with pytest.raises(PlanError, match=r"yaml:2: found git's marks of a merge conflict; expected"):
+    with pytest.raises(PlanError, match=r"yaml:2: found a conflict mark of git; expected"):
         read_lock(path)
 
 
@@ -191,7 +191,7 @@ class TestDayAndShape:
         with pytest.raises(PlanError, match=r"shape\.hidden: found \"many\"; expected numbers"):
             read_lock(path)
 
-    @pytest.mark.parametrize("day", ["'19 April'", "'2026-04-31'", "2026-04-19", "''"])
+    @pytest.mark.parametrize("day", ["'19 April'", "'2026-04-31'", "2026-04-31", "''"])
     def test_a_day_is_a_day(self, tmp_path: Path, day: str) -> None:
         path = tmp_path / "x.lock.yaml"
         write_lock(path, lock())
