@@ -18,6 +18,7 @@ resting       asks for something small, and stays; again each second
 posting       asks with a body of 60 MiB, and sends 64 KiB of it a second
 unread        asks for a stream without an end, and takes nothing of it
 pipelined     asks a hundred times at once, and again when answered
+waiting       asks for an answer
 looking       asks for the metrics of the door, and again when answered
 churning      asks once, leaves when answered, and comes anew
 """
@@ -49,6 +50,7 @@ FIRST = {
     "resting": SMALL,
     "posting": b"POST /v1/completions HTTP/1.1\r\n%bContent-Length: 62914560\r\n\r\n" % KEYED,
     "unread": b"POST /v1/stream HTTP/1.1\r\n%bContent-Length: 16\r\n\r\n[1000000, 0.001]" % KEYED,
+    "waiting": b"POST /v1/completions HTTP/1.1\r\n%bContent-Length: 2\r\n\r\n{}" % KEYED,
     "pipelined": SMALL + NONE * 99,
     "looking": b"GET /metrics/door HTTP/1.1\r\n" + KEYED + b"\r\n",
     "churning": SMALL,
@@ -120,7 +122,7 @@ class Attack:
 
 async def main(target: str, port: int, kind: str, count: int, sources: Sequence[str]) -> None:
     """Attack until standard input ends."""
-    attack = Attack(target, port, kind, pause=count * len(sources) / RENEWED)
+    attack = Attack(target, port, kind, pause=0 if kind == "churning" else count * len(sources) / RENEWED)
     kept = [asyncio.create_task(attack.keep(source)) for _ in range(count) for source in sources]
     while attack.tried < len(kept):
         await asyncio.sleep(0.05)

@@ -2,7 +2,6 @@
 
 import ctypes
 import http.client
-import json
 import os
 import statistics
 import subprocess
@@ -141,3 +140,22 @@ def test_one_key_takes_at_most_half(door: Behind, kind: str) -> None:
     print(f"{kind}: held {under_way.held}, tried {under_way.tried}; ms:", *figures)
     assert attacked[0] < 1.5 * calm[0]
     assert attacked[1] < 2 * calm[1]
+
+
+@haproxy
+def test_one_key_takes_at_most_half_of_those_that_wait(door: Behind) -> None:
+    running, engine = door
+    running.door.hold()
+    most = SETTINGS["max_connections"] // 2
+    with attack(running.port, "waiting", most // 5, SOURCES), ThreadPoolExecutor(most) as clients:
+        waiting(running, most // 2)
+        wanted = [pair for pair in OTHERS.items() for _ in range(most // 2 // len(OTHERS))]
+        # In a network of its own is who was started there.
+        answers = [
+            clients.submit(running.status, "POST", "/v1/completions", key.secret, source=source)
+            for source, key in wanted
+        ]
+        waiting(running, most // 2 + len(wanted))
+        assert running.door.names()[HOSTILE.name][1] <= most // 2 + 1
+        running.door.prefer("a")
+        assert {answer.result() for answer in answers} == {200}
