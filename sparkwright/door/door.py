@@ -27,8 +27,6 @@ _TLS = "ssl-min-ver TLSv1.2 ciphers ECDHE+AESGCM:ECDHE+CHACHA20 no-tls-tickets a
 # The least limit of requests and connections a minute for a source without a key: ten requests of
 # /health a second.
 _OFTEN = 600
-# Looks at metrics that a name has in a minute.
-_LOOKS = 120
 # Files in haproxy's folder: its secrets, and its configuration.
 KEYS, CERTIFICATE, CONFIG = "keys", "certificate.pem", "door.cfg"
 
@@ -89,7 +87,6 @@ class DoorPlan:
             "scheme": "https" if certificate else "http",
             # The places of a name.
             "share": self.max_connections // 4,
-            "looks": _LOOKS,
             "often": max(_OFTEN, 2 * self.stranger_connections),
             "rate": f"gt {self.key_requests}" if self.key_requests else "lt 0",
         }

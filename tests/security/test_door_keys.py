@@ -6,7 +6,7 @@ import os
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from sparkwright.door.key import Key
-from tests.clock import patience
 from tests.component.door.running import FakeServer, Running, haproxy
 from tests.component.door.waiting import HOLD, waiting
 from tests.component.servers import serving
@@ -47,7 +46,7 @@ def network() -> Iterator[None]:
     with Path("/proc/thread-self/ns/net").open() as before:
         assert libc.unshare(CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
         try:
-            subprocess.run("ip link set lo up".split(), check=True)
+            subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
             for address in SOURCES[-3:]:
                 add = f"ip address add {address}/128 dev lo nodad"
                 subprocess.run(add.split(), check=True)
@@ -169,7 +168,7 @@ def test_a_key_and_many_strangers_together_leave_an_eighth(door: Behind) -> None
 
 @haproxy
 def test_one_key_takes_at_most_half_of_those_that_wait(door: Behind) -> None:
-    running, engine = door
+    running, _ = door
     running.door.hold()
     most = SETTINGS["max_connections"] // 2
     with attack(running.port, "waiting", most // 5, SOURCES), ThreadPoolExecutor(most) as clients:
