@@ -156,14 +156,6 @@ class Running:
     def reload(self) -> None:
         self.door.reload(self.master)
 
-    def table(self, name: str) -> str:
-        """Return what the door's process knows by a table."""
-        with socket.socket(socket.AF_UNIX) as asking:
-            asking.connect(str(self.root / "run" / "master.sock"))
-            asking.sendall(f"@1 show table {name}\n".encode())
-            asking.shutdown(socket.SHUT_WR)
-            return b"".join(iter(lambda: asking.recv(65536), b"")).decode()
-
     def client(self, source: str = "127.0.0.1") -> http.client.HTTPConnection:
         return http.client.HTTPConnection(
             "127.0.0.1", self.port, timeout=patience(), source_address=(source, 0)

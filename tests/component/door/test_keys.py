@@ -1,6 +1,7 @@
 """Keys at the door: their names, ends and limits."""
 
 import re
+import socket
 from datetime import UTC, datetime, timedelta
 
 from sparkwright.door.key import Key
@@ -60,7 +61,12 @@ def test_a_key_has_a_name_and_an_end_and_may_be_for_metrics_alone(
 
 def clients(running: Running) -> set[str]:
     """The sources that the door takes for clients."""
-    return set(re.findall(r"key=::ffff:(\S+)", running.table("clients")))
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(str(running.root / "run" / "master.sock"))
+        asking.sendall(b"@1 show table clients\n")
+        asking.shutdown(socket.SHUT_WR)
+        table = b"".join(iter(lambda: asking.recv(65536), b"")).decode()
+    return set(re.findall(r"key=::ffff:(\S+)", table))
 
 
 @haproxy
