@@ -30,8 +30,8 @@ max_body_mib = 64
 max_connections = 1000
 
 # The part of these for one source without a key in the last hour (with IPv6, a network of 64
-# bits): enough for the connections that a program opens before its first request. A source with a
-# key may have three quarters of all.
+# bits): enough for the connections that a program opens before its first request. A name in the
+# file of keys has a quarter of all, from all of its sources.
 stranger_connections = 200
 
 # Requests a minute for each name in the file of keys, at each door; None for no limit.

@@ -85,8 +85,8 @@ class DoorPlan:
             "plan": self,
             "bind": bind,
             "scheme": "https" if certificate else "http",
-            # A quarter is reserved for clients with a key, if keys are needed.
-            "most": self.max_connections * (4 if keys is None else 3) // 4,
+            # The places of a name.
+            "share": self.max_connections // 4,
             "often": max(_OFTEN, 2 * self.stranger_connections),
             "rate": f"gt {self.key_requests}" if self.key_requests else "lt 0",
         }

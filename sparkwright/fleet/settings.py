@@ -79,8 +79,8 @@ class Settings(Model):
 
     stranger_connections: Annotated[int, whole(1, 100_000)] = 200
     """The part of these for one source without a key in the last hour (with IPv6, a network of 64
-    bits): enough for the connections that a program opens before its first request. A source with
-    a key may have three quarters of all."""
+    bits): enough for the connections that a program opens before its first request. A name in
+    the file of keys has a quarter of all, from all of its sources."""
 
     key_requests: Annotated[
         Annotated[int, Field(ge=1)] | None, Field(description="a whole number from 1, or None")

@@ -1,8 +1,8 @@
 """attack.py TARGET PORT KIND COUNT SOURCE ...: hostile connections, until standard input ends.
 
-None of them shows a key. From each source, an address of this machine, so many are held as COUNT
-says; what the server ends is made anew. A line comes when each has been tried and the server has
-ended what it ends: how many are held.
+From each source, an address of this machine, so many are held as COUNT says; what the server ends
+is made anew. A line comes when each has been tried and the server has ended what it ends: how many
+are held.
 
 silent        says nothing
 head          says the head of a request, a line at a time
@@ -11,17 +11,32 @@ page          asks as a browser's page does before its request, with a body
 answers       takes the answer of /health, and stays
 tls           says the beginning of a TLS handshake
 garbage       says what no server understands, and begins again
+
+With the key that the environment names ATTACK_KEY:
+
+resting       asks for something small, and stays; again each second
+posting       asks with a body of 60 MiB, and sends 64 KiB of it a second
+unread        asks for a stream without an end, and takes nothing of it
+pipelined     asks a hundred times at once; again each second
+waiting       asks for an answer
+looking       asks for the metrics of the door, and again when answered
+churning      asks once, leaves when answered, and comes anew
 """
 
 import asyncio
 import contextlib
+import os
 import resource
 import sys
 from collections.abc import Sequence
 
 # Seconds between two signs of life of a connection; new ones in a second, of all sources together.
-PACE, RENEWED = 1.0, 500
+PACE, RENEWED = 1.0, {"churning": 1000}
 BODY = b"HTTP/1.1\r\nHost: door\r\nContent-Length: 1000000\r\n"
+KEYED = b"Host: door\r\nAuthorization: Bearer %b\r\n" % os.environ.get("ATTACK_KEY", "").encode()
+SMALL = b"GET /v1/models HTTP/1.1\r\n" + KEYED + b"\r\n"
+# What the door itself answers.
+NONE = b"GET /none HTTP/1.1\r\n" + KEYED + b"\r\n"
 FIRST = {
     "silent": b"",
     "head": b"GET /v1/models HTTP/1.1\r\n",
@@ -32,8 +47,20 @@ FIRST = {
     # The head of a record of 512 bytes, which a ClientHello is to begin with.
     "tls": b"\x16\x03\x01\x02\x00\x01",
     "garbage": b"\x00\x01\x02\r\n\r\n",
+    "resting": SMALL,
+    "posting": b"POST /v1/completions HTTP/1.1\r\n%bContent-Length: 62914560\r\n\r\n" % KEYED,
+    "unread": b"POST /v1/stream HTTP/1.1\r\n%bContent-Length: 16\r\n\r\n[1000000, 0.100]" % KEYED,
+    "waiting": b"POST /v1/completions HTTP/1.1\r\n%bContent-Length: 2\r\n\r\n{}" % KEYED,
+    "pipelined": SMALL + NONE * 99,
+    "looking": b"GET /metrics/door HTTP/1.1\r\n" + KEYED + b"\r\n",
+    "churning": SMALL,
 }
-MORE = {"head": b"X-More: 1\r\n", "body": b"x", "page": b"x"}
+MORE = {
+    **{"head": b"X-More: 1\r\n", "body": b"x", "page": b"x"},
+    **{"resting": SMALL, "posting": bytes(65536), "pipelined": NONE * 100},
+}
+# When answered.
+AGAIN = {"looking": FIRST["looking"]}
 
 
 class Attack:
@@ -64,7 +91,9 @@ class Attack:
                 async with self._turn:
                     try:
                         streams = await asyncio.open_connection(
-                            self._target, self._port, local_addr=(source, 0)
+                            "::1" if ":" in source else self._target,
+                            self._port,
+                            local_addr=(source, 0),
                         )
                     finally:
                         self.tried += 1
@@ -76,11 +105,21 @@ class Attack:
         try:
             writer.write(FIRST[self._kind])
             while True:
-                with contextlib.suppress(TimeoutError):
+                if self._kind == "unread":
+                    # asyncio takes 128 KiB by itself.
+                    await asyncio.sleep(PACE)
+                    if reader.at_eof() or reader.exception():
+                        return
+                    continue
+                try:
                     async with asyncio.timeout(PACE):
-                        if not await reader.read(65536):
+                        if not await reader.read(65536) or self._kind == "churning":
                             return
-                writer.write(MORE.get(self._kind, b""))
+                    if self._kind in AGAIN:
+                        await asyncio.sleep(PACE / 10)
+                        writer.write(AGAIN[self._kind])
+                except TimeoutError:
+                    writer.write(MORE.get(self._kind, b""))
         finally:
             self.held -= 1
             writer.close()
@@ -88,7 +127,7 @@ class Attack:
 
 async def main(target: str, port: int, kind: str, count: int, sources: Sequence[str]) -> None:
     """Attack until standard input ends."""
-    attack = Attack(target, port, kind, pause=count * len(sources) / RENEWED)
+    attack = Attack(target, port, kind, pause=count * len(sources) / RENEWED.get(kind, 500))
     kept = [asyncio.create_task(attack.keep(source)) for _ in range(count) for source in sources]
     while attack.tried < len(kept):
         await asyncio.sleep(0.05)

@@ -87,6 +87,8 @@ class FakeServer(ThreadingHTTPServer):
     """An engine on a port of loopback."""
 
     daemon_threads = True
+    # As many as a door may have: Python's own are five.
+    request_queue_size = 1024
 
     def __init__(self, name: str, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), FakeEngine)
@@ -160,10 +162,16 @@ class Running:
         )
 
     def ask(
-        self, method: str, path: str, key: str | None = KEY, body: bytes | None = None, **head: str
+        self,
+        method: str,
+        path: str,
+        key: str | None = KEY,
+        body: bytes | None = None,
+        source: str = "127.0.0.1",
+        **head: str,
     ) -> tuple[int, dict[str, Any], http.client.HTTPMessage]:
         """Ask for a path as it is; return status, JSON and head of the answer."""
-        client = self.client()
+        client = self.client(source)
         head |= {"Authorization": f"Bearer {key}"} if key is not None else {}
         if method == "POST" and body is None:
             body = b"{}"

@@ -147,6 +147,8 @@ def test_what_was_there_before_a_reload_counts_and_loses_no_request(
 ) -> None:
     door, a, b = running.door, engines("a"), engines("b")
     door.offer("a", a.server_port)
+    # The first answer to a source ends its connection.
+    assert running.serves() == "a"
     resting = running.client()
     # It would silently connect anew.
     resting.auto_open = 0
@@ -174,6 +176,7 @@ def test_what_was_there_before_a_reload_counts_and_loses_no_request(
 @haproxy
 def test_a_hold_reaches_what_was_there_before_a_reload(behind: tuple[Running, FakeServer]) -> None:
     running, _ = behind
+    assert running.serves() == "a"
     resting = running.client()
     head = {"Authorization": f"Bearer {KEY}"}
     resting.request("GET", "/v1/models", headers=head)
@@ -248,6 +251,7 @@ def test_a_key_that_is_taken_away_ends_what_is_in_flight(
         deploy(KEY)
         engine.turns.release()
         assert answer.read() == b"a"
+    assert running.serves() == "a"
     resting = running.client()
     resting.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
     assert resting.getresponse().read()

@@ -71,12 +71,12 @@ def test_neither_all_clients_nor_one_take_more_places_than_there_are(running: Ru
         # A quarter of all places is one name's.
         asked.post(3)
         waiting(running, 3)
-        assert running.status("POST", PATH) == 503
-        asked.post(3, OTHER)
+        assert running.status("POST", PATH) == 429
+        asked.post(3, OTHER, source="127.0.0.2")
         waiting(running, 6)
         # Half of them is for those that wait.
-        assert running.status("POST", PATH, third) == 503
-        assert running.status("GET", "/health", None) == 503
+        assert running.status("POST", PATH, third, source="127.0.0.3") == 503
+        assert running.status("GET", "/health", None, source="127.0.0.4") == 503
         assert asked.answers == []
     finally:
         running.stop()

@@ -1,5 +1,7 @@
 """Keys at the door: their names, ends and limits."""
 
+import re
+import socket
 from datetime import UTC, datetime, timedelta
 
 from sparkwright.door.key import Key
@@ -60,3 +62,69 @@ def test_a_key_has_a_name_and_an_end_and_may_be_for_metrics_alone(
     until(lambda: log.read_text().count(' ann "GET /v1/models') == 12)
     assert log.read_text().count(' - "GET /v1/models') == 2
     assert ' prometheus "GET /v1/models' in log.read_text()
+
+
+def clients(running: Running) -> set[str]:
+    """The sources that the door takes for clients."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(str(running.root / "run" / "master.sock"))
+        asking.sendall(b"@1 show table clients\n")
+        asking.shutdown(socket.SHUT_WR)
+        table = b"".join(iter(lambda: asking.recv(65536), b"")).decode()
+    return set(re.findall(r"key=::ffff:(\S+)", table))
+
+
+@haproxy
+def test_who_looks_at_metrics_is_no_client_and_looks_twice_a_second_at_most(
+    behind: tuple[Running, FakeServer],
+) -> None:
+    running, _ = behind
+    keys = [Key("ann", KEY), Key("prometheus", OTHER, ("metrics",))]
+    running.lay(plan(running.port, keys=keys))
+    running.reload()
+    for path in ("/metrics/door", "/health", "/v1/models"):
+        running.ask("GET", path, OTHER)
+    assert running.status("GET", "/metrics", KEY, source="127.0.0.2") == 200
+    assert clients(running) == set()
+    found = [running.status("GET", "/metrics/door", OTHER) for _ in range(120)]
+    assert found == [200] * 119 + [429]
+    assert running.status("GET", "/metrics/door", KEY) == 200
+    assert running.status("GET", "/v1/models", KEY, source="127.0.0.3") == 200
+    assert clients(running) == {"127.0.0.3"}
+
+
+@haproxy
+def test_a_name_has_so_many_new_sources_in_an_hour(behind: tuple[Running, FakeServer]) -> None:
+    """What comes from others is let in all the same, as from strangers."""
+    running, _ = behind
+    running.lay(plan(running.port, keys=[KEY, OTHER], max_connections=20))
+    running.reload()
+    sources = [f"127.0.1.{number}" for number in range(1, 11)]
+    assert [running.status("GET", "/v1/models", KEY, source=each) for each in sources * 2] == [
+        200
+    ] * 20
+    assert clients(running) == set(sources[:5])
+    assert running.status("GET", "/v1/models", OTHER, source="127.0.2.1") == 200
+    assert clients(running) == {*sources[:5], "127.0.2.1"}
+
+
+@haproxy
+def test_the_more_a_name_has_in_flight_the_smaller_is_its_next_body(
+    behind: tuple[Running, FakeServer],
+) -> None:
+    """Here all together have 2 MiB times the sum of 1/1, 1/2 and so on."""
+    running, engine = behind
+    running.lay(plan(running.port, keys=[KEY, OTHER], max_body_mib=2, max_connections=12))
+    running.reload()
+    whole, half = bytes(2 * 1024**2), bytes(1024**2)
+    with stream(running, pieces=1) as answer:
+        size = {"Content-Length": str(len(whole))}
+        status, said, head = running.ask("POST", "/v1/completions", KEY, b"", **size)
+        assert (status, said["error"]["code"]) == (429, "too_many_requests")
+        assert head["Retry-After"] == "10"
+        assert running.status("POST", "/v1/completions", KEY, half, "127.0.0.2") == 200
+        assert running.status("POST", "/v1/completions", OTHER, whole, "127.0.0.3") == 200
+        engine.turns.release()
+        assert answer.read() == b"a"
+    until(lambda: running.door.names()["client1"][1] == 0)
+    assert running.status("POST", "/v1/completions", KEY, whole, "127.0.0.2") == 200

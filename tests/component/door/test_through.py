@@ -211,9 +211,10 @@ def test_tls_with_the_owners_certificate(
     client = http.client.HTTPSConnection(
         "127.0.0.1", running.port, timeout=patience(), context=trusting
     )
-    client.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
-    answer = client.getresponse()
-    assert answer.status == 200
+    for _ in range(2):
+        client.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
+        answer = client.getresponse()
+        assert answer.status == 200
     head = {k.lower(): v for k, v in json.loads(answer.read())["head"].items()}
     assert head["x-forwarded-proto"] == "https"
     assert client.sock.selected_alpn_protocol() == "http/1.1"  # type: ignore[attr-defined]

@@ -24,10 +24,16 @@ class Asked:
     threads: list[threading.Thread] = field(default_factory=list)
     answers: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
 
-    def post(self, count: int = 1, key: str | None = KEY, body: bytes = b"{}") -> None:
+    def post(
+        self,
+        count: int = 1,
+        key: str | None = KEY,
+        body: bytes = b"{}",
+        source: str = "127.0.0.1",
+    ) -> None:
         """Send so many requests."""
         for _ in range(count):
-            thread = threading.Thread(target=self._ask, args=(key, body))
+            thread = threading.Thread(target=self._ask, args=(key, body, source))
             self.threads.append(thread)
             thread.start()
 
@@ -38,10 +44,10 @@ class Asked:
             assert not thread.is_alive()
         return [str(said.get("engine", status)) for status, said in self.answers]
 
-    def _ask(self, key: str | None, body: bytes) -> None:
+    def _ask(self, key: str | None, body: bytes, source: str) -> None:
         # The end of a test may come first.
         with suppress(http.client.HTTPException, OSError):
-            status, said, _ = self.door.ask("POST", PATH, key, body)
+            status, said, _ = self.door.ask("POST", PATH, key, body, source)
             self.answers.append((status, said))
 
 

@@ -131,9 +131,9 @@ FACTS: dict[str, tuple[object, str]] = {
     ),
     "port of a worker's metrics": (METRICS_PORT, r"of the fabric \(TCP (\d+)\)"),
     "port of the node exporter": (EXPORTER_PORT, r"127\.0\.0\.1:(9\d\d\d)"),
-    "connections of a source with a key": (
-        SETTINGS.max_connections * 3 // 4,
-        r"(\d+) \(three quarters of `max_connections`\)",
+    "connections of a key": (
+        SETTINGS.max_connections // 4,
+        r"(\d+) \(a quarter of `max_connections`\)",
     ),
     "held requests of a key": (
         SETTINGS.max_connections // 4,

@@ -1,0 +1,185 @@
+"""The door under attack by one of those who have a key."""
+
+import ctypes
+import http.client
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparkwright.door.key import Key
+from tests.component.door.running import FakeServer, Running, haproxy
+from tests.component.door.waiting import HOLD, waiting
+from tests.component.servers import serving
+from tests.security.attacks import FIRST_TOKEN, TIMES, attack
+from tests.unit.door.plans import KEY, plan
+
+# As group_data/all.py has them, but for the time that a request waits.
+SETTINGS = {
+    **{"max_connections": 1000, "stranger_connections": 200, "max_body_mib": 64},
+    "hold_seconds": HOLD,
+}
+OTHERS = {f"127.0.0.{number}": Key(f"ann{number}", f"{KEY}-ann-{number}") for number in range(2, 6)}
+HOSTILE = Key("mallory", f"{KEY}-mallory")
+# Two are of one IPv6 network of 64 bits.
+SOURCES = (
+    *(f"127.0.1.{number}" for number in range(1, 8)),
+    *("fd00:1::1", "fd00:1::2", "fd00:2::1"),
+)
+# Whose key the door has not seen, and who has none.
+NEW, NOBODY = "127.0.0.6", "127.0.0.7"
+CLONE_NEWNET = 0x40000000
+Behind = tuple[Running, FakeServer]
+
+
+@contextmanager
+def network() -> Iterator[None]:
+    """Have a network of this thread's own, and of what it starts, with the hostile addresses."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with Path("/proc/thread-self/ns/net").open() as before:
+        assert libc.unshare(CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
+        try:
+            subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+            for address in SOURCES[-3:]:
+                add = f"ip address add {address}/128 dev lo nodad"
+                subprocess.run(add.split(), check=True)
+            yield
+        finally:
+            assert libc.setns(before.fileno(), CLONE_NEWNET) == 0
+
+
+@pytest.fixture
+def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Behind]:
+    """A door with the keys of five, in a network of its own, and an engine behind it."""
+    monkeypatch.setenv("ATTACK_KEY", HOSTILE.secret)
+    engine = FakeServer("a")
+    with network():
+        engine.server_close()
+        engine, running = FakeServer("a"), Running(tmp_path)
+        engine.pause = FIRST_TOKEN
+        keys = [HOSTILE, *OTHERS.values()]
+        running.lay(replace(plan(running.port, keys=keys, **SETTINGS), bind="::"))
+        with serving(engine):
+            try:
+                running.start()
+                running.door.offer("a", engine.server_port)
+                yield running, engine
+            finally:
+                running.stop()
+
+
+def began(running: Running, source: str, key: Key) -> http.client.HTTPConnection:
+    """Have a stream, of which the first piece has come."""
+    client = running.client(source)
+    head = {"Authorization": f"Bearer {key.secret}"}
+    client.request("POST", "/v1/stream", "[1, null]", head)
+    answer = client.getresponse()
+    assert answer.status == 200, answer.read()
+    return client
+
+
+def first_token(running: Running, source: str, key: Key) -> float:
+    """Return the seconds until the first piece of a stream has come."""
+    since = time.monotonic()
+    client = running.client(source)
+    head = {"Authorization": f"Bearer {key.secret}"}
+    client.request("POST", "/v1/stream", "[2, 0]", head)
+    with client.getresponse() as answer:
+        assert answer.status == 200, answer.read()
+        assert answer.read1(1) == b"a"
+        took = time.monotonic() - since
+    client.close()
+    return took
+
+
+def of_others(running: Running) -> tuple[float, float]:
+    """Return the median and the 95th percentile of the others' seconds; none of them may fail."""
+
+    def ask(pair: tuple[str, Key]) -> list[float]:
+        return [first_token(running, *pair) for _ in range(TIMES)]
+
+    with ThreadPoolExecutor(len(OTHERS)) as each:
+        found = sorted(took for one in each.map(ask, OTHERS.items()) for took in one)
+    return statistics.median(found), found[len(found) * 95 // 100]
+
+
+def others_have_half(running: Running, engine: FakeServer) -> None:
+    """Have so many streams at once."""
+    each = SETTINGS["max_connections"] // 2 // len(OTHERS)
+    wanted = [pair for pair in OTHERS.items() for _ in range(each)]
+    with ThreadPoolExecutor(32) as clients, ExitStack() as stack:
+        for client in clients.map(lambda pair: began(running, *pair), wanted):
+            stack.callback(client.close)
+    engine.turns.release(len(wanted))
+
+
+@haproxy
+@pytest.mark.parametrize(
+    "kind",
+    ["resting", "posting", "unread", "pipelined", "looking", "churning"],
+)
+def test_one_key_takes_at_most_half(door: Behind, kind: str) -> None:
+    """From ten addresses, with a hundred connections each."""
+    running, engine = door
+    calm = of_others(running)
+    with attack(running.port, kind, SETTINGS["max_connections"] // 10, SOURCES) as under_way:
+        assert under_way.held <= SETTINGS["max_connections"] // 2
+        attacked = of_others(running)
+        first_token(running, NEW, OTHERS["127.0.0.2"])
+        assert running.status("GET", "/health", None, source=NOBODY) == 200
+        others_have_half(running, engine)
+    figures = (f"{1000 * seconds:.0f}" for seconds in (*calm, *attacked))
+    print(f"{kind}: held {under_way.held}, tried {under_way.tried}; ms:", *figures)
+    assert attacked[0] < 1.5 * calm[0]
+    # Attack, engine, clients and door share this machine's processor.
+    assert attacked[1] < 3 * calm[1]
+
+
+@haproxy
+def test_a_key_and_many_strangers_together_leave_an_eighth(door: Behind) -> None:
+    """Three quarters are taken by who has shown no key, and of the rest a name gets half."""
+    running, _ = door
+    calm = of_others(running)
+    known = SOURCES[:7]
+    for source in known:
+        assert running.status("GET", "/v1/models", HOSTILE.secret, source=source) == 200
+    strangers = tuple(f"127.0.3.{number}" for number in range(1, 11))
+    most = SETTINGS["max_connections"]
+    with (
+        attack(running.port, "silent", most // 5, strangers) as silent,
+        attack(running.port, "resting", most // 10, known) as resting,
+    ):
+        assert silent.held <= most * 3 // 4
+        assert resting.held <= most // 8
+        attacked = of_others(running)
+        assert attacked[0] < 1.5 * calm[0]
+        with ExitStack() as stack:
+            for source, key in OTHERS.items():
+                for _ in range(most // 8 // len(OTHERS) - 1):
+                    stack.callback(began(running, source, key).close)
+
+
+@haproxy
+def test_one_key_takes_at_most_half_of_those_that_wait(door: Behind) -> None:
+    running, _ = door
+    running.door.hold()
+    most = SETTINGS["max_connections"] // 2
+    with attack(running.port, "waiting", most // 5, SOURCES), ThreadPoolExecutor(most) as clients:
+        waiting(running, most // 2)
+        wanted = [pair for pair in OTHERS.items() for _ in range(most // 2 // len(OTHERS))]
+        # In a network of its own is who was started there.
+        answers = [
+            clients.submit(running.status, "POST", "/v1/completions", key.secret, source=source)
+            for source, key in wanted
+        ]
+        waiting(running, most // 2 + len(wanted))
+        assert running.door.names()[HOSTILE.name][1] <= most // 2 + 1
+        running.door.prefer("a")
+        assert {answer.result() for answer in answers} == {200}
