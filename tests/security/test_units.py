@@ -35,6 +35,7 @@ SETTINGS = {
     "clients": "192.168.100.12",
     "folders": "-/opt/qwen36/model@1",
     "trusted": True,
+    "elsewhere": ["/home/nvidia/.cache/huggingface", "/mnt/nas"],
     "proxy": {"https_proxy": "http://proxy.lan:3128"},
 }
 
