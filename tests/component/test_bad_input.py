@@ -4,6 +4,7 @@ import os
 import re
 import socket
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -132,7 +133,9 @@ READERS = {
     "sparks.lock.yaml": read_lock,
     "sparks.keys": keys_file.read_file,
     "config.json": registry_login._config,
-    "bundle.json": lambda path: read_bundle(path.parent),
+    "bundle.json": lambda path: read_bundle(
+        path.parent, sha256(path.read_bytes()).hexdigest(), path
+    ),
     "README.md": playbook.found,
 }
 
