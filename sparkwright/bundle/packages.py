@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -31,6 +31,10 @@ _ARCHIVES = {
     "amd64": "http://archive.ubuntu.com/ubuntu",
 }
 _SUITES = ("noble", "noble-updates", "noble-security")
+# Where an archive's lists are: of a suite's component, or of an archive without suites.
+_LISTS = re.compile(
+    r"/(\d+)/(?:dists/([\w./+-]+)/([\w+-]+)/binary-[\w-]+/Packages|((?!dists/)[\w./+-]+/)?Packages)"
+)
 _ESSENTIAL = ("required", "important", "standard")
 Stanza = Mapping[str, str]
 
@@ -150,6 +154,27 @@ def _below(folder: Path, path: str) -> Path:
     place = folder / inside(posixpath.normpath(path))
     place.parent.mkdir(parents=True, exist_ok=True)
     return place
+
+
+def apt_sources(paths: Iterable[str], folder: str, place: str) -> list[str]:
+    """Return the lines of apt's sources.list for the archives in a folder of a bundle.
+
+    apt copies what it checks, as others may be able to write there.
+
+    Args:
+        paths: Of the files in the folder.
+        place: Where the bundle is.
+    """
+    components: dict[tuple[str, str], list[str]] = {}
+    for path in paths:
+        if found := _LISTS.fullmatch(path.removeprefix(folder)):
+            number, suite, component, flat = found.groups()
+            names = components.setdefault((number, suite or flat or "./"), [])
+            names += [component] if component else []
+    return [
+        " ".join(["deb", f"copy:{place}/{folder}/{number}", suite, *names])
+        for (number, suite), names in components.items()
+    ]
 
 
 def needed(wanted: Collection[str], available: Mapping[str, Stanza]) -> list[str]:

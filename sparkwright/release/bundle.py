@@ -50,10 +50,6 @@ _LARGEST_INDEX = 64 * 1024 * 1024
 # their way, and on the Spark.
 _SMALL = 1024 * 1024
 _CHUNK = 1024 * 1024
-# Where an archive's lists are: of a suite's component, or of an archive without suites.
-_LISTS = re.compile(
-    r"/(\d+)/(?:dists/([\w./+-]+)/([\w+-]+)/binary-[\w-]+/Packages|((?!dists/)[\w./+-]+/)?Packages)"
-)
 
 
 class BundledFile(Model):
@@ -133,25 +129,6 @@ class Bundle:
             for end in range(1, len(parts)):
                 folders.setdefault("/".join(parts[:end]), []).append(path)
         return folders
-
-    def apt_sources(self, folder: str, place: str) -> list[str]:
-        """Return the lines of apt's sources.list for the archives in a folder of it.
-
-        apt copies what it checks, as others may be able to write there.
-
-        Args:
-            place: Where the bundle is.
-        """
-        components: dict[tuple[str, str], list[str]] = {}
-        for path in self.below(folder):
-            if found := _LISTS.fullmatch(path.removeprefix(folder)):
-                number, suite, component, flat = found.groups()
-                names = components.setdefault((number, suite or flat or "./"), [])
-                names += [component] if component else []
-        return [
-            " ".join(["deb", f"copy:{place}/{folder}/{number}", suite, *names])
-            for (number, suite), names in components.items()
-        ]
 
     def check(self, recipe: Recipe, lock: Lock) -> None:
         """Check that it has the image and the checkpoints of a recipe, as the lock has them.

@@ -9,6 +9,7 @@ from pyinfra.api import FunctionCommand, Host, State, StringCommand
 from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.bundle.operations import architecture, bring
+from sparkwright.bundle.packages import apt_sources
 from sparkwright.common.operations import run_now
 from sparkwright.common.placed import check
 from sparkwright.common.terminal import plain, plain_lines
@@ -96,7 +97,7 @@ def _bundled(host: Host, package: str) -> list[str]:
             f"it, as {package} is needed: {own.bundle.remedy}"
         )
     bring(host, own.bundle, paths)
-    return own.bundle.apt_sources(folder, f"{own.root}/bundle")
+    return apt_sources(paths, folder, f"{own.root}/bundle")
 
 
 def _purge(state: State, host: Host, packages: Sequence[str]) -> bool:

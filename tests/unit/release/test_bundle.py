@@ -183,7 +183,7 @@ def test_a_file_that_is_in_no_index_is_of_no_use(folder: Path) -> None:
     (folder / "packages/arm64/0/InRelease").write_text("x")
     bundle = pinned(folder)
     assert bundle.below("wheels") == ["wheels/tool-1.0-py3-none-any.whl"]
-    assert bundle.apt_sources("packages/arm64", "/r/bundle") == []
+    assert bundle.below("packages/arm64") == []
 
 
 def test_a_huge_index_is_not_read(folder: Path) -> None:
@@ -191,30 +191,6 @@ def test_a_huge_index_is_not_read(folder: Path) -> None:
         file.truncate(10**12)
     with pytest.raises(PlanError, match="found more than 67,108,864 bytes"):
         read_bundle(folder, "0" * 64, Path("sparks.yaml"))
-
-
-@pytest.mark.parametrize(
-    ("paths", "lines"),
-    [
-        (["Packages", "InRelease", "a_1_arm64.deb"], ["/0 ./"]),
-        (["arm64/Packages"], ["/0 arm64/"]),
-        (
-            [f"dists/noble/{name}/binary-arm64/Packages" for name in ("main", "universe")],
-            ["/0 noble main universe"],
-        ),
-        (["dists/x [trusted=yes]/main/binary-arm64/Packages"], []),
-    ],
-)
-def test_the_sources_of_its_archives(folder: Path, paths: list[str], lines: list[str]) -> None:
-    for path in paths:
-        place = folder / "packages/arm64/0" / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(b"")
-        entry = {"size": 0, "sha256": sha256().hexdigest()}
-        name = place.relative_to(folder).as_posix()
-        change(folder, lambda index, name=name, entry=entry: index["files"].update({name: entry}))
-    found = pinned(folder).apt_sources("packages/arm64", "/r/bundle")
-    assert found == [f"deb copy:/r/bundle/packages/arm64{line}" for line in lines]
 
 
 def test_a_checkpoint_that_is_not_in_it(folder: Path) -> None:
