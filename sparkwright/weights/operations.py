@@ -130,6 +130,9 @@ def _have(
     for name in wrong:
         if bundle and name not in lenders:
             yield _bring(root, name, checkpoints[name], bundle, hashed=False)
+            # Who copies from there is a user of its own.
+            place = QuoteString(f"{root}/bundle")
+            yield StringCommand("[ -L", place, "] || chmod a+rx", place)
             yield _link(root, name)
         yield start(_job(name))
     if wrong:
