@@ -133,7 +133,7 @@ class FleetSource(Model):
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
         default=None,
         description="64 hexadecimal digits: the digest of the bundle's index, without which no run "
-        "takes anything from it; `sparkwright bundle` prints it",
+        "takes anything from it; the command that fills it prints it",
     )
 
 

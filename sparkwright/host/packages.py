@@ -100,7 +100,7 @@ _REMEDIES = (
     (
         r"NO_PUBKEY|not signed|BADSIG|couldn't be verified|Sub-process \S*sqv",
         "The Spark's apt has no key that vouches for these packages: for another archive than the "
-        "system's, put its key into /etc/apt/trusted.gpg.d of the Spark",
+        "system's, put its key among those of the Spark's apt (trusted.gpg.d)",
     ),
     (
         r"Signed-By|list of sources could not be read|Malformed",
