@@ -350,8 +350,9 @@ def _conclusion(folder: Path, index: BundleIndex, inventory: Path) -> str:
     return (
         f"{folder}: complete, {len(index.files)} files, {size_text(size)}. Next: copy the folder "
         f"to the machine that runs Sparkwright at the site, and write into {inventory} there, with "
-        f"the path where it is then:\n\nsource:\n  bundle: {folder.absolute()}\n\nThen: "
-        f"{next_line('apply')}"
+        f"the path where it is then:\n\nsource:\n  bundle: {folder.absolute()}\n  sha256: "
+        f"{file_hash(folder / INDEX)}\n\nTake the last line there by another way than the disk: it "
+        f"vouches for all that is on it. Then: {next_line('apply')}"
     )
 
 

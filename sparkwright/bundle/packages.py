@@ -1,24 +1,28 @@
 """Downloads packages of the Sparks' system, and what they need, into the folder of a bundle.
 
 apt does it, with settings of its own: lists and signatures are those of the Sparks' system, and
-this machine's apt is not changed.
+this machine's apt is not changed. Each archive is laid down as it is, but for the packages that
+nobody needs: with its signature, which the Spark's own apt checks.
 """
 
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from urllib.parse import unquote
 
 from sparkwright.common.errors import PlanError
 from sparkwright.release.bundle import file_hash
+from sparkwright.release.lock import inside
 
 _KEYRING = "/usr/share/keyrings/ubuntu-archive-keyring.gpg"
 # DGX OS 7 is Ubuntu 24.04. Its archives have each one kind of processors.
@@ -27,7 +31,10 @@ _ARCHIVES = {
     "amd64": "http://archive.ubuntu.com/ubuntu",
 }
 _SUITES = ("noble", "noble-updates", "noble-security")
-_INDEX = "Packages"
+# Where an archive's lists are: of a suite's component, or of an archive without suites.
+_LISTS = re.compile(
+    r"/(\d+)/(?:dists/([\w./+-]+)/([\w+-]+)/binary-[\w-]+/Packages|((?!dists/)[\w./+-]+/)?Packages)"
+)
 _ESSENTIAL = ("required", "important", "standard")
 Stanza = Mapping[str, str]
 
@@ -55,7 +62,7 @@ def download_packages(
     folder: Path,
     say: Callable[[str], None],
 ) -> None:
-    """Have packages, all that they need, and an index of them in a folder.
+    """Have packages, and all that they need, in a folder for each archive, with its signed lists.
 
     What an earlier run has brought from the same sources is not asked for again.
 
@@ -87,38 +94,87 @@ def download_packages(
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
         say(f"packages: downloading {len(chosen)} for {architecture}")
+        archives = _lay_lists(apt, new)
         pins = [f"{name}={available[name]['Version']}" for name in chosen]
+        named = apt.run("apt-get", "download", "--print-uris", *pins) if pins else ""
         apt.run("apt-get", "download", "--quiet", *pins, folder=new)
-        index = [_laid_down(available[name], new) for name in chosen]
-        (new / _INDEX).write_text("\n".join(index), "utf-8")
-        (new / ".asked").write_text(asked, "utf-8")
+        for url, name in re.findall(r"^'([^']+)' (\S+) ", named, re.MULTILINE):
+            archive = max((each for each in archives if url.startswith(each)), key=len)
+            place = _below(archives[archive], unquote(url.removeprefix(archive)))
+            (new / name).replace(place)
+        known = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
+        sums = {path: file_hash(new / path) for path in known}
+        wanted_sums = {available[name]["SHA256"] for name in chosen}
+        if wanted_sums - {*sums.values()}:
+            raise PlanError(f"{new}: found other packages than the archive's lists say; run again")
+        lines = [f"{digest}  {path}\n" for path, digest in sorted(sums.items())]
+        (new / ".asked").write_text(f"{asked}\n{''.join(lines)}", "utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     new.replace(folder)
 
 
 def _is_complete(folder: Path, asked: str) -> bool:
-    marker, index = folder / ".asked", folder / _INDEX
-    if not marker.exists() or not index.exists() or marker.read_text("utf-8") != asked:
-        return False
-    stanzas = [stanza for _, stanza in _stanzas(index.read_text("utf-8"))]
-    return all(_is_whole(folder / stanza["Filename"], stanza) for stanza in stanzas)
+    """Tell whether an earlier run has asked for the same, and all is as it was."""
+    marker = folder / ".asked"
+    first, *lines = marker.read_text("utf-8").splitlines() if marker.is_file() else [""]
+    pairs = [line.split("  ", 1) for line in lines]
+    return first == asked and all(
+        (folder / path).is_file() and file_hash(folder / path) == digest for digest, path in pairs
+    )
 
 
-def _is_whole(place: Path, stanza: Stanza) -> bool:
-    return place.is_file() and file_hash(place) == stanza["SHA256"]
+def _lay_lists(apt: _Apt, folder: Path) -> dict[str, Path]:
+    """Lay down the lists of all sources, signed; return the folder of each archive by its URL.
+
+    Raises:
+        PlanError: An archive has no InRelease.
+    """
+    archives: dict[str, Path] = {}
+    told = apt.run(
+        *("apt-get", "indextargets", "--format"),
+        *("$(REPO_URI)\t$(URI)\t$(METAKEY)\t$(FILENAME)", "Created-By: Packages"),
+    )
+    for line in told.splitlines():
+        archive, url, key, file = line.split("\t")
+        own = archives.setdefault(archive, folder / str(len(archives)))
+        suite = url.removeprefix(archive).removesuffix(key)
+        release = Path(file.removesuffix(key.replace("/", "_")) + "InRelease")
+        if not release.exists():
+            raise PlanError(
+                f"{archive}: found no InRelease; expected it, as the Sparks' apt checks "
+                "packages by the archive's signature"
+            )
+        shutil.copy(file, _below(own, suite + key))
+        shutil.copy(release, _below(own, f"{suite}InRelease"))
+    return archives
 
 
-def _laid_down(stanza: Stanza, folder: Path) -> str:
-    """Give a package its name in the folder, check it, and return its stanza for the index."""
-    name, version, architecture = (stanza[key] for key in ("Package", "Version", "Architecture"))
-    # apt writes a colon as %3a, which would be taken for one again.
-    (found,) = folder.glob(f"{name}_{version.replace(':', '%3a')}_{architecture}.deb")
-    place = found.with_name(f"{name}_{version.replace(':', '.')}_{architecture}.deb")
-    found.replace(place)
-    if not _is_whole(place, stanza):
-        raise PlanError(f"{place}: found another content than the archive's index says")
-    lines = {**stanza, "Filename": f"./{place.name}"}
-    return "".join(f"{key}: {value}\n" for key, value in lines.items())
+def _below(folder: Path, path: str) -> Path:
+    """Return a place in a folder, which is made; the path is an archive's word."""
+    place = folder / inside(posixpath.normpath(path))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def apt_sources(paths: Iterable[str], folder: str, place: str) -> list[str]:
+    """Return the lines of apt's sources.list for the archives in a folder of a bundle.
+
+    apt copies what it checks, as others may be able to write there.
+
+    Args:
+        paths: Of the files in the folder.
+        place: Where the bundle is.
+    """
+    components: dict[tuple[str, str], list[str]] = {}
+    for path in paths:
+        if found := _LISTS.fullmatch(path.removeprefix(folder)):
+            number, suite, component, flat = found.groups()
+            names = components.setdefault((number, suite or flat or "./"), [])
+            names += [component] if component else []
+    return [
+        " ".join(["deb", f"copy:{place}/{folder}/{number}", suite, *names])
+        for (number, suite), names in components.items()
+    ]
 
 
 def needed(wanted: Collection[str], available: Mapping[str, Stanza]) -> list[str]:
@@ -173,8 +229,10 @@ class _Apt:
     environment: Mapping[str, str]
 
     def run(self, *command: str, folder: Path | None = None) -> str:
+        program, *words = command
         done = subprocess.run(
-            command,
+            # Containers have this set by a file that comes after ours.
+            [program, "-o", "Acquire::GzipIndexes=false", *words],
             cwd=folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,

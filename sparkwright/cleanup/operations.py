@@ -13,7 +13,7 @@ from sparkwright.cleanup.footprint import SET_ASIDE, Footprint
 from sparkwright.cleanup.remove import report
 from sparkwright.common.operations import failing, notice, spark_name
 from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.placed import BUNDLE, DAEMON_JSON, IN_PLACE, PACKAGES, deleted_files
+from sparkwright.common.placed import BUNDLE, DAEMON_JSON, PACKAGES, deleted_files
 from sparkwright.firewall.operations import delete_rule
 from sparkwright.host.operations.packages import purge
 from sparkwright.run.report import conclude
@@ -57,25 +57,13 @@ def clean(
         yield _remove(root, *(file for job in jobs for file in _job_files(job)))
     for folder in gone.weights:
         path = QuoteString(f"{root}/{folder}")
-        yield _unmount(f"{root}/{folder}")
         # It may be a link to another disk.
         yield StringCommand("find -H", path, "-mindepth 1 -delete && rm -d", path)
         orders = [f"manifests/{folder}.{kind}" for kind in ORDERS]
-        reports = (f"jobs/weights@{folder}.json", f"jobs/adopt@{folder}.json")
-        yield _remove(root, *orders, *reports)
+        yield _remove(root, *orders, f"jobs/weights@{folder}.json")
     for cache in gone.caches:
         yield _remove(root, f"cache/{cache.name}")
     conclude(spark_name(host), f": {gone.result}")
-
-
-def _unmount(folder: str) -> StringCommand:
-    """Return the command that ends the mounts in a folder: of files that are used in place."""
-    return StringCommand(
-        "cut -d' ' -f5 /proc/self/mountinfo | while read -r at; do at=$(printf %b \"$at\");",
-        'case "$at" in',
-        StringCommand(QuoteString(f"{folder}/"), "*", _separator=""),
-        ') umount --lazy "$at" ;; esac; done',
-    )
 
 
 def _job_files(job: str) -> tuple[str, str]:
@@ -176,8 +164,6 @@ def restore_settings(
             yield StringCommand("sysctl --quiet --write", QuoteString(f"{key}={value}"), "|| true")
     if found.settings:
         yield StringCommand("rm -f", *map(QuoteString, found.settings))
-    if IN_PLACE in found.settings:
-        yield StringCommand("rmdir --ignore-fail-on-non-empty", str(Path(IN_PLACE).parent))
     for file in files:
         if file.reader:
             folder = QuoteString(str(Path(file.path).parent))
@@ -245,8 +231,6 @@ def remove_files(root: str, weights: bool) -> Generator[StringCommand, None, Non
                 *("; then rm -rf --one-file-system", path, "; fi"),
             )
             continue
-        if entry.weights:
-            yield _unmount(f"{root}/{entry.name}")
         kept = f"! -path '*/{SET_ASIDE}*'" if entry.set_aside else ""
         # It may be a link to another disk.
         yield StringCommand("[ ! -d", path, "] || find -H", path, f"-mindepth 1 {kept} -delete")

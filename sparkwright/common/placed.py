@@ -94,14 +94,11 @@ EXPORTER_DEFAULTS = "/etc/default/prometheus-node-exporter"
 DAEMON_JSON = "/etc/docker/daemon.json"
 NETPLAN = "/etc/netplan/60-sparkwright-fabric.yaml"
 UFW_CONF = "/etc/ufw/ufw.conf"
-# What mounts, before a start, the weights that an engine uses on other disks.
-IN_PLACE = f"{SYSTEMD}/vllm@.service.d/in-place.conf"
 # The programs of a Spark, for a person who looks.
 COMMAND = "/usr/local/bin/sparkwright-host"
 
 FILES = (
     Outside(COMMAND),
-    Outside(IN_PLACE),
     Outside(JOURNALD, reader="systemd-journald.service"),
     Outside(
         FABRIC_SYSCTL,

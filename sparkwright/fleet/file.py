@@ -64,11 +64,16 @@ def load_fleet(path: Path, recipes: Collection[str]) -> Fleet:
             replicas,
             file.gateway,
             tuple(file.keys_command or ()),
-            path.parent / Path(file.source.bundle).expanduser() if file.source else None,
+            _brought(file.source, path.parent) if file.source else None,
         )
         if found := problems(fleet, recipes):
             raise PlanError(*found)
     return fleet
+
+
+def _brought(source: FleetSource, folder: Path) -> FleetSource:
+    place = folder / Path(source.bundle).expanduser()
+    return source.model_copy(update={"bundle": str(place)})
 
 
 def _located(replica: Replica, folder: Path) -> Replica:

@@ -127,6 +127,11 @@ class FleetSource(Model):
     """Where images, weights, wheels and packages come from, if not from the internet."""
 
     bundle: Text = Field(min_length=1, description="the path of a bundle, a folder")
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
+        default=None,
+        description="64 hexadecimal digits: the digest of the bundle's index, without which no run "
+        "takes anything from it; the command that fills it prints it",
+    )
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,7 @@ class Fleet:
     replicas: Mapping[str, Replica]
     gateway: Gateway | None = None
     keys_command: tuple[str, ...] = ()
-    bundle: Path | None = None
+    bundle: FleetSource | None = None
 
     @property
     def recipes(self) -> list[str]:

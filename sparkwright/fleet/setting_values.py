@@ -142,11 +142,17 @@ Subnets = Annotated[
     _List,
     Field(description="two IPv4 subnets, one for each twin"),
 ]
-# Names in such a path are words of JSON orders and of scripts, never of a command line.
-_FOLDER = re.compile(r"(/(?!\.\.?(/|$))[^/\0-\37\177]{1,255})+")
+# Such a path stands in a unit, too.
+_FOLDER = re.compile(r"(/(?!\.\.?(/|$))[\w.@+-]{1,255})+", re.ASCII)
 Folders = Annotated[
     tuple[
-        Annotated[str, matching(_FOLDER, "an absolute path without '..', such as /mnt/models")],
+        Annotated[
+            str,
+            matching(
+                _FOLDER,
+                "an absolute path without '..', such as /mnt/models, of letters, digits, . _ - @ +",
+            ),
+        ],
         ...,
     ],
     _List,

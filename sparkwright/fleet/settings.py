@@ -157,8 +157,8 @@ class Settings(Model):
     model_folders: Folders = ()
     """Folders on a Spark that may have checkpoints already: a cache of Hugging Face, such as
     ("/home/nvidia/.cache/huggingface/hub",), or one with a folder for each. What is right there by
-    its hash is linked, and root's from then on, or used where it is if it is on another disk
-    (docs/recipes.md). None: nothing outside of the root folder is looked at."""
+    its hash is copied, or linked if it is root's alone already (docs/recipes.md). None: nothing
+    outside of the root folder is looked at."""
 
     apt_patience_seconds: Seconds = 1800
     """Seconds for which a run waits while other programs use apt: a new Spark updates itself when

@@ -46,12 +46,23 @@ fi
 """
 _INSTALL = r"""
 only=
-if [ -n "$source" ]; then
-  # Folders of its own: apt forgets the lists of sources that it is not to read.
-  own=$(mktemp -d) && trap 'rm -rf "$own"' EXIT && chmod 755 "$own" && mkdir "$own/lists" || exit
-  echo "deb [trusted=yes] file:$source ./" >"$own/sources.list" || exit
+if [ -n "$sources" ]; then
+  # Folders of its own: apt forgets the lists of sources that it is not to read. The keys are those
+  # by which the Spark's own apt checks packages: nothing that comes with them vouches for them.
+  own=$(mktemp -d) && trap 'rm -rf "$own"' EXIT && chmod 755 "$own" &&
+    mkdir "$own/lists" "$own/keys" && printf '%s\n' "$sources" >"$own/sources.list" || exit
+  eval "$(apt-config shell list Dir::Etc::sourcelist/f parts Dir::Etc::sourceparts/d \
+    trusted Dir::Etc::trustedparts/d)"
+  named=$(sed -n 's|^[^#]*[Ss]igned-[Bb]y[=:] *\(/[^] ,]*\).*|\1|p' \
+    "$list" "${parts%/}"/* 2>/dev/null)
+  for key in "${trusted%/}"/* /usr/share/keyrings/ubuntu-archive-keyring.gpg $named; do
+    [ ! -f "$key" ] || install -m 644 "$key" "$own/keys/$(echo "$key" | tr / _)" || exit
+  done
   only="-o Dir::Etc::sourcelist=$own/sources.list -o Dir::Etc::sourceparts=/dev/null
-    -o Dir::State::lists=$own/lists -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache="
+    -o Dir::Etc::trusted=/dev/null -o Dir::Etc::trustedparts=$own/keys
+    -o Dir::State::lists=$own/lists -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
+    -o APT::Get::AllowUnauthenticated=false -o Acquire::AllowInsecureRepositories=false
+    -o Acquire::Check-Valid-Until=false"
 fi
 if [ "$update" = yes ]; then
   try apt-get update --quiet $only
@@ -66,8 +77,10 @@ for new in $(apt-get install --simulate $only --no-install-recommends "$package"
 done
 accounts() { cut -d: -f1 /etc/passwd /etc/group | sort -u; }
 before=$(accounts)
-mended apt-get install $options $only --no-install-recommends \
-  --option Dpkg::Options::=--force-confold "$package"
+if [ -z "$sources" ] || [ "$status" = 0 ]; then
+  mended apt-get install $options $only --no-install-recommends \
+    --option Dpkg::Options::=--force-confold "$package"
+fi
 accounts | grep -Fxv "$before" >>"$state/accounts"
 """
 _PURGE = r"""
@@ -84,6 +97,11 @@ true"""
 
 # Errors of apt and dpkg, and their remedies; the first match counts.
 _REMEDIES = (
+    (
+        r"NO_PUBKEY|not signed|BADSIG|couldn't be verified|Sub-process \S*sqv",
+        "The Spark's apt has no key that vouches for these packages: for another archive than the "
+        "system's, put its key among those of the Spark's apt (trusted.gpg.d)",
+    ),
     (
         r"Signed-By|list of sources could not be read|Malformed",
         "Two of apt's source files disagree, or one is damaged: mend or remove what it names in "
@@ -138,7 +156,7 @@ def install_script(
     state: str,
     *,
     update: bool,
-    source: str = "",
+    sources: Sequence[str] = (),
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return the POSIX shell script of one attempt; it does not wait for locks, and exits 0.
@@ -149,16 +167,15 @@ def install_script(
     Args:
         state: the folder of those records.
         update: fetch the package lists first.
-        source: a folder on the host with packages and their index, each of known content, which
-            apt is to use instead of its sources; "" for these.
+        sources: lines of apt's sources.list which it is to use instead of its own; none for these.
         variables: the environment of apt, such as the proxy's; a proxy in the owner's own
             configuration of apt comes before it.
     """
     words = {
         "package": package,
         "state": state,
-        "update": "yes" if update or source else "no",
-        "source": source,
+        "update": "yes" if update or sources else "no",
+        "sources": "\n".join(sources),
     }
     given = "\n".join(f"{name}={shlex.quote(value)}" for name, value in words.items())
     given += "".join(f"\nexport {name}={shlex.quote(value)}" for name, value in variables.items())

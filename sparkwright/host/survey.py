@@ -32,6 +32,7 @@ def survey_script(
     The script only reads, and always exits 0: an empty section stands for something absent.
     """
     paths = shlex.join(str(PurePosixPath(root, folder)) for folder in folders)
+    inside = shlex.quote(f"{root}/*")
     parts = {
         "arch": "uname -m",
         "kernel": KERNEL_COMMAND,
@@ -49,7 +50,9 @@ def survey_script(
         "clock": "date +%s",
         "image": image_id(images) if images else "true",
         # A disk in the network may hang; a file may be in two of the folders.
-        "weights": f"timeout -s KILL 20 find {paths} -type f -printf '%D:%i %s\\n' | "
+        # Outside of the root, files that are root's alone can be linked; others are copied.
+        "weights": f"timeout -s KILL 20 find {paths} -type f \\( -path {inside} -o -uid 0 "
+        "! -perm /022 \\) -printf '%D:%i %s\\n' | "
         "awk '!seen[$1]++ {n += $2} END {print n + 0}'"
         if folders
         else "true",

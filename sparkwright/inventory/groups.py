@@ -47,8 +47,8 @@ KEYED = ("deploys/spark.py", "deploys/rollout.py", "deploys/gateway.py", "deploy
 def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
     """Make pyinfra's groups of an inventory file: ``sparks``, and one for each replica.
 
-    Each host carries as data ``spark``, ``hardware``, ``fleet`` (path of the file), ``bundle``
-    (likewise, if there is one), its ``ssh_*`` keys, and what it serves: ``replica``, ``recipe``,
+    Each host carries as data ``spark``, ``hardware``, ``fleet`` (path of the file), its
+    ``ssh_*`` keys, and what it serves: ``replica``, ``recipe``,
     ``ranks`` (the Sparks of the replica, the head first), ``rank``, ``port``,
     ``api_key``, all None on an idle Spark. A Spark that is in two replicas has all of the first,
     and both names as ``replicas``.
@@ -148,7 +148,6 @@ def _host(fleet: Fleet, name: str) -> Host:
         "spark": name,
         "hardware": spark.hardware,
         "fleet": str(fleet.source),
-        **_bundle(fleet),
         "replica": replica_name,
         "recipe": replica and replica.recipe,
         "ranks": replica and replica.sparks,
@@ -159,10 +158,6 @@ def _host(fleet: Fleet, name: str) -> Host:
     }
 
 
-def _bundle(fleet: Fleet) -> dict[str, str]:
-    return {"bundle": str(fleet.bundle)} if fleet.bundle else {}
-
-
 def _gateway(fleet: Fleet) -> dict[str, list[Host]]:
     gateway = needed(fleet)
     place = fleet.sparks[gateway.spark] if gateway.spark else gateway
@@ -171,7 +166,6 @@ def _gateway(fleet: Fleet) -> dict[str, list[Host]]:
         **place.connection,
         "spark": gateway.spark,
         "fleet": str(fleet.source),
-        **_bundle(fleet),
     }
     hosts = [("@local" if place.local else name, data)]
     groups = {"gateway": hosts}

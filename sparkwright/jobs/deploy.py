@@ -21,14 +21,15 @@ def apply() -> None:
     AEON-7 sets HF_HUB_ENABLE_HF_TRANSFER: huggingface_hub 1.0 has dropped that package for
     hf-xet, which it brings along; docs/transfers.md says why weights do not come by it.
     """
-    root, proxy = target().root, target().settings.proxy_variables
+    root, settings = target().root, target().settings
+    values = {"root": root, "proxy": settings.proxy_variables, "elsewhere": settings.model_folders}
     requirements = _REQUIREMENTS.read_text("utf-8")
     managed_files(
         name="Programs and units",
         entries=[
             *program_files(root),
             ManagedFile(f"{root}/bin/requirements.txt", requirements),
-            *(unit_file(path, root=root, proxy=proxy) for path in _UNITS),
+            *(unit_file(path, **values) for path in _UNITS),
         ],
     )
     virtual_environment(

@@ -11,7 +11,7 @@ from sparkwright.preflight.summary import Intent
 from sparkwright.recipe.build import disk
 from sparkwright.recipe.rules import doubts
 from sparkwright.recipe.trust import needs
-from sparkwright.release.lock import image_key
+from sparkwright.release.lock import image_key, places
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.target import Target, target
 
@@ -58,7 +58,7 @@ def _needs(own: Target) -> Needs:
         images=release.images if release else (),
         folders=[
             *(release.folders.values() if release else ()),
-            *(path for each in checkpoints for path in own.lock.elsewhere(each, elsewhere)),
+            *(path for each in checkpoints for path in places(each.repo, each.folder, elsewhere)),
         ],
         load=_load(own),
         place=own.place,

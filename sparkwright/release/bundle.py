@@ -7,7 +7,10 @@ there.
     weights/OWNER--NAME@COMMIT/…          the files of a checkpoint
     images/blobs/sha256/…                 the parts of images, as a registry has them
     wheels/*.whl                          Python packages
-    packages/ARCHITECTURE/*.deb, Packages packages of the system, and their index
+    packages/ARCHITECTURE/NUMBER/…        archives of packages of the system, with signed lists
+
+A replica's inventory has the digest of the index, and the index those of all else: nothing is
+believed because it is on the disk that brings the bundle.
 """
 
 from __future__ import annotations
@@ -180,8 +183,11 @@ def unbundled(recipe: Recipe) -> list[str]:
     ]
 
 
-def read_bundle(folder: Path) -> Bundle:
+def read_bundle(folder: Path, digest: str | None, inventory: Path) -> Bundle:
     """Read a bundle; compare its files with the index by size, and small ones by content.
+
+    Args:
+        digest: Of its index, by the inventory.
 
     Raises:
         PlanError: There is no bundle, or all that is wrong with it.
@@ -195,13 +201,29 @@ def read_bundle(folder: Path) -> Bundle:
         if not isinstance(error, FileNotFoundError | NotADirectoryError):
             found = f"a file that cannot be read ({error.strerror})"
         raise PlanError(f"{path}: found {found}; expected a complete bundle: {remedy}") from None
+    said = f"`{next_line('bundle', str(folder))}` printed, where there is internet"
+    if digest is None:
+        raise PlanError(
+            f"{inventory}: source.sha256: found nothing; expected the line that {said}: "
+            "`sha256: ` and 64 hexadecimal digits. Without it, whoever had the disk that brings a "
+            "bundle could put anything on the Sparks"
+        )
+    if len(text) > _LARGEST_INDEX:
+        raise PlanError(
+            f"{path}: found more than {_LARGEST_INDEX:,} bytes; expected an index: {remedy}"
+        )
+    if sha256(text).hexdigest() != digest:
+        raise PlanError(
+            f"{inventory}: source.sha256: found {digest}; expected that of {path}, which is "
+            "another: bring the bundle anew; or, if it was filled again since, take over the line "
+            f"that {said}"
+        )
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise PlanError(f"{path}: found no JSON ({error}); expected an index: {remedy}") from None
-    if len(text) > _LARGEST_INDEX or not isinstance(data, dict):
-        what = shown(data) if len(text) <= _LARGEST_INDEX else f"more than {_LARGEST_INDEX:,} bytes"
-        raise PlanError(f"{path}: found {what}; expected an index: {remedy}")
+    if not isinstance(data, dict):
+        raise PlanError(f"{path}: found {shown(data)}; expected an index: {remedy}")
     bundle = Bundle(folder, parse(BundleIndex, data, str(path)))
     if problems := list(_wrong_files(bundle)):
         raise PlanError(*problems[:20])
@@ -212,6 +234,9 @@ def _wrong_files(bundle: Bundle) -> Iterator[str]:
     for name, file in bundle.index.files.items():
         path = bundle.folder / name
         try:
+            if path.resolve() != bundle.folder.resolve() / name:
+                yield f"{path}: found a link; expected a file: {bundle.remedy}"
+                continue
             size = path.stat().st_size if path.is_file() else None
             if size == file.size and size <= _SMALL and file_hash(path) != file.sha256:
                 yield (

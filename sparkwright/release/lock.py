@@ -174,18 +174,20 @@ class Lock(Model):
         commit = self.checkpoints[checkpoint_key(checkpoint)].commit[:12]
         return f"{checkpoint.folder}@{commit}{_mark(checkpoint.files)}"
 
-    def elsewhere(self, checkpoint: Checkpoint, folders: Iterable[str]) -> list[str]:
-        """Return where a Spark may have a checkpoint's files already, outside of the root.
 
-        Args:
-            folders: Those of the group data (``model_folders``).
-        """
-        owner, _, name = checkpoint.repo.partition("/")
-        cache = f"models--{owner}--{name}"
-        places = dict.fromkeys(
-            (f"{cache}/blobs", f"hub/{cache}/blobs", checkpoint.repo, name, checkpoint.folder)
-        )
-        return [f"{base}/{place}" for base in folders for place in places]
+def places(repo: str, folder: str, folders: Iterable[str]) -> list[str]:
+    """Return where a Spark may have a checkpoint's files already, outside of the root.
+
+    Args:
+        folder: Its folder below the root, with or without its commit.
+        folders: Those of the group data (``model_folders``).
+    """
+    owner, _, name = repo.partition("/")
+    cache = f"models--{owner}--{name}"
+    below = dict.fromkeys(
+        (f"{cache}/blobs", f"hub/{cache}/blobs", repo, name, folder.partition("@")[0])
+    )
+    return [f"{base}/{place}" for base in folders for place in below]
 
 
 def image_key(recipe: Recipe) -> str:

@@ -48,13 +48,14 @@ def fleet_of(path: Path) -> Fleet:
 
 
 @cache
-def bundle_of(path: Path) -> Bundle:
-    """Return the bundle in a folder, read once.
+def bundle_of(path: Path) -> Bundle | None:
+    """Return the bundle that an inventory file names, read once; None if it names none.
 
     Raises:
-        PlanError: As `read_bundle`.
+        PlanError: As `fleet_of` and `read_bundle`.
     """
-    return read_bundle(path)
+    source = fleet_of(path).bundle
+    return read_bundle(Path(source.bundle), source.sha256, path) if source else None
 
 
 @cache
@@ -76,7 +77,6 @@ class SparkTarget:
         spark: Its name in the inventory.
         hardware_class: Key of `HARDWARE`.
         fleet: Path of the inventory file.
-        bundle_folder: Path of the bundle; None where the internet can be reached.
         replica: Name of the replica that it serves; None for an idle Spark, as all that follows.
         recipe_name: Name of the replica's recipe.
         ranks: The Sparks of the replica, the head first.
@@ -93,7 +93,6 @@ class SparkTarget:
     spark: str
     hardware_class: str
     fleet: Path
-    bundle_folder: Path | None
     replica: str | None
     recipe_name: str | None
     ranks: tuple[str, ...]
@@ -117,7 +116,6 @@ class SparkTarget:
             spark=data.get("spark") or "",
             hardware_class=data.get("hardware") or "",
             fleet=Path(data.get("fleet") or ""),
-            bundle_folder=Path(folder) if (folder := data.get("bundle")) else None,
             replica=data.get("replica"),
             recipe_name=data.get("recipe"),
             ranks=tuple(data.get("ranks") or ()),
@@ -213,7 +211,7 @@ class SparkTarget:
         Raises:
             PlanError: It is not complete.
         """
-        return bundle_of(self.bundle_folder) if self.bundle_folder else None
+        return bundle_of(self.fleet) if self.fleet.name else None
 
     @cached_property
     def lending(self) -> Lending:

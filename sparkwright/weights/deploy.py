@@ -5,14 +5,13 @@ from pyinfra.api import HiddenValue, deploy
 from sparkwright.fabric.share import lan_share_units, lan_share_url, share_units, share_url
 from sparkwright.fleet.fabric_plan import FabricPlan
 from sparkwright.host.operations import secrets
-from sparkwright.host.operations.files import managed_files
 from sparkwright.host.operations.services import service
 from sparkwright.release.lock import CheckpointLock, checkpoint_key
 from sparkwright.release.programs import program_files
 from sparkwright.release.release import Release
 from sparkwright.release.token import NONE
 from sparkwright.run.target import Target, seats, target
-from sparkwright.weights.operations import adoption_files, copied_weights, weights
+from sparkwright.weights.operations import copied_weights, weights
 
 
 @deploy("Weights")
@@ -23,9 +22,6 @@ def apply() -> None:
     over the fabric to the worker of its pair, and over the LAN to the heads of later replicas that
     serve the same ones.
     """
-    own = target()
-    if own.settings.model_folders and any(each.release for each in seats()):
-        managed_files(name="Units of adoption", entries=adoption_files(own.root))
     # All that is fetched is there before anybody borrows it.
     for own in seats():
         if own.release:

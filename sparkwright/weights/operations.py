@@ -1,28 +1,22 @@
 """Make checkpoint folders what the lock says."""
 
 from collections.abc import Generator, Mapping, Sequence
-from pathlib import Path
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.bundle.operations import sent
-from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.operations import differs, failing
-from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.placed import IN_PLACE
-from sparkwright.common.render import render, unit_file
 from sparkwright.common.terminal import plain
 from sparkwright.jobs.facts import JobState
 from sparkwright.jobs.operations import follow, put_manifest, reason, start
-from sparkwright.release.bundle import WEIGHTS, Bundle, checkpoint_folder
-from sparkwright.release.lock import CheckpointLock
+from sparkwright.release.bundle import Bundle, checkpoint_folder
+from sparkwright.release.lock import CheckpointLock, places
 from sparkwright.weights.facts import WeightFolders
 from sparkwright.weights.weights import (
     RECORD,
     CheckpointFolder,
-    adoption_text,
     bundled_manifest_text,
     copy_manifest_text,
     differences,
@@ -31,23 +25,13 @@ from sparkwright.weights.weights import (
     weights_difference,
 )
 
-# Deletes the names in a bundle of files that have come into their place, by their other name.
+# Deletes a checkpoint's folder in a bundle, unless its owner has it on a disk or link of their own.
 _TIDY = (
-    'sh -c \'[ ! -d "$0" ] || { find "$0" -type f -links +1 -delete; '
-    'find "$0" -depth -type d -empty -delete; }\''
+    'sh -c \'cd "$0" && for at in bundle bundle/weights "$1"; do '
+    '[ -d "$at" ] && [ ! -L "$at" ] && ! mountpoint --quiet "$at" || exit 0; done && '
+    'find "$1" -xdev -type f -delete && find "$1" -depth -type d -empty -delete\''
 )
 NO_LENDERS: Mapping[str, str] = {}
-_ADOPTION = HOST_FILES / "weights" / "adoption"
-
-
-def adoption_files(root: str) -> list[Entry]:
-    """Return the units that a Spark needs where checkpoints of other folders may be adopted."""
-    mounts = render(_ADOPTION / Path(IN_PLACE).name, root=root)
-    return [
-        unit_file(_ADOPTION / "adopt@.service", root=root),
-        Directory(str(Path(IN_PLACE).parent)),
-        ManagedFile(IN_PLACE, mounts),
-    ]
 
 
 @operation()
@@ -70,16 +54,19 @@ def weights(
         lenders: URLs of folders, by checkpoint, from which other replicas lend: the hub is asked
             only for what they do not give.
         bundle: takes the place of the hub.
-        elsewhere: folders of the Spark that may have files of them; `adoption_files` are there.
+        elsewhere: the setting `model_folders`.
     """
     if not checkpoints:
         host.noop("none is to be fetched by this step")
         return
     orders = {
-        name: bundled_manifest_text(locked) if bundle else manifest_text(locked, endpoint)
+        name: bundled_manifest_text(locked, folders)
+        if bundle
+        else manifest_text(locked, endpoint, folders)
         for name, locked in checkpoints.items()
+        for folders in [places(locked.repo, name, elsewhere)]
     }
-    yield from _have(root, checkpoints, orders, verify, lenders, bundle, elsewhere)
+    yield from _have(root, checkpoints, orders, verify, lenders, bundle)
 
 
 @operation()
@@ -101,10 +88,12 @@ def copied_weights(
         host.noop("they are copied from here")
         return
     orders = {
-        name: copy_manifest_text(locked, f"{share}/weights/{name}")
+        name: copy_manifest_text(
+            locked, f"{share}/weights/{name}", places(locked.repo, name, elsewhere)
+        )
         for name, locked in checkpoints.items()
     }
-    yield from _have(root, checkpoints, orders, verify, elsewhere=elsewhere)
+    yield from _have(root, checkpoints, orders, verify)
 
 
 def _have(
@@ -114,7 +103,6 @@ def _have(
     verify: bool,
     lenders: Mapping[str, str] = NO_LENDERS,
     bundle: Bundle | None = None,
-    elsewhere: Sequence[str] = (),
 ) -> Generator[PyinfraCommand]:
     found = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
     folders = {name: found.get(name, CheckpointFolder()) for name in checkpoints}
@@ -139,11 +127,12 @@ def _have(
         if (lender := lenders.get(name, "")) != folders[name].lender:
             yield _name_lender(f"{root}/manifests/{name}.lender", lender)
         yield from _prepare(root, name, verify)
-    if wrong and elsewhere:
-        yield from _adopt(root, {name: checkpoints[name] for name in wrong}, elsewhere)
     for name in wrong:
         if bundle and name not in lenders:
             yield _bring(root, name, checkpoints[name], bundle, hashed=False)
+            # Who copies from there is a user of its own.
+            place = QuoteString(f"{root}/bundle")
+            yield StringCommand("[ -L", place, "] || chmod a+rx", place)
             yield _link(root, name)
         yield start(_job(name))
     if wrong:
@@ -182,38 +171,6 @@ def _link(root: str, name: str) -> StringCommand:
         *map(QuoteString, (f"{root}/bin/sparkwright-host", "link-weights", root, name)),
         ";; esac",
     )
-
-
-def _adopt(
-    root: str, checkpoints: Mapping[str, CheckpointLock], elsewhere: Sequence[str]
-) -> Generator[PyinfraCommand]:
-    """Have folders begin with what is elsewhere on the Spark, before anything is fetched."""
-    last: dict[str, JobState] = {}
-    jobs = {name: f"adopt@{name}" for name in checkpoints}
-    for name, locked in checkpoints.items():
-        yield StringCommand(
-            "echo",
-            QuoteString(adoption_text(locked, elsewhere)),
-            "| install -m 644 /dev/stdin",
-            QuoteString(f"{root}/manifests/{name}.folders"),
-        )
-        # What another run has begun to fetch goes on.
-        adopting = QuoteString(f"{jobs[name]}.service")
-        yield StringCommand(
-            *("systemctl daemon-reload; systemctl reset-failed", adopting, "2>/dev/null;"),
-            *("systemctl is-active --quiet", QuoteString(f"{_job(name)}.service")),
-            *("|| systemctl start", adopting, "|| true"),
-        )
-    yield follow(root, list(jobs.values()), last)
-    problems = []
-    for name, job in jobs.items():
-        progress = last[job].progress
-        if last[job].active == "failed":
-            problems.append(f"{name}: {reason(job, last[job])}")
-        elif progress and progress.message:
-            host.log(plain(f"{name}: {progress.message}"))
-    if problems:
-        yield failing("\n".join(problems))
 
 
 def _bring(
@@ -261,7 +218,9 @@ def _finish(
     if problems:
         yield failing("\n".join(problems))
     if bundle:
-        yield StringCommand(_TIDY, QuoteString(f"{root}/bundle/{WEIGHTS}"))
+        for locked in checkpoints.values():
+            folder = QuoteString(f"bundle/{checkpoint_folder(locked)}")
+            yield StringCommand(_TIDY, QuoteString(root), folder)
     for name in checkpoints:
         # Where it has come from, if that is not the hub alone.
         progress = last[_job(name)].progress

@@ -13,7 +13,7 @@ from sparkwright.release.lock import CheckpointLock, LockedFile
 # Where fetch-weights keeps its record, in the folder itself.
 RECORD = ".sparkwright.json"
 # Files of ROOT/manifests about a folder: FOLDER.json and so on.
-ORDERS = ("json", "lender", "folders", "in-place.json")
+ORDERS = ("json", "lender")
 
 
 @dataclass(frozen=True)
@@ -50,27 +50,24 @@ class CheckpointFolder:
     record: Mapping[str, HashedFile] = field(default_factory=dict)
 
 
-def manifest_text(locked: CheckpointLock, endpoint: str) -> str:
-    """Return the manifest of a checkpoint that comes from the hub at a URL."""
-    data = locked.model_dump(include={"repo", "commit", "files"}, exclude_none=True)
-    return _text({"endpoint": endpoint, **data})
+def manifest_text(locked: CheckpointLock, endpoint: str, folders: Iterable[str] = ()) -> str:
+    """Return the manifest of a checkpoint that comes from the hub at a URL.
+
+    Args:
+        folders: those of the Spark that may have files of it.
+    """
+    data = locked.model_dump(include={"repo", "commit"})
+    return _text({"endpoint": endpoint, **data}, locked, folders)
 
 
-def bundled_manifest_text(locked: CheckpointLock) -> str:
+def bundled_manifest_text(locked: CheckpointLock, folders: Iterable[str] = ()) -> str:
     """Return the manifest of a checkpoint that comes with a bundle."""
-    data = locked.model_dump(include={"files"}, exclude_none=True)
-    return _text({"bundle": f"bundle/{checkpoint_folder(locked)}", **data})
+    return _text({"bundle": f"bundle/{checkpoint_folder(locked)}"}, locked, folders)
 
 
-def copy_manifest_text(locked: CheckpointLock, source: str) -> str:
+def copy_manifest_text(locked: CheckpointLock, source: str, folders: Iterable[str] = ()) -> str:
     """Return the manifest of a checkpoint that comes from a URL on the other Spark of a pair."""
-    return _text({"source": source, **locked.model_dump(include={"files"}, exclude_none=True)})
-
-
-def adoption_text(locked: CheckpointLock, folders: Iterable[str]) -> str:
-    """Return the orders to look for a checkpoint in folders of the Spark."""
-    told = {"repo": locked.repo, "commit": locked.commit, "folders": list(folders)}
-    return json.dumps(told, sort_keys=True)
+    return _text({"source": source}, locked, folders)
 
 
 def has_manifest(folder: CheckpointFolder, text: str) -> bool:
@@ -139,7 +136,10 @@ def differences(locked: CheckpointLock, folder: CheckpointFolder) -> dict[str, s
     return wrong
 
 
-def _text(manifest: Mapping[str, object]) -> str:
+def _text(source: Mapping[str, object], locked: CheckpointLock, folders: Iterable[str]) -> str:
+    manifest = {**source, **locked.model_dump(include={"files"}, exclude_none=True)}
+    if named := list(folders):
+        manifest["folders"] = named
     return json.dumps(manifest, indent=1, sort_keys=True) + "\n"
 
 

@@ -4,11 +4,13 @@ import os
 import re
 import socket
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.local_file import content_of
 from sparkwright.door import keys_file
 from sparkwright.inventory.groups import load
 from sparkwright.inventory.logins import check_logins, key_problems
@@ -125,13 +127,21 @@ def _socket(path: Path) -> None:
         server.bind(str(path))
 
 
+def _bundle(path: Path) -> None:
+    try:
+        digest = sha256(content_of(path, 1 << 27)).hexdigest()
+    except OSError:
+        digest = "0" * 64
+    read_bundle(path.parent, digest, path)
+
+
 READERS = {
     "sparks.yaml": load,
     "mine.yaml": lambda path: load_recipe(str(path)),
     "sparks.lock.yaml": read_lock,
     "sparks.keys": keys_file.read_file,
     "config.json": registry_login._config,
-    "bundle.json": lambda path: read_bundle(path.parent),
+    "bundle.json": _bundle,
     "README.md": playbook.found,
 }
 

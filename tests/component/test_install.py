@@ -276,20 +276,66 @@ def offline(root: Root, repository_url: str, tmp_path: Path) -> Root:
     said: list[str] = []
     download_packages(wanted, name, [source], place, said.append)
     assert "packages: no source has earlyoom: a Spark is to have it already" in said
-    files = {
-        path.relative_to(tmp_path / "bundle").as_posix(): {
-            "size": path.stat().st_size,
-            "sha256": sha256(path.read_bytes()).hexdigest(),
-        }
-        for path in place.glob("[!.]*")
-    }
-    index = {"version": 1, "lock": {}, "images": {}, "files": files}
-    (tmp_path / "bundle/bundle.json").write_text(json.dumps(index))
-    root.spark.data["bundle"] = str(tmp_path / "bundle")
+    pin(root, tmp_path)
     (root.folder / "sources/toolkit.sources").write_text(
         f"Types: deb\nURIs: http://127.0.0.1:1\nSuites: /\nSigned-By: {root.folder}/key.asc\n"
     )
     return root
+
+
+def pin(root: Root, tmp_path: Path) -> None:
+    """Write the bundle's index, and an inventory that has its digest."""
+    folder = tmp_path / "bundle"
+    files = {
+        path.relative_to(folder).as_posix(): {
+            "size": path.stat().st_size,
+            "sha256": sha256(path.read_bytes()).hexdigest(),
+        }
+        for path in folder.rglob("[!.]*")
+        if path.is_file() and path.name != "bundle.json"
+    }
+    text = json.dumps({"version": 1, "lock": {}, "images": {}, "files": files})
+    (folder / "bundle.json").write_text(text)
+    digest = sha256(text.encode()).hexdigest()
+    inventory = tmp_path / f"sparks-{digest[:8]}.yaml"
+    inventory.write_text(
+        "sparks: {spark-a: {ssh_hostname: 192.168.1.20}}\n"
+        f"source: {{bundle: {folder}, sha256: {digest}}}\n"
+    )
+    root.spark.data["fleet"] = str(inventory)
+
+
+def exchanged(deb: Path, folder: Path) -> None:
+    """Give a package a script that shows who ran it, under the same name and version."""
+    subprocess.run(["dpkg-deb", "--raw-extract", deb, folder / "deb"], check=True)
+    script = folder / "deb/DEBIAN/postinst"
+    script.write_text(f"#!/bin/sh\nid >{folder}/was-here\n")
+    script.chmod(0o755)
+    subprocess.run(["dpkg-deb", "--build", folder / "deb", deb], check=True, capture_output=True)
+
+
+def relisted(deb: Path) -> None:
+    """Have the archive's lists name what is there, and sign them by a key of one's own."""
+    with apt.signing_key() as home:
+        (deb.parent / "InRelease").unlink()
+        apt.write_index(deb.parent, home, deb.stem.rpartition("_")[2])
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_an_exchanged_package_is_not_installed(
+    offline: Root, tmp_path: Path, signed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Even with an index of its own, for an owner who took its digest from the same disk."""
+    (deb,) = (tmp_path / "bundle/packages").rglob("*.deb")
+    exchanged(deb, tmp_path)
+    if signed:
+        relisted(deb)
+    pin(offline, tmp_path)
+    assert not offline.install()
+    assert not (tmp_path / "was-here").exists()
+    assert not offline.has_it
+    if signed:
+        assert "The Spark's apt has no key that vouches for these packages" in caplog.text
 
 
 def test_a_bundle_is_the_only_source(offline: Root, caplog: pytest.LogCaptureFixture) -> None:
@@ -312,7 +358,7 @@ def test_a_package_that_a_bundle_lacks_is_named(
 def test_a_package_that_was_changed_on_the_spark_is_sent_anew(offline: Root) -> None:
     assert offline.install()
     assert offline.purge()
-    (deb,) = (offline.folder / "r/bundle/packages").glob("*/*.deb")
+    (deb,) = (offline.folder / "r/bundle/packages").rglob("*.deb")
     content = deb.read_bytes()
     deb.write_bytes(content[:-1] + b"?")
     assert offline.install()

@@ -36,7 +36,8 @@ def bundle(tmp_path: Path) -> Bundle:
         },
     }
     (folder / "bundle.json").write_text(json.dumps(index))
-    return read_bundle(folder)
+    digest = sha256((folder / "bundle.json").read_bytes()).hexdigest()
+    return read_bundle(folder, digest, folder)
 
 
 @pytest.fixture

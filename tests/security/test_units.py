@@ -36,6 +36,7 @@ SETTINGS = {
     "folders": "-/opt/qwen36/model@1",
     "trusted": True,
     "doors": ["192.168.1.20"],
+    "elsewhere": ["/home/nvidia/.cache/huggingface", "/mnt/nas"],
     "proxy": {"https_proxy": "http://proxy.lan:3128"},
 }
 

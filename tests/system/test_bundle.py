@@ -4,11 +4,13 @@ Nothing but SSH leaves the machine that runs pyinfra, and nothing leaves the Spa
 asks of hub, registry or archive, or of any other network, is refused and counted.
 """
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -98,7 +100,7 @@ def folder(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Path:
     hub.clear_faults()
     filled = bundle(folder)
     assert filled.returncode == 0, filled.stderr
-    assert f"bundle: {folder}" in filled.stdout
+    assert f"bundle: {folder}\n  sha256: {index_hash(folder)}\n" in filled.stdout
     (weights,) = folder.glob("weights/*@*")
     size = sum(path.stat().st_size for path in weights.rglob("[!.]*") if path.is_file())
     assert size <= fetched() - before < size * 1.2
@@ -109,8 +111,13 @@ def folder(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def site(folder: Path) -> Iterator[Path]:
     """The inventory takes everything from the bundle, its lock, too."""
     lock_path(FLEET).unlink()
-    with edited(FLEET, lambda fleet: fleet.update(source={"bundle": str(folder)})):
+    source = {"bundle": str(folder), "sha256": index_hash(folder)}
+    with edited(FLEET, lambda fleet: fleet.update(source=source)):
         yield folder
+
+
+def index_hash(folder: Path) -> str:
+    return sha256((folder / "bundle.json").read_bytes()).hexdigest()
 
 
 def twice(spark: Handle) -> str:
@@ -151,6 +158,26 @@ def test_a_changed_file_is_refused_before_any_change(pair: Pair, site: Path) -> 
         file.write_bytes(content)
     assert run.status == 1
     assert f"{file}: found another content than bundle.json says" in run.output
+    assert run.changed == frozenset()
+
+
+def test_an_exchanged_package_is_refused_before_any_change(pair: Pair, site: Path) -> None:
+    """Whoever had the disk for a minute has made package, lists and index agree."""
+    package, index = next(site.glob("packages/*/0/*.deb")), site / "bundle.json"
+    before = package.read_bytes(), index.read_text()
+    content = before[0] + b"?"
+    told = json.loads(before[1])
+    entry = {"size": len(content), "sha256": sha256(content).hexdigest()}
+    told["files"][package.relative_to(site).as_posix()] = entry
+    try:
+        package.write_bytes(content)
+        index.write_text(json.dumps(told))
+        run = pyinfra(DEPLOY)
+    finally:
+        package.write_bytes(before[0])
+        index.write_text(before[1])
+    assert run.status == 1
+    assert "source.sha256: found" in run.output
     assert run.changed == frozenset()
 
 

@@ -3,12 +3,9 @@
 What the hub may do to a job: tests/component/fetch.
 """
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.driver.product import DEPLOY, killed_at, pyinfra
-from tests.driver.sparks import unit, wait_active
+from tests.driver.product import killed_at, pyinfra
 from tests.lab import hub
 from tests.lab.spark import Handle
 
@@ -128,6 +125,8 @@ class TestAdopted:
             "cp -r tiny@*/. /root/kept && rm -f /root/kept/.sparkwright* && rm -rf tiny@* "
             "manifests/tiny@*'"
         )
+        # The job's unit names the folders.
+        pyinfra("sparkwright.jobs.deploy.apply", *ADOPTING).succeeded()
         return prepared
 
     def test_of_a_cache_no_byte_is_fetched(self, kept: Handle) -> None:
@@ -142,91 +141,28 @@ class TestAdopted:
         )
         before = fetched()
         run = pyinfra(WEIGHTS, *ADOPTING).succeeded()
-        assert "linked from /home/nvidia/.cache/huggingface" in run.output
+        assert f"copied from {cache}/blobs" in run.output
         assert fetched() == before
-        owners = kept.run(
-            "sudo find /opt/qwen36/tiny@* -type f -printf '%u %m\\n' | sort -u"
-        ).stdout
-        assert "root 444" in owners
+        owners = "sudo find {} -type f -printf '%u\\n' | sort -u"
+        assert kept.run(owners.format("/opt/qwen36/tiny@*")).stdout == "root\n"
+        assert kept.run(owners.format("/home/nvidia/.cache")).stdout == "nvidia\n"
         assert pyinfra(WEIGHTS, *ADOPTING).succeeded().changed == frozenset()
         kept.run("rm -rf /home/nvidia/.cache/huggingface")
-        assert pyinfra(WEIGHTS).succeeded().changed == frozenset()
+        assert pyinfra(WEIGHTS, *ADOPTING).succeeded().changed == frozenset()
+        inside = kept.run("systemctl cat weights@x.service").stdout
+        assert "BindReadOnlyPaths= -/home/nvidia/.cache/huggingface -/mnt/nas" in inside
 
-    def test_a_disk_that_is_away_is_named_and_not_fetched_behind_ones_back(
-        self, kept: Handle
-    ) -> None:
+    def test_another_disk_is_copied_and_may_go(self, kept: Handle) -> None:
         kept.run(
             "sudo sh -c 'mkdir -p /mnt/nas && mount -t tmpfs -o mode=755 tmpfs /mnt/nas && "
             "cp -r /root/kept /mnt/nas/tiny'"
         )
         before = fetched()
         run = pyinfra(WEIGHTS, *ADOPTING).succeeded()
-        assert "used where they are, in " in run.output
+        assert "copied from /mnt/nas/tiny" in run.output
+        kept.run("sudo umount --lazy /mnt/nas/")
         assert pyinfra(WEIGHTS, *ADOPTING).succeeded().changed == frozenset()
-        assert kept.run("findmnt -rno OPTIONS /opt/qwen36/tiny@*/config.json").stdout[:3] == "ro,"
-        # As after a boot: our mounts have gone, and so has the disk.
-        kept.run(
-            "sudo sh -c 'for f in /opt/qwen36/tiny@*/*; do umount $f 2>/dev/null; done; "
-            "mv /mnt/nas/tiny /mnt/nas/away'"
-        )
-        run = pyinfra(WEIGHTS, *ADOPTING)
-        assert run.status == 1
-        assert "/mnt/nas/tiny/" in run.output
-        assert "is away" in run.output
-        kept.run("sudo mv /mnt/nas/away /mnt/nas/tiny")
-        pyinfra(WEIGHTS, *ADOPTING).succeeded()
         assert fetched() == before
-        # What the group data no longer names is fetched.
-        kept.run("sudo umount --lazy /mnt/nas/ && sudo rm -f /opt/qwen36/tiny@*/.sparkwright.json")
-        pyinfra(WEIGHTS, "--data", 'model_folders=["/nowhere"]').succeeded()
-        assert fetched() > before
-        assert kept.run("findmnt -rno TARGET | grep -c /opt/qwen36 || true").stdout.strip() == "0"
-
-
-@pytest.fixture
-def in_place(prepared: Handle) -> Iterator[Handle]:
-    """A Spark whose engine uses its weights on another disk."""
-    pyinfra(WEIGHTS).succeeded()
-    prepared.run(
-        "sudo sh -c 'mkdir -p /mnt/nas && mount -t tmpfs -o mode=755 tmpfs /mnt/nas && "
-        "cp -r /opt/qwen36/tiny@* /mnt/nas/tiny && rm -rf /mnt/nas/tiny/.sparkwright* "
-        "/opt/qwen36/tiny@*'"
-    )
-    yield prepared
-    prepared.reset()
-
-
-def unmounted(spark: Handle) -> None:
-    """Stop the engine, and have its weights as after a boot: mounts have ended."""
-    spark.run("sudo systemctl stop 'vllm@*'")
-    spark.run("sudo sh -c 'for f in /opt/qwen36/tiny@*/*; do umount $f 2>/dev/null; done; true'")
-
-
-def test_an_engine_serves_what_is_in_place_and_says_when_it_is_away(in_place: Handle) -> None:
-    before = fetched()
-    pyinfra(DEPLOY, *ADOPTING).succeeded()
-    assert fetched() == before
-    engine = unit(in_place)
-    seen = (
-        "sudo docker exec $(sudo docker ps -q) sha256sum /models/tiny/model.safetensors.index.json"
-    )
-    original = in_place.run("sha256sum /mnt/nas/tiny/model.safetensors.index.json").stdout.split()
-    assert in_place.run(seen).stdout.split()[0] == original[0]
-    unmounted(in_place)
-    in_place.run(f"sudo systemctl start {engine}")
-    wait_active(in_place)
-    assert in_place.run(seen).stdout.split()[0] == original[0]
-    unmounted(in_place)
-    in_place.run("sudo mv /mnt/nas/tiny /mnt/nas/away")
-    assert in_place.run(f"sudo timeout 90 systemctl start {engine}", check=False).returncode
-    told = in_place.run(f"sudo journalctl --quiet --output=cat --unit={engine}").stdout
-    assert "weights in place: /mnt/nas/tiny/" in told
-    assert "is away (No such file or directory): have /mnt/nas mounted as it was" in told
-    assert "weights-away" in pyinfra("deploys/doctor.py").succeeded().output
-    in_place.run(f"sudo mv /mnt/nas/away /mnt/nas/tiny; sudo systemctl reset-failed {engine}")
-    in_place.run(f"sudo systemctl start {engine}")
-    wait_active(in_place)
-    assert fetched() == before
 
 
 class TestToken:

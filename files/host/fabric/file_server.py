@@ -25,6 +25,7 @@ from typing import Any, BinaryIO
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from host.common.command_line import words
+from host.weights.checkpoint import open_below, read_record
 
 # The first socket that systemd passes on.
 LISTENING = 3
@@ -35,7 +36,6 @@ PATIENCE = 60
 # Connections of one client at a time, and of all strangers together; a copy has eight.
 CONNECTIONS = 32
 
-RECORD = ".sparkwright.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
 _RANGE = re.compile(r"bytes=(\d+)-")
 
@@ -79,7 +79,7 @@ class VerifiedFiles:
         if entry is None or [entry["hash"]] != parse_qs(parts.query).get("hash"):
             raise NotLent(HTTPStatus.NOT_FOUND, f"{path} of {name} is not verified here yet")
         try:
-            descriptor = os.open(folder / path, os.O_RDONLY | os.O_NOFOLLOW)
+            descriptor = open_below(folder, path)
         except OSError as error:
             reason = f"{path} of {name} cannot be read here: {error.strerror}"
             raise NotLent(HTTPStatus.NOT_FOUND, reason) from None
@@ -104,12 +104,9 @@ class VerifiedFiles:
         return folders[kind] / name, name
 
     def _record(self, folder: Path, name: str) -> Collection[tuple[str, dict[str, Any]]]:
-        try:
-            files: dict[str, dict[str, Any]] = json.loads((folder / RECORD).read_text("utf-8"))[
-                "files"
-            ]
-        except (OSError, ValueError, KeyError):
-            raise NotLent(HTTPStatus.NOT_FOUND, f"{name} is not here yet") from None
+        files = read_record(folder)
+        if files is None:
+            raise NotLent(HTTPStatus.NOT_FOUND, f"{name} is not here yet")
         return files.items()
 
 

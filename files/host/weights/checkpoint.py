@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -21,6 +22,8 @@ DAMAGES = 3
 RECORD = ".sparkwright.json"
 PARTIAL = ".sparkwright-partial"
 SET_ASIDE = ".sparkwright-set-aside"
+# Bytes of a record: that of 10,000 files has 2 MB.
+LARGEST_RECORD = 4 * 1024 * 1024
 # In the folder, as who fetches may write nowhere else.
 REPORT = ".sparkwright-progress.json"
 
@@ -47,18 +50,57 @@ class Source(Protocol):
         ...
 
 
+def open_below(base: Path, path: str) -> int:
+    """Open a file below a folder, along no link below it.
+
+    Raises:
+        OSError: there is no such file, or a link is in the way.
+    """
+    parts = path.split("/")
+    if {"", ".", ".."} & {*parts}:
+        raise OSError(errno.EINVAL, "no path below the folder")
+    here = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for depth, part in enumerate(parts, 1):
+        kind = os.O_NONBLOCK if depth == len(parts) else os.O_DIRECTORY
+        try:
+            found = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | kind, dir_fd=here)
+        finally:
+            os.close(here)
+        here = found
+    if not stat.S_ISREG(os.fstat(here).st_mode):
+        os.close(here)
+        raise OSError(errno.EINVAL, "no file")
+    return here
+
+
+def read_record(folder: Path) -> dict[str, dict[str, Any]] | None:
+    """Return the entries of a folder's record by path; None if there is none.
+
+    Whoever fetches can have written anything there: what is no entry is left out.
+    """
+    try:
+        with os.fdopen(open_below(folder, RECORD), "rb") as content:
+            text = content.read(LARGEST_RECORD + 1)
+        if len(text) > LARGEST_RECORD:
+            return None
+        files = json.loads(text)["files"].items()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return {path: entry for path, entry in files if _is_entry(entry)}
+
+
+def _is_entry(entry: Any) -> bool:
+    kinds = {"size": int, "mtime_ns": int, "inode": int, "hash": str}
+    return isinstance(entry, dict) and {key: type(each) for key, each in entry.items()} == kinds
+
+
 class Record:
     """The files that were verified, each with what shows that it has not changed since."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / RECORD
         self._lock = Lock()
-        try:
-            self._files: dict[str, dict[str, Any]] = json.loads(self._path.read_text("utf-8"))[
-                "files"
-            ]
-        except (OSError, ValueError, KeyError):
-            self._files = {}
+        self._files = read_record(folder) or {}
 
     def digest(self, path: str, file: Path) -> str | None:
         """Return the hash that was computed of a file; None if it has changed since, or is new."""
@@ -73,15 +115,6 @@ class Record:
 
     def _save(self) -> None:
         replace(self._path, json.dumps({"files": self._files}, sort_keys=True) + "\n")
-
-
-def _remove(file: Path) -> None:
-    try:
-        file.unlink()
-    except OSError as error:
-        if error.errno != errno.EBUSY:
-            raise
-        raise JobError(f"{file} is used in place and is wrong: run again.") from error
 
 
 def _entry(file: Path, digest: str) -> dict[str, Any]:
@@ -176,7 +209,7 @@ class LocalCheckpoint:
         elif place.stat().st_size == file.size:
             return True
         else:
-            _remove(place)
+            place.unlink()
         return False
 
     def _check_space(self, missing: list[File]) -> None:
@@ -203,7 +236,7 @@ class LocalCheckpoint:
     def _keep(self, file: File, found: Path, digest: str) -> bool:
         """Put a file in place if its hash is right, and note it; remove it otherwise."""
         if digest != file.digest:
-            _remove(found)
+            found.unlink()
             return False
         with found.open("rb") as content:
             os.fsync(content.fileno())

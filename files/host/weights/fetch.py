@@ -1,10 +1,10 @@
 """fetch-weights ROOT FOLDER: make ROOT/FOLDER what ROOT/manifests/FOLDER.json says.
 
 Fetches only what is missing or wrong: from the other Spark of a pair, or from the hub at the pinned
-commit or the bundle in its place, and before that from another replica, if
-ROOT/manifests/FOLDER.lender names one. Resumes
-what was begun; verifies everything by hash. The folder holds nothing else afterwards, but for names
-that start with a dot: other files are moved to FOLDER/.sparkwright-set-aside.
+commit or the bundle in its place; before that from other folders of this Spark, which that file
+names, and from another replica, if ROOT/manifests/FOLDER.lender names one. Resumes what was begun;
+verifies everything by hash. The folder holds nothing else afterwards, but for names that start with
+a dot: other files are moved to FOLDER/.sparkwright-set-aside.
 Exit status: 0 the folder is right, 1 it is not; FOLDER/.sparkwright-progress.json says why.
 """
 
@@ -15,10 +15,11 @@ from typing import Any
 from host.common.command_line import words
 from host.common.progress import Progress
 from host.common.retry import run_job
-from host.weights.bundle_source import BundleSource
 from host.weights.checkpoint import REPORT, LocalCheckpoint, Source
+from host.weights.folder_source import BundleSource, FolderSource
 from host.weights.hub import Repository
 from host.weights.lent_source import LentSource
+from host.weights.link import elsewhere
 from host.weights.peer_source import PeerSource
 
 
@@ -45,7 +46,8 @@ def main(root: Path, name: str) -> None:
     checkpoint = LocalCheckpoint(root / name, manifest["files"])
     with Progress(root / name / REPORT, checkpoint.measure) as progress:
         checkpoint.verify()
-        checkpoint.fetch(source(root, manifest, orders / f"{name}.lender", progress))
+        rest = source(root, manifest, orders / f"{name}.lender", progress)
+        checkpoint.fetch(FolderSource(elsewhere(root, name, manifest), rest, progress))
 
 
 def command() -> None:

@@ -6,7 +6,6 @@ afterwards. Only root runs it, while nobody else writes there. Files that other 
 another; and what is neither file nor folder goes: root follows no link that another has laid.
 """
 
-import errno
 import os
 import stat
 from pathlib import Path
@@ -24,12 +23,7 @@ def hand_over(folder: Path, owner: Path) -> None:
             # What the previous owner has made comes back, however many links to it he has laid.
             his = previous != 0 and found.st_uid == previous
             if stat.S_ISREG(found.st_mode) and (his or found.st_nlink == 1):
-                try:
-                    os.chown(name, like.st_uid, like.st_gid, dir_fd=here, follow_symlinks=False)
-                except OSError as error:
-                    # It is used in place, on another disk: mounted so that nobody can change it.
-                    if error.errno != errno.EROFS:
-                        raise
+                os.chown(name, like.st_uid, like.st_gid, dir_fd=here, follow_symlinks=False)
             elif not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
                 os.unlink(name, dir_fd=here)
 

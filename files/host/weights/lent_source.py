@@ -5,7 +5,7 @@ from pathlib import Path
 
 from host.common.log import log
 from host.common.progress import JobError, Progress
-from host.weights.bundle_source import BundleSource
+from host.weights.folder_source import BundleSource
 from host.weights.hashing_file import File
 from host.weights.hub import Repository
 from host.weights.peer_source import NotHereError, PeerSource

@@ -1,65 +1,142 @@
-"""link-weights ROOT FOLDER: begin ROOT/FOLDER with what folders of other commits hold of it.
+"""link-weights ROOT FOLDER: begin ROOT/FOLDER with what this disk has of it already.
 
-Commits of one checkpoint share most of their bytes. Each file that ROOT/manifests/FOLDER.json names
-is linked from there where it may be the right one: fetch-weights hashes what nobody has hashed, and
-replaces files, but never writes into one. FOLDER is NAME@COMMIT; a folder NAME is one that its
-owner has filled. A bundle that the manifest names gives what it has, too.
+Commits of one checkpoint share most of their bytes; a bundle, and the folders that the setting
+`model_folders` names, may have others. A file is linked only where it is root's alone: a hash says
+what a file was, and a link shares it with whoever can still write it. fetch-weights copies the
+rest, and hashes everything.
 """
 
+import errno
+import fcntl
 import json
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from host.common.command_line import words
 from host.common.log import log
-from host.weights.checkpoint import LocalCheckpoint, Record
+from host.weights.checkpoint import LocalCheckpoint, Record, open_below
+from host.weights.hashing_file import File
+
+# File systems whose leases know of all who can write. An overlay's overlooks writable mappings, and
+# of a disk in the network others may write elsewhere.
+_KNOWING = ("ext4", "xfs", "tmpfs")
 
 
-def others(root: Path, folder: str) -> Iterator[Path]:
-    """Yield the folders of other commits, the newest first."""
+def elsewhere(root: Path, folder: str, manifest: Mapping[str, Any]) -> list[Path]:
+    """Return the folders beside a bundle that may have files of a checkpoint.
+
+    FOLDER is NAME@COMMIT: those of other commits, the newest first; a folder NAME is one that its
+    owner has filled.
+    """
     name = folder.partition("@")[0]
     found = [path for path in (root / name, *root.glob(f"{name}@*")) if path.is_dir()]
-    newest_first = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
-    yield from (path for path in newest_first if path.name != folder)
+    found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    named = map(Path, manifest.get("folders", ()))
+    return [*(path for path in found if path.name != folder), *named]
 
 
-def link(checkpoint: LocalCheckpoint, other: Path) -> int:
-    """Link what another folder holds of a checkpoint; return how many files those are.
+def name_in(folder: Path, file: File) -> str:
+    """Return the path of a file below a folder: in a cache of Hugging Face, it is its hash."""
+    return file.digest if folder.name == "blobs" else file.path
 
-    What cannot be linked, such as a file on another disk, is left to be fetched.
+
+def opened(folder: Path, file: File) -> int:
+    """Open what may be a file of a checkpoint in a folder, along no link.
+
+    Raises:
+        OSError: there is none, or it is known to be another.
     """
-    record, linked = Record(other), 0
-    for path, file in checkpoint.files.items():
-        place, found = checkpoint.folder / path, other / path
-        if place.exists() or found.is_symlink() or not found.is_file():
-            continue
-        digest = record.digest(path, found)
-        if found.stat().st_size != file.size or digest not in (None, file.digest):
-            continue
+    path = name_in(folder, file)
+    descriptor = open_below(folder, path)
+    try:
+        if (size := os.fstat(descriptor).st_size) != file.size:
+            raise OSError(errno.ENOENT, f"it has {size} bytes instead of {file.size}")
+        # Of another commit's folder. That a file is right, a record cannot say: it is hashed.
+        if _record(folder).digest(path, folder / path) not in (None, file.digest):
+            raise OSError(errno.ENOENT, "it is of another commit")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@cache
+def _record(folder: Path) -> Record:
+    return Record(folder)
+
+
+def is_roots_alone(file: int) -> bool:
+    """Tell whether nobody but root can write an open file, now or later.
+
+    No other user can open it for writing, by mode and access list (the mode's group bits are the
+    list's mask). Whoever could before, and still has it open or mapped, is found by a lease, which
+    the kernel then refuses.
+    """
+    found = os.fstat(file)
+    if found.st_uid != os.geteuid() or found.st_mode & 0o022 or not found.st_mode & 0o004:
+        return False
+    if _file_system(file) not in _KNOWING:
+        return False
+    try:
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return False
+    return True
+
+
+def _file_system(file: int) -> str:
+    told = Path(f"/proc/self/fdinfo/{file}").read_text("utf-8")
+    mount = told.partition("mnt_id:")[2].split()[0]
+    lines = Path("/proc/self/mountinfo").read_text("utf-8").splitlines()
+    kinds = (each.partition(" - ")[2].split()[0] for each in lines if each.split()[0] == mount)
+    return next(kinds, "")
+
+
+def link(place: Path, folder: Path, file: File) -> bool:
+    """Link a file of another folder, if it may be the right one; return whether that was done."""
+    try:
+        descriptor = opened(folder, file)
+    except OSError:
+        return False
+    # By its descriptor: its name may be another's by now. Python follows the link in /proc only
+    # where it is told a folder.
+    own = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not is_roots_alone(descriptor):
+            return False
         place.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(found, place)
-        except OSError:
-            continue
-        if digest:
-            checkpoint.record.add(path, place, digest)
-        linked += 1
-    return linked
+        os.link(str(descriptor), place, src_dir_fd=own, follow_symlinks=True)
+    except OSError:
+        # It is on another disk, or cannot be linked: it is copied.
+        return False
+    finally:
+        os.close(own)
+        os.close(descriptor)
+    return True
 
 
 def main(root: Path, folder: str) -> None:
-    """Link from each folder of another commit, and a bundle, what the ones before did not have."""
+    """Link from each folder what the ones before did not have."""
     manifest = json.loads((root / "manifests" / f"{folder}.json").read_text("utf-8"))
-    files = manifest["files"]
-    checkpoint = LocalCheckpoint(root / folder, files)
+    checkpoint = LocalCheckpoint(root / folder, manifest["files"])
     bundled = [root / manifest["bundle"]] if "bundle" in manifest else []
-    for other in (*others(root, folder), *bundled):
-        if linked := link(checkpoint, other):
-            log(f"{linked} of {len(files)} files are linked from {other}")
+    for other in (*elsewhere(root, folder, manifest), *bundled):
+        linked = 0
+        for path, file in checkpoint.files.items():
+            place = checkpoint.folder / path
+            linked += not os.path.lexists(place) and link(place, other, file)
+        if linked:
+            log(f"{linked} of {len(checkpoint.files)} files are linked from {other}")
 
 
 def command() -> None:
     """Links what other folders have of a checkpoint."""
     root, folder = words(__doc__, "ROOT", "FOLDER")
+    # Of a lease, should root itself open the file for writing meanwhile.
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
     main(Path(root), folder)

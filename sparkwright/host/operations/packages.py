@@ -9,6 +9,7 @@ from pyinfra.api import FunctionCommand, Host, State, StringCommand
 from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.bundle.operations import architecture, bring
+from sparkwright.bundle.packages import apt_sources
 from sparkwright.common.operations import run_now
 from sparkwright.common.placed import check
 from sparkwright.common.terminal import plain, plain_lines
@@ -55,19 +56,19 @@ def purge(packages: Sequence[str]) -> FunctionCommand:
 
 
 def _install(state: State, host: Host, package: str, unless: str, new_source: bool) -> bool:
-    source: str | None = None
+    sources: list[str] | None = None
 
     def attempt() -> Attempt:
-        nonlocal new_source, source
-        if source is None:
-            source = _bundled(host, package)
+        nonlocal new_source, sources
+        if sources is None:
+            sources = _bundled(host, package)
         update = new_source or host.name not in _updated
         own = target_of(host)
         script = install_script(
             package,
             f"{own.root}/state",
             update=update,
-            source=source,
+            sources=sources,
             variables=own.settings.proxy_variables,
         )
         result = _attempt(host, script)
@@ -79,24 +80,24 @@ def _install(state: State, host: Host, package: str, unless: str, new_source: bo
     return _report(host, f"{package} is not installed", attempt, unless)
 
 
-def _bundled(host: Host, package: str) -> str:
-    """Have the packages of a bundle on a host, and return their folder; "" where there is none.
+def _bundled(host: Host, package: str) -> list[str]:
+    """Have the packages of a bundle on a host, and return apt's sources; none where there is none.
 
     Raises:
         PyinfraError: The bundle lacks the package, or cannot be sent.
     """
     own = target_of(host)
     if own.bundle is None:
-        return ""
+        return []
     folder = f"{PACKAGES}/{architecture(host)}"
     paths = own.bundle.below(folder)
-    if not any(path.startswith(f"{folder}/{package}_") for path in paths):
+    if not any(f"/{package}_" in path for path in paths):
         raise PyinfraError(
-            f"{own.bundle.folder / INDEX}: files: found no {folder}/{package}_*.deb; expected it, "
-            f"as {package} is needed: {own.bundle.remedy}"
+            f"{own.bundle.folder / INDEX}: files: found no {folder}/…/{package}_*.deb; expected "
+            f"it, as {package} is needed: {own.bundle.remedy}"
         )
     bring(host, own.bundle, paths)
-    return f"{own.root}/bundle/{folder}"
+    return apt_sources(paths, folder, f"{own.root}/bundle")
 
 
 def _purge(state: State, host: Host, packages: Sequence[str]) -> bool:

@@ -38,13 +38,9 @@ def test_it_is_linked(bundled: Spark) -> None:
 
 
 def test_what_cannot_be_linked_is_copied(bundled: Spark) -> None:
-    # The program links before it fetches: a link in the way of the folder's own is no file.
+    """Its owner has brought it, and can still write it."""
     for path in bundled.locked.files:
-        place = carried(bundled) / path
-        elsewhere = bundled.root / "usb" / path
-        elsewhere.parent.mkdir(parents=True, exist_ok=True)
-        place.rename(elsewhere)
-        place.symlink_to(elsewhere)
+        (carried(bundled) / path).chmod(0o666)
     bundled.succeed()
     assert bundled.sent == {}
     assert (bundled.folder / "model.safetensors").stat().st_nlink == 1
@@ -58,6 +54,13 @@ def test_a_changed_byte_is_refused(bundled: Spark) -> None:
     assert "model.safetensors of" in (said := bundled.refuse())
     assert str(carried(bundled)) in said
     assert not (bundled.folder / "model.safetensors").exists()
+
+
+def test_a_link_is_not_followed(bundled: Spark, tmp_path: Path) -> None:
+    place = carried(bundled) / "model.safetensors"
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    assert f"{place}: Too many levels of symbolic links" in bundled.refuse()
 
 
 def test_what_is_missing_is_named(bundled: Spark) -> None:

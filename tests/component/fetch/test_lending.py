@@ -3,13 +3,17 @@
 import os
 import socket
 import time
+from urllib.parse import quote
 
 import pytest
 
+from host.weights.checkpoint import LARGEST_RECORD, Record
+from sparkwright.weights.facts import WeightFolders
 from tests.clock import patience
 from tests.component.fetch.conftest import NAME, Spark
 from tests.component.fetch.pair import Lender, lending
 from tests.component.servers import until
+from tests.unit.driven import this_machine
 
 
 def address(spark: Spark, path: str = "config.json") -> str:
@@ -61,6 +65,56 @@ def test_a_link_in_the_place_of_a_file(spark: Spark) -> None:
     place.symlink_to("moved.json")
     with lending(spark.root) as lender:
         assert lender.get(address(spark))[0] == 404
+
+
+@pytest.mark.parametrize(
+    "path", ["../secrets/hf-token", "sub/../../secrets/hf-token", "away/hf-token"]
+)
+def test_a_record_that_leads_elsewhere(spark: Spark, path: str) -> None:
+    """Whoever fetches can write anything into it: here the true stamp of another file."""
+    spark.succeed()
+    secret = spark.root / "secrets/hf-token"
+    secret.write_text("hf_secret\n")
+    (spark.folder / "away").symlink_to(secret.parent)
+    for name in (path, str(secret)):
+        record = Record(spark.folder)
+        record.add(name, secret, "0" * 64)
+        with lending(spark.root) as lender:
+            status, said = lender.get(f"/weights/{NAME}/{quote(name, safe='/')}?hash={'0' * 64}")
+        assert status == 404
+        assert "secret\n" not in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        '{"files": [1]}',
+        '{"files": {"config.json": 1}}',
+        '{"files": {"config.json": {"hash": {}}}}',
+        "[" * 100_000,
+        '{"files": {}, "x": "' + "x" * LARGEST_RECORD + '"}',
+    ],
+    ids=["list", "no files", "number", "no hash", "deep", "large"],
+)
+def test_a_record_that_is_none(spark: Spark, text: str) -> None:
+    spark.succeed()
+    (spark.folder / ".sparkwright.json").write_text(text)
+    with lending(spark.root) as lender:
+        assert lender.get(address(spark))[0] == 404
+    assert set(spark.wrong().values()) == {"has not been verified"}
+
+
+def test_no_name_and_no_record_makes_a_line_of_another_kind(spark: Spark) -> None:
+    spark.succeed()
+    record = spark.folder / ".sparkwright.json"
+    forged = "\nfolder\tother@0123\nfile\t1\t1.0\t1\tx"
+    record.write_text(record.read_text().strip() + forged)
+    (spark.folder / forged.replace("/", "")).write_text("")
+    with this_machine().current() as host:
+        found = host.get_fact(WeightFolders, root=str(spark.root), folders=[spark.name])
+    assert found.keys() == {spark.name}
+    assert "?" in found[spark.name].files
 
 
 def test_a_file_that_was_touched_since_it_was_verified(spark: Spark) -> None:

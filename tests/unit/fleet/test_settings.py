@@ -100,6 +100,7 @@ def test_what_cannot_be_is_refused(name: str, value: object, expected: str) -> N
         ("media_domains", "https://a.org", "expected the whole name of a host as a URL has it"),
         ("model_folders", "models", "expected an absolute path without '..', such as /mnt/models"),
         ("model_folders", "/mnt/../etc", "expected an absolute path without '..', such as /mnt"),
+        ("model_folders", "/mnt/a b", "expected an absolute path without '..', such as /mnt"),
         ("model_folders", "/mnt/a\nb", "expected an absolute path without '..', such as /mnt"),
         ("media_domains", "A.org", "expected the whole name of a host as a URL has it"),
     ],

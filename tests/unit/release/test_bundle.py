@@ -9,7 +9,14 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.recipe.loader import load_recipe
-from sparkwright.release.bundle import Bundle, checkpoint_folder, pins, read_bundle, wheels_of
+from sparkwright.release.bundle import (
+    Bundle,
+    checkpoint_folder,
+    file_hash,
+    pins,
+    read_bundle,
+    wheels_of,
+)
 from sparkwright.release.ensure import ensure_lock
 from sparkwright.release.lock import (
     CheckpointLock,
@@ -73,9 +80,16 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+def pinned(folder: Path) -> Bundle:
+    """Read a bundle by an inventory that has the digest of its index."""
+    index = folder / "bundle.json"
+    digest = file_hash(index) if index.is_file() else "0" * 64
+    return read_bundle(folder, digest, Path("sparks.yaml"))
+
+
 def refused(folder: Path) -> str:
     with pytest.raises(PlanError) as refusal:
-        read_bundle(folder).check(RECIPE, LOCK)
+        pinned(folder).check(RECIPE, LOCK)
     return str(refusal.value)
 
 
@@ -86,7 +100,7 @@ def change(folder: Path, edit: Any) -> None:
 
 
 def test_a_complete_one(folder: Path) -> None:
-    bundle = read_bundle(folder)
+    bundle = pinned(folder)
     bundle.check(RECIPE, LOCK)
     assert bundle.below("wheels") == ["wheels/tool-1.0-py3-none-any.whl"]
     assert len(bundle.below("images")) == 3
@@ -126,11 +140,64 @@ def test_a_file_that_was_changed(folder: Path, content: bytes | None, found: str
     assert "sparkwright bundle" in refused(folder)
 
 
+def test_an_inventory_without_a_digest_takes_nothing(folder: Path) -> None:
+    with pytest.raises(PlanError) as refusal:
+        read_bundle(folder, None, Path("sparks.yaml"))
+    said = str(refusal.value)
+    assert said.startswith("sparks.yaml: source.sha256: found nothing; expected the line that `")
+    assert "`sha256: ` and 64 hexadecimal digits" in said
+    # What the disk says of itself is no help to whoever has exchanged it.
+    assert file_hash(folder / "bundle.json") not in said
+
+
+def test_an_exchanged_file_and_index_are_refused(folder: Path) -> None:
+    """Whoever had the disk for a minute has made all of it agree."""
+    digest = file_hash(folder / "bundle.json")
+    content = b"#!/bin/sh\nid >/root/was-here\n"
+    entry = {"size": len(content), "sha256": sha256(content).hexdigest()}
+    path = "packages/arm64/0/pool/haproxy_1_arm64.deb"
+    (folder / path).parent.mkdir(parents=True)
+    (folder / path).write_bytes(content)
+    change(folder, lambda index: index["files"].update({path: entry}))
+    pinned(folder)
+    with pytest.raises(PlanError) as refusal:
+        read_bundle(folder, digest, Path("sparks.yaml"))
+    assert f"sparks.yaml: source.sha256: found {digest}; expected that of {folder}" in str(
+        refusal.value
+    )
+
+
+def test_a_link_in_it(folder: Path, tmp_path: Path) -> None:
+    """A file of the machine that runs Sparkwright must not be sent."""
+    for name in ("wheels/tool-1.0-py3-none-any.whl", "wheels"):
+        (folder / name).rename(tmp_path / Path(name).name)
+        (folder / name).symlink_to(tmp_path / Path(name).name)
+        assert "found a link; expected a file" in refused(folder)
+        (folder / name).unlink()
+        (tmp_path / Path(name).name).rename(folder / name)
+
+
+def test_a_file_that_is_in_no_index_is_of_no_use(folder: Path) -> None:
+    (folder / "wheels/more.whl").write_bytes(b"more")
+    (folder / "packages/arm64/0").mkdir(parents=True)
+    (folder / "packages/arm64/0/InRelease").write_text("x")
+    bundle = pinned(folder)
+    assert bundle.below("wheels") == ["wheels/tool-1.0-py3-none-any.whl"]
+    assert bundle.below("packages/arm64") == []
+
+
+def test_a_huge_index_is_not_read(folder: Path) -> None:
+    with (folder / "bundle.json").open("wb") as file:
+        file.truncate(10**12)
+    with pytest.raises(PlanError, match="found more than 67,108,864 bytes"):
+        read_bundle(folder, "0" * 64, Path("sparks.yaml"))
+
+
 def test_a_checkpoint_that_is_not_in_it(folder: Path) -> None:
     lock = LOCK.model_copy(deep=True)
     lock.checkpoints[checkpoint_key(CHECKPOINT)] = LOCKED.model_copy(update={"commit": "b" * 40})
     with pytest.raises(PlanError, match=r"found no weights/.*@bbbb.*, and 1 more; expected all"):
-        read_bundle(folder).check(RECIPE, lock)
+        pinned(folder).check(RECIPE, lock)
 
 
 def test_another_image(folder: Path) -> None:
@@ -138,7 +205,7 @@ def test_another_image(folder: Path) -> None:
     other = ImageLock(digest=f"sha256:{'c' * 64}", config=CONFIG, size=5)
     lock.images[image_key(RECIPE)] = other
     with pytest.raises(PlanError, match=r"images: found its image sha256:.*expected sha256:ccc"):
-        read_bundle(folder).check(RECIPE, lock)
+        pinned(folder).check(RECIPE, lock)
 
 
 def test_a_part_of_an_image_that_is_missing(folder: Path) -> None:
@@ -150,7 +217,7 @@ def test_a_part_of_an_image_that_is_missing(folder: Path) -> None:
 def test_the_lock_is_completed_from_it(folder: Path, tmp_path: Path) -> None:
     """Nobody is asked: the endpoint would refuse."""
     inventory = tmp_path / "sparks.yaml"
-    found = ensure_lock(inventory, [RECIPE], "http://127.0.0.1:1", None, bundle=read_bundle(folder))
+    found = ensure_lock(inventory, [RECIPE], "http://127.0.0.1:1", None, bundle=pinned(folder))
     assert found == LOCK
     assert read_lock(lock_path(inventory)) == LOCK
 
@@ -159,19 +226,19 @@ def test_a_lock_that_it_does_not_match_is_refused(folder: Path, tmp_path: Path) 
     inventory = tmp_path / "other.yaml"
     change(folder, lambda index: index["lock"].update(checkpoints={}))
     with pytest.raises(PlanError, match=r"lock.checkpoints: found no .*sparkwright bundle"):
-        ensure_lock(inventory, [RECIPE], "http://127.0.0.1:1", None, bundle=read_bundle(folder))
+        ensure_lock(inventory, [RECIPE], "http://127.0.0.1:1", None, bundle=pinned(folder))
     assert not lock_path(inventory).exists()
 
 
 def test_a_recipe_that_builds(folder: Path) -> None:
     built = load_recipe("lab-built")
     with pytest.raises(PlanError, match=r"image: found one that a Spark builds"):
-        read_bundle(folder).check(built, LOCK)
+        pinned(folder).check(built, LOCK)
 
 
 class TestWheels:
     def bundle(self, folder: Path) -> Bundle:
-        return read_bundle(folder)
+        return pinned(folder)
 
     def test_those_that_requirements_allow(self, folder: Path) -> None:
         digest = sha256(b"wheel").hexdigest()

@@ -6,13 +6,13 @@ import pytest
 import yaml
 
 from sparkwright.common.errors import PlanError
-from sparkwright.recipe.recipe import Checkpoint
 from sparkwright.release.lock import (
     CheckpointLock,
     ImageLock,
     Lock,
     LockedFile,
     lock_path,
+    places,
     read_lock,
     write_lock,
 )
@@ -212,11 +212,10 @@ class TestDayAndShape:
 
 
 def test_the_places_where_a_spark_may_have_a_checkpoint() -> None:
-    own = Checkpoint(repo="o/n", folder="mine")
-    assert Lock().elsewhere(own, ["/hub", "/nas"]) == [
+    assert places("o/n", "mine@0123", ["/hub", "/nas"]) == [
         *("/hub/models--o--n/blobs", "/hub/hub/models--o--n/blobs", "/hub/o/n", "/hub/n"),
         "/hub/mine",
         *("/nas/models--o--n/blobs", "/nas/hub/models--o--n/blobs", "/nas/o/n", "/nas/n"),
         "/nas/mine",
     ]
-    assert Lock().elsewhere(own, ()) == []
+    assert places("o/n", "mine", ()) == []

@@ -1,12 +1,11 @@
 """The weights operation on a host that answers as a Spark would; the rest: test_fetch_weights."""
 
 import json
-import shlex
 from hashlib import sha256
 
 import pytest
 
-from sparkwright.release.lock import CheckpointLock, LockedFile
+from sparkwright.release.lock import CheckpointLock, LockedFile, places
 from sparkwright.weights.operations import copied_weights, weights
 from sparkwright.weights.weights import copy_manifest_text, manifest_text, parse_folders
 from tests.unit.driven import Driven, fake_host
@@ -130,54 +129,16 @@ def test_a_job_that_was_stopped_says_where_to_look() -> None:
     assert "weights@model.service ended before its work was done" in spark.scripts()[-1]
 
 
-ELSEWHERE = ("/home/it's/hub", "/mnt/nas")
+ELSEWHERE = ("/home/it/hub", "/mnt/nas")
 
 
-def test_what_is_elsewhere_is_looked_for_before_anything_is_fetched() -> None:
-    found = answers(manifest=RIGHT, files=FILES[1:])
-    told = {"phase": "done", "done": 0, "total": 0, "message": "2 files linked from /mnt/nas"}
-    found["ActiveState"] = [
-        "weights@model\tinactive\t",
-        f"adopt@model\tinactive\t{json.dumps(told)}",
-    ]
-    spark = fake_host(found)
-    spark.run(weights, **ARGUMENTS, verify=False, elsewhere=ELSEWHERE)
-    scripts = spark.scripts()
-    (orders,) = (script for script in scripts if "model.folders" in script)
-    words = shlex.split(orders)
-    assert json.loads(words[1]) == {
-        "repo": "lab/tiny",
-        "commit": "c" * 40,
-        "folders": [*ELSEWHERE],
-    }
-    assert words[-1] == "/r/manifests/model.folders"
-    begun = [each for each in scripts if "systemctl start" in each]
-    assert begun == [
-        "systemctl daemon-reload; systemctl reset-failed adopt@model.service 2>/dev/null; "
-        "systemctl is-active --quiet weights@model.service "
-        "|| systemctl start adopt@model.service || true",
-        "systemctl daemon-reload && systemctl start weights@model.service",
-    ]
-
-
-def test_a_disk_that_is_away_ends_the_run_before_anything_is_fetched() -> None:
-    found = answers(manifest=RIGHT, files=FILES[1:])
-    told = {"phase": "failed", "done": 0, "total": 0, "message": "/mnt/nas/x is away."}
-    found["ActiveState"] = [
-        "weights@model\tinactive\t",
-        f"adopt@model\tfailed\t{json.dumps(told)}",
-    ]
-    spark = fake_host(found)
-    assert spark.run(weights, **ARGUMENTS, verify=False, elsewhere=ELSEWHERE).did_error()
-    assert "model: /mnt/nas/x is away." in spark.scripts()[-1]
-    assert not [each for each in spark.scripts() if "start weights@" in each]
-
-
-def test_nothing_is_looked_for_where_all_is_right() -> None:
-    spark = fake_host(answers(manifest=RIGHT, files=FILES))
+def test_the_manifest_names_where_files_may_be() -> None:
+    folders = ["/home/it/hub/models--lab--tiny/blobs", "/mnt/nas/lab/tiny"]
+    told = sha256(manifest_text(LOCKED, ENDPOINT, places("lab/tiny", "model", ELSEWHERE)).encode())
+    assert {*folders} < {*places("lab/tiny", "model", ELSEWHERE)}
+    spark = fake_host(answers(manifest=told.hexdigest(), files=FILES))
     result = spark.run(weights, **ARGUMENTS, verify=False, elsewhere=ELSEWHERE)
     assert not result.did_change()
-    assert len(spark.commands) == 1
 
 
 SHARE = "http://192.168.100.11:29502"
