@@ -38,6 +38,7 @@ def converge() -> None:
     announce()
     with surveyed():
         preflight.apply()
+        host.users()
         fabric.apply()
         firewall.apply()
         runtime.apply()

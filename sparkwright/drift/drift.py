@@ -194,7 +194,7 @@ def _container_differences(running: Running, release: Release) -> Iterator[Diffe
         yield Difference(f"{name}: image", running.image, container.image)
     ranks = release.ranks
     master = ranks.fabric[0][0] if ranks.fabric else None
-    place = Place(release.port, ranks.rank, len(ranks.sparks), master)
+    place = Place(ranks.rank, len(ranks.sparks), master)
     wanted = serve_arguments(release.recipe, place)
     if list(container.arguments) != wanted:
         # There is none if words are only missing.

@@ -13,8 +13,8 @@ from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.hardware import Hardware
 from sparkwright.common.operations import differs, failing, foresee, notice, planning, unit_differs
 from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.placed import FABRIC_SYSCTL, folder
-from sparkwright.common.ports import LINK_PORT, SHARE_PORT
+from sparkwright.common.placed import FABRIC_SYSCTL, FIRST_USER, folder
+from sparkwright.common.ports import LINK_PORT, MASTER_PORT, SHARE_PORT
 from sparkwright.common.render import unit_file
 from sparkwright.fabric.bandwidth import (
     PORTS,
@@ -154,7 +154,9 @@ def _guard(
 ) -> Generator[PyinfraCommand, None, None]:
     macs = [other.netdevs[netdev].mac for netdev in port]
     a, b = zip(port, map(str, plan.networks), plan.peer_addresses, macs, strict=True)
-    guarded = " ".join([f"{LINK_PORT}:{SHARE_PORT}", *a, *b])
+    internet = "internet" if target_of(host).settings.media_domains else "none"
+    engine = (FIRST_USER, str(MASTER_PORT), internet)
+    guarded = " ".join([f"{LINK_PORT}:{SHARE_PORT}", *a, *b, *engine])
     state = _guard_state(root)
     changes = list(managed_files._inner(entries=_guard_files(root, guarded)))
     unit_differs(GUARD, active=state.active, enabled=state.enabled, outdated=state.outdated)
