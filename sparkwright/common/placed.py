@@ -175,9 +175,7 @@ def seat_of(place: str) -> str:
 
 
 def seat_folders(root: str, seat: str) -> list[Directory | Symlink]:
-    """Return the folder of a second seat: what it has of its own, and links to the rest.
-
-    """
+    """Return the folder of a second seat: what it has of its own, and links to the rest."""
     place = place_of(root, seat)
     own = tuple(f"{name}/seats/{seat}" for name in SEAT_FOLDERS)
     links = {name: f"../../{name}" for name in ("bin", "jobs", "manifests", "metrics", "releases")}

@@ -194,8 +194,7 @@ def judged(listening: Listening, may: Declared) -> Iterator[Judged]:
 
 def _is_engines(socket: Socket, engines: Collection[str]) -> bool:
     return any(
-        _is_guarded(group) or any(engine in group for engine in engines)
-        for group in socket.groups
+        _is_guarded(group) or any(engine in group for engine in engines) for group in socket.groups
     )
 
 

@@ -111,9 +111,7 @@ systemctl show --property={_PROPERTIES} {named} $enabled 'vllm@*.service'
 true"""
 
 
-def engine_script(
-    *, root: str, release: str, model: str, answers: Answers = "chat"
-) -> str:
+def engine_script(*, root: str, release: str, model: str, answers: Answers = "chat") -> str:
     """Return the POSIX shell script that reads the state of all engines, and queries one.
 
     Args:
@@ -125,7 +123,9 @@ def engine_script(
     unit = shlex.quote(f"vllm@{release}.service")
     question = questions.shortest(answers, model)
     folder = shlex.quote(socket_folder(root, release))
-    posted = f"--header 'Content-Type: application/json' --data {shlex.quote(json.dumps(question.body))}"
+    posted = (
+        f"--header 'Content-Type: application/json' --data {shlex.quote(json.dumps(question.body))}"
+    )
     # The engine is asked while systemd is; the pipe keeps its answers until their turn.
     return f"""{{
 if systemctl is-active --quiet {unit}; then

@@ -15,10 +15,11 @@ from pathlib import Path
 from host.common.seat import SOCKET
 
 # The second one is for requests that may wait. What no engine takes goes to NOBODY there, who
-# refuses it: so haproxy tries it again a second later, until its time is over.
+# refuses it: so haproxy tries it again a second later, until its time is over. The HEIR is an engine
+# that a process is left to, which a reload replaces.
 BACKENDS = ("engines", "patient")
 ENGINES, PATIENT = BACKENDS
-NOBODY = "nobody"
+NOBODY, HEIR = "nobody", "heir"
 # Nothing listens on its port, and nothing without rights can.
 NOBODY_SERVER = f"    server {NOBODY} 127.0.0.1:1 weight 1\n"
 
@@ -47,7 +48,9 @@ def server(backend: str, release: str, hold: str) -> str:
         release: its release, by which haproxy knows it, and finds its socket where it is confined.
         hold: "yes" while it is to get nothing.
     """
-    return f"{release} unix@/{release}/{SOCKET} {CHECK} {_ON_ERROR[backend]} weight {_WEIGHTS[hold]}"
+    return (
+        f"{release} unix@/{release}/{SOCKET} {CHECK} {_ON_ERROR[backend]} weight {_WEIGHTS[hold]}"
+    )
 
 
 class Haproxy:
@@ -87,10 +90,12 @@ class Haproxy:
 
     def leave_to(self, release: str) -> None:
         """Have what waits in the present process try an engine, whether it is up or not: after a
-        reload that process makes no check.
+        reload that process makes no check. Where it stays the present one, `apply` ends that.
         """
         for worker in self._workers()[:1]:
-            self._tell(worker, f"disable health {PATIENT}/{release}")
+            socket_of = f"unix@/{release}/{SOCKET} weight {_WEIGHTS['no']}"
+            self._tell(worker, f"add server {PATIENT}/{HEIR} {socket_of}")
+            self._tell(worker, f"set server {PATIENT}/{HEIR} state ready")
 
     def end_previous(self) -> None:
         """End the processes that a reload left, and all that they have in flight."""
@@ -106,20 +111,24 @@ class Haproxy:
             choices: file of the map that haproxy chooses an engine by.
             choice: what is to be in the map.
         """
-        workers = self._workers()
-        for worker in workers:
+        kept = {NOBODY}
+        for worker in self._workers():
             for key, value in choice.items():
                 self._tell(worker, f"set map {choices} {key} {value}")
             for backend in BACKENDS:
-                self._apply(worker, backend, engines, choice["hold"])
-        for worker in workers[:1]:
-            for release in engines:
-                # A reload that failed has left it so.
-                self._tell(worker, f"enable health {PATIENT}/{release}")
+                self._apply(worker, backend, engines, choice["hold"], kept)
+            kept |= {HEIR}
 
-    def _apply(self, worker: int, backend: str, engines: Collection[str], hold: str) -> None:
+    def _apply(
+        self,
+        worker: int,
+        backend: str,
+        engines: Collection[str],
+        hold: str,
+        kept: Collection[str],
+    ) -> None:
         state = self._ask(f"@!{worker} show servers state {backend}")
-        found = {row["srv_name"]: row for row in _table(state, " ") if row["srv_name"] != NOBODY}
+        found = {row["srv_name"]: row for row in _table(state, " ")}
         for release in engines:
             name = f"{backend}/{release}"
             if release not in found:
@@ -128,7 +137,7 @@ class Haproxy:
             if found.get(release, {}).get("srv_admin_state") != "0":
                 self._tell(worker, f"set server {name} state ready")
             self._tell(worker, f"set server {name} weight {_WEIGHTS[hold]}")
-        for release in found.keys() - set(engines):
+        for release in found.keys() - {*engines, *kept}:
             self._tell(worker, f"set server {backend}/{release} state maint")
             # Refused while it has requests in flight; the next change tries it again.
             self._tell(worker, f"del server {backend}/{release}")
@@ -173,7 +182,8 @@ class Haproxy:
             return 0, 0
         door = rows.get(("door", "FRONTEND"))
         ends = door is not None and door["status"] == "STOP"
-        asked = [(ENGINES, release), (PATIENT, release)]
+        # What has waited through a reload goes to an engine by the name of its heir.
+        asked = [(ENGINES, release), (PATIENT, release), (PATIENT, HEIR)]
         now = sum(int(rows[each]["scur"]) for each in asked if each in rows)
         return now, int(door["scur"]) if door and ends else 0
 
