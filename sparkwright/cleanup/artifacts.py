@@ -85,7 +85,7 @@ class Artifacts:
         listed: of each of those, the files that its manifest names.
         aside: those in which other people's files were moved out of the way.
         jobs: units at work that bring weights or images.
-        caches: folders of compiled code, each of one user and image, by the hexadecimal digits of its id.
+        caches: folders of compiled code, each of one user and image, by the digits of its id.
     """
 
     engines: EngineState
@@ -120,7 +120,8 @@ if cd {shlex.quote(root)} 2>/dev/null; then
     [ -d "$folder" ] || continue
     # What stands there before the first folder is made finds the image.
     image=$(
-      {{ sed '/^mkdir /,$d' "$folder/run"; echo 'printf %s "$image"'; }} 2>/dev/null | sh 2>/dev/null
+      {{ sed '/^mkdir /,$d' "$folder/run"; echo 'printf %s "$image"'; }} 2>/dev/null |
+        sh 2>/dev/null
     )
     release=$(tr -d '\\n' < "$folder/release.json" 2>/dev/null)
     size=$(du -sb "$folder" | cut -f1)

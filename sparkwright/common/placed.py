@@ -59,8 +59,8 @@ FOLDERS = (
     Folder("state"),
 )
 
-# Of a seat's folder: where each engine has a folder of its own for the socket of its API. Nobody but
-# root gets into the one above it; a door is confined in it. files/host/common/seat.py has the same.
+# Of a seat's folder: where each engine has a folder of its own for the socket of its API. Nobody
+# but root gets into the one above it; a door is confined in it. files/host/common/seat.py has both.
 SOCKETS, SOCKET = "sockets/engines", "api.sock"
 
 # The users as whom engines run, by seat: without rights, and each with files of its own.

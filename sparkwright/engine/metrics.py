@@ -62,7 +62,7 @@ class Finished:
 
 
 def metrics_command(names: Iterable[str], root: str = "") -> str:
-    """Return the shell command that prints these metrics of the engine in `$sockets`, if it answers.
+    """Return the shell command that prints these metrics of the engine of `$sockets`, if it can.
 
     Args:
         names: `LOAD` or `FINISHED`.

@@ -14,12 +14,13 @@ NEW_MEDIA_NETWORK = (
     f"--opt com.docker.network.bridge.enable_icc=false {MEDIA_NETWORK} >/dev/null"
 )
 
-# The confinement of an engine, which runs as a user without rights of its own. It needs no capability of root's, opens no port below 1024, and
-# starts no program that changes its user. The GPU's and RDMA's devices are everybody's (0666, as
-# NVIDIA's driver and rdma-core make them). It writes into its home, /tmp and /dev/shm; compilers and
-# Triton load libraries from /tmp, which must be executable. The bounds are far above the needs of a
-# healthy engine: threads (compiling on 20 cores takes about a thousand), bytes of /tmp, and of
-# /dev/shm (NVIDIA's own start on a Spark has 16g, vLLM's run_cluster.sh 10.24g).
+# The confinement of an engine, which runs as a user of its own, without rights. It needs no
+# capability, opens no port below 1024, and starts no program that changes its user. The devices of
+# GPU and RDMA are everybody's (0666, as NVIDIA's driver and rdma-core make them). It writes into
+# its home, /tmp and /dev/shm; compilers and Triton load libraries from /tmp, which must be
+# executable. The bounds are far above the needs of a healthy engine: threads (compiling on 20 cores
+# takes about a thousand), bytes of /tmp, and of /dev/shm (NVIDIA's own start on a Spark has 16g,
+# vLLM's run_cluster.sh 10.24g).
 CONFINEMENT = (
     *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--pids-limit", "8192"),
     *("--read-only", "--tmpfs", "/tmp:rw,exec,nosuid,nodev,size=8g,mode=1777"),

@@ -15,8 +15,8 @@ from pathlib import Path
 from host.common.seat import SOCKET
 
 # The second one is for requests that may wait. What no engine takes goes to NOBODY there, who
-# refuses it: so haproxy tries it again a second later, until its time is over. The HEIR is an engine
-# that a process is left to, which a reload replaces.
+# refuses it: so haproxy tries it again a second later, until its time is over. The HEIR is
+# the engine that a process is left to which a reload replaces.
 BACKENDS = ("engines", "patient")
 ENGINES, PATIENT = BACKENDS
 NOBODY, HEIR = "nobody", "heir"

@@ -86,13 +86,14 @@ def engine_users() -> Generator[StringCommand, None, None]:
     missing = [name for name in USERS if name not in host.get_fact(Accounts, names=USERS)]
     if not missing:
         host.noop("they are there")
-    folder = QuoteString(f"{target().root}/state")
+    state = f"{target().root}/state"
     for name in missing:
         differs(f"user {name}", "there", "absent")
         yield StringCommand(
             "useradd --system --user-group --no-create-home --home-dir /nonexistent",
             f"--shell /usr/sbin/nologin {name}",
-            *("&& mkdir -p", folder, f"&& echo {name} >>", f"{folder}/accounts"),
+            *("&& mkdir -p", QuoteString(state), f"&& echo {name} >>"),
+            QuoteString(f"{state}/accounts"),
         )
 
 
