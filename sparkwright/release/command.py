@@ -78,12 +78,12 @@ class Expansion(str):
 
 
 def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
-    """Return the arguments of the container for one rank, unquoted: those of ``vllm`` come last.
+    """Return the arguments of ``vllm`` for one rank, unquoted.
 
     Raises:
         PlanError: More than one Spark, and no fabric address.
     """
-    words = [*_START, "serve", _container_path(recipe, "model")]
+    words = ["serve", _container_path(recipe, "model")]
     args = dict(recipe.args)
     domains = args.pop(DOMAINS, [NOWHERE])
     for option, value in args.items():
@@ -98,6 +98,11 @@ def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
         words += ["--nnodes", str(place.nodes), "--node-rank", str(place.rank)]
         words += ["--master-addr", place.master, "--master-port", str(MASTER_PORT)]
     return words + (["--uds", f"{_API}/{SOCKET}"] if place.rank == 0 else ["--headless"])
+
+
+def container_arguments(recipe: Recipe, place: Place) -> list[str]:
+    """Return the arguments of the container for one rank; as `serve_arguments`."""
+    return [*_START, *serve_arguments(recipe, place)]
 
 
 def environment(recipe: Recipe, nodes: int = 1) -> dict[str, str]:
@@ -159,7 +164,7 @@ def docker_run(
     own = cache_folder(root, seat, cache)
     words += [*_AT_HOME, "--volume", type(cache)(f"{own}:{_HOME}")]
     words += ["--entrypoint", _ENTRYPOINT, image]
-    return words + serve_arguments(recipe, place)
+    return words + container_arguments(recipe, place)
 
 
 def network_of(recipe: Recipe, nodes: int) -> str:

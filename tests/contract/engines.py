@@ -61,7 +61,7 @@ def line(sparks: int = 1, rank: int = 0, recipe: str = CHAT, **changes: str) -> 
     Args:
         changes: what stands in the place of a word.
     """
-    place = Place(PORT, rank, sparks, MASTER if sparks > 1 else None)
+    place = Place(rank, sparks, MASTER if sparks > 1 else None)
     found = load_recipe(recipe).for_sparks(sparks)
     folder = f"/models/{found.checkpoints['model'].folder}"
     words = serve_arguments(found, place)

@@ -23,7 +23,7 @@ def docker_options(name: str, nodes: int) -> list[str]:
     loaded = load_recipe(name).for_sparks(nodes)
     words = docker_run(
         loaded,
-        Place(18000, nodes=nodes, master="192.0.2.1"),
+        Place(nodes=nodes, master="192.0.2.1"),
         image="IMAGE",
         cache="0123",
         release="r",

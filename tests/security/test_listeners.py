@@ -240,7 +240,7 @@ def test_one_sparks_processes_meet_on_loopback() -> None:
 @pytest.mark.parametrize(("nodes", "parent"), [(1, ALONE), (2, PAIR)])
 def test_each_engine_starts_within_its_guard(nodes: int, parent: str) -> None:
     recipe = load_recipe("lab-tiny").for_sparks(nodes)
-    place = Place(18000, nodes=nodes, master="192.0.2.1")
+    place = Place(nodes=nodes, master="192.0.2.1")
     where = {"release": "r", "root": "/r", "folders": {"model": "m"}}
     words = docker_run(recipe, place, image="i", cache="c", **where)
     assert words[words.index("--cgroup-parent") + 1] == parent

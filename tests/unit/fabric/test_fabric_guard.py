@@ -10,7 +10,8 @@ import pytest
 GUARD = Path(__file__).parents[3] / "files/host/fabric/fabric-guard"
 ARGUMENTS = (
     "29500:29502 enp1s0f0np0 192.168.100.0/24 192.168.100.12 02:00:00:00:00:0a "
-    "enP2p1s0f0np0 192.168.101.0/24 192.168.101.12 02:00:00:00:00:0b"
+    "enP2p1s0f0np0 192.168.101.0/24 192.168.101.12 02:00:00:00:00:0b "
+    "4711 29501 none"
 )
 
 pytestmark = pytest.mark.skipif(
@@ -75,8 +76,10 @@ kill $watcher 2>/dev/null || true
 
 
 def test_rules_that_cannot_be_leave_the_old_ones():
-    rules = chains("guard start; sh " + str(GUARD) + " start x a b c d e f g h 2>/dev/null || true")
-    assert len([rule for rule in rules if rule.startswith("-A SPARKWRIGHT")]) == 8
+    rules = chains(
+        "guard start; sh " + str(GUARD) + " start x a b c d e f g h 1 2 none 2>/dev/null || true"
+    )
+    assert len([rule for rule in rules if rule.startswith("-A SPARKWRIGHT ")]) == 8
 
 
 # Two ends of a cable, a stranger on it, and who answers whom.
