@@ -50,6 +50,7 @@ def main() -> int:
     engine = Engine(options, config)
     server: Server
     if options.uds:
+        Handler.disable_nagle_algorithm = False
         server = OnSocket(options.uds, Handler, bind_and_activate=False)
     else:
         server = Server((options.host or "", options.port), Handler, bind_and_activate=False)
