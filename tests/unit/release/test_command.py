@@ -191,7 +191,6 @@ def test_seed_001_keeps_all_of_its_settings() -> None:
     assert options(words) == {
         "--served-model-name": ["qwen36-35b-heretic", "qwen36-fast", "qwen36-deep"],
         "--uds": ["/run/vllm/api.sock"],
-        "--uds": ["/run/vllm/api.sock"],
         "--tensor-parallel-size": ["1"],
         "--dtype": ["auto"],
         "--quantization": ["compressed-tensors"],
