@@ -5,8 +5,10 @@ Each way is Python, which the program runs in the container; what raises an OSEr
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
+from tests.driver.sparks import eventually
 from tests.lab.spark import Handle
 
 # A name -> what is tried. HOST, OTHER and the like are given by the test.
@@ -70,6 +72,32 @@ FILES: Mapping[str, str] = {
     "caches of others": "os.listdir('/opt/qwen36/cache')",
 }
 CLOSED: Mapping[str, str] = {**CONNECT, **RIGHTS, **FILES}
+# Those of a pair's engine beside them, which is in the host's network: OWN and PEER are addresses
+# of the fabric.
+PAIRED: Mapping[str, str] = {
+    "sshd on its own fabric address": "tcp(OWN, 22)",
+    "sshd of the other Spark": "tcp(PEER, 22)",
+    "the door on its own fabric address": "tcp(OWN, 8000)",
+    "the door of the other Spark": "tcp(PEER, 8000)",
+    "link of the supervisors": "tcp(PEER, 29500)",
+    "share of the weights": "tcp(PEER, 29502)",
+    "metrics of the worker": "tcp(PEER, 29503)",
+    "UDP over the fabric": "udp(PEER, 53)",
+    "the door's port on all addresses": "bound('0.0.0.0', 8000)",
+    "the door's port on loopback": "bound('127.0.0.1', 8000)",
+    "the door's port on the LAN": "bound(LAN, 8000)",
+    "the gateway's port": "bound('0.0.0.0', 4000)",
+    "any known port": "bound('0.0.0.0', 12345)",
+    "any known port by IPv6": "bound('::', 12345)",
+    "the share's port": "bound(OWN, 29502)",
+    "a port of UDP": "bound('0.0.0.0', 5353, socket.SOCK_DGRAM)",
+}
+# What cannot be closed in the host's network (docs/security.md), and what its ranks need.
+PAIR_OPEN: Mapping[str, str] = {
+    "an abstract socket of the host": CONNECT["an abstract socket of the host"],
+    "a port that the kernel chooses": "bound(OWN, 0)",
+    "the rendezvous": "tcp(MASTER, 29501)",
+}
 # What an engine needs, by which the rest is known to have been tried.
 OPEN: Mapping[str, str] = {
     "its API": "unix('/run/vllm/api.sock')",
@@ -94,6 +122,11 @@ def udp(host, port):
         asking.connect((host, port))
         asking.send(bytes.fromhex('00010100000100000000000007') + b'example\\0\\0\\1\\0\\1')
         asking.recv(512)
+
+def bound(host, port, kind=socket.SOCK_STREAM):
+    with socket.socket(socket.AF_INET6 if ':' in host else socket.AF_INET, kind) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        server.bind((host, port))
 
 def unix(path):
     with socket.socket(socket.AF_UNIX) as asking:
@@ -152,3 +185,17 @@ def tried(spark: Handle, release: str, ways: Mapping[str, str], **given: str) ->
     found = json.loads(said.stdout.splitlines()[-1])
     assert set(found.values()) <= {0, 1}, said
     return {name: status == 0 for name, status in found.items()}
+
+
+@contextmanager
+def abstract_listener(spark: Handle) -> Iterator[None]:
+    """Have a program of the host listen on an abstract socket."""
+    code = "import socket, time; s = socket.socket(socket.AF_UNIX); "
+    code += "s.bind(chr(0) + 'sparkwright-test'); s.listen(); time.sleep(999)"
+    unit = "systemd-run --collect --unit=abstract-test python3 -c"
+    spark.run(f"sudo {unit} {shlex.quote(code)}")
+    eventually(lambda: "sparkwright-test" in spark.run("cat /proc/net/unix").stdout, "it to listen")
+    try:
+        yield
+    finally:
+        spark.run("sudo systemctl stop abstract-test")

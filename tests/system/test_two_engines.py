@@ -18,7 +18,7 @@ from tests.driver.declared import edited, recipe, replica, seed
 from tests.driver.load import Load, load
 from tests.driver.product import DEPLOY, pyinfra, verification
 from tests.driver.sparks import current, engines, eventually, forget
-from tests.driver.ways_out import CLOSED, OPEN, tried
+from tests.driver.ways_out import CLOSED, OPEN, abstract_listener, tried
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
 
@@ -112,26 +112,12 @@ def test_what_looks_sees_both(spark: Handle, two: str) -> None:
     assert "proved on spark1/lab1" in proved
 
 
-@contextmanager
-def abstract(spark: Handle) -> Iterator[None]:
-    """Have a program of the host listen on an abstract socket."""
-    code = "import socket, time; s = socket.socket(socket.AF_UNIX); "
-    code += "s.bind(chr(0) + 'sparkwright-test'); s.listen(); time.sleep(999)"
-    unit = "systemd-run --collect --unit=abstract-test python3 -c"
-    spark.run(f"sudo {unit} {shlex.quote(code)}")
-    eventually(lambda: "sparkwright-test" in spark.run("cat /proc/net/unix").stdout, "it to listen")
-    try:
-        yield
-    finally:
-        spark.run("sudo systemctl stop abstract-test")
-
-
 def test_code_in_an_engine_finds_no_way_out(spark: Handle, two: str) -> None:
     """Of either engine; it has what it needs."""
     gate = spark.run("ip route show default | cut -d' ' -f3").stdout.strip()
     lan = spark.run("hostname -I").stdout.split()[0]
     other = second(spark)
-    with abstract(spark):
+    with abstract_listener(spark):
         for release, neighbour in ((two, other), (other, two)):
             given = {"LAN": lan, "GATE": gate, "OTHER": neighbour}
             found = tried(spark, release, {**CLOSED, **OPEN}, **given)
