@@ -38,9 +38,9 @@ def converge() -> None:
     announce()
     with surveyed():
         preflight.apply()
-        host.users()
         fabric.apply()
         firewall.apply()
+        host.users()
         runtime.apply()
         engine.vacate()
         provision()

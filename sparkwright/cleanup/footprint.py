@@ -54,6 +54,7 @@ class Footprint:
         unit_files: their files.
         foreign: files and drop-ins with the name of a unit of ours, and another's content.
         containers: ids of our engines' containers.
+        networks: ids of the network of those that fetch media.
         is_ours: the root folder is.
         entries: all that stands in it.
         settings: those files of ours outside of it that `remove` deletes.
@@ -75,6 +76,7 @@ class Footprint:
     unit_files: tuple[str, ...]
     foreign: tuple[str, ...]
     containers: tuple[str, ...]
+    networks: tuple[str, ...]
     is_ours: bool
     entries: tuple[Entry, ...]
     settings: tuple[str, ...]

@@ -54,8 +54,9 @@ def apply() -> None:
 
 @deploy("Host")
 def users() -> None:
-    """Make the users of engines, which the guard of a pair's fabric names."""
-    engine_users(name="Users of engines")
+    """Make the users of engines; those of a pair came with the guard of its fabric."""
+    if not target().is_pair:
+        engine_users(name="Users of engines")
 
 
 @deploy("Layout")

@@ -29,7 +29,7 @@ from tests.unit.driven import fake_host
 
 ENGINE = "f2a2905980e2"
 GUARDED, LOOSE = f"/{ALONE}/docker-{ENGINE}.scope", f"/system.slice/docker-{ENGINE}.scope"
-PAIRED = f"/{ALONE}/{PAIR}/docker-{ENGINE}.scope"
+PAIRED = f"/{PAIR}/docker-{ENGINE}.scope"
 SYSTEM = "/system.slice"
 MAY = Declared(doors=(8000, 8002), fabric=("192.168.100.11", "192.168.101.11"), lan="192.168.1.20")
 

@@ -119,7 +119,7 @@ def test_whatever_passes_the_engine_listens_where_we_say(
         return  # vLLM has no such option and does not start
     except SystemExit:
         return
-    assert (read.host, read.port) == ("127.0.0.1", "18123")
+    assert (read.uds, read.host) == ("/run/vllm/api.sock", None)
     assert (read.tensor_parallel_size, read.served_model_name) == ("1", ["model"])
     assert (read.api_key, read.uds, read.config) == (None, None, None)
 
