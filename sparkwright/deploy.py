@@ -40,6 +40,7 @@ def converge() -> None:
         preflight.apply()
         fabric.apply()
         firewall.apply()
+        host.users()
         runtime.apply()
         engine.vacate()
         provision()

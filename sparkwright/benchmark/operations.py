@@ -45,9 +45,7 @@ def benchmark(
         )
         return
     model = release.recipe.served_names[0]
-    state = host.get_fact(
-        Engines, root=release.place, release=release.id, url=release.url, model=model
-    )
+    state = host.get_fact(Engines, root=release.place, release=release.id, model=model)
     if why := _not_serving(state, release):
         yield failing(
             f"There is nothing to measure: {why}. `{next_line('apply')}` has it "
@@ -63,7 +61,7 @@ def benchmark(
         "model": model,
         "hardware": hardware,
         "sparks": len(release.ranks.sparks),
-        "url": release.url,
+        "place": release.place,
         "tokenizer": f"/models/{folder}",
         "passages": passages(),
         "start": KEPT,

@@ -60,7 +60,7 @@ class Cache:
 
     Attributes:
         size: bytes.
-        name: of the folder.
+        name: of the user's folder, and of the image's below it.
     """
 
     size: int
@@ -85,7 +85,7 @@ class Artifacts:
         listed: of each of those, the files that its manifest names.
         aside: those in which other people's files were moved out of the way.
         jobs: units at work that bring weights or images.
-        caches: folders of compiled code, each of one image, by the hexadecimal digits of its id.
+        caches: folders of compiled code, each of one user and image, by the digits of its id.
     """
 
     engines: EngineState
@@ -118,18 +118,20 @@ if cd {shlex.quote(root)} 2>/dev/null; then
   echo {MARK}releases
   for folder in releases/*/; do
     [ -d "$folder" ] || continue
-    # What stands before the engine's own line of `run` finds the image.
+    # What stands there before the first folder is made finds the image.
     image=$(
-      {{ sed '/^exec /,$d' "$folder/run"; echo 'printf %s "$image"'; }} 2>/dev/null | sh 2>/dev/null
+      {{ sed '/^mkdir /,$d' "$folder/run"; echo 'printf %s "$image"'; }} 2>/dev/null |
+        sh 2>/dev/null
     )
     release=$(tr -d '\\n' < "$folder/release.json" 2>/dev/null)
     size=$(du -sb "$folder" | cut -f1)
     printf '%s\\t%s\\t%s\\t%s\\n' "$(basename "$folder")" "$size" "$image" "$release"
   done
   echo {MARK}caches
-  for folder in cache/*/; do
+  for folder in cache/*/*/; do
     [ -d "$folder" ] || continue
-    printf '%s\t%s\n' "$(du -sb "$folder" | cut -f1)" "$(basename "$folder")"
+    folder=${{folder#cache/}}
+    printf '%s\t%s\n' "$(du -sb "cache/$folder" | cut -f1)" "${{folder%/}}"
   done
   echo {MARK}brought
   for file in manifests/image@*.json manifests/image-build@*.json manifests/image-copy.json; do

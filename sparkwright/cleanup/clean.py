@@ -154,7 +154,7 @@ def _caches(found: Artifacts, going: Collection[str]) -> Iterator[Cache]:
     stay = {image.id for image in found.docker if image.id not in going}
     for cache in found.caches:
         # Without any image, Docker may just not have answered.
-        if found.docker and f"sha256:{cache.name}" not in stay:
+        if found.docker and f"sha256:{cache.name.rpartition('/')[2]}" not in stay:
             yield cache
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sparkwright.common.placed import PROOF, folder_names
+from sparkwright.common.placed import PROOF, USERS, folder_names
 from sparkwright.firewall.firewall import FirewallState, UfwRule
 from sparkwright.runtime.daemon_json import without_ours
 
@@ -54,6 +54,7 @@ class Footprint:
         unit_files: their files.
         foreign: files and drop-ins with the name of a unit of ours, and another's content.
         containers: ids of our engines' containers.
+        networks: ids of the network of those that fetch media.
         is_ours: the root folder is.
         entries: all that stands in it.
         settings: those files of ours outside of it that `remove` deletes.
@@ -67,7 +68,7 @@ class Footprint:
         others_run: containers of others are running.
         packages: installed by us, and still here.
         needed: those of them that others have come to need, and by whom.
-        accounts: of users and groups, that came with them and are still here.
+        accounts: of users and groups, that we made or that came with them, and are still here.
         firewall: ufw, with our rules.
     """
 
@@ -75,6 +76,7 @@ class Footprint:
     unit_files: tuple[str, ...]
     foreign: tuple[str, ...]
     containers: tuple[str, ...]
+    networks: tuple[str, ...]
     is_ours: bool
     entries: tuple[Entry, ...]
     settings: tuple[str, ...]
@@ -122,8 +124,8 @@ class Footprint:
 
     @property
     def removable_accounts(self) -> tuple[str, ...]:
-        """All or none: nothing tells whose package has made which."""
-        return () if self.needed else self.accounts
+        """Those of engines; of the others all or none: nothing tells whose package made which."""
+        return tuple(each for each in self.accounts if not self.needed or each in USERS)
 
     @property
     def rules(self) -> tuple[UfwRule, ...]:

@@ -19,6 +19,7 @@ from sparkwright.common.placed import (
 )
 from sparkwright.common.render import render
 from sparkwright.firewall.firewall import firewall_script, parse_firewall
+from sparkwright.release.container import MEDIA_NETWORK
 
 # What apt would take away with each: asked one by one only where something else would go.
 _PACKAGES = """
@@ -49,6 +50,7 @@ def footprint_script(root: str) -> str:
         "units": f"systemctl list-units --all --plain --no-legend {patterns} | cut -d' ' -f1; "
         f"find {SYSTEMD}/*.wants -type l -printf '%f\\n'",
         "containers": "docker ps --all --quiet --filter label=sparkwright.release",
+        "networks": f"docker network ls --quiet --filter label={MEDIA_NETWORK}",
         "proof": f"ls -d {' '.join(f'{at}/{name}' for name in PROOF)}",
         "entries": f"find {at}/ -mindepth 1 -maxdepth 1 -printf '%f\\n' | while read -r name; do "
         f'path={at}/$name weights=no aside=no; [ -e "$path/.sparkwright.json" ] || '
@@ -99,6 +101,7 @@ def parse_footprint(output: Iterable[str]) -> Footprint:
             unit_files=tuple(f"{SYSTEMD}/{name}" for name in names),
             foreign=tuple(f"{SYSTEMD}/{name}" for kind, name in files if kind == "foreign"),
             containers=tuple(found["containers"]),
+            networks=tuple(found["networks"]),
             is_ours=bool(found["proof"]),
             entries=tuple(sorted(map(_entry, found["entries"]), key=lambda entry: entry.name)),
             settings=tuple(found["settings"]),

@@ -101,7 +101,7 @@ def stop_units(root: str) -> Generator[StringCommand, None, None]:
     The fabric's firewall thus outlives what it guards.
     """
     found = _footprint(root)
-    if not (found.units or found.containers):
+    if not (found.units or found.containers or found.networks):
         host.noop("nothing of ours runs, or would after a boot")
         return
     switches = [unit for unit in found.units if unit.startswith("switch@")]
@@ -111,6 +111,8 @@ def stop_units(root: str) -> Generator[StringCommand, None, None]:
         yield StringCommand("systemctl disable --quiet --now", *map(QuoteString, units))
     if found.containers:
         yield StringCommand("docker rm --force", *found.containers)
+    if found.networks:
+        yield StringCommand("docker network rm", *found.networks)
 
 
 @operation()

@@ -68,8 +68,8 @@ def _stays(found: Footprint, root: str, earlyoom: str) -> Iterator[str]:
             yield f"image {image.name}: {', '.join(image.users)} was made of it"
     for package, by in found.needed.items():
         yield f"package {package}: {', '.join(by)} needs it"
-    if found.needed and found.accounts:
-        yield f"accounts that came with our packages: {', '.join(found.accounts)}"
+    if kept := [each for each in found.accounts if each not in found.removable_accounts]:
+        yield f"accounts that came with our packages: {', '.join(kept)}"
     if found.earlyoom == earlyoom and "earlyoom" not in found.packages:
         yield f"{EARLYOOM}: earlyoom was here before us, and what it said then is not known"
     if found.folders and found.previous is None and found.daemon_json:

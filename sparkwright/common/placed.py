@@ -55,8 +55,16 @@ FOLDERS = (
     Folder("releases", cleaned=True),
     Folder("seats", everywhere=False),
     Folder("secrets", mode="700"),
+    Folder("sockets", mode="700"),
     Folder("state"),
 )
+
+# Of a seat's folder: where each engine has a folder of its own for the socket of its API. Nobody
+# but root gets into the one above it; a door is confined in it. files/host/common/seat.py has both.
+SOCKETS, SOCKET = "sockets/engines", "api.sock"
+
+# The users as whom engines run, by seat: without rights, and each with files of its own.
+FIRST_USER, SECOND_USER = USERS = "sparkwright-engine", "sparkwright-second"
 
 # What of it proves that the root folder is ours, however far the first run came: a folder of the
 # system could hold some of those names.
@@ -138,6 +146,20 @@ def folder(root: str, name: str) -> Directory:
     return Directory(f"{root}/{name}", mode=row.mode)
 
 
+# What a second seat has below those of the first one, as units may, or may not, reach either.
+SEAT_FOLDERS = ("door", "sockets", "state")
+
+
+def user_of(seat: str) -> str:
+    """Return the user as whom the engine of a seat runs."""
+    return SECOND_USER if seat else FIRST_USER
+
+
+def socket_folder(place: str, release: str) -> str:
+    """Return the folder of an engine's socket."""
+    return f"{place}/{SOCKETS}/{release}"
+
+
 def place_of(root: str, seat: str) -> str:
     """Return the folder of a seat: files/host/common/seat.py."""
     return f"{root}/seats/{seat}" if seat else root
@@ -150,17 +172,14 @@ def seat_of(place: str) -> str:
 
 
 def seat_folders(root: str, seat: str) -> list[Directory | Symlink]:
-    """Return the folder of a second seat: what it has of its own, and links to the rest.
-
-    Its door is below that of the first one, and so is its state: what a unit may and may not reach
-    of the one it may, or may not, of the other.
-    """
-    place, own = place_of(root, seat), (f"door/seats/{seat}", f"state/seats/{seat}")
+    """Return the folder of a second seat: what it has of its own, and links to the rest."""
+    place = place_of(root, seat)
+    own = tuple(f"{name}/seats/{seat}" for name in SEAT_FOLDERS)
     links = {name: f"../../{name}" for name in ("bin", "jobs", "manifests", "metrics", "releases")}
     links |= {name.partition("/")[0]: f"../../{name}" for name in own}
     names = [each for name in (*own, f"seats/{seat}") for each in (str(Path(name).parent), name)]
     return [
-        *(Directory(f"{root}/{each}") for each in names),
+        *(Directory(f"{root}/{each}") for each in (*names, f"sockets/seats/{seat}/engines")),
         *(Symlink(f"{place}/{name}", target) for name, target in links.items()),
     ]
 
@@ -168,7 +187,8 @@ def seat_folders(root: str, seat: str) -> list[Directory | Symlink]:
 def layout(root: str) -> list[Directory]:
     """Return the root folder and what every Spark has in it."""
     names = [each.name for each in FOLDERS if each.everywhere]
-    return [Directory(root), *(folder(root, name) for name in names)]
+    folders = [folder(root, name) for name in names]
+    return [Directory(root), *folders, Directory(f"{root}/{SOCKETS}")]
 
 
 def deleted_files() -> list[Outside]:

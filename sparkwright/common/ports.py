@@ -9,12 +9,3 @@ LAN_SHARE_PORT = 29504
 
 # The node exporter's, at which the door asks it: files/host/door/door.cfg.
 EXPORTER_PORT = 9100
-
-# Each release has a port of its own, as two may run at once; below Linux's ephemeral ports.
-ENGINE_PORTS = range(18000, 19000)
-
-# The same for the second engine of a Spark: so the two never meet.
-SEAT_PORTS = range(19000, 20000)
-
-# The address of engines, which only the door reaches.
-LOOPBACK = "127.0.0.1"

@@ -74,7 +74,6 @@ class Checkup:
         cpu: clock of its fastest core, in MHz; None where it is not known.
         nic: the state of its network card's PCIe links, as lspci words it.
         downs: how often it went down hard within a day while its engine ran.
-        listeners: who holds the engine's port, where the engine does not run.
         finished: how requests ended; None when the engine does not answer.
         failed: the last switch, if it failed.
         system: versions, for a report.
@@ -95,7 +94,6 @@ class Checkup:
     gpu: GpuReading | None
     gpu_inside: str | None
     downs: int
-    listeners: tuple[str, ...]
     finished: Finished | None
     failed: FailedSwitch | None = None
     cpu: float | None = None
@@ -146,7 +144,6 @@ def checkup_script(root: str) -> str:
         "nic": "lspci -vv -d 15b3: | grep LnkSta:",
         "inside": 'docker exec "vllm-$release" nvidia-smi --list-gpus 2>&1',
         "downs": f"cat {shlex.quote(root)}/state/hard-downs",
-        "port": 'systemctl is-active --quiet $unit || ss -Hltnp "sport = :${port:-0}"',
         "switch": render(
             _SWITCH, root=shlex.quote(root), seat=shlex.quote(seat_of(root)), lines=_LINES
         ),
@@ -202,7 +199,6 @@ def parse_checkup(output: Iterable[str], now: float) -> Checkup:
             cpu=next((int(khz) / 1000 for khz in parts["cpu"]), None),
             nic=tuple(line.strip() for line in parts["nic"]),
             downs=len(recent),
-            listeners=tuple(re.findall(r'\("([^"]+)",pid=\d+', "".join(parts["port"]))),
             finished=finished(parts["metrics"]),
             failed=_failed_switch(parts["switch"]),
             system=parse_system(parts["system"]),

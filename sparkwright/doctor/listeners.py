@@ -18,7 +18,7 @@ from sparkwright.door.door import UNIT as DOOR
 from sparkwright.fleet.fleet import bracketed
 from sparkwright.host.containers import ENGINES
 from sparkwright.monitoring.node_exporter import EXPORTER
-from sparkwright.release.guard import ALONE
+from sparkwright.release.guard import ALONE, PAIR
 from sparkwright.run.spark import Declared
 
 # Our units that listen, but for engines. systemd itself holds a socket unit's socket at first.
@@ -180,7 +180,7 @@ def judged(listening: Listening, may: Declared) -> Iterator[Judged]:
         units = {part for group in socket.groups for part in group.split("/")}
         if _is_engines(socket, listening.engines):
             # The guard closes what an engine opens beyond loopback.
-            guarded = socket.is_loopback or all(f"/{ALONE}/" in group for group in socket.groups)
+            guarded = socket.is_loopback or all(map(_is_guarded, socket.groups))
             yield Judged(socket, "ours" if guarded else "astray")
         elif ours := _ours(socket, units):
             yield Judged(socket, "ours" if _may(socket, ours, may) else "astray")
@@ -194,9 +194,12 @@ def judged(listening: Listening, may: Declared) -> Iterator[Judged]:
 
 def _is_engines(socket: Socket, engines: Collection[str]) -> bool:
     return any(
-        f"/{ALONE}/" in group or any(engine in group for engine in engines)
-        for group in socket.groups
+        _is_guarded(group) or any(engine in group for engine in engines) for group in socket.groups
     )
+
+
+def _is_guarded(group: str) -> bool:
+    return group.startswith((f"/{ALONE}/", f"/{PAIR}/"))
 
 
 def _ours(socket: Socket, units: Collection[str]) -> str | None:
@@ -235,7 +238,7 @@ def unguarded(listening: Listening) -> list[str]:
         group
         for socket in listening.sockets
         for group in socket.groups
-        if f"/{ALONE}/" not in group and any(engine in group for engine in listening.engines)
+        if not _is_guarded(group) and any(engine in group for engine in listening.engines)
     }
     return sorted(groups)
 

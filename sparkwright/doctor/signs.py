@@ -168,10 +168,6 @@ def _no_memory(checkup: Checkup) -> str | None:
     return first_line(checkup.log, _NO_MEMORY) if failing else None
 
 
-def _port_taken(checkup: Checkup) -> str | None:
-    return f"listening: {', '.join(checkup.listeners)}" if checkup.listeners else None
-
-
 # Name of a cause -> what of a reading shows it, in words; None where nothing does.
 SIGNS: dict[str, Callable[[Checkup], str | None]] = {
     "page-cache": _page_cache,
@@ -179,7 +175,6 @@ SIGNS: dict[str, Callable[[Checkup], str | None]] = {
     "driver-610-64k": _submaps,
     "driver-no-memory": _no_memory,
     "kernel-kho": _kho,
-    "port-taken": _port_taken,
     "gpu-lost-in-container": lambda checkup: gpu_lost(checkup.gpu_inside or ""),
     "docker-down": lambda checkup: (
         None if checkup.docker else "`docker version` gets no answer of a daemon"

@@ -10,7 +10,7 @@ from hashlib import sha256
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from sparkwright.common.placed import seat_of
+from sparkwright.common.placed import SOCKETS, seat_of
 from sparkwright.common.render import render
 from sparkwright.door.key import Key
 from sparkwright.fleet.settings import Settings
@@ -82,6 +82,7 @@ class DoorPlan:
             bind += f" ssl crt {CERTIFICATE} {_TLS}"
         values = {
             "root": root,
+            "jail": f"{root}/{SOCKETS}" if self.behind == "engines" else "/var/lib/haproxy",
             "plan": self,
             "bind": bind,
             "scheme": "https" if certificate else "http",

@@ -11,7 +11,7 @@ from sparkwright.common.placed import PACKAGES
 from sparkwright.doctor.gpu import GPU_COMMAND, GpuReading, gpu_lost, parse_gpu
 from sparkwright.host.containers import ENGINES
 from sparkwright.host.kernel import KERNEL_COMMAND, Kernel, parse_kernel
-from sparkwright.release.command import Place, environment, image_id, serve_arguments
+from sparkwright.release.command import Place, container_arguments, environment, image_id
 from sparkwright.release.release import Release, current_engine
 
 # Bits of `clocks_event_reasons.active` (NVML, nvmlClocksEventReasons) that hold the clock below
@@ -194,8 +194,8 @@ def _container_differences(running: Running, release: Release) -> Iterator[Diffe
         yield Difference(f"{name}: image", running.image, container.image)
     ranks = release.ranks
     master = ranks.fabric[0][0] if ranks.fabric else None
-    place = Place(release.port, ranks.rank, len(ranks.sparks), master)
-    wanted = serve_arguments(release.recipe, place)
+    place = Place(ranks.rank, len(ranks.sparks), master)
+    wanted = container_arguments(release.recipe, place)
     if list(container.arguments) != wanted:
         # There is none if words are only missing.
         others = [word for word in container.arguments if word not in wanted]

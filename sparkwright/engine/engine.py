@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from sparkwright.common.difference import Difference
 from sparkwright.common.host_output import MARK, Sections, read_json, sections
-from sparkwright.common.placed import SYSTEMD, seat_of
+from sparkwright.common.placed import SYSTEMD, seat_of, socket_folder
+from sparkwright.engine.metrics import ask
 from sparkwright.recipe import questions
 from sparkwright.recipe.recipe import Answers
 
@@ -110,30 +111,29 @@ systemctl show --property={_PROPERTIES} {named} $enabled 'vllm@*.service'
 true"""
 
 
-def engine_script(
-    *, root: str, release: str, url: str, model: str, answers: Answers = "chat"
-) -> str:
+def engine_script(*, root: str, release: str, model: str, answers: Answers = "chat") -> str:
     """Return the POSIX shell script that reads the state of all engines, and queries one.
 
     Args:
         root: as for `state_script`.
         release: the release that should serve.
-        url: of its engine.
         model: the served name that is asked.
         answers: what it is asked for, by its recipe: one token, or numbers of one text.
     """
     unit = shlex.quote(f"vllm@{release}.service")
     question = questions.shortest(answers, model)
-    request = json.dumps(question.body)
+    folder = shlex.quote(socket_folder(root, release))
+    posted = (
+        f"--header 'Content-Type: application/json' --data {shlex.quote(json.dumps(question.body))}"
+    )
     # The engine is asked while systemd is; the pipe keeps its answers until their turn.
     return f"""{{
 if systemctl is-active --quiet {unit}; then
   echo {MARK}models
-  curl --silent --show-error --max-time 10 {shlex.quote(url)}/v1/models 2>&1; echo
+  {ask(folder, "/v1/models", "--silent --show-error --max-time 10")} 2>&1; echo
   echo {MARK}completion
-  curl --silent --show-error --max-time {COMPLETION_DEADLINE} \
-    --header 'Content-Type: application/json' --data {shlex.quote(request)} \
-    {shlex.quote(url)}{question.path} 2>&1; echo
+  {ask(folder, question.path, f"--silent --show-error --max-time {COMPLETION_DEADLINE} {posted}")} \
+    2>&1; echo
 fi
 }} </dev/null | {{
 {state_script(root, release)}

@@ -17,7 +17,7 @@ _CURSOR = re.compile(r"-- cursor: ([A-Za-z0-9_=;]{1,500})")
 
 
 class Engines(HostFact[EngineState]):
-    """All engines of a Spark in one command, and the answers of the one at `url`."""
+    """All engines of a Spark in one command, and the answers of `release` if there is a `model`."""
 
     momentary = True
 
@@ -25,13 +25,12 @@ class Engines(HostFact[EngineState]):
         self,
         root: str,
         release: str = "",
-        url: str = "",
         model: str = "",
         answers: Answers = "chat",
     ) -> str:
-        if not url:
+        if not model:
             return state_script(root, release)
-        return engine_script(root=root, release=release, url=url, model=model, answers=answers)
+        return engine_script(root=root, release=release, model=model, answers=answers)
 
     parse = staticmethod(parse_engines)
 

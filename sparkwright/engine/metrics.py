@@ -1,11 +1,12 @@
 """The load of an engine and the ends of its requests, by vLLM's /metrics."""
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sparkwright.common.ports import LOOPBACK
+from sparkwright.common.placed import SOCKET
 
 # vLLM's names: facts of 0.20 to 0.33. With data parallelism there is a line for each engine.
 LOAD = (
@@ -60,16 +61,28 @@ class Finished:
     ended: int
 
 
-def metrics_command(names: Iterable[str]) -> str:
-    """Return the shell command that prints these metrics of the engine at `$port`, if it answers.
+def metrics_command(names: Iterable[str], root: str = "") -> str:
+    """Return the shell command that prints these metrics of the engine of `$sockets`, if it can.
 
     Args:
         names: `LOAD` or `FINISHED`.
+        root: words for the shell that run a command as root, where it does not run so.
     """
     return (
-        f"curl --silent --max-time 5 http://{LOOPBACK}:${{port:-0}}/metrics "
+        f"{ask('$sockets', '/metrics', '--silent --max-time 5', root)} 2>/dev/null "
         f"| grep -E '^vllm:({'|'.join(names)})[{{ ]'"
     )
+
+
+def ask(folder: str, path: str, options: str, root: str = "") -> str:
+    """Return the shell command that asks an engine by curl.
+
+    Args:
+        folder: that of its socket, as the shell takes it: the whole path may be too long.
+        options, root: words for the shell.
+    """
+    asked = f'cd "$0" && exec curl --unix-socket {SOCKET} "$@"'
+    return f"{root} sh -c {shlex.quote(asked)} {folder} {options} http://localhost{path}".lstrip()
 
 
 def load(first: Sequence[str], second: Sequence[str]) -> EngineLoad | None:

@@ -13,8 +13,8 @@ from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.hardware import Hardware
 from sparkwright.common.operations import differs, failing, foresee, notice, planning, unit_differs
 from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.placed import FABRIC_SYSCTL, folder
-from sparkwright.common.ports import LINK_PORT, SHARE_PORT
+from sparkwright.common.placed import FABRIC_SYSCTL, FIRST_USER, USERS, folder
+from sparkwright.common.ports import LINK_PORT, MASTER_PORT, SHARE_PORT
 from sparkwright.common.render import unit_file
 from sparkwright.fabric.bandwidth import (
     PORTS,
@@ -30,9 +30,9 @@ from sparkwright.fabric.link_check import gid_index, link_findings, probes, stra
 from sparkwright.fabric.netplan import our_netdevs
 from sparkwright.fabric.state import FabricState, Probe
 from sparkwright.fleet.fabric_plan import GUARD, FabricPlan, arp_settings, netplan_text
-from sparkwright.host.facts import Service, ServiceState
+from sparkwright.host.facts import Accounts, Service, ServiceState
 from sparkwright.host.operations.files import file_states, managed_files
-from sparkwright.host.operations.services import sysctl
+from sparkwright.host.operations.services import engine_users, sysctl
 from sparkwright.run.target import target_of
 
 _FILES = HOST_FILES / "fabric"
@@ -54,6 +54,7 @@ def fabric(
         lambda: read_fabric(host, hardware, root),
         lambda: read_fabric(peer, hardware, root),
         lambda: _guard_state(root),
+        lambda: host.get_fact(Accounts, names=USERS),
         lambda: file_states(_guard_files(root, "")),
         lambda: file_states([ManagedFile(FABRIC_SYSCTL, "")]),
     )
@@ -154,8 +155,12 @@ def _guard(
 ) -> Generator[PyinfraCommand, None, None]:
     macs = [other.netdevs[netdev].mac for netdev in port]
     a, b = zip(port, map(str, plan.networks), plan.peer_addresses, macs, strict=True)
-    guarded = " ".join([f"{LINK_PORT}:{SHARE_PORT}", *a, *b])
+    internet = "internet" if target_of(host).settings.media_domains else "none"
+    engine = (FIRST_USER, str(MASTER_PORT), internet)
+    guarded = " ".join([f"{LINK_PORT}:{SHARE_PORT}", *a, *b, *engine])
     state = _guard_state(root)
+    # Its rules name the engine's.
+    yield from engine_users._inner()
     changes = list(managed_files._inner(entries=_guard_files(root, guarded)))
     unit_differs(GUARD, active=state.active, enabled=state.enabled, outdated=state.outdated)
     if state.active and not own.guarded:

@@ -8,11 +8,9 @@ from pathlib import Path
 
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.ports import (
-    ENGINE_PORTS,
     EXPORTER_PORT,
     LAN_SHARE_PORT,
     PAIR_PORTS,
-    SEAT_PORTS,
 )
 from sparkwright.common.schema import shown, unknown
 from sparkwright.fleet.fleet import Fleet, Gateway, Reached, Replica, Spark
@@ -142,15 +140,6 @@ def _shared_problems(fleet: Fleet, spark: str) -> Iterator[str]:
     take the memory of both Sparks.
     """
     first, *others = fleet.replicas_of(spark) or [""]
-    ports = [(f"replicas.{name}", fleet.replicas[name].port) for name in (first, *others) if others]
-    if others and fleet.gateway and fleet.gateway.spark == spark:
-        ports.append(("gateway", fleet.gateway.port))
-    for key, port in ports:
-        if port in SEAT_PORTS:
-            yield (
-                f"{fleet.source}: {key}.port: found {port}; expected another than "
-                f"{_range(SEAT_PORTS)}, where the second engine of {spark} listens"
-            )
     for name in others:
         own, other = fleet.replicas[name], fleet.replicas[first]
         where = f"{fleet.source}: replicas.{name}"
@@ -253,11 +242,10 @@ def _taken(port: int, spark: Spark | None) -> str | None:
     """Return which ports of a Spark are in use, if this is one of them."""
     if spark and not spark.local and port == spark.ssh_port:
         return f"{port}, by which pyinfra reaches the Spark (ssh_port)"
-    if port in (*ENGINE_PORTS, *PAIR_PORTS, LAN_SHARE_PORT, EXPORTER_PORT):
+    if port in (*PAIR_PORTS, LAN_SHARE_PORT, EXPORTER_PORT):
         return (
-            f"{_range(ENGINE_PORTS)}, where engines listen, {_range(PAIR_PORTS)}, which a pair "
-            f"itself uses, {LAN_SHARE_PORT}, by which replicas lend weights, and {EXPORTER_PORT}, "
-            "of the node exporter"
+            f"{PAIR_PORTS[0]} to {PAIR_PORTS[-1]}, which a pair itself uses, {LAN_SHARE_PORT}, by "
+            f"which replicas lend weights, and {EXPORTER_PORT}, of the node exporter"
         )
     return None
 

@@ -10,7 +10,7 @@ from sparkwright.common.placed import EARLYOOM, JOURNALD, SYSCTL, layout
 from sparkwright.common.render import unit_file
 from sparkwright.host.operations.files import managed_files
 from sparkwright.host.operations.gpu_clock import gpu_clock
-from sparkwright.host.operations.services import clock, service, sysctl
+from sparkwright.host.operations.services import clock, engine_users, service, sysctl
 from sparkwright.run.target import target
 
 _GPU_CLOCK = HOST_FILES / "gpu-clock.service"
@@ -52,11 +52,18 @@ def apply() -> None:
     )
 
 
+@deploy("Host")
+def users() -> None:
+    """Make the users of engines; those of a pair came with the guard of its fabric."""
+    if not target().is_pair:
+        engine_users(name="Users of engines")
+
+
 @deploy("Layout")
 def folders() -> None:
     """Make the root folder and what stands in it beside weights.
 
     All of it is root's. AEON-7 gives it to the user who downloads; here units do that, and what
-    an engine runs as root must not be another's to change.
+    root runs must not be another's to change.
     """
     managed_files(name="Folders", entries=layout(target().root))

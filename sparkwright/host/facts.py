@@ -32,6 +32,16 @@ _HASHED = re.compile("(?P<hash>[0-9a-f]{64})  (?P<path>.*)")
 _ABSENT = "No such file or directory"
 
 
+class Accounts(HostFact[list[str]]):
+    """Those of some users that a host has."""
+
+    def command(self, names: Sequence[str]) -> str:
+        return f"getent passwd {shlex.join(names)} | cut -d: -f1; echo read:"
+
+    def parse(self, output: list[str]) -> list[str]:
+        return output[:-1]
+
+
 class FileStates(HostFact[dict[str, FileState]]):
     """The state of every path; absent and unreadable ones differ.
 

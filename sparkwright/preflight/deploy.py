@@ -49,7 +49,7 @@ def _needs(own: Target) -> Needs:
             weights=sum(checkpoint.size for checkpoint in locked if checkpoint),
             image=own.lock.images[image_key(release.recipe)].size if release else 0,
             disk_headroom=int(settings.disk_headroom_gib * GIB),
-            ports=(own.port, release.port) if release and own.is_head and own.port else (),
+            ports=(own.port,) if release and own.is_head and own.port else (),
             clock_tolerance=settings.clock_tolerance,
             build=disk(release.recipe.build) if release and own.is_head else 0,
             pair=own.peer is not None,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from sparkwright.causes.cause import SPACE_REMEDY
 from sparkwright.common.errors import Finding, error, warning
 from sparkwright.common.hardware import GIB, HARDWARE, Hardware
-from sparkwright.common.ports import ENGINE_PORTS
 from sparkwright.common.progress import duration_text
 from sparkwright.host.kernel import HANDOVER_REMEDY, POOLS_REMEDY
 from sparkwright.host.survey import Survey
@@ -28,7 +27,7 @@ class Requirements:
         weights: bytes of all checkpoints of the recipe.
         image: compressed bytes of the engine's image, or of the one that it is built on.
         disk_headroom: bytes that stay free for caches, logs and the next release.
-        ports: of its door and its engine.
+        ports: of its door.
         clock_tolerance: seconds between the two clocks.
         build: further bytes for building the image; 0 where it is not built.
         pair: whether two Sparks serve the model: the worker gets the image from the head.
@@ -217,9 +216,7 @@ def _ports(survey: Survey) -> list[Finding]:
     return [
         error(
             f"port {listener.port} is taken by {listener.command} (pid {listener.pid})",
-            "Stop it: the engine needs this port"
-            if listener.port in ENGINE_PORTS
-            else "Stop it, or give the replica another `port:` in the inventory",
+            "Stop it, or give the replica another `port:` in the inventory",
         )
         for listener in survey.listeners
         if not listener.ours

@@ -10,7 +10,8 @@ from math import ceil
 from pathlib import PurePosixPath
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.ports import LOOPBACK, MASTER_PORT
+from sparkwright.common.placed import SOCKET, place_of, socket_folder, user_of
+from sparkwright.common.ports import MASTER_PORT
 from sparkwright.recipe.advisories import warning
 from sparkwright.recipe.build import repository_of
 from sparkwright.recipe.loader import load_recipe
@@ -19,16 +20,26 @@ from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.rules import doubts
 from sparkwright.recipe.trust import needs
 from sparkwright.recipe.values import FABRIC_ENVIRONMENT, REFERENCE
-from sparkwright.release.container import CONTAINER_OPTIONS
+from sparkwright.release.container import CONTAINER_OPTIONS, MEDIA_NETWORK
 from sparkwright.release.guard import slice_of
 
 # Where the engine finds things inside its container.
 _MODELS = "/models"
 # Its home, the only folder that outlasts an engine: for code compiled by any tool that writes into
-# a home (vLLM, FlashInfer, Triton, TileLang, modules of trust-remote-code) or into /root/.cache.
-# Packages that an image has installed for the user root are still found.
-_HOME = "/root/.cache"
-_AT_HOME = ("--env", f"HOME={_HOME}", "--env", "PYTHONUSERBASE=/root/.local")
+# a home (vLLM, FlashInfer, Triton, TileLang, modules of trust-remote-code). No image knows the user
+# as whom it runs, and PyTorch asks for a name. Packages that an image has installed for the user
+# root are still found, if it lets others read them.
+_HOME = "/home/engine"
+_AT_HOME = tuple(
+    word
+    for pair in (f"HOME={_HOME}", "USER=engine", "LOGNAME=engine", "PYTHONUSERBASE=/root/.local")
+    for word in ("--env", pair)
+)
+# Where the folder of its socket is.
+_API = "/run/vllm"
+# vLLM makes the socket as the umask says: the door and the supervisor, other users, are to reach
+# it. Nobody else gets to its folder.
+_ENTRYPOINT, _START = "/bin/sh", ("-c", 'umask 0; exec vllm "$@"', "vllm")
 
 # Weights are on the host and verified before a start, so an engine contacts no hub. It sends no
 # usage reports, either.
@@ -36,7 +47,7 @@ _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"} | NO_REDIRECT
 # With one Spark its processes meet on loopback: before 0.28 vLLM asks which address leads to the
 # internet (UniProcExecutor), and Gloo takes the Spark's address in /etc/hosts. A pair's are found
 # at a start (files/host/engine/fabric_env.py).
-_ALONE = {"VLLM_HOST_IP": LOOPBACK, "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+_ALONE = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 
 # Seconds that a head waits for a step of its worker, whose loss vLLM learns of in no other way; 300
 # is vLLM's own (envs.py). It stands behind the supervisor's probe, which ends a hung engine after
@@ -52,13 +63,11 @@ class Place:
     """One rank of a replica, and its addresses.
 
     Attributes:
-        port: TCP port of the API, which only rank 0 has, on loopback behind the door.
-        rank: 0 is the head.
+        rank: 0 is the head, which alone has the API.
         nodes: Number of Sparks, and so the tensor-parallel size, as each has one GPU.
         master: The head's fabric address; needed with more than one Spark.
     """
 
-    port: int
     rank: int = 0
     nodes: int = 1
     master: str | None = None
@@ -88,8 +97,12 @@ def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
             raise PlanError(f"{recipe.name}: found {place.nodes} Sparks; expected a fabric address")
         words += ["--nnodes", str(place.nodes), "--node-rank", str(place.rank)]
         words += ["--master-addr", place.master, "--master-port", str(MASTER_PORT)]
-    api = ["--host", LOOPBACK, "--port", str(place.port)]
-    return words + (api if place.rank == 0 else ["--headless"])
+    return words + (["--uds", f"{_API}/{SOCKET}"] if place.rank == 0 else ["--headless"])
+
+
+def container_arguments(recipe: Recipe, place: Place) -> list[str]:
+    """Return the arguments of the container for one rank; as `serve_arguments`."""
+    return [*_START, *serve_arguments(recipe, place)]
 
 
 def environment(recipe: Recipe, nodes: int = 1) -> dict[str, str]:
@@ -110,16 +123,19 @@ def docker_run(
     release: str,
     root: str,
     folders: Mapping[str, str],
+    user: str,
+    seat: str = "",
 ) -> list[str]:
     """Return the command that runs an engine in the foreground, unquoted.
 
     Args:
         place: The rank.
         image: The image: a name, or what the shell expands to one.
-        cache: The image's own folder below ``cache``: a name, or what the shell expands to one.
-            No image loads code that another one has compiled.
+        cache: Name of the image's own folder for what it compiles, or what the shell expands to it.
         release: Id of the release: name of the container and of the folder with ``engine.env``.
         folders: Where each checkpoint is, below that.
+        user: Numbers of the user and group as whom it runs, or what the shell expands to them.
+        seat: Name of the seat, for the second replica of a Spark.
 
     Raises:
         PlanError: As `serve_arguments`.
@@ -132,7 +148,8 @@ def docker_run(
     # Of the recipes' sources, --ipc host and --privileged (docai.hu) are left out: /dev/shm is the
     # container's own, and a pair gets the devices that it needs by $RDMA_OPTIONS. Without the
     # host's control groups a container can lose the GPU when systemd reads its units anew.
-    words += [*CONTAINER_OPTIONS, "--network", "host", "--cgroupns", "host"]
+    words += [*CONTAINER_OPTIONS, "--user", user, "--cgroupns", "host"]
+    words += ["--network", network_of(recipe, place.nodes)]
     words += ["--cgroup-parent", slice_of(place.nodes)]
     words += ["--ulimit", "memlock=-1", "--ulimit", "stack=67108864", "--log-driver", "none"]
     words += ["--env-file", f"{base / 'releases' / release / 'engine.env'}"]
@@ -142,9 +159,30 @@ def docker_run(
         words.append(Expansion("$RDMA_OPTIONS"))
     for name in recipe.checkpoints:
         words += ["--volume", f"{base / folders[name]}:{_container_path(recipe, name)}:ro"]
-    words += [*_AT_HOME, "--volume", type(cache)(f"{base / 'cache' / cache}:{_HOME}")]
-    words += ["--entrypoint", "vllm", image]
-    return words + serve_arguments(recipe, place)
+    if place.rank == 0:
+        words += ["--volume", f"{socket_folder(place_of(root, seat), release)}:{_API}"]
+    own = cache_folder(root, seat, cache)
+    words += [*_AT_HOME, "--volume", type(cache)(f"{own}:{_HOME}")]
+    words += ["--entrypoint", _ENTRYPOINT, image]
+    return words + container_arguments(recipe, place)
+
+
+def network_of(recipe: Recipe, nodes: int) -> str:
+    """Return Docker's network for an engine: one of its own, in which there is nothing else.
+
+    Where its owner lets it fetch media, it is a bridge, by which it reaches no other container. A
+    pair's is the host's: its RDMA devices have their addresses there alone.
+    """
+    if nodes > 1:
+        return "host"
+    return MEDIA_NETWORK if DOMAINS in recipe.args else "none"
+
+
+def cache_folder(root: str, seat: str, image: str) -> str:
+    """Return where an engine keeps what it compiles: by its user and image, so that it loads no
+    code that another one has made.
+    """
+    return f"{root}/cache/{user_of(seat)}/{image}"
 
 
 def image_id(references: Sequence[str]) -> str:
@@ -224,6 +262,7 @@ def report(name: str, sparks: int | None = None) -> Iterator[str]:
     yield f"# vLLM {recipe.vllm}; hardware {', '.join(recipe.hardware)}; {nodes} Spark(s)."
     yield "# A Spark runs the image by the digest in the lock, and RELEASE is 8 hexadecimal digits;"
     yield "# COMMIT is the beginning of the one in the lock, and IMAGE is Docker's id of the image."
+    yield f"# USER:GROUP are the numbers of {user_of('')}, a user without rights of the Spark."
     if faults := warning(recipe):
         yield f"# {faults}"
     yield from (f"# {doubt}" for doubt in doubts(recipe))
@@ -241,7 +280,7 @@ def report(name: str, sparks: int | None = None) -> Iterator[str]:
     folders = {name: f"{each.folder}@COMMIT" for name, each in recipe.checkpoints.items()}
     for rank in range(nodes):
         role = "head" if rank == 0 else "worker"
-        place = Place(18000, rank, nodes, "HEAD-FABRIC-ADDRESS")
+        place = Place(rank, nodes, "HEAD-FABRIC-ADDRESS")
         docker = docker_run(
             recipe,
             place,
@@ -250,8 +289,9 @@ def report(name: str, sparks: int | None = None) -> Iterator[str]:
             release=release,
             root="/opt/qwen36",
             folders=folders,
+            user="USER:GROUP",
         )
         start = docker.index(image)
         yield f"\n# rank {rank} ({role}): docker run\n{shell_lines(docker, breaks=[start])}"
         yield f"\n# rank {rank} ({role}): vllm serve, as it runs inside"
-        yield shell_lines(["vllm", *docker[start + 1 :]])
+        yield shell_lines(docker[start + len(_START) :])

@@ -4,17 +4,20 @@ from collections.abc import Sequence
 
 from sparkwright.common.files import ManagedFile
 from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.ports import MASTER_PORT
 from sparkwright.common.render import unit_file
 
-# A pair's is within the other: what it allows is added, and what that denies is denied.
-ALONE, PAIR = "sparkwright.slice", "sparkwright-pair.slice"
+# Neither is within the other, from which it would have what that allows: no dash.
+ALONE, PAIR = "sparkwright.slice", "sparkwright_pair.slice"
 
 # Where a group's engines may fetch media from the internet: all that is no address there (RFC 1918,
-# 3927, 4193, 4291, 6598 and multicast), so that nobody sends them to a neighbour by a URL.
+# 3927, 4193, 4291, 6598 and multicast), so that nobody sends them to a neighbour by a URL. A pair's
+# has the host's network: there it is the host itself, too, but for the resolver.
 _NEIGHBOURS = (
     *("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"),
     *("224.0.0.0/4", "fc00::/7", "fe80::/10", "ff00::/8"),
 )
+_HOST, _RESOLVER = "localhost", "127.0.0.53"
 _FILES = HOST_FILES / "engine"
 
 
@@ -33,5 +36,8 @@ def guard_files(root: str, fabric: Sequence[str], *, internet: bool) -> list[Man
     denied = " ".join(_NEIGHBOURS) if internet else "any"
     files = [unit_file(_FILES / ALONE, root=root, denied=denied)]
     if fabric:
-        files.append(unit_file(_FILES / PAIR, root=root, fabric=" ".join(fabric)))
+        allowed = " ".join([*fabric, *[_RESOLVER] * internet])
+        denied = f"{_HOST} {denied}" if internet else denied
+        values = {"allowed": allowed, "denied": denied, "master": MASTER_PORT}
+        files.append(unit_file(_FILES / PAIR, root=root, **values))
     return files

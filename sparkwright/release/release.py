@@ -5,14 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.placed import place_of
-from sparkwright.common.ports import ENGINE_PORTS, LOOPBACK, SEAT_PORTS
+from sparkwright.common.placed import SOCKET, SOCKETS, place_of, socket_folder, user_of
 from sparkwright.common.render import render
 from sparkwright.recipe.build import build_name
 from sparkwright.recipe.mods import read_mods
@@ -21,19 +19,19 @@ from sparkwright.recipe.values import ImageMods
 from sparkwright.release.command import (
     Expansion,
     Place,
+    cache_folder,
     docker_run,
     environment,
     image_id,
+    network_of,
     serve_arguments,
     shell_lines,
 )
-from sparkwright.release.container import CONTAINER_OPTIONS
+from sparkwright.release.container import CONTAINER_OPTIONS, MEDIA_NETWORK, NEW_MEDIA_NETWORK
 from sparkwright.release.lock import Lock, checkpoint_key, image_key
 from sparkwright.release.programs import program
 
-# NVIDIA Sync and OpenClaw listen there, which many Sparks have.
-_OTHERS = (18765, 18789)
-_IMAGE = Expansion('"$image"')
+_IMAGE, _USER = Expansion('"$image"'), Expansion('"$user"')
 _CACHE = Expansion("${image#sha256:}")
 # The file of a release folder that runs the engine.
 PROGRAM = "bin/engine"
@@ -64,7 +62,6 @@ class Release:
         recipe: The recipe that it came from, as it is for this number of Sparks.
         image: ``repo@sha256:…``, or the name of what is built: `build_name`.
         images: All names by which Docker may know this very image: a copied one has lost the first.
-        port: TCP port of the engine, on the loopback address of the head.
         root: Folder of everything on the Spark.
         folders: Where each checkpoint is, below that: `Lock.folder`.
         ranks: The Sparks of the replica, and which of them this is.
@@ -78,7 +75,6 @@ class Release:
     recipe: Recipe
     image: str
     images: tuple[str, ...]
-    port: int
     root: str
     folders: dict[str, str]
     ranks: Ranks
@@ -90,11 +86,6 @@ class Release:
     def place(self) -> str:
         """The folder of its seat."""
         return place_of(self.root, self.seat)
-
-    @property
-    def url(self) -> str:
-        """Where the engine answers on the head itself."""
-        return f"http://{LOOPBACK}:{self.port}"
 
 
 def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks, seat: str = "") -> Release:
@@ -121,7 +112,6 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks, seat: s
         recipe=recipe,
         image=image,
         images=images,
-        port=0,
         root=root,
         folders={name: lock.folder(each) for name, each in recipe.checkpoints.items()},
         ranks=ranks,
@@ -129,8 +119,8 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks, seat: s
         program=program("host.engine.supervisor"),
         seat=seat,
     )
-    # Id and port are in the files that they are made of: these have stand-ins for both. The names
-    # of Sparks are for people: two replicas may have one release.
+    # The id is in the files that it is made of: these have a stand-in. The names of Sparks are for
+    # people: two replicas may have one release.
     nodes = len(ranks.sparks)
     content = [
         _files(draft, lock, "RELEASE", Ranks(("",) * nodes, ranks.fabric, rank))
@@ -142,27 +132,13 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks, seat: s
     content.append({_UNIT.name: render(_UNIT, root="ROOT")})
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     release = f"{recipe.name}-{digest[:8]}"
-    made = replace(
-        draft, id=release, port=engine_port(digest, SEAT_PORTS if seat else ENGINE_PORTS)
-    )
-    return replace(made, files=_files(made, lock, release, ranks))
-
-
-def engine_port(digest: str, ports: Sequence[int] = ENGINE_PORTS) -> int:
-    """Return where the engine of a release listens.
-
-    Args:
-        digest: of the release's content, in hexadecimal digits.
-        ports: those of its seat.
-    """
-    port = ports[int(digest, 16) % len(ports)]
-    return port + 1 if port in _OTHERS else port
+    return replace(draft, id=release, files=_files(draft, lock, release, ranks))
 
 
 def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, str]:
     recipe, nodes = draft.recipe, len(ranks.sparks)
     master = ranks.fabric[0][0] if ranks.fabric else None
-    head = Place(draft.port, 0, nodes, master)
+    head = Place(0, nodes, master)
     resolved = {
         "recipe": recipe.name,
         "vllm": recipe.vllm,
@@ -177,13 +153,11 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
         },
         "served_names": [*recipe.models],
         **_mods(recipe),
-        "port": draft.port,
         "fabric": ranks.fabric,
         "arguments": serve_arguments(recipe, head),
         "environment": environment(recipe, nodes),
     }
     unit = {
-        "url": draft.url,
         "model": recipe.served_names[0],
         "answers": recipe.answers,
         "start_timeout": recipe.start_timeout,
@@ -207,6 +181,8 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
         release=release,
         root=draft.root,
         folders=draft.folders,
+        user=_USER,
+        seat=draft.seat,
     )
     return {
         "release.json": json.dumps(resolved, indent=2, sort_keys=True) + "\n",
@@ -216,9 +192,27 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
             "#!/bin/sh\n"
             f"image=$({image_id(draft.images)})\n"
             f'[ -n "$image" ] || {{ echo "Docker has no {draft.image}" >&2; exit 1; }}\n'
+            f"user=$(id -u {user_of(draft.seat)}):$(id -g {user_of(draft.seat)})\n"
+            f"{_made(draft, release, network_of(recipe, nodes))}"
             f"exec {shell_lines(command, breaks=[command.index(_IMAGE)])}\n"
         ),
     }
+
+
+def _made(draft: Release, release: str, network: str) -> str:
+    """Return the shell lines that make what a container needs; the first begins with `mkdir`, as
+    what only asks for image and user ends there.
+    """
+    sockets = shlex.quote(socket_folder(draft.place, release))
+    cache = cache_folder(draft.root, draft.seat, _CACHE)
+    lines = [
+        f"mkdir -p -m 777 {sockets} && rm -f {sockets}/{SOCKET} || exit 1",
+        f'mkdir -p -m 700 {cache} && chown "$user" {cache} || exit 1',
+    ]
+    if network == MEDIA_NETWORK:
+        known = f"docker network inspect {network} >/dev/null 2>&1"
+        lines.append(f"{known} || {NEW_MEDIA_NETWORK} || exit 1")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _mods(recipe: Recipe) -> dict[str, object]:
@@ -229,15 +223,14 @@ def _mods(recipe: Recipe) -> dict[str, object]:
 
 
 def current_engine(root: str) -> str:
-    """Return shell lines that set release, unit and port of what `current` names.
+    """Return shell lines that set release, unit, and folder of the socket, of what `current` names.
 
-    Without it, release and port are empty and the unit is one that nobody has.
+    Without it, the release is empty, and the unit is one that nobody has.
     """
-    link, file = shlex.quote(f"{root}/current"), shlex.quote(f"{root}/current/release.json")
     return f"""\
-release=$(basename "$(readlink {link})" 2>/dev/null)
+release=$(basename "$(readlink {shlex.quote(root)}/current)" 2>/dev/null)
 unit=vllm@${{release:-none}}.service
-port=$(sed -n 's/^  "port": \\([0-9]*\\).*/\\1/p' {file} 2>/dev/null)"""
+sockets={shlex.quote(root)}/{SOCKETS}/${{release:-none}}"""
 
 
 def repository(image: str) -> str:

@@ -22,8 +22,9 @@ class Speed(HostFact[str]):
 
     default = str
 
-    def command(self, root: str, url: str, model: str) -> str:
-        measure = shlex.join(["python3", "-B", f"{root}/bin/sparkwright-host", "speed", url, model])
+    def command(self, root: str, release: str, model: str) -> str:
+        program = f"{root}/bin/sparkwright-host"
+        measure = shlex.join(["python3", "-B", program, "speed", root, release, model])
         return f"{measure} 2>&1; true"
 
     def parse(self, output: list[str]) -> str:

@@ -227,7 +227,6 @@ def _check_answers(release: Release, options: RunOptions) -> TaskReport:
         Engines,
         root=release.place,
         release=release.id,
-        url=release.url,
         model=names[0],
         answers=answers,
     )
@@ -236,7 +235,7 @@ def _check_answers(release: Release, options: RunOptions) -> TaskReport:
     # What makes no tokens has no speed in tokens.
     if options.minimum_speed is None or answers != "chat":
         return TaskReport()
-    answer = _read(Speed, root=release.place, url=release.url, model=names[0])
+    answer = _read(Speed, root=release.place, release=release.id, model=names[0])
     try:
         speed = float(answer)
     except ValueError:

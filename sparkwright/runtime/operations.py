@@ -12,7 +12,7 @@ from pyinfra.api.command import PyinfraCommand
 from pyinfra.operations import files
 
 from sparkwright.common.operations import differs, failing, foresee, notice, run_now, unit_differs
-from sparkwright.common.placed import DAEMON_JSON, TOOLKIT_KEYRING, TOOLKIT_SOURCES
+from sparkwright.common.placed import DAEMON_JSON, FIRST_USER, TOOLKIT_KEYRING, TOOLKIT_SOURCES
 from sparkwright.common.terminal import plain, plain_lines
 from sparkwright.fleet.settings import AptRepository
 from sparkwright.host.facts import Service
@@ -202,7 +202,7 @@ def _words(proved: tuple[str, ...]) -> str:
 
 def _prove(state: State, host: Host, root: str, program: str) -> bool:
     try:
-        command = StringCommand("python3 -", *map(QuoteString, CONTAINER_OPTIONS))
+        command = StringCommand("python3 -", FIRST_USER, *map(QuoteString, CONTAINER_OPTIONS))
         done, output = run_now(host, command, _stdin=program)
         if not done:
             host.log_styled(plain_lines(refusal(output.stderr)), fg="red", log_func=logger.error)

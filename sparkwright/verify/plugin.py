@@ -16,7 +16,9 @@ from testinfra.host import Host
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.last_resort import INTERRUPTED, end_soon, explain
+from sparkwright.common.placed import socket_folder
 from sparkwright.common.terminal import plain
+from sparkwright.engine.metrics import ask as ask_engine
 from sparkwright.fleet.fabric_plan import FabricPlan
 from sparkwright.release.lock import Lock, lock_path, read_lock
 from sparkwright.release.release import Release
@@ -218,11 +220,13 @@ def lone_api(data: Data, lock: Lock) -> Api:
 
 
 def _api(head: Host, release: Release) -> Api:
+    folder = socket_folder(release.place, release.id)
+    options = "--silent --show-error --fail-with-body --max-time"
+
     def ask(path: str, body: dict[str, object] | None = None, timeout: float = 120) -> str:
         data = f"--header 'Content-Type: application/json' --data {shlex.quote(json.dumps(body))}"
         answer: str = head.check_output(
-            f"curl --silent --show-error --fail-with-body --max-time {timeout} "
-            f"{data if body else ''} {release.url}{path}"
+            ask_engine(shlex.quote(folder), path, f"{options} {timeout} {data if body else ''}")
         )
         return answer
 

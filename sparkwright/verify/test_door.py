@@ -6,7 +6,9 @@ import ssl
 from pathlib import Path
 
 import pytest
+from testinfra.host import Host
 
+from sparkwright.common.placed import SOCKET, socket_folder
 from sparkwright.door.certificates import authority_file
 from sparkwright.release.release import Release
 from sparkwright.run.spark import SparkTarget
@@ -66,11 +68,13 @@ def test_only_what_clients_need(client: Client, proved: Proved) -> None:
     proved(f"/v1 and /health pass; {len(CLOSED)} other endpoints are 404, with the key too")
 
 
-def test_the_engine_is_behind_it(address: str, release: Release, proved: Proved) -> None:
-    with socket.socket() as connection:
-        connection.settimeout(3)
-        assert connection.connect_ex((address, release.port))
-    proved(f"the engine's own port {release.port} is closed on the LAN")
+def test_the_engine_is_behind_it(host: Host, release: Release, proved: Proved) -> None:
+    listening = host.check_output("ss -Hltnp")
+    pids = host.check_output(f"docker top vllm-{release.id} -o pid").split()[1:]
+    assert not [pid for pid in pids if f",pid={pid}," in listening and not release.ranks.fabric]
+    socket = f"{socket_folder(release.place, release.id)}/{SOCKET}"
+    assert not host.run("su -s /bin/sh nobody -c 'test -e %s'", socket).succeeded
+    proved("the engine has a socket that no user of the Spark reaches, and no port")
 
 
 def test_metrics(client: Client, proved: Proved) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
+from sparkwright.common.placed import user_of
 from sparkwright.release.command import image_id
 from sparkwright.release.container import CONTAINER_OPTIONS
 from sparkwright.release.lock import Lock
@@ -97,8 +98,10 @@ def test_release_is_what_was_declared(
 
 
 def test_gpu_in_container(host: Host, release: Release, proved: Proved) -> None:
+    user = user_of(release.seat)
     gpus = host.check_output(
         f"docker run --rm --pull never {shlex.join(CONTAINER_OPTIONS)} --network none "
+        f"--user $(id -u {user}):$(id -g {user}) "
         f'--entrypoint nvidia-smi "$({image_id(release.images)})" --list-gpus'
     ).strip()
     assert "NVIDIA" in gpus

@@ -10,6 +10,7 @@ import runpy
 import pytest
 import requests
 
+from sparkwright.common.placed import FIRST_USER
 from sparkwright.door.keys import api_keys
 from tests.clock import patience
 from tests.driver.benchmark import check_short, measured
@@ -68,7 +69,7 @@ def test_verification(served: Run) -> None:
 
 
 def test_the_engine_is_confined(spark: Handle, served: Run) -> None:
-    """Every process of real vLLM, by what the kernel says; what it compiles is for root alone."""
+    """Every process of real vLLM, by what the kernel says; what it compiles is for itself alone."""
     assert confinement(spark) == {
         Confinement(
             capabilities=0, no_new_privileges=True, filtered=True, read_only=True, threads=8192
@@ -76,15 +77,16 @@ def test_the_engine_is_confined(spark: Handle, served: Run) -> None:
     }
     look = "sudo docker inspect --format '{{.Image}}' $(sudo docker ps --quiet)"
     (image,) = spark.run(look).stdout.split()
-    caches = spark.run("sudo sh -c 'cd /opt/qwen36/cache && stat -c \"%a %U\" . && ls'").stdout
-    assert caches.split() == ["700", "root", image.removeprefix("sha256:")]
+    caches = spark.run("sudo sh -c 'cd /opt/qwen36/cache && stat -c \"%a %U %n\" . */*'").stdout
+    own = f"{FIRST_USER}/{image.removeprefix('sha256:')}"
+    assert caches.splitlines() == ["700 root .", f"700 {FIRST_USER} {own}"]
 
 
 def test_every_endpoint_of_the_engine_through_the_door(spark: Handle, served: Run) -> None:
     """Those that its own description lists: /v1 wants the key, and all else is not there."""
     (key,) = api_keys(FLEET)
-    release = json.loads(spark.run("cat /opt/qwen36/current/release.json").stdout)
-    listing = f"curl -sS http://127.0.0.1:{release['port']}/openapi.json"
+    socket = f"/opt/qwen36/sockets/engines/{current(spark)}/api.sock"
+    listing = f"sudo curl -sS --unix-socket {socket} http://localhost/openapi.json"
     seen: dict[tuple[str, str], list[int]] = {
         (method.upper(), re.sub(r"{.*?}", "x", path)): []
         for path, methods in json.loads(spark.run(listing).stdout)["paths"].items()

@@ -157,7 +157,6 @@ def _variables(spark: Handle, content: Path) -> dict[str, object]:
         tar.extractall(content, [each for each in members if each.isfile()], filter="data")
     attributes = {f"/{member.name}": _attributes(member) for member in members}
     resolved = json.loads((content / f".{_ROOT}/current/release.json").read_text())
-    unit = json.loads((content / f".{_ROOT}/current/unit.json").read_text())
     found = {f"/{each.name}" for each in members if each.isfile()}
     files = {
         name: [
@@ -179,7 +178,7 @@ def _variables(spark: Handle, content: Path) -> dict[str, object]:
         "weights": [f"{_ROOT}/{each['folder']}" for each in resolved["checkpoints"].values()],
         "image": resolved["image"],
         "services": [*_SERVICES, f"vllm@{release}.service"],
-        "engine": unit["url"],
+        "engine": f"{_ROOT}/sockets/engines/{release}/api.sock",
         "port": PORT,
     }
 

@@ -3,6 +3,7 @@
 import os
 import random
 import socket
+import socketserver
 import subprocess
 import threading
 import time
@@ -15,6 +16,7 @@ from typing import ClassVar
 import pytest
 import requests
 
+from host.common.seat import SOCKETS, engine_address
 from tests.clock import patience
 
 
@@ -22,7 +24,7 @@ def free_port() -> int:
     """A TCP port that nothing uses, and that a door may have.
 
     It is below those that the kernel gives to clients, one of which might take it before the server
-    that it is for listens on it, and beyond those that engines have.
+    that it is for listens on it.
     """
     while True:
         port = random.SystemRandom().randrange(19_000, 29_000)
@@ -111,6 +113,30 @@ def forwarding(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.delenv("no_proxy", raising=False)
         yield Forwarding.asked
+
+
+class SocketServer(ThreadingHTTPServer):
+    """A server on the socket of an engine, which everybody may reach who reaches its folder.
+
+    Args:
+        root: of the engine's seat.
+        release: the engine's.
+    """
+
+    address_family = socket.AF_UNIX
+    daemon_threads = True
+
+    def __init__(self, root: Path, release: str, handler: type[BaseHTTPRequestHandler]) -> None:
+        self.folder = root / SOCKETS / release
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with engine_address(root, release) as address:
+            Path(address).unlink(missing_ok=True)
+            super().__init__(address, handler)  # type: ignore[arg-type]
+            Path(address).chmod(0o777)
+
+    def server_bind(self) -> None:
+        """Bind; there is no name to look up."""
+        socketserver.TCPServer.server_bind(self)
 
 
 @contextmanager

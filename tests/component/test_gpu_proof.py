@@ -4,6 +4,7 @@ What is in the image, and what runs there, is real: Python, the loader, nvidia-s
 """
 
 import os
+import pwd
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -95,6 +96,7 @@ def spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> Spark:
     # Python of the system, as on a Spark.
+    monkeypatch.setattr("sparkwright.runtime.operations.FIRST_USER", "nobody")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/sbin:/usr/bin:/sbin:/bin")
     caplog.set_level("INFO")
     return Spark(tmp_path)
@@ -108,6 +110,8 @@ def test_a_container_shows_the_gpu_and_no_image_is_left(
     (run,) = spark.runs
     assert " ".join(CONTAINER_OPTIONS) in run
     assert "--gpus" not in run
+    user = pwd.getpwnam("nobody")
+    assert f"--user {user.pw_uid}:{user.pw_gid} " in run
     assert not (spark.folder / "root").exists()
 
 

@@ -1,41 +1,44 @@
 """Engines as a container runs them, in namespaces of their own, and their clients."""
 
-import ctypes
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import requests
+from requests import adapters
+from urllib3 import HTTPConnectionPool, connection
 
+from host.common.seat import SOCKETS, engine_address
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.release.command import Place, environment, serve_arguments
 from tests.lab import registry, tiny_model, tiny_texts
 from tests.lab.engine_image import ENVIRONMENT, Engine
 from tests.lab.state import wait_for
 
-PORT, MASTER = 18000, "127.0.0.1"
+MASTER, RELEASE = "127.0.0.1", "engine"
 COMPLETIONS = "/v1/chat/completions"
 JSON = {"Content-Type": "application/json"}
-URL = f"http://127.0.0.1:{PORT}"
+URL = "http://localhost"
 # Seconds within which everything happens that is waited for; a start on a busy machine takes most.
 PATIENCE = 240
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
-# The image stays as it is; the network is up, /proc shows the processes of this namespace, and two
-# ranks share no memory, by which vLLM would take them for ones of the same machine.
+# The image stays as it is; the network is up, there is a folder for the socket, /proc shows the
+# processes of this namespace, and two ranks share no memory, by which vLLM would take them for ones
+# of the same machine.
 _ENTER = """\
 ip link set lo up
 mount --bind "$0" "$0"
 mount -o remount,bind,ro "$0"
 cd "$0"
 for folder in tmp run root mnt; do mount -t tmpfs tmpfs $folder; done
+mkdir run/vllm
 mount --bind "$1" mnt
 mount -o remount,bind,ro mnt
 mount -t proc proc proc
@@ -61,7 +64,7 @@ def line(sparks: int = 1, rank: int = 0, recipe: str = CHAT, **changes: str) -> 
     Args:
         changes: what stands in the place of a word.
     """
-    place = Place(PORT, rank, sparks, MASTER if sparks > 1 else None)
+    place = Place(rank, sparks, MASTER if sparks > 1 else None)
     found = load_recipe(recipe).for_sparks(sparks)
     folder = f"/models/{found.checkpoints['model'].folder}"
     words = serve_arguments(found, place)
@@ -75,6 +78,30 @@ def until(true: Callable[[], object], what: str) -> None:
         what: is waited for.
     """
     wait_for(lambda: bool(true()), PATIENCE, what)
+
+
+class _Connection(connection.HTTPConnection):
+    root: Path
+
+    def _new_conn(self) -> socket.socket:
+        made = socket.socket(socket.AF_UNIX)
+        made.settimeout(self.timeout if isinstance(self.timeout, int | float) else None)
+        with engine_address(self.root, RELEASE) as address:
+            made.connect(address)
+        return made
+
+
+class _Adapter(adapters.HTTPAdapter):
+    """Has requests go to an engine's socket."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._pool = HTTPConnectionPool("localhost")
+        self._pool.ConnectionCls = type("Connection", (_Connection,), {"root": root})
+
+    def get_connection_with_tls_context(self, *_: Any, **__: Any) -> HTTPConnectionPool:
+        """Return the only connections that there are."""
+        return self._pool
 
 
 @dataclass
@@ -120,33 +147,36 @@ class Running:
         for pid in pids:
             os.kill(pid, number)
 
-    @contextmanager
-    def inside(self) -> Iterator[None]:
-        """Be in the engine's network, with this thread alone."""
-        with (
-            Path("/proc/thread-self/ns/net").open() as own,
-            Path(f"/proc/{self.server}/ns/net").open() as other,
-        ):
-            assert _LIBC.setns(other.fileno(), 0) == 0
-            try:
-                yield
-            finally:
-                assert _LIBC.setns(own.fileno(), 0) == 0
+    @property
+    def root(self) -> Path:
+        """The folder of a seat, in which its socket is as on a Spark."""
+        root = self.log.with_suffix("")
+        link = root / SOCKETS / RELEASE
+        if not link.is_symlink():
+            link.parent.mkdir(parents=True)
+            link.symlink_to(f"/proc/{self.server}/root/run/vllm")
+        return root
+
+    @property
+    def client(self) -> requests.Session:
+        """A client of it."""
+        session = requests.Session()
+        session.mount(URL, _Adapter(self.root))
+        return session
 
     def ask(
         self, path: str, body: object = None, timeout: float = PATIENCE, stream: bool = False
     ) -> requests.Response:
         """Return the answer to a request: POST if it has a body, else GET."""
         data = body if isinstance(body, str) or body is None else json.dumps(body)
-        with self.inside():
-            return requests.request(
-                "GET" if body is None else "POST",
-                URL + path,
-                data=data,
-                headers=JSON if data else {},
-                timeout=timeout,
-                stream=stream,
-            )
+        return self.client.request(
+            "GET" if body is None else "POST",
+            URL + path,
+            data=data,
+            headers=JSON if data else {},
+            timeout=timeout,
+            stream=stream,
+        )
 
     def wait(self) -> int:
         """Wait for its end; return the exit status."""
@@ -194,7 +224,8 @@ def start(
         own = ["unshare", "--net"]
     command = [*own, "--mount", "--propagation=slave", "--pid", "--fork", "--kill-child"]
     command += ["sh", "-ec", _ENTER, str(root), str(models or tiny_model.ensure_models())]
-    command += ["env", "-i", *(f"{name}={value}" for name, value in given.items()), "vllm", *words]
+    command += ["env", "-i", *(f"{name}={value}" for name, value in given.items()), "sh", "-c"]
+    command += ['umask 0; exec vllm "$@"', "vllm", *words]
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT

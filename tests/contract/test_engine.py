@@ -1,12 +1,10 @@
 """What an engine answers: vLLM's ways on which the product relies."""
 
 import asyncio
-import http.client
 import json
 from pathlib import Path
 
 import pytest
-import requests
 
 from host.common import probe
 from host.rollout import speed
@@ -18,7 +16,7 @@ from tests.contract.engines import (
     JSON,
     MODEL,
     PATIENCE,
-    PORT,
+    RELEASE,
     URL,
     Running,
     chat,
@@ -113,8 +111,7 @@ def test_stream(serving: Running) -> None:
 
 def test_a_stream_comes_piece_by_piece(serving: Running) -> None:
     """The product measures a speed by it, by the count in each piece."""
-    with serving.inside():
-        found = speed.speed(URL, "tiny")
+    found = speed.speed(serving.root, RELEASE, "tiny")
     assert 5 < found < 2000
 
 
@@ -163,8 +160,7 @@ def test_refused(serving: Running, case: str) -> None:
 
 
 def test_only_json(serving: Running) -> None:
-    with serving.inside():
-        answer = requests.post(URL + COMPLETIONS, data=json.dumps(chat()), timeout=PATIENCE)
+    answer = serving.client.post(URL + COMPLETIONS, data=json.dumps(chat()), timeout=PATIENCE)
     assert answer.status_code == 400
     assert "Only 'application/json' is allowed" in answer.json()["error"]["message"]
 
@@ -207,21 +203,19 @@ def test_tokens(serving: Running) -> None:
 
 def test_the_old_protocol(serving: Running) -> None:
     """The supervisor speaks HTTP/1.0: an answer ends with its connection."""
-    engine = probe.Engine(URL, "tiny")
+    engine = probe.Engine(serving.root, RELEASE, "tiny")
 
     async def ask() -> None:
         assert await engine.healthy()
         await engine.token()
 
-    with serving.inside():
-        asyncio.run(ask())
+    asyncio.run(ask())
 
 
 def test_a_connection_is_kept(serving: Running) -> None:
     """The door sends requests of several clients over one."""
-    with serving.inside():
-        connection = http.client.HTTPConnection("127.0.0.1", PORT)
-        connection.connect()
+    connection = probe.Connection(serving.root, RELEASE, PATIENCE)
+    connection.connect()
     socket = connection.sock
     for stream in (True, False, True):
         connection.request("POST", COMPLETIONS, json.dumps(chat(stream=stream)), JSON)

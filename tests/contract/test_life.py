@@ -19,7 +19,7 @@ from sparkwright.causes.log_causes import table
 from sparkwright.engine.metrics import LOAD
 from tests.contract import engines, facts
 from tests.contract.conftest import Start
-from tests.contract.engines import COMPLETIONS, PATIENCE, URL, Running, chat, until
+from tests.contract.engines import COMPLETIONS, PATIENCE, RELEASE, Running, chat, until
 from tests.contract.test_metrics import samples, settled, value
 from tests.lab.engine_image import Engine
 
@@ -129,13 +129,12 @@ def test_a_core_that_hangs(serving: Running, monkeypatch: pytest.MonkeyPatch) ->
     """HTTP goes on, counters stand still, and the product's watch notices. It may go on later."""
     for name, seconds in (("INTERVAL", 0.0), ("TOKEN_DEADLINE", 1.0), ("COUNTERS_DEADLINE", 1.0)):
         monkeypatch.setattr(probe, name, seconds)
-    engine = probe.Engine(URL, "tiny")
+    engine = probe.Engine(serving.root, RELEASE, "tiny")
     for process in (CORE, WORKER):
         with in_flight(serving, chat(max_tokens=300, ignore_eos=True)) as texts:
             serving.signal(process, signal.SIGSTOP)
             assert serving.ask("/health").ok
-            with serving.inside():
-                said = asyncio.run(asyncio.wait_for(probe.watch(engine), PATIENCE))
+            said = asyncio.run(asyncio.wait_for(probe.watch(engine), PATIENCE))
             assert "no token" in said
             assert "3 times in a row" in said
             assert serving.ask("/health").ok

@@ -1,6 +1,5 @@
 """What an engine counts: the product, its dashboards and its watch go by it."""
 
-import http.client
 import json
 import re
 import threading
@@ -11,7 +10,16 @@ import pytest
 from host.common import probe
 from sparkwright.engine.metrics import FINISHED, LOAD, finished, load
 from tests.contract import facts
-from tests.contract.engines import COMPLETIONS, JSON, PORT, Running, chat, choice, until
+from tests.contract.engines import (
+    COMPLETIONS,
+    JSON,
+    PATIENCE,
+    RELEASE,
+    Running,
+    chat,
+    choice,
+    until,
+)
 
 
 def samples(serving: Running, names: tuple[str, ...]) -> list[str]:
@@ -115,9 +123,8 @@ def test_a_client_that_leaves(serving: Running, stream: bool) -> None:
     """Its request ends long before it would, and is none that ended."""
     settled(serving)
     before = value(serving, "request_success_total")
-    with serving.inside():
-        connection = http.client.HTTPConnection("127.0.0.1", PORT)
-        connection.connect()
+    connection = probe.Connection(serving.root, RELEASE, PATIENCE)
+    connection.connect()
     body = chat(max_tokens=4000, ignore_eos=True, stream=stream)
     connection.request("POST", COMPLETIONS, json.dumps(body), JSON)
     until(lambda: value(serving, "num_requests_running"), "the request")

@@ -12,7 +12,15 @@ from sparkwright.recipe import questions
 from sparkwright.recipe.loader import load_recipe
 from tests.contract import engines, facts
 from tests.contract.conftest import Start
-from tests.contract.engines import COMPLETIONS, EMBEDDING, MODEL, PATIENCE, RERANKER, URL, Running
+from tests.contract.engines import (
+    COMPLETIONS,
+    EMBEDDING,
+    MODEL,
+    PATIENCE,
+    RELEASE,
+    RERANKER,
+    Running,
+)
 
 TEXTS = ["the server reads the prompt", "the server reads every prompt", "a cable on a desk"]
 
@@ -47,11 +55,11 @@ def reranker(start: Start, kept: dict[str, Running]) -> Running:
     return one(RERANKER, start, kept)
 
 
-def side(recipe: str) -> probe.Engine:
+def side(running: Running, recipe: str) -> probe.Engine:
     """Return the engine as its supervisor asks it."""
     found = load_recipe(recipe)
-    unit = {"url": URL, "model": found.served_names[0], "answers": found.answers}
-    return pooling.engine(unit)
+    unit = {"model": found.served_names[0], "answers": found.answers}
+    return pooling.engine(running.root, RELEASE, unit)
 
 
 def vectors(engine: Running, text: str | list[str]) -> list[list[float]]:
@@ -135,22 +143,20 @@ def test_the_product_is_satisfied(pooled: Running, recipe: str) -> None:
         question = ask(found.answers, found.served_names[0])
         answer = pooled.ask(question.path, question.body)
         assert questions.problem(found.answers, answer.text) is None
-    engine = side(recipe)
+    engine = side(pooled, recipe)
 
     async def look() -> None:
         assert await engine.healthy()
         await engine.token()
 
-    with pooled.inside():
-        asyncio.run(look())
+    asyncio.run(look())
 
 
 def test_counters_move_by_work_alone(pooled: Running, recipe: str) -> None:
-    engine, found = side(recipe), load_recipe(recipe)
+    engine, found = side(pooled, recipe), load_recipe(recipe)
 
     def counters() -> list[str] | None:
-        with pooled.inside():
-            return asyncio.run(engine.counters())
+        return asyncio.run(engine.counters())
 
     before = counters()
     pooled.ask("/health")
@@ -165,14 +171,12 @@ def test_a_core_that_hangs(pooled: Running, recipe: str, monkeypatch: pytest.Mon
     """HTTP goes on, counters stand still, and the product's watch notices. It may go on later."""
     for name, seconds in (("INTERVAL", 0.0), ("TOKEN_DEADLINE", 1.0), ("COUNTERS_DEADLINE", 1.0)):
         monkeypatch.setattr(probe, name, seconds)
-    engine = side(recipe)
+    engine = side(pooled, recipe)
     for process in ("VLLM::EngineCor", "VLLM::Worker"):
         pooled.signal(process, signal.SIGSTOP)
         assert pooled.ask("/health").ok
-        with pooled.inside():
-            said = asyncio.run(asyncio.wait_for(probe.watch(engine), PATIENCE))
+        said = asyncio.run(asyncio.wait_for(probe.watch(engine), PATIENCE))
         assert "no token" in said
         assert "3 times in a row" in said
         pooled.signal(process, signal.SIGCONT)
-        with pooled.inside():
-            asyncio.run(asyncio.wait_for(probe.ready(engine), PATIENCE))
+        asyncio.run(asyncio.wait_for(probe.ready(engine), PATIENCE))

@@ -62,7 +62,7 @@ def checkup(case: Incident) -> Checkup:
     """Return a Spark as the doctor would find it: what the thread does not tell is sound.
 
     Readings: `active` (whether the engine runs), `restarts`, `downs`, `kernel`, `driver`,
-    `listeners`, `runtimes`, `memory` (total, free, available, in GiB), `cma` (named and free, in
+    `runtimes`, `memory` (total, free, available, in GiB), `cma` (named and free, in
     MiB), `gpu` (MHz, W, per cent busy), `finished` (requests that were cut, and that ended),
     `cpu` (MHz), `nic` (lines of lspci).
     """
@@ -97,7 +97,6 @@ def checkup(case: Incident) -> Checkup:
         gpu=GpuReading(clock, power, 60.0, busy, None, None),
         gpu_inside=None,
         downs=told.pop("downs", 0),
-        listeners=tuple(told.pop("listeners", ())),
         finished=Finished(cut, ended),
         cpu=told.pop("cpu", None),
         nic=tuple(told.pop("nic", ())),

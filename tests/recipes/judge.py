@@ -114,7 +114,7 @@ def _judged(recipe: Recipe) -> Recipe:
 
 def _line(case: Case, rank: int) -> dict[str, Any]:
     recipe = _judged(case.recipe.for_sparks(case.sparks))
-    place = Place(18000, rank, case.sparks, _FABRIC)
+    place = Place(rank, case.sparks, _FABRIC)
     fabric = {"VLLM_HOST_IP": _FABRIC} if case.sparks > 1 else {}
     checkpoints = recipe.whole_models.values()
     return {

@@ -19,7 +19,7 @@ RELEASES = {load_recipe(name).judge: load_recipe(name) for name in recipe_names(
 def said(release: str, domains: tuple[str, ...] = ()) -> dict[str, Any]:
     """Ask a release with the domains and variables of the line that a unit would run."""
     recipe = from_domains(RELEASES[release], domains)
-    words = serve_arguments(recipe, Place(18000))
+    words = serve_arguments(recipe, Place())
     start = words.index("--allowed-media-domains") + 1
     end = next(at for at in range(start, len(words)) if words[at].startswith("--"))
     name = "VLLM_MEDIA_URL_ALLOW_REDIRECTS"

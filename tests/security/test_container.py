@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from host.engine.fabric_env import fabric_environment
+from sparkwright.common.placed import FIRST_USER
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.release.command import Place, docker_run
 from sparkwright.release.container import CONFINEMENT
@@ -15,7 +16,7 @@ from tests.unit.release.test_release import recipe, release
 
 RECIPES = sorted(path.stem for path in Path("files/recipes").glob("*.yaml"))
 # What would give a container more than `CONFINEMENT` leaves to it.
-LOOSE = ("--privileged", "--cap-add", "--device", "--security-opt", "--pid", "--userns", "--user")
+LOOSE = ("--privileged", "--cap-add", "--device", "--security-opt", "--pid", "--userns")
 
 
 def docker_options(name: str, nodes: int) -> list[str]:
@@ -23,12 +24,13 @@ def docker_options(name: str, nodes: int) -> list[str]:
     loaded = load_recipe(name).for_sparks(nodes)
     words = docker_run(
         loaded,
-        Place(18000, nodes=nodes, master="192.0.2.1"),
+        Place(nodes=nodes, master="192.0.2.1"),
         image="IMAGE",
         cache="0123",
         release="r",
         root="/opt/x",
         folders={each: f"{each}@1" for each in loaded.checkpoints},
+        user="7:8",
     )
     return words[: words.index("IMAGE")]
 
@@ -46,12 +48,16 @@ def test_every_recipe_is_confined(name: str) -> None:
         assert tuple(words[start : start + len(CONFINEMENT)]) == CONFINEMENT
         rest = words[:start] + words[start + len(CONFINEMENT) :]
         assert not [word for word in rest if word.split("=")[0] in LOOSE]
-        *weights, cache = volumes(words)
+        *weights, api, cache = volumes(words)
         assert all(mount.endswith(":ro") for mount in weights)
-        assert cache == "/opt/x/cache/0123:/root/.cache"
+        assert api == "/opt/x/sockets/engines/r:/run/vllm"
+        assert cache == f"/opt/x/cache/{FIRST_USER}/0123:/home/engine"
+        assert words[words.index("--user") + 1] == "7:8"
+        network = words[words.index("--network") + 1]
+        assert network == ("none" if nodes == 1 else "host")
 
 
-def test_rdma_gives_one_capability_and_the_devices_in_use(tmp_path: Path) -> None:
+def test_rdma_gives_the_devices_in_use_and_no_capability(tmp_path: Path) -> None:
     """The folder of all RDMA devices would be the other port's, and the fabric's manager, too."""
     for number, netdev in enumerate(("used", "unused")):
         device = tmp_path / f"roce{number}"
@@ -60,7 +66,7 @@ def test_rdma_gives_one_capability_and_the_devices_in_use(tmp_path: Path) -> Non
         (device / "ports/1/gids").mkdir(parents=True)
         (device / "ports/1/state").write_text("4: ACTIVE\n")
     environment, _ = fabric_environment({"192.0.2.1": "used"}, tmp_path)
-    assert environment["RDMA_OPTIONS"] == "--cap-add IPC_LOCK --device /dev/infiniband/uverbs0"
+    assert environment["RDMA_OPTIONS"] == "--device /dev/infiniband/uverbs0"
 
 
 def test_code_that_one_image_compiles_is_not_loaded_by_another(tmp_path: Path) -> None:
@@ -74,7 +80,11 @@ def test_code_that_one_image_compiles_is_not_loaded_by_another(tmp_path: Path) -
     )
     docker.chmod(0o755)
     program = tmp_path / "run"
-    program.write_text(release(recipe()).files["run"])
+    root = tmp_path / "root"
+    program.write_text(release(recipe(), root=str(root)).files["run"])
+    for name, text in {"id": "echo 7", "chown": "exit"}.items():
+        (docker.parent / name).write_text(f"#!/bin/sh\n{text}\n")
+        (docker.parent / name).chmod(0o755)
     seen = []
     for digit in "ab":
         (tmp_path / "id").write_text(f"sha256:{digit * 64}\n")
@@ -83,4 +93,4 @@ def test_code_that_one_image_compiles_is_not_loaded_by_another(tmp_path: Path) -
             ["sh", program], cwd=tmp_path, env={"PATH": path}, check=True, timeout=patience()
         )
         seen.append(volumes((tmp_path / "words").read_text().splitlines())[-1])
-    assert seen == [f"/opt/x/cache/{digit * 64}:/root/.cache" for digit in "ab"]
+    assert seen == [f"{root}/cache/{FIRST_USER}/{digit * 64}:/home/engine" for digit in "ab"]

@@ -33,13 +33,13 @@ Behind = tuple[Running, FakeServer]
 @pytest.fixture
 def door(tmp_path: Path) -> Iterator[Behind]:
     """A door with the settings of a fresh installation, and an engine behind it."""
-    engine, running = FakeServer("a"), Running(tmp_path)
+    engine, running = FakeServer(tmp_path, "a"), Running(tmp_path)
     engine.pause = FIRST_TOKEN
     running.lay(plan(running.port, **SETTINGS))
     with serving(engine):
         try:
             running.start()
-            running.door.offer("a", engine.server_port)
+            running.door.offer("a")
             yield running, engine
         finally:
             running.stop()

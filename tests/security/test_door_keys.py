@@ -59,17 +59,15 @@ def network() -> Iterator[None]:
 def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Behind]:
     """A door with the keys of five, in a network of its own, and an engine behind it."""
     monkeypatch.setenv("ATTACK_KEY", HOSTILE.secret)
-    engine = FakeServer("a")
+    engine, running = FakeServer(tmp_path, "a"), Running(tmp_path)
     with network():
-        engine.server_close()
-        engine, running = FakeServer("a"), Running(tmp_path)
         engine.pause = FIRST_TOKEN
         keys = [HOSTILE, *OTHERS.values()]
         running.lay(replace(plan(running.port, keys=keys, **SETTINGS), bind="::"))
         with serving(engine):
             try:
                 running.start()
-                running.door.offer("a", engine.server_port)
+                running.door.offer("a")
                 yield running, engine
             finally:
                 running.stop()

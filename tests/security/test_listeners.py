@@ -29,7 +29,7 @@ from tests.unit.driven import fake_host
 
 ENGINE = "f2a2905980e2"
 GUARDED, LOOSE = f"/{ALONE}/docker-{ENGINE}.scope", f"/system.slice/docker-{ENGINE}.scope"
-PAIRED = f"/{ALONE}/{PAIR}/docker-{ENGINE}.scope"
+PAIRED = f"/{PAIR}/docker-{ENGINE}.scope"
 SYSTEM = "/system.slice"
 MAY = Declared(doors=(8000, 8002), fabric=("192.168.100.11", "192.168.101.11"), lan="192.168.1.20")
 
@@ -240,8 +240,8 @@ def test_one_sparks_processes_meet_on_loopback() -> None:
 @pytest.mark.parametrize(("nodes", "parent"), [(1, ALONE), (2, PAIR)])
 def test_each_engine_starts_within_its_guard(nodes: int, parent: str) -> None:
     recipe = load_recipe("lab-tiny").for_sparks(nodes)
-    place = Place(18000, nodes=nodes, master="192.0.2.1")
-    where = {"release": "r", "root": "/r", "folders": {"model": "m"}}
+    place = Place(nodes=nodes, master="192.0.2.1")
+    where = {"release": "r", "root": "/r", "folders": {"model": "m"}, "user": "7:8"}
     words = docker_run(recipe, place, image="i", cache="c", **where)
     assert words[words.index("--cgroup-parent") + 1] == parent
 
@@ -258,7 +258,7 @@ def test_what_the_guard_lets_through() -> None:
     both = guard_files("/r", ("192.168.100.11", "192.168.100.12"), internet=False)
     assert [settings(file.text) for file in both] == [
         settings(alone.text),
-        {"IPAddressAllow": ["192.168.100.11", "192.168.100.12"]},
+        {"IPAddressAllow": ["192.168.100.11", "192.168.100.12"], "IPAddressDeny": ["any"]},
     ]
     assert all("/r." in file.text or "/r " in file.text for file in both)
 
@@ -268,3 +268,6 @@ def test_media_of_the_internet_open_no_way_to_the_lan() -> None:
     denied = settings(alone.text)["IPAddressDeny"]
     assert {"10.0.0.0/8", "192.168.0.0/16", "169.254.0.0/16", "fe80::/10"} <= set(denied)
     assert "any" not in denied
+    _, pair = guard_files("/r", ("192.168.100.11",), internet=True)
+    assert settings(pair.text)["IPAddressAllow"] == ["192.168.100.11", "127.0.0.53"]
+    assert {"localhost", "10.0.0.0/8"} <= set(settings(pair.text)["IPAddressDeny"])

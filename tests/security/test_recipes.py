@@ -112,14 +112,14 @@ def test_whatever_passes_the_engine_listens_where_we_say(
         recipe = load(tmp_path, vllm=release, args={option: "0.0.0.0"})
     except PlanError:
         return
-    line = serve_arguments(recipe, Place(18123))
+    line = serve_arguments(recipe, Place())
     try:
         read = parsed(release, line)
     except argparse.ArgumentError:
         return  # vLLM has no such option and does not start
     except SystemExit:
         return
-    assert (read.host, read.port) == ("127.0.0.1", "18123")
+    assert (read.uds, read.host) == ("/run/vllm/api.sock", None)
     assert (read.tensor_parallel_size, read.served_model_name) == ("1", ["model"])
     assert (read.api_key, read.uds, read.config) == (None, None, None)
 
@@ -245,10 +245,10 @@ def test_what_differs_with_two_sparks_is_judged_too(tmp_path: Path) -> None:
 
 def test_an_engine_fetches_no_url_unless_the_group_data_name_its_host(tmp_path: Path) -> None:
     recipe = load(tmp_path)
-    read = parsed("0.28.0", serve_arguments(recipe, Place(18123)))
+    read = parsed("0.28.0", serve_arguments(recipe, Place()))
     assert read.allowed_media_domains == ["media.invalid"]
     opened = from_domains(recipe, ("images.example.org", "192.168.1.5"))
-    read = parsed("0.28.0", serve_arguments(opened, Place(18123)))
+    read = parsed("0.28.0", serve_arguments(opened, Place()))
     assert read.allowed_media_domains == ["images.example.org", "192.168.1.5"]
     assert environment(opened)["VLLM_MEDIA_URL_ALLOW_REDIRECTS"] == "0"
     told = refusal(tmp_path, args={"allowed-media-domains": ["evil.example.org"]})

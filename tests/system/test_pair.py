@@ -21,6 +21,7 @@ from tests.driver.pairs import Pair
 from tests.driver.plants import plant, undo
 from tests.driver.product import DEPLOY, Run, pyinfra, remote_commands
 from tests.driver.sparks import current, engines_status, until
+from tests.driver.ways_out import CLOSED, OPEN, PAIR_OPEN, PAIRED, abstract_listener, tried
 from tests.lab import hub, services
 
 # Seconds that a start may lose between two looks: for the peer, for a first token, by the door,
@@ -103,6 +104,23 @@ def test_the_rendezvous_is_closed_on_the_lan_also_where_ufw_allows_all_of_it(ser
     assert "0.0.0.0" in listening or "*" in listening
     assert not services.answers(serving.head.address, MASTER_PORT)
     assert services.answers(serving.head.address, PORT)
+
+
+def test_code_in_an_engine_finds_no_way_out_but_to_the_other_rank(serving: Pair) -> None:
+    release = current(serving.head)
+    fabric = [
+        spark.run("ip -4 -o addr show enp1s0f0np0 | awk '{print $4}'").stdout.partition("/")[0]
+        for spark in serving.both
+    ]
+    ways = {**CLOSED, **PAIRED, **OPEN, **PAIR_OPEN}
+    for spark, own, peer in zip(serving.both, fabric, reversed(fabric), strict=True):
+        gate = spark.run("ip route show default | cut -d' ' -f3").stdout.strip()
+        given = {"LAN": spark.address, "GATE": gate, "OTHER": release}
+        given |= {"OWN": own, "PEER": peer, "MASTER": fabric[0]}
+        with abstract_listener(spark):
+            found = tried(spark, release, ways, **given)
+        expected = {*OPEN, *PAIR_OPEN} - ({"its API"} if spark is serving.worker else set())
+        assert {name for name, is_open in found.items() if is_open} == expected, spark
 
 
 def test_a_restart_of_the_guard_opens_no_gap(serving: Pair) -> None:

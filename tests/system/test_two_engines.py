@@ -5,6 +5,7 @@ The tests build on one another, in order; clients go on asking both doors meanwh
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
@@ -17,6 +18,7 @@ from tests.driver.declared import edited, recipe, replica, seed
 from tests.driver.load import Load, load
 from tests.driver.product import DEPLOY, pyinfra, verification
 from tests.driver.sparks import current, engines, eventually, forget
+from tests.driver.ways_out import CLOSED, OPEN, abstract_listener, tried
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
 
@@ -108,6 +110,81 @@ def test_what_looks_sees_both(spark: Handle, two: str) -> None:
     proved = verification()
     assert f"proved on spark1/{NAME}" in proved
     assert "proved on spark1/lab1" in proved
+
+
+def test_code_in_an_engine_finds_no_way_out(spark: Handle, two: str) -> None:
+    """Of either engine; it has what it needs."""
+    gate = spark.run("ip route show default | cut -d' ' -f3").stdout.strip()
+    lan = spark.run("hostname -I").stdout.split()[0]
+    other = second(spark)
+    with abstract_listener(spark):
+        for release, neighbour in ((two, other), (other, two)):
+            given = {"LAN": lan, "GATE": gate, "OTHER": neighbour}
+            found = tried(spark, release, {**CLOSED, **OPEN}, **given)
+            assert {name for name, is_open in found.items() if is_open} == set(OPEN), release
+
+
+# Takes every connection to these ports for a while, and says how many there were.
+_TAKE = """
+import select, socket, sys, time
+taken, listening = 0, []
+for port in map(int, sys.argv[1:]):
+    for address in ("0.0.0.0", "127.0.0.1", LAN):
+        try:
+            server = socket.socket()
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            server.bind((address, port))
+            server.listen()
+            listening.append(server)
+        except OSError:
+            pass
+print("ready", len(listening), flush=True)
+end = time.monotonic() + 15
+while time.monotonic() < end:
+    for server in select.select(listening, [], [], 0.2)[0]:
+        server.accept()[0].close()
+        taken += 1
+print("taken", taken)
+"""
+
+
+def test_an_engine_takes_neither_prompts_nor_the_place_of_the_other(
+    spark: Handle, two: str
+) -> None:
+    """It binds the ports of doors and gateway, and the socket of an engine that restarts."""
+    other = second(spark)
+    lan = spark.run("hostname -I").stdout.split()[0]
+    thief = f"python3 -c {shlex.quote(_TAKE.replace('LAN', repr(lan)))} 8000 {PORT} 4000 18000"
+    command = f"sudo docker exec vllm-{two} {thief} > /tmp/thief 2>&1"
+    spark.run(f"nohup sh -c {shlex.quote(command)} >/dev/null 2>&1 &")
+    eventually(lambda: "ready" in spark.run("cat /tmp/thief").stdout, "the ports to be bound")
+    local = "curl -s -o /dev/null -w '%{http_code}\\n' http://127.0.0.1:8000/health"
+    seen = spark.run(f"for turn in $(seq 20); do {local}; done").stdout.split()
+    assert seen == ["200"] * 20
+    assert all(answers(spark) for _ in range(5))
+    spark.run(f"sudo docker kill vllm-{other}")
+    eventually(lambda: answers(spark), "the second engine again")
+    said = eventually(
+        lambda: found if "taken" in (found := spark.run("cat /tmp/thief").stdout) else None,
+        "the thief to end",
+    )
+    assert said.splitlines()[-1] == "taken 0"
+
+
+def test_an_engine_that_moves_its_socket_leads_its_door_nowhere(spark: Handle, two: str) -> None:
+    """Its door finds it in a folder beyond which there is nothing for it."""
+    other = second(spark)
+    link = f"/opt/qwen36/sockets/seats/{NAME}/engines/{other}/api.sock"
+    move = f"cd /run/vllm && mv api.sock old && ln -s {link} api.sock"
+    spark.run(f"sudo docker exec vllm-{two} sh -c {shlex.quote(move)}")
+    try:
+        # The request waits until its supervisor has ended it, and another life answers.
+        assert ask(spark, {**CHAT, "model": MODEL}).status_code in (404, 502, 503)
+    finally:
+        back = "cd /run/vllm && mv -f old api.sock"
+        spark.run(f"sudo docker exec vllm-{two} sh -c {shlex.quote(back)}", check=False)
+    eventually(lambda: answers(spark), "the first engine again")
 
 
 def test_the_first_is_switched(spark: Handle, two: str) -> None:

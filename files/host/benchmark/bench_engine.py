@@ -5,10 +5,11 @@ import json
 import re
 import subprocess
 import time
-import urllib.error
-import urllib.request
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+from host.common.probe import Connection
 from host.common.progress import JobError
 
 # A long prompt is counted in less than a second; the first answer after a start may take a minute.
@@ -55,15 +56,15 @@ class MeasuredEngine:
     """An engine that serves.
 
     Args:
-        url: http://ADDRESS:PORT.
+        root: of its seat.
+        release: its id.
         model: a name that it serves.
-        unit: its systemd unit.
     """
 
-    def __init__(self, url: str, model: str, unit: str) -> None:
-        self._url = url
+    def __init__(self, root: Path, release: str, model: str) -> None:
+        self._engine = root, release
         self._model = model
-        self._unit = unit
+        self._unit = f"vllm@{release}"
 
     def counters(self) -> tuple[dict[str, int], list[int]]:
         """Return `COUNTERS` as they stand, 0 for what the engine does not count; `positions`."""
@@ -146,20 +147,24 @@ class MeasuredEngine:
         return ["journalctl", "--quiet", f"--output={form}", f"_SYSTEMD_INVOCATION_ID={life}"]
 
     def _ask(self, path: str, body: object = None) -> str:
-        request = urllib.request.Request(
-            f"{self._url}{path}",
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
+        request: tuple[Any, ...] = ("GET", path)
+        if body is not None:
+            head = {"Content-Type": "application/json"}
+            request = ("POST", path, json.dumps(body), head)
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-                text: bytes = answer.read(_MOST + 1)
-            if len(text) > _MOST:
-                raise JobError(f"The engine answers {path} with more than {_MOST:,} bytes.")
-            return text.decode()
+            with closing(Connection(*self._engine, PATIENCE)) as connection:
+                connection.request(*request)
+                answer = connection.getresponse()
+                text = answer.read(_MOST + 1)
+            said = text[:300].decode(errors="replace")
+            problem = None if answer.status == 200 else f"{answer.status}: {said}"
         except (OSError, http.client.HTTPException) as error:
-            said = error.read()[:300].decode() if isinstance(error, urllib.error.HTTPError) else ""
+            problem = str(error)
+        if problem is not None:
             raise JobError(
-                f"The engine does not answer {path} ({error}) {said}: look with "
+                f"The engine does not answer {path} ({problem}): look with "
                 f"`journalctl -u {self._unit}`, then run again."
-            ) from None
+            )
+        if len(text) > _MOST:
+            raise JobError(f"The engine answers {path} with more than {_MOST:,} bytes.")
+        return text.decode()

@@ -90,7 +90,7 @@ def arguments(orders: Mapping[str, Any], workload: Mapping[str, Any], number: in
         number: requests of this run.
     """
     words = ["--backend", "openai-chat", "--endpoint", "/v1/chat/completions"]
-    words += ["--base-url", orders["url"], "--model", orders["model"]]
+    words += ["--base-url", "http://localhost", "--model", orders["model"]]
     words += ["--tokenizer", orders["tokenizer"]]
     # The server has the template; a trial request would warm its cache.
     words += ["--skip-chat-template", "--ready-check-timeout-sec", "0", "--disable-tqdm"]
@@ -145,7 +145,7 @@ class Measurement:
     def __init__(self, orders: Mapping[str, Any]) -> None:
         self._orders = orders
         self._started, self._began = time.time(), time.monotonic()
-        self._engine = MeasuredEngine(orders["url"], orders["model"], f"vllm@{orders['release']}")
+        self._engine = MeasuredEngine(Path(orders["place"]), orders["release"], orders["model"])
         self._done: list[dict[str, Any]] = []
         self.given_up = ""
 

@@ -6,6 +6,7 @@ As `probe.Engine` has a token generated, `watch` and `ready` of that module ask 
 import json
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from host.common.probe import Engine, NoTokenError
@@ -19,24 +20,26 @@ _QUESTIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def engine(unit: Mapping[str, Any]) -> Engine:
+def engine(root: Path, release: str, unit: Mapping[str, Any]) -> Engine:
     """Return the HTTP side of a release's engine, which is asked for what it answers.
 
     Args:
-        unit: the release's unit.json.
+        root: of its seat.
+        release: its id.
+        unit: its unit.json.
 
     Raises:
         KeyError: it lacks something, or answers what nobody knows how to ask for.
     """
-    url, model, answers = unit["url"], unit["model"], unit["answers"]
-    return Engine(url, model) if answers == "chat" else PoolingEngine(url, model, answers)
+    of = (root, release, unit["model"])
+    return Engine(*of) if unit["answers"] == "chat" else PoolingEngine(*of, unit["answers"])
 
 
 class PoolingEngine(Engine):
     """The HTTP side of an engine that makes numbers of texts: embeddings, or scores."""
 
-    def __init__(self, url: str, model: str, answers: str) -> None:
-        super().__init__(url, model)
+    def __init__(self, root: Path, release: str, model: str, answers: str) -> None:
+        super().__init__(root, release, model)
         self._path, question = _QUESTIONS[answers]
         self._question = json.dumps({"model": model, **question})
 

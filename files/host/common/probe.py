@@ -4,10 +4,14 @@
 """
 
 import asyncio
+import http.client
 import json
 import math
+import socket
 from collections.abc import Callable
-from urllib.parse import urlsplit
+from pathlib import Path
+
+from host.common.seat import engine_address
 
 INTERVAL = 10.0
 # A token, then a look at the counters: a probe that fails takes the 6 s of both, and the next one
@@ -36,12 +40,16 @@ class NoTokenError(Exception):
 
 
 class Engine:
-    """An engine's HTTP side."""
+    """An engine's HTTP side, on its socket.
 
-    def __init__(self, url: str, model: str) -> None:
-        where = urlsplit(url)
-        self._host, self._port, self._netloc = where.hostname, where.port, where.netloc
-        self._model = model
+    Args:
+        root: of its seat.
+        release: its id.
+        model: a name that it serves.
+    """
+
+    def __init__(self, root: Path, release: str, model: str) -> None:
+        self._root, self._release, self._model = root, release, model
 
     async def healthy(self) -> bool:
         """Tell whether /health says 200."""
@@ -83,9 +91,10 @@ class Engine:
 
     async def _request(self, method: str, path: str, body: str = "") -> tuple[int, str]:
         # HTTP/1.0: the answer ends with the connection, so nothing needs to be parsed.
-        reader, writer = await asyncio.open_connection(self._host, self._port)
+        with engine_address(self._root, self._release) as address:
+            reader, writer = await asyncio.open_unix_connection(address)
         try:
-            head = f"{method} {path} HTTP/1.0\r\nHost: {self._netloc}\r\n"
+            head = f"{method} {path} HTTP/1.0\r\nHost: localhost\r\n"
             if body:
                 head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
             writer.write(f"{head}\r\n{body}".encode())
@@ -97,6 +106,27 @@ class Engine:
         if not protocol.startswith("HTTP/") or not status.isdecimal():
             raise ValueError(f"no HTTP answer: {first[:80]!r}")
         return int(status), rest.partition("\r\n\r\n")[2]
+
+
+class Connection(http.client.HTTPConnection):
+    """A connection to an engine's socket.
+
+    Args:
+        root: of its seat.
+        release: its id.
+        patience: seconds of silence.
+    """
+
+    def __init__(self, root: Path, release: str, patience: float) -> None:
+        super().__init__("localhost", timeout=patience)
+        self._engine = root, release
+
+    def connect(self) -> None:
+        """Connect."""
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        with engine_address(*self._engine) as address:
+            self.sock.connect(address)
 
 
 async def _whole(reader: asyncio.StreamReader) -> bytes:

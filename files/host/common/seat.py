@@ -8,9 +8,14 @@ its unit.json, and so in its id.
 """
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 SEATS = "seats"
+# The folder of a seat in which each engine has one of its own, and the socket of its API there.
+SOCKETS, SOCKET = "sockets/engines", "api.sock"
 
 
 def seat_of(root: Path) -> str:
@@ -41,6 +46,26 @@ def place(root: Path, release: str) -> Path:
     """
     seat = seat_of_release(root, release)
     return root / SEATS / seat if seat else root
+
+
+@contextmanager
+def engine_address(root: Path, release: str) -> Iterator[str]:
+    """Yield the address of an engine's socket, for a connection.
+
+    It names the opened folder: the whole path may be longer than an address may be.
+
+    Args:
+        root: of the seat.
+        release: its id.
+
+    Raises:
+        OSError: it has never been started.
+    """
+    folder = os.open(root / SOCKETS / release, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{SOCKET}"
+    finally:
+        os.close(folder)
 
 
 def own(root: Path, releases: list[str]) -> list[str]:

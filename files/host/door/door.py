@@ -1,12 +1,12 @@
 """door ROOT COMMAND: which engines are behind the door, and which of them gets new requests.
 
-offer RELEASE PORT   the engine joins as second choice: it gets requests while no other is up
+offer RELEASE        the engine joins as second choice: it gets requests while no other is up
 prefer RELEASE       new requests go to this one, as long as it is up
 hold                 no engine gets a new request, until one is preferred or the door restarts:
                      those that may wait do, the others get 503
 busy RELEASE         print how many requests are in flight at it
 forget RELEASE       it is no longer known; what it has in flight goes on
-engines              print what is known, the preferred first: a line each, RELEASE PORT
+engines              print what is known, the preferred first, a line each
 names                print whose keys are used: NAME, requests since a reload, those in flight,
                      those that were held
 held                 print how many requests wait for an engine; and were given up since a reload
@@ -21,31 +21,23 @@ runs, without a reload of it: a reload leaves a second process until the last st
 """
 
 import fcntl
-import json
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from host.common.atomic import replace
-from host.common.seat import seat_of
-from host.door.haproxy import BACKENDS, NOBODY, NOBODY_PORT, PATIENT, DoorError, Haproxy, server
+from host.common.seat import SOCKET, seat_of
+from host.door.haproxy import BACKENDS, NOBODY_SERVER, PATIENT, DoorError, Haproxy, server
 
 RUN = Path("/run")
 NO_RELEASE = "-"
 
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_SERVER = re.compile(rf"    server ({_RELEASE.pattern}) 127\.0\.0\.1:(\d+) check ")
-
-
-class DoorEngine(NamedTuple):
-    """An engine behind the door; it listens on 127.0.0.1."""
-
-    release: str
-    port: int
+_SERVER = re.compile(rf"    server ({_RELEASE.pattern}) unix@/\1/{re.escape(SOCKET)} check ")
 
 
 class Door:
@@ -66,17 +58,12 @@ class Door:
         self._link = root / "current"
         self._revoked = self._folder / "revoked"
 
-    def offer(self, release: str, port: int) -> None:
-        """Have an engine as second choice; as the first one if there is no other.
-
-        Args:
-            release: its release.
-            port: TCP port on 127.0.0.1.
-        """
-        if not _RELEASE.fullmatch(release) or not 0 < port < 65536:
-            raise DoorError(f"found {release} {port}; expected a release and its port")
+    def offer(self, release: str) -> None:
+        """Have an engine as second choice; as the first one if there is no other."""
+        if not _RELEASE.fullmatch(release):
+            raise DoorError(f"found {release}; expected a release")
         with self._changed() as (engines, choice):
-            engines[release] = port
+            engines[release] = None
             if choice["first"] not in engines:
                 choice["first"] = release
 
@@ -114,13 +101,10 @@ class Door:
             found = self._haproxy.in_flight(release)
         return sum(now if held else max(now, later) for now, later in found)
 
-    def engines(self) -> list[DoorEngine]:
-        """Return what is known, the preferred engine first."""
+    def engines(self) -> list[str]:
+        """Return the releases that are known, the preferred one first."""
         engines, choice = self._read()
-        return sorted(
-            (DoorEngine(*pair) for pair in engines.items()),
-            key=lambda each: each[0] != choice["first"],
-        )
+        return sorted(engines, key=lambda each: each != choice["first"])
 
     def compare(self, new: Path) -> None:
         """Note whether a key that opens the door is missing in a folder of new files."""
@@ -173,7 +157,7 @@ class Door:
         with self._locked():
             engines, choice = self._read()
             if choice["hold"] == "no" and choice["first"] in engines:
-                self._haproxy.leave_to(engines[choice["first"]])
+                self._haproxy.leave_to(choice["first"])
             try:
                 self._haproxy.reload(master)
             finally:
@@ -190,46 +174,44 @@ class Door:
             yield
 
     @contextmanager
-    def _changed(self) -> Iterator[tuple[dict[str, int], dict[str, str]]]:
+    def _changed(self) -> Iterator[tuple[dict[str, None], dict[str, str]]]:
         with self._locked():
             engines, choice = self._read()
             yield engines, choice
             self._write(engines, choice)
             self._apply(engines, choice)
 
-    def _read(self) -> tuple[dict[str, int], dict[str, str]]:
+    def _read(self) -> tuple[dict[str, None], dict[str, str]]:
         choice = {"first": NO_RELEASE, "hold": "no"}
         choice |= dict(line.split() for line in _lines(self._map) if line.count(" ") == 1)
         if not self._config.exists():
             engines = self._current()
             return engines, {**choice, "first": next(iter(engines), NO_RELEASE)}
         servers = map(_SERVER.match, _lines(self._config))
-        return {server[1]: int(server[2]) for server in servers if server}, choice
+        return {server[1]: None for server in servers if server}, choice
 
-    def _current(self) -> dict[str, int]:
+    def _current(self) -> dict[str, None]:
         """Return the engine that should serve, for a door that knows none yet."""
         try:
-            release = self._link.readlink().name
-            return {release: json.loads((self._link / "release.json").read_text("utf-8"))["port"]}
+            return {self._link.readlink().name: None}
         except FileNotFoundError:
             return {}
 
-    def _write(self, engines: Mapping[str, int], choice: Mapping[str, str]) -> None:
+    def _write(self, engines: Collection[str], choice: Mapping[str, str]) -> None:
         rule, hold = f"str(first),map({self._map})", choice["hold"]
         text = "# The engines behind the door. Written and read by `sparkwright-host door`.\n"
         for backend in BACKENDS:
             text += f"backend {backend} from {'patient' if backend == PATIENT else 'door'}\n"
             text += f"    use-server %[{rule}] if {{ {rule} -m found }} "
             text += f"!{{ str(hold),map({self._map}) yes }}\n"
-            for engine in engines.items():
-                text += f"    server {server(backend, *engine, hold)}\n"
-        nobody = f"    server {NOBODY} 127.0.0.1:{NOBODY_PORT} weight 1\n"
+            for release in engines:
+                text += f"    server {server(backend, release, hold)}\n"
         choices = "".join(f"{key} {value}\n" for key, value in choice.items())
-        for path, content in ((self._config, text + nobody), (self._map, choices)):
+        for path, content in ((self._config, text + NOBODY_SERVER), (self._map, choices)):
             if _lines(path) != content.splitlines():
                 replace(path, content, durable=True)
 
-    def _apply(self, engines: Mapping[str, int], choice: Mapping[str, str]) -> None:
+    def _apply(self, engines: Collection[str], choice: Mapping[str, str]) -> None:
         self._haproxy.apply(engines, self._map, choice)
 
 
@@ -245,15 +227,13 @@ def main(arguments: Sequence[str]) -> int:
     match arguments:
         case ["-h" | "--help"]:
             print(__doc__)
-        case [root, "offer", release, port] if port.isdecimal():
-            Door(Path(root)).offer(release, int(port))
         case [root, "busy", release]:
             print(Door(Path(root)).busy(release))
-        case [root, "prefer" | "forget" as command, release]:
+        case [root, "offer" | "prefer" | "forget" as command, release]:
             getattr(Door(Path(root)), command)(release)
         case [root, "engines"]:
-            for engine in Door(Path(root)).engines():
-                print(*engine)
+            for release in Door(Path(root)).engines():
+                print(release)
         case [root, "names"]:
             for name, counts in Door(Path(root)).names().items():
                 print(name, *counts)

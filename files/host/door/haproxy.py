@@ -8,17 +8,20 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from host.common.seat import SOCKET
+
 # The second one is for requests that may wait. What no engine takes goes to NOBODY there, who
-# refuses it: so haproxy tries it again a second later, until its time is over.
+# refuses it: so haproxy tries it again a second later, until its time is over. The HEIR is
+# the engine that a process is left to which a reload replaces.
 BACKENDS = ("engines", "patient")
 ENGINES, PATIENT = BACKENDS
-NOBODY = "nobody"
+NOBODY, HEIR = "nobody", "heir"
 # Nothing listens on its port, and nothing without rights can.
-NOBODY_PORT = 1
+NOBODY_SERVER = f"    server {NOBODY} 127.0.0.1:1 weight 1\n"
 
 # How an engine is watched. It goes down by three checks in a row, since one that reads a long
 # prompt may be slow to answer; what it refuses goes to another engine at once, and asks earlier.
@@ -37,16 +40,17 @@ class DoorError(Exception):
     """What cannot be done, as a sentence."""
 
 
-def server(backend: str, release: str, port: int, hold: str) -> str:
+def server(backend: str, release: str, hold: str) -> str:
     """Return an engine in haproxy's words, as its files and `add server` take it.
 
     Args:
         backend: one of BACKENDS.
-        release: its release, by which haproxy knows it.
-        port: TCP port on 127.0.0.1.
+        release: its release, by which haproxy knows it, and finds its socket where it is confined.
         hold: "yes" while it is to get nothing.
     """
-    return f"{release} 127.0.0.1:{port} {CHECK} {_ON_ERROR[backend]} weight {_WEIGHTS[hold]}"
+    return (
+        f"{release} unix@/{release}/{SOCKET} {CHECK} {_ON_ERROR[backend]} weight {_WEIGHTS[hold]}"
+    )
 
 
 class Haproxy:
@@ -84,15 +88,14 @@ class Haproxy:
                 raise DoorError("the door did not take its new files: journalctl -u door")
             time.sleep(LOOK)
 
-    def leave_to(self, port: int) -> None:
-        """Have what waits in the present process try a port: after a reload that knows of no check,
-        and takes no engine.
-
-        Args:
-            port: of an engine, on 127.0.0.1.
+    def leave_to(self, release: str) -> None:
+        """Have what waits in the present process try an engine, whether it is up or not: after a
+        reload that process makes no check. Where it stays the present one, `apply` ends that.
         """
         for worker in self._workers()[:1]:
-            self._tell(worker, f"set server {PATIENT}/{NOBODY} addr 127.0.0.1 port {port}")
+            socket_of = f"unix@/{release}/{SOCKET} weight {_WEIGHTS['no']}"
+            self._tell(worker, f"add server {PATIENT}/{HEIR} {socket_of}")
+            self._tell(worker, f"set server {PATIENT}/{HEIR} state ready")
 
     def end_previous(self) -> None:
         """End the processes that a reload left, and all that they have in flight."""
@@ -100,35 +103,41 @@ class Haproxy:
             with suppress(ProcessLookupError):
                 os.kill(worker, signal.SIGTERM)
 
-    def apply(self, engines: Mapping[str, int], choices: Path, choice: Mapping[str, str]) -> None:
+    def apply(self, engines: Collection[str], choices: Path, choice: Mapping[str, str]) -> None:
         """Have every process know these. An old one takes no engine, but a choice.
 
         Args:
-            engines: their ports, by release; others are forgotten.
+            engines: their releases; others are forgotten.
             choices: file of the map that haproxy chooses an engine by.
             choice: what is to be in the map.
         """
+        kept = {NOBODY}
         for worker in self._workers():
             for key, value in choice.items():
                 self._tell(worker, f"set map {choices} {key} {value}")
             for backend in BACKENDS:
-                self._apply(worker, backend, engines, choice["hold"])
-        self.leave_to(NOBODY_PORT)
+                self._apply(worker, backend, engines, choice["hold"], kept)
+            kept |= {HEIR}
 
-    def _apply(self, worker: int, backend: str, engines: Mapping[str, int], hold: str) -> None:
+    def _apply(
+        self,
+        worker: int,
+        backend: str,
+        engines: Collection[str],
+        hold: str,
+        kept: Collection[str],
+    ) -> None:
         state = self._ask(f"@!{worker} show servers state {backend}")
-        found = {row["srv_name"]: row for row in _table(state, " ") if row["srv_name"] != NOBODY}
-        for release, port in engines.items():
+        found = {row["srv_name"]: row for row in _table(state, " ")}
+        for release in engines:
             name = f"{backend}/{release}"
             if release not in found:
-                self._tell(worker, f"add server {backend}/{server(backend, release, port, hold)}")
+                self._tell(worker, f"add server {backend}/{server(backend, release, hold)}")
                 self._tell(worker, f"enable health {name}")
-            elif found[release]["srv_port"] != str(port):
-                self._tell(worker, f"set server {name} addr 127.0.0.1 port {port}")
             if found.get(release, {}).get("srv_admin_state") != "0":
                 self._tell(worker, f"set server {name} state ready")
             self._tell(worker, f"set server {name} weight {_WEIGHTS[hold]}")
-        for release in found.keys() - engines.keys():
+        for release in found.keys() - {*engines, *kept}:
             self._tell(worker, f"set server {backend}/{release} state maint")
             # Refused while it has requests in flight; the next change tries it again.
             self._tell(worker, f"del server {backend}/{release}")
@@ -173,8 +182,8 @@ class Haproxy:
             return 0, 0
         door = rows.get(("door", "FRONTEND"))
         ends = door is not None and door["status"] == "STOP"
-        # What has waited through a reload goes to an engine by the name of nobody.
-        asked = [(ENGINES, release), (PATIENT, release), (PATIENT, NOBODY)]
+        # What has waited through a reload goes to an engine by the name of its heir.
+        asked = [(ENGINES, release), (PATIENT, release), (PATIENT, HEIR)]
         now = sum(int(rows[each]["scur"]) for each in asked if each in rows)
         return now, int(door["scur"]) if door and ends else 0
 

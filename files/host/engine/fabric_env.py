@@ -45,9 +45,7 @@ def fabric_environment(
         "NCCL_IB_HCA": ",".join(device.parents[1].name for device in usable.values()),
         "NCCL_IB_DISABLE": "0",
         "NCCL_IGNORE_CPU_AFFINITY": "1",
-        "RDMA_OPTIONS": " ".join(
-            ["--cap-add IPC_LOCK", *(f"--device {verbs(port)}" for port in usable.values())]
-        ),
+        "RDMA_OPTIONS": " ".join([f"--device {verbs(port)}" for port in usable.values()]),
     }
     # NCCL takes one index for all devices; where they differ it finds its own.
     if len(indexes) == 1 and (index := indexes.pop()) is not None:

@@ -69,7 +69,7 @@ class Supervisor:
         folder = root / "releases" / release
         self._unit: dict[str, Any] = json.loads((folder / "unit.json").read_text("utf-8"))
         self._release = release
-        self._engine = pooling.engine(self._unit)
+        self._engine = pooling.engine(root, release, self._unit)
         self._container = Container(f"vllm-{release}", folder / "run")
         self._crashes = CrashGuard(root, release, boot_id())
         self._stop_requested = asyncio.Event()

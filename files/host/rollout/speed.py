@@ -1,14 +1,17 @@
-"""speed URL MODEL: print the speed of one answer of an engine, in tokens a second.
+"""speed ROOT RELEASE MODEL: print the speed of one answer of an engine, in tokens a second.
 
 The best of a few streams counts: what others ask of the engine meanwhile can only make it slower.
 """
 
 import json
 import time
-import urllib.request
+from contextlib import closing
+from http.client import HTTPException
 from itertools import islice
+from pathlib import Path
 
 from host.common.command_line import words
+from host.common.probe import Connection
 
 STREAMS = 3
 # Long enough that a token more or less at either end is lost in it: 5 s at 40 tokens a second.
@@ -19,7 +22,7 @@ LINES, LINE = 10 * TOKENS, 1 << 16
 QUESTION = "Write a long essay on the history of bridges."
 
 
-def speed(url: str, model: str) -> float:
+def speed(root: Path, release: str, model: str) -> float:
     """Return the tokens a second of one streamed answer, after its first piece.
 
     Raises:
@@ -35,13 +38,13 @@ def speed(url: str, model: str) -> float:
         # Each piece then tells how many tokens there are so far: it may hold several.
         "stream_options": {"include_usage": True, "continuous_usage_stats": True},
     }
-    request = urllib.request.Request(
-        f"{url}/v1/chat/completions",
-        data=json.dumps(body).encode(),
-        headers={"Content-Type": "application/json"},
-    )
+    head = {"Content-Type": "application/json"}
     seen: list[tuple[float, int]] = []
-    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+    with closing(Connection(root, release, PATIENCE)) as connection:
+        connection.request("POST", "/v1/chat/completions", json.dumps(body), head)
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise ValueError(f"status {answer.status}")
         for line in islice(iter(lambda: answer.readline(LINE), b""), LINES):
             text = line.decode().removeprefix("data:").strip()
             if not text or text == "[DONE]":
@@ -57,8 +60,8 @@ def speed(url: str, model: str) -> float:
 
 def command() -> None:
     """Prints the best of `STREAMS` speeds."""
-    url, model = words(__doc__, "URL", "MODEL")
+    root, release, model = words(__doc__, "ROOT", "RELEASE", "MODEL")
     try:
-        print(f"{max(speed(url, model) for _ in range(STREAMS)):.1f}")
-    except (OSError, ValueError) as error:
+        print(f"{max(speed(Path(root), release, model) for _ in range(STREAMS)):.1f}")
+    except (OSError, ValueError, HTTPException) as error:
         print(f"no speed could be measured: {error}")

@@ -1,4 +1,4 @@
-"""gpu-proof OPTION...: show that a container gets the GPU, before any image is downloaded.
+"""gpu-proof USER OPTION...: show that a container gets the GPU, before any image is downloaded.
 
 Its image is made of what this host has: Python, a shell and their libraries, about 20 MB. All of
 the driver comes from the runtime that the options name. Inside, CUDA is initialized, and nvidia-smi
@@ -7,6 +7,7 @@ lists the GPUs. Exit status 0; else what was said is on standard error.
 
 import argparse
 import io
+import pwd
 import re
 import shutil
 import subprocess
@@ -39,16 +40,22 @@ os.execv("/usr/bin/nvidia-smi", ["nvidia-smi", "--list-gpus"])
 def main(arguments: list[str]) -> int:
     """Make the image, run it with the options, remove it; return the exit status."""
     parser = argparse.ArgumentParser(
-        usage="gpu-proof OPTION...",
+        usage="gpu-proof USER OPTION...",
         description=__doc__,
-        epilog="OPTION: of `docker run`",
+        epilog="USER: as whom engines run; OPTION: of `docker run`",
         allow_abbrev=False,
     )
-    _, options = parser.parse_known_args(arguments)
+    _, (user, *options) = parser.parse_known_args(arguments)
+    try:
+        known = pwd.getpwnam(user)
+    except KeyError:
+        print(f"there is no user {user}: run Sparkwright again", file=sys.stderr)
+        return 1
     made = _run("docker", "import", "-", IMAGE, content=archive(files()))
     if made.returncode:
         return _failed(made)
     command = ["--rm", "--pull", "never", "--network", "none", "--log-driver", "none", *options]
+    command += ["--user", f"{known.pw_uid}:{known.pw_gid}"]
     command += ["--entrypoint", sys.executable, IMAGE, "-I", "-S", "-c", _INSIDE]
     try:
         shown = _run("docker", "run", *command)

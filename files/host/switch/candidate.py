@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from host.common import pooling, probe
@@ -20,6 +21,7 @@ class Candidate:
     """One release, from its start on.
 
     Args:
+        root: of its seat.
         release: its id.
         unit: what is laid down of it.
         report: takes how far it is.
@@ -27,8 +29,14 @@ class Candidate:
     """
 
     def __init__(
-        self, release: str, unit: Mapping[str, Any], report: Report, pause: Callable[[], None]
+        self,
+        root: Path,
+        release: str,
+        unit: Mapping[str, Any],
+        report: Report,
+        pause: Callable[[], None],
     ) -> None:
+        self._root = root
         self._release = release
         self._unit = unit
         self._is_worker = bool(unit["rank"])
@@ -74,7 +82,7 @@ class Candidate:
         """
         if self._is_worker:
             return
-        engine = pooling.engine(self._unit)
+        engine = pooling.engine(self._root, self._release, self._unit)
         while True:
             problem = _token(engine)
             if problem is None:

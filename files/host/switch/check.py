@@ -14,6 +14,20 @@ DOCKER, CONTAINERD = Path("/var/lib/docker"), Path("/var/lib/containerd")
 
 # Fails in seconds where the engine would take minutes to find no GPU.
 _PROOF = ["docker", "run", "--rm", "--pull", "never", "--network", "none"]
+_SMI = ("--entrypoint", "nvidia-smi")
+_AS_ROOT = ("--user", "0:0", "--env", "PYTHONUSERBASE=/root/.local", "--entrypoint", "sh")
+# Prints what vLLM is loaded from and others may not read.
+_CLOSED = """\
+vllm=$(command -v vllm) && python=$(sed -n '1s/^#! *//p' "$vllm") && exec $python -c '
+import os, sys
+for path in (sys.argv[1], sys.executable, *filter(os.path.exists, sys.path)):
+    for each in (path, os.path.realpath(path)):
+        while each != os.path.dirname(each):
+            if not os.stat(each).st_mode & (1 if os.path.isdir(each) else 4):
+                print(path, "in", each)
+                sys.exit()
+            each = os.path.dirname(each)
+' "$vllm\""""
 
 
 class Refusal(Exception):
@@ -24,13 +38,13 @@ def check(root: Path, release: str) -> dict[str, Any]:
     """Return what unit.json and release.json say; refuse what could not start.
 
     Raises:
-        Refusal: the disk is full, or weights, image, GPU or a file of the release are not there.
+        Refusal: the disk is full, or weights, image, GPU or a file of the release are not there, or
+            the engine's user may not read the image.
     """
     folder = root / "releases" / release
     try:
         unit: dict[str, Any] = json.loads((folder / "unit.json").read_text("utf-8"))
         content = json.loads((folder / "release.json").read_text("utf-8"))
-        unit["port"] = content["port"]
         checkpoints = [each["folder"] for each in content["checkpoints"].values()]
         (folder / "bin/engine").stat()
     except (OSError, ValueError, KeyError) as error:
@@ -46,14 +60,20 @@ def check(root: Path, release: str) -> dict[str, Any]:
     for name in checkpoints:
         if not (weights / name / ".sparkwright.json").exists():
             raise Refusal(f"the weights are gone: {weights}/{name}")
-    # What stands before the engine's own line finds the image, or says that there is none.
-    before = (folder / "run").read_text("utf-8").partition("\nexec ")[0]
-    found = run("sh", "-c", f'{before}\nprintf "%s\\n" "$image"')
+    # What stands before the first folder is made finds user and image, or says that there is none.
+    before = (folder / "run").read_text("utf-8").partition("\nmkdir ")[0]
+    found = run("sh", "-c", f'{before}\nprintf "%s\\n" "$user" "$image"')
     if found.returncode:
         raise Refusal(found.stderr.strip())
     if Unit(release).ended:
-        image = ["--entrypoint", "nvidia-smi", found.stdout.strip()]
-        proof = run(*_PROOF, *unit["gpu"], *image, "--list-gpus")
+        user, image = found.stdout.split()
+        proof = run(*_PROOF, *unit["gpu"], "--user", user, *_SMI, image, "--list-gpus")
         if proof.returncode:
             raise Refusal(f"a container sees no GPU: {proof.stderr.strip()[-500:]}")
+        if closed := run(*_PROOF, *unit["gpu"], *_AS_ROOT, image, "-c", _CLOSED).stdout.strip():
+            raise Refusal(
+                f"in its image only root may read {closed[:500]}; expected everybody, as its "
+                "engine runs as a user of its own: give the recipe a mod with "
+                "`chmod -R a+rX` of that folder in its run.sh"
+            )
     return unit

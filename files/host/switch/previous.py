@@ -36,13 +36,12 @@ def find_previous(
 
 
 def fits_beside(unit: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
-    """Tell whether both can run at once: ports and fabric of a pair are one pair's at a time.
+    """Tell whether both can run at once: the fabric of a pair is one pair's at a time.
 
     Args:
         unit, theirs: what is laid down of the new release, and of the previous one.
     """
-    alone = not unit["fabric"] and not theirs.get("fabric", True)
-    return alone and theirs.get("port") != unit["port"]
+    return not unit["fabric"] and not theirs.get("fabric", True)
 
 
 def has_head(theirs: Mapping[str, Any]) -> bool:

@@ -29,11 +29,8 @@ class Turn:
 
 
 def laid_down(root: Path, release: str) -> dict[str, Any]:
-    """Return what unit.json says of a release, and its port; less where a file is not there."""
-    folder = root / "releases" / release
-    content = load(folder / "release.json") or {}
-    port = {"port": content["port"]} if "port" in content else {}
-    return (load(folder / "unit.json") or {}) | port
+    """Return what unit.json says of a release; nothing where there is none."""
+    return load(root / "releases" / release / "unit.json") or {}
 
 
 def load(path: Path) -> dict[str, Any] | None:

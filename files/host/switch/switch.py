@@ -102,7 +102,7 @@ class Switch:
         self._report.note(previous=previous, restored=serves)
         unit = check(self._root, self._new)
         pair = bool(unit["fabric"])
-        candidate = Candidate(self._new, unit, self._report, self._pause)
+        candidate = Candidate(self._root, self._new, unit, self._report, self._pause)
         beside = bool(
             (self._orders["beside"] and previous and ran)
             and fits_beside(unit, laid_down(self._root, previous))
@@ -122,7 +122,7 @@ class Switch:
                 self._stop_previous(previous, pair)
             candidate.start()
             if self._door:
-                self._door.offer(self._new, unit["port"])
+                self._door.offer(self._new)
                 self._door.prefer(self._new)
             self._report.open()
             if previous:
@@ -188,9 +188,9 @@ class Switch:
         reset_failures(self._root)
         if self._door:
             with suppress(DoorError, OSError):
-                for engine in self._door.engines():
-                    if engine.release != self._new:
-                        self._door.forget(engine.release)
+                for release in self._door.engines():
+                    if release != self._new:
+                        self._door.forget(release)
         self._record.unlink(missing_ok=True)
 
     def _wait_idle(self, release: str, seconds: float) -> None:
@@ -253,9 +253,9 @@ class Switch:
         if not self._door:
             return
         try:
-            self._door.offer(previous, laid_down(self._root, previous)["port"])
+            self._door.offer(previous)
             self._door.prefer(previous)
-        except (DoorError, OSError, KeyError) as error:
+        except (DoorError, OSError) as error:
             log(f"the door does not take {previous}: {error!r}")
 
     def _failed(self, reason: str) -> int:

@@ -8,7 +8,7 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand, operation
 
 from sparkwright.common.operations import differs
-from sparkwright.common.placed import SYSTEMD, place_of
+from sparkwright.common.placed import SEAT_FOLDERS, SYSTEMD, place_of
 from sparkwright.door.door import SEAT_UNIT, door_unit
 from sparkwright.engine.facts import Engines, Seats
 
@@ -40,12 +40,13 @@ def vacated(root: str, wanted: Sequence[str]) -> Generator[StringCommand]:
         )
         yield StringCommand(
             "rm -rf",
-            *(QuoteString(f"{root}/{name}/{seat}") for name in ("door/seats", "state/seats")),
+            *(QuoteString(f"{root}/{name}/seats/{seat}") for name in SEAT_FOLDERS),
             QuoteString(place),
         )
     if len(strays) == len(known):
         yield StringCommand("rm -f", f"{SYSTEMD}/{SEAT_UNIT}", "&& systemctl daemon-reload")
         yield StringCommand(
             "rmdir",
-            *(QuoteString(f"{root}/{name}") for name in ("door/seats", "state/seats", "seats")),
+            *(QuoteString(f"{root}/{name}/seats") for name in SEAT_FOLDERS),
+            QuoteString(f"{root}/seats"),
         )

@@ -173,7 +173,7 @@ def idle(root: str) -> Generator[StringCommand, None, None]:
 
 def _engines(release: Release) -> EngineState:
     recipe = release.recipe
-    asked = {"url": release.url, "model": recipe.served_names[0], "answers": recipe.answers}
+    asked = {"model": recipe.served_names[0], "answers": recipe.answers}
     is_head = release.ranks.rank == 0
     return host.get_fact(
         Engines, root=release.place, release=release.id, **(asked if is_head else {})
@@ -201,7 +201,7 @@ def _settle(
             QuoteString(release.place),
         )
         yield StringCommand(
-            *(door, "offer", QuoteString(release.id), str(release.port), "&&"),
+            *(door, "offer", QuoteString(release.id), "&&"),
             *(door, "prefer", QuoteString(release.id)),
         )
 

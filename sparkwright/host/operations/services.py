@@ -8,8 +8,8 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.operations import differs, foresee, unit_differs
-from sparkwright.common.placed import check
-from sparkwright.host.facts import ClockSync, Service, Sysctls
+from sparkwright.common.placed import USERS, check
+from sparkwright.host.facts import Accounts, ClockSync, Service, Sysctls
 from sparkwright.host.operations.files import file_states, managed_files
 from sparkwright.host.operations.packages import install
 from sparkwright.run.target import target
@@ -78,6 +78,23 @@ def _remember(keys: Sequence[str]) -> StringCommand:
         *("mkdir -p", state, "&& for key in", *map(QuoteString, keys), "; do"),
         *('grep -qsF "$key = "', file, '|| sysctl "$key" 2>/dev/null >>', file, "; done; true"),
     )
+
+
+@operation()
+def engine_users() -> Generator[StringCommand, None, None]:
+    """Have the users as whom engines run: they own what an engine writes, and may do nothing."""
+    missing = [name for name in USERS if name not in host.get_fact(Accounts, names=USERS)]
+    if not missing:
+        host.noop("they are there")
+    state = f"{target().root}/state"
+    for name in missing:
+        differs(f"user {name}", "there", "absent")
+        yield StringCommand(
+            "useradd --system --user-group --no-create-home --home-dir /nonexistent",
+            f"--shell /usr/sbin/nologin {name}",
+            *("&& mkdir -p", QuoteString(state), f"&& echo {name} >>"),
+            QuoteString(f"{state}/accounts"),
+        )
 
 
 @operation()

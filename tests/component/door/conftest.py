@@ -25,11 +25,11 @@ def running(tmp_path: Path) -> Iterator[Running]:
 
 
 @pytest.fixture
-def engines() -> Iterator[Callable[[str], FakeServer]]:
+def engines(tmp_path: Path) -> Iterator[Callable[[str], FakeServer]]:
     with ExitStack() as stack:
 
         def start(name: str) -> FakeServer:
-            server = FakeServer(name)
+            server = FakeServer(tmp_path, name)
             stack.enter_context(serving(server))
             return server
 
@@ -40,7 +40,7 @@ def engines() -> Iterator[Callable[[str], FakeServer]]:
 def behind(running: Running, engines: Callable[[str], FakeServer]) -> tuple[Running, FakeServer]:
     """A door with one engine behind it."""
     engine = engines("a")
-    running.door.offer("a", engine.server_port)
+    running.door.offer("a")
     return running, engine
 
 

@@ -13,17 +13,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from host.common.seat import SOCKETS
 from host.door.door import Door
 from sparkwright.common.render import render
 from sparkwright.door.door import DoorPlan
 from tests.clock import patience
-from tests.component.servers import free_port, until
+from tests.component.servers import SocketServer, free_port, until
 from tests.unit.door.plans import FILES, KEY, files, plan
 
 haproxy = pytest.mark.skipif(
@@ -83,15 +84,14 @@ class FakeEngine(BaseHTTPRequestHandler):
         pass
 
 
-class FakeServer(ThreadingHTTPServer):
-    """An engine on a port of loopback."""
+class FakeServer(SocketServer):
+    """An engine behind the door of a seat."""
 
-    daemon_threads = True
     # As many as a door may have: Python's own are five.
     request_queue_size = 1024
 
-    def __init__(self, name: str, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), FakeEngine)
+    def __init__(self, root: Path, name: str) -> None:
+        super().__init__(root, name, FakeEngine)
         self.name = name
         self.paths: Counter[str] = Counter()
         self.healthy = True
@@ -137,6 +137,7 @@ class Running:
         """Start it, by a command that starts others where there is one."""
         self.door.prepare()
         (self.root / "run").mkdir(exist_ok=True)
+        (self.root / SOCKETS).mkdir(parents=True, exist_ok=True)
         unit = render(FILES / "door.service", root=self.root)
         (line,) = re.findall(r"^ExecStart=(.*)$", unit, re.M)
         # Without systemd there is nobody to be told: -W in the place of -Ws.

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from host.door.door import DoorEngine, DoorError
+from host.door.haproxy import DoorError
 from sparkwright.door.key import Key
 from tests.component.door.running import FakeServer, Running, haproxy, load, stream
-from tests.component.servers import fill, small_disk, until
+from tests.component.servers import fill, serving, small_disk, until
 from tests.unit.door.plans import KEY, OTHER, files, plan
 
 
@@ -20,8 +20,8 @@ def test_the_preferred_engine_gets_all_and_the_other_what_it_cannot_take(
     running: Running, engines: Callable[[str], FakeServer]
 ) -> None:
     door, a, b = running.door, engines("a"), engines("b")
-    door.offer("a", a.server_port)
-    door.offer("b", b.server_port)
+    door.offer("a")
+    door.offer("b")
     assert {running.serves() for _ in range(20)} == {"a"}
     door.prefer("b")
     assert {running.serves() for _ in range(20)} == {"b"}
@@ -40,28 +40,30 @@ def test_the_preferred_engine_gets_all_and_the_other_what_it_cannot_take(
     assert running.serves() == "a"
     door.forget("a")
     assert running.serves() is None
-    # The one that it is to go back to may have another port by now.
-    door.offer("b", a.server_port)
-    door.prefer("b")
-    until(lambda: running.serves() == "a")
+    # And the one that it is to go back to comes again.
+    with serving(FakeServer(running.root, "b")):
+        door.offer("b")
+        door.prefer("b")
+        until(lambda: running.serves() == "b")
 
 
 @haproxy
-def test_a_hold_ends_on_a_full_disk(tmp_path: Path, engines: Callable[[str], FakeServer]) -> None:
+def test_a_hold_ends_on_a_full_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "root"):
         running = Running(tmp_path / "root")
         running.lay(running.plan)
         running.start()
         try:
-            running.door.offer("a", engines("a").server_port)
-            running.door.hold()
-            assert running.serves() is None
-            fill(running.root)
-            running.door.prefer("a")
-            assert running.serves() == "a"
-            # The rest of the way back reads what is on the disk.
-            running.door.forget("b")
-            assert running.serves() == "a"
+            with serving(FakeServer(running.root, "a")):
+                running.door.offer("a")
+                running.door.hold()
+                assert running.serves() is None
+                fill(running.root)
+                running.door.prefer("a")
+                assert running.serves() == "a"
+                # The rest of the way back reads what is on the disk.
+                running.door.forget("b")
+                assert running.serves() == "a"
         finally:
             running.stop()
 
@@ -71,12 +73,12 @@ def test_switches_under_load_lose_no_request(
     running: Running, engines: Callable[[str], FakeServer]
 ) -> None:
     door = running.door
-    names = ["a", "b"]
-    ports = {name: engines(name).server_port for name in names}
-    door.offer("a", ports["a"])
+    for name in "ab":
+        engines(name)
+    door.offer("a")
     with load(running) as asking:
         for new, old in [("b", "a"), ("a", "b")] * 3:
-            door.offer(new, ports[new])
+            door.offer(new)
             asking.goes_on()
             door.prefer(new)
             asking.goes_on()
@@ -91,17 +93,17 @@ def test_switches_under_load_lose_no_request(
 def test_a_switch_cuts_no_stream_of_before(
     running: Running, engines: Callable[[str], FakeServer]
 ) -> None:
-    door, a, b = running.door, engines("a"), engines("b")
-    door.offer("a", a.server_port)
+    door, a, _b = running.door, engines("a"), engines("b")
+    door.offer("a")
     with stream(running, pieces=20) as answer:
-        door.offer("b", b.server_port)
+        door.offer("b")
         door.prefer("b")
         assert running.serves() == "b"
         door.forget("a")
         assert door.busy("a") == 1
-        assert door.engines() == [DoorEngine("b", b.server_port)]
+        assert door.engines() == ["b"]
         # And back again, while it still goes on.
-        door.offer("a", a.server_port)
+        door.offer("a")
         door.prefer("a")
         assert running.serves() == "a"
         door.prefer("b")
@@ -115,8 +117,8 @@ def test_a_switch_cuts_no_stream_of_before(
 def test_keys_change_by_a_reload_that_loses_no_request(
     running: Running, engines: Callable[[str], FakeServer]
 ) -> None:
-    a, b = engines("a"), engines("b")
-    running.door.offer("a", a.server_port)
+    a, _b = engines("a"), engines("b")
+    running.door.offer("a")
     before = running.door.running()["mark"]
     with load(running) as asking, stream(running, pieces=40) as long:
         running.lay(plan(running.port, keys=[KEY, OTHER]))
@@ -126,7 +128,7 @@ def test_keys_change_by_a_reload_that_loses_no_request(
         assert running.door.running()["mark"] != before
         # What the old process has in flight counts, and a switch reaches it.
         assert running.door.busy("a") >= 1
-        running.door.offer("b", b.server_port)
+        running.door.offer("b")
         running.door.prefer("b")
         assert {running.serves() for _ in range(20)} == {"b"}
         running.reload()
@@ -145,8 +147,8 @@ def test_keys_change_by_a_reload_that_loses_no_request(
 def test_what_was_there_before_a_reload_counts_and_loses_no_request(
     running: Running, engines: Callable[[str], FakeServer]
 ) -> None:
-    door, a, b = running.door, engines("a"), engines("b")
-    door.offer("a", a.server_port)
+    door, _a, _b = running.door, engines("a"), engines("b")
+    door.offer("a")
     # The first answer to a source ends its connection.
     assert running.serves() == "a"
     resting = running.client()
@@ -164,7 +166,7 @@ def test_what_was_there_before_a_reload_counts_and_loses_no_request(
     with stream(running, pieces=1):
         running.reload()
         assert door.busy("a") == 2
-        door.offer("b", b.server_port)
+        door.offer("b")
         door.prefer("b")
         assert running.serves() == "b"
     # Its next request goes where it went before: that engine must stay until then.
@@ -210,10 +212,10 @@ def test_a_reload_that_cannot_be_leaves_the_door_as_it_was(
 def test_a_restart_finds_what_was_chosen(
     running: Running, engines: Callable[[str], FakeServer]
 ) -> None:
-    door, a, b = running.door, engines("a"), engines("b")
-    door.offer("a", a.server_port)
+    door, _a, b = running.door, engines("a"), engines("b")
+    door.offer("a")
     running.stop()
-    door.offer("b", b.server_port)
+    door.offer("b")
     door.prefer("b")
     running.start()
     assert running.serves() == "b"

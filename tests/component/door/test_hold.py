@@ -18,9 +18,8 @@ Engines = Callable[[str], FakeServer]
 
 @haproxy
 def test_a_restart_of_the_engine_is_waited_through(patient: Running, asked: Asked) -> None:
-    with engine("a", 0) as first:
-        port = first.server_port
-        patient.door.offer("a", port)
+    with engine(patient, "a"):
+        patient.door.offer("a")
         until(lambda: patient.status("POST", PATH) == 200)
     # Before the checks have noticed, and afterwards.
     asked.post(3)
@@ -34,7 +33,7 @@ def test_a_restart_of_the_engine_is_waited_through(patient: Running, asked: Aske
     _, now, held = patient.door.names()["client1"]
     assert now == 6
     assert held >= 3
-    with engine("a", port):
+    with engine(patient, "a"):
         assert asked.all() == ["a"] * 6
         waiting(patient, 0)
         assert patient.status("POST", PATH) == 200
@@ -54,9 +53,8 @@ def test_nothing_fails_while_engines_come_and_go(patient: Running) -> None:
 
     clients = [threading.Thread(target=ask_on) for _ in range(4)]
     with ExitStack() as stack:
-        with engine("a", 0) as first:
-            port = first.server_port
-            patient.door.offer("a", port)
+        with engine(patient, "a"):
+            patient.door.offer("a")
             until(lambda: patient.status("POST", PATH) == 200)
             for client in clients:
                 client.start()
@@ -64,9 +62,9 @@ def test_nothing_fails_while_engines_come_and_go(patient: Running) -> None:
         for _ in range(4):
             waiting(patient, 4)
             before = len(found)
-            with engine("a", port):
+            with engine(patient, "a"):
                 until(lambda before=before: len(found) >= before + 40)  # type: ignore[misc]
-        with engine("a", port):
+        with engine(patient, "a"):
             over.set()
             for client in clients:
                 client.join(timeout=patience())
@@ -80,8 +78,8 @@ def test_nothing_fails_while_engines_come_and_go(patient: Running) -> None:
 def test_a_switch_without_room_for_two_is_waited_through(
     patient: Running, asked: Asked, engines: Engines
 ) -> None:
-    a, b = engines("a"), engines("b")
-    patient.door.offer("a", a.server_port)
+    a, _b = engines("a"), engines("b")
+    patient.door.offer("a")
     with stream(patient, pieces=1) as answer:
         patient.door.hold()
         asked.post(4)
@@ -91,7 +89,7 @@ def test_a_switch_without_room_for_two_is_waited_through(
         assert patient.status("GET", "/v1/models") == 503
         a.turns.release()
         assert answer.read() == b"a"
-    patient.door.offer("b", b.server_port)
+    patient.door.offer("b")
     asked.post()
     waiting(patient, 5)
     assert asked.answers == []
@@ -121,16 +119,16 @@ def test_the_whole_body_arrives_afterwards_and_no_timeout_ends_the_wait(
     waiting(patient, 2)
     time.sleep(3)
     waiting(patient, 2)
-    patient.door.offer("a", engines("a").server_port)
+    engines("a")
+    patient.door.offer("a")
     assert asked.all() == ["a"] * 2
     assert {said["size"] for _, said in asked.answers} == {2, 1024**2}
 
 
 @haproxy
 def test_a_reload_loses_nothing_that_waits(patient: Running, asked: Asked) -> None:
-    with engine("a", 0) as first:
-        port = first.server_port
-        patient.door.offer("a", port)
+    with engine(patient, "a"):
+        patient.door.offer("a")
         until(lambda: patient.status("POST", PATH) == 200)
     asked.post(2)
     waiting(patient, 2)
@@ -138,7 +136,7 @@ def test_a_reload_loses_nothing_that_waits(patient: Running, asked: Asked) -> No
         patient.reload()
     asked.post(2)
     waiting(patient, 4)
-    with engine("a", port) as again:
+    with engine(patient, "a") as again:
         assert asked.all() == ["a"] * 4
         assert again.paths[PATH] == 4
 
@@ -149,7 +147,7 @@ def test_a_reload_in_a_hold_ends_it_for_nobody(
 ) -> None:
     """A new process gives the previous engine nothing, either; and an old one, too."""
     a = engines("a")
-    patient.door.offer("a", a.server_port)
+    patient.door.offer("a")
     until(lambda: patient.status("POST", PATH) == 200)
     resting = patient.client()
     head = {"Authorization": f"Bearer {KEY}"}

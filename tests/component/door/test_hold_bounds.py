@@ -44,7 +44,8 @@ def test_who_does_not_want_to_wait_or_may_not_hears_so_at_once(
         assert running.status("POST", PATH) == 503
     assert running.status("POST", PATH, "sk-wrong") == 401
     assert running.door.held() == (0, 0)
-    running.door.offer("a", engines("a").server_port)
+    engines("a")
+    running.door.offer("a")
     until(lambda: running.serves() == "a")
     _, said, _ = running.ask("GET", "/v1/models", Prefer="wait=0")
     assert "prefer" not in {name.lower() for name in said["head"]}
@@ -53,8 +54,8 @@ def test_who_does_not_want_to_wait_or_may_not_hears_so_at_once(
 @haproxy
 def test_what_a_gateway_is_refused_does_not_wait(patient: Running) -> None:
     """Before the checks have noticed, too: another replica could serve it."""
-    with engine("a", 0) as first:
-        patient.door.offer("a", first.server_port)
+    with engine(patient, "a"):
+        patient.door.offer("a")
         until(lambda: patient.status("POST", PATH) == 200)
     status, said, _ = patient.ask("POST", PATH, Prefer="wait=0")
     assert (status, "held" in said["error"]["message"]) == (503, False)
@@ -94,7 +95,8 @@ def test_without_keys_a_source_has_its_part(running: Running, engines: Engines) 
     other = running.client("127.0.0.2")
     other.request("POST", PATH, b"{}")
     waiting(running, 4)
-    running.door.offer("a", engines("a").server_port)
+    engines("a")
+    running.door.offer("a")
     assert other.getresponse().status == 200
     assert asked.all() == ["a"] * 3
 
@@ -113,7 +115,7 @@ def test_a_client_that_leaves_is_forgotten(patient: Running, size: int, engines:
     if size < 16 * 1024:
         waiting(patient, 0)
     server = engines("a")
-    patient.door.offer("a", server.server_port)
+    patient.door.offer("a")
     until(lambda: patient.status("POST", PATH) == 200)
     waiting(patient, 0)
     assert server.paths[PATH] == 1

@@ -30,7 +30,7 @@ def test_nobody_listens_beside_it_and_reloads_lose_no_request(
 ) -> None:
     """Before a reload, in its every moment, and while a stream keeps the previous process."""
     engine = engines("a")
-    running.door.offer("a", engine.server_port)
+    running.door.offer("a")
     # From one address to all of them, which takes the port anew, too.
     running.lay(replace(running.plan, bind=own))
     running.reload()

@@ -201,7 +201,8 @@ def test_it_speaks_no_http_2(behind: tuple[Running, FakeServer]) -> None:
 def test_tls_with_the_owners_certificate(
     running: Running, engines: Callable[[str], FakeServer], tmp_path: Path
 ) -> None:
-    running.door.offer("a", engines("a").server_port)
+    engines("a")
+    running.door.offer("a")
     written(tmp_path, certificate(key := private_key(), days=90), key)
     tls = read_certificate(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
     running.lay(plan(running.port, certificate=tls))

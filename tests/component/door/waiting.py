@@ -57,8 +57,8 @@ def waiting(door: Running, count: int) -> None:
 
 
 @contextmanager
-def engine(name: str, port: int) -> Iterator[FakeServer]:
-    """An engine that comes (again) on a port, and goes."""
-    server = FakeServer(name, port)
+def engine(door: Running, name: str) -> Iterator[FakeServer]:
+    """An engine that comes, or comes again, and goes."""
+    server = FakeServer(door.root, name)
     with serving(server):
         yield server

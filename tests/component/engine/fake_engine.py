@@ -1,4 +1,4 @@
-"""fake_engine PORT STATE: an engine's HTTP side, as files in the folder STATE say.
+"""fake_engine FOLDER STATE: an engine's HTTP side, as files in the folder STATE say.
 
 hang: requests wait until it is gone; broken: they fail, as often as is written there, or else
 until it is gone; empty: they have no numbers; moving: the counters move. STATE/asked holds a line
@@ -6,6 +6,9 @@ for each question.
 """
 
 import json
+import os
+import socket
+import socketserver
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -85,7 +88,12 @@ class Engine(Handler):
 class Server(ThreadingHTTPServer):
     """Does not complain of clients that left."""
 
+    address_family = socket.AF_UNIX
     daemon_threads = True
+
+    def server_bind(self) -> None:
+        """Bind; there is no name to look up."""
+        socketserver.TCPServer.server_bind(self)
 
     def handle_error(self, *_: object) -> None:
         """Say nothing."""
@@ -93,4 +101,7 @@ class Server(ThreadingHTTPServer):
 
 if __name__ == "__main__":
     Engine.state = Path(sys.argv[2])
-    Server(("127.0.0.1", int(sys.argv[1])), Engine).serve_forever()
+    # Its whole path may be too long for an address.
+    os.chdir(sys.argv[1])
+    Path("api.sock").unlink(missing_ok=True)
+    Server("api.sock", Engine).serve_forever()  # type: ignore[arg-type]

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from host.common.seat import SOCKETS
 from tests.clock import patience
-from tests.component.servers import free_port, until
+from tests.component.servers import until
 from tests.programs import changed_program
 
 RELEASE = "tiny-0a1b2c3d"
@@ -75,7 +76,6 @@ class Spark:
 
     root: Path
     name: str
-    port: int
     link_port: int
     notified: list[str] = field(default_factory=list)
     process: subprocess.Popen[str] | None = None
@@ -91,12 +91,14 @@ class Spark:
         for path in (folder, self.state / "bin", self.root / "secrets", self.root / "link"):
             path.mkdir(parents=True, exist_ok=True)
         fabric = ADDRESSES if len(sparks) == 2 else ()
-        unit = {"url": f"http://127.0.0.1:{self.port}", "model": "tiny", "answers": "chat"}
+        unit: dict[str, Any] = {"model": "tiny", "answers": "chat"}
         unit |= {"start_timeout": patience(), "longest_step": 0, "unified": True}
         unit |= {"stop_timeout": 5, "rank": rank, "sparks": sparks, "fabric": fabric}
         (folder / "unit.json").write_text(json.dumps(unit))
+        sockets = self.root / SOCKETS / release
+        sockets.mkdir(parents=True, exist_ok=True)
         fake = Path(__file__).with_name("fake_engine.py")
-        serve = f"exec {sys.executable} {fake} {self.port} {self.state}\n"
+        serve = f"exec {sys.executable} {fake} {sockets} {self.state}\n"
         _script(folder / "run", _RUN + ("exec sleep infinity\n" if rank else serve))
         _script(self.state / "bin/docker", _DOCKER)
         own = ADDRESSES[rank]
@@ -231,7 +233,7 @@ def lives(pid: int) -> bool:
 
 
 def make_spark(folder: Path, name: str, link_port: int) -> Spark:
-    return Spark(folder / name, name, free_port(), link_port)
+    return Spark(folder / name, name, link_port)
 
 
 def _script(path: Path, text: str) -> None:

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from sparkwright.monitoring.targets import monitoring_files
 from tests.clock import patience
 from tests.component.door.running import Running, haproxy
 from tests.component.monitoring.given import QUERIES, RULES, doors, tools, worker
-from tests.component.servers import free_port, listens, serving, until
+from tests.component.servers import SocketServer, free_port, listens, serving, until
 from tests.unit.certificates import certificate, private_key, written
 from tests.unit.door.plans import KEY, plan
 
@@ -128,10 +128,9 @@ def node_exporter(root: Path, door_of_head: Running) -> Iterator[None]:
 
 
 @pytest.fixture
-def engine() -> Iterator[int]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), FakeEngine)
-    with serving(server):
-        yield server.server_port
+def engine(root: Path) -> Iterator[str]:
+    with serving(SocketServer(root, "tiny-1", FakeEngine)):
+        yield "tiny-1"
 
 
 def watched(root: Path, door: Running, key: str, certificate: Path | None) -> Path:
@@ -168,9 +167,9 @@ def as_grafana_sends(query: str) -> str:
 @exporter_program
 @pytest.mark.usefixtures("node_exporter")
 def test_prometheus_finds_all_that_the_dashboard_shows(
-    root: Path, door_of_head: Running, engine: int
+    root: Path, door_of_head: Running, engine: str
 ) -> None:
-    door_of_head.door.offer("tiny-1", engine)
+    door_of_head.door.offer(engine)
     (root / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho '2405, 61.42, 67, 96, 900, 1000'\n")
     (root / "bin" / "door.py").write_text(
         "import sys\nprint('0 0' if sys.argv[2] == 'held' else 'ann 1 0 0')"
@@ -226,11 +225,11 @@ def test_scrapes_that_hang_do_not_pile_up(root: Path, door_of_head: Running) -> 
 @tools
 @pytest.mark.parametrize(("key", "up"), [(KEY, "1"), (KEY[:-1], "0")])
 def test_the_key_and_the_certificate_open_the_door(
-    root: Path, door_of_head: Running, engine: int, key: str, up: str
+    root: Path, door_of_head: Running, engine: str, key: str, up: str
 ) -> None:
     written(root, certificate(secret := private_key(), days=90), secret)
     tls = read_certificate(str(root / "tls.crt"), str(root / "tls.key"))
-    door_of_head.door.offer("tiny-1", engine)
+    door_of_head.door.offer(engine)
     door_of_head.lay(plan(door_of_head.port, certificate=tls))
     door_of_head.reload()
     prometheus = Prometheus(watched(root, door_of_head, key, root / "tls.crt"))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from host.common.seat import SOCKETS
 from sparkwright.release.container import CONTAINER_OPTIONS
 from tests.clock import patience
 from tests.component.servers import until
@@ -75,13 +76,17 @@ BESIDE = {"beside": True}
 _DOCKER = """#!/bin/sh
 case "$1 $2" in
   "image inspect") [ -e "$STATE/no-image" ] || echo sha256:1234 ;;
-  "run --rm") echo "$*" >"$STATE/proof"
+  "run --rm")
+    case "$*" in *" 0:0 "*) cat "$STATE/closed" 2>/dev/null; exit 0 ;; esac
+    echo "$*" >"$STATE/proof"
     [ ! -e "$STATE/no-gpu" ] || { echo 'could not select device driver' >&2; exit 1; } ;;
 esac
 """
 _RUN = """#!/bin/sh
 image=$(docker image inspect --format '{{.Id}}' example 2>/dev/null | head -n 1)
 [ -n "$image" ] || { echo "Docker has no example" >&2; exit 1; }
+user=7:8
+mkdir -p sockets || exit 1
 exec docker run "$image"
 """
 
@@ -99,17 +104,19 @@ class Spark:
         docker = self.state / "bin/docker"
         docker.write_text(_DOCKER)
         docker.chmod(0o755)
-        self._ports = dict(zip((OLD, NEW, OTHER), engines.ports, strict=True))
+        (self.root / SOCKETS).mkdir(parents=True)
+        for release, sockets in zip((OLD, NEW, OTHER), engines.folders, strict=True):
+            (self.root / SOCKETS / release).symlink_to(sockets)
         engines.spark = self.root, self.state
         self.process: subprocess.Popen[str] | None = None
 
     def release(self, name: str, how: str = "well", rank: int = 0, pair: bool = False) -> None:
         """Lay a release down, and say how its engine behaves."""
-        folder, port = self.root / "releases" / name, self._ports[name]
+        folder = self.root / "releases" / name
         (folder / "bin").mkdir(parents=True, exist_ok=True)
         (folder / "bin/engine").touch()
         seconds = BRIEF if how in ("never", "silent", "broken") else patience()
-        unit = {"url": f"http://127.0.0.1:{port}", "model": "tiny", "answers": "chat"}
+        unit = {"model": "tiny", "answers": "chat"}
         unit |= {
             "start_timeout": seconds,
             "gpu": list(CONTAINER_OPTIONS),
@@ -117,7 +124,7 @@ class Spark:
             "fabric": [["a", "b"], ["c", "d"]] if pair else [],
         }
         (folder / "unit.json").write_text(json.dumps(unit))
-        content = {"port": port, "checkpoints": {"model": {"folder": "tiny"}}}
+        content = {"checkpoints": {"model": {"folder": "tiny"}}}
         (folder / "release.json").write_text(json.dumps(content))
         (folder / "run").write_text(_RUN)
         self.behaves(name, how)

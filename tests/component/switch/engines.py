@@ -1,42 +1,44 @@
 """The HTTP side of a Spark's engines: servers that outlive each test, and answer for its units."""
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import ClassVar
 
-from tests.component.engine.fake_engine import Handler, Server
-from tests.component.servers import serving
+from host.common.seat import SOCKETS
+from tests.component.engine.fake_engine import Handler
+from tests.component.servers import SocketServer, serving
 from tests.component.switch.systemctl import how
 
 
 class Engines:
-    """Ports on which engines answer.
+    """Sockets on which engines answer.
 
     Attributes:
-        ports: of loopback.
+        folders: theirs.
         spark: root and state of the Spark whose engines they are now.
     """
 
     def __init__(self) -> None:
-        self.ports: list[int] = []
+        self.folders: list[Path] = []
         self.spark: tuple[Path, Path] | None = None
 
-    def at(self, port: int) -> Path | None:
-        """Return the path, without a suffix, of what is known of the unit that has this port."""
+    def at(self, folder: Path) -> Path | None:
+        """Return the path, without a suffix, of what is known of the unit that has this socket."""
         if self.spark is None:
             return None
         root, state = self.spark
         for unit in (state / "units").glob("*.json"):
-            release = json.loads((root / "releases" / unit.stem / "release.json").read_text())
-            if release["port"] == port and how(state, unit.stem) not in ("fails", "never"):
+            own = (root / SOCKETS / unit.stem).readlink()
+            if own == folder and how(state, unit.stem) not in ("fails", "never"):
                 return state / unit.stem
         return None
 
 
 class _Handler(Handler):
     engines: ClassVar[Engines]
+    server: SocketServer
 
     def handle(self) -> None:
         """Answer only while the engine's unit runs."""
@@ -49,7 +51,7 @@ class _Handler(Handler):
             engine.with_name(f"{engine.name}.answered").touch()
 
     def _engine(self) -> Path | None:
-        return self.engines.at(int(self.server.server_address[1]))
+        return self.engines.at(self.server.folder)
 
     def _is(self, name: str) -> bool:
         engine = self._engine()
@@ -62,7 +64,9 @@ def engines(count: int) -> Iterator[Engines]:
     """Have so many engines."""
     _Handler.engines = Engines()
     with ExitStack() as stack:
-        for _ in range(count):
-            address = stack.enter_context(serving(Server(("127.0.0.1", 0), _Handler)))
-            _Handler.engines.ports.append(int(address.rpartition(":")[2]))
+        root = Path(stack.enter_context(TemporaryDirectory()))
+        for number in range(count):
+            server = SocketServer(root, str(number), _Handler)
+            stack.enter_context(serving(server))
+            _Handler.engines.folders.append(server.folder)
         yield _Handler.engines

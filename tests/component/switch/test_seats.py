@@ -18,7 +18,7 @@ def seated(spark: Spark, *names: str) -> Path:
     place = spark.root / "seats" / NAME
     if not place.exists():
         (place / "state").mkdir(parents=True)
-        for name in ("releases", "manifests", "jobs"):
+        for name in ("releases", "manifests", "jobs", "sockets"):
             (place / name).symlink_to(f"../../{name}")
     for name in names:
         file = spark.root / "releases" / name / "unit.json"

@@ -2,6 +2,8 @@
 
 import re
 import signal
+import socket
+import socketserver
 import sys
 import threading
 from http.server import ThreadingHTTPServer
@@ -19,8 +21,18 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 2048
 
+    def server_bind(self) -> None:
+        """Bind, without a look-up of the name."""
+        socketserver.TCPServer.server_bind(self)
+
     def handle_error(self, *_: object) -> None:
         """Say nothing of clients that left."""
+
+
+class OnSocket(Server):
+    """The same on a socket of the file system, whose mode the umask says, as vLLM's."""
+
+    address_family = socket.AF_UNIX
 
 
 def main() -> int:
@@ -36,11 +48,17 @@ def main() -> int:
     say(f"Resolved architecture: {config['architectures'][0]}")
     say(f"Using max model len {options.max_model_len}")
     engine = Engine(options, config)
-    server = Server((options.host or "", options.port), Handler, bind_and_activate=False)
+    server: Server
+    if options.uds:
+        Handler.disable_nagle_algorithm = False
+        server = OnSocket(options.uds, Handler, bind_and_activate=False)
+    else:
+        server = Server((options.host or "", options.port), Handler, bind_and_activate=False)
     server.server_bind()
     Handler.engine = engine
     engine.start()
-    say(f"Starting vLLM server on http://{options.host}:{options.port}")
+    where = f"unix:{options.uds}" if options.uds else f"http://{options.host}:{options.port}"
+    say(f"Starting vLLM server on {where}")
     ends: SimpleQueue[None] = SimpleQueue()
 
     def terminated() -> None:

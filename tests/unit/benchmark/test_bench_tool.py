@@ -39,7 +39,11 @@ def test_a_tool_without_a_result(tmp_path, monkeypatch, script, said):
 # What `vllm bench serve` is made of, as far as it is run here.
 TOOL = {
     "benchmarks/datasets.py": "class CustomDataset: pass",
-    "benchmarks/serve.py": "ASYNC_REQUEST_FUNCS = {}",
+    "benchmarks/serve.py": """\
+import types
+ASYNC_REQUEST_FUNCS = {}
+aiohttp = types.SimpleNamespace(UnixConnector=None)
+""",
     "entrypoints/cli/main.py": """\
 import sys
 def main():

@@ -136,7 +136,7 @@ class Dying(Measurement):
 
 def measured_by_a_dying_engine(monkeypatch, names):
     monkeypatch.setattr("host.benchmark.measure.Tool", lambda container: None)
-    orders = dict.fromkeys(("url", "model", "release", "replica", "recipe", "vllm"), "x")
+    orders = dict.fromkeys(("place", "model", "release", "replica", "recipe", "vllm"), "x")
     orders |= {"hardware": "lab", "sparks": 1, "workloads": [{"name": name} for name in names]}
     orders["start"] = ""
     measurement = Dying(orders)
@@ -235,7 +235,7 @@ def test_fresh_prompts_have_no_beginning_in_common():
 
 
 def test_thinking_is_off_and_whole_answers_are_whole():
-    orders = {"url": "http://127.0.0.1:8000", "model": "m", "tokenizer": "/models/m"}
+    orders = {"model": "m", "tokenizer": "/models/m"}
     kind = {"concurrency": 4, "temperature": 0.7, "whole": True, "prompts": ["short"]}
     kind |= {"seconds": 0}
     line = arguments(orders, kind, 12)

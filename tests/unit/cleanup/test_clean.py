@@ -37,6 +37,7 @@ esac
 _RUN = """#!/bin/sh
 image=$(docker image inspect --format '{{.Id}}' %s 2>/dev/null | head -n 1)
 [ -n "$image" ] || { echo "Docker has no image" >&2; exit 1; }
+mkdir -p x || exit 1
 exec docker run "$image"
 """
 
@@ -240,14 +241,14 @@ def test_a_clean_host_has_nothing(tmp_path: Path) -> None:
 
 def test_compiled_code_goes_with_its_image(disk: Disk) -> None:
     for name in ("aa", "cc", "ee"):
-        (disk.root / "cache" / name).mkdir(parents=True)
-        (disk.root / "cache" / name / "kernel.so").write_bytes(b"x" * 3000)
+        (disk.root / "cache/user" / name).mkdir(parents=True)
+        (disk.root / "cache/user" / name / "kernel.so").write_bytes(b"x" * 3000)
     found = disk.found
-    assert [cache.name for cache in superfluous(found, keep=3).caches] == ["ee"]
-    assert [cache.name for cache in superfluous(found, keep=1).caches] == ["aa", "ee"]
+    assert [cache.name for cache in superfluous(found, keep=3).caches] == ["user/ee"]
+    assert [cache.name for cache in superfluous(found, keep=1).caches] == ["user/aa", "user/ee"]
     gone = superfluous(found, keep=0)
-    assert [cache.name for cache in gone.caches] == ["aa", "ee"]
-    assert any(line.startswith("removes compiled code cache/ee, ") for line in gone.lines())
+    assert [cache.name for cache in gone.caches] == ["user/aa", "user/ee"]
+    assert any(line.startswith("removes compiled code cache/user/ee, ") for line in gone.lines())
     assert superfluous(replace(found, docker=()), keep=0).caches == ()
 
 
@@ -292,8 +293,8 @@ class TestOperation:
         ]
 
     def test_a_cache(self, disk: Disk) -> None:
-        (disk.root / "cache/ee").mkdir(parents=True)
-        assert self.run(disk.told, 3) == (["rm -rf /r/cache/ee"], True)
+        (disk.root / "cache/user/ee").mkdir(parents=True)
+        assert self.run(disk.told, 3) == (["rm -rf /r/cache/user/ee"], True)
 
     def test_not_while_something_is_at_work(self, disk: Disk) -> None:
         (scripts, succeeded) = self.run(disk.told + "weights@one.service\n", 0)

@@ -31,6 +31,7 @@ getty@tty1.service
 vllm@chat-1.service
 @@containers
 0123456789ab
+@@networks
 @@proof
 /r/manifests
 /r/releases

@@ -43,7 +43,6 @@ HEALTHY = Checkup(
     gpu=GpuReading(2418.0, 62.0, 60.0, 96.0, None, None),
     gpu_inside="GPU 0: NVIDIA GB10 (UUID: GPU-1)",
     downs=0,
-    listeners=(),
     finished=Finished(cut=1, ended=20),
 )
 STOPPED = replace(UNIT, active="failed", status="")
@@ -54,7 +53,6 @@ READINGS = {
     "gpu-lost-in-container": {"gpu_inside": "Failed to initialize NVML: Unknown Error"},
     "docker-down": {"docker": None, "runtimes": ()},
     "docker-runtime": {"runtimes": ("io.containerd.runc.v2", "runc")},
-    "port-taken": {"unit": STOPPED, "listeners": ("python3",)},
     # MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259 and NVIDIA/NV-Kernels#591.
     "kernel-kho": {"kernel": "7.0.0-1019-nvidia", "cma": (0, int(9.7 * GIB))},
     "driver-memory-pools": {"unit": STOPPED, "driver": "610.57.04", "log": (REFUSED,)},

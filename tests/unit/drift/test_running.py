@@ -12,7 +12,7 @@ from sparkwright.drift.drift import (
     running_differences,
     running_script,
 )
-from sparkwright.release.command import Place, environment, serve_arguments
+from sparkwright.release.command import Place, container_arguments, environment
 from tests.unit.release.test_release import release
 
 OTHER = "lab-tiny-99999999"
@@ -23,7 +23,7 @@ def running(
 ) -> list[tuple[str, str, str]]:
     """Return what is told of a Spark that runs one engine, but for some sections."""
     served = release()
-    ours = serve_arguments(served.recipe, Place(served.port, 0, 1, None))
+    ours = container_arguments(served.recipe, Place())
     variables = [f"{key}={value}" for key, value in environment(served.recipe).items()]
     known = {"RELEASE": served.id, "ARGUMENTS": json.dumps(ours), "ENV": json.dumps(variables)}
     found = {"containers": CONTAINER, "image": "sha256:aa", "holds": "0x1, [N/A]", "held": "vim"}

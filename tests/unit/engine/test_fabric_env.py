@@ -55,8 +55,7 @@ def test_both_twins(sysfs: Path) -> None:
             "NCCL_IB_DISABLE": "0",
             "NCCL_IB_GID_INDEX": "3",
             "NCCL_IGNORE_CPU_AFFINITY": "1",
-            "RDMA_OPTIONS": "--cap-add IPC_LOCK --device /dev/infiniband/uverbs0 "
-            "--device /dev/infiniband/uverbs2",
+            "RDMA_OPTIONS": "--device /dev/infiniband/uverbs0 --device /dev/infiniband/uverbs2",
         },
         [],
     )
@@ -68,7 +67,7 @@ def test_a_device_that_programs_cannot_use_is_none(sysfs: Path) -> None:
     (sysfs / DEVICES["enp1s0f0np0"] / "device/infiniband_verbs/uverbs0").rmdir()
     environment, warnings = fabric_environment(FOUND, sysfs)
     assert environment["NCCL_IB_HCA"] == "roceP2p1s0f0"
-    assert environment["RDMA_OPTIONS"] == "--cap-add IPC_LOCK --device /dev/infiniband/uverbs2"
+    assert environment["RDMA_OPTIONS"] == "--device /dev/infiniband/uverbs2"
     assert warnings == ["no active RDMA device on enp1s0f0np0: NCCL uses half of the fabric"]
 
 

@@ -45,7 +45,10 @@ def test_what_nobody_declares_goes_and_the_first_one_stays() -> None:
     text = "\n".join(done)
     assert "disable --quiet --now vllm@b-1.service" in text
     assert "disable --quiet --now door@embed.service" in text
-    assert "rm -rf /r/door/seats/embed /r/state/seats/embed /r/seats/embed" in text
+    assert (
+        "rm -rf /r/door/seats/embed /r/sockets/seats/embed /r/state/seats/embed /r/seats/embed"
+        in text
+    )
     assert "rm -f /etc/systemd/system/door@.service" in text
     assert "a-1" not in text
     assert "a-2" not in text

@@ -113,7 +113,7 @@ def test_where_systemd_says_nothing_the_spark_fails() -> None:
     ("found", "command"),
     [
         ({"current": "old"}, f"ln -sfnT releases/{NEW.id} /opt/x/current"),
-        ({"first": "old"}, f"bin/sparkwright-host door /opt/x offer {NEW.id} {NEW.port}"),
+        ({"first": "old"}, f"bin/sparkwright-host door /opt/x offer {NEW.id} "),
         ({"hold": "yes"}, f"bin/sparkwright-host door /opt/x prefer {NEW.id}"),
         ({"stray": "active"}, "systemctl disable --quiet --now vllm@stray.service"),
         ({"failed": "switch@bad.service"}, "systemctl reset-failed switch@bad.service"),

@@ -47,7 +47,7 @@ def test_an_adapter_that_is_a_checkpoint_needs_no_trust(
 ) -> None:
     found = recipe(tmp_path, modules)
     assert list(needs(found)) == []
-    line = serve_arguments(found, Place(18000))
+    line = serve_arguments(found, Place())
     start = line.index("--lora-modules") + 1
     assert line[start : start + len(words)] == words
     names = line[line.index("--served-model-name") + 1 :]

@@ -111,7 +111,14 @@ def test_a_value_of_a_recipe_is_never_executed(tmp_path: Path, value: str) -> No
     )
     folders = dict.fromkeys(recipe.checkpoints, "w")
     words = docker_run(
-        recipe, Place(1), image="i@sha256:0", cache="0", release="r", root="/r", folders=folders
+        recipe,
+        Place(),
+        image="i@sha256:0",
+        cache="0",
+        release="r",
+        root="/r",
+        user="7:8",
+        folders=folders,
     )
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -138,14 +145,14 @@ def test_how_values_become_options(tmp_path: Path) -> None:
             },
         },
     )
-    words = serve_arguments(recipe, Place(8000))
+    words = serve_arguments(recipe, Place())
     assert words == [
         *("serve", "/models/model", "--on", "--no-dark", "--several", "a", "1"),
         *("--whole", "8192", "--part", "0.85", "--text", "auto", "--json"),
         '{"method":"dflash","model":"/models/drafter","deep":[{"x":null},"/models/model/x"]}',
         *("--allowed-media-domains", "media.invalid"),
         *("--served-model-name", "model", "--tensor-parallel-size", "1"),
-        *("--host", "127.0.0.1", "--port", "8000"),
+        *("--uds", "/run/vllm/api.sock"),
     ]
 
 
@@ -179,12 +186,11 @@ def test_a_checkpoint_can_be_named_in_the_environment(tmp_path: Path) -> None:
 
 def test_seed_001_keeps_all_of_its_settings() -> None:
     recipe = load_recipe("qwen3.6-35b-nvfp4-dflash")
-    words = serve_arguments(recipe, Place(8000))
+    words = serve_arguments(recipe, Place())
     assert words[:2] == ["serve", "/models/qwen36-nvfp4"]
     assert options(words) == {
         "--served-model-name": ["qwen36-35b-heretic", "qwen36-fast", "qwen36-deep"],
-        "--host": ["127.0.0.1"],
-        "--port": ["8000"],
+        "--uds": ["/run/vllm/api.sock"],
         "--tensor-parallel-size": ["1"],
         "--dtype": ["auto"],
         "--quantization": ["compressed-tensors"],
@@ -219,34 +225,40 @@ def test_seed_001_keeps_all_of_its_settings() -> None:
 def test_the_container_sees_weights_read_only_and_keeps_its_caches() -> None:
     recipe = load_recipe("lab-tiny")
     where = {"release": "lab-tiny-1", "root": "/opt/x", "folders": {"model": "tiny@1"}}
-    words = docker_run(recipe, Place(8000), image="i@sha256:0", cache="0", **where)
+    words = docker_run(recipe, Place(), image="i@sha256:0", cache="0", user="7:8", **where)
     assert words[:2] == ["docker", "run"]
     volumes = [words[i + 1] for i, word in enumerate(words) if word == "--volume"]
     assert volumes == [
         "/opt/x/tiny@1:/models/tiny:ro",
-        "/opt/x/cache/0:/root/.cache",
+        "/opt/x/sockets/engines/lab-tiny-1:/run/vllm",
+        "/opt/x/cache/sparkwright-engine/0:/home/engine",
     ]
     assert options(words)["--name"] == ["vllm-lab-tiny-1"]
     assert options(words)["--label"] == ["sparkwright.release=lab-tiny-1"]
     assert options(words)["--env-file"] == ["/opt/x/releases/lab-tiny-1/engine.env"]
     assert options(words)["--pull"] == ["never"]
-    assert options(words)["--entrypoint"] == ["vllm", "i@sha256:0", "serve", "/models/tiny"]
+    assert options(words)["--entrypoint"][:2] == ["/bin/sh", "i@sha256:0"]
+    assert options(words)["--user"] == ["7:8"]
+    assert options(words)["--network"] == ["none"]
 
 
 def test_two_ranks_differ_only_in_their_part() -> None:
     recipe = load_recipe("lab-tiny")
     head, worker = (
-        serve_arguments(recipe, Place(8000, rank, nodes=2, master="192.0.2.1")) for rank in (0, 1)
+        serve_arguments(recipe, Place(rank, nodes=2, master="192.0.2.1")) for rank in (0, 1)
     )
     common = {"--tensor-parallel-size": ["2"], "--nnodes": ["2"], "--master-addr": ["192.0.2.1"]}
-    assert options(head).items() >= (common | {"--node-rank": ["0"], "--port": ["8000"]}).items()
+    assert (
+        options(head).items()
+        >= (common | {"--node-rank": ["0"], "--uds": ["/run/vllm/api.sock"]}).items()
+    )
     assert options(worker).items() >= (common | {"--node-rank": ["1"], "--headless": []}).items()
-    assert not {"--port", "--host"} & options(worker).keys()
+    assert not {"--uds", "--port", "--host"} & options(worker).keys()
 
 
 def test_two_sparks_need_a_fabric_address() -> None:
     with pytest.raises(PlanError, match="expected a fabric address"):
-        serve_arguments(load_recipe("lab-tiny"), Place(8000, nodes=2))
+        serve_arguments(load_recipe("lab-tiny"), Place(nodes=2))
 
 
 def test_the_program_prints_what_will_run(

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.ports import ENGINE_PORTS, SEAT_PORTS
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.release.command import Place, docker_run
 from sparkwright.release.lock import CheckpointLock, ImageLock, Lock, LockedFile, image_key
-from sparkwright.release.release import Ranks, Release, engine_port, make_release, repository
+from sparkwright.release.release import Ranks, Release, make_release, repository
 from tests.clock import patience
 from tests.unit.recipe.test_recipe import good
 from tests.unit.release.test_command import NASTY
@@ -83,7 +82,7 @@ def test_what_it_would_not_notice_is_the_same_release(change: dict[str, object])
 def test_no_two_releases_of_one_id_can_differ() -> None:
     """The id is made of the files, so that a folder never needs to be written twice."""
     one = release()
-    assert one.files["run"].count(one.id) == 3
+    assert one.files["run"].count(one.id) == 6
     assert not any(one.id in text for name, text in one.files.items() if name != "run")
     assert release(ranks=Ranks(("other",))).id == one.id
 
@@ -178,34 +177,23 @@ def test_run_becomes_docker_with_exactly_its_words(tmp_path: Path) -> None:
     docker.chmod(0o755)
     values = [word for word in NASTY if "${" not in word]
     nasty = recipe(args={"stop": values, "json": {"x": values}}, served_names=["a", *values])
-    made = release(nasty)
+    made = release(nasty, root=str(tmp_path / "root"))
+    for name, text in {"id": "echo 7", "chown": "exit"}.items():
+        (docker.parent / name).write_text(f"#!/bin/sh\n{text}\n")
+        (docker.parent / name).chmod(0o755)
     run = tmp_path / "run"
     run.write_text(made.files["run"])
     run.chmod(0o755)
     path = f"{docker.parent}:{os.environ['PATH']}"
     with subprocess.Popen([run], cwd=tmp_path, env={"PATH": path}) as process:
         assert process.wait(timeout=patience()) == 0
-    where = {"release": made.id, "root": "/opt/x", "folders": made.folders}
+    where = {"release": made.id, "root": made.root, "folders": made.folders}
     expected = docker_run(
-        nasty, Place(made.port), image="sha256:the-image", cache="the-image", **where
+        nasty, Place(), image="sha256:the-image", cache="the-image", user="7:7", **where
     )
     assert (tmp_path / "words").read_text().split("\0")[:-1] == expected[1:]
     assert int((tmp_path / "pid").read_text()) == process.pid, "signals must reach docker itself"
-    assert {path.name for path in tmp_path.iterdir()} == {"bin", "run", "words", "pid"}
-
-
-def test_no_engine_has_a_port_that_is_anothers_on_many_sparks() -> None:
-    ports = {engine_port(f"{digest:x}") for digest in range(len(ENGINE_PORTS))}
-    assert set(ENGINE_PORTS) - ports == {18765, 18789}
-
-
-def test_engines_of_two_releases_can_stand_side_by_side() -> None:
-    ports = {release(recipe(start_timeout=seconds)).port for seconds in range(1, 21)}
-    assert ports <= set(ENGINE_PORTS)
-    assert len(ports) > 15
-    one = release()
-    assert f"--port {one.port}" in one.files["run"]
-    assert json.loads(one.files["unit.json"])["url"] == one.url == f"http://127.0.0.1:{one.port}"
+    assert {path.name for path in tmp_path.iterdir()} == {"bin", "root", "run", "words", "pid"}
 
 
 @pytest.mark.parametrize(
@@ -238,8 +226,10 @@ def test_the_second_engine_of_a_spark_has_a_release_of_its_own() -> None:
     """Its seat is in it, and so in its id; of the first one nothing tells that there is another."""
     first, second = release(), release(seat="embed")
     assert first.id != second.id
-    assert first.port in ENGINE_PORTS
-    assert second.port in SEAT_PORTS
+    assert "/opt/x/sockets/engines/try-" in first.files["run"]
+    assert "/opt/x/seats/embed/sockets/engines/try-" in second.files["run"]
+    assert "id -u sparkwright-engine)" in first.files["run"]
+    assert "id -u sparkwright-second)" in second.files["run"]
     assert "seat" not in json.loads(first.files["unit.json"])
     assert json.loads(second.files["unit.json"])["seat"] == "embed"
     # As the shell of a Spark finds it.
