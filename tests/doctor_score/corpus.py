@@ -1,4 +1,4 @@
-"""The corpus: public incidents and healthy logs, in parts that a seed drew; three times so far."""
+"""The corpus: public incidents and healthy logs, in parts that a seed drew; four times so far."""
 
 import hashlib
 import re
@@ -17,7 +17,9 @@ WORKING, SCORED = "working", "scored"
 # Those collected later, each time that the doctor knew the former ones; drawn alike.
 FRESH_WORKING, FRESH_SCORED = "fresh_working", "fresh_scored"
 THIRD_WORKING, THIRD_SCORED = "third_working", "third_scored"
-PARTS = WORKING, SCORED, FRESH_WORKING, FRESH_SCORED, THIRD_WORKING, THIRD_SCORED
+# Collected last, of Sparks above all, and only scored.
+LAST_SCORED = "last_scored"
+PARTS = WORKING, SCORED, FRESH_WORKING, FRESH_SCORED, THIRD_WORKING, THIRD_SCORED, LAST_SCORED
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Incident:
         on_spark: whether it befell a GB10; other incidents have the same words of vLLM or Docker.
         cause: what the thread found, by the name of the doctor's entry, or by a name that no entry
             has; None of a healthy log.
+        also: names of entries that say the same of it.
         log: lines of the engine's journal.
         kernel: lines of the kernel's log.
         readings: of the host, see `score.checkup`.
@@ -39,6 +42,7 @@ class Incident:
     thread: str
     on_spark: bool
     cause: str | None
+    also: tuple[str, ...]
     log: tuple[str, ...]
     kernel: tuple[str, ...]
     readings: Mapping[str, Any]
@@ -71,6 +75,7 @@ def _incident(entry: Mapping[str, Any]) -> Incident:
         thread=entry.get("thread") or file,
         on_spark=entry.get("machine") != "other",
         cause=entry.get("cause"),
+        also=tuple(entry.get("also", ())),
         log=tuple(log),
         kernel=tuple(entry.get("dmesg", ())),
         readings=entry.get("readings", {}),

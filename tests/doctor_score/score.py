@@ -46,9 +46,11 @@ def score(cases: Iterable[Incident]) -> Score:
             alarms += [case.name] if found else []
             continue
         incidents += 1
-        first += found[:1] == (case.cause,)
-        shown += case.cause in found[:SHOWN]
-        if found[:1] != (case.cause,):
+        right = {case.cause, *case.also}
+        shown += bool(right & {*found[:SHOWN]})
+        if right & {*found[:1]}:
+            first += 1
+        else:
             missed.append((case, found))
     return Score(incidents, healthy, first, shown, tuple(alarms), tuple(missed))
 
