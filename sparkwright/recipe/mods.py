@@ -40,7 +40,7 @@ class ModFile:
     executable: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ModFolder:
     """A mod, as it was read.
 

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.recipe.published.serve_line import beyond_two, fill, parse_line
-from sparkwright.recipe.published.shell import ShellError
+from sparkwright.recipe.published.serve_line import ShellError, beyond_two, fill, parse_line
 
 
 @pytest.mark.parametrize(
@@ -58,13 +57,15 @@ def test_what_stands_before_it():
     line = parse_line(first + "C=$X \\\nvllm serve m --seed 1\n# z\n")
     assert (line.model, line.options) == ("m", {"seed": 1})
     assert line.variables == {"A": "1", "B": "x y", "C": "$"}
-    assert line.lines == {"A": 1, "B": 1, "C": 3, "model": 4, "seed": 4}
+    assert line.lines == {
+        "env.A": 1, "env.B": 1, "env.C": 3, "checkpoints": 4, "args.seed": 4,
+    }  # fmt: skip
 
 
 def test_a_script_of_a_shell():
     line = parse_line("A=1 bash -lc 'exec vllm serve m \\\n  --seed 1'")
     assert (line.model, line.options, line.variables) == ("m", {"seed": 1}, {"A": "1"})
-    assert line.lines["seed"] == 1
+    assert line.lines["args.seed"] == 1
     assert parse_line("python3 -m vllm.entrypoints.openai.api_server --model m").model == "m"
 
 
