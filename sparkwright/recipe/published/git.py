@@ -44,7 +44,7 @@ _REASONS = {
     "could not read Username|Authentication failed|Permission denied|not found": "found no such "
     "repository, or none that you may read; expected ssh or git's credential helper to log in",
     "dubious ownership": "found a folder of another user's; expected one of your own",
-    "[Oo]ut of memory|mmap failed|File too large|died of signal": "found more than it may take",
+    "[Oo]ut of memory|mmap failed|too large|invalid index-pack": "found more than it may take",
 }
 
 
@@ -131,7 +131,7 @@ def _git(*words: str, said: IO[bytes] | None = None, protocols: tuple[str, ...] 
         log.seek(0)
         told = log.read(20_000).decode(errors="replace")
         if status:
-            reason = next((each for find, each in _REASONS.items() if re.search(find, told)), "no")
+            reason = next((each for find, each in _REASONS.items() if re.search(find, told)), "failed")
             line = next((each for each in told.splitlines() if "fatal" in each), told[-300:])
             raise PlanError(f"git: {reason} ({line[:300].strip() or f'status {status}'})")
         out.seek(0)
@@ -139,5 +139,5 @@ def _git(*words: str, said: IO[bytes] | None = None, protocols: tuple[str, ...] 
 
 
 def _bounded() -> None:
-    for kind, most in (("AS", _MEMORY), ("FSIZE", _LARGEST), ("CORE", 0), ("CPU", _TIMEOUT)):
+    for kind, most in (("AS", _MEMORY), ("FSIZE", _LARGEST), ("CORE", 0), ("CPU", 300)):
         resource.setrlimit(getattr(resource, f"RLIMIT_{kind}"), (most, most))

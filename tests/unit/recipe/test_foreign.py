@@ -344,7 +344,8 @@ def test_a_key_twice(put):
     assert "runtime: found twice; expected once" in problem
     # A recipe of ours has each key once.
     own = "description: Mine.\nsource: Me.\nsource: Me.\nproven: No.\nextends: lab-tiny\n"
-    assert any("source: found twice" in found for found in problems(put(own)))
+    with pytest.raises(PlanError, match="source: found twice"):
+        load_recipe(put(own))
 
 
 def test_a_number_that_yaml_reads_otherwise(put):
@@ -411,11 +412,12 @@ def test_a_recipe_of_ours_by_its_path(tmp_path):
 
 
 def test_a_recipe_in_the_inventory(put, tmp_path):
-    put("extends: lab-tiny\ndescription: x\nsource: x\nproven: x\n", name="foo.yaml")
+    own = "extends: qwen3.5-35b\ndescription: x\nsource: x\nproven: x\n"
+    put(own, name="foo.yaml")
     inventory = tmp_path / "inventory" / "sparks.yaml"
     inventory.parent.mkdir()
-    text = "sparks: {a: {ssh_hostname: 192.0.2.1, hardware: lab}}\nreplicas:\n"
-    text += "  x: {recipe: %s, sparks: [a], trusts: [tool-parser-plugin]}\n"
+    text = "sparks: {a: {ssh_hostname: 192.0.2.1}}\nreplicas:\n"
+    text += "  x: {recipe: %s, sparks: [a]}\n"
     for name in ("../theirs/foo.yaml", str(tmp_path / "theirs/foo.yaml")):
         inventory.write_text(text % name)
         ((_, data),) = load(inventory)["x"]

@@ -7,7 +7,7 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.recipe.published.draft import NotForUs
-from sparkwright.recipe.published.sources import Checkout, entries
+from sparkwright.recipe.published.sources import Checkout, entries, find
 from tests.published import published
 
 TEXT = """\
@@ -161,6 +161,8 @@ def test_lines_of_problems(read, changes, line, problem, tmp_path):
     ), error.value.problems
 
 
-def test_no_such_variant(read):
-    with pytest.raises(PlanError, match=r"Model-30B/fp9; expected one of Model-30B/default"):
-        read("fp9")
+def test_no_such_variant(read, tmp_path):
+    read("default")
+    known = "Model-30B/default, Model-30B/elsewhere, Model-30B/huge, Model-30B/large"
+    with pytest.raises(PlanError, match=f"found no recipe Model-30B/fp9; .*xpected one of {known}"):
+        find(Checkout(tmp_path, "there"), "Model-30B/fp9")
