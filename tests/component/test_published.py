@@ -158,7 +158,7 @@ def found(source: str, name: str) -> str:
         ("{url}@{a}", "found no such commit in the repository"),
         ("{url}@nothing", "found no such commit in the repository; expected a branch, a tag"),
         ("{url}@7a4f0ac", "expected a branch, a tag, or all 40 digits of a commit"),
-                ("https://127.0.0.1:9/x", "cannot be reached; expected a network that leads there"),
+        ("https://127.0.0.1:9/x", "cannot be reached; expected a network that leads there"),
         ("https://me:secret@127.0.0.1:9/x", "found a login in the address; expected git's"),
     ],
 )

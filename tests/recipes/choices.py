@@ -216,7 +216,8 @@ CHOICES = (
             "--tool-call-parser deepseek_v4 --tokenizer-mode deepseek_v4 "
             "--reasoning-parser deepseek_v4 --kv-cache-dtype fp8 --load-format instanttensor "
             """--speculative-config '{"method": "mtp", "num_speculative_tokens": 2}' """
-            """--compilation-config '{"cudagraph_mode":"FULL_AND_PIECEWISE","custom_ops":["all"]}' """
+            """--compilation-config '{"cudagraph_mode":"FULL_AND_PIECEWISE","""
+            """"custom_ops":["all"]}' """
             "--enable-prefix-caching --max-cudagraph-capture-size 8",
             judge="0.23.0",
             variables=_SPARSE,

@@ -86,12 +86,16 @@ class Document:
         """
         while keys not in self._lines:
             keys = keys[:-1]
-        return self._lines[keys] + (within + 1 if within is not None and keys in self._blocks else 0)
+        return self._lines[keys] + (
+            within + 1 if within is not None and keys in self._blocks else 0
+        )
 
     def problem(self, keys: Keys, sentence: str, within: int | None = None) -> str:
         """Say a problem as ``FILE:LINE: KEY: found X; expected Y``."""
         name = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
-        return f"{self.path}:{self.line(*keys, within=within)}: {name.removeprefix('.')}: {sentence}"
+        return (
+            f"{self.path}:{self.line(*keys, within=within)}: {name.removeprefix('.')}: {sentence}"
+        )
 
     def error(self, keys: Keys, found: str | ShellError) -> PlanError:
         """Return the exception for a problem, or for those of a text for a shell."""

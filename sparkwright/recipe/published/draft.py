@@ -132,7 +132,7 @@ def translated(draft: Draft) -> Translated:
     checkpoints = {"model": _checkpoint(draft.model)}
     if draft.revision:
         checkpoints["model"]["revision"] = draft.revision
-    (sparks, (options, env)), *others = draft.runs.items()
+    (_, (options, env)), *others = draft.runs.items()
     first = {"args": _arguments(options, checkpoints), "env": _environment(env)}
     texts = [file.content for mod in draft.mods for file in mod.files.values()]
     verdict = judge(vllm, by, image, first["args"], first["env"], texts)

@@ -131,7 +131,9 @@ def _git(*words: str, said: IO[bytes] | None = None, protocols: tuple[str, ...] 
         log.seek(0)
         told = log.read(20_000).decode(errors="replace")
         if status:
-            reason = next((each for find, each in _REASONS.items() if re.search(find, told)), "failed")
+            reason = next(
+                (each for find, each in _REASONS.items() if re.search(find, told)), "failed"
+            )
             line = next((each for each in told.splitlines() if "fatal" in each), told[-300:])
             raise PlanError(f"git: {reason} ({line[:300].strip() or f'status {status}'})")
         out.seek(0)

@@ -118,7 +118,10 @@ def judge(
         told = ("args.load-format", _INSTANTTENSOR)
         (found.problems if refused else found.remarks).append(told)
     if by is None:
-        told = ("image", "neither its tag nor a commit says which vLLM it has: no option was judged")
+        told = (
+            "image",
+            "neither its tag nor a commit says which vLLM it has: no option was judged",
+        )
         found.remarks.append(told)
         return found
     # A name that both releases beside one have, that one has as well.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -238,9 +238,16 @@ def parse_line(text: str) -> ServeLine:
         if not rest or _is_idle(rest):
             continue
         words = rest[1:] if rest[0].text == "exec" else rest
-        starts = (each for each in _STARTS if tuple(word.text for word in words[:3])[: len(each)] == each)
+        starts = (
+            each for each in _STARTS if tuple(word.text for word in words[:3])[: len(each)] == each
+        )
         start = next(starts, None)
-        if start is None and len(rest) == 3 and rest[0].text in _SHELLS and rest[1].text in ("-c", "-lc", "-ec"):
+        if (
+            start is None
+            and len(rest) == 3
+            and rest[0].text in _SHELLS
+            and rest[1].text in ("-c", "-lc", "-ec")
+        ):
             inner = parse_line(rest[2].text)
             return ServeLine(
                 inner.model,

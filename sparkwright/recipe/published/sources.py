@@ -170,7 +170,11 @@ def _files(root: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(root, followlinks=False):
         folders[:] = [each for each in folders if not each.startswith(".git")]
         for path in (Path(folder, name) for name in names if not name.startswith(".")):
-            if path.suffix.lower() in (".yaml", ".yml") and path.is_file() and not path.is_symlink():
+            if (
+                path.suffix.lower() in (".yaml", ".yml")
+                and path.is_file()
+                and not path.is_symlink()
+            ):
                 count, size = count + 1, size + min(path.stat().st_size, MOST_BYTES)
                 if count > _MOST_FILES or size > _MOST_IN_ALL:
                     raise PlanError(f"{root}: found more files than sources have; expected recipes")

@@ -71,7 +71,9 @@ def translate(document: Document, origin: Origin, variant: str) -> Translated:
         for name, value in document.mapping(*keys).items():
             env[name] = "$" if "$" in str(value) else str(value)
             lines[f"env.{name}"] = document.line(*keys, name)
-    named = next(keys for keys in (own, ("model",)) if keys == ("model",) or document.get(*keys, "model_id"))
+    named = next(
+        keys for keys in (own, ("model",)) if keys == ("model",) or document.get(*keys, "model_id")
+    )
     model = str(document.get(*named, "model_id"))
     lines["checkpoints"] = lines["sparks"] = document.line(*named, "model_id")
     image, keys = _image(document, own)
