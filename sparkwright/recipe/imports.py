@@ -42,12 +42,7 @@ class Imported:
 
 
 def read(entry: Published) -> tuple[Recipe, Translated]:
-    """Return a published recipe as one of ours.
-
-    Raises:
-        NotForUs: It is for another engine or other hardware.
-        PlanError: It cannot be carried over, or has faults, each with its line.
-    """
+    """Return a published recipe as one of ours."""
     translated = entry.translated()
     try:
         return checked(translated.data, translated.path), translated
@@ -68,17 +63,13 @@ def placed(problem: str, translated: Translated) -> str:
 
 
 def listing(source: str) -> Iterator[str]:
-    """Yield a line for each recipe of a source that is for Sparks, and one for all others.
-
-    Raises:
-        PlanError: There is no such source, or it cannot be fetched.
-    """
+    """Yield a line for each recipe of a source that is for Sparks, and one for all others."""
     with ExitStack() as open_:
         checkout, mods = _opened(source, open_)
         where = f" at {checkout.commit} of {checkout.day}" if checkout.commit else ""
         yield f"{checkout.url}{where}"
         others: Counter[str] = Counter()
-        for entry in entries(checkout, mods):
+        for entry in entries(checkout, [*mods]):
             try:
                 recipe, _ = read(entry)
             except NotForUs as error:
@@ -97,14 +88,10 @@ def listing(source: str) -> Iterator[str]:
 
 
 def import_recipe(source: str, name: str, *, replace: bool = False) -> Imported:
-    """Write a published recipe, and its mods, into the folder of the site.
-
-    Raises:
-        PlanError: There is no such recipe, or it cannot be taken; or the site has another one.
-    """
+    """Write a published recipe, and its mods, into the folder of the site."""
     with ExitStack() as open_:
         checkout, others = _opened(source, open_)
-        entry = find(checkout, name, others)
+        entry = find(checkout, name, [*others])
         loaded, translated = read(entry)
         data = {key: value for key, value in translated.data.items() if key != "name"}
         mods = translated.mods
@@ -126,7 +113,7 @@ def import_recipe(source: str, name: str, *, replace: bool = False) -> Imported:
                 f"{path}: found another content; expected no such file, or what this recipe "
                 "becomes: --replace writes over it"
             )
-        written = [folder for mod in mods if (folder := _write_mod(mod))]
+        written = [*filter(None, map(_write_mod, mods))]
         if old != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

@@ -82,9 +82,6 @@ def read_mods(mods: Sequence[str | Path]) -> list[ModFolder]:
 
     Args:
         mods: Names of folders below files/mods, the site's before ours; or paths of folders.
-
-    Raises:
-        PlanError: A folder is missing, or holds what no build can take; all such problems.
     """
     if len(mods) > MOST_MODS:
         raise PlanError(f"found {len(mods)} mods; expected {MOST_MODS} at most")

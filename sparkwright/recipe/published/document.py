@@ -11,7 +11,7 @@ from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import content_of
 from sparkwright.common.schema import shown
-from sparkwright.recipe.published.serve_line import ShellError
+from sparkwright.recipe.published.shell import ShellError
 
 Keys = tuple[str | int, ...]
 # Bytes; the largest of the sources' files has a quarter of it.
@@ -19,11 +19,7 @@ MOST_BYTES = 2**17
 
 
 class Document:
-    """One YAML file; ``remarks`` are what is odd in it without an effect, as ``FILE:LINE: …``.
-
-    Raises:
-        PlanError: It cannot be read, as `sparkwright.common.yaml.load` says, or is too large.
-    """
+    """One YAML file; ``remarks`` are what is odd in it without an effect, as ``FILE:LINE: …``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,22 +54,14 @@ class Document:
         return value
 
     def mapping(self, *keys: str | int) -> dict[str, Any]:
-        """Return a mapping; an empty one for nothing.
-
-        Raises:
-            PlanError: It is something else.
-        """
+        """Return a mapping; an empty one for nothing."""
         value = self.get(*keys) or {}
         if not isinstance(value, dict):
             raise self.error(keys, f"found {shown(value)}; expected a mapping")
         return {str(key): each for key, each in value.items()}
 
     def texts(self, *keys: str | int) -> list[str]:
-        """Return a list of texts; an empty one for nothing.
-
-        Raises:
-            PlanError: It is something else.
-        """
+        """Return a list of texts; an empty one for nothing."""
         value = self.get(*keys) or []
         if not isinstance(value, list):
             raise self.error(keys, f"found {shown(value)}; expected a list")

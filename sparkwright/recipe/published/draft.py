@@ -120,11 +120,7 @@ class Translated:
 
 
 def translated(draft: Draft) -> Translated:
-    """Make a published recipe ours.
-
-    Raises:
-        PlanError: What cannot be carried over, and what the nearest vLLM lacks, each with its line.
-    """
+    """Make a published recipe ours."""
     # Docker reads a name without a tag as the tag latest.
     image = draft.image
     image = image if re.search("[:@]", image.rpartition("/")[2]) else f"{image}:latest"

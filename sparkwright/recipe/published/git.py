@@ -7,7 +7,6 @@ nothing of the repository runs or is followed: no hook, filter, submodule or sym
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import re
 import resource
@@ -16,6 +15,7 @@ import subprocess
 import tarfile
 import tempfile
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -29,8 +29,10 @@ _LOGIN = re.compile(r"https://([^/@]*:[^/@]*|[^/@]{20,})@")
 # Seconds; the largest of the sources, without history, is 60 MB.
 _TIMEOUT = 300
 # Bytes: git's address space, which a pack of some KB can fill; a file of git's; one of ours.
-_MEMORY, _LARGEST, _MOST_BYTES = 2**29, 2**28, 4 * 2**20
-_MOST_FILES, _DEEPEST, _LONGEST = 20_000, 16, 200
+_MEMORY, _LARGEST, _MOST_BYTES = 2**29, 2**27, 4 * 2**20
+_MOST_FILES = 20_000
+# Of plain parts, none of git's own.
+_PATH = re.compile(r"((?!\.git|\.\.?(/|$))[^/\\]{1,200}(/|$)){1,16}(?<!/)", re.IGNORECASE)
 # Large files stay out of memory, which threads share.
 _SETTINGS = "core.hooksPath=/dev/null gc.auto=0 maintenance.auto=false fetch.unpackLimit=1"
 _SETTINGS += " core.bigFileThreshold=4m pack.threads=1"
@@ -39,11 +41,9 @@ _OWN |= {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes", "GIT_NO_LAZY_FETCH": "1"}
 _REASONS = {
     "not our ref|unadvertised object|find remote ref": "found no such commit in the repository; "
     "expected a branch, a tag, or all 40 digits of a commit",
-    "resolve host|unable to access|Connection (refused|timed out)|Network is": "cannot be reached; "
-    "expected a network that leads there",
+    "resolve host|unable to access": "cannot be reached; expected a network that leads there",
     "could not read Username|Authentication failed|Permission denied|not found": "found no such "
     "repository, or none that you may read; expected ssh or git's credential helper to log in",
-    "dubious ownership": "found a folder of another user's; expected one of your own",
     "[Oo]ut of memory|mmap failed|too large|invalid index-pack": "found more than it may take",
 }
 
@@ -78,34 +78,20 @@ def commit_of(folder: Path, ref: str = "HEAD") -> tuple[str, date]:
     return commit, datetime.fromtimestamp(min(int(seconds), 2**33), UTC).date()
 
 
-class _Reader(io.FileIO):
-    def read(self, size: int | None = -1, /) -> bytes:
-        if size is not None and size > _MOST_BYTES + tarfile.BLOCKSIZE:
-            raise PlanError("git: found the name of a file that is too long; expected recipes")
-        return super().read(size) or b""
-
-
 def _unpack(archive: IO[bytes], folder: Path, url: str) -> None:
     archive.seek(0)
-    source = _Reader(archive.fileno(), closefd=False)
-    with tarfile.open(fileobj=source, mode="r:") as tar:
+    with tarfile.open(fileobj=archive, mode="r:") as tar:
         for count, entry in enumerate(tar):
             if count >= _MOST_FILES:
                 raise PlanError(f"{url}: found more than {_MOST_FILES} files; expected recipes")
-            parts = entry.name.split("/")
-            fits = entry.size <= _MOST_BYTES and len(parts) <= _DEEPEST and all(map(_plain, parts))
-            if entry.isfile() and fits and (content := tar.extractfile(entry)):
-                place = folder.joinpath(*parts)
+            fits = entry.isfile() and entry.size <= _MOST_BYTES and entry.name.isprintable()
+            if fits and _PATH.fullmatch(entry.name) and (content := tar.extractfile(entry)):
+                place = folder / entry.name
                 place.parent.mkdir(parents=True, exist_ok=True)
                 # Names that differ in their case alone are one on some machines: the first stays.
                 with contextlib.suppress(FileExistsError), place.open("xb") as file:
                     file.write(content.read())
                     place.chmod(0o755 if entry.mode & 0o100 else 0o644)
-
-
-def _plain(part: str) -> bool:
-    odd = part in ("", ".", "..") or part.lower().startswith(".git") or "\\" in part
-    return not odd and len(part) <= _LONGEST and part.isprintable()
 
 
 def _git(*words: str, said: IO[bytes] | None = None, protocols: tuple[str, ...] = ()) -> str:
@@ -114,10 +100,10 @@ def _git(*words: str, said: IO[bytes] | None = None, protocols: tuple[str, ...] 
     env |= _OWN | {"GIT_ALLOW_PROTOCOL": ":".join(protocols)}
     command = ["git", *(word for each in _SETTINGS.split() for word in ("-c", each)), *words]
     with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as out:
-        # With what it starts, it is ended as one.
-        own = {"preexec_fn": _bounded, "start_new_session": True, "env": env, "cwd": "/"}
+        start = partial(subprocess.Popen[bytes], preexec_fn=_bounded, env=env, cwd="/")
         try:
-            process = subprocess.Popen(command, stdin=-3, stdout=said or out, stderr=log, **own)
+            # With what it starts, it is ended as one.
+            process = start(command, stdin=-3, stdout=said or out, stderr=log, process_group=0)
         except FileNotFoundError:
             raise PlanError("git: found no such program; expected it: apt install git") from None
         try:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkwright.common.errors import PlanError
+from sparkwright.recipe.published.shell import ShellError, Word, commands
 
 # Characters of a command, once it is filled in, and of a variable; options of a line.
 MOST_TEXT, MOST_VALUE, _MOST_OPTIONS, _DEEPEST = 2**16, 2**11, 300, 8
@@ -24,29 +24,15 @@ OURS = (
     *("distributed-executor-backend", "allowed-media-domains"),
 )
 # vLLM's short options (engine/arg_utils.py of 0.33.0).
-_SHORT = {
-    "-tp": "tensor-parallel-size",
-    "-pp": "pipeline-parallel-size",
-    "-dp": "data-parallel-size",
-    "-dcp": "decode-context-parallel-size",
-    "-pcp": "prefill-context-parallel-size",
-    "-ep": "enable-expert-parallel",
-    "-n": "nnodes",
-    "-r": "node-rank",
-    "-q": "quantization",
-    "-sc": "speculative-config",
-    "-cc": "compilation-config",
-    "-ac": "attention-config",
-    "-O": "optimization-level",
-}
-_TOKEN = re.compile(
-    # Blanks behind a backslash are a slip that a shell minds; who wrote them meant none.
-    r"(?P<continued>\\[ \t\r]*(?:\n|\Z))|(?P<blank>[ \t\r]+)|(?P<operator>\n+|[();<>|&]+)"
-    r"|'(?P<single>[^']*)'|\"(?P<double>[^\"\\]*(?:\\.[^\"\\]*)*)\"|\\(?P<escaped>.)"
-    r"|(?P<bare>\$\([^()'\"\\]*\)|\$|[^ \t\r\n'\"\\();<>|&$]+)",
-    re.DOTALL,
+_SHORT: dict[str, str] = dict(
+    re.findall(
+        r"(\S+)=(\S+)",
+        "-tp=tensor-parallel-size -pp=pipeline-parallel-size -dp=data-parallel-size -n=nnodes "
+        "-dcp=decode-context-parallel-size -pcp=prefill-context-parallel-size -r=node-rank "
+        "-ep=enable-expert-parallel -q=quantization -sc=speculative-config -cc=compilation-config "
+        "-ac=attention-config -O=optimization-level",
+    )
 )
-_COMMENT = re.compile(r"#[^\n]*")
 _PLACEHOLDER = re.compile(r"\{(?P<key>[A-Za-z_][\w-]*)\}")
 _ESCAPED = re.compile(rf"{_PLACEHOLDER.pattern}|\{{\{{|\}}\}}")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
@@ -56,48 +42,14 @@ _SIZE = re.compile(
     r"\s(?P<option>--(?:tensor|pipeline|data)[-_]parallel[-_]size|-tp|-pp|-dp|--nnodes|-n)"
     r"[\s=]['\"]?(?P<size>[0-9]{1,4})\b"
 )
-# What begins a server: the program, and how vLLM's own pages started it before there was one.
-_MODULE = ("-m", "vllm.entrypoints.openai.api_server")
-_STARTS = (("vllm", "serve"), ("python", *_MODULE), ("python3", *_MODULE))
-_SHELLS = ("bash", "sh", "/bin/bash", "/bin/sh")
-# Commands without an effect on what runs.
-_IDLE = ("echo", "printf", "true", ":", "set")
-
-
-@dataclass(frozen=True)
-class Word:
-    """A word of a command.
-
-    Attributes:
-        text: Without its quotes.
-        line: Number of the line that it begins on, from 0.
-        expands: A shell would replace a part of it: ``$NAME``, ``$(…)``, backquotes.
-        operator: It is no word, but ends a command or sends its output elsewhere.
-    """
-
-    text: str
-    line: int = 0
-    expands: bool = False
-    operator: bool = False
-
-
-class ShellError(PlanError):
-    """Problems of a command: in ``found`` the line of each, from 0, and its sentence."""
-
-    def __init__(self, *found: tuple[int, str]) -> None:
-        self.found = found
-        super().__init__(*(sentence for _, sentence in found))
 
 
 @dataclass(frozen=True)
 class ServeLine:
-    """The model and options of a `vllm serve` line.
+    """The model and options of a `vllm serve` line, and the variables that are set before it.
 
-    Attributes:
-        options: Values by long option without dashes, as a recipe's ``args`` hold them.
-        variables: What is set before it, for it alone or by ``export``.
-        lines: The lines, from 0, of what our keys say: ``args.NAME``, ``env.NAME``, and of the
-            model as ``checkpoints``.
+    ``lines`` are the lines, from 0, of what our keys say: ``args.NAME``, ``env.NAME``, and of the
+    model as ``checkpoints``.
     """
 
     model: str
@@ -110,9 +62,6 @@ def fill(template: str, values: Mapping[str, object]) -> str:
     """Replace each ``{key}`` by its value; if ``{{`` occurs, it and ``}}`` stand for a brace.
 
     A value may hold the keys of others, as sparkrun has it.
-
-    Raises:
-        ShellError: A key has no value, or the text becomes too long.
     """
     pattern = _ESCAPED if "{{" in template else _PLACEHOLDER
     missing: dict[str, int] = {}
@@ -166,112 +115,36 @@ def beyond_two(text: str) -> tuple[int, str] | None:
     return text.count("\n", 0, large[0].start("option")), found
 
 
-def _words(text: str) -> Iterator[Word]:
-    """Yield the words and operators of a text; comments are left out."""
-    at = line = 0
-    begun: list[Word] = []
-    while at < len(text):
-        comment = None if begun else _COMMENT.match(text, at)
-        match = comment or _TOKEN.match(text, at)
-        if match is None:
-            sentence = f"found a {text[at]} that is not closed; expected one at the end"
-            raise ShellError((line, sentence))
-        kind, found = (None, "") if comment else (match.lastgroup, match[str(match.lastgroup)])
-        if kind in ("blank", "operator") and begun:
-            yield _joined(begun)
-            begun = []
-        if kind == "operator":
-            yield Word(found, line, operator=True)
-        elif kind == "double":
-            plain = re.sub(r'\\([$`"\\]|\n)', lambda each: each[1].strip("\n"), found)
-            begun.append(Word(plain, line, bool(re.search(r"[$`]", re.sub(r"\\.", "", found)))))
-        elif kind == "bare":
-            begun.append(Word(found, line, bool(re.search(r"[$`]", found))))
-        elif kind in ("single", "escaped"):
-            begun.append(Word(found, line))
-        line += match[0].count("\n")
-        at = match.end()
-    if begun:
-        yield _joined(begun)
-
-
-def _joined(parts: Sequence[Word]) -> Word:
-    expands = any(each.expands for each in parts)
-    return Word("".join(each.text for each in parts), parts[0].line, expands)
-
-
-def _commands(text: str) -> Iterator[list[Word]]:
-    """Yield the words of each command; an operator begins one, unless it is a line's end."""
-    command: list[Word] = []
-    for word in _words(text):
-        if word.operator:
-            if command:
-                yield command
-            command = [] if "\n" in word.text else [word]
-        else:
-            command.append(word)
-    if command:
-        yield command
-
-
 def parse_line(text: str) -> ServeLine:
     """Take one ``vllm serve`` command apart, as a shell and vLLM would.
 
-    Before it may stand ``export NAME=VALUE``, and commands that only print.
-
-    Raises:
-        ShellError: It is another command or more than one, or a recipe cannot hold its options.
+    Before it may stand ``export NAME=VALUE``.
     """
     variables: dict[str, Word] = {}
     serving: list[Word] | None = None
-    for command in _commands(text):
-        rest = command
-        if rest[0].operator and (serving is not None or rest[0].text not in ("&&", ";")):
-            raise ShellError((rest[0].line, _else(rest[0].text)))
-        rest = rest[1:] if rest[0].operator else rest
-        if rest and serving is not None and not _is_idle(rest):
-            raise ShellError((rest[0].line, _else("a line break without a backslash")))
-        rest = rest[1:] if rest and rest[0].text == "export" else rest
+    for command in commands(text):
+        if command[0].operator or serving is not None:
+            found = command[0].text if command[0].operator else "a line break without a backslash"
+            sentence = f"found {found}; expected one vllm serve line and nothing else"
+            raise ShellError((command[0].line, sentence))
+        rest = command[1:] if command[0].text == "export" else command
         while rest and (match := _ASSIGNMENT.fullmatch(rest[0].text)):
             variables[match["name"]] = Word(match["value"], rest[0].line, rest[0].expands)
             rest = rest[1:]
-        if not rest or _is_idle(rest):
-            continue
-        words = rest[1:] if rest[0].text == "exec" else rest
-        starts = (
-            each for each in _STARTS if tuple(word.text for word in words[:3])[: len(each)] == each
-        )
-        start = next(starts, None)
-        if (
-            start is None
-            and len(rest) == 3
-            and rest[0].text in _SHELLS
-            and rest[1].text in ("-c", "-lc", "-ec")
-        ):
-            inner = parse_line(rest[2].text)
-            return ServeLine(
-                inner.model,
-                inner.options,
-                _checked(variables) | dict(inner.variables),
-                {name: line + rest[2].line for name, line in inner.lines.items()},
-            )
-        if start is None:
+        if rest and [word.text for word in rest[:2]] != ["vllm", "serve"]:
             found = " ".join(word.text for word in rest[:2])
             raise ShellError((rest[0].line, f"found {found}; expected vllm serve"))
-        serving = words[len(start) :]
+        serving = rest[2:] if rest else None
     if serving is None:
         raise ShellError((0, "found nothing; expected vllm serve"))
     line = of_words(serving)
+    env = {name: "$" if word.expands else word.text for name, word in variables.items()}
     places = {f"env.{name}": word.line for name, word in variables.items()}
-    return ServeLine(line.model, line.options, _checked(variables), {**places, **line.lines})
+    return ServeLine(line.model, line.options, env, {**places, **line.lines})
 
 
 def of_words(words: Sequence[Word]) -> ServeLine:
-    """Read the words that follow ``vllm serve``.
-
-    Raises:
-        ShellError: A recipe cannot hold them.
-    """
+    """Read the words that follow ``vllm serve``."""
     starts = [i for i, word in enumerate(words) if _is_option(word.text)]
     first = words[0] if words and starts[:1] != [0] else None
     extra = words[1 : starts[0] if starts else None] if first else []
@@ -303,37 +176,12 @@ def of_words(words: Sequence[Word]) -> ServeLine:
     return ServeLine(str(model), options, {}, {**lines, "checkpoints": at})
 
 
-def _checked(variables: Mapping[str, Word]) -> dict[str, str]:
-    return {name: "$" if word.expands else word.text for name, word in variables.items()}
-
-
-def _is_idle(rest: Sequence[Word]) -> bool:
-    """Tell whether a command only prints, or has no effect at all."""
-    return rest[0].text in _IDLE and not any(word.operator for word in rest)
-
-
-def prints_only(text: str) -> bool:
-    """Tell whether a text for a shell does nothing but print."""
-    try:
-        return all(_is_idle(command) for command in _commands(text))
-    except ShellError:
-        return False
-
-
-def _else(found: str) -> str:
-    return f"found {found}; expected one vllm serve line and nothing else"
-
-
 def _is_option(word: str) -> bool:
     return word.startswith("-") and not _NUMBER.fullmatch(word)
 
 
 def _add(options: dict[str, Any], option: Word, words: list[Word]) -> str:
-    """Add one option, and return its key; of one that is given twice the last counts, as in vLLM.
-
-    Raises:
-        ShellError: A recipe cannot hold it.
-    """
+    """Add one option, and return its key; of one given twice the last counts, as in vLLM."""
     name, dot, path = option.text.partition(".")
     if not name.startswith("--"):
         # -O3 is -O 3.
@@ -363,25 +211,17 @@ def _add(options: dict[str, Any], option: Word, words: list[Word]) -> str:
 
 
 def _nest(mapping: Any, option: Word, path: list[str], words: list[Word]) -> None:
-    """Put the value of --option.key.key where JSON would hold it; --option.key+ adds to a list."""
-    *way, last = path
+    """Put the value of --option.key.key where JSON would hold it."""
+    *way, last = path[: _DEEPEST + 1]
     for key in way:
         mapping = mapping.setdefault(key, {}) if isinstance(mapping, dict) else None
-    name = last.removesuffix("+")
-    several = name != last
-    known = mapping.setdefault(name, []) if several and isinstance(mapping, dict) else []
-    fits = isinstance(mapping, dict) and isinstance(known, list) and len(path) <= _DEEPEST
-    if len(words) != 1 or not fits:
+    if len(words) != 1 or not isinstance(mapping, dict) or len(path) > _DEEPEST or "+" in last:
         found = " ".join([option.text, *(word.text for word in words)])
         raise ShellError((option.line, f"found {found}; expected --option '{{JSON}}'"))
     text = words[0].text
-    value: Any = text
+    mapping[last] = text
     with suppress(ValueError, RecursionError):
-        value = json.loads(text.lower() if text in ("True", "False") else text)
-    if several:
-        known += value.split(",") if isinstance(value, str) else [value]
-    else:
-        mapping[name] = value
+        mapping[last] = json.loads(text.lower() if text in ("True", "False") else text)
 
 
 def _value(option: str, given: Word) -> Any:

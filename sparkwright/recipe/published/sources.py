@@ -68,12 +68,7 @@ class Published:
     origin: Origin
 
     def translated(self) -> Translated:
-        """Return it as a recipe of ours.
-
-        Raises:
-            NotForUs: It is for another engine or other hardware.
-            PlanError: All that cannot be translated.
-        """
+        """Return it as a recipe of ours."""
         if isinstance(self.document, PlanError):
             raise self.document
         if self.part:
@@ -88,15 +83,12 @@ def checkout_of(text: str) -> Iterator[Checkout]:
     Args:
         text: Its short name, or an address, which ``@COMMIT`` (or a tag or branch) may follow; or
             a folder, as it lies there.
-
-    Raises:
-        PlanError: There is no such source, or it cannot be fetched.
     """
     folder = Path(text).expanduser()
     if text not in SOURCES and folder.is_dir():
         folder = folder.resolve()
-        known = git.commit_of(folder) if (folder / ".git").exists() else (None, None)
-        yield Checkout(folder, str(folder), *known)
+        at = git.commit_of(folder) if (folder / ".git").exists() else (None, None)
+        yield Checkout(folder, str(folder), *at)
         return
     match = _WITH_COMMIT.fullmatch(text)
     source, ref = (match["source"], match["commit"]) if match else (text, "HEAD")
@@ -114,9 +106,6 @@ def entries(checkout: Checkout, mods: Sequence[Path] = (), name: str = "") -> It
     Args:
         mods: Folders of mods that it lacks.
         name: Only what this may name is read.
-
-    Raises:
-        PlanError: There is too much of it.
     """
     # What is in a folder may have been changed since its commit.
     at = " at" if checkout.url != str(checkout.root) else ", in a checkout of"
@@ -145,11 +134,7 @@ def entries(checkout: Checkout, mods: Sequence[Path] = (), name: str = "") -> It
 
 
 def find(checkout: Checkout, name: str, mods: Sequence[Path] = ()) -> Published:
-    """Return the recipe of a source that a name means: a key of `entries`, or the end of one.
-
-    Raises:
-        PlanError: There is none, or more than one.
-    """
+    """Return the recipe of a source that a name means: a key of `entries`, or the end of one."""
     names = (name, f"{name}/{_DEFAULT}")
     known = [*entries(checkout, mods, name)] if name else []
     same = [each for each in known if each.key in names]

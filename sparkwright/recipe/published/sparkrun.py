@@ -20,13 +20,12 @@ from sparkwright.recipe.published.draft import Draft, NotForUs, Origin, Translat
 from sparkwright.recipe.published.serve_line import (
     MOST_VALUE,
     ServeLine,
-    ShellError,
     beyond_two,
     fill,
     filled,
     parse_line,
-    prints_only,
 )
+from sparkwright.recipe.published.shell import ShellError
 
 # Those that are read, and those without an effect on what runs: what is said of the recipe, and
 # what its launcher does with images and models before it starts one.
@@ -74,12 +73,7 @@ def is_sparkrun(data: Mapping[str, Any]) -> bool:
 
 
 def translate(document: Document, origin: Origin) -> Translated:
-    """Translate such a recipe into one of ours.
-
-    Raises:
-        NotForUs: It is for another engine, or for more than two Sparks.
-        PlanError: All that cannot be translated.
-    """
+    """Translate such a recipe into one of ours."""
     for key in ("defaults", "env", "metadata", "executor_config"):
         document.mapping(key)
     _audience(document)
@@ -160,11 +154,7 @@ def _environment(document: Document, line: ServeLine, sparks: int) -> dict[str, 
 
 
 def _audience(document: Document) -> None:
-    """Refuse what is for others.
-
-    Raises:
-        NotForUs: Another engine, or more than two Sparks.
-    """
+    """Refuse what is for others."""
     runtime = document.get("runtime") or "vllm"
     if runtime not in _RUNTIMES:
         sentence = f"found {shown(runtime)}; expected {' or '.join(_RUNTIMES)}"
@@ -210,8 +200,7 @@ def _key_problems(document: Document) -> Iterator[str]:
         yield document.problem(("builder_config",), sentence)
     for key, expected in _HOOKS.items():
         for index, hook in enumerate(document.texts(key)):
-            if not prints_only(hook):
-                yield document.problem((key, index), f"found {shown(hook)}; expected {expected}")
+            yield document.problem((key, index), f"found {shown(hook)}; expected {expected}")
     for index, word in enumerate(document.texts("build_args")):
         if word.startswith("-") and word not in _PULLING:
             sentence = f"found {shown(word)}; expected {_IN_THE_IMAGE}"
@@ -227,11 +216,7 @@ def _key_problems(document: Document) -> Iterator[str]:
 
 
 def _mods(document: Document, origin: Origin, remarks: list[str]) -> list[ModFolder]:
-    """Return the mods; what is said of one that is left out joins the remarks.
-
-    Raises:
-        PlanError: One is not at hand, or is none.
-    """
+    """Return the mods; what is said of one that is left out joins the remarks."""
     found: list[ModFolder] = []
     problems: list[str] = []
     for index, reference in enumerate(document.texts("mods")[: MOST_MODS + 1]):

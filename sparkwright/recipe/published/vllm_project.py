@@ -13,7 +13,8 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import nearest, shown
 from sparkwright.recipe.published.document import Document, Keys
 from sparkwright.recipe.published.draft import Draft, NotForUs, Origin, Translated, translated
-from sparkwright.recipe.published.serve_line import ShellError, Word, of_words
+from sparkwright.recipe.published.serve_line import of_words
+from sparkwright.recipe.published.shell import ShellError, Word
 
 _HARDWARE = "dgx_spark_gb10"
 # What their taxonomy says of it: keys by which overrides name it beside its own.
@@ -40,12 +41,7 @@ def parts(data: Mapping[str, Any]) -> list[str]:
 
 
 def translate(document: Document, origin: Origin, variant: str) -> Translated:
-    """Translate a variant of such a recipe into a recipe of ours.
-
-    Raises:
-        NotForUs: It is for another engine or other hardware.
-        PlanError: All that cannot be translated, or there is no such variant.
-    """
+    """Translate a variant of such a recipe into a recipe of ours."""
     variants = document.mapping("variants")
     if variant not in variants:
         expected = nearest(variant, variants)
@@ -98,11 +94,7 @@ def translate(document: Document, origin: Origin, variant: str) -> Translated:
 
 
 def _audience(document: Document, variant: str) -> bool:
-    """Tell whether a variant needs two Sparks.
-
-    Raises:
-        NotForUs: It is for another engine or other hardware.
-    """
+    """Tell whether a variant needs two Sparks."""
     if document.get("omni") is not None:
         sentence = "found a recipe of vLLM-Omni; expected one of vLLM"
         raise NotForUs("another engine", document.problem(("omni",), sentence))

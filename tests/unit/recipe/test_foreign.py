@@ -172,7 +172,7 @@ def test_what_it_answers(put, model, words, answers):
         ([("runtime: vllm", "mods: x")], 'mods: found "x"; expected a list'),
         ([("runtime: vllm", "builder: mine")], 'builder: found "mine"; expected eugr or docker'),
         ([("runtime: vllm", "builder_config: {branch: x}")], "builder_config: found"),
-        ([("runtime: vllm", "pre_exec: [echo a, ls]")], 'pre_exec[1]: found "ls"; expected it'),
+        ([("runtime: vllm", "pre_exec: [ls]")], 'pre_exec[0]: found "ls"; expected it'),
         ([("runtime: vllm", "pre_exec: [echo a > b]")], 'pre_exec[0]: found "echo a > b"'),
         ([("runtime: vllm", "post_exec: [ls]")], "nothing runs beside the engine"),
         ([("runtime: vllm", "post_commands: [ls]")], "nothing runs beside the engine"),
