@@ -24,17 +24,13 @@ from sparkwright.recipe.trust import needs
 
 # Where sparkrun looks for mods that a registry lacks (spark-arena/sparkrun, core/mods.py).
 _MODS_OF_ALL = "eugr"
+_LONG = ("args", "env")
 _HEAD = "# Written by `sparkwright recipes import`, of the file that `source` names.\n"
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A recipe that became a file of the site.
-
-    Attributes:
-        files: Those that were written, with the folders of mods; none: all was there already.
-        remarks: What whoever takes it should know, as ``FILE:LINE: …``.
-    """
+    """A recipe of the site, the files and folders of mods written for it, and remarks on it."""
 
     recipe: Recipe
     files: Sequence[Path]
@@ -102,7 +98,10 @@ def import_recipe(source: str, name: str, *, replace: bool = False) -> Imported:
                 data["source"] += f" Mods {', '.join(names)}: {_MODS_OF_ALL} at {others[folder]}."
         text = _HEAD + _text(data)
         path = OWN_RECIPES / f"{loaded.name}.yaml"
-        old = _content(path)
+        try:
+            old = content_of(path).decode() if path.exists() else None
+        except (OSError, ValueError):
+            raise PlanError(f"{path}: cannot be read; expected a recipe, or no file") from None
         if old is None and loaded.name in recipe_names():
             raise PlanError(
                 f"{path}: found {loaded.name} among the recipes that come with Sparkwright; "
@@ -161,27 +160,16 @@ def _mod_name(mod: ModFolder) -> str:
 def _write_mod(mod: ModFolder) -> Path | None:
     """Write a mod's files; return its folder, or None where all of it was there."""
     folder = OWN_MODS / _mod_name(mod)
-    if folder.exists():
-        if read_mods([folder])[0].digest != mod.digest:
-            raise PlanError(
-                f"{folder}: found other files than the mod's; expected no such folder, or its own"
-            )
+    if folder.exists() and read_mods([folder])[0].digest == mod.digest:
         return None
+    if folder.exists():
+        raise PlanError(f"{folder}: found other files than the mod's; expected no such folder")
     for path, file in mod.files.items():
         place = folder / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(file.content)
         place.chmod(0o755 if file.executable else 0o644)
     return folder
-
-
-def _content(path: Path) -> str | None:
-    try:
-        return content_of(path).decode()
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError):
-        raise PlanError(f"{path}: cannot be read; expected a recipe, or no such file") from None
 
 
 def _text(data: dict[str, Any]) -> str:
@@ -196,9 +184,7 @@ def _text(data: dict[str, Any]) -> str:
             sort_keys=False,
             allow_unicode=True,
             width=1000,
-            default_flow_style=None
-            if isinstance(value, dict | list) and key not in ("args", "env")
-            else False,
+            default_flow_style=[None, False][key in _LONG or not isinstance(value, dict | list)],
         )
         for key, value in {**data, "checkpoints": checkpoints}.items()
         if value

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from sparkwright.common.progress import size_text
 from sparkwright.common.terminal import plain
@@ -47,16 +47,12 @@ _SAYS = re.compile(r"(?:echo|printf)\b[^|>`]*$")
 _PATCHED = re.compile(r"^\+\+\+ (?:b/)?(\S+)", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """A line of a script that reaches beyond the mod's own files; ``place`` is ``run.sh:9``."""
 
     place: str
     text: str
-    online: bool = False
-
-
-Lines = dict[str, list[tuple[int, str]]]
+    online: bool
 
 
 def steps(mod: ModFolder) -> list[Step]:
@@ -105,10 +101,8 @@ def impossible(mod: ModFolder) -> Iterator[str]:
                 reason = "an image keeps no process, so this would have no effect"
             else:
                 continue
-            yield (
-                f"{mod.path / path}:{number}: found {plain(line, 60)}; expected changes of the "
-                f"image's files alone: {reason}"
-            )
+            found = f"{mod.path / path}:{number}: found {plain(line, 60)}"
+            yield f"{found}; expected changes of the image's files alone: {reason}"
             break
 
 
@@ -136,15 +130,12 @@ def _description(mod: ModFolder) -> Iterator[str]:
         yield f"    and {len(found) - _STEPS} more" if found else "    nowhere that is known"
     if not any(map(_STRICT.match, map(str.strip, script))):
         yield f"    {ENTRY} has no `set -e`: it goes on after a step that fails"
-    if is_online(mod):
-        yield "  network: yes. What a build gets there may differ from day to day; the image on a "
-        yield "  Spark stays as it is once it is built"
-    else:
-        yield "  network: none"
+    differs = "yes: what a build gets there may differ from day to day"
+    yield f"  network: {differs if is_online(mod) else 'none'}"
 
 
 @lru_cache(maxsize=32)
-def _scripts(mod: ModFolder) -> Lines:
+def _scripts(mod: ModFolder) -> dict[str, list[tuple[int, str]]]:
     """Return run.sh, and the scripts that it runs as far as it names them, by their lines."""
     first = _lines(mod.files[ENTRY].content[:_READ])
     names = {word for _, line in first if _RUNS.search(line) for word in _WORD.findall(line)}

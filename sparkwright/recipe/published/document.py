@@ -9,7 +9,6 @@ import yaml as pyyaml
 
 from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
-from sparkwright.common.local_file import content_of
 from sparkwright.common.schema import shown
 from sparkwright.recipe.published.shell import ShellError
 
@@ -27,10 +26,9 @@ class Document:
         if path.stat().st_size > MOST_BYTES:
             raise PlanError(f"{path}: found more than {MOST_BYTES:,} bytes; expected a recipe")
         self.data = yaml.load(path, self.remarks)
-        loader = getattr(pyyaml, "CSafeLoader", pyyaml.SafeLoader)
         self._lines: dict[Keys, int] = {}
         self._blocks: set[Keys] = set()
-        self._place((), pyyaml.compose(content_of(path, MOST_BYTES), loader), 1)
+        self._place((), pyyaml.compose(path.read_bytes(), pyyaml.SafeLoader), 1)
 
     def _place(self, keys: Keys, node: pyyaml.Node | None, line: int) -> None:
         self._lines[keys] = line
@@ -74,16 +72,13 @@ class Document:
         """
         while keys not in self._lines:
             keys = keys[:-1]
-        return self._lines[keys] + (
-            within + 1 if within is not None and keys in self._blocks else 0
-        )
+        inside = -1 if within is None or keys not in self._blocks else within
+        return self._lines[keys] + inside + 1
 
     def problem(self, keys: Keys, sentence: str, within: int | None = None) -> str:
         """Say a problem as ``FILE:LINE: KEY: found X; expected Y``."""
-        name = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
-        return (
-            f"{self.path}:{self.line(*keys, within=within)}: {name.removeprefix('.')}: {sentence}"
-        )
+        name = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)[1:]
+        return f"{self.path}:{self.line(*keys, within=within)}: {name}: {sentence}"
 
     def error(self, keys: Keys, found: str | ShellError) -> PlanError:
         """Return the exception for a problem, or for those of a text for a shell."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import shown
@@ -41,24 +41,14 @@ _OF_THE_SITE = (
 class NotForUs(PlanError):
     """A recipe in which nothing is wrong, but that is for others, for a reason."""
 
-    def __init__(
-        self,
-        reason: Literal["another engine", "more than two Sparks", "no GB10"],
-        *problems: str,
-    ) -> None:
+    def __init__(self, reason: str, problem: str) -> None:
         self.reason = reason
-        super().__init__(*problems)
+        super().__init__(problem)
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The place that a published recipe comes from.
-
-    Attributes:
-        source: As our ``source`` says it: URL, path and commit.
-        day: Of the commit; None: it is not known.
-        mods: Folders below which mods are looked for, in this order.
-    """
+    """The place of a published recipe, as our ``source`` says it; its day; folders of mods."""
 
     source: str
     day: date | None = None
@@ -70,15 +60,12 @@ class Draft:
     """A published recipe, taken apart.
 
     Attributes:
-        image: A name without a tag stands for the tag latest, as with Docker.
-        model: The checkpoint, OWNER/NAME.
         runs: Options and variables, as a recipe's ``args`` and ``env`` hold them, by the number of
             Sparks, the first of which counts; ``$`` stands for what a shell would have put in.
         lines: The line of the file, from 1, of what our keys say: ``args.NAME``, ``env.NAME``,
             ``image``, ``sparks``, ``checkpoints``.
         key: What the file calls its command, for messages.
         least: The oldest release that it says it needs.
-        remarks: What whoever takes it should know, as ``FILE:LINE: …``.
     """
 
     path: Path
@@ -103,13 +90,9 @@ class Draft:
 
 @dataclass(frozen=True)
 class Translated:
-    """Our form of a published recipe.
+    """The content of our file, with ``name``, and by its keys the lines of theirs, from 1.
 
-    Attributes:
-        path: Their file.
-        data: The content of our file, and ``name``.
-        lines: The line of theirs, from 1, by our keys.
-        remarks: What whoever takes it should know, as ``FILE:LINE: …``.
+    ``remarks`` are what whoever takes it should know, as ``FILE:LINE: …``.
     """
 
     path: Path

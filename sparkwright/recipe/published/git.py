@@ -22,16 +22,12 @@ from typing import IO
 from sparkwright.common.errors import PlanError
 
 PROTOCOLS: tuple[str, ...] = ("https", "ssh")
-_REF = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,200}")
-_ADDRESS = re.compile(r"(?P<protocol>[a-z]+)://[^\s\x00-\x1f-][^\s\x00-\x1f]*")
-_SSH = re.compile(r"[A-Za-z0-9._]+@[A-Za-z0-9.]+:[^\s]+")
+_URL = re.compile(r"((?P<protocol>[a-z]+)://|[A-Za-z0-9][\w.-]*@)[A-Za-z0-9/][^\s\x00-\x1f]*")
 _LOGIN = re.compile(r"https://([^/@]*:[^/@]*|[^/@]{20,})@")
 # Seconds; the largest of the sources, without history, is 60 MB.
 _TIMEOUT = 300
 # Bytes: git's address space, which a pack of some KB can fill; a file of git's; one of ours.
-_MEMORY, _LARGEST, _MOST_BYTES = 2**29, 2**27, 4 * 2**20
-_MOST_FILES = 20_000
-# Of plain parts, none of git's own.
+_MEMORY, _LARGEST, _MOST_BYTES, _MOST_FILES = 2**29, 2**27, 4 * 2**20, 20_000
 _PATH = re.compile(r"((?!\.git|\.\.?(/|$))[^/\\]{1,200}(/|$)){1,16}(?<!/)", re.IGNORECASE)
 # Large files stay out of memory, which threads share.
 _SETTINGS = "core.hooksPath=/dev/null gc.auto=0 maintenance.auto=false fetch.unpackLimit=1"
@@ -50,22 +46,20 @@ _REASONS = {
 
 def is_url(text: str) -> bool:
     """Tell whether a text is an address of a repository that git may be asked for."""
-    match = _ADDRESS.fullmatch(text)
-    return _SSH.fullmatch(text) is not None or (match and match["protocol"]) in PROTOCOLS
+    match = _URL.fullmatch(text)
+    return match is not None and (match["protocol"] or "ssh") in PROTOCOLS
 
 
 def fetch(url: str, ref: str, folder: Path) -> tuple[str, date]:
     """Write the files of a commit, tag or branch into a folder; return the commit and its day."""
     if _LOGIN.match(url):
         raise PlanError("found a login in the address; expected git's credential helper, or ssh")
-    if not _REF.fullmatch(ref):
-        raise PlanError(f"{url}: found {ref!r}; expected a commit, a tag or a branch")
     with tempfile.TemporaryDirectory() as work, tempfile.TemporaryFile() as archive:
         _git("init", "--quiet", "--bare", "--template=", work)
         words = ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules")
         _git("-C", work, *words, "--", url, ref, protocols=PROTOCOLS)
-        Path(work, "info").mkdir(exist_ok=True)
-        Path(work, "info", "attributes").write_text("* -filter -ident -export-ignore -export-subst")
+        os.makedirs(f"{work}/info", exist_ok=True)
+        Path(work, "info/attributes").write_bytes(b"* -filter -ident -export-ignore -export-subst")
         _git("-C", work, "archive", "--format=tar", "FETCH_HEAD", said=archive)
         _unpack(archive, folder, url)
         return commit_of(Path(work), "FETCH_HEAD")
@@ -100,10 +94,10 @@ def _git(*words: str, said: IO[bytes] | None = None, protocols: tuple[str, ...] 
     env |= _OWN | {"GIT_ALLOW_PROTOCOL": ":".join(protocols)}
     command = ["git", *(word for each in _SETTINGS.split() for word in ("-c", each)), *words]
     with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as out:
-        start = partial(subprocess.Popen[bytes], preexec_fn=_bounded, env=env, cwd="/")
+        # With what it starts, it is ended as one, and has no terminal.
+        own = partial(subprocess.Popen[bytes], preexec_fn=_bounded, start_new_session=True)
         try:
-            # With what it starts, it is ended as one.
-            process = start(command, stdin=-3, stdout=said or out, stderr=log, process_group=0)
+            process = own(command, stdin=-3, stdout=said or out, stderr=log, env=env, cwd="/")
         except FileNotFoundError:
             raise PlanError("git: found no such program; expected it: apt install git") from None
         try:
@@ -117,11 +111,11 @@ def _git(*words: str, said: IO[bytes] | None = None, protocols: tuple[str, ...] 
         log.seek(0)
         told = log.read(20_000).decode(errors="replace")
         if status:
-            reason = next(
-                (each for find, each in _REASONS.items() if re.search(find, told)), "failed"
-            )
+            reasons = (each for find, each in _REASONS.items() if re.search(find, told))
             line = next((each for each in told.splitlines() if "fatal" in each), told[-300:])
-            raise PlanError(f"git: {reason} ({line[:300].strip() or f'status {status}'})")
+            raise PlanError(
+                f"git: {next(reasons, 'failed')} ({line[:300].strip() or f'status {status}'})"
+            )
         out.seek(0)
         return out.read(_MOST_BYTES).decode(errors="replace")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -39,12 +39,7 @@ _LOOKS = re.compile(rb"^(recipe_version|variants|command):", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Checkout:
-    """The files of a source.
-
-    Attributes:
-        url: Of the repository; the folder's path where it was not fetched.
-        commit: 40 hexadecimal digits; None: the folder is under no version control.
-    """
+    """The files of a source; ``url`` is the folder's path where it was not fetched."""
 
     root: Path
     url: str
@@ -123,8 +118,9 @@ def entries(checkout: Checkout, mods: Sequence[Path] = (), name: str = "") -> It
         try:
             document = Document(path)
         except PlanError as error:
-            if _LOOKS.search(content_of(path, MOST_BYTES)):
-                yield Published(key, error, "", origin)
+            with suppress(OSError):
+                if _LOOKS.search(content_of(path, MOST_BYTES)):
+                    yield Published(key, error, "", origin)
             continue
         if vllm_project.is_vllm_project(document.data):
             for part in vllm_project.parts(document.data):

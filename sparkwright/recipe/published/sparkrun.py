@@ -142,15 +142,12 @@ def _line(document: Document, sparks: int | None = None) -> ServeLine:
 
 
 def _environment(document: Document, line: ServeLine, sparks: int) -> dict[str, str]:
-    values = _values(document, sparks)
+    values, env = _values(document, sparks), document.mapping("env")
     try:
-        env = {
-            key: filled(str(value), values, MOST_VALUE)
-            for key, value in document.mapping("env").items()
-        }
+        ours = {key: filled(str(value), values, MOST_VALUE) for key, value in env.items()}
     except ShellError as error:
         raise document.error(("env",), error) from None
-    return {**env, **line.variables}
+    return {**ours, **line.variables}
 
 
 def _audience(document: Document) -> None:

@@ -63,13 +63,12 @@ def translate(document: Document, origin: Origin, variant: str) -> Translated:
         told = (f"{document.path}:{at}: args: {sentence}" for at, sentence in error.found)
         raise PlanError(*told) from None
     lines, env = dict(line.lines), {}
-    for keys in (("model", "base_env"), *((*each, "extra_env") for each in layers)):
+    envs = [(*each, name) for each in layers for name in ("extra_env", "env")]
+    for keys in (("model", "base_env"), *envs):
         for name, value in document.mapping(*keys).items():
             env[name] = "$" if "$" in str(value) else str(value)
             lines[f"env.{name}"] = document.line(*keys, name)
-    named = next(
-        keys for keys in (own, ("model",)) if keys == ("model",) or document.get(*keys, "model_id")
-    )
+    named: Keys = own if document.get(*own, "model_id") else ("model",)
     model = str(document.get(*named, "model_id"))
     lines["checkpoints"] = lines["sparks"] = document.line(*named, "model_id")
     image, keys = _image(document, own)
