@@ -1,7 +1,6 @@
-"""Fetches the files of a commit of somebody else's git repository.
+"""Fetches a commit of somebody else's repository: an archive, of which plain files are written.
 
-No work tree is made: git packs the files into an archive, of which the plain ones are written. So
-nothing of the repository runs or is followed: no hook, filter, submodule or symbolic link.
+Nothing of the repository runs or is followed: no hook, filter, submodule or symbolic link.
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ _TIMEOUT = 300
 _MEMORY, _LARGEST, _MOST_BYTES, _MOST_FILES = 2**29, 2**27, 4 * 2**20, 20_000
 _PATH = re.compile(r"((?!\.git|\.\.?(/|$))[^/\\]{1,200}(/|$)){1,16}(?<!/)", re.IGNORECASE)
 # Large files stay out of memory, which threads share.
-_SETTINGS = "core.hooksPath=/dev/null gc.auto=0 maintenance.auto=false fetch.unpackLimit=1"
-_SETTINGS += " core.bigFileThreshold=4m pack.threads=1"
+_SETTINGS = "core.hooksPath=/dev/null fetch.unpackLimit=1 core.bigFileThreshold=4m pack.threads=1"
 _OWN = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "SSH_ASKPASS": "true", "LC_ALL": "C"}
 _OWN |= {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes", "GIT_NO_LAZY_FETCH": "1"}
 _REASONS = {
@@ -56,9 +54,8 @@ def fetch(url: str, ref: str, folder: Path) -> tuple[str, date]:
         raise PlanError("found a login in the address; expected git's credential helper, or ssh")
     with tempfile.TemporaryDirectory() as work, tempfile.TemporaryFile() as archive:
         _git("init", "--quiet", "--bare", "--template=", work)
-        words = ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules")
-        _git("-C", work, *words, "--", url, ref, protocols=PROTOCOLS)
-        os.makedirs(f"{work}/info", exist_ok=True)
+        _git("-C", work, "fetch", "--depth=1", "--no-tags", "--", url, ref, protocols=PROTOCOLS)
+        Path(work, "info").mkdir(exist_ok=True)
         Path(work, "info/attributes").write_bytes(b"* -filter -ident -export-ignore -export-subst")
         _git("-C", work, "archive", "--format=tar", "FETCH_HEAD", said=archive)
         _unpack(archive, folder, url)
@@ -112,10 +109,8 @@ def _git(*words: str, said: IO[bytes] | None = None, protocols: tuple[str, ...] 
         told = log.read(20_000).decode(errors="replace")
         if status:
             reasons = (each for find, each in _REASONS.items() if re.search(find, told))
-            line = next((each for each in told.splitlines() if "fatal" in each), told[-300:])
-            raise PlanError(
-                f"git: {next(reasons, 'failed')} ({line[:300].strip() or f'status {status}'})"
-            )
+            said_by_git = " ".join(told.split())[-300:] or status
+            raise PlanError(f"git: {next(reasons, 'failed')} ({said_by_git})")
         out.seek(0)
         return out.read(_MOST_BYTES).decode(errors="replace")
 
