@@ -12,6 +12,7 @@ import click
 
 from sparkwright.cli.files import hub_options
 from sparkwright.cli.site import enter_site
+from sparkwright.common.terminal import plain_lines
 from sparkwright.recipe.imports import import_recipe, listing
 from sparkwright.recipe.imports import show as shown_import
 from sparkwright.recipe.loader import load_recipe, recipe_file, recipe_names
@@ -27,8 +28,7 @@ def recipes() -> None:
     """What can be served: list, show, check, command, import, add.
 
     Beside the recipes that come with Sparkwright, a site has its own in
-    files/recipes. RECIPE is a name, or the path of a file, or a published
-    recipe: SOURCE:NAME@COMMIT.
+    files/recipes. RECIPE is a name, or the path of a file.
     """
     # Where paths that the command names begin.
     click.get_current_context().obj = Path.cwd()
@@ -37,13 +37,18 @@ def recipes() -> None:
         enter_site()
 
 
+def _say(text: str) -> None:
+    """Print a recipe's words, which may be a stranger's, without what moves a terminal."""
+    click.echo(plain_lines(text, len(text)))
+
+
 @recipes.command("list")
 def list_() -> None:
     """List the recipes, and what each serves."""
     for name in recipe_names():
         recipe = load_recipe(name)
         if recipe.hardware != ["lab"]:
-            click.echo("\n".join(_entry(recipe)))
+            _say("\n".join(_entry(recipe)))
 
 
 def _entry(recipe: Recipe) -> Iterable[str]:
@@ -60,7 +65,7 @@ def show(recipe: str) -> None:
     """Show the file of a recipe, with its sources."""
     load_recipe(recipe)
     path = recipe_file(recipe)
-    click.echo(f"# {path}\n{path.read_text(encoding='utf-8')}", nl=False)
+    _say(f"# {path}\n{path.read_text(encoding='utf-8').removesuffix(chr(10))}")
 
 
 @recipes.command()
@@ -73,9 +78,8 @@ def check(recipe: str) -> None:
     """
     loaded = load_recipe(recipe)
     for need in needs(loaded):
-        for line in need.details:
-            click.echo(line)
-    click.echo(f"{loaded.name}: its file is valid (vLLM {loaded.vllm}, {loaded.base_image})")
+        _say("\n".join(need.details))
+    _say(f"{loaded.name}: its file is valid (vLLM {loaded.vllm}, {loaded.base_image})")
     sys.exit(_show_memory(recipe))
 
 
@@ -96,7 +100,7 @@ def command(recipe: str, sparks: int | None) -> None:
     """Print the exact `docker run` and `vllm serve` lines of a recipe."""
     from sparkwright.release.command import report
 
-    click.echo("\n".join(report(recipe, sparks)))
+    _say("\n".join(report(recipe, sparks)))
 
 
 @recipes.command("import")
@@ -107,19 +111,19 @@ def command(recipe: str, sparks: int | None) -> None:
 def import_(here: Path, source: str, name: str | None, replace: bool) -> None:
     """Make a recipe that others publish one of the site's own.
 
-    SOURCE is arena, eugr, vllm, nvidia or playbooks, or the path of a
-    checkout, or an address of git; @COMMIT may follow. Without NAME, lists
-    what it has, and what of it would be taken.
+    SOURCE is arena, eugr or vllm, or an address of git, which @COMMIT may
+    follow; or a folder. Without NAME, lists what it has, and what of it
+    would be taken.
     """
     if (here / source).is_dir():
         source = str(here / source)
     if name is None:
         for line in listing(source):
-            click.echo(line)
+            _say(line)
         return
     enter_site()
     for line in shown_import(import_recipe(source, name, replace=replace)):
-        click.echo(line)
+        _say(line)
 
 
 @recipes.command()
@@ -134,7 +138,7 @@ def add(what: tuple[str, ...], hf_endpoint: str | None, hf_token: str) -> None:
     from sparkwright.memory.fetch import add, is_recipe
 
     for line in add(what, Hub(hf_endpoint, hf_token)):
-        click.echo(line)
+        _say(line)
     sys.exit(max([0, *map(_show_memory, filter(is_recipe, what))]))
 
 
@@ -145,5 +149,5 @@ def _show_memory(
     from sparkwright.memory.report import show as planned
 
     text, fits = planned(recipe, hardware, sparks, locked)
-    click.echo(text)
+    _say(text)
     return 0 if fits else 1

@@ -15,7 +15,6 @@ from sparkwright.common.ports import (
 from sparkwright.common.schema import shown, unknown
 from sparkwright.fleet.fleet import Fleet, Gateway, Reached, Replica, Spark
 from sparkwright.recipe.loader import is_path
-from sparkwright.recipe.published.sources import is_reference, reference_problem
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.trust import needs
 
@@ -112,10 +111,7 @@ def _replica_problems(fleet: Fleet, recipes: Collection[str]) -> Iterator[str]:
         where = f"{fleet.source}: replicas.{name}"
         if name in _RESERVED or name in fleet.sparks:
             yield f"{where}: found a name that a Spark or group has; expected another name"
-        if is_reference(replica.recipe):
-            if problem := reference_problem(replica.recipe):
-                yield f"{where}.recipe: {problem}"
-        elif is_path(replica.recipe):
+        if is_path(replica.recipe):
             if problem := _no_file(Path(replica.recipe), recipes):
                 yield f"{where}.recipe: {problem}"
         else:

@@ -107,9 +107,7 @@ class Gateway(Reached):
 class Replica(Model):
     """Sparks that serve one model together; the first is the head (rank 0)."""
 
-    recipe: Text = Field(
-        description="the name of a recipe, or the path of its file, or SOURCE:NAME@COMMIT"
-    )
+    recipe: Text = Field(description="the name of a recipe, or the path of its file")
     sparks: list[Text] = Field(
         min_length=1, max_length=2, description="a list of one or two Sparks, such as [spark-a]"
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,123 +14,134 @@ from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import content_of
 from sparkwright.recipe import rules
-from sparkwright.recipe.loader import (
-    OWN_RECIPES,
-    load_published,
-    load_recipe,
-    placed,
-    recipe_names,
-)
+from sparkwright.recipe.loader import OWN_RECIPES, checked, load_recipe, recipe_names
 from sparkwright.recipe.mods import OWN_MODS, ModFolder, read_mods
-from sparkwright.recipe.published import formats
 from sparkwright.recipe.published.draft import NotForUs, Translated
-from sparkwright.recipe.published.sources import (
-    MODS_OF_ALL,
-    Checkout,
-    Published,
-    checkout_of,
-    entries,
-    find,
-)
+from sparkwright.recipe.published.sources import Checkout, Published, checkout_of, entries, find
 from sparkwright.recipe.recipe import UNKNOWN_VLLM, Recipe
 from sparkwright.recipe.trust import needs
 
-# Digits of a mod's hash that its folder's name has here.
-_DIGITS = 12
+# Where sparkrun looks for mods that a registry lacks (spark-arena/sparkrun, core/mods.py).
+_MODS_OF_ALL = "eugr"
 _LONG = ("args", "env")
 _HEAD = "# Written by `sparkwright recipes import`, of the file that `source` names.\n"
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A recipe that became a file of the site.
-
-    Attributes:
-        files: Those that were written, with the folders of mods.
-        same: Tells that all of it was there already.
-        remarks: What whoever takes it should know, as ``FILE:LINE: …``.
-    """
+    """A recipe of the site, the files and folders of mods written for it, and remarks on it."""
 
     recipe: Recipe
     files: Sequence[Path]
-    same: bool
     remarks: Sequence[str] = ()
 
 
-def listing(source: str) -> Iterator[str]:
-    """Yield a line for each recipe of a source that is for Sparks, and one for all others.
+def read(entry: Published) -> tuple[Recipe, Translated]:
+    """Return a published recipe as one of ours."""
+    translated = entry.translated()
+    try:
+        return checked(translated.data, translated.path), translated
+    except PlanError as error:
+        raise PlanError(*(placed(each, translated) for each in error.problems)) from None
 
-    Raises:
-        PlanError: There is no such source, or it cannot be fetched.
-    """
-    checkout = checkout_of(source)
-    where = f" at {checkout.commit} of {checkout.day}" if checkout.commit else ""
-    yield f"{checkout.url}{where}"
-    others: Counter[str] = Counter()
-    for entry in entries(checkout, _mods(checkout)):
-        try:
-            recipe = load_published(entry.path, entry.part, entry.origin)
-        except NotForUs as error:
-            others[error.reason] += 1
-        except PlanError as error:
-            place, *more = (_short(problem, checkout) for problem in error.problems)
-            yield f"refused  {entry.key}: {place}{f' (and {len(more)} more)' if more else ''}"
-        else:
-            sparks = f"{' or '.join(map(str, recipe.sparks))} Spark{'s' * (recipe.sparks != [1])}"
-            judge = f"near vLLM {recipe.judge}" if recipe.judged_by else f"vLLM {recipe.vllm}"
-            yield f"taken    {entry.key} ({sparks}, {judge})"
-    if others:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in others.most_common())
-        yield f"for others: {reasons}"
+
+def placed(problem: str, translated: Translated) -> str:
+    """Put the line of a published recipe into ``FILE: KEY: …``, a problem with a key of ours."""
+    start = f"{translated.path}: "
+    if not problem.startswith(start):
+        return problem
+    text = problem.removeprefix(start)
+    key = text.partition(": ")[0].removeprefix("by_sparks.1.").removeprefix("by_sparks.2.")
+    fitting = [each for each in translated.lines if f"{key}.".startswith(f"{each}.")]
+    line = translated.lines[max(fitting, key=len)] if fitting else 1
+    return f"{translated.path}:{line}: {text}"
+
+
+def listing(source: str) -> Iterator[str]:
+    """Yield a line for each recipe of a source that is for Sparks, and one for all others."""
+    with ExitStack() as open_:
+        checkout, mods = _opened(source, open_)
+        where = f" at {checkout.commit} of {checkout.day}" if checkout.commit else ""
+        yield f"{checkout.url}{where}"
+        others: Counter[str] = Counter()
+        for entry in entries(checkout, [*mods]):
+            try:
+                recipe, _ = read(entry)
+            except NotForUs as error:
+                others[error.reason] += 1
+            except PlanError as error:
+                first, *more = (_short(problem, checkout) for problem in error.problems)
+                yield f"refused  {entry.key}: {first}{f' (and {len(more)} more)' if more else ''}"
+            else:
+                sparks = " or ".join(map(str, recipe.sparks))
+                near = "near " if recipe.judged_by else ""
+                plural = "s" * (recipe.sparks != [1])
+                yield f"taken    {entry.key} ({sparks} Spark{plural}, {near}vLLM {recipe.judge})"
+        if others:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in others.most_common())
+            yield f"for others: {reasons}"
 
 
 def import_recipe(source: str, name: str, *, replace: bool = False) -> Imported:
-    """Write a published recipe, and its mods, into the folder of the site.
+    """Write a published recipe, and its mods, into the folder of the site."""
+    with ExitStack() as open_:
+        checkout, others = _opened(source, open_)
+        entry = find(checkout, name, [*others])
+        loaded, translated = read(entry)
+        data = {key: value for key, value in translated.data.items() if key != "name"}
+        mods = translated.mods
+        if mods:
+            data["image"]["mods"] = [_mod_name(mod) for mod in mods]
+        for folder in others:
+            if names := [mod.name for mod in mods if mod.path.is_relative_to(folder)]:
+                data["source"] += f" Mods {', '.join(names)}: {_MODS_OF_ALL} at {others[folder]}."
+        text = _HEAD + _text(data)
+        path = OWN_RECIPES / f"{loaded.name}.yaml"
+        try:
+            old = content_of(path).decode() if path.exists() else None
+        except (OSError, ValueError):
+            raise PlanError(f"{path}: cannot be read; expected a recipe, or no file") from None
+        if old is None and loaded.name in recipe_names():
+            raise PlanError(
+                f"{path}: found {loaded.name} among the recipes that come with Sparkwright; "
+                "expected another name: a site's own recipe would take its place everywhere"
+            )
+        if old not in (None, text) and not replace:
+            raise PlanError(
+                f"{path}: found another content; expected no such file, or what this recipe "
+                "becomes: --replace writes over it"
+            )
+        written = [*filter(None, map(_write_mod, mods))]
+        if old != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            written.append(path)
+        remarks = [*translated.remarks, *_by_the_nearest(loaded, translated)]
+        remarks = [_short(remark, checkout) for remark in remarks]
+        return Imported(load_recipe(loaded.name), written, remarks)
 
-    Raises:
-        PlanError: There is no such recipe, or it cannot be taken; or the site has another one.
+
+def _opened(source: str, open_: ExitStack) -> tuple[Checkout, dict[Path, str | None]]:
+    """Return a source, and where mods are looked for that it lacks, with their commit.
+
+    Without a network there are none: the recipes that need one say so.
     """
-    checkout = checkout_of(source)
-    others = _mods(checkout)
-    entry = find(checkout, name, others)
-    loaded = load_published(entry.path, entry.part, entry.origin)
-    translated = formats.translate(entry.path, entry.part, entry.origin)
-    data = translated.data
-    del data["name"]
-    mods = read_mods(data["image"]["mods"]) if isinstance(data["image"], dict) else []
-    if mods:
-        data["image"]["mods"] = [_mod_name(mod) for mod in mods]
-        data["source"] += "".join(_origins(mods, checkout, others))
-    text = _HEAD + _text(data)
-    path = OWN_RECIPES / f"{loaded.name}.yaml"
-    old = _content(path)
-    if old is None and loaded.name in recipe_names():
-        raise PlanError(
-            f"{path}: found {loaded.name} among the recipes that come with Sparkwright; expected "
-            "another name: a site's own recipe would take its place everywhere"
-        )
-    if old not in (None, text) and not replace:
-        raise PlanError(
-            f"{path}: found another content; expected no such file, or what this recipe becomes: "
-            "--replace writes over it"
-        )
-    written = [folder for mod in mods if (folder := _write_mod(mod))]
-    if old != text:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        written.append(path)
-    remarks = [*translated.remarks, *_by_the_nearest(loaded, entry, translated)]
-    remarks = [_short(remark, checkout) for remark in remarks]
-    return Imported(load_recipe(loaded.name), written or [path], not written, remarks)
+    checkout = open_.enter_context(checkout_of(source))
+    if not (checkout.root / ".sparkrun").is_dir():
+        return checkout, {}
+    try:
+        other = open_.enter_context(checkout_of(_MODS_OF_ALL))
+    except PlanError:
+        return checkout, {}
+    return checkout, {other.root / "mods": other.commit}
 
 
-def _by_the_nearest(recipe: Recipe, entry: Published, translated: Translated) -> Iterator[str]:
+def _by_the_nearest(recipe: Recipe, translated: Translated) -> Iterator[str]:
     """Yield what is known not to work with the nearest release, where the image's is not known."""
     if recipe.vllm != UNKNOWN_VLLM or recipe.judged_by is None:
         return
-    as_nearest = recipe.model_copy(update={"vllm": recipe.judged_by})
-    for problem in rules.problems(as_nearest):
-        told = placed(f"{entry.path}: {problem}", entry.path, translated)
+    for problem in rules.problems(recipe.model_copy(update={"vllm": recipe.judged_by})):
+        told = placed(f"{translated.path}: {problem}", translated)
         yield f"{told}. That is of vLLM {recipe.judged_by}, the nearest; the image's is not known"
 
 
@@ -141,43 +152,17 @@ def trusts(recipe: Recipe) -> list[str]:
     )
 
 
-def _mods(checkout: Checkout) -> list[Path]:
-    """Return where mods are looked for that a source lacks: sparkrun takes spark-vllm-docker's.
-
-    Without a network there are none: the recipes that need one say so.
-    """
-    if not (checkout.root / ".sparkrun").is_dir():
-        return []
-    try:
-        return [checkout_of(MODS_OF_ALL).root / "mods"]
-    except PlanError:
-        return []
-
-
-def _origins(
-    mods: Sequence[ModFolder], checkout: Checkout, others: Sequence[Path]
-) -> Iterator[str]:
-    for folder in others:
-        names = [mod.name for mod in mods if mod.path.is_relative_to(folder)]
-        if names and not folder.is_relative_to(checkout.root):
-            commit = folder.parent.parent.name
-            yield f" Mods {', '.join(names)}: {MODS_OF_ALL} at {commit}."
-
-
 def _mod_name(mod: ModFolder) -> str:
-    return f"{mod.name[:50]}-{mod.digest[:_DIGITS]}"
+    return f"{mod.name[:50]}-{mod.digest[:12]}"
 
 
 def _write_mod(mod: ModFolder) -> Path | None:
     """Write a mod's files; return its folder, or None where all of it was there."""
     folder = OWN_MODS / _mod_name(mod)
-    if folder.exists():
-        (there,) = read_mods([folder])
-        if there.digest != mod.digest:
-            raise PlanError(
-                f"{folder}: found other files than the mod's; expected no such folder, or its own"
-            )
+    if folder.exists() and read_mods([folder])[0].digest == mod.digest:
         return None
+    if folder.exists():
+        raise PlanError(f"{folder}: found other files than the mod's; expected no such folder")
     for path, file in mod.files.items():
         place = folder / path
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -186,49 +171,37 @@ def _write_mod(mod: ModFolder) -> Path | None:
     return folder
 
 
-def _content(path: Path) -> str | None:
-    try:
-        return content_of(path).decode()
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError):
-        raise PlanError(f"{path}: cannot be read; expected a recipe, or no such file") from None
-
-
 def _text(data: dict[str, Any]) -> str:
+    """Return the YAML: a line for each option and variable; the rest as short as ours have it."""
     checkpoints = {
         name: {key: value for key, value in checkpoint.items() if value is not None}
         for name, checkpoint in data["checkpoints"].items()
     }
-    content = {key: value for key, value in {**data, "checkpoints": checkpoints}.items() if value}
-    # One line for each option and variable; the rest as short as our own recipes have it.
     return "".join(
         yaml.dump(
             {key: value},
-            default_flow_style=None
-            if isinstance(value, dict | list) and key not in _LONG
-            else False,
+            default_flow_style=[None, False][key in _LONG or not isinstance(value, dict | list)],
         )
-        for key, value in content.items()
+        for key, value in {**data, "checkpoints": checkpoints}.items()
+        if value
     )
 
 
 def _short(problem: str, checkout: Checkout) -> str:
-    return re.sub(rf"^{re.escape(str(checkout.root))}/", "", problem)
+    return problem.removeprefix(f"{checkout.root}/")
 
 
 def show(entry: Imported) -> Iterator[str]:
     """Yield what a person is told of a recipe that became the site's."""
     recipe = entry.recipe
-    verb = "is there already" if entry.same else "written"
-    yield from (f"{path}: {verb}" for path in entry.files)
+    yield from (f"{path}: written" for path in entry.files)
+    if not entry.files:
+        yield f"{OWN_RECIPES / recipe.name}.yaml: is there already"
     sparks = " or ".join(map(str, recipe.sparks))
+    judged = f", judged by {recipe.judged_by}" if recipe.judged_by else ""
     yield f"{recipe.name}: {recipe.description}"
-    yield f"  Sparks: {sparks}; image: {recipe.base_image}; vLLM: {recipe.vllm}" + (
-        f", judged by {recipe.judged_by}" if recipe.judged_by else ""
-    )
-    words = trusts(recipe)
-    if words:
+    yield f"  Sparks: {sparks}; image: {recipe.base_image}; vLLM: {recipe.vllm}{judged}"
+    if words := trusts(recipe):
         yield f"  its replica needs: trusts: [{', '.join(words)}]"
         for need in needs(recipe.for_sparks(recipe.sparks[0])):
             yield f"    {need.name}: {need.danger}"

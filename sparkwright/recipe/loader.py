@@ -1,4 +1,4 @@
-"""Reads recipes: ours, one from each YAML file, and those that other projects publish."""
+"""Reads recipes, one from each YAML file."""
 
 from __future__ import annotations
 
@@ -13,10 +13,6 @@ from sparkwright.common.paths import FILES
 from sparkwright.common.schema import nearest, parse, shown
 from sparkwright.common.yaml import lines_of
 from sparkwright.recipe import check, rules
-from sparkwright.recipe.published import formats, playbook
-from sparkwright.recipe.published.draft import Origin, Translated
-from sparkwright.recipe.published.mods import mod_folders
-from sparkwright.recipe.published.sources import is_reference, locate
 from sparkwright.recipe.recipe import Recipe
 
 RECIPES = FILES / "recipes"
@@ -27,6 +23,10 @@ OWN_RECIPES = Path("files", "recipes")
 _MERGED = ("args", "env", "checkpoints", "by_sparks")
 # The keys that a recipe does not take over from it.
 _OWN = ("extends", "description", "source", "proven", "memory", "expected")
+
+# Keys of ours, one of which each file has; and keys of other projects'.
+_OURS = {"extends", "checkpoints", "sparks"}
+_THEIRS = {"recipe_version", "command", "container", "variants", "schema_version", "runtime"}
 
 
 def recipe_files(folder: Path | None = None) -> dict[str, Path]:
@@ -48,86 +48,49 @@ def recipe_names(folder: Path | None = None) -> list[str]:
 
 def is_path(name: str) -> bool:
     """Tell whether the name of a recipe is the path of a file."""
-    return not is_reference(name) and ("/" in name or name.endswith((".yaml", ".yml")))
+    return "/" in name or name.endswith((".yaml", ".yml"))
 
 
 def load_recipe(name: str, folder: Path | None = None) -> Recipe:
     """Read and check one recipe.
 
     Args:
-        name: Its name, that of its file without ``.yaml``; or the path of a file anywhere, which
-            may be a recipe that another project publishes; or SOURCE:NAME@COMMIT, one of a public
-            source, which is fetched unless it was before.
+        name: Its name, that of its file without ``.yaml``; or the path of a file anywhere.
         folder: Where the recipes are, also those that a file elsewhere extends; as for
             `recipe_files`.
 
     Raises:
         PlanError: There is no such recipe (with the nearest name), or it has faults.
     """
-    if is_reference(name):
-        found = locate(name)
-        return load_published(found.path, found.part, found.origin)
-    path = Path(name) if is_path(name) else _path(name, folder)
+    path = recipe_file(name, folder)
     with lines_of(path):
         data = _read_file(path)
-    if data is None:
-        return load_published(path, "", Origin(path, mods=mod_folders(path, _root(path))))
-    with lines_of(path):
         if "extends" in data:
             data = _extended(path, data, data["extends"], folder)
-        return _checked({"name": path.stem, **data}, path)
+        return checked({"name": path.stem, **data}, path)
 
 
-def recipe_file(name: str) -> Path:
-    """Return the file of a recipe; the name is one of those that `load_recipe` takes.
+def recipe_file(name: str, folder: Path | None = None) -> Path:
+    """Return the file of a recipe; arguments as for `load_recipe`.
 
     Raises:
         PlanError: There is no such recipe.
     """
-    if is_reference(name):
-        return locate(name).path
-    return Path(name) if is_path(name) else _path(name, None)
+    return Path(name) if is_path(name) else _path(name, folder)
 
 
-def load_published(path: Path, part: str, origin: Origin) -> Recipe:
-    """Read and check a recipe that another project publishes.
+def checked(data: dict[str, Any], path: Path) -> Recipe:
+    """Return the recipe of a file's data.
 
     Raises:
-        NotForUs: It is for another engine or other hardware.
-        PlanError: It cannot be carried over, or has faults, each with its line.
+        PlanError: It has faults.
     """
-    translated = formats.translate(path, part, origin)
-    try:
-        return _checked(translated.data, path)
-    except PlanError as error:
-        raise PlanError(*(placed(each, path, translated) for each in error.problems)) from None
-
-
-def placed(problem: str, path: Path, translated: Translated) -> str:
-    """Put the line of a published recipe into ``FILE: KEY: …``, a problem with a key of ours."""
-    start = f"{path}: "
-    if not problem.startswith(start):
-        return problem
-    text = problem.removeprefix(start)
-    key = text.partition(": ")[0].removeprefix("by_sparks.1.").removeprefix("by_sparks.2.")
-    fitting = [each for each in translated.lines if f"{key}.".startswith(f"{each}.")]
-    line = translated.lines[max(fitting, key=len)] if fitting else 1
-    return f"{path}:{line}: {text}"
-
-
-def _checked(data: dict[str, Any], path: Path) -> Recipe:
     recipe = parse(Recipe, data, str(path))
     # The rules read the options, which have to be valid first.
     problems = [*check.problems(recipe)] or [*rules.problems(recipe)]
     if problems:
         raise PlanError(*(f"{path}: {problem}" for problem in problems))
     return recipe
-
-
-def _root(path: Path) -> Path | None:
-    """Return the folder of the checkout that a file is in; None: it is in none."""
-    parents = path.absolute().parents
-    return next((each for each in parents if (each / ".git").exists()), None)
 
 
 def _path(name: str, folder: Path | None) -> Path:
@@ -138,13 +101,13 @@ def _path(name: str, folder: Path | None) -> Path:
     return files[name]
 
 
-def _read_file(path: Path) -> dict[str, Any] | None:
-    """Return what a file of ours holds; None of another project's."""
-    if playbook.is_playbook(path):
-        return None
-    if formats.is_published(yaml.load(path, origin="any")):
-        return None
+def _read_file(path: Path) -> dict[str, Any]:
     data = yaml.load(path)
+    if not _OURS & data.keys() and _THEIRS & data.keys():
+        raise PlanError(
+            f"{path}: found a recipe of another project; expected one of ours: "
+            f"`{next_line('recipes import')} {path.parent} {path.stem}` makes it one"
+        )
     if "name" in data:
         name = shown(data["name"])
         raise PlanError(f"{path}: name: found {name}; expected no such key: the file has the name")
@@ -162,11 +125,6 @@ def _extended(
         expected = nearest(base if isinstance(base, str) else "", others)
         raise PlanError(f"{path}: extends: found {shown(base)}; {expected}")
     extended = _read_file(_path(str(base), folder))
-    if extended is None:
-        raise PlanError(
-            f"{path}: extends: found {base}, a recipe of another project; expected one of ours: "
-            f"`{next_line('recipes import')}` makes it one"
-        )
     if "extends" in extended:
         raise PlanError(
             f"{path}: extends: found {base}, which extends {extended['extends']}; expected a "

@@ -10,15 +10,14 @@ import hashlib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.paths import FILES
 from sparkwright.common.schema import nearest, shown
 
-MODS = FILES / "mods"
 # The mods of a site, in whose folder every command runs.
 OWN_MODS = Path("files", "mods")
 ENTRY = "run.sh"
@@ -40,15 +39,9 @@ class ModFile:
     executable: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ModFolder:
-    """A mod, as it was read.
-
-    Attributes:
-        name: Its folder's name, which it keeps in the image.
-        path: Where it was read.
-        files: Its files by their paths within the folder, sorted.
-    """
+    """A mod: its folder's name, which it keeps in the image, and its files by their paths."""
 
     name: str
     path: Path
@@ -82,9 +75,6 @@ def read_mods(mods: Sequence[str | Path]) -> list[ModFolder]:
 
     Args:
         mods: Names of folders below files/mods, the site's before ours; or paths of folders.
-
-    Raises:
-        PlanError: A folder is missing, or holds what no build can take; all such problems.
     """
     if len(mods) > MOST_MODS:
         raise PlanError(f"found {len(mods)} mods; expected {MOST_MODS} at most")
@@ -95,8 +85,8 @@ def read_mods(mods: Sequence[str | Path]) -> list[ModFolder]:
             found.append(_read(mod))
         except PlanError as error:
             problems += error.problems
-    for name in dict.fromkeys(each.name for each in found):
-        if [each.name for each in found].count(name) > 1:
+    for name, count in Counter(each.name for each in found).items():
+        if count > 1:
             problems.append(f"found {name} more than once; expected each mod once")
     if (size := sum(each.size for each in found)) > MOST_BYTES_IN_ALL:
         problems.append(f"found {size:,} bytes in all mods; expected {MOST_BYTES_IN_ALL:,} at most")
@@ -106,7 +96,10 @@ def read_mods(mods: Sequence[str | Path]) -> list[ModFolder]:
 
 
 def _read(mod: str | Path) -> ModFolder:
-    folder = _folder(mod)
+    folder = mod if isinstance(mod, Path) else OWN_MODS / mod
+    if folder is not mod and not (folder / ENTRY).exists():
+        known = {path.parent.name for path in OWN_MODS.glob(f"*/{ENTRY}")}
+        raise PlanError(f"{OWN_MODS}: found no {mod}/{ENTRY}; {nearest(str(mod), known)}")
     if not _NAME.fullmatch(folder.name):
         raise PlanError(f"{folder}: found {shown(folder.name)}; expected a name of a-z, 0-9, . _ -")
     files: dict[str, ModFile] = {}
@@ -122,34 +115,21 @@ def _read(mod: str | Path) -> ModFolder:
     return ModFolder(folder.name, folder, dict(sorted(files.items())))
 
 
-def _folder(mod: str | Path) -> Path:
-    if isinstance(mod, Path):
-        return mod
-    places = (OWN_MODS, MODS)
-    found = next((place / mod for place in places if (place / mod / ENTRY).exists()), None)
-    if found is None:
-        known = {path.parent.name for place in places for path in place.glob(f"*/{ENTRY}")}
-        raise PlanError(f"{OWN_MODS}: found no {mod}/{ENTRY}; {nearest(mod, known)}")
-    return found
-
-
 def _paths(folder: Path, top: Path) -> Iterator[Path]:
     if folder.is_symlink():
         raise PlanError(f"{folder}: found a symbolic link; expected files of the mod's own")
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda each: each.name):
             path = folder / entry.name
+            name = path.relative_to(top).as_posix()
             if _LEFT_BEHIND.fullmatch(entry.name):
                 continue
-            if not _PATH.fullmatch(path.relative_to(top).as_posix()):
-                raise PlanError(
-                    f"{top}: found {shown(path.relative_to(top).as_posix())}; expected paths of "
-                    "letters, digits and . _ + -, at most 8 deep"
-                )
+            if not _PATH.fullmatch(name):
+                expected = "expected paths of letters, digits and . _ + -, at most 8 deep"
+                raise PlanError(f"{top}: found {shown(name)}; {expected}")
             if entry.is_symlink() or not (entry.is_dir() or entry.is_file()):
-                raise PlanError(
-                    f"{path}: found a link or another special file; expected files of the mod's own"
-                )
+                expected = "expected files of the mod's own"
+                raise PlanError(f"{path}: found a link or another special file; {expected}")
             if entry.is_dir():
                 yield from _paths(path, top)
             else:

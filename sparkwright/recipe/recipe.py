@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.schema import Model, Text
+from sparkwright.common.schema import Model, Text, satisfying
 from sparkwright.recipe.options import Options, options
 from sparkwright.recipe.values import (
     RELEASE,
@@ -78,6 +78,10 @@ Figures = Annotated[
 ]
 
 
+# A terminal would follow other characters: they may be a stranger's.
+Prose = Annotated[str, satisfying(lambda text: text.replace("\n", "").isprintable())]
+
+
 class Memory(Model):
     """The memory figures that a recipe's source saw, to hold the memory plan against."""
 
@@ -122,9 +126,9 @@ class Recipe(EngineSettings):
     """One thing that can be served, and with what."""
 
     name: str
-    description: str = Field(description="a sentence on what it serves")
-    source: str = Field(description="where its settings come from")
-    proven: str = Field(description="a sentence on who has seen it run, and where")
+    description: Prose = Field(description="a sentence on what it serves, in printable text")
+    source: Prose = Field(description="where its settings come from, in printable text")
+    proven: Prose = Field(description="who has seen it run, and where, in printable text")
     vllm: Text = Field(min_length=1, description="the vLLM version in the image, such as '0.33.0'")
     judged_by: Release | None = Field(
         default=None, description="the nearest release of vLLM, such as 0.20.2"

@@ -109,7 +109,12 @@ def _template(value: object) -> bool:
     return "{{" in str(value) or _CHECKPOINT_FILE.fullmatch(str(value)) is not None
 
 
-# Options of the table that need trust only with some values: the tests for the values that do not.
+def _level(value: object) -> bool:
+    """Tell whether it is no level by which vLLM logs whole requests."""
+    return str(value).lower() in ("info", "warning", "error", "critical")
+
+
+# Names of the table that need trust only with some values: the tests for the values that do not.
 _PLAIN: Mapping[str, Callable[[object], bool]] = {
     "load-format": _one_of(
         "auto", "hf", "safetensors", "fastsafetensors", "instanttensor", "mistral", "dummy"
@@ -124,6 +129,15 @@ _PLAIN: Mapping[str, Callable[[object], bool]] = {
     "speculative-config": _speculation,
     "spec-method": _method,
     "spec-model": _draft,
+    **dict.fromkeys(("VLLM_LOGGING_LEVEL", "log-level", "uvicorn-log-level"), _level),
+    "VLLM_LOGGING_STREAM": _one_of("ext://sys.stdout", "ext://sys.stderr"),
+    **dict.fromkeys(
+        (
+            *(f"disable-log-{each}" for each in ("deltas", "outputs", "requests")),
+            "disable-trace-replay",
+        ),
+        _one_of(True),
+    ),
 }
 
 
@@ -149,18 +163,19 @@ def needs(recipe: Recipe) -> Iterator[Need]:
         else:
             for key, danger in _inside(parsed):
                 yield Need(name, f"args.{name}.{key}", danger)
-    for name in recipe.env:
+    for name, text in recipe.env.items():
         if name in OWN_ENVIRONMENT or _TUNING.fullmatch(name):
             continue
-        known = table().get(name)
-        if danger := known.danger if known else UNKNOWN:
+        if danger := _danger(name, text) if name in table() else UNKNOWN:
             yield Need(name, f"env.{name}", danger)
 
 
-def _danger(option: str, value: object) -> str | None:
-    """Return what an option with this value lets a recipe do; None if it needs no trust."""
-    known = table().get(option)
-    if known is None or value is False or (option in _PLAIN and _PLAIN[option](value)):
+def _danger(name: str, value: object) -> str | None:
+    """Return what a name with this value lets a recipe do; None if it needs no trust."""
+    known = table().get(name)
+    # What is off does nothing, but for what turns something off.
+    off = value is False and not name.startswith("disable-")
+    if known is None or off or (name in _PLAIN and _PLAIN[name](value)):
         return None
     return known.danger
 

@@ -28,7 +28,7 @@ FILES = {
     "recipes/other.yaml": RECIPE.replace("description", "runtime: sglang\ndescription"),
     "mods/fix-template/run.sh": MOD,
     "mods/fix-template/fixed.jinja": "{{ messages }}\n",
-    "README.md": "```bash\nvllm serve owner/Model-1B\n```\n",
+    "README.md": "Recipes.\n",
 }
 
 

@@ -17,7 +17,6 @@ from sparkwright.inventory.logins import check_logins, key_problems
 from sparkwright.inventory.selection import choose_replicas, selected
 from sparkwright.inventory.slips import slips_of
 from sparkwright.recipe.loader import load_recipe
-from sparkwright.recipe.published import playbook
 from sparkwright.release import registry_login
 from sparkwright.release.bundle import read_bundle
 from sparkwright.release.lock import read_lock
@@ -142,7 +141,6 @@ READERS = {
     "sparks.keys": keys_file.read_file,
     "config.json": registry_login._config,
     "bundle.json": _bundle,
-    "README.md": playbook.found,
 }
 
 

@@ -15,21 +15,21 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from sparkwright.common.errors import PlanError
-from sparkwright.recipe.loader import load_published, placed
-from sparkwright.recipe.published import formats
-from sparkwright.recipe.published.draft import NotForUs
-from sparkwright.recipe.published.sources import Checkout, Published, checkout_of, entries
-from sparkwright.recipe.published.versions import JUDGES, is_stock
+from sparkwright.recipe.imports import placed, read
+from sparkwright.recipe.published.draft import NotForUs, Translated
+from sparkwright.recipe.published.judge import JUDGES, is_stock
+from sparkwright.recipe.published.sources import Checkout, checkout_of, entries
 from sparkwright.recipe.recipe import UNKNOWN_VLLM, Recipe
 from tests.recipes import releases
 from tests.recipes.judge import Case, judge
 
 # What such a tag stands for is what its image is when it is locked.
 _MOVES = re.compile(r":[a-z0-9-]*\b(latest|nightly)(-[a-z][a-z0-9]*)*$")
-NEWEST = JUDGES[-1][0]
+NEWEST = [*JUDGES][-1]
 _FILES = ("chat-template", "tool-parser-plugin", "reasoning-parser-plugin")
 _ENDINGS = (".jinja", ".py")
 _NAMED_BY = {
@@ -84,16 +84,21 @@ def results(sources: Sequence[str], *, judged: bool = True) -> list[Result]:
         PlanError: There is no such source.
         LabError: A release cannot be had.
     """
-    checkouts = [checkout_of(source) for source in sources]
+    with ExitStack() as opened:
+        checkouts = [opened.enter_context(checkout_of(source)) for source in sources]
+        return _results(checkouts, judged=judged)
+
+
+def _results(checkouts: Sequence[Checkout], *, judged: bool) -> list[Result]:
     folders = [each.root / "mods" for each in checkouts if (each.root / "mods").is_dir()]
     found: list[Result] = []
-    cases: dict[Case, tuple[Result, Published]] = {}
+    cases: dict[Case, tuple[Result, str, Translated]] = {}
     for checkout in checkouts:
         result = Result(checkout)
         found.append(result)
         for entry in entries(checkout, folders):
             try:
-                recipe = load_published(entry.path, entry.part, entry.origin)
+                recipe, translated = read(entry)
             except NotForUs as error:
                 result.others[error.reason] += 1
             except PlanError as error:
@@ -104,24 +109,24 @@ def results(sources: Sequence[str], *, judged: bool = True) -> list[Result]:
                     result.unjudged.add(entry.key)
                     continue
                 for sparks in recipe.sparks:
-                    case = Case(entry.path, _without_files(recipe), sparks, recipe.hardware[0])
-                    cases[case] = (result, entry)
+                    lean = _without_files(recipe)
+                    case = Case(translated.path, lean, sparks, recipe.hardware[0])
+                    cases[case] = (result, entry.key, translated)
     all_told, by_newest = _told(cases) if judged else ({}, set[Case]())
     for case, told in all_told.items():
-        result, entry = cases[case]
+        result, key, translated = cases[case]
         if case in by_newest:
-            result.newest.add(entry.key)
+            result.newest.add(key)
         problems = _refusals(told)
         if names := [match[1] for each in told if (match := _UNKNOWN.search(each))]:
-            result.unknown[entry.key] = names
+            result.unknown[key] = names
         if problems:
-            translated = formats.translate(entry.path, entry.part, entry.origin)
-            lines = [placed(problem, entry.path, translated) for problem in problems]
+            lines = [placed(problem, translated) for problem in problems]
             if not is_stock(case.recipe.base_image):
-                result.doubted[entry.key] = lines
+                result.doubted[key] = lines
                 continue
-            result.taken.pop(entry.key, None)
-            result.wrong[entry.key] = [*dict.fromkeys([*result.wrong.get(entry.key, ()), *lines])]
+            result.taken.pop(key, None)
+            result.wrong[key] = [*dict.fromkeys([*result.wrong.get(key, ()), *lines])]
     return found
 
 

@@ -18,14 +18,14 @@ from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.memory.known_checkpoints import nominal_load
 from sparkwright.memory.plan import plan_memory
 from sparkwright.recipe.imports import trusts
-from sparkwright.recipe.loader import load_published, load_recipe
-from sparkwright.recipe.published.draft import Origin
+from sparkwright.recipe.loader import load_recipe
 from sparkwright.recipe.recipe import Recipe
+from tests.published import published
 
-_B12X = (
-    *("B12X_MLA_SM120_UNIFIED", "B12X_MOE_FORCE_A8", "VLLM_ENABLE_ROCE_ALLREDUCE"),
-    *("VLLM_MEMORY_PROFILE_INCLUDE_ATTN", "VLLM_USE_B12X_FP8_GEMM", "VLLM_USE_B12X_MHC"),
-    *("VLLM_USE_B12X_MOE", "VLLM_USE_B12X_SPARSE_INDEXER", "VLLM_USE_B12X_WO_PROJECTION"),
+_SPARSE = (
+    *("VLLM_TRITON_MLA_SPARSE", "VLLM_TRITON_MLA_SPARSE_HEAD_BLOCK_SIZE"),
+    *("VLLM_TRITON_MLA_SPARSE_QUERY_CHUNK_SIZE", "VLLM_TRITON_MLA_SPARSE_TOPK_CHUNK_SIZE"),
+    "TILELANG_CLEANUP_TEMP_FILES",
 )
 
 # Lines of README.md.
@@ -41,9 +41,7 @@ class Published:
         name: Of the recipe there.
         commit: At which it was read; the date is the commit's.
         download: Of its weights, with the source of the figure; empty: not published.
-        form: `nvidia` or `sparkrun`.
         model: The repository on the hub.
-        image, version: The image, and the vLLM that the recipe says; empty: none.
         options: Those that need trust or a certain vLLM, or decide memory.
         variables: Those that need trust.
         judge: The release of vLLM that judges it.
@@ -54,35 +52,22 @@ class Published:
     name: str
     commit: str
     download: str
-    form: str
     model: str
     image: str
     options: str
     judge: str
-    version: str = ""
     variables: tuple[str, ...] = ()
     fork: tuple[str, ...] = ()
 
     def text(self, sparks: int) -> str:
         """Return a file of the form."""
-        exports = "".join(f'    export {name}="1"\n' for name in self.variables)
-        line = f"vllm serve {self.model} --tensor-parallel-size {sparks} {self.options}"
-        if self.form == "sparkrun":
-            variables = "".join(f'  {name}: "1"\n' for name in self.variables)
-            env = f"env:\n{variables}" if variables else ""
-            head = f"model: {self.model}\ncontainer: {self.image}\n"
-            nodes = "cluster_only: true" if sparks > 1 else "max_nodes: 1"
-            defaults = f"defaults: {{tensor_parallel: {sparks}}}\n"
-            return f'recipe_version: "2"\n{head}{nodes}\n{defaults}{env}command: |\n  {line}\n'
-        hardware = "dgx-spark" if sparks == 1 else "dgx-spark-2gpu"
-        version = f"backend_version: {self.version}\n" if self.version else ""
+        variables = "".join(f'  {name}: "1"\n' for name in self.variables)
+        env = f"env:\n{variables}" if variables else ""
+        nodes = "cluster_only: true" if sparks > 1 else "max_nodes: 1"
         return (
-            f"schema_version: 3\nmodel: {self.name}\nhardware: {hardware}\n"
-            f"platform: {{os: linux, execution: container}}\nbackend: vllm\n{version}"
-            f"checkpoint: {{target: https://huggingface.co/{self.model}}}\n"
-            f"runtime:\n  kind: container\n  image: {self.image}\n  setup_command: |\n"
-            f"    docker run --rm -it --gpus all {self.image}\n"
-            f"serve:\n  command: |\n{exports}    {line}\n"
+            f'recipe_version: "2"\nmodel: {self.model}\ncontainer: {self.image}\n{nodes}\n'
+            f"defaults: {{tensor_parallel: {sparks}}}\n{env}command: |\n"
+            f"  vllm serve {self.model} --tensor-parallel-size {sparks} {self.options}\n"
         )
 
 
@@ -131,7 +116,6 @@ CHOICES = (
             name="experimental-recipes/eugr-vllm/qwen3-coder-next-fp8-vllm",
             commit="3075780",
             download="",
-            form="sparkrun",
             model="Qwen/Qwen3-Coder-Next-FP8",
             image="ghcr.io/spark-arena/dgx-vllm-eugr-nightly:latest",
             options="--gpu-memory-utilization 0.7 --max-model-len 131072 --kv-cache-dtype fp8 "
@@ -179,7 +163,6 @@ CHOICES = (
             name="experimental-recipes/eugr-vllm/openai-gpt-oss-120b-vllm",
             commit="3075780",
             download="61 GB",
-            form="sparkrun",
             model="openai/gpt-oss-120b",
             image="sparkarena/spark-vllm-docker:mxfp4",
             options="--gpu-memory-utilization 0.70 --max-num-batched-tokens 8192 "
@@ -194,44 +177,22 @@ CHOICES = (
         "its image has a vLLM of its own, which nobody judges before the Spark does",
     ),
     Choice(
-        "Nemotron 3 Super, 120B",
-        Published(
-            source="nvidia",
-            name="nvidia/nemotron-3-super-120b-a12b/dgx-spark/vllm",
-            commit="12b25c6",
-            download="",
-            form="nvidia",
-            model="nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4",
-            image="vllm/vllm-openai:v0.24.0-ubuntu2404",
-            options="--max-model-len 262144 --gpu-memory-utilization 0.8 --max-num-seqs 8 "
-            "--max-num-batched-tokens 16384 --load-format fastsafetensors "
-            "--attention-backend flashinfer --kv-cache-dtype fp8 --mamba-cache-mode align "
-            "--enable-prefix-caching "
-            """--speculative-config '{"method":"mtp","num_speculative_tokens":3}' """
-            "--reasoning-parser nemotron_v3 --enable-auto-tool-choice "
-            "--tool-call-parser qwen3_xml",
-            judge="0.24.0",
-            version='"0.24.0"',
-        ),
-        "22, by NVIDIA",
-    ),
-    Choice(
         "Gemma 4, 26B",
         Published(
-            source="nvidia",
-            name="google/gemma-4-26b-a4b/dgx-spark/vllm",
-            commit="12b25c6",
+            source="arena",
+            name="experimental-recipes/gemma4/gemma4-26b-a4b-online-fp8-vllm",
+            commit="3075780",
             download="",
-            form="nvidia",
-            model="nvidia/Gemma-4-26B-A4B-NVFP4",
-            image="eugr/spark-vllm:nightly-20260704",
-            options="--max-model-len 262144 --gpu-memory-utilization 0.8 --max-num-seqs 8 "
-            "--max-num-batched-tokens 8192 --load-format instanttensor --enable-prefix-caching "
-            "--enable-auto-tool-choice --tool-call-parser gemma4 --reasoning-parser gemma4",
+            model="google/gemma-4-26B-A4B-it",
+            image="ghcr.io/spark-arena/dgx-vllm-eugr-nightly-tf5:latest",
+            options="--max-model-len 262144 --kv-cache-dtype fp8 --gpu-memory-utilization 0.8 "
+            "--load-format fastsafetensors --enable-prefix-caching --tool-call-parser gemma4 "
+            "--enable-auto-tool-choice --reasoning-parser gemma4 --async-scheduling "
+            "--max-num-batched-tokens 8192 --trust-remote-code --quantization fp8",
             judge="0.23.0",
-            version='"0.23.1rc1.dev790+g85d955ed5.d20260705"',
         ),
-        "34, by NVIDIA",
+        "?",
+        "Google's BF16, made FP8 as it loads",
     ),
     Choice("the same, faster", "qwen3.6-35b-nvidia", "100, by sparky-cluster", sparks=2),
     Choice(
@@ -242,70 +203,65 @@ CHOICES = (
         sparks=2,
     ),
     Choice(
-        "DeepSeek-V4-Flash, 500,000 tokens",
+        "DeepSeek-V4-Flash, 256,000 tokens",
         Published(
-            source="nvidia",
-            name="deepseek/deepseek-v4-flash/dgx-spark-2gpu/vllm",
-            commit="12b25c6",
+            source="arena",
+            name="experimental-recipes/deepseek4/deepseek4-flash-fp8-mtp-vllm",
+            commit="3075780",
             download="160 GB",
-            form="nvidia",
             model="deepseek-ai/DeepSeek-V4-Flash",
-            image="eugr/spark-vllm:latest",
-            options="--trust-remote-code --kv-cache-dtype fp8 --block-size 256 "
-            "--max-model-len 500000 --max-num-seqs 4 --max-num-batched-tokens 8192 "
-            "--gpu-memory-utilization 0.85 --enable-prefix-caching "
-            """--speculative-config '{"method":"mtp","num_speculative_tokens":2}' """
-            "--tokenizer-mode deepseek_v4 --tool-call-parser deepseek_v4 "
-            "--enable-auto-tool-choice --reasoning-parser deepseek_v4 "
-            "--load-format instanttensor",
-            judge="0.28.0",
-            version='"0.28.1rc1.dev345+g4cc0cb6f7.d20260903"',
+            image="scitrera/dgx-spark-vllm-jasl-ds4:20260609",
+            options="--max-model-len 256000 --max-num-seqs 10 --max-num-batched-tokens 6144 "
+            "--trust-remote-code --gpu-memory-utilization 0.825 --enable-auto-tool-choice "
+            "--tool-call-parser deepseek_v4 --tokenizer-mode deepseek_v4 "
+            "--reasoning-parser deepseek_v4 --kv-cache-dtype fp8 --load-format instanttensor "
+            """--speculative-config '{"method": "mtp", "num_speculative_tokens": 2}' """
+            """--compilation-config '{"cudagraph_mode":"FULL_AND_PIECEWISE","""
+            """"custom_ops":["all"]}' """
+            "--enable-prefix-caching --max-cudagraph-capture-size 8",
+            judge="0.23.0",
+            variables=_SPARSE,
+            fork=_SPARSE,
         ),
-        "36, by NVIDIA",
+        "?",
+        "its image has a vLLM of its own",
         sparks=2,
-    ),
-    Choice(
-        "DeepSeek-V4-Flash-Vision-Exp: images",
-        Published(
-            source="nvidia",
-            name="deepseek/deepseek-v4-flash-vision-exp/dgx-spark-2gpu/vllm/fp4-fp8-mixed",
-            commit="dedcf6b",
-            download="",
-            form="nvidia",
-            model="deepseek-ai/DeepSeek-V4-Flash-Vision-Exp",
-            image="eugr/spark-vllm-b12x:latest",
-            options="--trust-remote-code --kv-cache-dtype fp8 --block-size 256 "
-            "--max-model-len auto --max-num-seqs 8 --max-num-batched-tokens 8192 "
-            "--gpu-memory-utilization 0.85 --enable-prefix-caching --tokenizer-mode deepseek_v4 "
-            "--tool-call-parser deepseek_v4 --enable-auto-tool-choice "
-            "--reasoning-parser deepseek_v4 --load-format b12x --moe-backend b12x "
-            "--linear-backend b12x --attention-backend B12X --max-cudagraph-capture-size 48",
-            judge="0.33.0",
-            variables=(*_B12X, "VLLM_ROCE_ALLREDUCE_MAX_SIZE"),
-            fork=("load-format", "attention-backend", "VLLM_ROCE_ALLREDUCE_MAX_SIZE", *_B12X),
-        ),
-        "36 to 66, by eugr with a line like it",
-        "NVIDIA calls it experimental",
-        sparks=2,
-        trusts="`trust-remote-code`, `load-format`, and 10 variables of its vLLM",
+        trusts="`trust-remote-code`, and 5 variables of its vLLM",
     ),
     Choice(
         "MiniMax-M2.7, 230B",
         Published(
-            source="nvidia",
-            name="minimax/minimax-m2.7/dgx-spark-2gpu/vllm/nvfp4",
-            commit="12b25c6",
+            source="arena",
+            name="official-recipes/minimax-m2.7/minimax-m2.7-nvfp4-vllm",
+            commit="3075780",
             download="138 GB",
-            form="nvidia",
             model="nvidia/MiniMax-M2.7-NVFP4",
-            image="eugr/spark-vllm:latest",
-            options="--trust-remote-code --gpu-memory-utilization 0.85 --kv-cache-dtype fp8 "
-            "--max-model-len 196608 --load-format instanttensor --enable-auto-tool-choice "
+            image="ghcr.io/spark-arena/dgx-vllm-eugr-nightly:latest",
+            options="--trust-remote-code --gpu-memory-utilization 0.85 --max-model-len 196608 "
+            "--load-format instanttensor --enable-auto-tool-choice "
             "--tool-call-parser minimax_m2 --reasoning-parser minimax_m2",
-            judge="0.27.1",
-            version='"0.26.1rc1.dev1231+g7a9993878.d20260826"',
+            judge="0.23.0",
         ),
-        "26, by NVIDIA",
+        "?",
+        sparks=2,
+    ),
+    Choice(
+        "Nemotron 3 Super, 120B",
+        Published(
+            source="arena",
+            name="experimental-recipes/eugr-vllm/nemotron-3-super-nvfp4-vllm",
+            commit="3075780",
+            download="",
+            model="nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4",
+            image="ghcr.io/spark-arena/dgx-vllm-eugr-nightly:latest",
+            options="--kv-cache-dtype fp8 --moe-backend cutlass --trust-remote-code "
+            "--gpu-memory-utilization 0.7 --max-model-len 262144 --max-num-seqs 10 "
+            "--enable-prefix-caching --enable-auto-tool-choice --load-format fastsafetensors "
+            "--tool-call-parser qwen3_coder --reasoning-parser nemotron_v3 "
+            "--mamba-ssm-cache-dtype float32 --attention-backend TRITON_ATTN",
+            judge="0.23.0",
+        ),
+        "?",
         sparks=2,
     ),
     Choice(
@@ -315,7 +271,6 @@ CHOICES = (
             name="glm-5.3-flash-nvidia-nvfp4",
             commit="683281d",
             download="",
-            form="sparkrun",
             model="nvidia/GLM-5.3-Flash-NVFP4",
             image="vllm-node-b12x",
             options="--decode-context-parallel-size 2 --cp-kv-cache-interleave-size 4 "
@@ -362,7 +317,7 @@ def recipe_of(choice: Choice) -> Recipe:
     with TemporaryDirectory() as folder:
         file = Path(folder, "recipe.yaml")
         file.write_text(choice.take.text(choice.sparks))
-        return load_published(file, "", Origin(file))
+        return published(file)[0]
 
 
 def tables() -> str:

@@ -12,13 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkwright.common.errors import PlanError
-from sparkwright.recipe.loader import load_published
-from sparkwright.recipe.published.draft import Origin
 from tests.component.repository import RECIPE
-from tests.unit.recipe.published.test_nvidia import PAIR
+from tests.published import published
 from tests.unit.recipe.published.test_vllm_project import TEXT
 
-WHOLE = {"sparkrun": (RECIPE, ""), "nvidia": (PAIR, ""), "vllm": (TEXT, "large")}
+WHOLE = {"sparkrun": (RECIPE, ""), "vllm": (TEXT, "large")}
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
@@ -60,7 +58,7 @@ def test_no_shape_ends_otherwise_than_with_words(tmp_path: Path, kind: str, data
     path = tmp_path / "recipe.yaml"
     path.write_text(yaml.safe_dump(content))
     try:
-        load_published(path, part, Origin(path))
+        published(path, part or "default")
     except PlanError as error:
         for problem in error.problems:
             assert problem.startswith(f"{path}:")

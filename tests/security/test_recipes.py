@@ -20,6 +20,7 @@ from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.trust import needs
 from sparkwright.recipe.values import OWN_ARGUMENTS, OWN_ENVIRONMENT
 from sparkwright.release.command import Place, environment, serve_arguments
+from tests.published import published
 
 RELEASES = [".".join(map(str, release)) for release in vllm_names.releases()]
 SECRETS = ("api-key", "hf-token")
@@ -94,7 +95,7 @@ def test_nor_does_one_in_another_projects_line(tmp_path: Path, word: str) -> Non
     file.write_text(FOREIGN.format(words=word))
     name = word.split()[0].strip("-").replace("_", "-")
     with pytest.raises(PlanError, match=rf"{file}:3: args\.{name}: found "):
-        load_recipe(str(file))
+        published(file)
 
 
 @many
@@ -132,6 +133,46 @@ def fleet_problems(folder: Path, recipe: Recipe, trusts: str = "[]") -> list[str
     )
     fleet = load_fleet(file, ["hostile"])
     return unsupported(fleet, {"hostile": recipe})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "needed"),
+    [
+        ("env", "VLLM_LOGGING_LEVEL", "DEBUG", True),
+        ("env", "VLLM_LOGGING_LEVEL", "debug", True),
+        ("env", "VLLM_LOGGING_LEVEL", "TRACE", True),
+        ("env", "VLLM_LOGGING_LEVEL", "info", False),
+        ("env", "VLLM_LOGGING_CONFIG_PATH", "/x.json", True),
+        ("env", "VLLM_LOGGING_STREAM", "ext://antigravity.x", True),
+        ("env", "VLLM_LOGGING_STREAM", "ext://sys.stdout", False),
+        ("env", "VLLM_REQUEST_BODY_LOG_LEVEL", "info", True),
+        ("env", "VLLM_DEBUG_LOG_API_SERVER_RESPONSE", "1", True),
+        ("env", "VLLM_DEBUG_DUMP_PATH", "/x", True),
+        ("env", "VLLM_TRACE_FUNCTION", "1", True),
+        ("env", "TORCH_LOGS", "+all", True),
+        ("env", "NCCL_DEBUG_FILE", "/x", True),
+        ("args", "uvicorn-log-level", "trace", True),
+        ("args", "uvicorn-log-level", "info", False),
+        ("args", "log-error-stack", True, True),
+        ("args", "log-error-stack", False, False),
+        ("args", "enable-log-requests", True, True),
+        ("args", "enable-log-outputs", True, True),
+        ("args", "disable-log-requests", False, True),
+        ("args", "disable-log-requests", True, False),
+        ("args", "disable-trace-replay", False, True),
+        ("args", "log-level", "debug", True),
+        ("args", "log-level", "info", False),
+        ("args", "log-config-file", "/x", True),
+        ("args", "profiler-config", {"profiler": "torch", "torch_profiler_dir": "/x"}, True),
+        ("args", "otlp-traces-endpoint", "http://x", True),
+        ("args", "collect-detailed-traces", "all", True),
+    ],
+)
+def test_what_writes_prompts_needs_trust(
+    tmp_path: Path, kind: str, name: str, value: object, needed: bool
+) -> None:
+    told = needs(load(tmp_path, vllm="0.33.0", **{kind: {name: value}}))
+    assert (name in {need.name for need in told}) is needed
 
 
 OPENING = [name for name, known in vllm_names.table().items() if known.danger]

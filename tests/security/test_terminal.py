@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sparkwright.common.terminal import LINE, plain, plain_lines, styled_lines
+from tests.commands import sparkwright
 from tests.component import command_line
 from tests.security.hostile import ESCAPES
 
@@ -97,3 +98,103 @@ def test_no_escape_reaches_the_terminal(tmp_path: Path, ways: list[str]) -> None
         assert re.search(rf"{word} .*owned", said), said
     assert len(re.findall("owned", said)) > len(ways)
     assert [each for each in said if each != "\n" and not each.isprintable()] == []
+
+
+# What a stranger may write into a recipe, a file's name or a mod.
+HOSTILE = [
+    *(
+        "\x1b]52;c;cm0gLXJm\x07",
+        "\x1b[2J\x1b[H",
+        "\x1b]0;owned\x07",
+        "\x1b[31m",
+        "\x1bc",
+        "\x1bP+q\x1b",
+    ),
+    *(
+        "\x9b2J",
+        "\x9d52;c;eA==\x9c",
+        "\rfine",
+        "\x08\x08\x08",
+        "\x07",
+        "\x7f",
+        "\x00",
+        "\x0b",
+        "\x0c",
+    ),
+    *("\u202egnp.exe", "\u2066x\u2069", "\u200f", "\u2028rm", "\u2029", "\ufeff", "\u200b", "\x85"),
+]
+THEIRS = """\
+recipe_version: "1"
+name: x
+model: owner/model
+container: example.org/vllm:nightly-20260704
+command: vllm serve owner/model --port 1
+"""
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Return all that a command prints, which has to be text."""
+    capsys.readouterr()
+    sparkwright("recipes", *words)
+    said = capsys.readouterr()
+    text = said.out + said.err
+    assert "Traceback" not in text
+    assert not [each for each in text if not each.isprintable() and each != "\n"], words
+    return text
+
+
+@pytest.mark.parametrize("words", HOSTILE, ids=ascii)
+def test_no_text_of_a_foreign_recipe_reaches_the_terminal_as_it_is(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "files/recipes").mkdir(parents=True)
+    theirs = tmp_path / "theirs"
+    mod = theirs / "mods/fix"
+    mod.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    quoted = json.dumps(words)
+    texts = {
+        "described": THEIRS + f"description: {quoted}\nmods: [mods/fix]\n",
+        "key": THEIRS + f"{quoted}: {quoted}\n",
+        "runtime": THEIRS + f"runtime: {quoted}\n",
+        "build": THEIRS + f"build_args: [{json.dumps('--' + words)}]\n",
+        "mod": THEIRS + f"mods: [{quoted}]\n",
+        "variable": THEIRS + f"env: {{{json.dumps('A' + words)}: {quoted}}}\n",
+        "named": THEIRS.replace("model: owner/model", f"model: {json.dumps('owner/' + words)}"),
+        "image": THEIRS.replace("example.org/vllm:nightly-20260704", json.dumps("a/" + words)),
+        "line": THEIRS.replace("command: ", "command: " + json.dumps("X=" + words)[:-1]) + '"',
+        "option": THEIRS.replace("--port 1", "--{a} '{a}'") + f"defaults: {{a: {quoted}}}\n",
+    }
+    for name, text in texts.items():
+        (theirs / f"{name}.yaml").write_text(text)
+    if not {"\0", "/"} & {*words}:
+        (theirs / f"file{words}.yaml").write_text(THEIRS)
+        (theirs / f"file{words}").mkdir()
+        (theirs / f"file{words}/deep.yaml").write_text(THEIRS + "runtime: x\nvolumes: y\n")
+        (theirs / f"wrong{words}.yaml").write_text("command: [x\n")
+    (mod / "run.sh").write_text(f"#!/bin/bash\nset -e\ncp x /opt/{words}\n")
+    (mod / "x.diff").write_text(f"+++ b/{words}.py\n")
+    told = shown(capsys, "import", str(theirs))
+    assert "described" in told
+    for name in (*texts, f"file{words}", "nothing", words):
+        shown(capsys, "import", str(theirs), name.replace("\0", ""))
+    shown(capsys, "import", str(tmp_path / words.replace("\0", "")))
+    for verb in ("command", "check", "show", "memory"):
+        shown(capsys, verb, "described")
+        shown(capsys, verb, words.replace("\0", ""))
+        shown(capsys, verb, str(theirs / "described.yaml"))
+    shown(capsys, "list")
+    # As somebody's who wrote it into the site's own.
+    own = tmp_path / "files/recipes/own.yaml"
+    for key in ("description", "source", "proven", "vllm", "served_names"):
+        values = {"description": "x", "source": "x", "proven": "x", key: words}
+        values |= {"served_names": [words]} if key == "served_names" else {}
+        own.write_text(
+            "extends: lab-tiny\n" + "".join(f"{k}: {json.dumps(v)}\n" for k, v in values.items())
+        )
+        for verb in ("list", "command", "check", "show", "memory"):
+            text = shown(capsys, verb, *(["own"] if verb != "list" else []))
+            assert "own.yaml:" in text, (verb, key)
+    # YAML itself takes some of these in a comment.
+    own.write_text(f"# {words}\nextends: lab-tiny\ndescription: x\nsource: x\nproven: x\n")
+    shown(capsys, "show", "own")

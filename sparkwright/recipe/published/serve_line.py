@@ -1,71 +1,55 @@
-"""Reads a `vllm serve` line that was written for a shell."""
+"""Reads a `vllm serve` line that was written for a shell, without running any of it.
+
+A text is bounded before it is read, and each pattern looks at each character once or twice.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from sparkwright.recipe.published.shell import ShellError, Word, commands
 
+# Characters of a command, once it is filled in, and of a variable; options of a line.
+MOST_TEXT, MOST_VALUE, _MOST_OPTIONS, _DEEPEST = 2**16, 2**11, 300, 8
+
 # Options that Sparkwright sets by inventory and replica, whatever a line says of them.
 OURS = (
     *("host", "port", "nnodes", "node-rank", "master-addr", "master-port", "headless"),
     *("distributed-executor-backend", "allowed-media-domains"),
 )
-
 # vLLM's short options (engine/arg_utils.py of 0.33.0).
-_SHORT = {
-    "-tp": "tensor-parallel-size",
-    "-pp": "pipeline-parallel-size",
-    "-dp": "data-parallel-size",
-    "-dcp": "decode-context-parallel-size",
-    "-pcp": "prefill-context-parallel-size",
-    "-ep": "enable-expert-parallel",
-    "-n": "nnodes",
-    "-r": "node-rank",
-    "-q": "quantization",
-    "-sc": "speculative-config",
-    "-cc": "compilation-config",
-    "-ac": "attention-config",
-    "-O": "optimization-level",
-}
+_SHORT: dict[str, str] = dict(
+    re.findall(
+        r"(\S+)=(\S+)",
+        "-tp=tensor-parallel-size -pp=pipeline-parallel-size -dp=data-parallel-size -n=nnodes "
+        "-dcp=decode-context-parallel-size -pcp=prefill-context-parallel-size -r=node-rank "
+        "-ep=enable-expert-parallel -q=quantization -sc=speculative-config -cc=compilation-config "
+        "-ac=attention-config -O=optimization-level",
+    )
+)
 _PLACEHOLDER = re.compile(r"\{(?P<key>[A-Za-z_][\w-]*)\}")
 _ESCAPED = re.compile(rf"{_PLACEHOLDER.pattern}|\{{\{{|\}}\}}")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
-_BOOLEANS = ("True", "False")
 # What says how many GPUs a line is for. A Spark has one, and a replica here has two at most.
 _SIZE = re.compile(
     r"\s(?P<option>--(?:tensor|pipeline|data)[-_]parallel[-_]size|-tp|-pp|-dp|--nnodes|-n)"
-    r"[\s=]+['\"]?(?P<size>[0-9]{1,4})\b"
+    r"[\s=]['\"]?(?P<size>[0-9]{1,4})\b"
 )
-
-# What begins a server: the program, and how vLLM's own pages started it before there was one.
-_STARTS = (
-    ("vllm", "serve"),
-    ("python", "-m", "vllm.entrypoints.openai.api_server"),
-    ("python3", "-m", "vllm.entrypoints.openai.api_server"),
-)
-_SHELLS = ("bash", "sh", "/bin/bash", "/bin/sh")
-# Commands without an effect on what runs.
-_IDLE = ("echo", "printf", "true", ":", "set")
 
 
 @dataclass(frozen=True)
 class ServeLine:
-    """The model and options of a `vllm serve` line.
+    """The model and options of a `vllm serve` line, and the variables that are set before it.
 
-    Attributes:
-        model: As it is written there.
-        options: Values by long option without dashes, as a recipe's ``args`` hold them.
-        variables: What is set before it, for it alone or by ``export``.
-        lines: Numbers of the lines, from 0, on which the options and variables are, and the model
-            as ``model``.
+    ``lines`` are the lines, from 0, of what our keys say: ``args.NAME``, ``env.NAME``, and of the
+    model as ``checkpoints``.
     """
 
     model: str
@@ -73,43 +57,46 @@ class ServeLine:
     variables: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, int] = field(default_factory=dict)
 
-    def places(self) -> Iterator[tuple[str, str, int]]:
-        """Yield our key for each of `lines`, the word that stands there, and the line."""
-        for name, line in self.lines.items():
-            if name == "model":
-                yield "checkpoints", "serve", line
-            else:
-                yield f"{'env' if name in self.variables else 'args'}.{name}", name, line
-
 
 def fill(template: str, values: Mapping[str, object]) -> str:
     """Replace each ``{key}`` by its value; if ``{{`` occurs, it and ``}}`` stand for a brace.
 
     A value may hold the keys of others, as sparkrun has it.
-
-    Raises:
-        ShellError: A key has no value.
     """
     pattern = _ESCAPED if "{{" in template else _PLACEHOLDER
     missing: dict[str, int] = {}
+    whole: dict[str, str] = {}
     for match in pattern.finditer(template):
-        if match["key"] and values.get(match["key"]) is None:
-            missing.setdefault(match["key"], template.count("\n", 0, match.start()))
+        key = match["key"]
+        if key and values.get(key) is None:
+            missing.setdefault(key, template.count("\n", 0, match.start()))
+        elif key and key not in whole:
+            whole[key] = filled(str(values[key]), values)
     if missing:
         sentence = "found {{{}}}; expected it among `defaults`"
         raise ShellError(*((line, sentence.format(key)) for key, line in missing.items()))
-    return pattern.sub(
-        lambda match: filled(str(values[match["key"]]), values) if match["key"] else match[0][0],
-        template,
-    )
+    return _replaced(pattern, template, whole, MOST_TEXT)
 
 
-def filled(text: str, values: Mapping[str, object]) -> str:
+def filled(text: str, values: Mapping[str, object], most: int = MOST_TEXT) -> str:
     """Replace each ``{key}`` that has a value, and nothing else."""
-    return _PLACEHOLDER.sub(
-        lambda match: match[0] if values.get(match["key"]) is None else str(values[match["key"]]),
-        text,
-    )
+    known = {key: str(value) for key, value in values.items() if value is not None}
+    return _replaced(_PLACEHOLDER, text, known, most)
+
+
+def _replaced(pattern: re.Pattern[str], text: str, known: Mapping[str, str], most: int) -> str:
+    parts: list[str] = []
+    size = at = 0
+    for match in [*pattern.finditer(text), None]:
+        start = match.start() if match else len(text)
+        new = (known.get(match["key"], match[0]) if match["key"] else match[0][0]) if match else ""
+        parts += [text[at:start], new]
+        size += start - at + len(new)
+        if size > most:
+            sentence = f"found more than {most:,} characters, its keys filled in; expected fewer"
+            raise ShellError((0, sentence))
+        at = match.end() if match else start
+    return "".join(parts)
 
 
 def beyond_two(text: str) -> tuple[int, str] | None:
@@ -131,131 +118,62 @@ def beyond_two(text: str) -> tuple[int, str] | None:
 def parse_line(text: str) -> ServeLine:
     """Take one ``vllm serve`` command apart, as a shell and vLLM would.
 
-    Before it may stand ``export NAME=VALUE``, and commands that only print.
-
-    Raises:
-        ShellError: It is another command or more than one, or a recipe cannot hold its options.
+    Before it may stand ``export NAME=VALUE``.
     """
     variables: dict[str, Word] = {}
     serving: list[Word] | None = None
     for command in commands(text):
-        rest = command
-        if rest[0].operator and (serving is not None or rest[0].text not in ("&&", ";")):
-            raise ShellError((rest[0].line, _else(rest[0].text)))
-        rest = rest[1:] if rest[0].operator else rest
-        if not rest:
-            continue
-        if serving is not None:
-            if not _is_idle(rest):
-                raise ShellError((rest[0].line, _else("a line break without a backslash")))
-            continue
-        rest = _assigned(rest[1:] if rest[0].text == "export" else rest, variables)
-        if not rest or _is_idle(rest):
-            continue
-        serving = _server(rest)
-        if serving is None and (script := _script(rest)):
-            inner = parse_line(script.text)
-            return ServeLine(
-                inner.model,
-                inner.options,
-                _checked(variables) | dict(inner.variables),
-                {name: line + script.line for name, line in inner.lines.items()},
-            )
-        if serving is None:
+        if command[0].operator or serving is not None:
+            found = command[0].text if command[0].operator else "a line break without a backslash"
+            sentence = f"found {found}; expected one vllm serve line and nothing else"
+            raise ShellError((command[0].line, sentence))
+        rest = command[1:] if command[0].text == "export" else command
+        while rest and (match := _ASSIGNMENT.fullmatch(rest[0].text)):
+            variables[match["name"]] = Word(match["value"], rest[0].line, rest[0].expands)
+            rest = rest[1:]
+        if rest and [word.text for word in rest[:2]] != ["vllm", "serve"]:
             found = " ".join(word.text for word in rest[:2])
             raise ShellError((rest[0].line, f"found {found}; expected vllm serve"))
+        serving = rest[2:] if rest else None
     if serving is None:
         raise ShellError((0, "found nothing; expected vllm serve"))
     line = of_words(serving)
-    places = {name: word.line for name, word in variables.items()}
-    return ServeLine(line.model, line.options, _checked(variables), {**places, **line.lines})
+    env = {name: "$" if word.expands else word.text for name, word in variables.items()}
+    places = {f"env.{name}": word.line for name, word in variables.items()}
+    return ServeLine(line.model, line.options, env, {**places, **line.lines})
 
 
-def of_words(rest: Sequence[Word]) -> ServeLine:
-    """Read the words that follow ``vllm serve``.
-
-    Raises:
-        ShellError: A recipe cannot hold them.
-    """
-    words = list(rest)
-    first = words.pop(0) if words and not words[0].text.startswith("-") else None
+def of_words(words: Sequence[Word]) -> ServeLine:
+    """Read the words that follow ``vllm serve``."""
+    starts = [i for i, word in enumerate(words) if _is_option(word.text)]
+    first = words[0] if words and starts[:1] != [0] else None
+    extra = words[1 : starts[0] if starts else None] if first else []
+    if extra:
+        found = " ".join(word.text for word in extra)
+        raise ShellError((extra[0].line, f"found {found}; expected options after the model"))
+    if len(starts) > _MOST_OPTIONS:
+        sentence = f"found {len(starts)} options; expected {_MOST_OPTIONS} at most"
+        raise ShellError((words[starts[0]].line, sentence))
     options: dict[str, Any] = {}
     lines: dict[str, int] = {}
     problems: list[tuple[int, str]] = []
-    for name, values in _groups(words):
+    for start, end in zip(starts, [*starts, len(words)][1:], strict=True):
+        name, equals, value = words[start].text.partition("=")
+        given = [Word(value, words[start].line, words[start].expands)] if equals else []
         try:
-            key = _add(options, name, values)
-            lines[key] = name.line
+            key = _add(options, Word(name, words[start].line), [*given, *words[start + 1 : end]])
+            lines[f"args.{key}"] = words[start].line
         except ShellError as error:
             problems += error.found
     model = first.text if first else options.pop("model", None)
-    at = first.line if first else lines.get("model", 0)
+    at = first.line if first else lines.get("args.model", 0)
     if not isinstance(model, str):
         problems.append((at, "found no model; expected one after vllm serve"))
     elif first and first.expands:
         problems.append((at, f"found {model}, which a shell expands; expected the model itself"))
     if problems:
         raise ShellError(*problems)
-    return ServeLine(str(model), options, {}, {**lines, "model": at})
-
-
-def _assigned(rest: list[Word], variables: dict[str, Word]) -> list[Word]:
-    """Take the assignments from the beginning of a command; return what follows them."""
-    while rest and (match := _ASSIGNMENT.fullmatch(rest[0].text)):
-        variables[match["name"]] = Word(match["value"], rest[0].line, rest[0].expands)
-        rest = rest[1:]
-    return rest
-
-
-def _checked(variables: Mapping[str, Word]) -> dict[str, str]:
-    return {name: "$" if word.expands else word.text for name, word in variables.items()}
-
-
-def _server(rest: list[Word]) -> list[Word] | None:
-    """Return what follows ``vllm serve``; None: it is another command."""
-    rest = rest[1:] if rest[0].text == "exec" else rest
-    for start in _STARTS:
-        if tuple(word.text for word in rest[: len(start)]) == start:
-            return rest[len(start) :]
-    return None
-
-
-def _script(rest: list[Word]) -> Word | None:
-    """Return the script of ``bash -c SCRIPT``; None: it is another command."""
-    if len(rest) == 3 and rest[0].text in _SHELLS and rest[1].text in ("-c", "-lc", "-ec"):
-        return rest[2]
-    return None
-
-
-def _is_idle(rest: Sequence[Word]) -> bool:
-    """Tell whether a command only prints, or has no effect at all."""
-    return rest[0].text in _IDLE and not any(word.operator for word in rest)
-
-
-def prints_only(text: str) -> bool:
-    """Tell whether a text for a shell does nothing but print."""
-    try:
-        return all(_is_idle(command) for command in commands(text))
-    except ShellError:
-        return False
-
-
-def _else(found: str) -> str:
-    return f"found {found}; expected one vllm serve line and nothing else"
-
-
-def _groups(words: list[Word]) -> Iterator[tuple[Word, list[Word]]]:
-    """Yield each option with the words that follow it."""
-    start = next((i for i, word in enumerate(words) if _is_option(word.text)), len(words))
-    if start:
-        found = " ".join(word.text for word in words[:start])
-        raise ShellError((words[0].line, f"found {found}; expected options after the model"))
-    while words:
-        end = next((i for i, word in enumerate(words[1:], 1) if _is_option(word.text)), len(words))
-        name, equals, value = words[0].text.partition("=")
-        first = Word(value, words[0].line, words[0].expands)
-        yield Word(name, words[0].line), ([first] if equals else []) + words[1:end]
-        words = words[end:]
+    return ServeLine(str(model), options, {}, {**lines, "checkpoints": at})
 
 
 def _is_option(word: str) -> bool:
@@ -263,67 +181,47 @@ def _is_option(word: str) -> bool:
 
 
 def _add(options: dict[str, Any], option: Word, words: list[Word]) -> str:
-    """Add one option, and return its key; of one that is given twice the last counts, as in vLLM.
-
-    Raises:
-        ShellError: A recipe cannot hold it.
-    """
-    word = option.text
-    if not word.startswith("--"):
+    """Add one option, and return its key; of one given twice the last counts, as in vLLM."""
+    name, dot, path = option.text.partition(".")
+    if not name.startswith("--"):
         # -O3 is -O 3.
-        short, dot, path = word.partition(".")
-        short, level = ("-O", short[2:]) if re.fullmatch("-O[0-9]", short) else (short, "")
+        short, level = ("-O", name[2:]) if re.fullmatch("-O[0-9]", name) else (name, "")
         if short not in _SHORT:
-            raise ShellError((option.line, f"found {word}; expected vLLM's long option"))
-        name, words = _SHORT[short], [Word(level, option.line), *words] if level else words
-    else:
-        name, dot, path = word[2:].partition(".")
-        name = name.replace("_", "-")
-    if dot:
-        _expanded(words)
-        _nest(options.setdefault(name, {}), option, path.split("."), words)
-        return name
-    if name in OURS and any(word.expands for word in words):
+            sentence = f"found {option.text}; expected vLLM's long option"
+            raise ShellError((option.line, sentence))
+        name, words = f"--{_SHORT[short]}", [Word(level, option.line), *words] if level else words
+    name = name[2:].replace("_", "-")
+    expanding = next((word for word in words if word.expands), None)
+    if expanding and name in OURS:
         # It names what only its author's machines have.
         words = []
-    _expanded(words)
+    elif expanding:
+        sentence = f"found {expanding.text}, which a shell expands; expected the value itself"
+        raise ShellError((expanding.line, sentence))
+    if dot:
+        _nest(options.setdefault(name, {}), option, path.split("."), words)
+        return name
     if not words:
         # A recipe has `x: false` for --no-x.
-        negated = name.startswith("no-")
-        options[name.removeprefix("no-")] = not negated
+        options[name.removeprefix("no-")] = not name.startswith("no-")
         return name.removeprefix("no-")
-    values = [_value(word, each) for each in words]
+    values = [_value(option.text, each) for each in words]
     options[name] = values[0] if len(values) == 1 else values
     return name
 
 
-def _expanded(words: Iterable[Word]) -> None:
-    for word in words:
-        if word.expands:
-            sentence = f"found {word.text}, which a shell expands; expected the value itself"
-            raise ShellError((word.line, sentence))
-
-
 def _nest(mapping: Any, option: Word, path: list[str], words: list[Word]) -> None:
     """Put the value of --option.key.key where JSON would hold it."""
-    texts = [word.text for word in words]
-    *way, last = path
+    *way, last = path[: _DEEPEST + 1]
     for key in way:
         mapping = mapping.setdefault(key, {}) if isinstance(mapping, dict) else None
-    name = last.removesuffix("+")
-    # --option.key+ adds to a list.
-    several = name != last
-    known = mapping.setdefault(name, []) if several and isinstance(mapping, dict) else []
-    if len(texts) != 1 or not isinstance(mapping, dict) or not isinstance(known, list):
-        found = " ".join([option.text, *texts])
+    if len(words) != 1 or not isinstance(mapping, dict) or len(path) > _DEEPEST or "+" in last:
+        found = " ".join([option.text, *(word.text for word in words)])
         raise ShellError((option.line, f"found {found}; expected --option '{{JSON}}'"))
-    value: Any = texts[0]
-    with suppress(ValueError):
-        value = json.loads(value.lower() if value in _BOOLEANS else value)
-    if several:
-        known += value.split(",") if isinstance(value, str) else [value]
-    else:
-        mapping[name] = value
+    text = words[0].text
+    mapping[last] = text
+    with suppress(ValueError, RecursionError):
+        mapping[last] = json.loads(text.lower() if text in ("True", "False") else text)
 
 
 def _value(option: str, given: Word) -> Any:
@@ -332,7 +230,7 @@ def _value(option: str, given: Word) -> Any:
     if word.startswith("{"):
         try:
             return json.loads(word)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ShellError((given.line, f"found {word} after {option}; expected JSON")) from None
     if number := _NUMBER.fullmatch(word):
         return float(word) if number[2] else int(word)

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sparkwright.common.errors import PlanError
 
-# What ends a command, or sends its output elsewhere, when no quotes are around it.
-_OPERATORS = "();<>|&\n"
-_BLANK = " \t\r"
-# What a backslash in double quotes takes the meaning from; before others it stands for itself.
-_ESCAPED = '$`"\\'
+_TOKEN = re.compile(
+    # Blanks behind a backslash are a slip that a shell minds; who wrote them meant none.
+    r"(?P<continued>\\[ \t\r]*(?:\n|\Z))|(?P<blank>[ \t\r]+)|(?P<operator>\n+|[();<>|&]+)"
+    r"|'(?P<single>[^']*)'|\"(?P<double>[^\"\\]*(?:\\.[^\"\\]*)*)\"|\\(?P<escaped>.)"
+    r"|(?P<bare>\$\([^()'\"\\]*\)|\$|[^ \t\r\n'\"\\();<>|&$]+)",
+    re.DOTALL,
+)
+_COMMENT = re.compile(r"#[^\n]*")
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a command.
+    """A word of a command without its quotes, and the line that it begins on, from 0.
 
-    Attributes:
-        text: Without its quotes.
-        line: Number of the line that it begins on, from 0.
-        expands: A shell would replace a part of it: ``$NAME``, ``$(…)``, backquotes.
-        operator: It is no word, but ends a command or sends its output elsewhere.
+    A shell would replace a part of one that expands: ``$NAME``, ``$(…)``. An operator is no word,
+    but ends a command or sends its output elsewhere.
     """
 
     text: str
@@ -39,113 +40,44 @@ class ShellError(PlanError):
         super().__init__(*(sentence for _, sentence in found))
 
 
-def words(text: str) -> Iterator[Word]:
-    """Yield the words and operators of a text; comments are left out.
-
-    Raises:
-        ShellError: A quote is not closed.
-    """
-    at, line = 0, 0
+def _words(text: str) -> Iterator[Word]:
+    """Yield the words and operators of a text; comments are left out."""
+    at = line = 0
+    begun: list[Word] = []
     while at < len(text):
-        character = text[at]
-        if character in _BLANK:
-            at += 1
-        elif length := _continued(text, at):
-            at, line = at + length, line + 1
-        elif character == "#":
-            end = text.find("\n", at)
-            at = len(text) if end < 0 else end
-        elif character in _OPERATORS:
-            start = at
-            while (
-                at < len(text)
-                and text[at] in _OPERATORS
-                and (text[at] == "\n") == (character == "\n")
-            ):
-                at += 1
-            yield Word(text[start:at], line, operator=True)
-            line += text.count("\n", start, at)
-        else:
-            word, at, lines = _word(text, at, line)
-            yield word
-            line += lines
+        comment = None if begun else _COMMENT.match(text, at)
+        match = comment or _TOKEN.match(text, at)
+        if match is None:
+            sentence = f"found a {text[at]} that is not closed; expected one at the end"
+            raise ShellError((line, sentence))
+        kind, found = (None, "") if comment else (match.lastgroup, match[str(match.lastgroup)])
+        if kind in ("blank", "operator") and begun:
+            yield _joined(begun)
+            begun = []
+        if kind == "operator":
+            yield Word(found, line, operator=True)
+        elif kind == "double":
+            plain = re.sub(r'\\([$`"\\]|\n)', lambda each: each[1].strip("\n"), found)
+            begun.append(Word(plain, line, bool(re.search(r"[$`]", re.sub(r"\\.", "", found)))))
+        elif kind == "bare":
+            begun.append(Word(found, line, bool(re.search(r"[$`]", found))))
+        elif kind in ("single", "escaped"):
+            begun.append(Word(found, line))
+        line += match[0].count("\n")
+        at = match.end()
+    if begun:
+        yield _joined(begun)
 
 
-def _continued(text: str, at: int) -> int:
-    """Return how many characters a backslash before a line's end takes; 0: there is none.
-
-    Blanks behind the backslash are a slip that a shell minds; who wrote them meant none.
-    """
-    if text[at] != "\\":
-        return 0
-    end = at + 1
-    while end < len(text) and text[end] in _BLANK:
-        end += 1
-    if end == len(text):
-        return end - at
-    return end + 1 - at if text[end] == "\n" else 0
-
-
-def _word(text: str, at: int, line: int) -> tuple[Word, int, int]:
-    """Read one word; return it, where it ends, and how many line ends are in it."""
-    start, read, expands, quote = at, "", False, ""
-    while at < len(text):
-        character = text[at]
-        if quote == "'":
-            if character == "'":
-                quote = ""
-            else:
-                read += character
-        elif text.startswith("$(", at):
-            end = _closed(text, at + 1)
-            read, expands = read + text[at:end], True
-            at = end - 1
-        elif character == "\\":
-            following = text[at + 1 : at + 2]
-            if length := _continued(text, at):
-                at += length
-                continue
-            if quote and following not in _ESCAPED:
-                read += character
-            read += following
-            at += 1
-        elif quote:
-            if character == '"':
-                quote = ""
-            else:
-                expands = expands or character in "$`"
-                read += character
-        elif character in _BLANK or character in _OPERATORS:
-            break
-        elif character in "'\"":
-            quote = character
-        else:
-            expands = expands or character in "$`"
-            read += character
-        at += 1
-    if quote:
-        raise ShellError((line, f"found a {quote} that is not closed; expected one at the end"))
-    return Word(read, line, expands), at, text.count("\n", start, at)
-
-
-def _closed(text: str, at: int) -> int:
-    """Return the place behind the bracket that closes the one at a place; the end if none does."""
-    depth = 0
-    for place in range(at, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[place], 0)
-        if depth == 0:
-            return place + 1
-    return len(text)
+def _joined(parts: Sequence[Word]) -> Word:
+    expands = any(each.expands for each in parts)
+    return Word("".join(each.text for each in parts), parts[0].line, expands)
 
 
 def commands(text: str) -> Iterator[list[Word]]:
-    """Yield the words of each command of a text; an operator begins one, unless it is a line's end.
-
-    Raises:
-        ShellError: As `words`.
-    """
+    """Yield the words of each command; an operator begins one, unless it is a line's end."""
     command: list[Word] = []
-    for word in words(text):
+    for word in _words(text):
         if word.operator:
             if command:
                 yield command

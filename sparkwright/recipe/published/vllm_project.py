@@ -12,25 +12,21 @@ from typing import Any
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import nearest, shown
 from sparkwright.recipe.published.document import Document, Keys
-from sparkwright.recipe.published.draft import (
-    Draft,
-    NotForUs,
-    Origin,
-    Translated,
-    recipe_name,
-    translated,
-)
-from sparkwright.recipe.published.serve_line import ServeLine, of_words
+from sparkwright.recipe.published.draft import Draft, NotForUs, Origin, Translated, translated
+from sparkwright.recipe.published.serve_line import of_words
 from sparkwright.recipe.published.shell import ShellError, Word
 
 _HARDWARE = "dgx_spark_gb10"
 # What their taxonomy says of it: keys by which overrides name it beside its own.
-_GENERATION, _BRAND = "blackwell", "nvidia"
+_GENERAL = ("blackwell", "nvidia")
+_ALL = (_HARDWARE, *_GENERAL)
 # GB of one Spark there.
 _MEMORY = 128
 _ALONE, _PAIR = "single_node_tp", "multi_node_tp"
 # What the image is of a recipe that names none.
 _LATEST, _NIGHTLY = "vllm/vllm-openai:latest", "vllm/vllm-openai:nightly"
+# Variants and features that are read; the sources' files have ten.
+_MOST = 64
 
 
 def is_vllm_project(data: Mapping[str, Any]) -> bool:
@@ -41,171 +37,134 @@ def is_vllm_project(data: Mapping[str, Any]) -> bool:
 def parts(data: Mapping[str, Any]) -> list[str]:
     """Return the names of a recipe's variants."""
     variants = data.get("variants")
-    return [str(name) for name in variants] if isinstance(variants, dict) else []
+    return [str(name) for name in variants][:_MOST] if isinstance(variants, dict) else []
 
 
 def translate(document: Document, origin: Origin, variant: str) -> Translated:
-    """Translate a variant of such a recipe into a recipe of ours.
-
-    Raises:
-        NotForUs: It is for another engine or other hardware.
-        PlanError: All that cannot be translated, or there is no such variant.
-    """
+    """Translate a variant of such a recipe into a recipe of ours."""
     variants = document.mapping("variants")
     if variant not in variants:
         expected = nearest(variant, variants)
         raise document.error(("variants",), f"found no variant {variant}; {expected}")
+    own: Keys = ("variants", variant)
     pair = _audience(document, variant)
     strategy = _PAIR if pair else _ALONE
-    words = [*_words(document, variant, strategy)]
-    line = _line(document, words)
-    lines = {key: at for key, _, at in line.places()}
-    model_keys: Keys = ("variants", variant, "model_id")
-    model = document.get(*model_keys)
-    if model is None:
-        model_keys = ("model", "model_id")
-        model = document.get(*model_keys)
-    lines["checkpoints"] = lines["sparks"] = document.line(model_keys)
-    image, image_keys = _image(document, variant)
-    lines["image"] = document.line(image_keys)
-    env = {}
-    for keys in _environments(document, variant, strategy):
+    layers = [*_layers(document, own, strategy)]
+    # The variant names the model.
+    words = [Word("model")]
+    for keys in (("model", "base_args"), *layers, *_features(document, variant, strategy)):
+        for name in ("extra_args", "vllm_args") if keys in layers else (None,):
+            way = (*keys, name) if name else keys
+            for index, text in enumerate(document.texts(*way)):
+                words.append(Word(text, document.line(*way, index), "$" in text))
+    try:
+        line = of_words(words)
+    except ShellError as error:
+        told = (f"{document.path}:{at}: args: {sentence}" for at, sentence in error.found)
+        raise PlanError(*told) from None
+    lines, env = dict(line.lines), {}
+    envs = [(*each, name) for each in layers for name in ("extra_env", "env")]
+    for keys in (("model", "base_env"), *envs):
         for name, value in document.mapping(*keys).items():
             env[name] = "$" if "$" in str(value) else str(value)
-            lines[f"env.{name}"] = document.line((*keys, name))
-    least = document.get("variants", variant, "min_vllm_version")
-    names = [document.path.stem, *([] if variant == "default" else [variant])]
+            lines[f"env.{name}"] = document.line(*keys, name)
+    named: Keys = own if document.get(*own, "model_id") else ("model",)
+    model = str(document.get(*named, "model_id"))
+    lines["checkpoints"] = lines["sparks"] = document.line(*named, "model_id")
+    image, keys = _image(document, own)
+    lines["image"] = document.line(*keys)
+    title = str(document.get("meta", "title") or model)
+    state = document.get("meta", "hardware", _HARDWARE)
     draft = Draft(
+        path=document.path,
         origin=origin,
-        name=recipe_name(*names).replace("_", "-"),
-        description=str(document.get("meta", "title") or model)
-        + f", {document.get('variants', variant, 'precision') or variant}",
-        proven=_proven(document),
+        name=document.path.stem.replace("_", "-") + (f"-{variant}" if variant != "default" else ""),
+        description=f"{title}, {document.get(*own, 'precision') or variant}",
+        proven=f"By its authors on a Spark ({shown(state)}, they say); here, by nobody we know of.",
         image=image,
-        least=least or document.get("model", "min_vllm_version"),
-        model=str(model),
-        options=line.options,
-        env=env,
+        model=model,
+        runs={2 if pair else 1: (line.options, env)},
         lines=lines,
         key=f"variants.{variant}",
-        sparks=[2 if pair else 1],
+        least=document.get(*own, "min_vllm_version") or document.get("model", "min_vllm_version"),
         remarks=document.remarks,
     )
     return translated(draft)
 
 
-def _proven(document: Document) -> str:
-    state = document.get("meta", "hardware", _HARDWARE)
-    return f"By its authors on a Spark ({state}, they say); here, by nobody that we know of."
-
-
 def _audience(document: Document, variant: str) -> bool:
-    """Tell whether a variant needs two Sparks.
-
-    Raises:
-        NotForUs: It is for another engine or other hardware.
-    """
+    """Tell whether a variant needs two Sparks."""
     if document.get("omni") is not None:
         sentence = "found a recipe of vLLM-Omni; expected one of vLLM"
         raise NotForUs("another engine", document.problem(("omni",), sentence))
-    state = document.get("meta", "hardware", _HARDWARE)
-    if state in (None, "unsupported"):
+    keys: Keys = ("meta", "hardware", _HARDWARE)
+    if (state := document.get(*keys)) in (None, "unsupported"):
         sentence = f"found {_HARDWARE}: {shown(state)}; expected verified or supported"
-        raise NotForUs("no GB10", document.problem(("meta", "hardware", _HARDWARE), sentence))
-    allowed = document.texts("variants", variant, "supported_hardware")
-    if allowed and _HARDWARE not in allowed:
-        keys: Keys = ("variants", variant, "supported_hardware")
+        raise NotForUs("no GB10", document.problem(keys, sentence))
+    keys = ("variants", variant, "supported_hardware")
+    if (allowed := document.texts(*keys)) and _HARDWARE not in allowed:
         sentence = f"found {shown(allowed)}; expected {_HARDWARE} among them"
         raise NotForUs("no GB10", document.problem(keys, sentence))
-    needed = document.get("variants", variant, "vram_minimum_gb") or 0
-    if not isinstance(needed, int | float) or needed <= _MEMORY:
-        if _offers(document, _ALONE):
-            return False
-        keys = ("compatible_strategies",)
-        sentence = f"found no {_ALONE}; expected it: one Spark has one GPU"
-        raise NotForUs("no GB10", document.problem(keys, sentence))
     keys = ("variants", variant, "vram_minimum_gb")
-    if needed > 2 * _MEMORY:
+    needed = document.get(*keys) or 0
+    pair = isinstance(needed, int | float) and needed > _MEMORY
+    if pair and needed > 2 * _MEMORY:
         sentence = f"found {needed} GB; expected {2 * _MEMORY} at most, those of two Sparks"
         raise NotForUs("more than two Sparks", document.problem(keys, sentence))
-    if not _offers(document, _PAIR):
-        sentence = f"found {needed} GB, two Sparks', but no {_PAIR} among compatible_strategies"
-        raise NotForUs("more than two Sparks", document.problem(keys, f"{sentence}; expected it"))
-    return True
-
-
-def _offers(document: Document, strategy: str) -> bool:
+    strategy = _PAIR if pair else _ALONE
     granted = _keyed(document.mapping("strategy_hardware", strategy))
-    if granted is not None:
-        return bool(granted != "unsupported")
-    return strategy in document.texts("compatible_strategies")
+    if granted == "unsupported" or (
+        granted is None and strategy not in document.texts("compatible_strategies")
+    ):
+        sentence = f"found no {strategy}; expected it: a Spark has one GPU of {_MEMORY} GB"
+        problem = document.problem(("compatible_strategies",), sentence)
+        raise NotForUs("more than two Sparks" if pair else "no GB10", problem)
+    return pair
 
 
 def _keyed(values: Mapping[str, Any]) -> Any:
     """Return the value for a Spark of a mapping by hardware: the more exact key counts."""
-    keys = (_HARDWARE, _GENERATION, _BRAND, "default")
-    return next((values[key] for key in keys if values.get(key) is not None), None)
+    return next((values[key] for key in (*_ALL, "default") if values.get(key) is not None), None)
 
 
-def _general(document: Document, *keys: str) -> Keys | None:
-    """Return the way to an override for the generation, or for the brand; None: there is none."""
-    for each in (_GENERATION, _BRAND):
-        if document.get(*keys, "hardware_overrides", each) is not None:
-            return (*keys, "hardware_overrides", each)
-    return None
-
-
-def _layers(document: Document, variant: str, strategy: str) -> Iterator[Keys]:
+def _layers(document: Document, own: Keys, strategy: str) -> Iterator[Keys]:
     """Yield the ways to what a Spark's line is made of, in the order in which they count.
 
     A strategy's override for the generation takes the place of the recipe's and the variant's.
     """
-    own: Keys = ("variants", variant)
+
+    def general(*keys: str | int) -> list[Keys]:
+        ways = [(*keys, "hardware_overrides", each) for each in _GENERAL]
+        return [way for way in ways if document.get(*way) is not None][:1]
+
+    plan: Keys = ("strategy_overrides", strategy)
     yield own
     yield (*own, "hardware_overrides", _HARDWARE)
-    plan: Keys = ("strategy_overrides", strategy)
     yield plan
-    override = _general(document, "strategy_overrides", strategy)
-    if override:
-        yield override
-    else:
-        for keys in (_general(document), _general(document, "variants", variant)):
-            if keys:
-                yield keys
+    yield from general(*plan) or [*general(), *general(*own)]
     yield (*plan, "hardware_overrides", _HARDWARE)
 
 
-def _arguments(document: Document, variant: str, strategy: str) -> Iterator[Keys]:
-    """Yield the ways to all lists of options."""
-    yield ("model", "base_args")
-    for keys in _layers(document, variant, strategy):
-        yield (*keys, "extra_args")
-        if keys[0] == "strategy_overrides" and len(keys) == 2:
-            yield (*keys, "vllm_args")
+def _features(document: Document, variant: str, strategy: str) -> Iterator[Keys]:
+    """Yield the ways to the options of the features that are on."""
     left_out = {*document.texts("opt_in_features")}
     left_out |= {*document.texts("hardware_opt_in_features", _HARDWARE)}
-    for feature in document.mapping("features"):
-        if feature not in left_out:
-            yield from _feature(document, variant, strategy, feature)
-
-
-def _feature(document: Document, variant: str, strategy: str, feature: str) -> Iterator[Keys]:
-    keys: Keys = ("features", feature)
-    strategies = document.texts(*keys, "strategies")
-    if strategies and strategy not in strategies:
-        return
-    if _keyed(document.mapping(*keys, "hardware")) == "unsupported":
-        return
-    if modes := document.mapping(*keys, "modes"):
-        mode = _mode(document, variant, feature, modes)
-        if mode is None:
-            return
-        keys = (*keys, "modes", mode)
-    overrides = document.mapping(*keys, "hardware_overrides")
-    exact = next((each for each in (_HARDWARE, _GENERATION, _BRAND) if each in overrides), None)
-    if exact and document.get(*keys, "hardware_overrides", exact, "args") is not None:
-        keys = (*keys, "hardware_overrides", exact)
-    yield (*keys, "args")
+    for feature in [*document.mapping("features")][:_MOST]:
+        keys: Keys = ("features", feature)
+        strategies = document.texts(*keys, "strategies") or [strategy]
+        refused = _keyed(document.mapping(*keys, "hardware")) == "unsupported"
+        if feature in left_out or strategy not in strategies or refused:
+            continue
+        if modes := document.mapping(*keys, "modes"):
+            mode = _mode(document, variant, feature, modes)
+            if mode is None:
+                continue
+            keys = (*keys, "modes", mode)
+        overrides = document.mapping(*keys, "hardware_overrides")
+        exact = next((each for each in _ALL if each in overrides), None)
+        if exact and document.get(*keys, "hardware_overrides", exact, "args") is not None:
+            keys = (*keys, "hardware_overrides", exact)
+        yield (*keys, "args")
 
 
 def _mode(document: Document, variant: str, feature: str, modes: Mapping[str, Any]) -> str | None:
@@ -225,42 +184,16 @@ def _mode(document: Document, variant: str, feature: str, modes: Mapping[str, An
     return next((mode for mode in wanted if mode in allowed), None)
 
 
-def _words(document: Document, variant: str, strategy: str) -> Iterator[Word]:
-    """Yield all words of the options; their lines are those of the file, from 1."""
-    for keys in _arguments(document, variant, strategy):
-        for index, text in enumerate(document.texts(*keys)):
-            yield Word(text, document.line((*keys, index)), "$" in text)
-
-
-def _line(document: Document, words: list[Word]) -> ServeLine:
-    try:
-        # The variant names the model.
-        return of_words([Word("model"), *words])
-    except ShellError as error:
-        raise PlanError(
-            *(f"{document.path}:{line}: args: {sentence}" for line, sentence in error.found)
-        ) from None
-
-
-def _environments(document: Document, variant: str, strategy: str) -> Iterator[Keys]:
-    yield ("model", "base_env")
-    for keys in _layers(document, variant, strategy):
-        yield (*keys, "extra_env")
-        if keys[0] == "strategy_overrides" and len(keys) == 2:
-            yield (*keys, "env")
-
-
-def _image(document: Document, variant: str) -> tuple[str, Keys]:
+def _image(document: Document, own: Keys) -> tuple[str, Keys]:
     """Return the image, and the way to what names it."""
-    exact: Keys = ("variants", variant, "hardware_overrides", _HARDWARE, "docker_image")
-    for keys in (exact, ("variants", variant, "docker_image"), ("model", "docker_image")):
+    for keys in ((*own, "hardware_overrides", _HARDWARE), own, ("model",)):
+        keys = (*keys, "docker_image")
         value = document.get(*keys)
-        if isinstance(value, dict) and _BRAND in value:
-            value, keys = value[_BRAND], (*keys, _BRAND)
-        if isinstance(value, dict):
-            # By CUDA's version; a Spark's driver has 13.
-            key = next((each for each in ("cu130", "cu129") if each in value), "")
-            value, keys = value.get(key), (*keys, key)
+        # By brand, and by CUDA's version; a Spark's driver has 13.
+        for names in (("nvidia",), ("cu130", "cu129")):
+            name = next((each for each in names if isinstance(value, dict) and each in value), None)
+            keys = (*keys, name) if name else keys
+            value = value[name] if name else value
         if isinstance(value, str):
             return value, keys
     nightly = document.get("model", "nightly_required") is True

@@ -7,9 +7,8 @@ import pytest
 
 from sparkwright.engine.phases import phase
 from sparkwright.recipe.engine_log import at_level
-from sparkwright.recipe.published.draft import Origin
-from sparkwright.recipe.published.formats import translate
 from sparkwright.run.spark import SparkTarget
+from tests.published import published
 from tests.unit.recipe.test_recipe import problems
 from tests.unit.release.test_release import lock, recipe, release
 
@@ -81,4 +80,4 @@ def test_another_projects_level_is_left_to_the_owner(tmp_path: Path) -> None:
     }
     path = tmp_path / "x.yaml"
     path.write_text(json.dumps(data))
-    assert translate(path, "", Origin(path)).data["env"] == {"OTHER": "1"}
+    assert published(path)[1].data["env"] == {"OTHER": "1"}

@@ -7,13 +7,12 @@ import pytest
 from sparkwright.common.errors import PlanError
 from sparkwright.inventory.groups import load
 from sparkwright.recipe.loader import RECIPES, load_recipe
-from sparkwright.recipe.published import formats
-from sparkwright.recipe.published.draft import NotForUs, Origin
+from sparkwright.recipe.published.draft import NotForUs
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.values import ImageMods
 from sparkwright.release.lock import CheckpointLock, ImageLock, Lock, LockedFile, checkpoint_key
 from sparkwright.release.release import Ranks, make_release
-from tests.commands import sparkwright
+from tests.published import published
 from tests.unit.unplaced import unplaced
 
 SPARKRUN = """\
@@ -86,19 +85,22 @@ def put(tmp_path):
     return write
 
 
+def theirs(path):
+    return published(path)[0]
+
+
 def problems(path):
     with pytest.raises(PlanError) as error:
-        load_recipe(path)
+        published(path)
     return unplaced(error.value.problems, path)
 
 
 def remarks(path):
-    file = Path(path)
-    return formats.translate(file, "", Origin(file, mods=[file.parent / "mods"])).remarks
+    return published(path)[1].remarks
 
 
 def test_sparkrun(put):
-    recipe = load_recipe(put())
+    recipe = theirs(put())
     assert recipe.name == "my-model-v2"
     assert recipe.description == "A model for tests"
     assert recipe.image == "ghcr.io/somebody/vllm:nightly"
@@ -122,7 +124,7 @@ def test_sparkrun(put):
 
 
 def test_spark_vllm_docker(put):
-    recipe = load_recipe(put(DOCKER))
+    recipe = theirs(put(DOCKER))
     assert recipe.description == "Serves a larger model on two Sparks"
     assert recipe.image == "docker.io/somebody/spark-vllm:latest"
     assert recipe.sparks == [1, 2]
@@ -145,7 +147,7 @@ def test_spark_vllm_docker(put):
     ],
 )  # fmt: skip
 def test_numbers_of_sparks(put, text, changes, sparks):
-    assert load_recipe(put(text, *changes)).sparks == sparks
+    assert theirs(put(text, *changes)).sparks == sparks
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_numbers_of_sparks(put, text, changes, sparks):
 )
 def test_what_it_answers(put, model, words, answers):
     changes = [("owner/Model-35B", model), ("    -tp {", f"    {words} -tp {{")]
-    assert load_recipe(put(SPARKRUN, *changes)).answers == answers
+    assert theirs(put(SPARKRUN, *changes)).answers == answers
 
 
 @pytest.mark.parametrize(
@@ -170,7 +172,7 @@ def test_what_it_answers(put, model, words, answers):
         ([("runtime: vllm", "mods: x")], 'mods: found "x"; expected a list'),
         ([("runtime: vllm", "builder: mine")], 'builder: found "mine"; expected eugr or docker'),
         ([("runtime: vllm", "builder_config: {branch: x}")], "builder_config: found"),
-        ([("runtime: vllm", "pre_exec: [echo a, ls]")], 'pre_exec[1]: found "ls"; expected it'),
+        ([("runtime: vllm", "pre_exec: [ls]")], 'pre_exec[0]: found "ls"; expected it'),
         ([("runtime: vllm", "pre_exec: [echo a > b]")], 'pre_exec[0]: found "echo a > b"'),
         ([("runtime: vllm", "post_exec: [ls]")], "nothing runs beside the engine"),
         ([("runtime: vllm", "post_commands: [ls]")], "nothing runs beside the engine"),
@@ -217,7 +219,7 @@ def test_what_cannot_be_carried_over(put, changes, problem):
 )
 def test_images_that_a_launcher_pulls(put, container, arguments, image):
     changes = [("docker.io/somebody/spark-vllm", container), ("args:", f"args: {arguments}")]
-    assert load_recipe(put(DOCKER, *changes)).image == image
+    assert theirs(put(DOCKER, *changes)).image == image
 
 
 @pytest.mark.parametrize(
@@ -244,7 +246,7 @@ def test_images_that_a_launcher_builds(put, arguments, problem):
     ],
 )
 def test_what_changes_nothing_that_runs_is_taken(put, changes):
-    assert load_recipe(put(SPARKRUN, *changes)).args == load_recipe(put()).args
+    assert theirs(put(SPARKRUN, *changes)).args == theirs(put()).args
 
 
 SIZES = """\
@@ -265,7 +267,7 @@ command: |
 
 
 def test_the_number_of_sparks_is_filled_in_for_each(put):
-    recipe = load_recipe(put(SIZES))
+    recipe = theirs(put(SIZES))
     assert recipe.sparks == [1, 2]
     for count in recipe.sparks:
         own = recipe.for_sparks(count)
@@ -295,7 +297,7 @@ def test_the_number_of_sparks_is_filled_in_for_each(put):
     ],
 )
 def test_the_numbers_of_sparks_that_the_size_allows(put, changes, sparks):
-    recipe = load_recipe(put(SIZES, *changes))
+    recipe = theirs(put(SIZES, *changes))
     assert recipe.sparks == sparks
     assert recipe.by_sparks == {}
     speculative = recipe.for_sparks(sparks[0]).args["speculative-config"]
@@ -307,7 +309,7 @@ def test_a_drafter_on_neither_one_gpu_nor_all(put):
     text = SIZES.replace("{tensor_parallel}}'", "2}'")
     (problem,) = problems(put(text, changes[0]))
     assert "found draft_tensor_parallel_size 2 with sparks: 1; expected 1, or the" in problem
-    assert load_recipe(put(text, ("-tp {tensor_parallel}", "-tp 2"))).sparks == [2]
+    assert theirs(put(text, ("-tp {tensor_parallel}", "-tp 2"))).sparks == [2]
 
 
 @pytest.mark.parametrize(
@@ -323,7 +325,7 @@ def test_a_drafter_on_neither_one_gpu_nor_all(put):
 )
 def test_more_than_two_sparks_are_said_first(put, changes):
     with pytest.raises(NotForUs) as error:
-        load_recipe(put(SPARKRUN, *changes))
+        theirs(put(SPARKRUN, *changes))
     assert error.value.reason == "more than two Sparks"
     assert len(error.value.problems) == 1
 
@@ -336,13 +338,14 @@ def test_a_drafter_in_a_folder_of_the_authors(put):
 def test_a_key_twice(put):
     path = put(SPARKRUN, ("runtime: vllm", "runtime: vllm\nruntime: 'vllm'"))
     line = Path(path).read_text().splitlines().index("runtime: 'vllm'") + 1
-    assert load_recipe(path).sparks == [1]
+    assert theirs(path).sparks == [1]
     assert f"{path}:{line}: runtime: found twice; expected once" in remarks(path)
     (problem,) = problems(put(SPARKRUN, ("runtime: vllm", "runtime: vllm\nruntime: sglang")))
     assert "runtime: found twice; expected once" in problem
     # A recipe of ours has each key once.
     own = "description: Mine.\nsource: Me.\nsource: Me.\nproven: No.\nextends: lab-tiny\n"
-    assert any("source: found twice" in found for found in problems(put(own)))
+    with pytest.raises(PlanError, match="source: found twice"):
+        load_recipe(put(own))
 
 
 @pytest.mark.parametrize("word", ["0731", "no", "20:22"])
@@ -368,11 +371,11 @@ def test_mods_of_a_published_recipe(put, tmp_path):
         folder.mkdir(parents=True)
         (folder / "run.sh").write_text(f"#!/bin/sh\n{script}\n")
     path = put(DOCKER, ("mods: []", "mods: [mods/drop-caches, mods/template]"))
-    recipe = load_recipe(path)
+    recipe = theirs(path)
     assert isinstance(recipe.image, ImageMods)
     assert [Path(each).name for each in recipe.image.mods] == ["template"]
     assert any("mods[0]: left out: mods/drop-caches empties the page" in r for r in remarks(path))
-    assert load_recipe(put(DOCKER, ("mods: []", "mods: [mods/drop-caches]"))).build is None
+    assert theirs(put(DOCKER, ("mods: []", "mods: [mods/drop-caches]"))).build is None
     (problem,) = problems(put(DOCKER, ("mods: []", "mods: [mods/fix-config]")))
     assert "mods/fix-config/run.sh:2: found python3 fix.py" in problem
 
@@ -390,6 +393,13 @@ def test_all_problems_come_together(put):
     assert keys == ["builder", "command", "container", variable, "mods[0]"]
 
 
+@pytest.mark.parametrize("text", [SPARKRUN, DOCKER, "schema_version: 3\n", "runtime: vllm\n"])
+def test_a_recipe_of_others_is_none_of_ours(put, text):
+    path = put(text)
+    with pytest.raises(PlanError, match=r"recipes import .*/theirs My Model_v2` makes it one"):
+        load_recipe(path)
+
+
 def test_a_recipe_of_ours_by_its_path(tmp_path):
     own = tmp_path / "mine.yaml"
     own.write_text(
@@ -403,11 +413,12 @@ def test_a_recipe_of_ours_by_its_path(tmp_path):
 
 
 def test_a_recipe_in_the_inventory(put, tmp_path):
-    put(name="foo.yaml")
+    own = "extends: qwen3.5-35b\ndescription: x\nsource: x\nproven: x\n"
+    put(own, name="foo.yaml")
     inventory = tmp_path / "inventory" / "sparks.yaml"
     inventory.parent.mkdir()
     text = "sparks: {a: {ssh_hostname: 192.0.2.1}}\nreplicas:\n"
-    text += "  x: {recipe: %s, sparks: [a], trusts: [trust-remote-code]}\n"
+    text += "  x: {recipe: %s, sparks: [a]}\n"
     for name in ("../theirs/foo.yaml", str(tmp_path / "theirs/foo.yaml")):
         inventory.write_text(text % name)
         ((_, data),) = load(inventory)["x"]
@@ -435,7 +446,7 @@ def locked(recipe: Recipe) -> Lock:
 
 
 def test_a_release_comes_out(put):
-    recipe = load_recipe(put(SPARKRUN, ("model: owner", "model_revision: v1.2\nmodel: owner")))
+    recipe = theirs(put(SPARKRUN, ("model: owner", "model_revision: v1.2\nmodel: owner")))
     assert recipe.checkpoints["model"].revision == "v1.2"
     release = make_release(recipe, locked(recipe), root="/opt/x", ranks=Ranks(("a",)))
     assert release.id.startswith("my-model-v2-")
@@ -444,12 +455,3 @@ def test_a_release_comes_out(put):
     assert "serve /models/owner--Model-35B \\\n" in release.files["run"]
     assert "  --served-model-name owner/Model-35B \\\n" in release.files["run"]
     assert '"model":"/models/z-lab--Qwen3.6-35B-A3B-DFlash"' in release.files["run"]
-
-
-def test_the_command_line_shows_it(put, capsys):
-    assert sparkwright("recipes", "command", put()) == 0
-    assert "vllm serve /models/owner--Model-35B" in capsys.readouterr().out
-    assert (
-        sparkwright("recipes", "command", put(SPARKRUN, ("runtime: vllm", "mods: [mods/a]"))) == 1
-    )
-    assert "mods[0]: found" in capsys.readouterr().err

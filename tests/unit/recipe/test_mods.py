@@ -194,77 +194,36 @@ def test_a_name_that_is_no_mod_gets_the_nearest(site: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said", "pinned", "online"),
+    ("line", "online"),
     [
-        ("pip install x", "installs x, which nothing pins", False, True),
-        ("uv pip install 'x>=5'", "installs x>=5, which nothing pins", False, True),
-        ("pip install -q x==1.0 y==2", "installs x==1.0, y==2", True, True),
-        ("python3 -m pip install --no-index ./x-1.0.whl", "installs ./x-1.0.whl", True, False),
-        ("pip install ./x-1.0.whl", "installs ./x-1.0.whl", True, True),
-        ("apt-get install -y jq", "installs jq, which nothing pins", False, True),
-        (
-            f"pip install git+https://example.org/x@{'a' * 40}",
-            f"installs git+https://example.org/x@{'a' * 40}",
-            True,
-            True,
-        ),
-        (
-            "curl -L https://example.org/1.diff | patch -p1",
-            "fetches https://example.org/1.diff, with no hash",
-            False,
-            True,
-        ),
-        (
-            "if curl -L \\\n https://example.org/1.diff; then",
-            "fetches https://example.org/1.diff, with no hash",
-            False,
-            True,
-        ),
-        (
-            f"wget https://example.org/{'a' * 40}/x.py",
-            f"fetches https://example.org/{'a' * 40}/x.py, by commit or hash",
-            True,
-            True,
-        ),
-        (
-            "export https_proxy=http://192.0.2.1:7890",
-            "names http://192.0.2.1:7890",
-            True,
-            True,
-        ),
-        ("patch -p1 -d / < x.diff", "changes files of the image", True, False),
-        ("cp x.jinja $WORKSPACE_DIR/y.jinja", "changes files of the image", True, False),
-        (
-            "patch -p1 < x.diff || echo skipped",
-            "changes files of the image, and goes on if that fails",
-            True,
-            False,
-        ),
-        (
-            "cp x.py /usr/local/lib/python3.12/dist-packages/vllm/x.py",
-            "changes files of the image",
-            True,
-            False,
-        ),
+        ("pip install x", True),
+        ("uv pip install 'x>=5'", True),
+        ("python3 -m pip install --no-index ./x-1.0.whl", False),
+        ("pip install ./x-1.0.whl", True),
+        ("apt-get install -y jq", True),
+        (f"pip install git+https://example.org/x@{'a' * 40}", True),
+        ("curl -L https://example.org/1.diff | patch -p1", True),
+        ("if curl -L \\\n https://example.org/1.diff; then", True),
+        ("git  clone https://example.org/x", True),
+        ("export https_proxy=http://192.0.2.1:7890", True),
+        ("patch -p1 -d / < x.diff", False),
+        ("cp x.jinja $WORKSPACE_DIR/y.jinja", False),
+        ("patch -p1 < x.diff || echo skipped", False),
+        ("cp x.py /usr/local/lib/python3.12/dist-packages/vllm/x.py", False),
     ],
 )
-def test_what_a_script_does_is_said(
-    site: Path, line: str, said: str, pinned: bool, online: bool
-) -> None:
+def test_what_a_script_does_is_said(site: Path, line: str, online: bool) -> None:
     read = one(site, line)
     (step,) = steps(read)
-    assert (step.place, step.what, step.pinned) == ("run.sh:3", said, pinned)
+    assert (step.place, step.online) == ("run.sh:3", online)
     assert is_online(read) is online
     text = "\n".join(description(read))
-    assert ("not pinned: run.sh:3" in text) is not pinned
+    assert f"    run.sh:3: {step.text}" in text
     assert f"network: {'yes' if online else 'none'}" in text
 
 
-def test_a_checked_hash_pins_and_comments_say_nothing(site: Path) -> None:
-    checked = "# pip install y\necho 'use curl'\ncurl -O https://example.org/x\nsha256sum -c x.sha"
-    (step,) = steps(one(site, checked))
-    assert step.pinned
-    assert steps(one(site, "echo done")) == []
+def test_comments_and_what_is_only_said_do_nothing(site: Path) -> None:
+    assert steps(one(site, "# pip install y\necho 'use curl'\necho done")) == []
 
 
 def test_a_script_that_run_sh_calls_counts_and_one_that_it_copies_does_not(site: Path) -> None:
@@ -332,7 +291,8 @@ def test_a_description_has_files_sizes_and_a_short_script_whole(site: Path) -> N
     assert "    | patch -p1 -d / < tiny.patch" in text
     mod(site, "fix-tiny", "true\n" * 100 + "pip install x")
     text = "\n".join(description(read_mods(["fix-tiny"])[0]))
-    assert "long (103 lines): read it. Those that matter:\n    run.sh:103: pip install x" in text
+    assert "long (103 lines): read it\n" in text
+    assert "\n    run.sh:103: pip install x" in text
     assert "| true" not in text
 
 
@@ -347,17 +307,42 @@ def test_a_description_moves_no_cursor_and_turns_no_text(site: Path) -> None:
 def test_what_is_far_to_the_right_is_not_left_out(site: Path) -> None:
     """A line that is cut would hide what it ends with: such a script is not shown as if whole."""
     text = "\n".join(description(one(site, f"true {' ' * 600}; pip install x")))
-    assert "read it. Those that matter" in text
-    assert "installs x" in text
+    assert "read it" in text
+    assert "run.sh:3: true ; pip install x" in text
 
 
-@pytest.mark.parametrize("text", ["\n", "pip ", "sh a.py ", "set ", "sha256sum -", "\\\n", "x/"])
-def test_a_script_that_is_made_to_take_long_is_read_in_seconds(site: Path, text: str) -> None:
-    read = one(site, text * (2**20 // len(text)), **{f"f{n}.py": b"x" for n in range(90)})
-    begun = time.process_time()
-    assert len("\n".join(description(read))) < 200_000
-    list(impossible(read))
-    assert time.process_time() - begun < 10
+LONG = [
+    *("\n", "pip ", "sh a.py ", "set ", "sha256sum -", "\\\n", "x/", "a/f1.py ", "cp ", "hf "),
+    *("pip -", "a && ", "git ", "sh f1.py\n", "-", "$" * 50 + "\n"),
+]
+
+
+@pytest.mark.parametrize("text", LONG)
+def test_scripts_that_are_made_to_take_long_take_no_longer_than_others(
+    site: Path, text: str
+) -> None:
+    """All together they are read up to a bound, whatever is in them, and once each."""
+    files = {f"f{n}.py": (text * (2**17 // len(text))).encode() for n in range(64)}
+    runs = "\n".join(f"python3 f{n}.py" for n in range(64))
+
+    def seconds(read: ModFolder) -> float:
+        begun = time.process_time()
+        assert len("\n".join(description(read))) < 200_000
+        list(impossible(read))
+        is_online(read)
+        drops_caches(read)
+        return time.process_time() - begun
+
+    usual = one(site, "cp a.py /opt/b.py\n" * (2**18 // 18))
+    within = 10 * seconds(usual) + 0.5
+    assert seconds(one(site, runs, **files)) < within
+    assert seconds(one(site, text * (2**18 // len(text)))) < within
+
+
+def test_scripts_that_are_too_long_to_be_read_are_refused(site: Path) -> None:
+    read = one(site, "true\n" * 2**17)
+    (problem,) = impossible(read)
+    assert "bytes of scripts; expected 262,144, which can be read" in problem
 
 
 def test_a_script_that_goes_on_after_a_failure_says_so(site: Path) -> None:

@@ -28,7 +28,7 @@ def good() -> dict[str, object]:
         },
         "served_names": ["model"],
         "args": {"max-model-len": 4096},
-        "env": {"VLLM_LOGGING_LEVEL": "DEBUG"},
+        "env": {"VLLM_LOGGING_LEVEL": "INFO"},
         "start_timeout": 60,
     }
 

@@ -29,7 +29,7 @@ def test_what_a_recipe_does_not_say_is_the_others(tmp_path: Path) -> None:
     recipe = extended(tmp_path, args={"dtype": "half"}, env={"A": "1"}, start_timeout=90)
     assert recipe.name == "try"
     assert recipe.args == {"max-model-len": 4096, "dtype": "half"}
-    assert recipe.env == {"VLLM_LOGGING_LEVEL": "DEBUG", "A": "1"}
+    assert recipe.env == {"VLLM_LOGGING_LEVEL": "INFO", "A": "1"}
     assert recipe.start_timeout == 90
     assert recipe.image == "example.org/vllm:1"
     assert recipe.for_sparks(2).args["dtype"] == "half"

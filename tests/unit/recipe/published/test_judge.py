@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.recipe.published import formats
-from sparkwright.recipe.published.draft import Origin, Translated
+from sparkwright.recipe.published.draft import Translated
+from tests.published import published
 
 STOCK = "vllm/vllm-openai:v0.28.0"
 TEXT = """\
@@ -42,8 +42,7 @@ def read(tmp_path: Path) -> Read:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "run.sh").write_text("patch -p1 < add.patch\n")
         (folder / "add.patch").write_text(f"+    {mod}: int = 0\n")
-        origin = Origin(path, day=day, mods=[tmp_path / "mods"])
-        return formats.translate(path, "", origin)
+        return published(path, day=day)[1]
 
     return translate
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.recipe.loader import load_published, load_recipe
-from sparkwright.recipe.published.draft import NotForUs, Origin
-from sparkwright.recipe.published.formats import parts
+from sparkwright.recipe.published.draft import NotForUs
+from sparkwright.recipe.published.sources import Checkout, entries, find
+from tests.published import published
 
 TEXT = """\
 meta:
@@ -79,16 +79,17 @@ def read(tmp_path: Path):
             text = text.replace(old, new)
         path = tmp_path / "Model-30B.yaml"
         path.write_text(text)
-        return load_published(path, variant, Origin(path, "there.", date(2026, 8, 21)))
+        return published(path, variant, date(2026, 8, 21))[0]
 
     return load
 
 
 def test_the_variants_are_recipes(read, tmp_path):
     read("default")
-    assert parts(tmp_path / "Model-30B.yaml") == ["default", "large", "huge", "elsewhere"]
-    # A plain path means the default one.
-    assert load_recipe(str(tmp_path / "Model-30B.yaml")).name == "model-30b"
+    keys = [entry.key.removeprefix("Model-30B/") for entry in entries(Checkout(tmp_path, "x"))]
+    assert keys == ["default", "large", "huge", "elsewhere"]
+    # The plain name means the default one.
+    assert published(tmp_path / "Model-30B.yaml")[0].name == "model-30b"
 
 
 def test_one_spark(read):
@@ -96,7 +97,7 @@ def test_one_spark(read):
     assert (recipe.name, recipe.sparks) == ("model-30b", [1])
     assert recipe.checkpoints["model"].repo == "owner/Model-30B"
     assert recipe.image == "vllm/vllm-openai:latest"
-    assert (recipe.judged_by, recipe.source) == ("0.27.1", "there.")
+    assert (recipe.judged_by, recipe.source) == ("0.27.1", "there, Model-30B.yaml.")
     assert recipe.env == {"VLLM_USE_V2_MODEL_RUNNER": "1"}
     assert recipe.args == {
         "max-num-seqs": 6,
@@ -160,6 +161,8 @@ def test_lines_of_problems(read, changes, line, problem, tmp_path):
     ), error.value.problems
 
 
-def test_no_such_variant(read):
-    with pytest.raises(PlanError, match=r":26: variants: found no variant fp9; expected one of"):
-        read("fp9")
+def test_no_such_variant(read, tmp_path):
+    read("default")
+    known = "Model-30B/default, Model-30B/elsewhere, Model-30B/huge, Model-30B/large"
+    with pytest.raises(PlanError, match=f"found no recipe Model-30B/fp9; .*xpected one of {known}"):
+        find(Checkout(tmp_path, "there"), "Model-30B/fp9")
