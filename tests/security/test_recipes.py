@@ -65,7 +65,7 @@ def parsed(release: str, words: list[str]) -> argparse.Namespace:
     """Read a line as vLLM's parser does: by argparse, abbreviations and all."""
     parser = argparse.ArgumentParser(exit_on_error=False)
     parser.add_argument("model")
-    one_word = {"tensor-parallel-size", "host", "port"}
+    one_word = {"tensor-parallel-size", "uds"}
     for name in names(release) | {*OWN_ARGUMENTS}:
         parser.add_argument(f"--{name}", nargs=None if name in one_word else "*")
         parser.add_argument(f"--no-{name}", nargs="*")
@@ -120,9 +120,10 @@ def test_whatever_passes_the_engine_listens_where_we_say(
         return  # vLLM has no such option and does not start
     except SystemExit:
         return
-    assert (read.uds, read.host) == ("/run/vllm/api.sock", None)
+    assert read.uds == "/run/vllm/api.sock"
     assert (read.tensor_parallel_size, read.served_model_name) == ("1", ["model"])
-    assert (read.api_key, read.uds, read.config) == (None, None, None)
+    assert (read.host, read.port) == (None, None)
+    assert (read.api_key, read.config) == (None, None)
 
 
 def fleet_problems(folder: Path, recipe: Recipe, trusts: str = "[]") -> list[str]:
