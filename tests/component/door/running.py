@@ -46,7 +46,11 @@ class FakeEngine(BaseHTTPRequestHandler):
     do_HEAD = do_OPTIONS = do_GET
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        length = int(self.headers["Content-Length"])
+        body = self.rfile.read(length)
+        if len(body) < length:  # As vLLM's server does with a client that has gone.
+            self.close_connection = True
+            return
         if self.path != "/v1/stream":
             self.answer(200, {"engine": self.server.name, "path": self.path, "size": len(body)})
             return
