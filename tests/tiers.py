@@ -84,7 +84,7 @@ RUNS = {
         ),
         _tests("contract", 6, "tests/contract"),
         _system("changes", 7, "switch", "update"),
-        _system("two-engines", 6, "two_engines"),
+        _system("two-engines", 8, "two_engines", "media"),
         _system("factory", 6, "factory", "download", "access", "firewall"),
         _system("lab", 5, "lab", "lab_fabric", "foreign"),
         _system("in-use", 4, "machine_in_use"),
