@@ -12,8 +12,8 @@ class DoorStates(HostFact[DoorState]):
 
 
 class IssuedToDoors(HostFact[set[str]]):
-    """What the doors of this host, its replicas' and the gateway's, have of "keys" and of a
-    "certificate" of a site's own authority.
+    """Names of what the doors of this host have, its replicas' and the gateway's: "keys", and
+    "certificate" if a site's own authority has signed it.
     """
 
     command = staticmethod(issued_script)

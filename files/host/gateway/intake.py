@@ -1,4 +1,4 @@
-"""What comes in: bounded in all and for each key, and judged beside the loop that serves others."""
+"""Requests as they come in: bounded in all and by key, and judged beside the loop."""
 
 import asyncio
 import json

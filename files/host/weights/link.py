@@ -103,8 +103,8 @@ def link(place: Path, folder: Path, file: File) -> bool:
         descriptor = opened(folder, file)
     except OSError:
         return False
-    # By its descriptor: its name may be another's by now. Python follows the link in /proc only
-    # where it is told a folder.
+    # By its descriptor: its name may be another's by now. Python follows the link in /proc
+    # only with a folder given.
     own = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if not is_roots_alone(descriptor):

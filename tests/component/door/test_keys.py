@@ -95,7 +95,7 @@ def test_who_looks_at_metrics_is_no_client_and_looks_twice_a_second_at_most(
 
 @haproxy
 def test_a_name_has_so_many_new_sources_in_an_hour(behind: tuple[Running, FakeServer]) -> None:
-    """What comes from others is let in all the same, as from strangers."""
+    """Other sources are let in all the same, as strangers."""
     running, _ = behind
     running.lay(plan(running.port, keys=[KEY, OTHER], max_connections=20))
     running.reload()

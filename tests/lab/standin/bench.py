@@ -20,7 +20,7 @@ ASYNC_REQUEST_FUNCS: dict[str, Any] = {}
 
 
 class UnixConnector:
-    """How the tool reaches a server, where it is told so."""
+    """A connection to the tool's server, by a socket if its path is given."""
 
     def __init__(self, path: str, **_: Any) -> None:
         self.path = path
