@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from sparkwright.common.errors import PlanError
 from sparkwright.common.last_resort import explain, guarded
 from sparkwright.common.terminal import styled_lines
 
@@ -47,7 +48,12 @@ def keep_tracebacks_off_screen() -> None:
 
 def _show_unexpected(raised: Any, file: Any = None) -> None:
     error = raised.exception
-    if isinstance(error, EOFError):
+    # A deploy that another one includes wraps it once more.
+    while isinstance(error, type(raised)):
+        error = error.exception
+    if isinstance(error, PlanError):
+        _say(str(error))
+    elif isinstance(error, EOFError):
         # input() and getpass() have nobody to ask.
         _say("found no terminal to ask on; expected one, or -y for a run that asks nothing")
     else:

@@ -3,7 +3,6 @@
 import os
 import random
 import socket
-import socketserver
 import subprocess
 import threading
 import time
@@ -16,7 +15,6 @@ from typing import ClassVar
 import pytest
 import requests
 
-from host.common.seat import SOCKETS, engine_address
 from tests.clock import patience
 
 
@@ -113,30 +111,6 @@ def forwarding(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.delenv("no_proxy", raising=False)
         yield Forwarding.asked
-
-
-class SocketServer(ThreadingHTTPServer):
-    """A server on the socket of an engine, which everybody may reach who reaches its folder.
-
-    Args:
-        root: of the engine's seat.
-        release: the engine's.
-    """
-
-    address_family = socket.AF_UNIX
-    daemon_threads = True
-
-    def __init__(self, root: Path, release: str, handler: type[BaseHTTPRequestHandler]) -> None:
-        self.folder = root / SOCKETS / release
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with engine_address(root, release) as address:
-            Path(address).unlink(missing_ok=True)
-            super().__init__(address, handler)  # type: ignore[arg-type]
-            Path(address).chmod(0o777)
-
-    def server_bind(self) -> None:
-        """Bind; there is no name to look up."""
-        socketserver.TCPServer.server_bind(self)
 
 
 @contextmanager

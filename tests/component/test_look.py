@@ -112,6 +112,7 @@ def run(
     }
     head = "".join(f"{name} = {value!r}\n" for name, value in settings.items())
     (folder / "hosts.py").write_text(head + INVENTORY)
+    (folder / "sparks.yaml").write_text("sparks: {spark-a: {}, spark-b: {}}\nreplicas: {}\n")
     (folder / "bin").mkdir(exist_ok=True)
     # What asks whether sudo may be used.
     (folder / "bin/sudo").write_text("#!/bin/sh\nexit 0\n")
@@ -130,7 +131,7 @@ def test_a_run_tells_and_changes_nothing(tmp_path: Path) -> None:
     assert f"spark-a: {tmp_path}/root: expected a directory, found nothing" in lines
     assert all(": expected " in line and ", found " in line for line in lines)
     assert "Press enter" not in done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "hosts.py"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "hosts.py", "sparks.yaml"]
 
 
 def test_for_machines_and_with_one_that_gives_no_answer(tmp_path: Path) -> None:
@@ -143,7 +144,7 @@ def test_for_machines_and_with_one_that_gives_no_answer(tmp_path: Path) -> None:
     )
     assert {"spark": "spark-a", "what": f"{tmp_path}/root/state", **ABSENT} in told["differences"]
     assert "spark-b: not looked at: no answer: is it on, and" in done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "hosts.py"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "hosts.py", "sparks.yaml"]
 
 
 ABSENT = {"expected": "a directory", "found": "nothing"}

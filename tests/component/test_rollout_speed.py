@@ -5,12 +5,14 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from tests.clock import patience
+from tests.component.socket_server import SocketServer
 from tests.programs import host_program
 
 # Seconds before the first of some pieces, and between two of them.
@@ -56,16 +58,19 @@ class Engine(BaseHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Engine)
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a seat in which one engine serves, and another has left its socket."""
+    root = tmp_path_factory.mktemp("root")
+    SocketServer(root, "ended-1", Engine).server_close()
+    server = SocketServer(root, "chat-1", Engine)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
+    yield root
     server.shutdown()
 
 
-def _speed(url: str, model: str) -> str:
+def _speed(root: Path, release: str, model: str) -> str:
     return subprocess.run(
-        host_program("speed", url, model),
+        host_program("speed", str(root), release, model),
         capture_output=True,
         text=True,
         check=True,
@@ -73,16 +78,15 @@ def _speed(url: str, model: str) -> str:
     ).stdout.strip()
 
 
-def test_the_speed_is_that_after_the_first_piece(url: str) -> None:
+def test_the_speed_is_that_after_the_first_piece(root: Path) -> None:
     """On a machine that may be busy: with the time before it, it would be a third."""
     Engine.speeds.clear()
-    found = float(_speed(url, "qwen"))
+    found = float(_speed(root, "chat-1", "qwen"))
     assert 0.4 < found / max(Engine.speeds) < 2.5
 
 
 @pytest.mark.parametrize(("model", "problem"), [("other", "404"), ("", "404"), ("qwen", "refused")])
-def test_why_there_is_no_figure_is_said(url: str, model: str, problem: str) -> None:
-    where = "http://127.0.0.1:1" if problem == "refused" else url
-    said = _speed(where, model)
+def test_why_there_is_no_figure_is_said(root: Path, model: str, problem: str) -> None:
+    said = _speed(root, "ended-1" if problem == "refused" else "chat-1", model)
     assert said.startswith("no speed could be measured: ")
     assert problem in said

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from sparkwright.run.failures import LOOK_PATIENCE
 from tests import forked
 from tests.clock import patience
 from tests.component.servers import serving, until
+from tests.component.socket_server import SocketServer
 from tests.unit.status.test_status import COUNTERS, RELEASE, UNITS
 
 PROJECT = Path(__file__).parents[2]
@@ -42,6 +43,7 @@ class FakeEngine(BaseHTTPRequestHandler):
 
 
 STAND_INS = {
+    "sudo": '[ "$1" = -n ] && shift\nexec "$@"',
     "systemctl": f"""\
 case "$*" in
   *Timestamp*) echo @1795240000;;
@@ -84,10 +86,8 @@ def project(tmp_path: Path) -> Iterator[Path]:
         program = tmp_path / "bin" / name
         program.write_text(f"#!/bin/sh\n{text}\n")
         program.chmod(0o755)
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), FakeEngine)) as address:
-        port = int(address.rpartition(":")[2])
-        resolved = {"recipe": "lab-tiny", "port": port}
-        (release / "release.json").write_text(json.dumps(resolved, indent=2) + "\n")
+    (release / "release.json").write_text(json.dumps({"recipe": "lab-tiny"}, indent=2) + "\n")
+    with serving(SocketServer(tmp_path / "root", RELEASE, FakeEngine)):
         yield tmp_path
 
 

@@ -25,7 +25,7 @@ import json
 
 def _spark(name, replica):
     responses = {
-        "gateway/door": [*["/opt/qwen36/door"] * (name in _keyed), "read"],
+        "gateway/door": [*["keys"] * (name in _keyed), "read"],
         "current/release.json": ["old-1", json.dumps(_release)] if name in _serving else ["none"],
     }
     return "@fake/" + name, {

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from http.server import ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from host.benchmark import bench_engine
 from host.common import probe
+from host.common.seat import SOCKETS, engine_address
 from host.engine.peer_link import Link
 from host.rollout import speed
 from tests.clock import patience
 from tests.component.servers import serving
+from tests.component.socket_server import SocketServer
 from tests.security.test_hub import BUFFERS, Liar, endless
 
 
@@ -49,7 +51,7 @@ def test_whatever_a_peer_says_its_end_is_told(line: bytes, why: str) -> None:
     assert "\n" not in reason
 
 
-def test_an_answer_of_an_engine_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_of_an_engine_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "MOST", 100_000)
     written = 0
 
@@ -63,10 +65,11 @@ def test_an_answer_of_an_engine_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
                 await writer.drain()
 
     async def asked() -> list[str] | None:
-        server = await asyncio.start_server(endless, "127.0.0.1", 0)
+        (tmp_path / SOCKETS / "m-1").mkdir(parents=True)
+        with engine_address(tmp_path, "m-1") as address:
+            server = await asyncio.start_unix_server(endless, address)
         async with server:
-            port = server.sockets[0].getsockname()[1]
-            return await probe.Engine(f"http://127.0.0.1:{port}", "m").counters()
+            return await probe.Engine(tmp_path, "m-1", "m").counters()
 
     monkeypatch.setattr(probe, "COUNTERS_DEADLINE", patience())
     assert asyncio.run(asked()) is None
@@ -94,23 +97,27 @@ def endless_stream(liar: Liar) -> None:
         liar.give(b'data: {"usage": {"completion_tokens": 1}}\n\n' * 1000)
 
 
-def test_an_answer_to_a_benchmark_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_to_a_benchmark_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(_Engine, "sent", 0)
     monkeypatch.setattr(bench_engine, "_MOST", 1 << 20)
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Engine)) as address:
-        engine = bench_engine.MeasuredEngine(f"http://{address}", "m", "vllm@x")
+    with serving(SocketServer(tmp_path, "m-1", _Engine)):
+        engine = bench_engine.MeasuredEngine(tmp_path, "m-1", "m")
         with pytest.raises(bench_engine.JobError, match="more than 1,048,576"):
             engine.counters()
     assert _Engine.sent < (1 << 20) + BUFFERS
 
 
 @pytest.mark.parametrize("lie", [endless_line, endless_stream])
-def test_an_answer_to_a_rollout_is_bounded(monkeypatch: pytest.MonkeyPatch, lie: object) -> None:
+def test_an_answer_to_a_rollout_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: object
+) -> None:
     monkeypatch.setattr(_Engine, "sent", 0)
     monkeypatch.setattr(_Engine, "lie", lie)
     with (
-        serving(ThreadingHTTPServer(("127.0.0.1", 0), _Engine)) as address,
+        serving(SocketServer(tmp_path, "m-1", _Engine)),
         pytest.raises(ValueError, match=r"Exceeds|in one piece"),
     ):
-        speed.speed(f"http://{address}", "m")
+        speed.speed(tmp_path, "m-1", "m")
     assert _Engine.sent < BUFFERS

@@ -55,7 +55,7 @@ def test_a_host_key_that_nobody_knows_gets_nothing(tmp_path: Path) -> None:
     (tmp_path / "known_hosts").touch()
     with machines(tmp_path, "brief") as sparks:
         inventory = BY_SSH.replace("PORTS", repr([("brief", sparks["brief"].port)]))
-        strict = Spark(ssh_strict_host_key_checking=True).connection  # type: ignore[arg-type]
+        strict = Spark(ssh_strict_host_key_checking="yes").connection
         inventory = inventory.replace("user-key", f"{tmp_path}/user-key")
         inventory = inventory.replace('"spark": name,', f'"spark": name, **{strict},')
         (tmp_path / "inventory.py").write_text(inventory)

@@ -43,9 +43,9 @@ def explained(error: Exception, text: str) -> tuple[int, str]:
                 named = found.replace("{0}", match[match.lastindex or 0])
                 return line, f"found {named}; expected {expected}"
     elif isinstance(error, yaml.reader.ReaderError):
-        line = text[: error.position].count("\n") + 1
-        code = ord(text[error.position])
-        return line, f"found the control character #x{code:02x}; expected text"
+        # Its position is one of bytes, or of characters.
+        line = text.partition(chr(error.character))[0].count("\n") + 1
+        return line, f"found the control character #x{error.character:02x}; expected text"
     else:
         line, what = 1, str(error)
     return line, f"found what is no YAML ({what}); expected KEY: VALUE"

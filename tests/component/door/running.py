@@ -24,7 +24,8 @@ from host.door.door import Door
 from sparkwright.common.render import render
 from sparkwright.door.door import DoorPlan
 from tests.clock import patience
-from tests.component.servers import SocketServer, free_port, until
+from tests.component.servers import free_port, until
+from tests.component.socket_server import SocketServer
 from tests.unit.door.plans import FILES, KEY, files, plan
 
 haproxy = pytest.mark.skipif(

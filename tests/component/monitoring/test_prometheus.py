@@ -22,7 +22,8 @@ from sparkwright.monitoring.targets import monitoring_files
 from tests.clock import patience
 from tests.component.door.running import Running, haproxy
 from tests.component.monitoring.given import QUERIES, RULES, doors, tools, worker
-from tests.component.servers import SocketServer, free_port, listens, serving, until
+from tests.component.servers import free_port, listens, serving, until
+from tests.component.socket_server import SocketServer
 from tests.unit.certificates import certificate, private_key, written
 from tests.unit.door.plans import KEY, plan
 

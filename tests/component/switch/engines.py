@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from host.common.seat import SOCKETS
 from tests.component.engine.fake_engine import Handler
-from tests.component.servers import SocketServer, serving
+from tests.component.servers import serving
+from tests.component.socket_server import SocketServer
 from tests.component.switch.systemctl import how
 
 
