@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 # Lines that hold what a client or the model wrote, and those of an access log.
 _QUOTING = re.compile(
-    r"Received request \S+: |Request \S+ details: |Generated (streaming )?response|"
+    r"Dumping |Received request \S+: |Request \S+ details: |Generated (streaming )?response|"
     r'"(GET|POST|PUT|HEAD|DELETE|OPTIONS|PATCH) [^"]*" \d{3}\b'
 )
 # What a client or the model wrote, within a line: its key, then a string in quotes.
