@@ -27,7 +27,7 @@ KERNEL = (
     "version mismatch)|nvidia.*(version magic|disagrees about version)|firmware load for nvidia|"
     "mlx5_core.*(health|dropped off|fatal|pci_dev|PCIe bandwidth, limited|Link up)|Xid:? [0-9]|"
     "AER: .*(Fatal|recover)|PCIe Bus Error: severity=Unc|critical temp|HARDWARE PROT|EXT4-fs error|"
-    "I/O error, dev|nvme.*timeout, "
+    "I/O error, dev|nvme.*timeout, |Kernel panic|soft lockup|LOCKUP|stalls|blocked for more|Oops"
 )
 _KERNEL_LINES = 500
 # Seconds before a hard shutdown, which a Spark records when it boots again, of which the kernel's
