@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 # Lines that hold what a client or the model wrote, and those of an access log.
 _QUOTING = re.compile(
-    r"Received request \S+: |Request \S+ details: |Generated (streaming )?response|"
+    r"Dumping |Received request \S+: |Request \S+ details: |Generated (streaming )?response|"
     r'"(GET|POST|PUT|HEAD|DELETE|OPTIONS|PATCH) [^"]*" \d{3}\b'
 )
 # What a client or the model wrote, within a line: its key, then a string in quotes.
@@ -21,6 +21,8 @@ _MILD = re.compile(
     r"\b(INFO|WARNING|DEBUG) \d\d-\d\d |(^|\] |\]:)\[?[WI]\d{3,4} |\w+Warning: |"
     r"^(INFO|WARNING|DEBUG|Warning)\b"
 )
+# Colors of a terminal.
+_COLORS = re.compile(r"\x1b\[[\d;]*m")
 # A start of an engine begins; it serves; it has answered a request.
 _BEGINS = re.compile(r"Starting (\S+\.service - )?vLLM release |^starting the engine$")
 _SERVES = re.compile(r"Application startup complete|^serving$")
@@ -74,7 +76,7 @@ class Journal:
         everything: list[_JournalLine] = []
         present: list[_JournalLine] = []
         begun, served = 0, False
-        for text in self.log:
+        for text in (_COLORS.sub("", line) for line in self.log):
             if _BEGINS.search(text):
                 begun, served = len(present), False
             if _SERVES.search(text) or (self.active and _ANSWERS.search(text)):

@@ -22,12 +22,12 @@ _DAY = 24 * 3600
 # card that fails logs that hundreds of times.
 KERNEL = (
     "Out of memory: Killed process|oom-kill:|invoked oom-killer|sending SIG|rejected by service|"
-    "NVRM.*(Xid|NV_ERR_NO_MEMORY|Out of memory|API mismatch|RmInitAdapter|RmFetchGspRm|open kernel|"
-    "not supported by|probe routine|were initialized|RPC response|GSP|version mismatch|rm_init)|"
-    "nvidia.*(version magic|disagrees about version)|mlx5_core.*(health|dropped off|fatal|pci_dev)|"
-    "Xid:? [0-9]|AER: .*(Fatal|recover)|PCIe Bus Error: severity=Unc|firmware load for nvidia|"
-    "mlx5_core.*(PCIe bandwidth, limited|Link up)|critical temperature|EXT4-fs error|"
-    "I/O error, dev|nvme.*timeout, "
+    "NVRM.*(Xid|off the bus|PMU|NV_ERR_NO_MEMORY|Out of memory|API mismatch|RmInitAdapter|rm_init|"
+    "RmFetchGspRm|open kernel|not supported by|probe routine|were initialized|RPC response|GSP|"
+    "version mismatch)|nvidia.*(version magic|disagrees about version)|firmware load for nvidia|"
+    "mlx5_core.*(health|dropped off|fatal|pci_dev|PCIe bandwidth, limited|Link up)|Xid:? [0-9]|"
+    "AER: .*(Fatal|recover)|PCIe Bus Error: severity=Unc|critical temp|HARDWARE PROT|EXT4-fs error|"
+    "I/O error, dev|nvme.*timeout, |Kernel panic|soft lockup|LOCKUP|stalls|blocked for more|Oops"
 )
 _KERNEL_LINES = 500
 # Seconds before a hard shutdown, which a Spark records when it boots again, of which the kernel's

@@ -53,8 +53,7 @@ def _starved(checkup: Checkup) -> str | None:
 
 def _pace(checkup: Checkup) -> str:
     """Return the engine's last line about its throughput; "" without."""
-    told = [line for line in checkup.log if "Avg generation throughput" in line]
-    return told[-1] if told else ""
+    return next((each for each in checkup.log[::-1] if "Avg generation throughput" in each), "")
 
 
 def _spins(checkup: Checkup) -> str | None:
@@ -77,10 +76,6 @@ def _held_back(checkup: Checkup) -> str | None:
     slow = cpu is not None and cpu <= SLOW_CPU_MHZ and (gpu.busy or 0) >= FAULT_BUSY
     core = f"its fastest core is at {cpu:.0f} MHz while the GPU is busy" if slow else None
     return gpu.held_back or core
-
-
-def _slow_nic(checkup: Checkup) -> str | None:
-    return first_line(checkup.nic, _SLOW_LINK)
 
 
 def _no_runtime(checkup: Checkup) -> str | None:
@@ -183,7 +178,7 @@ SIGNS: dict[str, Callable[[Checkup], str | None]] = {
     "disk-space": _disk_full,
     "gpu-spins": _spins,
     "gpu-slow": _slow,
-    "nic-slow": _slow_nic,
+    "nic-slow": lambda checkup: first_line(checkup.nic, _SLOW_LINK),
     "power-fault": _held_back,
     "swapping": _thrash,
     "hard-downs": _downs,

@@ -34,8 +34,8 @@ REACHED = {
     SCORED: (0.86, 0.87),
     FRESH_WORKING: (0.90, 0.90),
     FRESH_SCORED: (0.97, 0.97),
-    THIRD_WORKING: (0.86, 0.88),
-    THIRD_SCORED: (0.60, 0.68),
+    THIRD_WORKING: (0.88, 0.90),
+    THIRD_SCORED: (0.85, 0.92),
     LAST_SCORED: (0.62, 0.67),
 }
 
