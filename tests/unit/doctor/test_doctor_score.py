@@ -36,7 +36,7 @@ REACHED = {
     FRESH_SCORED: (0.97, 0.97),
     THIRD_WORKING: (0.88, 0.90),
     THIRD_SCORED: (0.85, 0.92),
-    LAST_SCORED: (0.62, 0.67),
+    LAST_SCORED: (0.67, 0.70),
 }
 
 
