@@ -40,7 +40,6 @@ def converge() -> None:
         preflight.apply()
         fabric.apply()
         firewall.apply()
-        host.users()
         runtime.apply()
         engine.vacate()
         provision()

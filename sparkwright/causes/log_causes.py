@@ -95,8 +95,9 @@ def from_log(
     likely = [
         causes()[name].diagnosis(each.evidence)
         for each in in_order([*found.values(), *suggested[:1]])
+        # What a reading of the host shows, or would have shown, is no matter of guesses.
+        if not shown.get(each.name)
         for name in causes()[each.name].otherwise
-        # What a reading of the host would have shown is not guessed.
         if name not in shown
     ]
     guesses = {each.name: replace(each, guess=True) for each in [*suggested, *likely]}

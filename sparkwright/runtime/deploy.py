@@ -3,6 +3,7 @@
 from pyinfra.api import deploy
 
 from sparkwright.common.paths import HOST_FILES
+from sparkwright.host.deploy import users
 from sparkwright.run.target import target
 from sparkwright.runtime.operations import docker, gpu_in_container
 
@@ -16,6 +17,8 @@ def apply() -> None:
     `--data docker=restart` lets Docker end containers, for settings that take its start.
     """
     own = target()
+    # The GPU is tried as the user of an engine.
+    users()
     docker(
         name="Docker with the NVIDIA runtime",
         root=own.root,

@@ -27,8 +27,6 @@ def test_a_dry_run_says_so_too(spark: Handle) -> None:
 
 def test_a_missing_toolkit_is_installed(spark: Handle) -> None:
     spark.reset("no-toolkit")
-    # The GPU is tried as the user of an engine.
-    pyinfra("sparkwright.host.deploy.users").succeeded()
     run = pyinfra("sparkwright.runtime.deploy.apply").succeeded()
     assert run.changed
     daemon = spark.run("cat /etc/docker/daemon.json").stdout
