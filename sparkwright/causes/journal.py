@@ -19,7 +19,7 @@ _QUOTED = re.compile(
 # Lines that are no more than a warning: vLLM's, and those of PyTorch, Python and Docker.
 _MILD = re.compile(
     r"\b(INFO|WARNING|DEBUG) \d\d-\d\d |(^|\] |\]:)\[?[WI]\d{3,4} |\w+Warning: |"
-    r"^(INFO|WARNING|DEBUG|Warning)\b"
+    r"^(INFO|WARNING|DEBUG)\b|(^|:\d+: )Warning:|Will ignore error"
 )
 # Colors of a terminal.
 _COLORS = re.compile(r"\x1b\[[\d;]*m")

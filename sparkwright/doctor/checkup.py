@@ -18,8 +18,8 @@ from sparkwright.release.release import current_engine
 # Lines of a log that are read: a start of vLLM writes some 200, a traceback of two ranks 500.
 _LINES = 3000
 _DAY = 24 * 3600
-# The kernel's and earlyoom's log lines that may concern an engine, and how many of them are read: a
-# card that fails logs that hundreds of times.
+# Log lines of kernel, earlyoom and logind that may concern an engine, and how many are read: a card
+# that fails logs that hundreds of times.
 KERNEL = (
     "Out of memory: Killed process|oom-kill:|invoked oom-killer|sending SIG|rejected by service|"
     "NVRM.*(Xid|off the bus|PMU|NV_ERR_NO_MEMORY|Out of memory|API mismatch|RmInitAdapter|rm_init|"
@@ -27,7 +27,8 @@ KERNEL = (
     "version mismatch)|nvidia.*(version magic|disagrees about version)|firmware load for nvidia|"
     "mlx5_core.*(health|dropped off|fatal|pci_dev|PCIe bandwidth, limited|Link up)|Xid:? [0-9]|"
     "AER: .*(Fatal|recover)|PCIe Bus Error: severity=Unc|critical temp|HARDWARE PROT|EXT4-fs error|"
-    "I/O error, dev|nvme.*timeout, |Kernel panic|soft lockup|LOCKUP|stalls|blocked for more|Oops"
+    "I/O error, dev|nvme.*timeout, |Kernel panic|soft lockup|LOCKUP|stalls|blocked for more|Oops|"
+    "Power key pressed|The system will power off"
 )
 _KERNEL_LINES = 500
 # Seconds before a hard shutdown, which a Spark records when it boots again, of which the kernel's
@@ -126,8 +127,8 @@ def checkup_script(root: str) -> str:
     parts = {
         "log": f"journalctl --quiet --output=short-unix --lines={_LINES} --unit=$unit",
         # The previous boot counts as well: a Spark that froze logs nothing later.
-        "kernel": f"for source in _TRANSPORT=kernel --unit=earlyoom; do journalctl --quiet "
-        f"--since=-1d --output=short-unix $source | grep -E '{KERNEL}' "
+        "kernel": "for source in _TRANSPORT=kernel --unit=earlyoom --unit=systemd-logind; do "
+        f"journalctl --quiet --since=-1d --output=short-unix $source | grep -E '{KERNEL}' "
         f"| tail -n {_KERNEL_LINES}; done",
         "system": SYSTEM_COMMAND,
         "versions": "uname -r; cat /sys/module/nvidia/version",
