@@ -254,8 +254,9 @@ def _own(
         if record or not is_new:
             authority = (folder / _KEYS).read_text("utf-8")
         text = file.read_text("utf-8") if file.exists() else ""
-        unsigned = tuple(each for each in names if each not in signable(authority, names))
-        names = signable(authority, names)
+        allowed = signable(authority, names)
+        unsigned = tuple(each for each in names if each not in allowed)
+        names = allowed
         if is_due(text, authority, names, now):
             text = signed(authority, names, now)
             if record:

@@ -83,7 +83,8 @@ def _remember(keys: Sequence[str]) -> StringCommand:
 @operation()
 def engine_users() -> Generator[StringCommand, None, None]:
     """Have the users as whom engines run: they own what an engine writes, and may do nothing."""
-    missing = [name for name in USERS if name not in host.get_fact(Accounts, names=USERS)]
+    found = host.get_fact(Accounts, names=USERS)
+    missing = [name for name in USERS if name not in found]
     if not missing:
         host.noop("they are there")
     state = f"{target().root}/state"

@@ -1,4 +1,4 @@
-"""Whether a host has doors with keys or certificates, before a run makes new ones."""
+"""Keys and certificates that the doors of a host have, before a run makes new ones."""
 
 import subprocess
 from datetime import UTC, datetime
