@@ -50,12 +50,27 @@ def drift(tmp_path: Path) -> Look:
     return Look(run.returncode, run.stdout.splitlines(), json.loads(file.read_text()), seconds)
 
 
-@pytest.fixture(scope="module")
-def dry_run(serving: Pair) -> float:
-    """Seconds of a dry run that finds nothing to do."""
+@dataclass(frozen=True)
+class Seconds:
+    """How long the quickest of three took: the machine may have other work."""
+
+    look: float
+    dry_run: float
+
+
+def dry_run() -> float:
+    """Return the seconds of a dry run that finds nothing to do."""
     began = time.monotonic()
     assert pyinfra(DEPLOY, "--dry").succeeded().plan == frozenset()
     return time.monotonic() - began
+
+
+@pytest.fixture(scope="module")
+def seconds(serving: Pair, tmp_path_factory: pytest.TempPathFactory) -> Seconds:
+    """A look and a dry run where nothing differs, timed in turn."""
+    folder = tmp_path_factory.mktemp("times")
+    times = [(drift(folder).seconds, dry_run()) for _ in range(3)]
+    return Seconds(*(min(each) for each in zip(*times, strict=True)))
 
 
 @pytest.fixture(scope="module")
@@ -66,16 +81,17 @@ def named(serving: Pair) -> Callable[[str], str]:
 
 @pytest.fixture(scope="module")
 def found(
-    serving: Pair, named: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
+    serving: Pair,
+    seconds: Seconds,
+    named: Callable[[str], str],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Look:
-    """What a look finds when all was planted; the names are those of before."""
+    """What a look finds when all was planted; their names were read before."""
     plant(serving)
     return drift(tmp_path_factory.mktemp("drift"))
 
 
-def test_nothing_differs_after_a_deploy(
-    serving: Pair, dry_run: float, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
+def test_nothing_differs_after_a_deploy(serving: Pair, tmp_path: Path) -> None:
     watched = f"{ROOT} /etc/systemd /etc/docker /etc/netplan /etc/default /etc/sysctl.d"
     # An engine writes into its cache, and a timer into metrics.
     spared = f"\\( -path {ROOT}/cache -o -path {ROOT}/metrics \\) -prune"
@@ -88,13 +104,17 @@ def test_nothing_differs_after_a_deploy(
     assert (look.status, look.lines) == (0, [])
     assert (look.told["differences"], look.told["not_read"]) == ([], [])
     assert look.told["sparks"] == ["spark1", "spark2"]
-    measured = f"drift of a pair: {look.seconds:.0f} s; a dry run: {dry_run:.0f} s"
-    record_property("measured", measured)
-    assert look.seconds < 2 * dry_run
     for spark in serving.both:
         assert spark.run(f"sudo find {watched} {ours}").stdout == ""
     assert serving.lives() == lives
     assert lock_path(FLEET).stat().st_mtime_ns == lock
+
+
+def test_a_look_takes_less_than_two_dry_runs(
+    seconds: Seconds, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("measured", f"{seconds.look:.1f} s; a dry run: {seconds.dry_run:.1f} s")
+    assert seconds.look < 2 * seconds.dry_run
 
 
 def place(difference: dict[str, str]) -> tuple[str, str]:
@@ -117,11 +137,11 @@ def test_nothing_else_is_found(found: Look, named: Callable[[str], str]) -> None
 
 
 def test_a_look_that_finds_much_waits_for_nothing(
-    found: Look, dry_run: float, record_property: Callable[[str, object], None]
+    found: Look, seconds: Seconds, record_property: Callable[[str, object], None]
 ) -> None:
     """A door that is closed, or a container without its GPU, costs no time out."""
-    record_property("measured", f"{found.seconds:.0f} s; a dry run: {dry_run:.0f} s")
-    assert found.seconds < 4 * dry_run
+    record_property("measured", f"{found.seconds:.1f} s; a dry run: {seconds.dry_run:.1f} s")
+    assert found.seconds < 4 * seconds.dry_run
 
 
 def test_the_lines_and_the_status(found: Look) -> None:
