@@ -13,12 +13,11 @@ from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import content_of
-from sparkwright.recipe import rules
 from sparkwright.recipe.loader import OWN_RECIPES, checked, load_recipe, recipe_names
 from sparkwright.recipe.mods import OWN_MODS, ModFolder, read_mods
 from sparkwright.recipe.published.draft import NotForUs, Translated
 from sparkwright.recipe.published.sources import Checkout, Published, checkout_of, entries, find
-from sparkwright.recipe.recipe import UNKNOWN_VLLM, Recipe
+from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.trust import needs
 
 # Where sparkrun looks for mods that a registry lacks (spark-arena/sparkrun, core/mods.py).
@@ -61,8 +60,7 @@ def listing(source: str) -> Iterator[str]:
     """Yield a line for each recipe of a source that is for Sparks, and one for all others."""
     with ExitStack() as open_:
         checkout, mods = _opened(source, open_)
-        where = f" at {checkout.commit} of {checkout.day}" if checkout.commit else ""
-        yield f"{checkout.url}{where}"
+        yield f"{checkout.url}{f' at {checkout.commit}' if checkout.commit else ''}"
         others: Counter[str] = Counter()
         for entry in entries(checkout, [*mods]):
             try:
@@ -74,9 +72,8 @@ def listing(source: str) -> Iterator[str]:
                 yield f"refused  {entry.key}: {first}{f' (and {len(more)} more)' if more else ''}"
             else:
                 sparks = " or ".join(map(str, recipe.sparks))
-                near = "near " if recipe.judged_by else ""
                 plural = "s" * (recipe.sparks != [1])
-                yield f"taken    {entry.key} ({sparks} Spark{plural}, {near}vLLM {recipe.judge})"
+                yield f"taken    {entry.key} ({sparks} Spark{plural}, vLLM {recipe.judge})"
         if others:
             reasons = ", ".join(f"{count} {reason}" for reason, count in others.most_common())
             yield f"for others: {reasons}"
@@ -116,8 +113,7 @@ def import_recipe(source: str, name: str, *, replace: bool = False) -> Imported:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             written.append(path)
-        remarks = [*translated.remarks, *_by_the_nearest(loaded, translated)]
-        remarks = [_short(remark, checkout) for remark in remarks]
+        remarks = [_short(remark, checkout) for remark in translated.remarks]
         return Imported(load_recipe(loaded.name), written, remarks)
 
 
@@ -134,15 +130,6 @@ def _opened(source: str, open_: ExitStack) -> tuple[Checkout, dict[Path, str | N
     except PlanError:
         return checkout, {}
     return checkout, {other.root / "mods": other.commit}
-
-
-def _by_the_nearest(recipe: Recipe, translated: Translated) -> Iterator[str]:
-    """Yield what is known not to work with the nearest release, where the image's is not known."""
-    if recipe.vllm != UNKNOWN_VLLM or recipe.judged_by is None:
-        return
-    for problem in rules.problems(recipe.model_copy(update={"vllm": recipe.judged_by})):
-        told = placed(f"{translated.path}: {problem}", translated)
-        yield f"{told}. That is of vLLM {recipe.judged_by}, the nearest; the image's is not known"
 
 
 def trusts(recipe: Recipe) -> list[str]:
@@ -207,6 +194,5 @@ def show(entry: Imported) -> Iterator[str]:
             yield f"    {need.name}: {need.danger}"
             yield from (f"      {line}" for line in need.details)
     yield from (f"  know: {remark}" for remark in entry.remarks)
-    if recipe.judge != UNKNOWN_VLLM:
-        yield f"  judged by vLLM {recipe.judge}: the names of options. Only the image judges values"
+    yield f"  judged by vLLM {recipe.judge}: the names of options. Only the image judges values"
     yield f"  read it, and what it would run: {next_line('recipes command', recipe.name)}"

@@ -1,8 +1,8 @@
-"""What a mod does, in the lines of its scripts that matter, for a person who is to allow it.
+"""What a mod's scripts do, for a person who is to allow it, and whether a build needs a network.
 
-These are words that are looked for, no proof: what a script hides, they do not find. So a short
-script is shown whole as well, and only the owner's word allows a mod. Each script is read once, up
-to a bound, and each pattern looks at a line once.
+Words are looked for, which is no proof: what a script hides, they do not find. So a short script is
+shown whole, and only the owner's word allows a mod. Each script is read once, up to a bound, and
+each pattern looks at a line once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
 
 from sparkwright.common.progress import size_text
 from sparkwright.common.terminal import plain
@@ -18,8 +17,6 @@ from sparkwright.recipe.mods import ENTRY, ModFolder
 
 # Lines of a script that is shown whole, and their characters.
 _SHORT, _LONGEST = 40, 500
-# Characters of a line, lines, and files of a patch, that are shown of what is not.
-_WIDTH, _STEPS, _MOST = 160, 60, 12
 # Bytes of all scripts of a mod, and characters of a line, in which words are looked for.
 _READ, _LINE = 2**18, 2000
 
@@ -31,54 +28,45 @@ _FETCH = re.compile(
     r"|(?:https?|ftp|git|ssh)://"
 )
 _CHANGE = re.compile(
-    r"\bpatch\s-|\bgit\s(?:apply|am)\b|\bsed\s(?:-\S*i|--in-place)|(?:dist|site)-packages"
+    r"\b(?:patch|cp|mv|ln|install|tee)\s|\bgit\s(?:apply|am)\b|\bsed\s(?:-\S*i|--in-place)"
+    r"|(?:dist|site)-packages"
 )
-_COPY = re.compile(r"\b(?:cp|mv|ln|install|tee)\s")
-_PLACE = re.compile(r"\$\{?WORKSPACE_DIR|\s/")
 _BACKGROUND = re.compile(r"\b(?:nohup|setsid|disown)\b|(?<![&>])&$")
 _HUB_CACHE = re.compile(
     r"\b(?:HF_HOME|HF_HUB_CACHE|HUGGINGFACE_HUB_CACHE|TRANSFORMERS_CACHE)\b"
     r"|cache/huggingface\b|\bmodels--|/snapshots/"
 )
-_STRICT = re.compile(r"set\s+-\w*e|#!\S*bash\s+-\w*e")
 _RUNS = re.compile(r"\b(?:python[\d.]*|bash|sh|source)\s|(?:^|\s)\.\s|\./")
 _WORD = re.compile(r"[\w.+-]+")
 _SAYS = re.compile(r"(?:echo|printf)\b[^|>`]*$")
-_PATCHED = re.compile(r"^\+\+\+ (?:b/)?(\S+)", re.MULTILINE)
 
 
-class Step(NamedTuple):
-    """A line of a script that reaches beyond the mod's own files; ``place`` is ``run.sh:9``."""
-
-    place: str
-    text: str
-    online: bool
+def _commands(mod: ModFolder) -> list[str]:
+    """Return the lines of a mod's scripts that do more than print."""
+    lines = [line for lines in _scripts(mod).values() for _, line in lines]
+    return [line for line in lines if not _SAYS.match(line)]
 
 
-def steps(mod: ModFolder) -> list[Step]:
-    """Return the lines of a mod's scripts that matter, in the order of files and lines."""
-    found = []
-    for path, lines in _scripts(mod).items():
-        for number, line in lines:
-            copies, installer = _COPY.search(line), _INSTALLER.search(line)
-            installs = installer and _INSTALL.search(line, installer.end())
-            online = bool((installs and "--no-index" not in line) or _FETCH.search(line))
-            changes = _CHANGE.search(line) or (copies and _PLACE.search(line, copies.end() - 1))
-            if (online or installs or changes) and not _SAYS.match(line):
-                found.append(Step(f"{path}:{number}", line, online))
-    return found
+def _installs(line: str) -> bool:
+    installer = _INSTALLER.search(line)
+    return bool(installer and _INSTALL.search(line, installer.end()))
+
+
+def _asks_network(line: str) -> bool:
+    return bool((_installs(line) and "--no-index" not in line) or _FETCH.search(line))
 
 
 def is_online(mod: ModFolder) -> bool:
     """Tell whether anything in a mod's scripts asks a network; if not, its build step gets none."""
-    return any(step.online for step in steps(mod))
+    return any(map(_asks_network, _commands(mod)))
 
 
 def drops_caches(mod: ModFolder) -> bool:
     """Tell whether a mod does nothing but empty the page cache, as the supervisor does itself."""
-    lines = [line for lines in _scripts(mod).values() for _, line in lines]
-    return any("drop_caches" in line for line in lines) and all(
-        "drop_caches" in step.text for step in steps(mod)
+    lines = _commands(mod)
+    others = (line for line in lines if "drop_caches" not in line)
+    return any("drop_caches" in line for line in lines) and not any(
+        _asks_network(line) or _installs(line) or _CHANGE.search(line) for line in others
     )
 
 
@@ -107,29 +95,24 @@ def impossible(mod: ModFolder) -> Iterator[str]:
 
 
 def description(mod: ModFolder) -> Iterator[str]:
-    """Yield the lines that tell a person what a mod is and does, safe for a terminal."""
+    """Yield the lines that tell a person what a mod is, safe for a terminal."""
     return map(plain, _description(mod))
 
 
 def _description(mod: ModFolder) -> Iterator[str]:
-    count, found = len(mod.files), steps(mod)
+    count = len(mod.files)
     yield f"mod {mod.name}: {count} file{'s' * (count != 1)}, {_size(mod.size)}, of {mod.path}"
     for path, file in mod.files.items():
-        yield f"  {path}  {_size(len(file.content))}{_patched(file.content)}"
+        yield f"  {path}  {_size(len(file.content))}"
     script = mod.files[ENTRY].content[:_READ].decode(errors="replace").rstrip("\n").split("\n")
     if len(script) <= _SHORT and all(len(line) <= _LONGEST for line in script):
-        yield f"  its {ENTRY}:"
+        yield f"  as root in a container of the build, it runs {ENTRY}:"
         yield from (f"    | {line}" for line in script)
     else:
-        yield f"  its {ENTRY} is long ({len(script)} lines): read it"
+        lines = len(script)
+        yield f"  as root in a container of the build, it runs {ENTRY}: read its {lines} lines"
     if others := [path for path in _scripts(mod) if path != ENTRY]:
-        yield f"  it runs {', '.join(others)}: read that, too"
-    yield "  as root in a container of the build, it fetches, installs or changes files here:"
-    yield from (f"    {each.place}: {plain(each.text, _WIDTH)}" for each in found[:_STEPS])
-    if len(found) > _STEPS or not found:
-        yield f"    and {len(found) - _STEPS} more" if found else "    nowhere that is known"
-    if not any(map(_STRICT.match, map(str.strip, script))):
-        yield f"    {ENTRY} has no `set -e`: it goes on after a step that fails"
+        yield f"  that runs {', '.join(others)}: read that, too"
     differs = "yes: what a build gets there may differ from day to day"
     yield f"  network: {differs if is_online(mod) else 'none'}"
 
@@ -163,14 +146,6 @@ def _lines(content: bytes) -> list[tuple[int, str]]:
                 found.append((start, whole))
             parts = []
     return found
-
-
-def _patched(content: bytes) -> str:
-    """Return the files that a patch changes, after a colon; "" if it is none."""
-    names = [*dict.fromkeys(_PATCHED.findall(content[:200_000].decode(errors="replace")))]
-    names = [name for name in names if name != "/dev/null"]
-    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
-    return f": changes {', '.join(names[:_MOST])}{more}" if names else ""
 
 
 def _size(count: int) -> str:

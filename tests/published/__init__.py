@@ -1,6 +1,5 @@
 """Recipes that others publish: `python -m tests.published` says which are taken."""
 
-from datetime import date
 from pathlib import Path
 
 from sparkwright.common.errors import PlanError
@@ -10,16 +9,14 @@ from sparkwright.recipe.published.sources import Checkout, entries
 from sparkwright.recipe.recipe import Recipe
 
 
-def published(
-    path: str | Path, part: str = "default", day: date | None = None
-) -> tuple[Recipe, Translated]:
+def published(path: str | Path, part: str = "default") -> tuple[Recipe, Translated]:
     """Return the recipe of a file, or a variant of it, as one of ours.
 
     Raises:
         PlanError: It is none, or cannot be taken.
     """
     path = Path(path)
-    for entry in entries(Checkout(path.parent, "there", day=day)):
+    for entry in entries(Checkout(path.parent, "there")):
         document = entry.document
         if isinstance(document, PlanError) and str(path) in str(document):
             raise document

@@ -3,8 +3,7 @@
     python -m tests.published [--quiet] CHECKOUT …
 
 CHECKOUT is a folder, or another source as `sparkwright recipes import` names it. Mods that one
-lacks are looked for in the others. What the nearest release refuses of an image whose tag moves on,
-the newest is asked as well. At the end stands a table, as in docs/recipes.md. Judging needs
+lacks are looked for in the others. At the end stands a table, as in docs/recipes.md. Judging needs
 root and x86_64; the first time it downloads.
 """
 
@@ -16,20 +15,16 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sparkwright.common.errors import PlanError
 from sparkwright.recipe.imports import placed, read
 from sparkwright.recipe.published.draft import NotForUs, Translated
-from sparkwright.recipe.published.judge import JUDGES, is_stock
 from sparkwright.recipe.published.sources import Checkout, checkout_of, entries
 from sparkwright.recipe.recipe import UNKNOWN_VLLM, Recipe
 from tests.recipes import releases
 from tests.recipes.judge import Case, judge
 
-# What such a tag stands for is what its image is when it is locked.
-_MOVES = re.compile(r":[a-z0-9-]*\b(latest|nightly)(-[a-z][a-z0-9]*)*$")
-NEWEST = [*JUDGES][-1]
 _FILES = ("chat-template", "tool-parser-plugin", "reasoning-parser-plugin")
 _ENDINGS = (".jinja", ".py")
 _NAMED_BY = {
@@ -49,8 +44,7 @@ class Result:
         checkout: The source.
         taken: Recipes that ours accept, and that their vLLM accepts or nobody has judged.
         unjudged: Those of them that no release has judged.
-        newest: Those of them that the newest release takes, and not the nearest.
-        doubted: What the nearest release refuses of those whose image may have a fork of vLLM.
+        doubted: What the newest release refuses of those whose image does not name its own.
         unknown: Variables by recipe that the vLLM does not know: it warns, and starts.
         refused: Problems by recipe, each with file and line: what we do not take.
         wrong: Problems by recipe, each with file and line: what its vLLM refuses.
@@ -60,7 +54,6 @@ class Result:
     checkout: Checkout
     taken: dict[str, Recipe] = field(default_factory=dict)
     unjudged: set[str] = field(default_factory=set)
-    newest: set[str] = field(default_factory=set)
     doubted: dict[str, Sequence[str]] = field(default_factory=dict)
     unknown: dict[str, Sequence[str]] = field(default_factory=dict)
     refused: dict[str, Sequence[str]] = field(default_factory=dict)
@@ -112,17 +105,14 @@ def _results(checkouts: Sequence[Checkout], *, judged: bool) -> list[Result]:
                     lean = _without_files(recipe)
                     case = Case(translated.path, lean, sparks, recipe.hardware[0])
                     cases[case] = (result, entry.key, translated)
-    all_told, by_newest = _told(cases) if judged else ({}, set[Case]())
-    for case, told in all_told.items():
+    for case, told in (judge(cases) if judged else {}).items():
         result, key, translated = cases[case]
-        if case in by_newest:
-            result.newest.add(key)
         problems = _refusals(told)
         if names := [match[1] for each in told if (match := _UNKNOWN.search(each))]:
             result.unknown[key] = names
         if problems:
             lines = [placed(problem, translated) for problem in problems]
-            if not is_stock(case.recipe.base_image):
+            if case.recipe.vllm == UNKNOWN_VLLM:
                 result.doubted[key] = lines
                 continue
             result.taken.pop(key, None)
@@ -132,23 +122,6 @@ def _results(checkouts: Sequence[Checkout], *, judged: bool) -> list[Result]:
 
 def _refusals(told: Iterable[str]) -> list[str]:
     return [each for each in told if not _UNKNOWN.search(each) and _LACKS not in each]
-
-
-def _told(cases: Iterable[Case]) -> tuple[dict[Case, list[str]], set[Case]]:
-    """Ask the nearest release of each, and the newest of those it refuses whose tag moves on.
-
-    Those that only the newest takes are named apart.
-    """
-    told = judge(cases)
-    again = {
-        replace(case, recipe=case.recipe.model_copy(update={"judged_by": NEWEST})): case
-        for case, problems in told.items()
-        if _refusals(problems)
-        and case.recipe.vllm == UNKNOWN_VLLM
-        and _MOVES.search(case.recipe.base_image)
-    }
-    taken = {again[case] for case, problems in judge(again).items() if not _refusals(problems)}
-    return told | {case: [] for case in taken}, taken
 
 
 def _without_files(recipe: Recipe) -> Recipe:
@@ -162,20 +135,18 @@ def _without_files(recipe: Recipe) -> Recipe:
 def report(result: Result) -> Iterator[str]:
     """Yield a line for each recipe that is for Sparks, with what is wrong below it."""
     checkout = result.checkout
-    at = f" at {checkout.commit} of {checkout.day}" if checkout.commit else ""
+    at = f" at {checkout.commit}" if checkout.commit else ""
     yield f"\n{checkout.url}{at}"
     for key, recipe in result.taken.items():
         how = "nobody has judged it" if key in result.unjudged else f"vLLM {recipe.judge} takes it"
         if recipe.vllm == UNKNOWN_VLLM and key not in result.unjudged:
-            how += ", the nearest: its image's is not known"
-        if key in result.newest:
-            how = f"vLLM {NEWEST} takes it, the newest, and not {recipe.judge}: its tag moves on"
+            how += ", the newest: its image's is not known"
         if names := result.unknown.get(key):
             how += f"; it does not know, and passes over, {', '.join(names)}"
         if recipe.unjudged:
             how += f"; not judged: {', '.join(recipe.unjudged)}"
         if key in result.doubted:
-            how = "only the fork in its image can judge it; the nearest release refuses it"
+            how = "only its image can judge it; the newest release refuses it"
         yield f"taken    {key}: {how}"
         yield from (f"         {_short(each, checkout)}" for each in result.doubted.get(key, ()))
     for word, problems in (("refused", result.refused), ("wrong", result.wrong)):
@@ -188,13 +159,13 @@ def report(result: Result) -> Iterator[str]:
 
 def table(found: Sequence[Result]) -> Iterator[str]:
     """Yield a table in Markdown, and the share that is taken or refused with its line."""
-    yield "| source | commit | day | for Sparks | taken | refused | by its vLLM | for others |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "| source | commit | for Sparks | taken | refused | by its vLLM | for others |"
+    yield "|---|---|---|---|---|---|---|"
     for each in found:
         checkout = each.checkout
         yield (
             f"| {checkout.url.removeprefix('https://github.com/')} "
-            f"| {(checkout.commit or '')[:7]} | {checkout.day or ''} | {each.total} "
+            f"| {(checkout.commit or '')[:7]} | {each.total} "
             f"| {len(each.taken)} | {len(each.refused)} | {len(each.wrong)} "
             f"| {sum(each.others.values())} |"
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +47,9 @@ class NotForUs(PlanError):
 
 @dataclass(frozen=True)
 class Origin:
-    """The place of a published recipe, as our ``source`` says it; its day; folders of mods."""
+    """The place of a published recipe, as our ``source`` says it, and folders of mods."""
 
     source: str
-    day: date | None = None
     mods: Sequence[Path] = ()
 
 
@@ -65,7 +63,6 @@ class Draft:
         lines: The line of the file, from 1, of what our keys say: ``args.NAME``, ``env.NAME``,
             ``image``, ``sparks``, ``checkpoints``.
         key: What the file calls its command, for messages.
-        least: The oldest release that it says it needs.
     """
 
     path: Path
@@ -80,7 +77,6 @@ class Draft:
     key: str
     revision: str | None = None
     mods: Sequence[ModFolder] = ()
-    least: object = None
     remarks: list[str] = field(default_factory=list)
 
     def at(self, key: str, sentence: str, name: str | None = None) -> str:
@@ -107,14 +103,14 @@ def translated(draft: Draft) -> Translated:
     # Docker reads a name without a tag as the tag latest.
     image = draft.image
     image = image if re.search("[:@]", image.rpartition("/")[2]) else f"{image}:latest"
-    vllm, by = version_of(image, draft.origin.day, draft.least)
+    vllm, by = version_of(image)
     checkpoints = {"model": _checkpoint(draft.model)}
     if draft.revision:
         checkpoints["model"]["revision"] = draft.revision
     (_, (options, env)), *others = draft.runs.items()
     first = {"args": _arguments(options, checkpoints), "env": _environment(env)}
     texts = [file.content for mod in draft.mods for file in mod.files.values()]
-    verdict = judge(vllm, by, image, first["args"], first["env"], texts)
+    verdict = judge(vllm, by, first["args"], first["env"], texts)
     told = [draft.at(key, sentence) for key, sentence in verdict.problems]
     if problems := [*_problems(draft, options, env), *told]:
         raise PlanError(*problems)

@@ -13,7 +13,6 @@ import signal
 import subprocess
 import tarfile
 import tempfile
-from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -48,8 +47,8 @@ def is_url(text: str) -> bool:
     return match is not None and (match["protocol"] or "ssh") in PROTOCOLS
 
 
-def fetch(url: str, ref: str, folder: Path) -> tuple[str, date]:
-    """Write the files of a commit, tag or branch into a folder; return the commit and its day."""
+def fetch(url: str, ref: str, folder: Path) -> str:
+    """Write the files of a commit, tag or branch into a folder; return the commit."""
     if _LOGIN.match(url):
         raise PlanError("found a login in the address; expected git's credential helper, or ssh")
     with tempfile.TemporaryDirectory() as work, tempfile.TemporaryFile() as archive:
@@ -59,14 +58,12 @@ def fetch(url: str, ref: str, folder: Path) -> tuple[str, date]:
         Path(work, "info/attributes").write_bytes(b"* -filter -ident -export-ignore -export-subst")
         _git("-C", work, "archive", "--format=tar", "FETCH_HEAD", said=archive)
         _unpack(archive, folder, url)
-        return commit_of(Path(work), "FETCH_HEAD")
+        return commit_of(Path(work), "FETCH_HEAD^{commit}")
 
 
-def commit_of(folder: Path, ref: str = "HEAD") -> tuple[str, date]:
-    """Return the commit of a repository, and its day; what the repository configures never runs."""
-    words = ("rev-list", "--max-count=1", "--timestamp", ref)
-    seconds, commit = _git("-C", str(folder), *words).split()
-    return commit, datetime.fromtimestamp(min(int(seconds), 2**33), UTC).date()
+def commit_of(folder: Path, ref: str = "HEAD") -> str:
+    """Return the commit of a repository; what the repository configures never runs."""
+    return _git("-C", str(folder), "rev-parse", ref).strip()
 
 
 def _unpack(archive: IO[bytes], folder: Path, url: str) -> None:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -44,7 +43,6 @@ class Checkout:
     root: Path
     url: str
     commit: str | None = None
-    day: date | None = None
 
 
 @dataclass(frozen=True)
@@ -82,8 +80,8 @@ def checkout_of(text: str) -> Iterator[Checkout]:
     folder = Path(text).expanduser()
     if text not in SOURCES and folder.is_dir():
         folder = folder.resolve()
-        at = git.commit_of(folder) if (folder / ".git").exists() else (None, None)
-        yield Checkout(folder, str(folder), *at)
+        commit = git.commit_of(folder) if (folder / ".git").exists() else None
+        yield Checkout(folder, str(folder), commit)
         return
     match = _WITH_COMMIT.fullmatch(text)
     source, ref = (match["source"], match["commit"]) if match else (text, "HEAD")
@@ -92,7 +90,7 @@ def checkout_of(text: str) -> Iterator[Checkout]:
         known = nearest(source, SOURCES)
         raise PlanError(f"SOURCE: found {source}; {known}; or a folder, or an address of git")
     with TemporaryDirectory() as work:
-        yield Checkout(Path(work), url, *git.fetch(url, ref, Path(work)))
+        yield Checkout(Path(work), url, git.fetch(url, ref, Path(work)))
 
 
 def entries(checkout: Checkout, mods: Sequence[Path] = (), name: str = "") -> Iterator[Published]:
@@ -114,7 +112,7 @@ def entries(checkout: Checkout, mods: Sequence[Path] = (), name: str = "") -> It
         if name and not any(f"/{key}".endswith(f"/{each}") for each in ends):
             continue
         source = f"{checkout.url}, {relative}{version}."
-        origin = Origin(source, checkout.day, (path.parent, path.parent / "mods", *shared))
+        origin = Origin(source, (path.parent, path.parent / "mods", *shared))
         try:
             document = Document(path)
         except PlanError as error:

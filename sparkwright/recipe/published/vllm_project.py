@@ -86,7 +86,6 @@ def translate(document: Document, origin: Origin, variant: str) -> Translated:
         runs={2 if pair else 1: (line.options, env)},
         lines=lines,
         key=f"variants.{variant}",
-        least=document.get(*own, "min_vllm_version") or document.get("model", "min_vllm_version"),
         remarks=document.remarks,
     )
     return translated(draft)
