@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click
 
-from sparkwright.cli.files import hub_options
 from sparkwright.cli.site import enter_site
 from sparkwright.common.terminal import plain_lines
 from sparkwright.recipe.imports import import_recipe, listing
@@ -18,14 +17,13 @@ from sparkwright.recipe.imports import show as shown_import
 from sparkwright.recipe.loader import load_recipe, recipe_file, recipe_names
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.trust import needs
-from sparkwright.release.token import Hub
 
 _WIDTH = 80
 
 
 @click.group()
 def recipes() -> None:
-    """What can be served: list, show, check, command, import, add.
+    """What can be served: list, show, check, command, import.
 
     Beside the recipes that come with Sparkwright, a site has its own in
     files/recipes. RECIPE is a name, or the path of a file.
@@ -124,22 +122,6 @@ def import_(here: Path, source: str, name: str | None, replace: bool) -> None:
     enter_site()
     for line in shown_import(import_recipe(source, name, replace=replace)):
         _say(line)
-
-
-@recipes.command()
-@click.argument("what", nargs=-1, required=True)
-@hub_options
-def add(what: tuple[str, ...], hf_endpoint: str | None, hf_token: str) -> None:
-    """Fetch what the source tree stores of a new recipe's models.
-
-    WHAT is a recipe, by its name or file: what it lacks is fetched, and its
-    memory planned. Or OWNER/NAME[@REVISION]: this checkpoint, anew.
-    """
-    from sparkwright.memory.fetch import add, is_recipe
-
-    for line in add(what, Hub(hf_endpoint, hf_token)):
-        _say(line)
-    sys.exit(max([0, *map(_show_memory, filter(is_recipe, what))]))
 
 
 def _show_memory(

@@ -1,7 +1,7 @@
 """The checkpoints of our recipes as the Hub has them: a file of size and config.json for each.
 
 They take the place of a lock in a plan, and of the checkpoint in the check of recipes.
-`sparkwright recipes add` writes them.
+`python -m tests.recipes.add_model` writes them.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def show(
     recipe = load_recipe(name)
     machine = _hardware(hardware or recipe.hardware[0])
     count = recipe.checked_sparks(sparks)
-    load = _load(recipe.for_sparks(count), name, locked, count)
+    load = _load(recipe.for_sparks(count), locked, count)
     plan = plan_memory(load, int(machine.total_gib * GIB), machine.unified)
     findings = list(judge(plan))
     lines = [f"# {recipe.name} on {_where(machine, count)}", *_report(plan), *map(str, findings)]
@@ -77,7 +77,7 @@ def _hardware(name: str) -> Hardware:
     return planned[name]
 
 
-def _load(recipe: Recipe, name: str, locked: bool, sparks: int) -> Load:
+def _load(recipe: Recipe, locked: bool, sparks: int) -> Load:
     """Return what is served, with the sizes of files/models, or else of the site's lock."""
     path = lock_path(inventory_file())
     known = {} if locked else nominal_load(recipe, sparks).checkpoints
@@ -86,11 +86,6 @@ def _load(recipe: Recipe, name: str, locked: bool, sparks: int) -> Load:
         others = load_of(recipe, read_lock(path), sparks)
         load = replace(load, checkpoints={**others.checkpoints, **load.checkpoints})
     remedy = f"it in {path}: `{next_line('lock')}` records it once a replica serves {recipe.name}"
-    if not locked:
-        remedy = (
-            f"its data in files/models: `{next_line('recipes add', name)}` writes them into "
-            f"Sparkwright's source tree. Or {remedy}"
-        )
     if absent := [c.repo for key, c in recipe.whole_models.items() if key not in load.checkpoints]:
         raise PlanError(f"{recipe.name}: found no size of {', '.join(absent)}; expected {remedy}")
     if shapeless := [weights.repo for weights in load.shapeless]:

@@ -12,10 +12,10 @@ from sparkwright.memory import known_checkpoints
 from sparkwright.memory.known_checkpoints import checkpoint_data
 from sparkwright.release.model_config import shape_of
 from sparkwright.release.resolve import resolve_checkpoint
-from tests.commands import sparkwright
 from tests.component.servers import serving
 from tests.lab.hub import add_commit, stats
 from tests.lab.hub.server import Hub
+from tests.recipes.add_model import main
 from tests.unit.recipe.test_recipe import good
 from tests.unit.release.test_shape import CONFIG
 
@@ -71,7 +71,7 @@ def recipe(tmp_path: Path, *repos: str) -> str:
 
 
 def fetch(hub: str, *words: str) -> int:
-    return sparkwright("recipes", "add", *words, "--hf-endpoint", hub, "--hf-token", "none")
+    return main([*words, "--hf-endpoint", hub])
 
 
 def test_a_recipe_of_a_new_model_is_planned_by_one_command(
@@ -166,13 +166,3 @@ def test_an_architecture_that_the_plan_does_not_support_is_stored_and_said(
     assert fetch(hub, recipe(tmp_path, REPO)) == 1
     assert f"new: found no shape of {REPO}; expected an architecture" in capsys.readouterr().err
     assert json.loads((models / f"{REPO}.json").read_text())["config"] == config
-
-
-def test_an_installed_package_is_not_written_to(
-    hub: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sparkwright.__path__", [str(tmp_path)])
-    monkeypatch.setattr("sparkwright.memory.fetch.MODELS", tmp_path / "files" / "models")
-    assert fetch(hub, REPO) == 1
-    assert "found an installed package; expected a source tree" in capsys.readouterr().err
-    assert not (tmp_path / "files").exists()

@@ -22,7 +22,7 @@ def test_vllm_takes_the_recipe(verdict: Verdict, name: str) -> None:
         assert not problems
         # What only a fork has, its configuration needs as well.
         known = not case.unknown_models or case.recipe.unjudged
-        assert known, f"run: sparkwright recipes add {name}"
+        assert known, f"run: python -m tests.recipes.add_model {name}"
 
 
 @pytest.mark.parametrize("name", BROKEN)
