@@ -52,7 +52,7 @@ def publish(tmp_path: Path) -> Publish:
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("HF_TOKEN", "hf_of_the_developer")
+    monkeypatch.delenv("HF_TOKEN", raising=False)
     (tmp_path / "hub").mkdir()
     with serving(Hub(tmp_path / "hub", ("127.0.0.1", 0))) as address:
         yield f"http://{address}"
