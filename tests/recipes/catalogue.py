@@ -22,7 +22,7 @@ START = "<!-- catalogue: python -m tests.recipes.catalogue -->\n"
 END = "<!-- end of catalogue -->"
 CHOICE = "<!-- choice: python -m tests.recipes.catalogue -->\n"
 CHOSEN = "<!-- end of choice -->"
-HEAD = ("recipe", "serves", "on", "weights", "context", "favors", "tokens/s", "proven")
+HEAD = ("recipe", "serves", "on", "context", "tokens/s")
 
 # Titles of the tables, the most important first.
 _SPARK, _BUILT, _CARD = "On Sparks", "On Sparks, with an image to be built", "On graphics cards"
@@ -58,16 +58,12 @@ def table(recipes: Iterable[Recipe]) -> str:
 
 def _row(recipe: Recipe) -> tuple[str, ...]:
     context = recipe.options.max_model_len
-    weights = recipe.memory.weights_gib
     return (
         f"`{recipe.name}`",
         _line(recipe.description),
         f"{', '.join(recipe.hardware)}: {' or '.join(map(str, recipe.sparks))}",
-        f"{weights:.0f} GiB" if weights else _UNKNOWN,
         _CONTEXTS.get(context) or f"{context:,}",
-        recipe.favors or "-",
         "; ".join(_speeds(recipe)) or _UNKNOWN,
-        _line(recipe.proven),
     )
 
 

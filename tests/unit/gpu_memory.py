@@ -1,4 +1,4 @@
-"""Real vLLM on another GPU beside the plan: the second table of docs/memory.md.
+"""Real vLLM on another GPU beside the plan, which docs/memory.md sums up.
 
 python -m tests.unit.gpu_memory
 

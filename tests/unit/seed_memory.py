@@ -1,4 +1,4 @@
-"""Every published memory figure beside the plan's: the table of docs/memory.md.
+"""Every published memory figure beside the plan's, which docs/memory.md sums up.
 
 python -m tests.unit.seed_memory
 
