@@ -142,7 +142,7 @@ _CAUSES: Mapping[str, tuple[str, Iterable[KnownCause]]] = {
 
 
 def causes() -> str:
-    """Return a section for each cause: what is wrong, the remedy, and where it is known from."""
+    """Return a table for each kind of causes: what is wrong, and the remedy."""
     return "\n".join(_causes())
 
 
@@ -150,19 +150,14 @@ def _causes() -> Iterator[str]:
     named: set[str] = set()
     for title, (evidence, known) in _CAUSES.items():
         yield f"## {title}\n\nShown by {evidence}.\n"
+        yield "| cause | what is wrong | remedy |\n|---|---|---|"
         for cause in known:
             # A log and a reading may show the same one.
             if cause.name not in named:
                 named.add(cause.name)
-                yield f"### `{cause.name}`\n\n{cause.cause}.\n"
-                yield f"**Remedy:** {cause.remedy}.\n\n*Known from:* {_plain(cause.source)}.\n"
-
-
-def _plain(text: str) -> str:
-    """Return a text in which Markdown sees no markup."""
-    for sign in "\\*_<>[]":
-        text = text.replace(sign, f"\\{sign}")
-    return text
+                row = (f"`{cause.name}`", f"{cause.cause}.", f"{cause.remedy}.")
+                yield f"| {' | '.join(map(_cell, row))} |"
+        yield ""
 
 
 def commands() -> str:

@@ -55,9 +55,21 @@ def recorded(session: str) -> str:
     """
     shown = session[session.index("$ sparkwright init") : session.index("$ sparkwright status")]
     parts = re.split(r"^(?=\$ )", shown, flags=re.MULTILINE)
-    kept = [part.rstrip() for part in parts if part and not part.startswith("$ git")]
+    kept = [_short(part.rstrip()) for part in parts if part and not part.startswith("$ git")]
     session = re.sub(r"\S*/(?=my-sparks\b)", "~/", "\n\n".join(kept))
     return _fence("\n".join(map(str.rstrip, session.splitlines())))
+
+
+# What a run prints of each operation, and what is proved of the second Spark.
+_LONG = re.compile(
+    r"(?<=\n)(--> Beginning operation run\.\.\.\n).*?(?=--> Disconnecting)"
+    r"|(?<=\n)(=+ proved on spark-b =+\n).*?(?=\n\n=)",
+    re.DOTALL,
+)
+
+
+def _short(part: str) -> str:
+    return _LONG.sub(lambda match: f"{match[1] or match[2]}    …\n", part)
 
 
 def plan() -> str:

@@ -13,7 +13,9 @@ from tests.unit.docs.pages import DOCS, PROJECT, fences
 PAGE = (DOCS / "troubleshooting.md").read_text()
 QUOTED = [line for block in fences(PAGE, "text") for line in block.splitlines()]
 # An engine's line, and the cause that the text below it names.
-LOGGED = re.findall(r"^```log\n(.*?)\n```\n.*?causes\.md#([\w-]+)", PAGE, re.MULTILINE | re.DOTALL)
+LOGGED = re.findall(
+    r"^```log\n(.*?)\n```\n.*?`([\w-]+)`\]\(causes\.md", PAGE, re.MULTILINE | re.DOTALL
+)
 HARMLESS = re.findall(
     r"`([^`]{30,})`", PAGE.partition("### Harmless lines of a start")[2].partition("\n## ")[0]
 )
