@@ -161,7 +161,7 @@ def _network(text: str) -> dict[Any, Any]:
     """
     if len(text) > _MOST or sum(map(text.count, "[{")) > _BRACKETS:
         raise PlanError("it is too large")
-    return _mapping(_mapping(yaml.parse(text, "line", "any")).get("network"))
+    return _mapping(_mapping(yaml.parse(text, "line")).get("network"))
 
 
 def _names(value: Any) -> set[str]:

@@ -28,18 +28,30 @@ class Document:
         self.data = yaml.load(path, self.remarks)
         self._lines: dict[Keys, int] = {}
         self._blocks: set[Keys] = set()
-        self._place((), pyyaml.compose(path.read_bytes(), pyyaml.SafeLoader), 1)
+        older = pyyaml.SafeLoader(path.read_bytes())
+        self._place((), older.get_single_node(), 1, older)
 
-    def _place(self, keys: Keys, node: pyyaml.Node | None, line: int) -> None:
+    def _place(
+        self, keys: Keys, node: pyyaml.Node | None, line: int, older: pyyaml.SafeLoader
+    ) -> None:
+        """Note the line of each key below a node.
+
+        Words that the author's program, a reader of YAML 1.1, takes for something else are refused:
+        `solo_only: no` is text here, and false there.
+        """
         self._lines[keys] = line
-        if isinstance(node, pyyaml.ScalarNode) and node.style in ("|", ">"):
-            self._blocks.add(keys)
+        if isinstance(node, pyyaml.ScalarNode):
+            if node.style in ("|", ">"):
+                self._blocks.add(keys)
+            _refuse_older(node, self.get(*keys), f"{self.path}:{line}", older)
         elif isinstance(node, pyyaml.SequenceNode):
             for index, item in enumerate(node.value):
-                self._place((*keys, index), item, item.start_mark.line + 1)
+                self._place((*keys, index), item, item.start_mark.line + 1, older)
         elif isinstance(node, pyyaml.MappingNode):
             for name, value in node.value:
-                self._place((*keys, str(name.value)), value, name.start_mark.line + 1)
+                begins = name.start_mark.line + 1
+                _refuse_older(name, name.value, f"{self.path}:{begins}", older)
+                self._place((*keys, str(name.value)), value, begins, older)
 
     def get(self, *keys: str | int) -> Any:
         """Return a value; None where a key on the way to it is missing."""
@@ -85,3 +97,11 @@ class Document:
         if isinstance(found, str):
             return PlanError(self.problem(keys, found))
         return PlanError(*(self.problem(keys, sentence, at) for at, sentence in found.found))
+
+
+def _refuse_older(
+    node: pyyaml.ScalarNode, value: object, where: str, older: pyyaml.SafeLoader
+) -> None:
+    if isinstance(read := older.construct_object(node), bool | int | float) and read != value:
+        found = f"found {node.value}, which programs read differently"
+        raise PlanError(f"{where}: {found}; expected true, false, a decimal number, or quotes")
