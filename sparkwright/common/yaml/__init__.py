@@ -55,6 +55,7 @@ class _Values:
             return [self.of(item) for item in node.value]
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node)
+        assert isinstance(node, yaml.ScalarNode)
         return node.value if node.style else self._plain(node)
 
     def _mapping(self, node: yaml.MappingNode) -> dict[Any, Any]:
