@@ -121,11 +121,7 @@ def unwritable(path: Path, error: OSError) -> PlanError:
 
 
 def why_unwritable(path: Path) -> str | None:
-    """Return why a file cannot be written, as far as that shows before; None if nothing does.
-
-    Args:
-        path: as of `write_file`, which makes missing folders.
-    """
+    """Return why `write_file` cannot write a file, as far as that shows before."""
     if path.is_dir():
         return f"{path} is a folder"
     above = path if path.exists() and not path.is_file() else path.absolute().parent

@@ -19,11 +19,7 @@ _ENVIRONMENT = Environment(
 
 
 def render(template: Path | str, /, **values: object) -> str:
-    """Return the text of a jinja2 template with values in it.
-
-    Args:
-        template: its file, or its text.
-        values: what its names stand for. Nothing is escaped: those of a shell script come quoted.
+    """Return the text of a jinja2 template, unescaped: values of a shell script come quoted.
 
     Raises:
         jinja2.UndefinedError: a name of the template has no value.

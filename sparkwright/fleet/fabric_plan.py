@@ -61,13 +61,7 @@ def fabric_plan(
     mtu: int,
     bandwidth_minimum: float,
 ) -> FabricPlan:
-    """Return the plan of one Spark of a pair.
-
-    Args:
-        ranks: both names, the head first.
-        subnets, mtu, bandwidth_minimum: `fabric_subnets`, `fabric_mtu` and
-            `fabric_bandwidth_minimum` of the settings.
-    """
+    """Return the plan of one Spark of a pair; `ranks` are both names, the head first."""
     peer = next(name for name in ranks if name != spark)
     own, other = HOST_NUMBERS if spark < peer else HOST_NUMBERS[::-1]
     a, b = (IPv4Network(subnet) for subnet in subnets)

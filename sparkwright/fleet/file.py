@@ -41,10 +41,6 @@ class _File(Model):
 def load_fleet(path: Path, recipes: Collection[str]) -> Fleet:
     """Read an inventory file, and check all but the content of recipes.
 
-    Args:
-        path: The YAML file (``inventory/sparks.yaml``); paths in it are relative to its folder.
-        recipes: Names of all recipes.
-
     Raises:
         PlanError: All problems of the file.
     """

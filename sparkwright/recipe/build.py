@@ -146,10 +146,6 @@ def repository_of(build: ImageBuild | ImageMods) -> str:
 def build_name(build: ImageBuild | ImageMods, base_digest: str, folders: Path = FOLDERS) -> str:
     """Name the image that a build makes: ``sparkwright/FOLDER:<12 hex of all its inputs>``.
 
-    Args:
-        base_digest: Digest of the image that it is built on, ``sha256:…``.
-        folders: The folder of all builds.
-
     Raises:
         PlanError: There is no such folder, or a mod cannot be read.
     """

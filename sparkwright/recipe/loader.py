@@ -30,11 +30,7 @@ _THEIRS = {"recipe_version", "command", "container", "variants", "schema_version
 
 
 def recipe_files(folder: Path | None = None) -> dict[str, Path]:
-    """Return the files of all recipes by their names, sorted.
-
-    Args:
-        folder: Where they are; None for ours and the site's own, of which the latter prevail.
-    """
+    """Return the files of all recipes by their names, sorted: ours, and the site's own instead."""
     is_ours = OWN_RECIPES.absolute() == RECIPES
     folders = [folder] if folder else [RECIPES, *([] if is_ours else [OWN_RECIPES])]
     files = {path.stem: path for each in folders for path in each.glob("*.yaml")}
@@ -52,12 +48,7 @@ def is_path(name: str) -> bool:
 
 
 def load_recipe(name: str, folder: Path | None = None) -> Recipe:
-    """Read and check one recipe.
-
-    Args:
-        name: Its name, that of its file without ``.yaml``; or the path of a file anywhere.
-        folder: Where the recipes are, also those that a file elsewhere extends; as for
-            `recipe_files`.
+    """Read and check the recipe of a name, or of a file anywhere.
 
     Raises:
         PlanError: There is no such recipe (with the nearest name), or it has faults.

@@ -18,12 +18,7 @@ NO_REDIRECTS = {"VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0"}
 
 
 def from_domains(recipe: Recipe, domains: Sequence[str]) -> Recipe:
-    """Return a recipe whose engine fetches media from these domains only.
-
-    Args:
-        recipe: As it is for its number of Sparks, or for any.
-        domains: Host names or IPv4 addresses; none: no URL is fetched.
-    """
+    """Return a recipe whose engine fetches media from these hosts only; without any, from none."""
     if not domains:
         return recipe
     return recipe.model_copy(update={"args": recipe.args | {DOMAINS: list(domains)}})

@@ -71,11 +71,7 @@ class ModFolder:
 
 
 def read_mods(mods: Sequence[str | Path]) -> list[ModFolder]:
-    """Read the mods of an image, in their order.
-
-    Args:
-        mods: Names of folders below files/mods, the site's before ours; or paths of folders.
-    """
+    """Read the mods of an image in their order: folders of files/mods by name, or of a checkout."""
     if len(mods) > MOST_MODS:
         raise PlanError(f"found {len(mods)} mods; expected {MOST_MODS} at most")
     found: list[ModFolder] = []

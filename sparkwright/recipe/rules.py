@@ -130,12 +130,7 @@ def problems(recipe: Recipe) -> Iterator[str]:
 
 
 def doubts(recipe: Recipe, trusted: Collection[str] = ()) -> Iterator[Finding]:
-    """Yield warnings about what sources disagree on.
-
-    Args:
-        recipe: As it is for one number of Sparks.
-        trusted: The words of its replica's `trusts`; one with an option's name ends its warning.
-    """
+    """Yield warnings about what sources disagree on; an option's name in `trusts` ends its own."""
     repo = recipe.checkpoints["model"].repo
     is_doubtful = _fp8(recipe) and "qwen3.5-35b-a3b" in repo.lower()
     if is_doubtful and "kv-cache-dtype" not in trusted:

@@ -71,12 +71,7 @@ class Published:
 
 @contextmanager
 def checkout_of(text: str) -> Iterator[Checkout]:
-    """Have the files of a source at hand.
-
-    Args:
-        text: Its short name, or an address, which ``@COMMIT`` (or a tag or branch) may follow; or
-            a folder, as it lies there.
-    """
+    """Have the files of a source at hand: a short name, an address, ``…@COMMIT``, or a folder."""
     folder = Path(text).expanduser()
     if text not in SOURCES and folder.is_dir():
         folder = folder.resolve()
@@ -94,12 +89,7 @@ def checkout_of(text: str) -> Iterator[Checkout]:
 
 
 def entries(checkout: Checkout, mods: Sequence[Path] = (), name: str = "") -> Iterator[Published]:
-    """Yield the recipes of a source, by their paths.
-
-    Args:
-        mods: Folders of mods that it lacks.
-        name: Only what this may name is read.
-    """
+    """Yield the recipes of a source by their paths; with a name, those that it may mean."""
     # What is in a folder may have been changed since its commit.
     at = " at" if checkout.url != str(checkout.root) else ", in a checkout of"
     version = f"{at} {checkout.commit}" if checkout.commit else ""
