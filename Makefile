@@ -48,6 +48,7 @@ lint: setup
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	PYTHONPATH=files $(VENV)/bin/lint-imports --no-logo
+	$(PYTHON) -m tests.budget
 
 unit: setup
 	$(PYTHON) -m pytest tests/unit

@@ -61,7 +61,10 @@ def _system(name: str, minutes: float, *modules: str) -> Part:
 
 
 SETUP = Part("setup", "setup", 15, "python -m tests.lab build")
-LINT = "ruff check . && ruff format --check . && mypy && PYTHONPATH=files lint-imports --no-logo"
+LINT = (
+    "ruff check . && ruff format --check . && mypy && PYTHONPATH=files lint-imports --no-logo "
+    "&& python -m tests.budget"
+)
 RUNS = {
     "test": [
         SETUP,
