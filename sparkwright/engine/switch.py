@@ -104,8 +104,6 @@ class Outcome:
         reason: why it does not serve.
         seconds, gap: of the whole switch, and of the time in which requests were refused.
         log: the engine's log lines.
-        taken_back: whether the switch was undone on request; None if that was not requested.
-        silent: systemd calls the engine active, but it returns no completion.
         ended: the switch is over.
         began: seconds on a monotonic clock.
     """
@@ -119,8 +117,6 @@ class Outcome:
     seconds: float = 0.0
     gap: float = 0.0
     log: list[str] = field(default_factory=list)
-    taken_back: bool | None = None
-    silent: bool = False
     ended: bool = False
     began: float = field(default_factory=time.monotonic)
 

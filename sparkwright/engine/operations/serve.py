@@ -45,7 +45,10 @@ _last: dict[tuple[str, str], Outcome] = {}
 
 @operation()
 def serving(
-    release: Release, settings: SwitchSettings, peer: Host | None = None
+    release: Release,
+    settings: SwitchSettings,
+    peer: Host | None = None,
+    outcome: Outcome | None = None,
 ) -> Generator[PyinfraCommand, None, None]:
     """Serve `release`, and nothing else, now and after every boot.
 
@@ -57,32 +60,11 @@ def serving(
         release: its files, weights and image are on the Spark.
         peer: the other Spark of a pair, on which this operation runs at the same time: an engine
             starts when both do.
-    """
-    outcome = Outcome()
-    yield from attempt(release, settings, peer, outcome)
-    unit = f"vllm@{release.id}.service"
-    if outcome.served:
-        if not outcome.attempted:
-            host.noop(f"{unit} serves {', '.join(release.recipe.models)}")
-    elif outcome.silent:
-        yield failing(
-            f"{unit} is active, but {outcome.reason}. "
-            f"Look with `journalctl -u {unit}`; restart with `sudo systemctl restart {unit}`."
-        )
-    else:
-        yield failing(complaint(release.id, outcome))
-
-
-def attempt(
-    release: Release, settings: SwitchSettings, peer: Host | None, outcome: Outcome
-) -> Generator[PyinfraCommand]:
-    """Yield what `serving` does, without a failure of the host where the release does not serve.
-
-    Args:
-        release, settings, peer: as for `serving`.
         outcome: is filled.
     """
+    outcome = outcome or Outcome()
     engines = _engines(release)
+    unit = f"vllm@{release.id}.service"
     ours = engines.units.get(release.id)
     if ours is None:
         yield failing("systemd does not answer: the engine is one of its units. Boot normally")
@@ -99,6 +81,7 @@ def attempt(
     else:
         yield from _job(release.place, release.id, settings, engines.switches, peer, outcome)
         if not outcome.served:
+            yield failing(complaint(release.id, outcome))
             return
         if phases := start_line(outcome.log, release.recipe.expected):
             host.log(f"engine: its start took: {phases}")
@@ -106,31 +89,14 @@ def attempt(
     trouble = None
     if release.ranks.rank == 0:
         trouble = problem(engines, [*release.recipe.models], release.recipe.answers)
-    outcome.served, outcome.silent, outcome.reason = not trouble, bool(trouble), trouble or ""
-
-
-def go_back(
-    root: str, settings: SwitchSettings, peer: Host | None, outcome: Outcome
-) -> Generator[PyinfraCommand]:
-    """Yield what undoes an attempt that was committed; the host does not fail.
-
-    Args:
-        settings: of the switch; its memory is that of the previous release as it was noted.
-        peer: the other Spark of a pair, on which this happens at the same time.
-        outcome: of the attempt. `taken_back` tells what became of this, `reason` why not.
-    """
-    if not outcome.attempted or not (outcome.served or outcome.silent):
-        outcome.taken_back = outcome.restored is not False
-        return
-    engines = host.get_fact(Engines, root=root)
-    if outcome.previous is None:
-        yield from _stop(engines, keep=None)
-        yield StringCommand("rm -f", QuoteString(f"{root}/current"))
-        outcome.taken_back = True
-        return
-    back = Outcome()
-    yield from switch_back(root, outcome.previous, settings, peer, back)
-    outcome.taken_back, outcome.reason = back.served, back.reason
+    outcome.served, outcome.reason = not trouble, trouble or ""
+    if trouble:
+        yield failing(
+            f"{unit} is active, but {trouble}. "
+            f"Look with `journalctl -u {unit}`; restart with `sudo systemctl restart {unit}`."
+        )
+    elif not outcome.attempted:
+        host.noop(f"{unit} serves {', '.join(release.recipe.models)}")
 
 
 def switch_back(
@@ -140,7 +106,8 @@ def switch_back(
 
     Args:
         release: its id.
-        settings, peer, outcome: as for `go_back`.
+        settings: of the switch; its memory is that of the release as it was noted.
+        peer, outcome: as for `serving`.
     """
     engines = host.get_fact(Engines, root=root)
     unknown = replace(settings, load=None)

@@ -1,15 +1,13 @@
 """What a run does about what serves, and what it says."""
 
 import json
-from collections.abc import Generator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from pyinfra.api import operation
 
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.engine.operations.serve import attempt, go_back, idle, serving
+from sparkwright.engine.operations.serve import idle, serving
 from sparkwright.engine.switch import Outcome, SwitchSettings
 from tests.unit.driven import Driven, fake_host
 from tests.unit.release.test_release import release
@@ -196,68 +194,15 @@ def off(release: str) -> str:
     return f"systemctl disable --quiet --now {unit} && {forgiven}"
 
 
-class TestAttempt:
-    """The same for a rollout, which goes on."""
-
-    @staticmethod
-    def run(driven: Driven, outcome: Outcome, back: bool = False, peer: Any = None) -> bool:
-        @operation()
-        def attempted() -> Generator[Any]:
-            if back:
-                yield from go_back("/opt/x", SETTINGS, peer, outcome)
-            else:
-                yield from attempt(NEW, SETTINGS, peer, outcome)
-
-        return bool(driven.run(attempted).did_succeed())
-
-    def test_what_serves(self) -> None:
-        outcome = Outcome()
-        assert self.run(spark(SETTLED), outcome)
-        assert (outcome.served, outcome.attempted, outcome.previous) == (True, False, None)
-
-    def test_a_failure_is_told_and_fails_nobody(self) -> None:
-        outcome = Outcome()
-        report = {"phase": "failed", "message": "no", "restored": True, "gap": 12.5}
-        assert self.run(spark(FORMER, report, log=LOG), outcome)
-        assert (outcome.served, outcome.attempted, outcome.restored) == (False, True, True)
-        assert (outcome.previous, outcome.reason, outcome.gap) == ("old", "no", 12.5)
-        assert outcome.log == [LOG]
-
-    def test_a_switch_is_undone_by_one_back(self) -> None:
-        outcome = Outcome(served=True, attempted=True, previous="old")
-        driven = spark(SETTLED)
-        assert self.run(driven, outcome, back=True)
-        assert outcome.taken_back is True
-        assert changes(driven)[-1].endswith("systemctl start switch@old.service")
-
-    def test_one_that_gives_no_answer_any_more_is_undone_too(self) -> None:
-        outcome = Outcome(attempted=True, silent=True, previous="old")
-        driven = spark(SETTLED)
-        assert self.run(driven, outcome, back=True)
-        assert changes(driven)[-1].endswith("systemctl start switch@old.service")
-
-    def test_one_that_cannot_be_undone_is_told(self) -> None:
-        outcome = Outcome(served=True, attempted=True, previous="old")
-        report = {"phase": "failed", "message": "the weights are gone"}
-        assert self.run(spark(SETTLED, report), outcome, back=True)
-        assert (outcome.taken_back, outcome.reason) == (False, "the weights are gone")
-
-    def test_a_first_release_goes_off_again(self) -> None:
-        outcome = Outcome(served=True, attempted=True)
-        driven = spark(SETTLED)
-        assert self.run(driven, outcome, back=True)
-        assert outcome.taken_back is True
-        assert changes(driven) == [
-            off(NEW.id),
-            "rm -f /opt/x/current",
-        ]
-
-    def test_what_was_not_changed_is_not_undone(self) -> None:
-        for outcome in (Outcome(served=True), Outcome(attempted=True, restored=True)):
-            driven = spark(SETTLED)
-            assert self.run(driven, outcome, back=True)
-            assert outcome.taken_back is True
-            assert driven.scripts() == []
+def test_a_failure_is_told_to_who_asks() -> None:
+    outcome = Outcome()
+    report = {"phase": "failed", "message": "no", "restored": True, "gap": 12.5}
+    driven = spark(FORMER, report, log=LOG)
+    result = driven.run(serving, release=NEW, settings=SETTINGS, outcome=outcome)
+    assert result.did_error()
+    assert (outcome.served, outcome.attempted, outcome.restored) == (False, True, True)
+    assert (outcome.previous, outcome.reason, outcome.gap) == ("old", "no", 12.5)
+    assert outcome.log == [LOG]
 
 
 def test_the_other_of_a_pair_hears_of_a_switch_that_does_not_begin() -> None:
@@ -265,7 +210,7 @@ def test_the_other_of_a_pair_hears_of_a_switch_that_does_not_begin() -> None:
     refused = {"systemctl daemon-reload && systemctl start": {"success": False}}
     outcome, driven = Outcome(), spark(FORMER)
     driven.data["fake_responses"] |= refused
-    assert not TestAttempt.run(driven, outcome)
+    assert driven.run(serving, release=NEW, settings=SETTINGS, outcome=outcome).did_error()
     assert (outcome.ended, outcome.served, outcome.reason) == (True, False, "it began no switch")
 
 
@@ -277,12 +222,3 @@ def test_an_idle_spark_ends_a_switch_first() -> None:
         off("old"),
         "rm /opt/x/current",
     ]
-
-
-def test_settings_of_a_way_back_take_the_size_that_was_noted() -> None:
-    unknown = replace(SETTINGS, load=None)
-    assert unknown == SETTINGS
-    driven = spark(SETTLED, size=2 * 1024**3)
-    TestAttempt.run(driven, Outcome(served=True, attempted=True, previous="old"), back=True)
-    (told,) = [stdin for _, stdin in driven.commands if stdin and "beside" in str(stdin)] or [None]
-    assert told is None or '"beside": true' in told
