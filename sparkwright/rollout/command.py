@@ -50,25 +50,15 @@ def roll_out(
             raise PlanError(f"--force: found {name!r}; {nearest(name, replicas)}")
     if not dry:
         _keep_others_out()
-    status, told = runs.prepare(*(["--dry"] if dry else ["-y"] if yes else []))
-    if status or not told:
+    if dry or not yes:
+        status, *_ = _plan(runs, "--dry", forced)
+        if status or dry:
+            return status
+        if not click.confirm("Do this?"):
+            return 1
+    status, records, waves = _plan(runs, "-y", forced)
+    if not records:
         return status
-    records = {
-        name: ReplicaRecord(
-            replica=name,
-            sparks=replica.sparks,
-            release=told[name][0]["release"],
-            models=told[name][0]["models"],
-            fits=all(each["fits"] for each in told[name]),
-        )
-        for name, replica in replicas.items()
-        if name in told
-    }
-    waves = make_plan(records, runs.look(), forced)
-    refused = any(record.reason for record in records.values())
-    _say(plan_lines([*records.values()], waves))
-    if dry or not (yes or refused or not waves or click.confirm("Begin?", default=True)):
-        return int(refused)
     started = _now()
     file = file_in(REPORTS, f"{started.replace(':', '').replace('-', '')}.json")
 
@@ -81,6 +71,29 @@ def roll_out(
     keep("", _now())
     _say([*table(rollout), f"The report: {file}"])
     return int(bool(rollout.stopped))
+
+
+def _plan(
+    runs: Runs, mode: str, forced: Collection[str]
+) -> tuple[int, dict[str, ReplicaRecord], list[tuple[str, ...]]]:
+    """Run the preparation, and show the plan that follows; return it behind an exit status."""
+    status, told = runs.prepare(mode)
+    if status or not told:
+        return status, {}, []
+    records = {
+        name: ReplicaRecord(
+            replica=name,
+            sparks=replica.sparks,
+            release=told[name][0]["release"],
+            models=told[name][0]["models"],
+            fits=all(each["fits"] for each in told[name]),
+        )
+        for name, replica in fleet_of(inventory_file()).replicas.items()
+        if name in told
+    }
+    waves = make_plan(records, runs.look(), forced)
+    _say(plan_lines([*records.values()], waves))
+    return int(any(record.reason for record in records.values())), records, waves
 
 
 def _keep_others_out() -> None:
