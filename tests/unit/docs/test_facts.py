@@ -193,7 +193,7 @@ FACTS: dict[str, tuple[object, str]] = {
         WANTED[2],
         r"stay free \(two: (\d+)\) \| warning|At least (\d+) should stay free",
     ),
-    "seconds of a lease": (SILENCE, r"after (\d+) s the Spark ends the lease"),
+    "seconds of a lease": (SILENCE, r"not heard for (\d+) s"),
     "days of a certificate": (LIFE.days, r"certificate is valid for (\d+) days"),
     "days before a certificate is renewed": (RENEWAL.days, r"less than (\d+) days left"),
     "speed of each of 4": (
