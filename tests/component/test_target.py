@@ -52,7 +52,7 @@ if made.__name__ == "make_release":
     session.start_session = lease.hold_lease = lambda: None
     for path in LIBRARY.glob("*/deploy.py"):
         step = importlib.import_module(f"sparkwright.{path.parent.name}.deploy")
-        own = ("apply", "prepare", "vacate", "folders", "users", "authenticate", "remove")
+        own = ("apply", "prepare", "vacate", "folders", "users", "authenticate", "remove", "intend")
         for name, each in list(vars(step).items()):
             if hasattr(each, "_inner") and name not in own:
                 setattr(step, name, nothing)
