@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from host.common import pooling, probe
+from host.common import probe
 from host.switch.check import Refusal
 from host.switch.report import Report
 from host.switch.units import Unit, reset_failed, systemctl
@@ -82,7 +82,7 @@ class Candidate:
         """
         if self._is_worker:
             return
-        engine = pooling.engine(self._root, self._release, self._unit)
+        engine = probe.Engine(self._root, self._release, self._unit["model"], self._unit["answers"])
         while True:
             problem = _token(engine)
             if problem is None:
