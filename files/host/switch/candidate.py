@@ -21,11 +21,8 @@ class Candidate:
     """One release, from its start on.
 
     Args:
-        root: of its seat.
-        release: its id.
-        unit: what is laid down of it.
-        report: takes how far it is.
-        pause: waits a moment; may end all by an exception.
+        unit: its unit.json.
+        pause: waits a moment; ends the switch by an exception where that is asked for.
     """
 
     def __init__(

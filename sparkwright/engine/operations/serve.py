@@ -50,16 +50,14 @@ def serving(
     peer: Host | None = None,
     outcome: Outcome | None = None,
 ) -> Generator[PyinfraCommand, None, None]:
-    """Serve `release`, and nothing else, now and after every boot.
+    """Serve `release`, which is on the Spark, and nothing else, now and after every boot.
 
     A unit on the Spark makes the switch, and goes on without a connection: a run starts or joins
     it. What served before serves again where the release does not. An engine that runs but does not
     answer fails the host and is left as it is: it may be at work on what others asked of it.
 
     Args:
-        release: its files, weights and image are on the Spark.
-        peer: the other Spark of a pair, on which this operation runs at the same time: an engine
-            starts when both do.
+        peer: the other Spark of a pair, on which this operation runs at the same time.
         outcome: is filled.
     """
     outcome = outcome or Outcome()
@@ -104,10 +102,7 @@ def switch_back(
 ) -> Generator[PyinfraCommand]:
     """Yield what has a release serve that served before, by what is on the Spark of it.
 
-    Args:
-        release: its id.
-        settings: of the switch; its memory is that of the release as it was noted.
-        peer, outcome: as for `serving`.
+    Its memory is what its last switch has noted, not that of the settings.
     """
     engines = host.get_fact(Engines, root=root)
     unknown = replace(settings, load=None)
@@ -115,7 +110,7 @@ def switch_back(
 
 
 def complaint(release: str, outcome: Outcome) -> str:
-    """Return all that is said of a switch that failed, the engine's last lines first."""
+    """Return the report of a switch that failed, the engine's last lines first."""
     known = hint(outcome.log)
     lines = [*outcome.log[-JOURNAL_LINES:], failure(release, outcome)]
     return "\n".join([*lines, *([f"Hint: {known}."] if known else [])])
