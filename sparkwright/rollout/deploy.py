@@ -9,7 +9,7 @@ from pyinfra import host
 from pyinfra.api import StringCommand, deploy, operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.common.operations import failing, is_dry_run, is_surveying, planning, run_now
+from sparkwright.common.operations import failing, run_now
 from sparkwright.engine.deploy import settings
 from sparkwright.engine.facts import FreeMemory
 from sparkwright.engine.operations.serve import serving
@@ -51,12 +51,9 @@ def switch(answers: str, minimum_speed: float | None = None) -> None:
 @operation()
 def intended(release: Release, own: Target, answers: str) -> Generator[PyinfraCommand]:
     """Tell the release, its model names, and whether its engine fits beside what runs."""
-    memory = host.get_fact(FreeMemory)
-    asked = settings(release, own)
-    if is_dry_run() or not (planning() or is_surveying()):
-        fits = not asked.others and is_beside(asked, memory)
-        models = [*release.recipe.models]
-        _tell(answers, own, release=release.id, models=models, fits=fits)
+    asked, memory = settings(release, own), host.get_fact(FreeMemory)
+    fits = not asked.others and is_beside(asked, memory)
+    _tell(answers, own, release=release.id, models=[*release.recipe.models], fits=fits)
     host.noop(f"it should serve {release.id}")
     yield from ()
 
