@@ -8,8 +8,8 @@ import pytest
 
 from sparkwright.rollback import deploy
 from sparkwright.rollback.deploy import rollback, way_back
+from tests.makers.engine import SETTINGS, SETTLED, changes, spark
 from tests.unit.driven import Driven
-from tests.unit.engine.test_switch_operations import SETTINGS, SETTLED, changes, spark
 
 
 @pytest.fixture(autouse=True)

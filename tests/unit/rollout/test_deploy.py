@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sparkwright.rollout import deploy
+from tests.makers.engine import FORMER, LOG, NEW, SETTINGS, SETTLED, spark
 from tests.unit.driven import Driven
-from tests.unit.engine.test_switch_operations import FORMER, LOG, NEW, SETTINGS, SETTLED, spark
 
 OWN = SimpleNamespace(replica="chat", rank=0, is_head=True, peer=None)
 
