@@ -198,7 +198,8 @@ def rollout(
     enter_site()
     chosen, settings = option_words(options, "limit", "exclude"), option_words(options, "settings")
     forced = force.split(",") if force else []
-    runs = Runs(chosen, settings, handed_on())
+    os.environ.update(handed_on())
+    runs = Runs(chosen, settings)
     sys.exit(roll_out(runs, soak, minimum_speed, forced, dry=dry, yes=yes))
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,8 @@ from sparkwright.rollout.plan import ReplicaRecord, Serving, serving_of
 
 # What the Sparks of each replica have told, the head first.
 Answers = dict[str, list[dict[str, Any]]]
+# Seconds until a Spark that has given no answer is asked again.
+RETRY = 5
 _UNKNOWN = "its run ended without a result: see above"
 
 
@@ -29,26 +31,28 @@ class Runs:
 
     Attributes:
         chosen: `--limit` and `--exclude`, as words of pyinfra's command line.
-        settings: `--data` and `-v`, likewise.
-        variables: of the environment.
+        settings: `--data`, likewise.
     """
 
     chosen: Sequence[str]
     settings: Sequence[str]
-    variables: Mapping[str, str]
 
     def prepare(self, *mode: str) -> tuple[int, Answers]:
         """Bring all that is new; return the exit status, and what each replica should serve."""
         return self._told("sparkwright.deploy.prepare", [], [*mode, *self.chosen])
 
     def look(self) -> Mapping[str, Serving]:
-        """Return what each replica serves."""
+        """Return what each replica serves; a Spark that gives no answer is asked again."""
         words = [DEPLOYS["status"], "--data", "json=-", *self.chosen, *self.settings]
-        done = self._run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        try:
-            rows = json.loads(done.stdout)["sparks"]
-        except ValueError:
-            raise PlanError(f"what serves cannot be read:\n{done.stderr.strip()}") from None
+        for pause in (RETRY, RETRY, 0):
+            done = self._run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            try:
+                rows = json.loads(done.stdout)["sparks"]
+            except ValueError:
+                raise PlanError(f"what serves cannot be read:\n{done.stderr.strip()}") from None
+            if all(row["answers"] for row in rows):
+                break
+            time.sleep(pause)
         rows.sort(key=lambda row: row["rank"] or 0)
         replicas = dict.fromkeys(row["replica"] for row in rows if row["replica"])
         return {
@@ -103,10 +107,9 @@ class Runs:
     def _run(self, words: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
         """Run pyinfra, which answers Ctrl-C itself."""
         program = [str(Path(sys.executable).with_name("pyinfra")), "inventory.py", *words]
-        environment = {**os.environ, **self.variables}
         before = signal.signal(signal.SIGINT, lambda *_: None)
         try:
-            done = subprocess.run(program, env=environment, text=True, check=False, **options)
+            done = subprocess.run(program, text=True, check=False, **options)
         finally:
             signal.signal(signal.SIGINT, before)
         if done.returncode == INTERRUPTED:

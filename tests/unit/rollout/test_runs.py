@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from sparkwright.common.errors import PlanError
+from sparkwright.rollout import runs
 from sparkwright.rollout.command import roll_out
 from sparkwright.rollout.plan import ReplicaRecord, Serving
 from sparkwright.rollout.runs import Runs
 
-RUNS = Runs(["--limit", "a"], ["--data", "trial_seconds=3"], {"SPARKWRIGHT_LINE": "x"})
+RUNS = Runs(["--limit", "a"], ["--data", "trial_seconds=3"])
 PAIR = ReplicaRecord("a", ("one", "two"), "new", ("m",), previous="old")
 ROW = {"answers": True, "state": "active", "release": "new", "models": ["m"], "switches": []}
 
@@ -25,12 +26,12 @@ Answer = Callable[[list[str]], tuple[int, str]]
 @pytest.fixture
 def pyinfra(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], list[list[str]]]:
     """Have a function stand for pyinfra; returns the words of each run."""
+    monkeypatch.setattr(runs, "RETRY", 0)
 
     def stand_in(answer: Answer) -> list[list[str]]:
         seen: list[list[str]] = []
 
         def run(program: list[str], **options: Any) -> CompletedProcess[str]:
-            assert options["env"]["SPARKWRIGHT_LINE"] == "x"
             assert program[0].endswith("/pyinfra")
             assert program[1] == "inventory.py"
             seen.append(program[2:])
@@ -80,15 +81,19 @@ def test_why_a_switch_failed_is_told(
 
 
 def test_what_serves_is_what_status_reads(pyinfra: Callable[[Answer], list[list[str]]]) -> None:
-    rows = [
+    rows: list[dict[str, object]] = [
         ROW | {"spark": "two", "replica": "a", "rank": 1, "up_since": 2},
         ROW | {"spark": "one", "replica": "a", "rank": 0, "up_since": 1},
-        {"spark": "idle", "replica": None, "rank": None, "answers": False, "warnings": []},
+        {"spark": "idle", "replica": None, "rank": None, "answers": True, "warnings": []},
     ]
     seen = pyinfra(lambda _: (1, json.dumps({"sparks": rows})))
     assert RUNS.look() == {"a": Serving("new", "new", (1, 2), frozenset({"m"}))}
     end = ["--limit", "a", "--data", "trial_seconds=3"]
     assert seen == [["deploys/status.py", "--data", "json=-", *end]]
+    rows[2]["answers"] = False
+    seen = pyinfra(lambda _: (1, json.dumps({"sparks": rows})))
+    assert RUNS.look()["a"].release == "new"
+    assert len(seen) == 3
     pyinfra(lambda _: (1, ""))
     with pytest.raises(PlanError, match="what serves cannot be read:\nno power"):
         RUNS.look()

@@ -52,7 +52,7 @@ class Fleet:
 
     def play(self, soak: float = 0) -> Rollout:
         """Make a plan, and carry it out."""
-        runs = _Runs((), (), {})
+        runs = _Runs((), ())
         runs.fleet = self
         records = {
             name: ReplicaRecord(
