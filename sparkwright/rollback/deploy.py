@@ -11,11 +11,9 @@ from sparkwright.common.command_line import next_line
 from sparkwright.common.operations import failing, notice, spark_name
 from sparkwright.engine.deploy import programs, settings
 from sparkwright.engine.operations.release import programs_and_release
-from sparkwright.engine.operations.serve import complaint, switch_back
-from sparkwright.engine.switch import Outcome
+from sparkwright.engine.operations.serve import serve_again
 from sparkwright.rollback.history import ReleaseHistory, obstacle
 from sparkwright.run.lease import hold_lease
-from sparkwright.run.report import conclude
 from sparkwright.run.session import start_session
 from sparkwright.run.target import Target, seats
 
@@ -82,10 +80,5 @@ def rollback(own: Target, release: str | None = None) -> Generator[PyinfraComman
         )
     )
     notice(f"It goes back to {before}{stays}")
-    outcome = Outcome()
-    yield from switch_back(own.place, before, settings(None, own), own.peer, outcome)
-    if not outcome.served:
-        yield failing(complaint(before, outcome))
-    else:
-        was = f" (before: {history.current})" if history.current else ""
-        conclude(own.replica or own.spark, f" serves {before} again{was}.")
+    replica, asked = own.replica or own.spark, settings(None, own)
+    yield from serve_again(own.place, replica, before, asked, own.peer, history.current)

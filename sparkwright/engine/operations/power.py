@@ -13,8 +13,8 @@ from sparkwright.common.operations import differs, failing, notice, spark_name
 from sparkwright.common.placed import SEAT_FOLDERS, SYSTEMD, place_of
 from sparkwright.door.door import SEAT_UNIT, door_unit
 from sparkwright.engine.facts import Engines, Seats
-from sparkwright.engine.operations.serve import complaint, switch_back
-from sparkwright.engine.switch import Outcome, SwitchSettings
+from sparkwright.engine.operations.serve import serve_again
+from sparkwright.engine.switch import SwitchSettings
 from sparkwright.run.report import conclude
 
 
@@ -55,12 +55,7 @@ def started(
         conclude(replica, f" serves {release} already.")
         return
     notice(f"{release} starts", "green")
-    outcome = Outcome()
-    yield from switch_back(root, release, settings, peer, outcome)
-    if not outcome.served:
-        yield failing(complaint(release, outcome))
-    else:
-        conclude(replica, f" serves {release} again.")
+    yield from serve_again(root, replica, release, settings, peer)
 
 
 @operation()

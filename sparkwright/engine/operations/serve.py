@@ -28,6 +28,7 @@ from sparkwright.engine.switch import (
 )
 from sparkwright.jobs.operations import LOST, put_manifest, start
 from sparkwright.release.release import Release
+from sparkwright.run.report import conclude
 from sparkwright.run.target import target
 
 # A start takes minutes: this often is soon enough to see, and seldom enough to cost nothing.
@@ -79,7 +80,7 @@ def serving(
     else:
         yield from _job(release.place, release.id, settings, engines.switches, peer, outcome)
         if not outcome.served:
-            yield failing(complaint(release.id, outcome))
+            yield failing(_complaint(release.id, outcome))
             return
         if phases := start_line(outcome.log, release.recipe.expected):
             host.log(f"engine: its start took: {phases}")
@@ -97,19 +98,33 @@ def serving(
         host.noop(f"{unit} serves {', '.join(release.recipe.models)}")
 
 
-def switch_back(
-    root: str, release: str, settings: SwitchSettings, peer: Host | None, outcome: Outcome
+def serve_again(
+    root: str,
+    replica: str,
+    release: str,
+    settings: SwitchSettings,
+    peer: Host | None,
+    before: str | None = None,
 ) -> Generator[PyinfraCommand]:
     """Yield what has a release serve that served before, by what is on the Spark of it.
 
     Its memory is what its last switch has noted, not that of the settings.
+
+    Args:
+        replica: for people, who are told at the end of the run.
+        before: the release that has served until now, if they are to be told.
     """
-    engines = host.get_fact(Engines, root=root)
+    engines, outcome = host.get_fact(Engines, root=root), Outcome()
     unknown = replace(settings, load=None)
     yield from _job(root, release, unknown, engines.switches, peer, outcome)
+    if not outcome.served:
+        yield failing(_complaint(release, outcome))
+    else:
+        was = f" (before: {before})" if before else ""
+        conclude(replica, f" serves {release} again{was}.")
 
 
-def complaint(release: str, outcome: Outcome) -> str:
+def _complaint(release: str, outcome: Outcome) -> str:
     """Return the report of a switch that failed, the engine's last lines first."""
     known = hint(outcome.log)
     lines = [*outcome.log[-JOURNAL_LINES:], failure(release, outcome)]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sparkwright.engine.operations import serve
 from sparkwright.rollback import deploy
 from sparkwright.rollback.deploy import rollback, way_back
 from tests.makers.engine import SETTINGS, SETTLED, changes, spark
@@ -16,7 +17,7 @@ from tests.unit.driven import Driven
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The last lines of a run."""
     lines: list[str] = []
-    monkeypatch.setattr(deploy, "conclude", lambda name, text: lines.append(f"{name}{text}"))
+    monkeypatch.setattr(serve, "conclude", lambda name, text: lines.append(f"{name}{text}"))
     monkeypatch.setattr(deploy, "settings", lambda release, own: SETTINGS)
     return lines
 
