@@ -48,12 +48,12 @@ def converge() -> None:
 
 
 def prepare(answers: str) -> None:
-    """Bring all that each replica should serve, and touch nothing that serves; tell what it is.
+    """Bring all that each replica should serve, and touch nothing that serves.
 
     This is the first run of a rollout.
 
     Args:
-        answers: path of a file, as `sparkwright.rollout.deploy` writes it.
+        answers: path of a file, for `sparkwright.rollout.deploy.intend`.
     """
     start_session()
     hold_lease()

@@ -77,19 +77,19 @@ def _plan(
     runs: Runs, mode: str, forced: Collection[str]
 ) -> tuple[int, dict[str, ReplicaRecord], list[tuple[str, ...]]]:
     """Run the preparation, and show the plan that follows; return it behind an exit status."""
-    status, told = runs.prepare(mode)
-    if status or not told:
+    status, answers = runs.prepare(mode)
+    if status or not answers:
         return status, {}, []
     records = {
         name: ReplicaRecord(
             replica=name,
             sparks=replica.sparks,
-            release=told[name][0]["release"],
-            models=told[name][0]["models"],
-            fits=all(each["fits"] for each in told[name]),
+            release=answers[name][0]["release"],
+            models=answers[name][0]["models"],
+            fits=all(each["fits"] for each in answers[name]),
         )
         for name, replica in fleet_of(inventory_file()).replicas.items()
-        if name in told
+        if name in answers
     }
     waves = make_plan(records, runs.look(), forced)
     _say(plan_lines([*records.values()], waves))

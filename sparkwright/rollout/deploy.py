@@ -22,7 +22,11 @@ from sparkwright.run.target import Target, seats
 
 @deploy("Rollout")
 def intend(answers: str) -> None:
-    """Tell what each replica should serve."""
+    """Write down what each replica should serve.
+
+    Args:
+        answers: path of a file.
+    """
     for own in seats():
         if served := own.release:
             intended(name="What it should serve", release=served, own=own, answers=answers)
@@ -50,10 +54,10 @@ def switch(answers: str, minimum_speed: float | None = None) -> None:
 
 @operation()
 def intended(release: Release, own: Target, answers: str) -> Generator[PyinfraCommand]:
-    """Tell the release, its model names, and whether its engine fits beside what runs."""
+    """Write down the release, its model names, and whether its engine fits beside what runs."""
     asked, memory = settings(release, own), host.get_fact(FreeMemory)
     fits = not asked.others and is_beside(asked, memory)
-    _tell(answers, own, release=release.id, models=[*release.recipe.models], fits=fits)
+    _write_answer(answers, own, release=release.id, models=[*release.recipe.models], fits=fits)
     host.noop(f"it should serve {release.id}")
     yield from ()
 
@@ -62,7 +66,7 @@ def intended(release: Release, own: Target, answers: str) -> Generator[PyinfraCo
 def switched(
     release: Release, own: Target, answers: str, minimum_speed: float | None
 ) -> Generator[PyinfraCommand]:
-    """Serve the release, measure it where that is asked for, and tell how that went."""
+    """Serve the release, and measure it where that is asked for; write down the result."""
     outcome, speed = Outcome(), None
     try:
         yield from serving._inner(release, settings(release, own), own.peer, outcome)
@@ -82,8 +86,8 @@ def switched(
     finally:
         # A failed command ends the operation above.
         reason = outcome.reason or ("" if outcome.served else "it was not done")
-        told = {"seconds": outcome.seconds, "gap": outcome.gap, "beside": outcome.beside}
-        _tell(answers, own, reason=reason, speed=speed, **told)
+        figures = {"seconds": outcome.seconds, "gap": outcome.gap, "beside": outcome.beside}
+        _write_answer(answers, own, reason=reason, speed=speed, **figures)
 
 
 def speed_command(root: str, release: str, model: str) -> str:
@@ -93,6 +97,6 @@ def speed_command(root: str, release: str, model: str) -> str:
     )
 
 
-def _tell(file: str, own: Target, **values: object) -> None:
-    with Path(file).open("a", encoding="utf-8") as answers:
-        answers.write(json.dumps({"replica": own.replica, "rank": own.rank, **values}) + "\n")
+def _write_answer(answers: str, own: Target, **values: object) -> None:
+    with Path(answers).open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"replica": own.replica, "rank": own.rank, **values}) + "\n")

@@ -18,7 +18,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.last_resort import INTERRUPTED
 from sparkwright.rollout.plan import ReplicaRecord, Serving, serving_of
 
-# What the Sparks of each replica have told, the head first.
+# The answers of the Sparks of each replica, the head first.
 Answers = dict[str, list[dict[str, Any]]]
 # Seconds until a Spark that has given no answer is asked again.
 RETRY = 5
@@ -39,7 +39,7 @@ class Runs:
 
     def prepare(self, *mode: str) -> tuple[int, Answers]:
         """Bring all that is new; return the exit status, and what each replica should serve."""
-        return self._told("sparkwright.deploy.prepare", [], [*mode, *self.chosen])
+        return self._answers("sparkwright.deploy.prepare", [], [*mode, *self.chosen])
 
     def look(self) -> Mapping[str, Serving]:
         """Return what each replica serves; a Spark that gives no answer is asked again."""
@@ -69,10 +69,10 @@ class Runs:
         """
         least = [] if minimum_speed is None else [f"minimum_speed={minimum_speed}"]
         limits = [f"--limit={record.replica}" for record in records]
-        _, told = self._told("sparkwright.rollout.deploy.switch", least, ["-y", *limits])
+        _, found = self._answers("sparkwright.rollout.deploy.switch", least, ["-y", *limits])
         problems = {}
         for record in records:
-            own = told.get(record.replica, [])
+            own = found.get(record.replica, [])
             reasons = [each["reason"] for each in own if each["reason"]]
             if reasons or len(own) < len(record.sparks):
                 problems[record.replica] = "; ".join(dict.fromkeys(reasons)) or _UNKNOWN
@@ -91,10 +91,10 @@ class Runs:
         done = self._run([*words, "-y", f"--limit={record.replica}", *self.settings])
         return _UNKNOWN if done.returncode else ""
 
-    def _told(
+    def _answers(
         self, deploy: str, arguments: Sequence[str], words: Sequence[str]
     ) -> tuple[int, Answers]:
-        """Run a deploy that tells in a file what it has found or done."""
+        """Run a deploy that writes answers to a file; return its exit status, and these."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "answers"
             done = self._run([deploy, str(file), *arguments, *words, *self.settings])
