@@ -216,6 +216,9 @@ def test_all_switch_and_no_request_fails(sparks: list[Handle]) -> None:
     """While one rollout is at work, no other run is let in."""
     before = [served(spark) for spark in sparks]
     with asked(sparks) as seen, recipes(*[seed(1)] * 3):
+        planned = rollout("--dry", *QUICK)
+        assert planned.returncode == 0, planned.stdout
+        assert f"wave 1 of 3: lab1 ({before[0]} -> " in planned.stdout
         with background(*QUICK, program=ROLLOUT) as first:
             assert first.stdout
             assert any(TURN in line for line in first.stdout)
