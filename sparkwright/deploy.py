@@ -1,4 +1,4 @@
-"""The deploys from end to end: `converge`, and the part of it that a rollout shares.
+"""The deploys from end to end: `converge`, and the part of it that begins a rollout.
 
 In a deploy of another project, beside operations of its own:
 
@@ -17,6 +17,7 @@ from sparkwright.jobs import deploy as jobs
 from sparkwright.link import deploy as link
 from sparkwright.monitoring import deploy as monitoring
 from sparkwright.preflight import deploy as preflight
+from sparkwright.rollout import deploy as rollout
 from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
 from sparkwright.run.survey import surveyed
@@ -44,6 +45,23 @@ def converge() -> None:
         engine.vacate()
         provision()
         engine.apply()
+
+
+def prepare(answers: str) -> None:
+    """Bring all that each replica should serve, and touch nothing that serves.
+
+    This is the first run of a rollout.
+
+    Args:
+        answers: path of a file, for `sparkwright.rollout.deploy.intend`.
+    """
+    start_session()
+    hold_lease()
+    with surveyed():
+        preflight.apply()
+        provision()
+        engine.prepare()
+        rollout.intend(answers=answers)
 
 
 def provision() -> None:

@@ -15,8 +15,9 @@ from sparkwright.cli.init import init
 from sparkwright.cli.keys import keys
 from sparkwright.cli.logs import logs
 from sparkwright.cli.recipes import recipes
-from sparkwright.cli.run import PASSED_ON, replace_process, run_deploy, run_options
+from sparkwright.cli.run import PASSED_ON, option_words, replace_process, run_deploy, run_options
 from sparkwright.cli.site import InOrder, choose_inventory, enter_site
+from sparkwright.common.command_line import handed_on
 from sparkwright.common.last_resort import guarded
 from sparkwright.fleet.settings import Settings
 
@@ -160,22 +161,46 @@ def drift(as_json: bool, **options: Any) -> None:
 
 
 @cli.command()
-@click.option("--soak", type=float, metavar="S", help="Seconds that each wave must hold (300).")
-@click.option("--minimum-speed", type=float, metavar="N", help="Tokens/s of one stream at least.")
+@click.option(
+    "--soak",
+    type=click.FloatRange(0),
+    default=300,
+    metavar="S",
+    help="Seconds that each wave must hold (300).",
+)
+@click.option(
+    "--minimum-speed",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    help="Tokens/s of one stream at least.",
+)
 @click.option("--force", metavar="REPLICAS", help="Those that may leave their clients waiting.")
+@click.option("--dry", is_flag=True, help="Show the waves; change nothing.")
 @_YES
 @run_options
 def rollout(
-    soak: float | None, minimum_speed: float | None, force: str | None, yes: bool, **options: Any
+    soak: float,
+    minimum_speed: float | None,
+    force: str | None,
+    dry: bool,
+    yes: bool,
+    **options: Any,
 ) -> None:
     """Change what many replicas serve, in waves, a canary first.
 
     Example: sparkwright rollout --soak 600 --minimum-speed 40
 
-    Runs: pyinfra inventory.py deploys/rollout.py
+    Runs: pyinfra, once for each step
     """
-    data = {"soak": soak, "minimum_speed": minimum_speed, "force": force}
-    run_deploy("rollout", _confirmed(yes), data, **options)
+    from sparkwright.rollout.command import roll_out
+    from sparkwright.rollout.runs import Runs
+
+    enter_site()
+    chosen, settings = option_words(options, "limit", "exclude"), option_words(options, "settings")
+    forced = force.split(",") if force else []
+    os.environ.update(handed_on())
+    runs = Runs(chosen, settings)
+    sys.exit(roll_out(runs, soak, minimum_speed, forced, dry=dry, yes=yes))
 
 
 _deploy("rollback", "Serve the previous release again.", "rollback")

@@ -59,13 +59,18 @@ def pyinfra_words(
     """
     given = options or {}
     words = [ENTRY, f"deploys/{deploy}.py", *flags]
-    for name, option in (("limit", "limit"), ("exclude", "exclude"), ("settings", "data")):
-        for value in given.get(name) or ():
-            words += [f"--{option}", value]
+    words += option_words(given, "limit", "exclude", "settings")
     for key, value in (values or {}).items():
         if value not in (None, False, ""):
             words += ["--data", f"{key}={value}"]
     return [*words, *(["-" + "v" * given["verbose"]] if given.get("verbose") else [])]
+
+
+def option_words(options: Mapping[str, Any], *names: str) -> list[str]:
+    """Return the words by which pyinfra gets options of `run_options`."""
+    pyinfra = {"settings": "data"}
+    pairs = ((name, value) for name in names for value in options.get(name) or ())
+    return [word for name, value in pairs for word in (f"--{pyinfra.get(name, name)}", value)]
 
 
 def run_deploy(

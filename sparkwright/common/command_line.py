@@ -23,7 +23,7 @@ DEPLOYS = {
     _VERBS.get(deploy, deploy): f"deploys/{deploy}.py"
     for deploy in (
         _SPARK,
-        *("benchmark", "clean", "doctor", "drift", "gateway", "remove", "rollback", "rollout"),
+        *("benchmark", "clean", "doctor", "drift", "gateway", "remove", "rollback"),
         *("start", "status", "stop"),
     )
 }

@@ -5,9 +5,8 @@ from pyinfra.api import deploy
 from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.render import unit_file
-from sparkwright.engine.operations.power import started, stopped
+from sparkwright.engine.operations.power import started, stopped, vacated
 from sparkwright.engine.operations.release import programs_and_release
-from sparkwright.engine.operations.seats import vacated
 from sparkwright.engine.operations.serve import idle, serving
 from sparkwright.engine.switch import SwitchSettings
 from sparkwright.host.operations.guard import guarded
@@ -77,11 +76,7 @@ def start() -> None:
 
 
 def settings(served: Release | None, own: Target) -> SwitchSettings:
-    """Return how a seat of the current Spark switches to a release.
-
-    Args:
-        served: the release; None for one of which no more is known than what is on the Spark.
-    """
+    """Return how a seat switches to a release; None stands for any that is on the Spark."""
     return SwitchSettings(
         trial=own.settings.trial_seconds,
         drain=own.settings.drain_seconds,

@@ -29,12 +29,10 @@ COMPLETION_DEADLINE = 60
 
 @dataclass(frozen=True)
 class EngineUnit:
-    """One instance of `vllm@.service`.
+    """One instance of `vllm@.service`; `status` is what its supervisor said last.
 
-    Attributes:
-        starting: systemd has a job for it: a start is under way, or waits for Docker. Between two
-            of systemd's restarts there is none.
-        status: the last status of the engine's supervisor.
+    While it is `starting`, systemd has a job for it, which may wait for Docker. Between two of
+    systemd's restarts there is none.
     """
 
     release: str
@@ -87,10 +85,9 @@ class EngineState:
 
 
 def state_script(root: str, enabled_or: str = "") -> str:
-    """Return the POSIX shell script that reads the state of all engines.
+    """Return the POSIX shell script that reads the state of all engines of a seat.
 
     Args:
-        root: the folder of the seat: it holds releases and the `current` link.
         enabled_or: a release whose unit is listed in any case.
     """
     named = shlex.quote(f"vllm@{enabled_or}.service") if enabled_or else ""
@@ -114,11 +111,7 @@ true"""
 def engine_script(*, root: str, release: str, model: str, answers: Answers = "chat") -> str:
     """Return the POSIX shell script that reads the state of all engines, and queries one.
 
-    Args:
-        root: as for `state_script`.
-        release: the release that should serve.
-        model: the served name that is asked.
-        answers: what it is asked for, by its recipe: one token, or numbers of one text.
+    It is asked for one token, or for the numbers of one text, as its recipe answers.
     """
     unit = shlex.quote(f"vllm@{release}.service")
     question = questions.shortest(answers, model)
@@ -175,8 +168,7 @@ def parse_engines(output: Iterable[str]) -> EngineState:
 def seats_script(root: str, release: str = "") -> str:
     """Return the part of a POSIX shell script that reads which releases are for which seat.
 
-    Args:
-        release: one that is for this seat, and may not have been laid down yet.
+    A release that is named is for this seat, also before it is laid down.
     """
     seat = seat_of(root)
     own = shlex.quote(f'{release}/unit.json: "seat": "{seat}"') if release and seat else "''"
@@ -186,11 +178,7 @@ echo {MARK}seats; echo {own}; grep -Hs '^  "seat": ' {shlex.quote(root)}/release
 
 
 def own_releases(found: Sections) -> Callable[[str], bool]:
-    """Return what tells whether a release is for the seat whose folder was read.
-
-    Args:
-        found: what `seats_script` has printed; without it, all are.
-    """
+    """Return a test for the releases of the seat that `seats_script` has read."""
     name = "".join(found.get("seat", ()))
     matches = map(_SEAT.search, found.get("seats", ()))
     known = {match[1]: match[2] for match in matches if match}
@@ -245,9 +233,8 @@ def engine_differences(
     """Yield the differences of a Spark's engines from what is declared.
 
     Args:
-        state: of all of them.
         release: the one that should serve; None on an idle Spark.
-        door: whether there is a door before it.
+        door: there is a door before it.
     """
     if state.current != release:
         yield Difference("current release", release or "none", state.current or "none")

@@ -22,11 +22,7 @@ class Engines(HostFact[EngineState]):
     momentary = True
 
     def command(
-        self,
-        root: str,
-        release: str = "",
-        model: str = "",
-        answers: Answers = "chat",
+        self, root: str, release: str = "", model: str = "", answers: Answers = "chat"
     ) -> str:
         if not model:
             return state_script(root, release)
@@ -90,12 +86,11 @@ class SwitchState:
 
 
 class Switching(HostFact[SwitchState]):
-    """The course of a switch.
+    """The course of the switch to a release.
 
     Args:
-        release: the candidate.
         since: start of its journal, "@" and seconds since the epoch; "" to read none.
-        cursor: after which to read on.
+        cursor: the place in the journal after which to read on.
     """
 
     momentary = True

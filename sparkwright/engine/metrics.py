@@ -65,8 +65,7 @@ def metrics_command(names: Iterable[str], root: str = "") -> str:
     """Return the shell command that prints these metrics of the engine of `$sockets`, if it can.
 
     Args:
-        names: `LOAD` or `FINISHED`.
-        root: words for the shell that run a command as root, where it does not run so.
+        root: words for the shell by which a command runs as root; "" where it does so anyway.
     """
     return (
         f"{ask('$sockets', '/metrics', '--silent --max-time 5', root)} 2>/dev/null "
@@ -77,9 +76,7 @@ def metrics_command(names: Iterable[str], root: str = "") -> str:
 def ask(folder: str, path: str, options: str, root: str = "") -> str:
     """Return the shell command that asks an engine by curl.
 
-    Args:
-        folder: that of its socket, as the shell takes it: the whole path may be too long.
-        options, root: words for the shell.
+    The path of its socket may be too long for an address: curl runs in the socket's folder.
     """
     asked = f'cd "$0" && exec curl --unix-socket {SOCKET} "$@"'
     return f"{root} sh -c {shlex.quote(asked)} {folder} {options} http://localhost{path}".lstrip()

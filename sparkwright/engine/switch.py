@@ -104,8 +104,6 @@ class Outcome:
         reason: why it does not serve.
         seconds, gap: of the whole switch, and of the time in which requests were refused.
         log: the engine's log lines.
-        taken_back: whether the switch was undone on request; None if that was not requested.
-        silent: systemd calls the engine active, but it returns no completion.
         ended: the switch is over.
         began: seconds on a monotonic clock.
     """
@@ -119,8 +117,6 @@ class Outcome:
     seconds: float = 0.0
     gap: float = 0.0
     log: list[str] = field(default_factory=list)
-    taken_back: bool | None = None
-    silent: bool = False
     ended: bool = False
     began: float = field(default_factory=time.monotonic)
 
@@ -177,10 +173,8 @@ def is_beside(
     A pair never runs two engines, as its ports on the fabric are fixed.
 
     Args:
-        memory: the Spark's, with the previous engine in it.
         size: bytes of the new engine, if the settings do not contain its load.
-        reserved: bytes of what does not run now, and may start at any time: the engine of the
-            Spark's other replica.
+        reserved: bytes of the engine of the Spark's other replica, where that does not run now.
     """
     engine = engine_size(settings, memory) or size
     if engine is None or (settings.load and settings.load.sparks > 1):
@@ -196,11 +190,10 @@ def crowded(
 ) -> str | None:
     """Return why an engine must not start while the Spark's other replica has its own, or None.
 
-    The preflight judges what is declared. This is for what is not: an earlier release of either
-    replica, which was made for a Spark of its own.
+    The preflight judges what is declared. This is for an earlier release of either replica, which
+    was made for a Spark of its own.
 
     Args:
-        settings, memory, size: as for `is_beside`.
         beside: bytes of the other replica's engine, whether it runs now or not; 0 without one.
     """
     engine = engine_size(settings, memory) or size

@@ -45,18 +45,12 @@ def check_data(
     for folder in ("group_data", *(context.params.get("group_data") or ())):
         for path in sorted(Path(folder).glob("*.py")):
             files.setdefault(path.stem, {}).update(read_file(path))
-    replicas = {
-        str(replica)
-        for _, data in groups.get("sparks", ())
-        for replica in data.get("replicas", [data.get("replica")])
-        if replica
-    }
     declared = load_fleet(fleet, recipe_names()).replicas
     own = {*groups, *declared, file_group}
     problems = [
         *_unused(files, own, fleet, Path(context.params["inventory"])),
         *_file_problems(files),
-        *_option_problems(given, replicas, removal, _deploys(context.params["operations"])),
+        *_option_problems(given, removal, _deploys(context.params["operations"])),
     ]
     pair = any(len(each.sparks) > 1 for each in declared.values())
     if given.get("fabric") == "verify" and not pair:
@@ -170,7 +164,6 @@ def _file(group: str) -> str:
 
 def _option_problems(
     given: Mapping[str, object],
-    replicas: Collection[str],
     removal: bool,
     deploys: Collection[str],
 ) -> Iterator[str]:
@@ -186,7 +179,7 @@ def _option_problems(
     except PlanError as error:
         yield from error.problems
     options = {key: given[key] for key in given if key in OPTIONS}
-    yield from slips(options, replicas, removal=removal, deploys=deploys)
+    yield from slips(options, removal=removal, deploys=deploys)
 
 
 def _divided(hosts: Sequence[Host], files: Files) -> Iterator[str]:

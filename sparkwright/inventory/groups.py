@@ -41,7 +41,7 @@ LOOKS = {
 }
 REMOVAL = ("deploys/remove.py", "sparkwright.cleanup.deploy.remove")
 # The deploys that give doors their keys, or compare them.
-KEYED = ("deploys/spark.py", "deploys/rollout.py", "deploys/gateway.py", "deploys/drift.py")
+KEYED = ("deploys/spark.py", "sparkwright.deploy.prepare", "deploys/gateway.py", "deploys/drift.py")
 
 
 def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
@@ -104,7 +104,7 @@ def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
         hosts = next(iter(groups.values()))
         keep_screen_plain(next((data["spark"] for name, data in hosts if name == "@local"), None))
         if not config.PARALLEL:
-            # A pair and a rollout do each step on all Sparks at once. pyinfra's default is by the
+            # A pair does each step on both Sparks at once. pyinfra's default is by the
             # cores of this machine, which mostly waits.
             config.PARALLEL = min(len(hosts), MAX_PARALLEL)
         look = next((module for module, deploys in LOOKS.items() if _runs(deploys)), None)

@@ -1,76 +1,61 @@
-"""The report of a rollout, during it and at its end: JSON for machines, a table for people."""
+"""The report of a rollout: JSON for machines, a plan and a table for people."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sparkwright.rollout.record import ReplicaRecord, Result
-from sparkwright.rollout.waves import Rollout
-from sparkwright.run.options import RunOptions
+from sparkwright.common.command_line import next_line
+from sparkwright.rollout.course import Rollout
+from sparkwright.rollout.plan import ReplicaRecord, Result
 
 
-def report(
-    rollout: Rollout, options: RunOptions, started: str, ended: str | None = None
-) -> dict[str, Any]:
+def report(rollout: Rollout, started: str, ended: str | None) -> dict[str, Any]:
     """Return the content of the JSON file.
 
     Args:
-        rollout: as it is now.
-        options: of its run.
         started, ended: times in ISO 8601; `ended` is None while it goes on.
-
-    Returns:
-        {"started", "ended", "soak" (s), "minimum_speed" (tokens/s or None), "stopped" (why; ""),
-        "waves" (replicas of each), "replicas" (an object each: `ReplicaRecord`, without `names`)}.
     """
     return {
         "started": started,
         "ended": ended,
-        "soak": options.soak,
-        "minimum_speed": options.minimum_speed,
+        "soak": rollout.soak,
+        "minimum_speed": rollout.minimum_speed,
         "stopped": rollout.stopped,
-        "waves": [list(wave) for wave in rollout.waves],
-        "replicas": [_entry(record) for record in rollout.records.values()],
+        "waves": rollout.waves,
+        "replicas": [asdict(record) for record in rollout.records.values()],
     }
 
 
-def _entry(record: ReplicaRecord) -> dict[str, Any]:
-    values = {**asdict(record), "sparks": list(record.sparks), "result": record.result.value}
-    del values["names"]
-    return values
-
-
-def plan_lines(rollout: Rollout) -> list[str]:
+def plan_lines(records: Collection[ReplicaRecord], waves: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a rollout's plan, or of why there is none."""
-    records = rollout.records.values()
-    refused = [each for each in records if each.result in (Result.REFUSED, Result.LOST)]
-    if refused:
+    if refused := [each for each in records if each.reason]:
         return [f"replica {each.replica}: {each.reason}" for each in refused]
+    changes = {
+        each.replica: f"{each.replica} ({each.previous or 'nothing'} -> {each.release})"
+        for each in records
+    }
     lines = [
-        f"wave {number} of {len(rollout.waves)}: "
-        f"{', '.join(_change(rollout.records[name]) for name in wave)}"
-        for number, wave in enumerate(rollout.waves, 1)
+        f"wave {number} of {len(waves)}: {', '.join(changes[name] for name in wave)}"
+        for number, wave in enumerate(waves, 1)
     ]
     already = [each.replica for each in records if each.result is Result.ALREADY]
     return lines + ([f"{Result.ALREADY}: {', '.join(already)}"] if already else [])
 
 
 def table(rollout: Rollout) -> list[str]:
-    """Return the lines of the table: a heading, and one for each replica."""
-    rows = [("replica", "Sparks", "wave", "what happened", "s", "gap s", "tok/s", "serves")]
+    """Return a heading, a line for each replica, and how to go on."""
+    rows = [("replica", "wave", "what happened", "s", "gap s", "tok/s")]
     for record in rollout.records.values():
-        timed = bool(record.seconds)
         rows.append(
             (
                 record.replica,
-                ", ".join(record.sparks),
                 str(record.wave or ""),
                 record.result + (", beside the previous release" if record.beside else ""),
-                f"{record.seconds:.0f}" if timed else "",
-                f"{record.gap:.1f}" if timed else "",
+                f"{record.seconds:.0f}" if record.seconds else "",
+                f"{record.gap:.1f}" if record.seconds else "",
                 "" if record.speed is None else f"{record.speed:.1f}",
-                _serves(record),
             )
         )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -78,19 +63,11 @@ def table(rollout: Rollout) -> list[str]:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-    return lines + ([f"Stopped: {rollout.stopped}"] if rollout.stopped else [])
-
-
-def _change(record: ReplicaRecord) -> str:
-    return f"{record.replica} ({record.previous or 'nothing'} -> {record.release})"
-
-
-def _serves(record: ReplicaRecord) -> str:
-    match record.result:
-        case Result.ALREADY | Result.SWITCHED | Result.STUCK:
-            return record.release
-        case Result.FAILED | Result.BACK | Result.WAITING | Result.REFUSED:
-            return record.previous or "nothing"
-        case Result.DOWN:
-            return "nothing"
-    return "unknown"
+    if not rollout.stopped:
+        return lines
+    lines.append(f"Stopped: {rollout.stopped}")
+    for record in rollout.records.values():
+        if record.result in (Result.DOWN, Result.STUCK) and record.previous:
+            back = next_line("rollback", f"--limit {record.replica}")
+            lines.append(f"To have {record.previous} serve again: {back}")
+    return [*lines, "Run again to go on: a replica that serves what it should is not touched."]

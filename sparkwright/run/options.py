@@ -50,11 +50,6 @@ class RunOptions(Model):
         report: Where the doctor's report for an issue goes: a path, or "-".
         watch: Seconds between two refreshes; None for one look.
         workloads: Names of what the benchmark measures; None for all.
-        force: Replicas that may leave their clients with nothing for a while.
-        minimum_speed: Tokens a second that one stream must show; None for no bound.
-        soak: Seconds that each wave of a rollout must hold before the next one begins, beside the
-            trial of each switch: long enough for requests that a few minutes bring and a trial
-            does not, such as a long prompt.
     """
 
     docker: Literal["restart"] | None = Field(None, description="restart, or no --data docker")
@@ -69,26 +64,16 @@ class RunOptions(Model):
     workloads: Annotated[
         tuple[Annotated[str, AfterValidator(_workload)], ...] | None, BeforeValidator(_words)
     ] = Field(None, description="names with commas between them, such as short,code")
-    force: Annotated[tuple[str, ...], BeforeValidator(_words)] = Field(
-        (), description="names of replicas, with commas between them"
-    )
-    minimum_speed: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
-        None, description="tokens a second, such as 40"
-    )
-    soak: float = Field(300, ge=0, allow_inf_nan=False, description="seconds, such as 300")
 
 
 # The deploys that read an option; an option that is not here may be given to any.
 _READ_BY = {
     "docker": ("spark", "drift"),
     "fabric": ("spark", "drift"),
-    "weights": ("spark", "rollout", "drift", "remove"),
+    "weights": ("spark", "drift", "remove"),
     "json": ("status", "drift"),
     "watch": ("status",),
     "workloads": ("benchmark",),
-    "force": ("rollout",),
-    "minimum_speed": ("rollout",),
-    "soak": ("rollout",),
     "report": ("doctor",),
 }
 
@@ -111,24 +96,8 @@ def options_of(data: Mapping[str, object]) -> RunOptions:
         ) from None
 
 
-def check_force(names: Collection[str], replicas: Collection[str]) -> None:
-    """Refuse unknown replicas in `--data force`.
-
-    Raises:
-        PlanError: One problem for each.
-    """
-    problems = [
-        f"--data force: found {name!r}; {nearest(name, replicas)}"
-        for name in names
-        if name not in replicas
-    ]
-    if problems:
-        raise PlanError(*problems)
-
-
 def slips(
     given: Mapping[str, object],
-    replicas: Collection[str],
     *,
     removal: bool,
     deploys: Collection[str] = (),
@@ -137,7 +106,6 @@ def slips(
     for name, value in given.items():
         try:
             options = options_of({name: value})
-            check_force(options.force, replicas)
         except PlanError as error:
             yield from error.problems
             continue

@@ -22,6 +22,7 @@ class Reading:
 
     Attributes:
         release, recipe: what should serve, by its `current` link; None where nothing was set up.
+        models: the names by which clients ask for that release.
         unit: the engine of that release; None where systemd knows none.
         others: other releases that run or start.
         switches: releases to which a switch is under way.
@@ -36,6 +37,7 @@ class Reading:
 
     release: str | None
     recipe: str | None
+    models: tuple[str, ...]
     unit: EngineUnit | None
     others: tuple[str, ...]
     switches: tuple[str, ...]
@@ -116,9 +118,11 @@ def parse_status(output: Iterable[str]) -> Reading:
         others = {name for name, each in state.units.items() if not each.ended} - {state.current}
         total, available = (int(kib) * 1024 for kib in parts["memory"])
         active = unit is not None and unit.active == "active"
+        recipe, models = _contents("\n".join(parts["release"]))
         return Reading(
             release=state.current,
-            recipe=_recipe("\n".join(parts["release"])),
+            recipe=recipe,
+            models=models,
             unit=unit,
             others=tuple(sorted(others)),
             switches=state.switches,
@@ -142,8 +146,10 @@ def _number(lines: Iterable[str]) -> int | None:
     return int(digits) if digits.isdigit() else None
 
 
-def _recipe(text: str) -> str | None:
+def _contents(text: str) -> tuple[str | None, tuple[str, ...]]:
+    """Return the recipe of a release and its model names, by its `release.json`."""
     try:
-        return str(read_json(text)["recipe"])
+        content = read_json(text)
+        return str(content["recipe"]), tuple(map(str, content.get("served_names", ())))
     except (ValueError, KeyError, TypeError):
-        return None
+        return None, ()

@@ -136,6 +136,8 @@ def _entry(row: SparkRow) -> Mapping[str, Any]:
     used, total = _used(reading)
     return entry | {
         "release": reading.release,
+        "models": list(reading.models),
+        "switches": list(reading.switches),
         "state": unit and unit.active,
         "status": unit and unit.status,
         "up_since": reading.since,

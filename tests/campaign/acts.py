@@ -1,9 +1,11 @@
 """What a person does with the Sparks of a round: what is declared, and the run that makes it so."""
 
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import DEVNULL, STDOUT, Popen
@@ -13,7 +15,7 @@ import yaml
 
 from tests.campaign.plan import Scene, Topology
 from tests.driver.declared import Change, recipe, seed
-from tests.driver.product import DEPLOY, PROJECT, command, env
+from tests.driver.product import DEPLOY, PROJECT, ROLLOUT, command, env
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
 
@@ -81,7 +83,7 @@ class Stage:
             case act:
                 self.declare_new(act)
         if scene.act == "rollout":
-            return ["deploys/rollout.py", *settings(scene), "--data", "soak=2"]
+            return [*ROLLOUT, *settings(scene), "--soak", "2"]
         return [DEPLOY, *settings(scene)]
 
 
@@ -119,9 +121,10 @@ class Run:
         return True
 
     def kill(self) -> bool:
-        """Kill it; return whether it was still at work."""
+        """Kill it, and the runs of a rollout; return whether it was still at work."""
         self.killed = self.process.poll() is None
-        self.process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         return self.killed
 
     def end(self, timeout: float) -> int | None:
@@ -138,17 +141,24 @@ def running(words: list[str]) -> Iterator[Run | None]:
     if not words:
         yield None
         return
-    pyinfra = [*command("inventory/lab.py"), *words, "-y"]
+    line = [*([] if words[0] == ROLLOUT[0] else command("inventory/lab.py")), *words, "-y"]
     with TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         with log.open("wb") as file:
             process = Popen(
-                pyinfra, cwd=PROJECT, env=env(), stdin=DEVNULL, stdout=file, stderr=STDOUT
+                line,
+                cwd=PROJECT,
+                env=env(),
+                stdin=DEVNULL,
+                stdout=file,
+                stderr=STDOUT,
+                start_new_session=True,
             )
+        run = Run(process, log)
         try:
-            yield Run(process, log)
+            yield run
         finally:
-            process.kill()
+            run.kill()
             process.wait()
 
 

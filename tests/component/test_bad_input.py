@@ -305,7 +305,7 @@ def test_a_command_line_of_pyinfras(
     ],
 )
 def test_options_of_a_run(given: dict[str, object], deploy: str, said: str) -> None:
-    (problem,) = slips(given, ["chat"], removal=False, deploys=[deploy])
+    (problem,) = slips(given, removal=False, deploys=[deploy])
     assert said in problem
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from host.common import pooling, probe
+from host.common import probe
 from sparkwright.recipe import questions
 from sparkwright.recipe.loader import load_recipe
 from tests.contract import engines, facts
@@ -58,8 +58,7 @@ def reranker(start: Start, kept: dict[str, Running]) -> Running:
 def side(running: Running, recipe: str) -> probe.Engine:
     """Return the engine as its supervisor asks it."""
     found = load_recipe(recipe)
-    unit = {"model": found.served_names[0], "answers": found.answers}
-    return pooling.engine(running.root, RELEASE, unit)
+    return probe.Engine(running.root, RELEASE, found.served_names[0], found.answers)
 
 
 def vectors(engine: Running, text: str | list[str]) -> list[list[float]]:

@@ -2,11 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from tests.clock import patience
 
 PROJECT = Path(__file__).parents[2]
 DEPLOY = "deploys/spark.py"
+# `sparkwright rollout` on the lab's inventory.
+ROLLOUT = (sys.executable, "-m", "sparkwright", "-i", "lab", "rollout")
 TOKEN = "hf_lab_reader"
 # The machine that runs pyinfra is in it.
 LAN = "10.213.0.0/24"
@@ -87,27 +90,49 @@ def remote_commands(*words: str) -> list[tuple[str, float]]:
         return [tuple(each) for each in json.loads(Path(report.name).read_text())]
 
 
+def rollout(*words: str) -> "subprocess.CompletedProcess[str]":
+    """Run a rollout on the lab's inventory."""
+    return subprocess.run(
+        [*ROLLOUT, *words, "-y"],
+        cwd=PROJECT,
+        env=env(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=patience(900),
+    )
+
+
 @contextmanager
-def background(*words: str, **environment: str) -> Iterator["subprocess.Popen[str]"]:
-    """Run pyinfra beside the test; its output can be read, and it is ended at last."""
+def background(
+    *words: str, program: Sequence[str] = (), **environment: str
+) -> Iterator["subprocess.Popen[str]"]:
+    """Run pyinfra, or another program, beside the test; its output can be read, and it is ended."""
     with subprocess.Popen(
-        [*command("inventory/lab.py"), *words, "-y"],
+        [*(program or command("inventory/lab.py")), *words, "-y"],
         cwd=PROJECT,
         env=env(**environment),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        start_new_session=True,
     ) as run:
         try:
             yield run
         finally:
-            run.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
 
 
-def killed_at(text: str, *words: str) -> None:
-    """Run pyinfra until a line of its output holds `text`, then kill it."""
-    with background(*words) as run:
+def killed_at(text: str, *words: str, program: Sequence[str] = ()) -> None:
+    """Run pyinfra, or another program, until a line of its output holds `text`, then kill it.
+
+    The runs that it has started end with it, as where its machine loses its power.
+    """
+    with background(*words, program=program) as run:
         assert run.stdout
         found = any(text in line for line in run.stdout)
     assert found, f"the run ended without a word of {text!r}"

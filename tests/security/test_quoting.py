@@ -13,7 +13,7 @@ from sparkwright.firewall.firewall import UfwRule
 from sparkwright.firewall.operations import delete_rule
 from sparkwright.host.facts import Service, Sysctls
 from sparkwright.jobs.facts import ImageContent, ImageState, JobStates
-from sparkwright.rollout.facts import Speed
+from sparkwright.rollout.deploy import speed_command
 from sparkwright.weights.facts import WeightFolders
 
 
@@ -38,7 +38,7 @@ def test_what_a_host_said_is_quoted_in_commands(tmp_path: Path, hostile: str) ->
         ImageState().command([hostile]),
         ImageContent().command(hostile),
         EngineSize().command(hostile),
-        Speed().command(str(tmp_path), hostile, hostile),
+        speed_command(str(tmp_path), hostile, hostile),
         Sysctls().command([hostile]),
         Service().command(hostile, [hostile]),
         str(delete_rule(UfwRule(hostile, "door"))),

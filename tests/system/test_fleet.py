@@ -4,6 +4,7 @@ The tests build on one another, in order.
 """
 
 import json
+import re
 import socket
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,17 +20,25 @@ from tests.clock import patience
 from tests.driver.client import CHAT, ask, authorization, said
 from tests.driver.declared import BROKEN, Change, edited, recipe, seed
 from tests.driver.load import Load, load
-from tests.driver.product import DEPLOY, PROJECT, background, killed_at, pyinfra
+from tests.driver.product import (
+    DEPLOY,
+    PROJECT,
+    ROLLOUT,
+    background,
+    killed_at,
+    pyinfra,
+    rollout,
+)
 from tests.driver.sparks import current, eventually
 from tests.lab import hub
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
 
 GATEWAY, PORT = "deploys/gateway.py", 4000
-ROLLOUT = "deploys/rollout.py"
+PREPARE = ("sparkwright.deploy.prepare", "/dev/null")
 WEIGHTS = "sparkwright.weights.deploy.apply"
 REPO = "sparkwright/tiny-qwen3.5-moe"
-QUICK = ("--data", "soak=3", "--data", "trial_seconds=3")
+QUICK = ("--soak", "3", "--data", "trial_seconds=3")
 TURN = "wave 1 of 3: replica lab1 switches"
 
 
@@ -207,17 +216,24 @@ def test_all_switch_and_no_request_fails(sparks: list[Handle]) -> None:
     """While one rollout is at work, no other run is let in."""
     before = [served(spark) for spark in sparks]
     with asked(sparks) as seen, recipes(*[seed(1)] * 3):
-        with background(ROLLOUT, *QUICK) as first:
+        planned = rollout("--dry", *QUICK)
+        assert planned.returncode == 0, planned.stdout
+        assert f"wave 1 of 3: lab1 ({before[0]} -> " in planned.stdout
+        with background(*QUICK, program=ROLLOUT) as first:
             assert first.stdout
             assert any(TURN in line for line in first.stdout)
-            second = pyinfra(ROLLOUT, *QUICK)
-            assert second.status == 1
-            assert "found another run at work on it" in second.output
-            assert pyinfra(DEPLOY, "--limit", "spark3").status == 1
+            second = rollout(*QUICK)
+            assert second.returncode == 1
+            assert "found another rollout at work in this folder" in second.stdout
+            assert any("switch: it starts" in line for line in first.stdout)
+            refused = pyinfra(DEPLOY, "--limit", "spark1")
+            assert refused.status == 1
+            assert "found another run at work on it" in refused.output
             said = "".join(first.stdout)
             assert first.wait(patience()) == 0, said
         assert results() == ["switched"] * 3
-        assert pyinfra(ROLLOUT, *QUICK).succeeded().changed == frozenset()
+        assert pyinfra(*PREPARE).succeeded().changed == frozenset()
+        assert rollout(*QUICK).returncode == 0
         assert results() == ["serves it already"] * 3
     assert [each.failed for each in seen] == [[]] * 4, said
     after = [served(spark) for spark in sparks]
@@ -227,21 +243,22 @@ def test_all_switch_and_no_request_fails(sparks: list[Handle]) -> None:
 def test_a_second_wave_that_fails_ends_it(sparks: list[Handle]) -> None:
     before = [served(spark) for spark in sparks]
     with asked(sparks) as seen, recipes(seed(2), BROKEN, seed(2)):
-        run = pyinfra(ROLLOUT, *QUICK)
-    assert run.status == 1
+        run = rollout(*QUICK)
+    assert run.returncode == 1
     assert results() == ["switched", "failed, the previous release serves", "not reached"]
-    assert "does not know a flag" in run.output
-    assert "Not reached: lab3." in run.output
+    assert "does not know a flag" in run.stdout
+    assert re.search("^lab3 +3 +not reached$", run.stdout, re.MULTILINE), run.stdout
     after = [served(spark) for spark in sparks]
     assert after[0] not in ("", before[0])
     assert after[1:] == before[1:]
-    assert [each.failed for each in seen] == [[]] * 4, run.output
+    assert [each.failed for each in seen] == [[]] * 4, run.stdout
 
 
 def test_a_killed_one_is_continued_where_it_stopped(sparks: list[Handle]) -> None:
     with asked(sparks) as seen, recipes(*[seed(2)] * 3):
-        killed_at("replica lab2 switches", ROLLOUT, *QUICK)
-        pyinfra(ROLLOUT, *QUICK).succeeded()
+        killed_at("replica lab2 switches", *QUICK, program=ROLLOUT)
+        run = rollout(*QUICK)
+        assert run.returncode == 0, run.stdout
         assert results()[0] == "serves it already"
         assert results()[2] == "switched"
         assert pyinfra(DEPLOY).succeeded().changed == frozenset()
@@ -251,19 +268,19 @@ def test_a_killed_one_is_continued_where_it_stopped(sparks: list[Handle]) -> Non
 def test_a_canary_below_its_speed_is_taken_back(sparks: list[Handle]) -> None:
     before = [served(spark) for spark in sparks]
     with asked(sparks) as seen, recipes(*[seed(3)] * 3):
-        run = pyinfra(ROLLOUT, *QUICK, "--data", "minimum_speed=1000000")
-    assert run.status == 1
-    assert "tokens a second in one stream; expected at least 1000000" in run.output
+        run = rollout(*QUICK, "--minimum-speed", "1000000")
+    assert run.returncode == 1
+    assert "tokens a second in one stream; expected at least 1000000" in run.stdout
     assert report()["replicas"][0]["speed"] > 1
     assert results() == ["failed, the previous release serves", "not reached", "not reached"]
     assert [served(spark) for spark in sparks] == before
-    assert [each.failed for each in seen] == [[]] * 4, run.output
+    assert [each.failed for each in seen] == [[]] * 4, run.stdout
 
 
 def test_one_that_is_stopped_by_hand_meanwhile(sparks: list[Handle]) -> None:
     """Then another one down would be one too many."""
     before = [served(spark) for spark in sparks]
-    with recipes(*[seed(4)] * 3), background(ROLLOUT, *QUICK) as run:
+    with recipes(*[seed(4)] * 3), background(*QUICK, program=ROLLOUT) as run:
         assert run.stdout
         assert any(TURN in line for line in run.stdout)
         sparks[2].run(f"sudo systemctl stop vllm@{before[2]}", timeout=patience(120))

@@ -1,4 +1,4 @@
-"""The proof that an engine really generates: one token, in time.
+"""The proof that an engine really generates, embeds or scores: one token, or one text, in time.
 
 /health proves little: it stays 200 while the other rank is gone (vLLM 0.20 to 0.33).
 """
@@ -8,8 +8,9 @@ import http.client
 import json
 import math
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from host.common.seat import engine_address
 
@@ -33,10 +34,20 @@ COUNTERS = (
 )
 # "Later, I am busy": no answer, rather than a wrong one.
 _BUSY = (429, 503)
+# The shortest question, by what an engine answers.
+_CHAT = "chat"
+_QUESTIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    _CHAT: (
+        "/v1/chat/completions",
+        {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1},
+    ),
+    "embeddings": ("/v1/embeddings", {"input": "Hi"}),
+    "scores": ("/v1/rerank", {"query": "Hi", "documents": ["Hi"]}),
+}
 
 
 class NoTokenError(Exception):
-    """The engine answered, and not with a token."""
+    """The engine answered, and not with what it was asked for."""
 
 
 class Engine:
@@ -46,10 +57,19 @@ class Engine:
         root: of its seat.
         release: its id.
         model: a name that it serves.
+        answers: what it is asked for, as in unit.json.
+
+    Raises:
+        KeyError: it answers what nobody knows how to ask for.
     """
 
-    def __init__(self, root: Path, release: str, model: str) -> None:
-        self._root, self._release, self._model = root, release, model
+    def __init__(self, root: Path, release: str, model: str, answers: str = _CHAT) -> None:
+        self._root, self._release = root, release
+        self._path, question = _QUESTIONS[answers]
+        self._question = json.dumps({"model": model, **question})
+        is_chat = answers == _CHAT
+        self._asked = "a completion of one token" if is_chat else f"a request of {self._path}"
+        self._is_proof = _has_token if is_chat else _has_numbers
 
     async def healthy(self) -> bool:
         """Tell whether /health says 200."""
@@ -60,25 +80,22 @@ class Engine:
             return False
 
     async def token(self) -> None:
-        """Have one token generated.
+        """Have one token generated, one text embedded, or one document scored.
 
         Raises:
             NoTokenError: what came is not that.
             OSError, ValueError: nothing sensible came.
         """
-        question = {"model": self._model, "messages": [{"role": "user", "content": "Hi"}]}
-        status, body = await self._request(
-            "POST", "/v1/chat/completions", json.dumps(question | {"max_tokens": 1})
-        )
+        status, body = await self._request("POST", self._path, self._question)
         if status in _BUSY:
             raise ValueError(f"status {status}")
         try:
-            tokens = json.loads(body)["usage"]["completion_tokens"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            tokens = 0
-        if status != 200 or not tokens:
+            is_proof = status == 200 and self._is_proof(json.loads(body))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            is_proof = False
+        if not is_proof:
             answer = " ".join(body.split())[:200]
-            raise NoTokenError(f"a completion of one token gave status {status}: {answer}")
+            raise NoTokenError(f"{self._asked} gave status {status}: {answer}")
 
     async def counters(self) -> list[str] | None:
         """Return what moves when the engine works; None when it does not tell."""
@@ -106,6 +123,17 @@ class Engine:
         if not protocol.startswith("HTTP/") or not status.isdecimal():
             raise ValueError(f"no HTTP answer: {first[:80]!r}")
         return int(status), rest.partition("\r\n\r\n")[2]
+
+
+def _has_token(answer: Any) -> bool:
+    return bool(answer["usage"]["completion_tokens"])
+
+
+def _has_numbers(answer: Any) -> bool:
+    """Tell whether an answer has a vector or a score, of finite numbers."""
+    (found,) = answer.get("data") or answer["results"]
+    numbers = found["embedding"] if "embedding" in found else [found["relevance_score"]]
+    return bool(numbers) and all(map(math.isfinite, numbers))
 
 
 class Connection(http.client.HTTPConnection):

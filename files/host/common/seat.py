@@ -26,9 +26,7 @@ def seat_of(root: Path) -> str:
 def seat_of_release(root: Path, release: str) -> str:
     """Return the name of the seat that a release is for; "" for the first one.
 
-    Args:
-        root: of either seat.
-        release: its id; one that is not there any more counts as the first one's.
+    A release that is not there any more counts as the first one's.
     """
     try:
         unit = json.loads((root / "releases" / release / "unit.json").read_text("utf-8"))
@@ -38,12 +36,7 @@ def seat_of_release(root: Path, release: str) -> str:
 
 
 def place(root: Path, release: str) -> Path:
-    """Return the folder of the seat that a release is for.
-
-    Args:
-        root: the folder of everything on the Spark.
-        release: its id.
-    """
+    """Return the folder of the seat that a release is for, below the folder of everything."""
     seat = seat_of_release(root, release)
     return root / SEATS / seat if seat else root
 
@@ -53,10 +46,6 @@ def engine_address(root: Path, release: str) -> Iterator[str]:
     """Yield the address of an engine's socket, for a connection.
 
     It names the opened folder: the whole path may be longer than an address may be.
-
-    Args:
-        root: of the seat.
-        release: its id.
 
     Raises:
         OSError: it has never been started.
@@ -69,10 +58,5 @@ def engine_address(root: Path, release: str) -> Iterator[str]:
 
 
 def own(root: Path, releases: list[str]) -> list[str]:
-    """Return those releases that are for a seat.
-
-    Args:
-        root: of the seat.
-        releases: ids, of any seat.
-    """
+    """Return those releases that are for the seat whose folder this is."""
     return [each for each in releases if seat_of_release(root, each) == seat_of(root)]

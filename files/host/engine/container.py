@@ -13,23 +13,14 @@ GOODBYE = 5
 
 
 class Container:
-    """One container and the client in whose foreground it runs.
-
-    Args:
-        name: the container's.
-        command: the program that runs it in the foreground.
-    """
+    """One container, and the program in whose foreground it runs."""
 
     def __init__(self, name: str, command: Path) -> None:
         self._name = name
         self._command = command
         self._client: Process | None = None
-        self._begun = False
-
-    @property
-    def begun(self) -> bool:
-        """Tell whether there may be a container of our making."""
-        return self._begun
+        # There may be a container of our making.
+        self.begun = False
 
     @property
     def running(self) -> bool:
@@ -38,7 +29,7 @@ class Container:
 
     async def start(self, environment: dict[str, str]) -> None:
         """Start the client with these variables on top of our own."""
-        self._begun = True
+        self.begun = True
         self._client = await asyncio.create_subprocess_exec(
             self._command, stdin=DEVNULL, env=os.environ | environment
         )

@@ -15,10 +15,7 @@ TOO_MANY = 2
 class CrashGuard:
     """Keeps ROOT/state/running@RELEASE while that engine runs, and the times of hard ends.
 
-    Args:
-        root: the folder of everything on the Spark.
-        release: the one that runs; in a switch, another may run beside it.
-        boot_id: names this boot.
+    In a switch, another release may run beside this one.
     """
 
     def __init__(self, root: Path, release: str, boot_id: str) -> None:

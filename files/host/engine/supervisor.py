@@ -18,7 +18,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from host.common import pooling, probe
+from host.common import probe
 from host.common.boot import boot_id
 from host.common.command_line import words
 from host.common.log import log, notify, show
@@ -69,7 +69,7 @@ class Supervisor:
         folder = root / "releases" / release
         self._unit: dict[str, Any] = json.loads((folder / "unit.json").read_text("utf-8"))
         self._release = release
-        self._engine = pooling.engine(root, release, self._unit)
+        self._engine = probe.Engine(root, release, self._unit["model"], self._unit["answers"])
         self._container = Container(f"vllm-{release}", folder / "run")
         self._crashes = CrashGuard(root, release, boot_id())
         self._stop_requested = asyncio.Event()

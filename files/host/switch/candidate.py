@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from host.common import pooling, probe
+from host.common import probe
 from host.switch.check import Refusal
 from host.switch.report import Report
 from host.switch.units import Unit, reset_failed, systemctl
@@ -21,11 +21,8 @@ class Candidate:
     """One release, from its start on.
 
     Args:
-        root: of its seat.
-        release: its id.
-        unit: what is laid down of it.
-        report: takes how far it is.
-        pause: waits a moment; may end all by an exception.
+        unit: its unit.json.
+        pause: waits a moment; ends the switch by an exception where that is asked for.
     """
 
     def __init__(
@@ -82,7 +79,7 @@ class Candidate:
         """
         if self._is_worker:
             return
-        engine = pooling.engine(self._root, self._release, self._unit)
+        engine = probe.Engine(self._root, self._release, self._unit["model"], self._unit["answers"])
         while True:
             problem = _token(engine)
             if problem is None:

@@ -14,11 +14,7 @@ UNIT = "/etc/systemd/system/vllm@.service"
 
 
 def enabled(root: Path) -> list[str]:
-    """Return the releases of a seat whose engine boots.
-
-    Args:
-        root: of the seat.
-    """
+    """Return the releases of a seat whose engine boots."""
     return own(root, sorted(release_of(path.name) for path in WANTS.glob("vllm@*.service")))
 
 

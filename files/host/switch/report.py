@@ -12,11 +12,7 @@ from host.switch.state import load
 
 
 class Report:
-    """The progress of a switch, and its result.
-
-    Args:
-        path: of the file.
-    """
+    """The progress of a switch, and its result."""
 
     def __init__(self, path: Path) -> None:
         self._file = path

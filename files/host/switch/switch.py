@@ -26,9 +26,16 @@ from host.door.haproxy import DoorError
 from host.switch.candidate import MARGIN, Candidate
 from host.switch.check import Refusal, check
 from host.switch.commit import commit, disable, enabled, point, undo
-from host.switch.previous import find_previous, fits_beside, has_head
 from host.switch.report import Report
-from host.switch.state import Turn, laid_down, load, write
+from host.switch.state import (
+    Turn,
+    find_previous,
+    fits_beside,
+    has_head,
+    laid_down,
+    load,
+    write,
+)
 from host.switch.units import Unit, reset_failed, reset_failures, running, systemctl
 
 # Seconds between two looks at a unit or a number.
@@ -43,19 +50,14 @@ class StopRequest(Refusal):
 
 
 class Switch:
-    """One switch.
-
-    Args:
-        root: of the seat that is switched.
-        release: the one that is to serve.
-    """
+    """One switch of a seat to a release."""
 
     def __init__(self, root: Path, release: str) -> None:
         self._root = root
         self._new = release
         self._lost = ""
-        self._told = False
-        self._heed = True
+        self._stop_requested = False
+        self._stoppable = True
         self._record = root / "state" / "switch.json"
         self._report = Report(root / "jobs" / f"switch@{release}.json")
         self._door: Door | None = None
@@ -63,7 +65,7 @@ class Switch:
     def run(self) -> int:
         """Make the switch; return the exit status."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._tell)
+            signal.signal(number, self._request_stop)
         self._report.say("checking")
         try:
             with Turn(self._root, self._wait_for_turn):
@@ -73,9 +75,9 @@ class Switch:
         self._report.say("done")
         return 0
 
-    def _tell(self, *_: object) -> None:
+    def _request_stop(self, *_: object) -> None:
         # An event's lock is no place for a handler: it may interrupt who holds it, and wait for it.
-        self._told = True
+        self._stop_requested = True
 
     def back(self) -> int:
         """Take back what a program that was killed had begun; return the exit status."""
@@ -85,7 +87,7 @@ class Switch:
                 return 0
             self._report.take_up()
             self._take_orders()
-            self._heed = False
+            self._stoppable = False
             if self._new in enabled(self._root):
                 # It was killed after the commit, or there was nothing to go back to.
                 self._finish()
@@ -129,12 +131,12 @@ class Switch:
                 candidate.watch(self._orders["trial"])
             commit(self._root, self._new, previous)
         except Exception as error:
-            self._heed = False
+            self._stoppable = False
             self._return(previous, ran)
             self._record.unlink(missing_ok=True)
             known = isinstance(error, (Refusal, DoorError, OSError))
             raise Refusal(str(error) if known else f"unexpected {error!r}") from error
-        self._heed = False
+        self._stoppable = False
         if previous and beside:
             self._wait_idle(previous, self._orders["drain"])
         self._finish()
@@ -201,7 +203,7 @@ class Switch:
         deadline = time.monotonic() + seconds
         while (busy := self._busy(release)) and time.monotonic() < deadline:
             self._report.say("draining", message=f"{busy} requests in flight")
-            if self._told and not self._heed:
+            if self._stop_requested and not self._stoppable:
                 return
             self._pause()
 
@@ -267,9 +269,9 @@ class Switch:
         self._pause()
 
     def _pause(self) -> None:
-        """Wait a moment; heed a word from outside as long as that is wanted."""
+        """Wait a moment; end the switch if a stop was requested, and it can still be reverted."""
         time.sleep(LOOK)
-        if self._told and self._heed:
+        if self._stop_requested and self._stoppable:
             raise StopRequest("the switch was stopped")
 
 

@@ -23,21 +23,13 @@ class Unit:
 
 
 def running(root: Path) -> list[str]:
-    """Return the releases of a seat whose engine runs, or is about to.
-
-    Args:
-        root: of the seat.
-    """
+    """Return the releases of a seat whose engine runs, or is about to."""
     states = "active,activating,reloading,deactivating"
     return own(root, [release_of(unit) for unit in _listed(states, "vllm@*")])
 
 
 def reset_failures(root: Path) -> None:
-    """Have systemd forget what failed of a seat: it is over, and the journal keeps it.
-
-    Args:
-        root: of the seat.
-    """
+    """Have systemd forget what failed of a seat: it is over, and the journal keeps it."""
     for unit in _listed("failed", "vllm@*", "switch@*"):
         if own(root, [release_of(unit)]):
             reset_failed(unit)

@@ -1,18 +1,20 @@
-"""Stop what serves for a while, and start it again."""
+"""Stop what serves, for a while or for good, and start it again."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 from pyinfra import host
 from pyinfra.api import Host, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.command_line import next_line
-from sparkwright.common.operations import failing, notice, spark_name
-from sparkwright.engine.facts import Engines
-from sparkwright.engine.operations.serve import complaint, switch_back
-from sparkwright.engine.switch import Outcome, SwitchSettings
+from sparkwright.common.operations import differs, failing, notice, spark_name
+from sparkwright.common.placed import SEAT_FOLDERS, SYSTEMD, place_of
+from sparkwright.door.door import SEAT_UNIT, door_unit
+from sparkwright.engine.facts import Engines, Seats
+from sparkwright.engine.operations.serve import serve_again
+from sparkwright.engine.switch import SwitchSettings
 from sparkwright.run.report import conclude
 
 
@@ -39,11 +41,7 @@ def stopped(root: str, replica: str) -> Generator[PyinfraCommand, None, None]:
 def started(
     root: str, replica: str, settings: SwitchSettings, peer: Host | None
 ) -> Generator[PyinfraCommand, None, None]:
-    """Start the release that served last, and wait until it answers.
-
-    Args:
-        peer: the other Spark of a pair, on which this operation runs at the same time.
-    """
+    """Start the release that served last, and wait until it answers."""
     engines = host.get_fact(Engines, root=root)
     release = engines.current
     if release is None:
@@ -57,9 +55,43 @@ def started(
         conclude(replica, f" serves {release} already.")
         return
     notice(f"{release} starts", "green")
-    outcome = Outcome()
-    yield from switch_back(root, release, settings, peer, outcome)
-    if not outcome.served:
-        yield failing(complaint(release, outcome))
-    else:
-        conclude(replica, f" serves {release} again.")
+    yield from serve_again(root, replica, release, settings, peer)
+
+
+@operation()
+def vacated(root: str, wanted: Sequence[str]) -> Generator[StringCommand]:
+    """Have no second engine or door but the declared; releases, weights and images stay.
+
+    It is done before anything else of a run that changes what serves: memory and ports are free
+    then for what takes the place.
+    """
+    known = host.get_fact(Seats, root=root)
+    strays = [seat for seat in known if seat not in wanted]
+    if not strays:
+        host.noop("there is none")
+        return
+    for seat in strays:
+        place, unit = place_of(root, seat), door_unit(place_of(root, seat))
+        differs(f"replica {seat}", "none: the inventory does not name it here", "one")
+        engines = host.get_fact(Engines, root=place)
+        for release in engines.switches:
+            yield StringCommand("systemctl stop", QuoteString(f"switch@{release}.service"))
+        for engine in engines.units.values():
+            if not engine.stopped:
+                name = QuoteString(f"vllm@{engine.release}.service")
+                yield StringCommand("systemctl disable --quiet --now", name)
+        yield StringCommand(
+            "systemctl disable --quiet --now", QuoteString(unit), "2>/dev/null; true"
+        )
+        yield StringCommand(
+            "rm -rf",
+            *(QuoteString(f"{root}/{name}/seats/{seat}") for name in SEAT_FOLDERS),
+            QuoteString(place),
+        )
+    if len(strays) == len(known):
+        yield StringCommand("rm -f", f"{SYSTEMD}/{SEAT_UNIT}", "&& systemctl daemon-reload")
+        yield StringCommand(
+            "rmdir",
+            *(QuoteString(f"{root}/{name}/seats") for name in SEAT_FOLDERS),
+            QuoteString(f"{root}/seats"),
+        )

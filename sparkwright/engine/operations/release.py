@@ -13,12 +13,7 @@ from sparkwright.host.operations.files import managed_files
 
 @operation()
 def programs_and_release(root: str, entries: Sequence[Entry]) -> Generator[PyinfraCommand]:
-    """Make every entry current, as `managed_files` does, and delete superseded programs.
-
-    Args:
-        root: the folder of everything on the Spark.
-        entries: the unit file among them.
-    """
+    """Make every entry current, as `managed_files` does, and delete superseded programs."""
     changes = list(managed_files._inner(entries=entries))
     yield from changes
     # A failing operation must change nothing.

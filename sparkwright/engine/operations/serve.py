@@ -28,6 +28,7 @@ from sparkwright.engine.switch import (
 )
 from sparkwright.jobs.operations import LOST, put_manifest, start
 from sparkwright.release.release import Release
+from sparkwright.run.report import conclude
 from sparkwright.run.target import target
 
 # A start takes minutes: this often is soon enough to see, and seldom enough to cost nothing.
@@ -45,44 +46,24 @@ _last: dict[tuple[str, str], Outcome] = {}
 
 @operation()
 def serving(
-    release: Release, settings: SwitchSettings, peer: Host | None = None
+    release: Release,
+    settings: SwitchSettings,
+    peer: Host | None = None,
+    outcome: Outcome | None = None,
 ) -> Generator[PyinfraCommand, None, None]:
-    """Serve `release`, and nothing else, now and after every boot.
+    """Serve `release`, which is on the Spark, and nothing else, now and after every boot.
 
     A unit on the Spark makes the switch, and goes on without a connection: a run starts or joins
     it. What served before serves again where the release does not. An engine that runs but does not
     answer fails the host and is left as it is: it may be at work on what others asked of it.
 
     Args:
-        release: its files, weights and image are on the Spark.
-        peer: the other Spark of a pair, on which this operation runs at the same time: an engine
-            starts when both do.
-    """
-    outcome = Outcome()
-    yield from attempt(release, settings, peer, outcome)
-    unit = f"vllm@{release.id}.service"
-    if outcome.served:
-        if not outcome.attempted:
-            host.noop(f"{unit} serves {', '.join(release.recipe.models)}")
-    elif outcome.silent:
-        yield failing(
-            f"{unit} is active, but {outcome.reason}. "
-            f"Look with `journalctl -u {unit}`; restart with `sudo systemctl restart {unit}`."
-        )
-    else:
-        yield failing(complaint(release.id, outcome))
-
-
-def attempt(
-    release: Release, settings: SwitchSettings, peer: Host | None, outcome: Outcome
-) -> Generator[PyinfraCommand]:
-    """Yield what `serving` does, without a failure of the host where the release does not serve.
-
-    Args:
-        release, settings, peer: as for `serving`.
+        peer: the other Spark of a pair, on which this operation runs at the same time.
         outcome: is filled.
     """
+    outcome = outcome or Outcome()
     engines = _engines(release)
+    unit = f"vllm@{release.id}.service"
     ours = engines.units.get(release.id)
     if ours is None:
         yield failing("systemd does not answer: the engine is one of its units. Boot normally")
@@ -99,6 +80,7 @@ def attempt(
     else:
         yield from _job(release.place, release.id, settings, engines.switches, peer, outcome)
         if not outcome.served:
+            yield failing(_complaint(release.id, outcome))
             return
         if phases := start_line(outcome.log, release.recipe.expected):
             host.log(f"engine: its start took: {phases}")
@@ -106,49 +88,44 @@ def attempt(
     trouble = None
     if release.ranks.rank == 0:
         trouble = problem(engines, [*release.recipe.models], release.recipe.answers)
-    outcome.served, outcome.silent, outcome.reason = not trouble, bool(trouble), trouble or ""
+    outcome.served, outcome.reason = not trouble, trouble or ""
+    if trouble:
+        yield failing(
+            f"{unit} is active, but {trouble}. "
+            f"Look with `journalctl -u {unit}`; restart with `sudo systemctl restart {unit}`."
+        )
+    elif not outcome.attempted:
+        host.noop(f"{unit} serves {', '.join(release.recipe.models)}")
 
 
-def go_back(
-    root: str, settings: SwitchSettings, peer: Host | None, outcome: Outcome
-) -> Generator[PyinfraCommand]:
-    """Yield what undoes an attempt that was committed; the host does not fail.
-
-    Args:
-        settings: of the switch; its memory is that of the previous release as it was noted.
-        peer: the other Spark of a pair, on which this happens at the same time.
-        outcome: of the attempt. `taken_back` tells what became of this, `reason` why not.
-    """
-    if not outcome.attempted or not (outcome.served or outcome.silent):
-        outcome.taken_back = outcome.restored is not False
-        return
-    engines = host.get_fact(Engines, root=root)
-    if outcome.previous is None:
-        yield from _stop(engines, keep=None)
-        yield StringCommand("rm -f", QuoteString(f"{root}/current"))
-        outcome.taken_back = True
-        return
-    back = Outcome()
-    yield from switch_back(root, outcome.previous, settings, peer, back)
-    outcome.taken_back, outcome.reason = back.served, back.reason
-
-
-def switch_back(
-    root: str, release: str, settings: SwitchSettings, peer: Host | None, outcome: Outcome
+def serve_again(
+    root: str,
+    replica: str,
+    release: str,
+    settings: SwitchSettings,
+    peer: Host | None,
+    before: str | None = None,
 ) -> Generator[PyinfraCommand]:
     """Yield what has a release serve that served before, by what is on the Spark of it.
 
+    Its memory is what its last switch has noted, not that of the settings.
+
     Args:
-        release: its id.
-        settings, peer, outcome: as for `go_back`.
+        replica: for people, who are told at the end of the run.
+        before: the release that has served until now, if they are to be told.
     """
-    engines = host.get_fact(Engines, root=root)
+    engines, outcome = host.get_fact(Engines, root=root), Outcome()
     unknown = replace(settings, load=None)
     yield from _job(root, release, unknown, engines.switches, peer, outcome)
+    if not outcome.served:
+        yield failing(_complaint(release, outcome))
+    else:
+        was = f" (before: {before})" if before else ""
+        conclude(replica, f" serves {release} again{was}.")
 
 
-def complaint(release: str, outcome: Outcome) -> str:
-    """Return all that is said of a switch that failed, the engine's last lines first."""
+def _complaint(release: str, outcome: Outcome) -> str:
+    """Return the report of a switch that failed, the engine's last lines first."""
     known = hint(outcome.log)
     lines = [*outcome.log[-JOURNAL_LINES:], failure(release, outcome)]
     return "\n".join([*lines, *([f"Hint: {known}."] if known else [])])

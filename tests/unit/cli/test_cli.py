@@ -14,6 +14,7 @@ from sparkwright.cli.logs import chosen_spark, ssh_words
 from sparkwright.cli.main import cli
 from sparkwright.common.errors import PlanError
 from sparkwright.fleet.fleet import Fleet, Replica, Spark
+from sparkwright.rollout.runs import Runs
 
 PROJECT = Path(__file__).parents[3]
 
@@ -47,10 +48,6 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
         ("status --watch 9 --json", "deploys/status.py --data watch=9 --data json=-"),
         ("doctor --report -", "deploys/doctor.py -y --data report=-"),
         ("drift --json", "deploys/drift.py --data json=-"),
-        (
-            "rollout --soak 0.5 --force a,b -y",
-            "deploys/rollout.py -y --data soak=0.5 --data force=a,b",
-        ),
         ("rollback", "deploys/rollback.py"),
         ("stop -y", "deploys/stop.py -y"),
         ("start", "deploys/start.py"),
@@ -65,6 +62,23 @@ def test_a_verb_is_a_deploy(started: list[tuple[str, list[str]]], line: str, wor
     assert result.exit_code == 0, result.output
     assert started == [("pyinfra", ["inventory.py", *words.split()])]
     assert (PROJECT / words.split()[0]).is_file()
+
+
+def test_a_rollout_is_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[object] = []
+
+    def roll_out(runs: Runs, *options: object, **flags: bool) -> int:
+        given.extend([runs.chosen, runs.settings, *options, flags])
+        return 1
+
+    monkeypatch.chdir(PROJECT)
+    monkeypatch.setattr("sparkwright.rollout.command.roll_out", roll_out)
+    line = "rollout --soak 0.5 --force a,b -y --limit a --exclude b --data trial_seconds=3"
+    assert CliRunner().invoke(cli, line.split()).exit_code == 1
+    words = ["--limit", "a", "--exclude", "b"], ["--data", "trial_seconds=3"]
+    assert given == [*words, 0.5, None, ["a", "b"], {"dry": False, "yes": True}]
+    for wrong in ("--soak -1", "--soak long", "--minimum-speed 0"):
+        assert CliRunner().invoke(cli, ["rollout", *wrong.split()]).exit_code == 2
 
 
 def test_every_deploy_has_a_verb() -> None:

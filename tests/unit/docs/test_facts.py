@@ -14,6 +14,7 @@ import yaml
 from host.engine import crash_guard
 from host.switch.candidate import MARGIN
 from sparkwright.causes.thresholds import EARLYOOM, FAULT_MHZ, FAULT_WATTS, MEMORY_LOW
+from sparkwright.cli.main import cli
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.common.ports import EXPORTER_PORT, LAN_SHARE_PORT, METRICS_PORT
@@ -25,7 +26,6 @@ from sparkwright.memory.check import LEAST, WANTED
 from sparkwright.preflight.preflight import IMAGE_DISK_FACTOR, UNPACKED
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.run.lease_state import SILENCE
-from sparkwright.run.options import options_of
 from tests.docs.runs import IMAGE, weights
 from tests.lab.engine_image import VLLM
 from tests.unit.docs.pages import DOCS, PAGES, PROJECT, fences
@@ -113,8 +113,8 @@ FACTS: dict[str, tuple[object, str]] = {
         r"Previous releases that stay \((?:default: the setting keep_releases, )?(\d+)",
     ),
     "soak of a rollout": (
-        f"{options_of({}).soak:.0f}",
-        r"`soak` seconds \((\d+)\)|0 or more; default (\d+)|wave must hold \((\d+)\)",
+        next(each.default for each in cli.commands["rollout"].params if each.name == "soak"),
+        r"for `--soak` seconds \((\d+)\)|wave must hold \((\d+)\)",
     ),
     "port of a replica": (
         Replica.model_fields["port"].default,
@@ -193,7 +193,7 @@ FACTS: dict[str, tuple[object, str]] = {
         WANTED[2],
         r"stay free \(two: (\d+)\) \| warning|At least (\d+) should stay free",
     ),
-    "seconds of a lease": (SILENCE, r"after (\d+) s the Spark ends the lease"),
+    "seconds of a lease": (SILENCE, r"not heard for (\d+) s"),
     "days of a certificate": (LIFE.days, r"certificate is valid for (\d+) days"),
     "days before a certificate is renewed": (RENEWAL.days, r"less than (\d+) days left"),
     "speed of each of 4": (

@@ -1,6 +1,6 @@
 """A second replica that the inventory names no more: all that is its own goes."""
 
-from sparkwright.engine.operations.seats import vacated
+from sparkwright.engine.operations.power import vacated
 from tests.unit.driven import fake_host
 
 UNITS = """\

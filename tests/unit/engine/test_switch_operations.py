@@ -1,94 +1,22 @@
 """What a run does about what serves, and what it says."""
 
-import json
-from collections.abc import Generator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from pyinfra.api import operation
 
-from sparkwright.common.hardware import HARDWARE
-from sparkwright.engine.operations.serve import attempt, go_back, idle, serving
-from sparkwright.engine.switch import Outcome, SwitchSettings
-from tests.unit.driven import Driven, fake_host
-from tests.unit.release.test_release import release
-
-NEW = release()
-SETTINGS = SwitchSettings(trial=15, drain=30, door=True, hardware=HARDWARE["lab"], load=None)
-UNIT = "Id=vllm@{}.service\nActiveState={}\nNRestarts=0\nNeedDaemonReload=no\nJob=\nStatusText=x\n"
-REPORT = {"phase": "done", "done": 0, "total": 0, "message": "", "previous": "old", "beside": True}
-REPORT |= {"restored": None, "began": 1, "seconds": 3.0, "gap": 0.0}
-LOG = "vllm: error: unrecognized arguments: --swap-space 4"
-
-
-def engines(
-    *units: tuple[str, str],
-    enabled: str = "",
-    current: str = "",
-    switches: str = "",
-    failed: str = "",
-    first: str = NEW.id,
-    hold: str = "no",
-    serves: bool = True,
-) -> str:
-    names = [name for name in [NEW.id] if name not in dict(units)]
-    shown = "\n".join(
-        UNIT.format(*unit) for unit in [*units, *((name, "inactive") for name in names)]
-    )
-    models = json.dumps({"data": [{"id": name} for name in NEW.recipe.served_names]})
-    return "\n".join(
-        [
-            "@@current",
-            *([f"releases/{current}"] if current else []),
-            "@@enabled",
-            *([f"vllm@{enabled}.service"] if enabled else []),
-            "@@share",
-            "@@switches",
-            *([f"switch@{switches}.service"] if switches else []),
-            "@@failed",
-            *([failed] if failed else []),
-            "@@door",
-            f"first {first}\nhold {hold}",
-            "@@units",
-            shown,
-            "@@models",
-            models,
-            "@@completion",
-            json.dumps({"usage": {"completion_tokens": 1}}) if serves else "curl: (28) timed out",
-        ]
-    )
-
-
-def spark(
-    found: str,
-    report: Mapping[str, object] | None = None,
-    log: str = "",
-    size: int | None = None,
-    history: str = "",
-) -> Driven:
-    said = json.dumps(REPORT | dict(report or {}))
-    return fake_host(
-        {
-            "echo @@history": {"stdout": history},
-            "echo @@current": {"stdout": found},
-            "echo @@host": {"stdout": "@@host\n8000000\n7000000\n0\n@@gpu"},
-            "--property=ActiveState switch@": {"stdout": f"inactive\n{said}\n{log}\n-- cursor: c"},
-            "cat /opt/x/manifests/": {"stdout": json.dumps({"engine": size})},
-        },
-        spark="a",
-    )
-
-
-SETTLED = engines((NEW.id, "active"), enabled=NEW.id, current=NEW.id)
-FORMER = engines(("old", "active"), enabled="old", current="old", first="old")
-
-
-def changes(driven: Driven) -> list[str]:
-    """The commands that change something."""
-    looks = ("echo @@", "cat /opt", "systemctl show", "sha1sum", "\nenabled=", "mkdir -p /tmp")
-    scripts = [script.strip() for script in driven.scripts()]
-    return [each for each in scripts if not each.startswith(looks) and "@@" not in each]
+from sparkwright.engine.operations.serve import idle, serving
+from sparkwright.engine.switch import Outcome
+from tests.makers.engine import (
+    FORMER,
+    LOG,
+    NEW,
+    SETTINGS,
+    SETTLED,
+    changes,
+    engines,
+    spark,
+)
+from tests.unit.driven import Driven
 
 
 def serve(driven: Driven) -> Any:
@@ -196,68 +124,15 @@ def off(release: str) -> str:
     return f"systemctl disable --quiet --now {unit} && {forgiven}"
 
 
-class TestAttempt:
-    """The same for a rollout, which goes on."""
-
-    @staticmethod
-    def run(driven: Driven, outcome: Outcome, back: bool = False, peer: Any = None) -> bool:
-        @operation()
-        def attempted() -> Generator[Any]:
-            if back:
-                yield from go_back("/opt/x", SETTINGS, peer, outcome)
-            else:
-                yield from attempt(NEW, SETTINGS, peer, outcome)
-
-        return bool(driven.run(attempted).did_succeed())
-
-    def test_what_serves(self) -> None:
-        outcome = Outcome()
-        assert self.run(spark(SETTLED), outcome)
-        assert (outcome.served, outcome.attempted, outcome.previous) == (True, False, None)
-
-    def test_a_failure_is_told_and_fails_nobody(self) -> None:
-        outcome = Outcome()
-        report = {"phase": "failed", "message": "no", "restored": True, "gap": 12.5}
-        assert self.run(spark(FORMER, report, log=LOG), outcome)
-        assert (outcome.served, outcome.attempted, outcome.restored) == (False, True, True)
-        assert (outcome.previous, outcome.reason, outcome.gap) == ("old", "no", 12.5)
-        assert outcome.log == [LOG]
-
-    def test_a_switch_is_undone_by_one_back(self) -> None:
-        outcome = Outcome(served=True, attempted=True, previous="old")
-        driven = spark(SETTLED)
-        assert self.run(driven, outcome, back=True)
-        assert outcome.taken_back is True
-        assert changes(driven)[-1].endswith("systemctl start switch@old.service")
-
-    def test_one_that_gives_no_answer_any_more_is_undone_too(self) -> None:
-        outcome = Outcome(attempted=True, silent=True, previous="old")
-        driven = spark(SETTLED)
-        assert self.run(driven, outcome, back=True)
-        assert changes(driven)[-1].endswith("systemctl start switch@old.service")
-
-    def test_one_that_cannot_be_undone_is_told(self) -> None:
-        outcome = Outcome(served=True, attempted=True, previous="old")
-        report = {"phase": "failed", "message": "the weights are gone"}
-        assert self.run(spark(SETTLED, report), outcome, back=True)
-        assert (outcome.taken_back, outcome.reason) == (False, "the weights are gone")
-
-    def test_a_first_release_goes_off_again(self) -> None:
-        outcome = Outcome(served=True, attempted=True)
-        driven = spark(SETTLED)
-        assert self.run(driven, outcome, back=True)
-        assert outcome.taken_back is True
-        assert changes(driven) == [
-            off(NEW.id),
-            "rm -f /opt/x/current",
-        ]
-
-    def test_what_was_not_changed_is_not_undone(self) -> None:
-        for outcome in (Outcome(served=True), Outcome(attempted=True, restored=True)):
-            driven = spark(SETTLED)
-            assert self.run(driven, outcome, back=True)
-            assert outcome.taken_back is True
-            assert driven.scripts() == []
+def test_a_failure_is_told_to_who_asks() -> None:
+    outcome = Outcome()
+    report = {"phase": "failed", "message": "no", "restored": True, "gap": 12.5}
+    driven = spark(FORMER, report, log=LOG)
+    result = driven.run(serving, release=NEW, settings=SETTINGS, outcome=outcome)
+    assert result.did_error()
+    assert (outcome.served, outcome.attempted, outcome.restored) == (False, True, True)
+    assert (outcome.previous, outcome.reason, outcome.gap) == ("old", "no", 12.5)
+    assert outcome.log == [LOG]
 
 
 def test_the_other_of_a_pair_hears_of_a_switch_that_does_not_begin() -> None:
@@ -265,7 +140,7 @@ def test_the_other_of_a_pair_hears_of_a_switch_that_does_not_begin() -> None:
     refused = {"systemctl daemon-reload && systemctl start": {"success": False}}
     outcome, driven = Outcome(), spark(FORMER)
     driven.data["fake_responses"] |= refused
-    assert not TestAttempt.run(driven, outcome)
+    assert driven.run(serving, release=NEW, settings=SETTINGS, outcome=outcome).did_error()
     assert (outcome.ended, outcome.served, outcome.reason) == (True, False, "it began no switch")
 
 
@@ -277,12 +152,3 @@ def test_an_idle_spark_ends_a_switch_first() -> None:
         off("old"),
         "rm /opt/x/current",
     ]
-
-
-def test_settings_of_a_way_back_take_the_size_that_was_noted() -> None:
-    unknown = replace(SETTINGS, load=None)
-    assert unknown == SETTINGS
-    driven = spark(SETTLED, size=2 * 1024**3)
-    TestAttempt.run(driven, Outcome(served=True, attempted=True, previous="old"), back=True)
-    (told,) = [stdin for _, stdin in driven.commands if stdin and "beside" in str(stdin)] or [None]
-    assert told is None or '"beside": true' in told

@@ -7,7 +7,7 @@ import pytest
 
 from sparkwright.engine.operations import serve as engine
 from sparkwright.engine.switch import Outcome
-from tests.unit.engine.test_switch_operations import FORMER, REPORT, spark
+from tests.makers.engine import FORMER, REPORT, spark
 from tests.unit.release.test_release import pair
 
 

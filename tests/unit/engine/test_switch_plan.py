@@ -21,7 +21,7 @@ from sparkwright.memory.check import LEAST
 from sparkwright.memory.known_checkpoints import nominal_load
 from sparkwright.memory.plan import HOST
 from sparkwright.recipe.loader import load_recipe
-from sparkwright.rollback.rollback import History, obstacle, parse_history
+from sparkwright.rollback.history import History, obstacle, parse_history
 
 SPARK = MemoryState(total=int(121.7 * GIB), available=int(115 * GIB), gpu_free=None)
 
@@ -152,6 +152,11 @@ def test_a_history_is_read() -> None:
     assert found == History(("a", "b"), "b", frozenset("ab"), ("c",))
     nothing = parse_history(["@@history", "@@current", "@@releases", "@@switches"])
     assert nothing == History((), None, frozenset(), ())
+    # A switch of the Spark's other replica is none of this one's.
+    other = ["@@seats", '/r/releases/c/unit.json:  "seat": "embed",', *lines]
+    ends = ["@@switches", "switch@c.service"]
+    assert parse_history(["@@seat", "", *other, *ends]).under_way == ()
+    assert parse_history(["@@seat", "embed", *other, *ends]).under_way == ("c",)
 
 
 REPORT = {"previous": "old", "beside": False, "message": "", "total": 0, "restored": False}

@@ -1,21 +1,24 @@
 """The way back, on fake hosts."""
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from sparkwright.rollback import operations
-from sparkwright.rollback.operations import rollback, way_back
+from sparkwright.engine.operations import serve
+from sparkwright.rollback import deploy
+from sparkwright.rollback.deploy import rollback, way_back
+from tests.makers.engine import SETTINGS, SETTLED, changes, spark
 from tests.unit.driven import Driven
-from tests.unit.engine.test_switch_operations import SETTINGS, SETTLED, changes, spark
 
 
 @pytest.fixture(autouse=True)
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The last lines of a run."""
     lines: list[str] = []
-    monkeypatch.setattr(operations, "conclude", lambda name, text: lines.append(f"{name}{text}"))
+    monkeypatch.setattr(serve, "conclude", lambda name, text: lines.append(f"{name}{text}"))
+    monkeypatch.setattr(deploy, "settings", lambda release, own: SETTINGS)
     return lines
 
 
@@ -24,14 +27,15 @@ class TestRollback:
 
     @staticmethod
     def run(
-        history: str, report: Mapping[str, object] | None = None, recipe: str = "try"
+        history: str,
+        report: Mapping[str, object] | None = None,
+        recipe: str = "try",
+        release: str | None = None,
     ) -> tuple[Any, Driven]:
         driven = spark(SETTLED, report, size=1, history=history)
-        arguments = {
-            **{"root": "/opt/x", "replica": "chat", "recipe": recipe},
-            **{"settings": SETTINGS, "peer": None},
-        }
-        return driven.run(rollback, **arguments), driven
+        own = SimpleNamespace(place="/opt/x", spark="a", replica="chat", peer=None)
+        own.recipe_name = recipe
+        return driven.run(rollback, own=own, release=release), driven
 
     HISTORY = "@@history\nold\nnew\n@@current\nreleases/new\n@@releases\nold\nnew\n@@switches"
 
@@ -40,6 +44,12 @@ class TestRollback:
         assert result.did_succeed()
         assert said == ["chat serves old again (before: new)."]
         assert changes(driven)[-1].endswith("systemctl start switch@old.service")
+
+    def test_a_rollout_names_the_release(self, said: list[str]) -> None:
+        result, driven = self.run(self.HISTORY, release="older")
+        assert result.did_succeed()
+        assert said == ["chat serves older again (before: new)."]
+        assert changes(driven)[-1].endswith("systemctl start switch@older.service")
 
     def test_nothing_to_go_back_to(self) -> None:
         result, driven = self.run(self.HISTORY.replace("@@history\nold", "@@history"))
@@ -58,7 +68,7 @@ class TestRollback:
         self, monkeypatch: pytest.MonkeyPatch, recipe: str, is_named: bool
     ) -> None:
         notices: list[str] = []
-        monkeypatch.setattr(operations, "notice", notices.append)
+        monkeypatch.setattr(deploy, "notice", notices.append)
         self.run(self.HISTORY.replace("old", "old-1234abcd"), recipe=recipe)
         assert notices[-1].startswith("It goes back to old-1234abcd")
         assert ("The inventory asks for try" in notices[-1]) is is_named

@@ -1,10 +1,11 @@
-"""The release that a Spark goes back to."""
+"""The releases that have served on a Spark, and the one to go back to."""
 
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sparkwright.common.command_line import next_line
+from sparkwright.common.facts import HostFact
 from sparkwright.common.host_output import MARK, sections
 from sparkwright.engine.engine import own_releases, seats_script
 
@@ -37,21 +38,8 @@ class History:
         return others[-1] if others else None
 
 
-def history_script(root: str) -> str:
-    """Return the POSIX shell script that reads what has served."""
-    return f"""
-{seats_script(root)}
-cd {shlex.quote(root)} 2>/dev/null || cd /
-echo {MARK}history; cut -d' ' -f2 state/history 2>/dev/null
-echo {MARK}current; readlink current
-echo {MARK}releases; ls releases 2>/dev/null
-echo {MARK}switches
-systemctl list-units --plain --no-legend --state=active,activating 'switch@*' | cut -d' ' -f1
-true"""
-
-
 def parse_history(output: Iterable[str]) -> History:
-    """Return the history that the lines of `history_script` describe.
+    """Return the history that the output of `ReleaseHistory` describes.
 
     Raises:
         ValueError, KeyError: a section is missing.
@@ -66,6 +54,25 @@ def parse_history(output: Iterable[str]) -> History:
         installed=frozenset(parts["releases"]),
         under_way=tuple(filter(is_own, switches)),
     )
+
+
+class ReleaseHistory(HostFact[History]):
+    """The releases that have served, those that are installed, and switches under way."""
+
+    momentary = True
+
+    def command(self, root: str) -> str:
+        return f"""
+{seats_script(root)}
+cd {shlex.quote(root)} 2>/dev/null || cd /
+echo {MARK}history; cut -d' ' -f2 state/history 2>/dev/null
+echo {MARK}current; readlink current
+echo {MARK}releases; ls releases 2>/dev/null
+echo {MARK}switches
+systemctl list-units --plain --no-legend --state=active,activating 'switch@*' | cut -d' ' -f1
+true"""
+
+    parse = staticmethod(parse_history)
 
 
 def obstacle(spark: str, own: History, peer: str = "", peers: History | None = None) -> str | None:
