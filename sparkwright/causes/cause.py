@@ -1,18 +1,15 @@
 """Known causes of failure and slowness: how each shows, what is wrong, and its remedy."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from sparkwright.causes.journal import Journal
 from sparkwright.common.command_line import next_line
 from sparkwright.common.schema import Model
-
-Reading = TypeVar("Reading")
-
 
 # Characters of evidence that are kept: a traceback's line may hold a whole configuration.
 EVIDENCE = 300
@@ -60,12 +57,6 @@ class KnownCause(Model):
         """Return the diagnosis, given the evidence that shows the cause."""
         return Diagnosis(
             self.name, self.cause, evidence[:EVIDENCE], self.remedy, self.source, self.symptom
-        )
-
-    def by(self, sign: Callable[[Reading], str | None]) -> "ReadingCause[Reading]":
-        """Return the cause as one that a sign shows."""
-        return ReadingCause(
-            name=self.name, cause=self.cause, remedy=self.remedy, source=self.source, sign=sign
         )
 
 
@@ -124,20 +115,6 @@ class LogCause(KnownCause):
         return shown
 
 
-class ReadingCause(KnownCause, Generic[Reading]):
-    """A cause that shows by what was read or measured."""
-
-    sign: Callable[[Reading], str | None] = Field(
-        description="what of the reading shows it, in words; None where nothing does"
-    )
-
-
 def first_line(lines: Iterable[str], pattern: str | re.Pattern[str]) -> str | None:
     """Return the first line in which a pattern is found; None without."""
     return next((line.strip() for line in lines if re.search(pattern, line)), None)
-
-
-def from_reading(causes: Iterable[ReadingCause[Reading]], reading: Reading) -> list[Diagnosis]:
-    """Return every cause that a reading shows, in the order of the causes."""
-    seen = ((cause, cause.sign(reading)) for cause in causes)
-    return [cause.diagnosis(evidence) for cause, evidence in seen if evidence is not None]

@@ -33,6 +33,7 @@ _PHRASES = {
     "apply": APPLY,
     "apply_verify": f"`{next_line('apply', '--data weights=verify')}`",
     "benchmark": f"`{next_line('benchmark')}`",
+    "doctor": f"`{next_line('doctor')}`",
     "refresh": f"`{next_line('lock', '--refresh')}`",
     "start": f"`{next_line('start')}`",
     "clock": CLOCK_REMEDY,

@@ -138,6 +138,7 @@ _CAUSES: Mapping[str, tuple[str, Iterable[KnownCause]]] = {
     "Between two Sparks": ("a line of the engine's log", table("network")),
     "Kernel, driver, PCIe, container runtime": ("a line of a log", table("platform")),
     "The Spark itself": ("a reading of the Spark", [*table("root"), *table("host")]),
+    "Speed": ("`sparkwright benchmark`", table("speed")),
 }
 
 

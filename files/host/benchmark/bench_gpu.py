@@ -1,61 +1,48 @@
-"""The readings of nvidia-smi, once a second."""
+"""The readings of nvidia-smi while a workload runs."""
 
 import subprocess
-import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from statistics import median
 from threading import Event, Thread
 
-QUERY = "clocks.sm,power.draw,temperature.gpu,memory.total"
+_QUERY = "clocks.sm,power.draw,temperature.gpu,memory.total"
+_COMMAND = ["nvidia-smi", f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits"]
 INTERVAL = 1.0
 
+# MHz, W and °C; None where nvidia-smi does not tell.
+Reading = Sequence[float | None]
 
-def sample(text: str) -> list[float | None]:
-    """Return MHz, W and °C of the GPU with the most memory; None where it does not tell.
 
-    Args:
-        text: a line for each GPU. The engine's is taken for the largest, as by the preflight and
-            the status (sparkwright/doctor/gpu.py): another one may be there for a display.
-    """
+def sample(text: str) -> Reading:
+    """Return the reading of the GPU with the most memory, as sparkwright/doctor/gpu.py does."""
     gpus = [[_number(field) for field in line.split(",")] for line in text.strip().splitlines()]
-    if not gpus:
-        return [None] * 3
-    return max(gpus, key=lambda gpu: gpu[-1] or 0)[:-1]
+    return max(gpus, key=lambda gpu: gpu[-1] or 0)[:-1] if gpus else [None] * 3
 
 
-class Gpu:
-    """Samples the largest GPU as long as it is entered.
+@contextmanager
+def readings() -> Iterator[list[Reading]]:
+    """Yield a list that gets a reading each second, until the end of the block."""
+    found: list[Reading] = []
+    ended = Event()
 
-    Args:
-        began: seconds on the monotonic clock from which times are counted.
+    def watch() -> None:
+        while not ended.wait(INTERVAL):
+            with suppress(OSError, subprocess.SubprocessError):
+                done = subprocess.run(_COMMAND, capture_output=True, text=True, timeout=10)
+                found.append(sample(done.stdout))
 
-    Attributes:
-        samples: [seconds, MHz, W, °C], each.
-    """
+    thread = Thread(target=watch, daemon=True)
+    thread.start()
+    yield found
+    ended.set()
+    thread.join()
 
-    def __init__(self, began: float) -> None:
-        self.samples: list[list[float | None]] = []
-        self._began = began
-        self._ended = Event()
-        self._thread = Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> "Gpu":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        command = ["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"]
-        while not self._ended.wait(INTERVAL):
-            try:
-                done = subprocess.run(
-                    command, capture_output=True, text=True, check=True, timeout=10
-                )
-            except (OSError, subprocess.SubprocessError):
-                continue
-            now = round(time.monotonic() - self._began, 2)
-            self.samples.append([now, *sample(done.stdout)])
+def medians(found: Sequence[Reading]) -> list[float | None]:
+    """Return the medians of readings; None for what none of them tells."""
+    columns = ([each[place] for each in found if each[place] is not None] for place in range(3))
+    return [median(column) if column else None for column in columns]  # type: ignore[type-var]
 
 
 def _number(field: str) -> float | None:
