@@ -104,17 +104,13 @@ class Checkup:
         return steady and not self.downs and not (unit and unit.restarts)
 
 
-# NVIDIA's file has the serial number, too.
-_SYSTEM = """\
-for each in product_name bios_version; do echo $each="$(cat /sys/class/dmi/id/$each)"; done
-grep -h -E '^(PRETTY_NAME|DGX_(SWBUILD|OTA)_VERSION)=' /etc/os-release /etc/dgx-release"""
-_SYSTEM_NAMES = {
-    "product_name": "product",
-    "bios_version": "firmware",
-    "PRETTY_NAME": "system",
-    "DGX_SWBUILD_VERSION": "DGX OS",
-    "DGX_OTA_VERSION": "DGX OS, updated to",
-}
+# Versions by their names in a report. NVIDIA's file has the serial number, too.
+_SYSTEM = r"""
+echo "product=$(cat /sys/class/dmi/id/product_name)"
+echo "firmware=$(cat /sys/class/dmi/id/bios_version)"
+sed -n 's/^PRETTY_NAME=/system=/p' /etc/os-release
+sed -n 's/^DGX_SWBUILD_VERSION=/DGX OS=/p; s/^DGX_OTA_VERSION=/DGX OS, updated to=/p' \
+  /etc/dgx-release"""
 
 # A switch keeps its order and its progress in one file; the release is in the file's name.
 _SWITCH = """
@@ -209,16 +205,15 @@ def parse_checkup(output: Iterable[str], now: float) -> Checkup:
             downs=len(recent),
             finished=finished(parts["metrics"]),
             failed=_failed_switch(parts["switch"]),
-            system=_system(parts["system"]),
+            system=dict(_version(line) for line in parts["system"]),
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"the checkup of the host is incomplete: {error!r}") from error
 
 
-def _system(lines: Iterable[str]) -> dict[str, str]:
-    """Return the versions of the Spark's system by their names in a report."""
-    found = {key: value.strip("\"' ") for key, _, value in (line.partition("=") for line in lines)}
-    return {name: found[key] for key, name in _SYSTEM_NAMES.items() if found.get(key)}
+def _version(line: str) -> tuple[str, str]:
+    name, _, value = line.partition("=")
+    return name, value.strip("\"' ") or "unknown"
 
 
 def _failed_switch(lines: Sequence[str]) -> FailedSwitch | None:

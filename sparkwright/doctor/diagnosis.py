@@ -8,7 +8,7 @@ from sparkwright.causes.cause import Diagnosis
 from sparkwright.causes.log_causes import from_log, in_order
 from sparkwright.common.progress import time_text
 from sparkwright.doctor.checkup import Checkup, FailedSwitch
-from sparkwright.doctor.signs import SIGNS
+from sparkwright.doctor.signs import signs
 
 
 def diagnose(
@@ -21,8 +21,7 @@ def diagnose(
         wanted: the release that the inventory asks for, empty for an idle Spark; None where that
             is not known.
     """
-    shown = {name: sign(checkup) for name, sign in SIGNS.items()}
-    found = from_log(checkup.log, shown, checkup.sound)
+    found = from_log(checkup.log, signs(checkup), checkup.sound)
     return in_order([*found, *from_switch(checkup.failed, wanted), *link])
 
 

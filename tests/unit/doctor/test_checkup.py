@@ -36,11 +36,11 @@ KERNEL = """\
 1795242002.000001 spark1 kernel: Out of memory: Killed process 300 (VLLM::EngineCor)"""
 
 SYSTEM = """\
-product_name=NVIDIA_DGX_Spark
-bios_version=5.36_0ACUM018
-PRETTY_NAME="Ubuntu 24.04.3 LTS"
-DGX_SWBUILD_VERSION="7.2.3"
-DGX_OTA_VERSION="7.6.0\""""
+product=NVIDIA_DGX_Spark
+firmware=5.36_0ACUM018
+system="Ubuntu 24.04.3 LTS"
+DGX OS="7.2.3"
+DGX OS, updated to="7.6.0\""""
 
 
 def output(restarts: int = 0) -> list[str]:
