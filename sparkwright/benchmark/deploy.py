@@ -78,20 +78,10 @@ def benchmark(own: Target, workloads: Sequence[str]) -> Generator[PyinfraCommand
     release, replica = own.release, own.replica
     assert release is not None
     assert replica is not None
-    recipe = release.recipe
-    if recipe.answers != "chat":
-        yield failing(
-            f"There is nothing to measure: {recipe.name} answers "
-            f"{recipe.answers}, and all workloads are of engines that chat."
-        )
-        return
-    model = recipe.served_names[0]
+    recipe, model = release.recipe, release.recipe.served_names[0]
     state = host.get_fact(Engines, root=release.place, release=release.id, model=model)
-    if why := _not_serving(state, release):
-        yield failing(
-            f"There is nothing to measure: {why}. `{next_line('apply')}` has it "
-            f"serve, `{next_line('doctor')}` names what ails it."
-        )
+    if why := _unmeasurable(state, release):
+        yield failing(f"There is nothing to measure: {why}.")
         return
     orders = {
         "release": release.id,
@@ -118,14 +108,21 @@ def benchmark(own: Target, workloads: Sequence[str]) -> Generator[PyinfraCommand
         yield failing(reason(JOB, last[JOB]))
 
 
-def _not_serving(state: EngineState, release: Release) -> str | None:
-    """Return why the release does not serve; None when it does."""
-    if state.current != release.id:
-        return f"found {state.current or 'no release'}; expected {release.id}, by the inventory"
+def _unmeasurable(state: EngineState, release: Release) -> str | None:
+    """Return why a release cannot be measured; None where it can."""
+    if release.recipe.answers != "chat":
+        return f"{release.recipe.name} answers {release.recipe.answers}; all workloads chat"
     unit = state.units.get(release.id)
-    if unit is None or unit.active != "active":
-        return f"vllm@{release.id} is {unit.active if unit else 'not there'}"
-    return problem(state, [*release.recipe.models])
+    if state.current != release.id:
+        why = f"found {state.current or 'no release'}; expected {release.id}, by the inventory"
+    elif unit is None or unit.active != "active":
+        why = f"vllm@{release.id} is {unit.active if unit else 'not there'}"
+    elif found := problem(state, [*release.recipe.models]):
+        why = found
+    else:
+        return None
+    apply, doctor = next_line("apply"), next_line("doctor")
+    return f"{why}. `{apply}` has it serve, `{doctor}` names what ails it"
 
 
 def _keep(

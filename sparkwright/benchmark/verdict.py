@@ -36,13 +36,7 @@ _TOLERANCES: Mapping[str, tuple[float, float]] = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """One measured figure beside the expected one.
-
-    Attributes:
-        measured: None where the benchmark has no such figure.
-        standing: within, below (worse, whether it is a speed or a time), above (better), or
-            not measured.
-    """
+    """One measured figure beside the expected one, and its standing: `BELOW` is always worse."""
 
     workload: str
     metric: str
@@ -53,9 +47,8 @@ class Verdict:
     @property
     def decides(self) -> bool:
         """Tell whether the overall verdict depends on it."""
-        workload = WORKLOADS.get(self.workload)
-        enough_trials = workload is None or workload.decides
-        return self.metric in DECIDING and (self.metric == "errors" or enough_trials)
+        few_trials = self.workload in WORKLOADS and not WORKLOADS[self.workload].decides
+        return self.metric in DECIDING and (self.metric == "errors" or not few_trials)
 
     @property
     def word(self) -> str:

@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 from host.benchmark.bench_engine import MeasuredEngine
-from host.benchmark.bench_gpu import medians, readings
+from host.benchmark.bench_gpu import readings
 from host.common.atomic import replace
 from host.common.command_line import words
 from host.common.progress import JobError, Progress
@@ -45,7 +45,7 @@ class Tool:
 
     Args:
         engine: the name of the engine's container.
-        options: of `docker run`, as the engine's.
+        options: words of `docker run`.
     """
 
     def __init__(self, engine: str, options: Sequence[str]) -> None:
@@ -57,11 +57,13 @@ class Tool:
         command = ["docker", "run", "--rm", "--interactive", "--sig-proxy=false"]
         command += ["--name", CONTAINER, "--pull", "never", "--log-driver", "none", *options]
         command += ["--network", "none", "--user", user, "--volumes-from", engine]
-        command += ["--env", "HOME=/tmp", "--env", "USER=engine"]
-        command += ["--entrypoint", "python3", image, "-c"]
+        command += ["--env", "HOME=/tmp", "--env", "USER=engine", "--entrypoint", "python3"]
         program = (resources.files("host.benchmark") / "bench_tool.py").read_text("utf-8")
         self._process = subprocess.Popen(
-            [*command, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*command, image, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def run(self, arguments: Sequence[str], asked: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -112,8 +114,8 @@ def long_prompt(
     """Return a prompt of so many tokens, or fewer by less than a passage.
 
     Args:
-        passages: paragraphs; they come again in another order.
-        name: the first words, and what decides the order.
+        passages: paragraphs; they come again in another order, which the name decides.
+        name: the first words, which no earlier prompt has had, so that no cache holds it.
         count: returns the tokens of a text.
     """
     parts = [f"Notes of collection {name}."]
@@ -130,12 +132,9 @@ def long_prompt(
 
 
 def figures(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, float]:
-    """Return the figures of a workload: of several runs the median.
+    """Return the figures of a workload by its runs' labels and results: of several the median.
 
     If there are other runs, cold ones count only for ``ttft_cold_ms`` and ``prefill_tok_s``.
-
-    Args:
-        runs: the label and the tool's own result of each.
     """
     cold = [found for label, result in runs if label == COLD and (found := _of_run(result))]
     usual = [_of_run(result) for label, result in runs if label != COLD] or cold
@@ -239,7 +238,7 @@ class Measurement:
             "output_tokens": sum(result["total_output_tokens"] for _, result in runs),
             "errors": [error for _, result in runs for error in errors(result)],
             "preemptions": self._engine.preemptions() - preempted,
-            "gpu": medians(gpu),
+            "gpu": gpu,
         }
 
     def _requests(self, workload: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The programs that measure, on what real tools have written."""
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from host.benchmark.bench_engine import MeasuredEngine, metric
-from host.benchmark.bench_gpu import medians, sample
+from host.benchmark.bench_gpu import medians, readings
 from host.benchmark.measure import (
     QUESTION,
     Measurement,
@@ -183,14 +184,18 @@ while echo '1791.0 spark1 engine[7]: INFO: "POST /v1/chat/completions" 200 OK'; 
     assert start_figures(kept) == {"start-warm": {"weights_seconds": 5.5, "ready_seconds": 25.5}}
 
 
-def test_what_nvidia_smi_says() -> None:
+def test_what_nvidia_smi_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest GPU is measured, as it is judged: a card for a display may come first."""
-    assert sample("345, 81.77, 30, [N/A]\n") == [345, 81.77, 30]
-    assert sample("[N/A], 3.64, [Not Supported], [N/A]\n") == [None, 3.64, None]
-    assert sample("") == [None, None, None]
-    assert sample("210, 9.1, 35, 8192\n2400, 310.5, 66, 32607\n") == [2400, 310.5, 66]
-    assert medians([[1, None, 30], [3, None, 40], [8, 5, None]]) == [3, 5, 35]
-    assert medians([]) == [None, None, None]
+    assert medians("345, 81.77, 30, [N/A]\n") == [345, 81.77, 30]
+    assert medians("[N/A], 3.64, [Not Supported], [N/A]\n") == [None, 3.64, None]
+    assert medians("No devices were found\n") == medians("") == [None, None, None]
+    assert medians("210, 9.1, 35, 8192\n2400, 310.5, 66, 32607\n") == [2400, 310.5, 66]
+    assert medians("1, [N/A], 30, 9\n3, [N/A], 40, 9\n8, 5, [N/A], 9\n") == [3, 5, 35]
+    script = "trap 'exit 0' TERM; while echo 208, 3.64, 45, 9; do sleep 0.1; done"
+    program(tmp_path, monkeypatch, **{"nvidia-smi": script})
+    with readings() as found:
+        time.sleep(0.3)
+    assert found == [208, 3.64, 45]
 
 
 @pytest.mark.parametrize("tokens", [60, 500, 5000])
