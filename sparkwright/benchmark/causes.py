@@ -1,6 +1,6 @@
 """The known causes of a Spark's slowness, by what a benchmark recorded."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 from sparkwright.benchmark.measured import Answer
@@ -34,7 +34,42 @@ def _shares(verdicts: Verdicts, *standings: str) -> list[float]:
     return [v.measured / v.expected for v in speeds if v.measured]
 
 
-def _power_fault(answer: Answer, verdicts: Verdicts, hardware: str) -> str | None:
+def causes(answer: Answer, verdicts: Verdicts, hardware: str) -> list[Diagnosis]:
+    """Return the likely causes of figures below the expected ones, most likely first.
+
+    Faults that need no verdict (a GPU held back, errors, other clients) are always reported.
+    """
+    known = {**doctors_causes(), **{each.name: each for each in table("speed")}}
+    seen = _signs(answer, verdicts, hardware)
+    found = [known[name].diagnosis(evidence) for name, evidence in seen.items() if evidence]
+    if not found and (evidence := _mild_fault(answer, verdicts, hardware)):
+        return [known["power-fault-suspected"].diagnosis(evidence)]
+    return found
+
+
+def _signs(answer: Answer, verdicts: Verdicts, hardware: str) -> dict[str, str | None]:
+    """Return name of a cause -> what shows it; the most likely and most certain first."""
+    workloads, slow = answer.workloads, overall(verdicts) == BELOW
+    errors = [error for each in workloads for error in each.errors]
+    failed = f"{len(errors)} requests failed, the first: {errors[0][:200]}" if errors else None
+    others = f"{answer.others} running or waiting before it began" if answer.others else None
+    preemptions = sum(each.preemptions for each in workloads)
+    held_back = _power_fault(answer, hardware)
+    shares = _shares(verdicts, BELOW)
+    stock = bool(shares) and all(_STOCK[0] <= share <= _STOCK[1] for share in shares)
+    share = f"{min(shares):.0%} to {max(shares):.0%} of the expected tok/s" if stock else None
+    return {
+        "power-fault": held_back,
+        "thermal-slowdown": _thermal(answer, hardware),
+        "others-at-work": others,
+        "request-errors": failed,
+        "stock-kernels": None if held_back else share,
+        "drafts-rejected": _drafts(answer, verdicts),
+        "kv-cache-full": f"{preemptions} preemptions" if preemptions and slow else None,
+    }
+
+
+def _power_fault(answer: Answer, hardware: str) -> str | None:
     clocks, watts = _gpu(answer, 0), _gpu(answer, 1)
     if not hardware.startswith("gb10") or not clocks:
         return None
@@ -44,7 +79,7 @@ def _power_fault(answer: Answer, verdicts: Verdicts, hardware: str) -> str | Non
     return f"{median(clocks):.0f} MHz{power} under load, the median of {len(clocks)} workloads"
 
 
-def _thermal(answer: Answer, verdicts: Verdicts, hardware: str) -> str | None:
+def _thermal(answer: Answer, hardware: str) -> str | None:
     clocks, heat = _gpu(answer, 0), _gpu(answer, 2)
     if hardware == "lab" or min(len(clocks), len(heat)) < _TREND:
         return None
@@ -55,70 +90,21 @@ def _thermal(answer: Answer, verdicts: Verdicts, hardware: str) -> str | None:
     return f"up to {max(heat):.0f} °C, and a clock that fell from {first:.0f} to {last:.0f} MHz"
 
 
-def _others(answer: Answer, verdicts: Verdicts, hardware: str) -> str | None:
-    others = answer.others
-    return f"{others} running or waiting before it began" if others else None
-
-
-def _errors(answer: Answer, verdicts: Verdicts, hardware: str) -> str | None:
-    errors = [error for each in answer.workloads for error in each.errors]
-    return f"{len(errors)} requests failed, the first: {errors[0][:200]}" if errors else None
-
-
-def _preemptions(answer: Answer, verdicts: Verdicts, hardware: str) -> str | None:
-    count = sum(each.preemptions for each in answer.workloads)
-    return f"{count} preemptions" if count and overall(verdicts) == BELOW else None
-
-
-def _drafts(answer: Answer, verdicts: Verdicts, hardware: str) -> str | None:
+def _drafts(answer: Answer, verdicts: Verdicts) -> str | None:
     low = [v for v in verdicts if v.metric == "acceptance" and v.standing == BELOW]
     if low:
         return "; ".join(f"{v.workload}: {v.measured:.0%}, not {v.expected:.0%}" for v in low)
-    found = [each.figures.get("acceptance") for each in answer.workloads]
-    accepted = [each for each in found if each is not None]
-    if overall(verdicts) == BELOW and accepted and median(accepted) < 0.1:
-        return f"{median(accepted):.0%} of the drafted tokens were accepted"
+    found = [
+        each.figures["acceptance"] for each in answer.workloads if "acceptance" in each.figures
+    ]
+    if overall(verdicts) == BELOW and found and median(found) < 0.1:
+        return f"{median(found):.0%} of the drafted tokens were accepted"
     return None
-
-
-def _stock(answer: Answer, verdicts: Verdicts, hardware: str) -> str | None:
-    shares = _shares(verdicts, BELOW)
-    fits = bool(shares) and all(_STOCK[0] <= share <= _STOCK[1] for share in shares)
-    if not fits or _power_fault(answer, verdicts, hardware):
-        return None
-    return f"{min(shares):.0%} to {max(shares):.0%} of the expected tok/s"
 
 
 def _mild_fault(answer: Answer, verdicts: Verdicts, hardware: str) -> str | None:
     shares, clocks = _shares(verdicts, BELOW, WITHIN, ABOVE), _gpu(answer, 0)
-    spark = hardware.startswith("gb10")
-    if not (spark and overall(verdicts) == BELOW and shares and clocks) or median(shares) > _MILD:
+    spark = hardware.startswith("gb10") and overall(verdicts) == BELOW
+    if not (spark and shares and clocks) or median(shares) > _MILD:
         return None
     return f"{median(shares):.0%} of the expected tok/s at {median(clocks):.0f} MHz"
-
-
-# The most likely and most certain first; the last one is no more than a suspicion, for a result
-# that shows none of the others.
-_SIGNS: dict[str, Callable[[Answer, Verdicts, str], str | None]] = {
-    "power-fault": _power_fault,
-    "thermal-slowdown": _thermal,
-    "others-at-work": _others,
-    "request-errors": _errors,
-    "stock-kernels": _stock,
-    "drafts-rejected": _drafts,
-    "kv-cache-full": _preemptions,
-}
-_SUSPECTED = "power-fault-suspected"
-
-
-def causes(answer: Answer, verdicts: Verdicts, hardware: str) -> list[Diagnosis]:
-    """Return the likely causes of figures below the expected ones, most likely first.
-
-    Faults that need no verdict (a GPU held back, errors, other clients) are always reported.
-    """
-    known = {**doctors_causes(), **{each.name: each for each in table("speed")}}
-    seen = {name: sign(answer, verdicts, hardware) for name, sign in _SIGNS.items()}
-    found = [known[name].diagnosis(evidence) for name, evidence in seen.items() if evidence]
-    if not found and (evidence := _mild_fault(answer, verdicts, hardware)):
-        return [known[_SUSPECTED].diagnosis(evidence)]
-    return found

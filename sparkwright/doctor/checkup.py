@@ -37,12 +37,10 @@ _LAST_WORDS = 1800
 
 @dataclass(frozen=True)
 class FailedSwitch:
-    """The last switch, if it failed.
+    """The last switch, which failed.
 
     Attributes:
-        release: the one that was to serve.
         at: when it failed, in seconds since the epoch.
-        reason: why it does not serve.
         log: messages of its engine's last invocation.
     """
 
@@ -161,10 +159,7 @@ def checkup_script(root: str) -> str:
 
 
 def parse_checkup(output: Iterable[str], now: float) -> Checkup:
-    """Return the checkup that the script's output lines describe.
-
-    Args:
-        now: the controller's clock, seconds since the epoch.
+    """Return the checkup that the script's output lines describe, with the time on this machine.
 
     Raises:
         ValueError: a section that every Linux host has is missing or malformed.

@@ -24,7 +24,6 @@ def report(
     """Yield the lines for people, each with its color.
 
     Args:
-        diagnoses: the most specific first.
         recipe: what the Spark is to serve; None for an idle one.
     """
     yield f"looked at {_looked_at(checkup)}", "white"
