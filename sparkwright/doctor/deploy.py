@@ -18,7 +18,7 @@ from sparkwright.doctor.diagnosis import diagnose
 from sparkwright.doctor.facts import HostCheckup, Listeners
 from sparkwright.doctor.issue_report import heading, section
 from sparkwright.doctor.listeners import astray, others
-from sparkwright.doctor.report import fabric_diagnosis, listener_diagnosis, report
+from sparkwright.doctor.report import probed, report, state_of_link
 from sparkwright.fabric.check import is_in_force
 from sparkwright.fabric.link_check import link_findings, probes
 from sparkwright.fabric.operations import read_fabric
@@ -57,7 +57,7 @@ def doctor(own: Target) -> Generator[StringCommand]:
         checkup = host.get_fact(HostCheckup, root=root)
         link = _link(plan, hardware, peer, root) if plan and peer else []
         listening, may = host.get_fact(Listeners), own.may_listen
-        exposed = [listener_diagnosis(socket) for socket in astray(listening, may)]
+        exposed = [probed("listener", socket) for socket in astray(listening, may)]
         diagnoses = diagnose(checkup, [*link, *exposed], _wanted(own))
     finally:
         if own.options.report and is_first_pass():
@@ -89,7 +89,8 @@ def _link(plan: FabricPlan, hardware: Hardware, peer: Host, root: str) -> list[D
     port = next((port for port in ports if is_in_force(plan.of_peer, port, other)), None)
     own = read_fabric(host, hardware, root, probes(plan, port) if port else ())
     if port is None or not is_in_force(plan, port, own):
-        return [fabric_diagnosis(plan, own, other)]
+        states = (*state_of_link(plan.spark, own), *state_of_link(plan.peer, other))
+        return [probed("fabric", *states or ("none of its interfaces is there",))]
     return [
         Diagnosis("link", finding.found, f"from {plan.spark}", finding.remedy)
         for finding in link_findings(plan, port, own, other)

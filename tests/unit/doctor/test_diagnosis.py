@@ -136,7 +136,9 @@ def test_a_reading_shows_nothing_else(name):
 
 
 def test_names_are_unique_and_sentences_end_without_a_stop():
-    every = [each for subject in (*SUBJECTS, "gpu_proof") for each in table(subject)]
+    every = [
+        each for subject in (*SUBJECTS, "gpu_proof", "probes", "speed") for each in table(subject)
+    ]
     assert len({cause.name for cause in every}) == len(every)
     assert not [each.name for each in every if f"{each.cause}{each.remedy}".endswith(".")]
 
