@@ -1,4 +1,4 @@
-"""The benchmark on two Sparks that serve one model; tests/acceptance has vLLM's own tool.
+"""The benchmark on two Sparks that serve one model; tests/acceptance/test_one.py has vLLM's own.
 
 The tests build on one another, in order.
 """
