@@ -76,7 +76,7 @@ def from_log(
     """Return every cause that log lines show, the one to begin with first; then what is likely.
 
     Args:
-        shown: the evidence, if any, by which the host itself shows a cause: name -> evidence.
+        shown: name of a cause -> the evidence, if any, by which the host itself shows it.
         active: as of a `Journal`.
     """
     shown, journal = shown or {}, Journal(lines, active)

@@ -137,9 +137,9 @@ def running_differences(
 
     Args:
         release: the one that is declared; None on an idle Spark.
-        clock_limit: of the GPU, in MHz; None for none.
+        clock_limit: of the GPU, in MHz.
         known: the releases of both replicas, where the Spark serves two.
-        first: it is the first of them: what is the Spark's own is compared as well.
+        first: compare what is the Spark's own, too.
     """
     if first:
         wanted = {*known, *([release.id] if release else ())}

@@ -25,13 +25,7 @@ def metric(text: str, *names: str) -> int:
 
 
 class MeasuredEngine:
-    """An engine that serves.
-
-    Args:
-        root: of its seat.
-        release: its id.
-        model: a name that it serves.
-    """
+    """An engine that serves, by the folder of its seat, its release, and a name that it serves."""
 
     def __init__(self, root: Path, release: str, model: str) -> None:
         self._engine = root, release
@@ -43,9 +37,9 @@ class MeasuredEngine:
         return metric(self._ask("/metrics"), "num_preemptions_total")
 
     def others(self) -> int:
-        """Return how many requests of others run or wait.
+        """Return how many requests of others run or wait, the least of three looks.
 
-        The least of three looks: the engine's own supervisor asks for a token now and then.
+        The engine's own supervisor asks for a token now and then.
         """
         looks = []
         for _ in range(3):

@@ -39,13 +39,9 @@ _SPEEDS = {
 
 
 class Tool:
-    """`vllm bench serve` in a container with the engine's image, files, user and environment.
+    """`vllm bench serve` in a container with the image, files and user of an engine's container.
 
     So it is the very vLLM that serves, with the tokenizer.
-
-    Args:
-        engine: the name of the engine's container.
-        options: words of `docker run`.
     """
 
     def __init__(self, engine: str, options: Sequence[str]) -> None:
