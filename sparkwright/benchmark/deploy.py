@@ -99,8 +99,8 @@ def benchmark(own: Target, workloads: Sequence[str]) -> Generator[PyinfraCommand
     yield start(JOB)
     yield follow(release.root, [JOB], last)
     answer = host.get_fact(BenchmarkResult, root=release.root)
-    if answer and (problem := check_answer(answer, manifest, workloads)):
-        yield failing(f"{release.root}/benchmarks/latest.json is no answer to this run: {problem}")
+    if answer and (wrong := check_answer(answer, manifest, workloads)):
+        yield failing(f"{release.root}/benchmarks/latest.json is no answer to this run: {wrong}")
         return
     if answer:
         yield FunctionCommand(_keep, (replica, answer, release, own.hardware_class), {})
