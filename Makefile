@@ -7,7 +7,7 @@ PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
 .PHONY: help setup packages demo test test-all lint unit component security contract system acceptance \
-  check-recipes mutants campaign long verify bench dist sbom audit docs lab-down clean
+  check-recipes mutants campaign verify bench dist sbom audit docs lab-down clean
 
 help:
 	@sed -n '1,3s/^# //p' Makefile
@@ -75,10 +75,6 @@ mutants: packages
 MINUTES := 60
 campaign: packages
 	$(PYTHON) -m tests.campaign --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
-
-# What takes minutes and is in no tier: the benchmark by time, with vLLM's own tool.
-long: packages
-	$(PYTHON) -m tests.lab.shard $@ -- $(PYTHON) -m pytest -m campaign tests/acceptance
 
 verify: setup
 	$(PYTHON) -m pytest tests/verify

@@ -1,13 +1,13 @@
 """The verdict on a Spark: measured figures beside the expected ones of its recipe."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkwright.benchmark.figures import Figures
 from sparkwright.common.startup import COLD_START, PHASES, WARM_START
 from sparkwright.recipe.workloads import WORKLOADS
+
+# Workload -> metric -> figure.
+Figures = Mapping[str, Mapping[str, float]]
 
 WITHIN, BELOW, ABOVE, MISSING = "within", "below", "above", "not measured"
 NOTHING = "no figures to compare"
@@ -17,98 +17,44 @@ NOTHING = "no figures to compare"
 # acceptance with the words, a start with disk and caches.
 DECIDING = ("tok_s", "total_tok_s", "errors")
 
-
-@dataclass(frozen=True)
-class Tolerance:
-    """The distance that a figure may have from the expected one and still be within.
-
-    Attributes:
-        share: of the expected figure.
-        least: in the metric's own unit; the larger of both counts.
-        reason: why, with the source.
-    """
-
-    share: float
-    least: float
-    reason: str
-
-
-_SPEED = Tolerance(
-    0.15,
-    0,
-    "Runs on one Spark differ by 0.2 % (48.7, 48.6, 48.6: the SM121 guide) and settings that "
-    "should not matter by 4 % (24.7 to 25.6: docai.hu); the rest is for other prompts, images "
-    "and units",
-)
-_DRAFTED = Tolerance(
-    0.25,
-    0,
-    "Drafts make the speed depend on the words: 41 to 127 tok/s over ten prompts (AEON-7), "
-    "63 to 67 % accepted in runs of one prompt (docai.hu)",
-)
-_ONE = Tolerance(0.35, 0, "One request of many decides it")
-_FIRST = Tolerance(0.30, 50, "Templates differ by some tokens, networks and clients by some ms")
-_FIRST_P95 = Tolerance(0.50, 100, "It is the queue's length that decides it")
-_PREFILL = Tolerance(0.40, 0, "Runs in a row differ by 39 % (4241 ± 1661 tok/s: the SM121 guide)")
-_ACCEPTED = Tolerance(0, 0.10, "Runs of one workload differ by 0.07 (Q&A, 67 to 74 %: docai.hu)")
-_LENGTH = Tolerance(0.25, 0, "2.7 to 4.4 tokens a step over kinds of prompt (AEON-7)")
-_PHASE = Tolerance(0.5, 10, "Disk and caches decide: 501 and 557 s for the same weights (docai.hu)")
-_NONE = Tolerance(0, 0, "Sources that tell of errors tell of none (AEON-7)")
-
-_TOLERANCES: Mapping[str, Tolerance] = {
+# The distance that a figure may have from the expected one and still be within: a share of that
+# one, and at least so much in the metric's own unit. docs/benchmark.md says why.
+_SPEED, _DRAFTED = (0.15, 0.0), (0.25, 0.0)
+_TOLERANCES: Mapping[str, tuple[float, float]] = {
     "tok_s": _SPEED,
     "total_tok_s": _SPEED,
-    "tok_s_p95": _ONE,
-    "tok_s_min": _ONE,
-    "tok_s_max": _ONE,
-    "ttft_ms": _FIRST,
-    "ttft_ms_p95": _FIRST_P95,
-    "ttft_cold_ms": _FIRST,
-    "prefill_tok_s": _PREFILL,
-    "acceptance": _ACCEPTED,
-    "acceptance_first": _ACCEPTED,
-    "accepted_length": _LENGTH,
-    "errors": _NONE,
-    **dict.fromkeys(PHASES, _PHASE),
+    **dict.fromkeys(("tok_s_p95", "tok_s_min", "tok_s_max"), (0.35, 0)),
+    **dict.fromkeys(("ttft_ms", "ttft_cold_ms"), (0.30, 50)),
+    "ttft_ms_p95": (0.50, 100),
+    "prefill_tok_s": (0.40, 0),
+    **dict.fromkeys(("acceptance", "acceptance_first"), (0, 0.10)),
+    "accepted_length": (0.25, 0),
+    "errors": (0, 0),
+    **dict.fromkeys(PHASES, (0.5, 10)),
 }
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One measured figure beside the expected one.
-
-    Attributes:
-        measured: None where the benchmark has no such figure.
-        standing: within, below (worse, whether it is a speed or a time), above (better), or
-            not measured.
-        margin: the tolerance, in the metric's own unit.
-    """
+    """One measured figure beside the expected one, and its standing: `BELOW` is always worse."""
 
     workload: str
     metric: str
     expected: float
     measured: float | None
     standing: str
-    margin: float
-    reason: str
 
     @property
     def decides(self) -> bool:
         """Tell whether the overall verdict depends on it."""
-        workload = WORKLOADS.get(self.workload)
-        enough_trials = workload is None or workload.decides
-        return self.metric in DECIDING and (self.metric == "errors" or enough_trials)
+        few_trials = self.workload in WORKLOADS and not WORKLOADS[self.workload].decides
+        return self.metric in DECIDING and (self.metric == "errors" or not few_trials)
 
     @property
     def word(self) -> str:
         """The standing for people: a time is slower or faster, not below or above."""
         times = {BELOW: "slower", ABOVE: "faster"}
-        return times.get(self.standing, self.standing) if is_time(self.metric) else self.standing
-
-
-def is_time(metric: str) -> bool:
-    """Tell whether less of a metric is better because it is a time."""
-    return metric.startswith("ttft") or metric in PHASES
+        return times.get(self.standing, self.standing) if _is_time(self.metric) else self.standing
 
 
 def verdicts(measured: Figures, expected: Figures) -> list[Verdict]:
@@ -124,7 +70,8 @@ def verdicts(measured: Figures, expected: Figures) -> list[Verdict]:
         own = measured.get(workload, {})
         implied = {"errors": 0.0} if own.get("errors") else {}
         for metric, figure in {**implied, **figures}.items():
-            results.append(_verdict(workload, metric, figure, own))
+            standing = _standing(metric, figure, own)
+            results.append(Verdict(workload, metric, figure, own.get(metric), standing))
     return results
 
 
@@ -142,18 +89,18 @@ def overall(verdicts: Sequence[Verdict]) -> str:
     return ABOVE if all(each.standing == ABOVE for each in speeds) else WITHIN
 
 
-def _verdict(workload: str, metric: str, expected: float, own: Mapping[str, float]) -> Verdict:
-    drafted = "acceptance" in own and _TOLERANCES[metric] is _SPEED
-    tolerance = _DRAFTED if drafted else _TOLERANCES[metric]
-    margin = max(tolerance.share * expected, tolerance.least)
-    measured = own.get(metric)
-    standing = MISSING if measured is None else _standing(metric, expected, measured, margin)
-    return Verdict(workload, metric, expected, measured, standing, margin, tolerance.reason)
+def _is_time(metric: str) -> bool:
+    return metric.startswith("ttft") or metric in PHASES
 
 
-def _standing(metric: str, expected: float, measured: float, margin: float) -> str:
+def _standing(metric: str, expected: float, own: Mapping[str, float]) -> str:
+    if (measured := own.get(metric)) is None:
+        return MISSING
+    share, least = _TOLERANCES[metric]
+    if (share, least) == _SPEED and "acceptance" in own:
+        share, least = _DRAFTED
     # The rounding error of a product must not decide at the very edge.
-    if abs(measured - expected) <= margin + 1e-9:
+    if abs(measured - expected) <= max(share * expected, least) + 1e-9:
         return WITHIN
-    less_is_better = is_time(metric) or metric == "errors"
+    less_is_better = _is_time(metric) or metric == "errors"
     return ABOVE if (measured < expected) == less_is_better else BELOW

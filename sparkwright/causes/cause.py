@@ -1,18 +1,15 @@
 """Known causes of failure and slowness: how each shows, what is wrong, and its remedy."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from sparkwright.causes.journal import Journal
 from sparkwright.common.command_line import next_line
 from sparkwright.common.schema import Model
-
-Reading = TypeVar("Reading")
-
 
 # Characters of evidence that are kept: a traceback's line may hold a whole configuration.
 EVIDENCE = 300
@@ -45,30 +42,6 @@ class Diagnosis:
     guess: bool = False
 
 
-class KnownCause(Model):
-    """One cause of failure or slowness."""
-
-    name: str
-    cause: str = Field(description="what is wrong, for people; no full stop")
-    remedy: str = Field(description="what to do about it; no full stop")
-    source: str = Field(description="where it is known from")
-    symptom: bool = Field(
-        default=False, description="true where it tells that something failed, and not why"
-    )
-
-    def diagnosis(self, evidence: str) -> Diagnosis:
-        """Return the diagnosis, given the evidence that shows the cause."""
-        return Diagnosis(
-            self.name, self.cause, evidence[:EVIDENCE], self.remedy, self.source, self.symptom
-        )
-
-    def by(self, sign: Callable[[Reading], str | None]) -> "ReadingCause[Reading]":
-        """Return the cause as one that a sign shows."""
-        return ReadingCause(
-            name=self.name, cause=self.cause, remedy=self.remedy, source=self.source, sign=sign
-        )
-
-
 def _compiled(alternatives: Any) -> re.Pattern[str]:
     return re.compile("|".join(alternatives))
 
@@ -76,35 +49,42 @@ def _compiled(alternatives: Any) -> re.Pattern[str]:
 _Pattern = Annotated[re.Pattern[str], BeforeValidator(_compiled)]
 
 
-class LogCause(KnownCause):
-    """A cause that a line of a log shows, or a reading of the host."""
+class KnownCause(Model):
+    """A cause of failure or slowness, which a line of a log shows, or a reading.
 
-    shows: _Pattern | None = Field(
-        default=None,
-        description="patterns of lines that show it; none if only a reading does",
-    )
-    suggests: _Pattern | None = Field(
-        default=None, description="patterns of lines that count where nothing else shows a reason"
-    )
-    otherwise: list[str] = Field(
-        default_factory=list,
-        description="causes that are likely as well where a line shows this one",
-    )
-    settled: _Pattern | None = Field(
-        default=None, description="patterns of a later line that takes back what was shown"
-    )
-    mild: bool = Field(
-        default=False, description="true where lines count that are no more than a warning"
-    )
-    starts: bool = Field(
-        default=False, description="true where an engine that has begun to serve cannot meet it"
-    )
-    lasts: bool = Field(
-        default=False, description="true where it holds on after the engine has begun to serve"
-    )
-    serving: bool = Field(
-        default=False, description="true where an engine that serves may show it as well"
-    )
+    Attributes:
+        cause, remedy: for people; no full stop.
+        source: where it is known from.
+        symptom: it tells that something failed, and not why.
+        shows: patterns of lines that show it; none if only a reading does.
+        suggests: patterns of lines that count where nothing else shows a reason.
+        otherwise: causes that are likely as well where a line shows this one.
+        settled: patterns of a later line that takes back what was shown.
+        mild: lines count that are no more than a warning.
+        starts: an engine that has begun to serve cannot meet it.
+        lasts: it holds on after the engine has begun to serve.
+        serving: an engine that serves may show it as well.
+    """
+
+    name: str
+    cause: str
+    remedy: str
+    source: str
+    symptom: bool = False
+    shows: _Pattern | None = None
+    suggests: _Pattern | None = None
+    otherwise: list[str] = Field(default_factory=list)
+    settled: _Pattern | None = None
+    mild: bool = False
+    starts: bool = False
+    lasts: bool = False
+    serving: bool = False
+
+    def diagnosis(self, evidence: str) -> Diagnosis:
+        """Return the diagnosis, given the evidence that shows the cause."""
+        return Diagnosis(
+            self.name, self.cause, evidence[:EVIDENCE], self.remedy, self.source, self.symptom
+        )
 
     def evidence(self, journal: Journal, *, weak: bool = False) -> str | None:
         """Return the first line that shows it and still holds; None where none does.
@@ -124,20 +104,6 @@ class LogCause(KnownCause):
         return shown
 
 
-class ReadingCause(KnownCause, Generic[Reading]):
-    """A cause that shows by what was read or measured."""
-
-    sign: Callable[[Reading], str | None] = Field(
-        description="what of the reading shows it, in words; None where nothing does"
-    )
-
-
 def first_line(lines: Iterable[str], pattern: str | re.Pattern[str]) -> str | None:
     """Return the first line in which a pattern is found; None without."""
     return next((line.strip() for line in lines if re.search(pattern, line)), None)
-
-
-def from_reading(causes: Iterable[ReadingCause[Reading]], reading: Reading) -> list[Diagnosis]:
-    """Return every cause that a reading shows, in the order of the causes."""
-    seen = ((cause, cause.sign(reading)) for cause in causes)
-    return [cause.diagnosis(evidence) for cause, evidence in seen if evidence is not None]

@@ -15,7 +15,7 @@ from sparkwright.causes.cause import (
     SPACE_REMEDY,
     UNPLUG_REMEDY,
     Diagnosis,
-    LogCause,
+    KnownCause,
 )
 from sparkwright.causes.journal import Journal
 from sparkwright.common import yaml
@@ -33,6 +33,7 @@ _PHRASES = {
     "apply": APPLY,
     "apply_verify": f"`{next_line('apply', '--data weights=verify')}`",
     "benchmark": f"`{next_line('benchmark')}`",
+    "doctor": f"`{next_line('doctor')}`",
     "refresh": f"`{next_line('lock', '--refresh')}`",
     "start": f"`{next_line('start')}`",
     "clock": CLOCK_REMEDY,
@@ -46,12 +47,12 @@ _PHRASES = {
 class _Table(Model):
     """The causes of a subject, in their order."""
 
-    phrases: dict[str, str] = Field(default_factory=dict, description="NAME: text")
-    causes: list[LogCause] = Field(description="a list of causes")
+    phrases: dict[str, str] = Field(default_factory=dict)
+    causes: list[KnownCause]
 
 
 @cache
-def table(subject: str) -> Sequence[LogCause]:
+def table(subject: str) -> Sequence[KnownCause]:
     """Return the causes of a subject, in their order."""
     path = Path(__file__).with_name(f"{subject}.yaml")
     read = parse(_Table, yaml.load(path), str(path))
@@ -64,7 +65,7 @@ def table(subject: str) -> Sequence[LogCause]:
 
 
 @cache
-def causes() -> Mapping[str, LogCause]:
+def causes() -> Mapping[str, KnownCause]:
     """Return name -> cause, of all that the doctor knows, the most specific first."""
     return {each.name: each for subject in SUBJECTS for each in table(subject)}
 
@@ -75,7 +76,7 @@ def from_log(
     """Return every cause that log lines show, the one to begin with first; then what is likely.
 
     Args:
-        shown: the evidence, if any, by which the host itself shows a cause: name -> evidence.
+        shown: name of a cause -> the evidence, if any, by which the host itself shows it.
         active: as of a `Journal`.
     """
     shown, journal = shown or {}, Journal(lines, active)

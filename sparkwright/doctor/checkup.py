@@ -10,7 +10,6 @@ from sparkwright.common.placed import seat_of
 from sparkwright.common.render import render
 from sparkwright.common.terminal import LINE
 from sparkwright.doctor.gpu import GPU_COMMAND, GpuReading, parse_gpu
-from sparkwright.doctor.system import SYSTEM_COMMAND, System, parse_system
 from sparkwright.engine.engine import EngineUnit, parse_engines, state_script
 from sparkwright.engine.metrics import FINISHED, Finished, finished, metrics_command
 from sparkwright.release.release import current_engine
@@ -38,12 +37,10 @@ _LAST_WORDS = 1800
 
 @dataclass(frozen=True)
 class FailedSwitch:
-    """The last switch, if it failed.
+    """The last switch, which failed.
 
     Attributes:
-        release: the one that was to serve.
         at: when it failed, in seconds since the epoch.
-        reason: why it does not serve.
         log: messages of its engine's last invocation.
     """
 
@@ -59,24 +56,20 @@ class Checkup:
 
     Attributes:
         release: the one that should serve; None on an idle Spark.
-        unit: its engine.
-        log: messages of its last invocation, and of the one before if it restarted by itself.
+        log: messages of the engine's last invocation, and of the one before if it restarted by
+            itself.
         skew: seconds by which its clock is ahead of the machine's that runs pyinfra.
-        kernel: its version.
-        driver: version of the NVIDIA driver that is loaded; None where none is.
+        driver: the NVIDIA driver that is loaded; None where none is.
         memory: total, free and available, in bytes.
         cma: bytes of the kernel's CMA areas (CmaTotal), and of free ones (CmaFree).
         swapped: bytes that went to and from the disk within the second of the reading.
         free: bytes free for root, by folder.
         docker: version of the daemon; None when none answers.
-        runtimes: the container runtimes that Docker knows.
-        gpu: None without one.
         gpu_inside: output of nvidia-smi in the engine's container; None without one.
-        cpu: clock of its fastest core, in MHz; None where it is not known.
+        cpu: clock of its fastest core, in MHz.
         nic: the state of its network card's PCIe links, as lspci words it.
         downs: how often it went down hard within a day while its engine ran.
         finished: how requests ended; None when the engine does not answer.
-        failed: the last switch, if it failed.
         system: versions, for a report.
     """
 
@@ -99,7 +92,7 @@ class Checkup:
     failed: FailedSwitch | None = None
     cpu: float | None = None
     nic: tuple[str, ...] = ()
-    system: System = field(default_factory=System)
+    system: dict[str, str] = field(default_factory=dict)
 
     @property
     def sound(self) -> bool:
@@ -108,6 +101,14 @@ class Checkup:
         steady = unit is not None and unit.active == "active" and not unit.starting
         return steady and not self.downs and not (unit and unit.restarts)
 
+
+# Versions by their names in a report. NVIDIA's file has the serial number, too.
+_SYSTEM = r"""
+echo "product=$(cat /sys/class/dmi/id/product_name)"
+echo "firmware=$(cat /sys/class/dmi/id/bios_version)"
+sed -n 's/^PRETTY_NAME=/system=/p' /etc/os-release
+sed -n 's/^DGX_SWBUILD_VERSION=/DGX OS=/p; s/^DGX_OTA_VERSION=/DGX OS, updated to=/p' \
+  /etc/dgx-release"""
 
 # A switch keeps its order and its progress in one file; the release is in the file's name.
 _SWITCH = """
@@ -130,7 +131,7 @@ def checkup_script(root: str) -> str:
         "kernel": "for source in _TRANSPORT=kernel --unit=earlyoom --unit=systemd-logind; do "
         f"journalctl --quiet --since=-1d --output=short-unix $source | grep -E '{KERNEL}' "
         f"| tail -n {_KERNEL_LINES}; done",
-        "system": SYSTEM_COMMAND,
+        "system": _SYSTEM,
         "versions": "uname -r; cat /sys/module/nvidia/version",
         "clock": "date +%s",
         "memory": "awk '/^(MemTotal|MemFree|MemAvailable):/ {print $2}' /proc/meminfo",
@@ -158,10 +159,7 @@ def checkup_script(root: str) -> str:
 
 
 def parse_checkup(output: Iterable[str], now: float) -> Checkup:
-    """Return the checkup that the script's output lines describe.
-
-    Args:
-        now: the controller's clock, seconds since the epoch.
+    """Return the checkup that the script's output lines describe, with the time on this machine.
 
     Raises:
         ValueError: a section that every Linux host has is missing or malformed.
@@ -202,10 +200,15 @@ def parse_checkup(output: Iterable[str], now: float) -> Checkup:
             downs=len(recent),
             finished=finished(parts["metrics"]),
             failed=_failed_switch(parts["switch"]),
-            system=parse_system(parts["system"]),
+            system=dict(_version(line) for line in parts["system"]),
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"the checkup of the host is incomplete: {error!r}") from error
+
+
+def _version(line: str) -> tuple[str, str]:
+    name, _, value = line.partition("=")
+    return name, value.strip("\"' ") or "unknown"
 
 
 def _failed_switch(lines: Sequence[str]) -> FailedSwitch | None:

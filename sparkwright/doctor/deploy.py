@@ -1,28 +1,36 @@
 """The deploy that diagnoses a Spark, and changes nothing."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import click
-from pyinfra import state
-from pyinfra.api import deploy
+from pyinfra import host, state
+from pyinfra.api import Host, StringCommand, deploy, operation
 from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.causes.cause import Diagnosis
 from sparkwright.common.errors import PlanError
+from sparkwright.common.hardware import Hardware
 from sparkwright.common.local_file import write_file
-from sparkwright.common.operations import is_dry_run, notice
+from sparkwright.common.operations import foresee, is_dry_run, is_first_pass, notice
 from sparkwright.doctor.checkup import Checkup
-from sparkwright.doctor.issue_report import Examined, issue_report
-from sparkwright.doctor.operations import doctor
+from sparkwright.doctor.diagnosis import diagnose
+from sparkwright.doctor.facts import HostCheckup, Listeners
+from sparkwright.doctor.issue_report import heading, section
+from sparkwright.doctor.listeners import astray, others
+from sparkwright.doctor.report import probed, report, state_of_link
+from sparkwright.fabric.check import is_in_force
+from sparkwright.fabric.link_check import link_findings, probes
+from sparkwright.fabric.operations import read_fabric
+from sparkwright.fleet.fabric_plan import FabricPlan
+from sparkwright.recipe.advisories import warning
 from sparkwright.release.lock import lock_path, read_lock
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.survey import surveyed
 from sparkwright.run.target import Target, seats, target_of
 
-# What was found on the Sparks of this run, by their names: by SPARK/REPLICA of a second replica.
-_examined: dict[str, Examined] = {}
+# The sections of the report of this run, by the place of their Spark and seat in the inventory.
+_sections: dict[tuple[int, str], list[str]] = {}
 
 
 @deploy("Doctor")
@@ -30,25 +38,43 @@ def apply() -> None:
     """Name what ails the Spark; with `--data report=FILE` also in a report for an issue."""
     with surveyed():
         for own in seats():
-            doctor(
-                name="What ails it",
-                root=own.place,
-                recipe=own.recipe_name,
-                hardware=own.hardware,
-                plan=own.fabric,
-                peer=own.peer,
-                wanted=_wanted(own),
-                may_listen=own.may_listen,
-                examined=partial(_keep, own) if own.options.report else None,
-            )
+            doctor(name="What ails it", own=own)
 
 
-def _name(own: Target) -> str:
-    return f"{own.spark}/{own.seat}" if own.seat else own.spark
+@operation()
+def doctor(own: Target) -> Generator[StringCommand]:
+    """Name the cause, the evidence and the remedy of what is wrong."""
+    if own.recipe and (advisory := warning(own.recipe)):
+        notice(advisory, "yellow")
+    plan, peer, hardware, root = own.fabric, own.peer, own.hardware, own.place
+    foresee(
+        lambda: host.get_fact(HostCheckup, root=root),
+        lambda: host.get_fact(Listeners),
+        lambda: read_fabric(peer, hardware, root) if plan and peer else None,
+    )
+    checkup, diagnoses = None, list[Diagnosis]()
+    try:
+        checkup = host.get_fact(HostCheckup, root=root)
+        link = _link(plan, hardware, peer, root) if plan and peer else []
+        listening, may = host.get_fact(Listeners), own.may_listen
+        exposed = [probed("listener", socket) for socket in astray(listening, may)]
+        diagnoses = diagnose(checkup, [*link, *exposed], _wanted(own))
+    finally:
+        if own.options.report and is_first_pass():
+            _add_to_report(own.options.report, own, checkup, diagnoses)
+    for line, color in report(checkup, diagnoses, own.recipe_name):
+        notice(line, color)
+    if foreign := others(listening, may):
+        notice(f"not ours, and open to the LAN: {', '.join(foreign)}")
+    host.noop("looked at, and left as it is")
+    yield from ()
 
 
 def _wanted(own: Target) -> str | None:
-    """Return the release that is asked for; a doctor looks nothing up that the lock lacks."""
+    """Return the release that is asked for, empty for an idle Spark; None where the lock lacks it.
+
+    A doctor looks up nothing that the lock lacks.
+    """
     try:
         served = own.release_by(read_lock(lock_path(own.fleet)))
         return served.id if served else ""
@@ -56,36 +82,39 @@ def _wanted(own: Target) -> str | None:
         return None
 
 
-def _keep(own: Target, checkup: Checkup | None, diagnoses: Sequence[Diagnosis]) -> None:
-    """Keep what was found on the current Spark; with the last Spark of a run, report all."""
-    _examined[_name(own)] = Examined(
-        hardware=own.hardware_class,
-        recipe=own.recipe,
-        recipe_name=own.recipe_name,
-        rank=own.rank,
-        sparks=len(own.ranks),
-        checkup=checkup,
-        diagnoses=diagnoses,
-    )
-    run = (seat for each in state.active_hosts for seat in target_of(each).chosen_seats)
-    if {_name(seat) for seat in run} <= _examined.keys():
-        _report(own)
+def _link(plan: FabricPlan, hardware: Hardware, peer: Host, root: str) -> list[Diagnosis]:
+    """Return what is wrong with the link to the other Spark of a pair."""
+    other = read_fabric(peer, hardware, root)
+    ports = hardware.fabric_ports
+    port = next((port for port in ports if is_in_force(plan.of_peer, port, other)), None)
+    own = read_fabric(host, hardware, root, probes(plan, port) if port else ())
+    if port is None or not is_in_force(plan, port, own):
+        states = (*state_of_link(plan.spark, own), *state_of_link(plan.peer, other))
+        return [probed("fabric", *states or ("none of its interfaces is there",))]
+    return [
+        Diagnosis("link", finding.found, f"from {plan.spark}", finding.remedy)
+        for finding in link_findings(plan, port, own, other)
+    ]
 
 
-def _report(own: Target) -> None:
-    fleet, path = fleet_of(own.fleet), own.options.report
-    # Names are the owner's: a public text has numbers.
-    numbers = {name: f"spark{number}" for number, name in enumerate(fleet.sparks, start=1)}
-    found = {}
-    for name in sorted(_examined, key=lambda name: [*numbers].index(name.partition("/")[0])):
-        spark, seat, _ = name.partition("/")
-        found[numbers[spark] + (", second replica" if seat else "")] = _examined[name]
-    text = issue_report(found, len(fleet.sparks))
+def _add_to_report(
+    path: str, own: Target, checkup: Checkup | None, diagnoses: Sequence[Diagnosis]
+) -> None:
+    """Add a Spark to the report, which has numbers for names: those are the owner's."""
+    sparks = [*fleet_of(own.fleet).sparks]
+    number, first = sparks.index(own.spark), not _sections
+    name = f"spark{number + 1}{', second replica' if own.seat else ''}"
+    added = section(name, own, checkup, diagnoses)
+    _sections[number, own.seat] = added
+    examined = [target_of(each).spark for each in state.active_hosts]
+    begin = heading(len(examined), len(sparks))
     if path == "-":
-        click.echo(text, nl=False)
-    elif path and not is_dry_run():
+        click.echo("\n".join([*begin, *added] if first else added))
+    elif not is_dry_run():
+        lines = [line for _, each in sorted(_sections.items()) for line in each]
         try:
-            write_file(Path(path), text, mode=0o600)
+            write_file(Path(path), "\n".join([*begin, *lines, ""]), mode=0o600)
         except OSError as error:
             raise PyinfraError(f"{path}: cannot be written ({error.strerror})") from None
-        notice(f"the report is in {path}", "green")
+        if first:
+            notice(f"the report is in {path}", "green")

@@ -8,7 +8,7 @@ from sparkwright.causes.cause import Diagnosis
 from sparkwright.causes.log_causes import from_log, in_order
 from sparkwright.common.progress import time_text
 from sparkwright.doctor.checkup import Checkup, FailedSwitch
-from sparkwright.doctor.signs import SIGNS
+from sparkwright.doctor.signs import signs
 
 
 def diagnose(
@@ -17,21 +17,15 @@ def diagnose(
     """Return every cause that a Spark shows, the one to begin with first.
 
     Args:
-        link: the faults of a pair's link.
-        wanted: the release that the inventory asks for, empty for an idle Spark; None where that
-            is not known.
+        link: further ones.
+        wanted: the release that the inventory asks for, empty for an idle Spark; None if unknown.
     """
-    shown = {name: sign(checkup) for name, sign in SIGNS.items()}
-    found = from_log(checkup.log, shown, checkup.sound)
+    found = from_log(checkup.log, signs(checkup), checkup.sound)
     return in_order([*found, *from_switch(checkup.failed, wanted), *link])
 
 
 def from_switch(failed: FailedSwitch | None, wanted: str | None = None) -> list[Diagnosis]:
-    """Return why the release of the last switch does not serve; nothing once it is not wanted.
-
-    Args:
-        wanted: as of `diagnose`.
-    """
+    """Return why the release of the last switch does not serve; nothing once it is not wanted."""
     if failed is None or wanted not in (None, failed.release):
         return []
     day = time_text(failed.at, "%Y-%m-%d %H:%M UTC", UTC)

@@ -32,19 +32,13 @@ class GpuReading:
     @property
     def held_back(self) -> str | None:
         """The readings that show it slow under load; None where it is not."""
-        if self.work is None:
-            return None
-        clock, power, busy = self.work
-        slow = has_power_fault(clock, power) and busy >= FAULT_BUSY
+        clock, power, busy = self.work or (0, 0, 0)
+        slow = busy >= FAULT_BUSY and has_power_fault(clock, power)
         return f"{clock:.0f} MHz and {power:.0f} W while {busy:.0f} % busy" if slow else None
 
 
 def gpu_lost(inside: str) -> str | None:
-    """Return what shows that a container has lost the GPU; None where it has not.
-
-    Args:
-        inside: the output of nvidia-smi in the container.
-    """
+    """Return what shows, by nvidia-smi in a container, that it has lost the GPU; None without."""
     # Other errors prove nothing: an image may lack nvidia-smi.
     lost = "Failed to initialize NVML" in inside
     return f"nvidia-smi in the container: {inside}" if lost else None
@@ -53,18 +47,13 @@ def gpu_lost(inside: str) -> str | None:
 def has_power_fault(clock: float, power: float | None) -> bool:
     """Tell whether MHz and watts of a GB10 under load are those of the power-delivery fault.
 
-    Args:
-        power: None where nvidia-smi has no reading: the clock decides then.
+    Where nvidia-smi has no reading of the power, the clock decides.
     """
     return clock <= FAULT_MHZ and (power is None or power <= FAULT_WATTS)
 
 
 def parse_gpu(lines: Sequence[str]) -> GpuReading | None:
-    """Return the GPU with the most memory: CUDA takes the fastest by default.
-
-    Args:
-        lines: what `GPU_COMMAND` prints, a line for each GPU.
-    """
+    """Return the GPU with the most memory: CUDA takes the fastest by default."""
     # Without a driver nvidia-smi prints a sentence to standard output.
     gpus = [
         GpuReading(clock, power, temperature, busy, _bytes(used), _bytes(total))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sparkwright.common.host_output import sections, sections_script
 from sparkwright.common.ports import (
@@ -29,30 +29,22 @@ _SOCKETS = {
     "fabric-metrics": METRICS_PORT,
     "lan-share": LAN_SHARE_PORT,
 }
-_UNITS = (DOOR, _SEAT_DOOR, EXPORTER, *_GATEWAY, *_SOCKETS, _SUPERVISOR, "switch@")
+_PORTS = {**_SOCKETS, _SUPERVISOR: LINK_PORT}
 _JOBS = ("weights@", "image@", "image-copy.", "image-build@", "image-export@", "benchmark.")
+_UNITS = (DOOR, _SEAT_DOOR, EXPORTER, *_GATEWAY, *_SOCKETS, _SUPERVISOR, "switch@", *_JOBS)
 
 # The programs with which Ubuntu or Debian listens (15 characters, as the kernel keeps them), and
 # the ports of each; none means any.
+_ANY_PORT = "sshd systemd-timesyn avahi-daemon cups-browsed rpcbind containerd dockerd"
 _SYSTEM: dict[str, tuple[int, ...]] = {
-    "sshd": (),
+    **dict.fromkeys(_ANY_PORT.split(), ()),
+    **dict.fromkeys(("systemd-network", "NetworkManager", "dhclient", "dhcpcd"), (68, 546)),
     "systemd-resolve": (53, 5353, 5355),
-    "systemd-network": (68, 546),
-    "systemd-timesyn": (),
-    "NetworkManager": (68, 546),
-    "dhclient": (68, 546),
-    "dhcpcd": (68, 546),
     "chronyd": (123, 323),
     "ntpd": (123,),
-    "avahi-daemon": (),
     "cupsd": (631,),
-    "cups-browsed": (631,),
     "dnsmasq": (53, 67),
-    "rpcbind": (111,),
-    "containerd": (),
-    "dockerd": (),
 }
-
 
 # Stands for a program's name that has quotes, line feeds or the like: it can only be to mislead.
 DISGUISED = "a program that hides its name"
@@ -65,7 +57,6 @@ class Socket:
     Attributes:
         protocol: tcp or udp.
         address: it is bound to; `*` for all.
-        port: number.
         programs: names of the processes that hold it; none where the kernel does. Each process
             chooses its own: `DISGUISED` stands for what is no name.
         groups: their control groups, such as /system.slice/ssh.service.
@@ -90,30 +81,22 @@ class Socket:
             address = ip_address(re.sub(r"%.*|[\[\]]", "", self.address))
         except ValueError:
             return False
-        mapped = getattr(address, "ipv4_mapped", None)
-        return bool((mapped or address).is_loopback)
+        return bool((getattr(address, "ipv4_mapped", None) or address).is_loopback)
 
 
 @dataclass(frozen=True)
 class Listening:
-    """All that listens on a Spark.
-
-    Attributes:
-        sockets: each.
-        engines: ids of our engines' containers that run.
-    """
+    """All sockets on a Spark, and the ids of our engines' containers that run."""
 
     sockets: tuple[Socket, ...]
     engines: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(NamedTuple):
     """A socket, and whose it is.
 
-    Attributes:
-        kind: `ours` is on the list; `astray` is ours, or hides whose it is, and is not on the list;
-            `system` is the operating system's; `other` is somebody else's.
+    `ours` is on the list; `astray` is ours, or hides whose it is, and is not on the list; `system`
+    is the operating system's; `other` is somebody else's.
     """
 
     socket: Socket
@@ -150,22 +133,20 @@ def parse_listeners(output: Iterable[str]) -> Listening:
 
 
 _HOLDER = r'\("([\w .:@/+-]*)",pid=(\d+),fd=\d+\)'
-_HOLDERS = re.compile(rf"users:\({_HOLDER}(?:,{_HOLDER})*\)")
+_HOLDERS = re.compile(rf"(users:\({_HOLDER}(?:,{_HOLDER})*\))?")
 
 
 def _socket(fields: Sequence[str], groups: dict[str, str]) -> Socket:
     address, _, port = fields[4].rpartition(":")
     users = fields[6].strip() if len(fields) > 6 else ""
-    if _HOLDERS.fullmatch(users) or not users:
-        programs = tuple(dict.fromkeys(name for name, _ in re.findall(_HOLDER, users)))
-    else:
-        programs = (DISGUISED,)
+    names = [name for name, _ in re.findall(_HOLDER, users)]
+    pids = re.findall(r"pid=(\d+)", users)
     return Socket(
         protocol=fields[0],
         address="*" if address in ("0.0.0.0", "[::]", "*") else address,
         port=int(port),
-        programs=programs,
-        groups=tuple(dict.fromkeys(groups.get(pid, "") for pid in re.findall(r"pid=(\d+)", users))),
+        programs=tuple(dict.fromkeys(names)) if _HOLDERS.fullmatch(users) else (DISGUISED,),
+        groups=tuple(dict.fromkeys(groups.get(pid, "") for pid in pids)),
     )
 
 
@@ -173,41 +154,35 @@ def judged(listening: Listening, may: Declared) -> Iterator[Judged]:
     """Yield each socket with whose it is.
 
     Args:
-        listening: what listens.
         may: the list: our sockets that may listen beyond loopback.
     """
     for socket in listening.sockets:
-        units = {part for group in socket.groups for part in group.split("/")}
-        if _is_engines(socket, listening.engines):
+        if any(_is_guarded(g) or _is_engines(g, listening.engines) for g in socket.groups):
             # The guard closes what an engine opens beyond loopback.
             guarded = socket.is_loopback or all(map(_is_guarded, socket.groups))
             yield Judged(socket, "ours" if guarded else "astray")
-        elif ours := _ours(socket, units):
+        elif ours := _unit_of(socket):
             yield Judged(socket, "ours" if _may(socket, ours, may) else "astray")
         elif DISGUISED in socket.programs:
             yield Judged(socket, "astray")
-        elif _is_systems(socket):
-            yield Judged(socket, "system")
         else:
-            yield Judged(socket, "other")
-
-
-def _is_engines(socket: Socket, engines: Collection[str]) -> bool:
-    return any(
-        _is_guarded(group) or any(engine in group for engine in engines) for group in socket.groups
-    )
+            yield Judged(socket, "system" if _is_systems(socket) else "other")
 
 
 def _is_guarded(group: str) -> bool:
     return group.startswith((f"/{ALONE}/", f"/{PAIR}/"))
 
 
-def _ours(socket: Socket, units: Collection[str]) -> str | None:
+def _is_engines(group: str, engines: Collection[str]) -> bool:
+    return any(engine in group for engine in engines)
+
+
+def _unit_of(socket: Socket) -> str | None:
     """Return the unit of ours that a socket belongs to; None where it is not ours."""
     if socket.programs == ("systemd",) and socket.port in _SOCKETS.values():
         return next(unit for unit, port in _SOCKETS.items() if port == socket.port)
-    names = (*_UNITS, *_JOBS)
-    return next((name for name in names for unit in units if unit.startswith(name)), None)
+    units = {part for group in socket.groups for part in group.split("/")}
+    return next((name for name in _UNITS for unit in units if unit.startswith(name)), None)
 
 
 def _may(socket: Socket, unit: str, may: Declared) -> bool:
@@ -220,8 +195,7 @@ def _may(socket: Socket, unit: str, may: Declared) -> bool:
         # The gateway's port is data of its own host, which is a Spark only by chance.
         return socket.protocol == "tcp"
     addresses = (bracketed(may.lan or ""),) if unit == "lan-share" else may.fabric
-    ports = {**_SOCKETS, _SUPERVISOR: LINK_PORT}
-    declared = socket.address in addresses and socket.port == ports.get(unit)
+    declared = socket.address in addresses and socket.port == _PORTS.get(unit)
     return socket.is_loopback or declared
 
 
@@ -234,21 +208,16 @@ def _is_systems(socket: Socket) -> bool:
 
 def unguarded(listening: Listening) -> list[str]:
     """Return the control groups in which an engine of ours listens without its guard."""
-    groups = {
-        group
-        for socket in listening.sockets
-        for group in socket.groups
-        if not _is_guarded(group) and any(engine in group for engine in listening.engines)
-    }
-    return sorted(groups)
+    groups = {group for socket in listening.sockets for group in socket.groups}
+    return sorted(g for g in groups if not _is_guarded(g) and _is_engines(g, listening.engines))
 
 
 def astray(listening: Listening, may: Declared) -> list[str]:
-    """Describe each socket of ours that is not on the list; arguments as of `judged`."""
+    """Describe each socket of ours that is not on the list."""
     return [str(each.socket) for each in judged(listening, may) if each.kind == "astray"]
 
 
 def others(listening: Listening, may: Declared) -> list[str]:
-    """Describe the sockets of other programs beyond loopback; arguments as of `judged`."""
+    """Describe the sockets of other programs beyond loopback."""
     foreign = (each.socket for each in judged(listening, may) if each.kind == "other")
     return sorted({str(socket) for socket in foreign if not socket.is_loopback})

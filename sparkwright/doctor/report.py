@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from sparkwright.causes.cause import APPLY, Diagnosis
-from sparkwright.causes.log_causes import from_log
+from sparkwright.causes.log_causes import from_log, table
 from sparkwright.common.hardware import GIB
 from sparkwright.doctor.checkup import Checkup
 from sparkwright.engine.phases import phase
 from sparkwright.fabric.state import FabricState
-from sparkwright.fleet.fabric_plan import FabricPlan
 
 # Causes that are shown in full; of the others only the names.
 SHOWN = 3
@@ -24,7 +23,6 @@ def report(
     """Yield the lines for people, each with its color.
 
     Args:
-        diagnoses: the most specific first.
         recipe: what the Spark is to serve; None for an idle one.
     """
     yield f"looked at {_looked_at(checkup)}", "white"
@@ -43,31 +41,16 @@ def report(
         yield f"no trouble found: {_state(checkup, recipe)}", "green"
 
 
-def fabric_diagnosis(plan: FabricPlan, own: FabricState, other: FabricState) -> Diagnosis:
-    """Return the diagnosis of a pair whose fabric is not as it was set up."""
-    states = (
-        f"{spark} {name}: {'link' if netdev.carrier else 'no link'}, MTU {netdev.mtu}"
-        for spark, state in ((plan.spark, own), (plan.peer, other))
-        for name, netdev in state.netdevs.items()
-    )
-    return Diagnosis(
-        "fabric",
-        f"The link between {plan.spark} and {plan.peer} differs from its configuration: the cable "
-        f"was pulled or moved, or an address or the MTU ({plan.mtu}) changed",
-        "; ".join(states) or "none of its interfaces is there",
-        f"{APPLY} repairs it or names what it cannot",
-    )
+def probed(name: str, *evidence: str) -> Diagnosis:
+    """Return the diagnosis of a cause that a probe of the Spark has shown."""
+    cause = next(each for each in table("probes") if each.name == name)
+    return cause.diagnosis("; ".join(evidence))
 
 
-def listener_diagnosis(socket: str) -> Diagnosis:
-    """Return the diagnosis of a socket of ours that is not on the list."""
-    return Diagnosis(
-        "listener",
-        "Something of ours listens where the LAN may reach it, and should not",
-        socket,
-        f"{APPLY} activates the engine guard and the door. If it "
-        "does not help, Docker does not use the systemd cgroup driver: docs/firewall.md",
-    )
+def state_of_link(spark: str, state: FabricState) -> Iterator[str]:
+    """Yield the states of a Spark's interfaces to the other one of its pair."""
+    for name, netdev in state.netdevs.items():
+        yield f"{spark} {name}: {'link' if netdev.carrier else 'no link'}, MTU {netdev.mtu}"
 
 
 def fails(checkup: Checkup) -> bool:

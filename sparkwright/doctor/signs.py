@@ -1,7 +1,6 @@
 """The readings of a Spark by which it shows a cause itself, whatever is in its engine's log."""
 
 import re
-from collections.abc import Callable
 
 from sparkwright.causes.cause import first_line
 from sparkwright.causes.thresholds import (
@@ -40,149 +39,87 @@ _NO_MEMORY = r"NV_ERR_NO_MEMORY|NVRM.*Out of memory"
 _FAULT = r"Xid.*\b31\b.*(MMU Fault|FAULT_PTE)"
 
 
-def _starved(checkup: Checkup) -> str | None:
-    """Return the readings of a GPU that is busy at next to no power, with a clock that is right."""
-    gpu, unit = checkup.gpu, checkup.unit
-    if not gpu or gpu.busy is None or gpu.power is None or gpu.held_back:
-        return None
-    serves = unit is not None and unit.active == "active"
-    if not serves or gpu.busy < SPIN_BUSY or gpu.power > FAULT_WATTS:
-        return None
-    return f"{gpu.power:.0f} W while {gpu.busy:.0f} % busy"
+Signs = dict[str, str | None]
 
 
-def _pace(checkup: Checkup) -> str:
-    """Return the engine's last line about its throughput; "" without."""
-    return next((each for each in checkup.log[::-1] if "Avg generation throughput" in each), "")
+def signs(checkup: Checkup) -> Signs:
+    """Return name of a cause -> what of a reading shows it, in words; None where nothing does."""
+    return {**_memory(checkup), **_gpu(checkup), **_host(checkup), **_engine(checkup)}
 
 
-def _spins(checkup: Checkup) -> str | None:
-    gpu, pace = checkup.gpu, _pace(checkup)
-    if gpu and gpu.power is None and (gpu.busy or 0) >= SPIN_BUSY and _STANDS.search(pace):
-        return f"{gpu.busy:.0f} % busy, and no request advances: {pace}"
-    if gpu is None or (gpu.power or 0) > SPIN_WATTS or _GENERATES.search(pace):
-        return None
-    return _starved(checkup)
-
-
-def _slow(checkup: Checkup) -> str | None:
-    return None if _spins(checkup) else _starved(checkup)
-
-
-def _held_back(checkup: Checkup) -> str | None:
-    gpu, cpu = checkup.gpu, checkup.cpu
-    if gpu is None:
-        return None
-    slow = cpu is not None and cpu <= SLOW_CPU_MHZ and (gpu.busy or 0) >= FAULT_BUSY
-    core = f"its fastest core is at {cpu:.0f} MHz while the GPU is busy" if slow else None
-    return gpu.held_back or core
-
-
-def _no_runtime(checkup: Checkup) -> str | None:
-    if checkup.docker is None or "nvidia" in checkup.runtimes:
-        return None
-    return f"Docker's runtimes: {', '.join(checkup.runtimes)}"
-
-
-def _disk_full(checkup: Checkup) -> str | None:
-    full = [f"{s / GIB:.1f} GiB at {path}" for path, s in checkup.free.items() if s < DISK_FULL]
-    return f"free: {', '.join(full)}" if full else None
-
-
-def _thrash(checkup: Checkup) -> str | None:
-    mib = checkup.swapped / 1024**2
-    if checkup.unit and checkup.unit.active == "activating":
-        return None
-    return f"{mib:.0f} MiB swapped within a second" if checkup.swapped > SWAPPING else None
-
-
-def _clock(checkup: Checkup) -> str | None:
-    seconds = checkup.skew
-    word = "ahead of" if seconds > 0 else "behind"
-    return f"{abs(seconds):.0f} s {word} this machine's" if abs(seconds) > CLOCK_SKEW else None
-
-
-def _downs(checkup: Checkup) -> str | None:
-    return f"{checkup.downs} within a day, by state/hard-downs" if checkup.downs else None
-
-
-def _cut(checkup: Checkup) -> str | None:
-    requests = checkup.finished
-    if requests is None or requests.cut == 0 or requests.cut <= requests.ended:
-        return None
-    return f"{requests.cut} of {requests.cut + requests.ended} requests were cut by max_tokens"
-
-
-def _restarts(checkup: Checkup) -> str | None:
-    restarts = checkup.unit.restarts if checkup.unit else 0
-    return f"NRestarts={restarts} of vllm@{checkup.release}" if restarts else None
-
-
-def _refused(checkup: Checkup) -> bool:
-    return not checkup.sound and any(_REFUSED in line for line in checkup.log)
-
-
-def _branch(checkup: Checkup) -> int:
-    digits = (checkup.driver or "").split(".")[0]
-    return int(digits) if digits.isdigit() else 0
-
-
-def _kho(checkup: Checkup) -> str | None:
-    named, free = checkup.cma
-    if free - named < HANDOVER_LEAST:
-        return None
-    cma = f"CmaFree {free / GIB:.1f} GiB of CmaTotal {named / GIB:.1f} GiB"
-    return f"{cma}, kernel {checkup.kernel}"
-
-
-def _page_cache(checkup: Checkup) -> str | None:
+def _memory(checkup: Checkup) -> Signs:
+    unit, log, driver = checkup.unit, checkup.log, (checkup.driver or "").split(".")[0]
+    named, unused = checkup.cma
     total, free, available = checkup.memory
-    # Where twice as much is available as vLLM finds free, it is files in memory that make the
-    # difference (vllm-project/vllm#35313 and #48140): unless the weights themselves fill it.
-    weights = [float(found[1]) for line in checkup.log if (found := _WEIGHTS.search(line))]
-    large = bool(weights) and sum(weights) * GIB > total / 2
-    short = any(_SHORT.search(line) for line in checkup.log)
-    if checkup.sound or not short or available < 2 * free or (large and not _refused(checkup)):
-        return None
-    return f"{free / GIB:.1f} GiB free, {available / GIB:.1f} GiB available"
-
-
-def _pools(checkup: Checkup) -> str | None:
-    return f"driver {checkup.driver}" if _refused(checkup) and _branch(checkup) >= _POOLS else None
-
-
-def _submaps(checkup: Checkup) -> str | None:
-    large_pages = checkup.kernel.endswith("-64k") and _branch(checkup) >= _POOLS
-    return first_line(checkup.log, _FAULT) if large_pages else None
-
-
-def _no_memory(checkup: Checkup) -> str | None:
-    unit = checkup.unit
+    refused = not checkup.sound and any(_REFUSED in line for line in log)
+    pools = driver.isdigit() and int(driver) >= _POOLS
+    large_pages = checkup.kernel.endswith("-64k") and pools
     # Sound starts log this line, too: it counts only where something went wrong (vllm#56824).
     failing = checkup.downs or unit is None or unit.ended or unit.restarts
-    return first_line(checkup.log, _NO_MEMORY) if failing else None
+    # Where twice as much is available as vLLM finds free, it is files in memory that make the
+    # difference (vllm-project/vllm#35313 and #48140): unless the weights themselves fill it.
+    weights = sum(float(found[1]) for line in log if (found := _WEIGHTS.search(line))) * GIB
+    short = not checkup.sound and any(_SHORT.search(line) for line in log)
+    cached = short and available >= 2 * free and (refused or weights <= total / 2)
+    files = f"{free / GIB:.1f} GiB free, {available / GIB:.1f} GiB available"
+    cma = f"CmaFree {unused / GIB:.1f} GiB of CmaTotal {named / GIB:.1f} GiB"
+    kept = unused - named >= HANDOVER_LEAST
+    return {
+        "page-cache": files if cached else None,
+        "driver-memory-pools": f"driver {checkup.driver}" if refused and pools else None,
+        "driver-610-64k": first_line(log, _FAULT) if large_pages else None,
+        "driver-no-memory": first_line(log, _NO_MEMORY) if failing else None,
+        "kernel-kho": f"{cma}, kernel {checkup.kernel}" if kept else None,
+    }
 
 
-# Name of a cause -> what of a reading shows it, in words; None where nothing does.
-SIGNS: dict[str, Callable[[Checkup], str | None]] = {
-    "page-cache": _page_cache,
-    "driver-memory-pools": _pools,
-    "driver-610-64k": _submaps,
-    "driver-no-memory": _no_memory,
-    "kernel-kho": _kho,
-    "gpu-lost-in-container": lambda checkup: gpu_lost(checkup.gpu_inside or ""),
-    "docker-down": lambda checkup: (
-        None if checkup.docker else "`docker version` gets no answer of a daemon"
-    ),
-    "docker-runtime": _no_runtime,
-    "disk-space": _disk_full,
-    "gpu-spins": _spins,
-    "gpu-slow": _slow,
-    "nic-slow": lambda checkup: first_line(checkup.nic, _SLOW_LINK),
-    "power-fault": _held_back,
-    "swapping": _thrash,
-    "hard-downs": _downs,
-    "clock": _clock,
-    "content-null": _cut,
-    "restarts": _restarts,
-}
+def _gpu(checkup: Checkup) -> Signs:
+    gpu, cpu, unit = checkup.gpu, checkup.cpu, checkup.unit
+    found: Signs = dict.fromkeys(("gpu-spins", "gpu-slow", "power-fault"))
+    found["gpu-lost-in-container"] = gpu_lost(checkup.gpu_inside or "")
+    if gpu is None:
+        return found
+    busy, power = gpu.busy or 0, gpu.power
+    found["power-fault"] = gpu.held_back
+    if not gpu.held_back and cpu is not None and cpu <= SLOW_CPU_MHZ and busy >= FAULT_BUSY:
+        found["power-fault"] = f"its fastest core is at {cpu:.0f} MHz while the GPU is busy"
+    # The engine's last line about its throughput.
+    pace = next((each for each in checkup.log[::-1] if "Avg generation throughput" in each), "")
+    if power is None and busy >= SPIN_BUSY and _STANDS.search(pace):
+        found["gpu-spins"] = f"{busy:.0f} % busy, and no request advances: {pace}"
+    serves = unit is not None and unit.active == "active" and not gpu.held_back
+    if serves and power is not None and busy >= SPIN_BUSY and power <= FAULT_WATTS:
+        # At next to no power, with a clock that is right.
+        spins = power <= SPIN_WATTS and not _GENERATES.search(pace)
+        found["gpu-spins" if spins else "gpu-slow"] = f"{power:.0f} W while {busy:.0f} % busy"
+    return found
+
+
+def _host(checkup: Checkup) -> Signs:
+    full = [f"{s / GIB:.1f} GiB at {path}" for path, s in checkup.free.items() if s < DISK_FULL]
+    starts = checkup.unit is not None and checkup.unit.active == "activating"
+    swapped, swaps = checkup.swapped / 1024**2, checkup.swapped > SWAPPING and not starts
+    known = checkup.docker is None or "nvidia" in checkup.runtimes
+    ahead, seconds = "ahead of" if checkup.skew > 0 else "behind", abs(checkup.skew)
+    return {
+        "docker-down": None if checkup.docker else "`docker version` gets no answer of a daemon",
+        "docker-runtime": None if known else f"Docker's runtimes: {', '.join(checkup.runtimes)}",
+        "disk-space": f"free: {', '.join(full)}" if full else None,
+        "nic-slow": first_line(checkup.nic, _SLOW_LINK),
+        "swapping": f"{swapped:.0f} MiB swapped within a second" if swaps else None,
+        "clock": f"{seconds:.0f} s {ahead} this machine's" if seconds > CLOCK_SKEW else None,
+    }
+
+
+def _engine(checkup: Checkup) -> Signs:
+    requests, restarts = checkup.finished, checkup.unit.restarts if checkup.unit else 0
+    downs = checkup.downs
+    found: Signs = {
+        "hard-downs": f"{downs} within a day, by state/hard-downs" if downs else None,
+        "restarts": f"NRestarts={restarts} of vllm@{checkup.release}" if restarts else None,
+        "content-null": None,
+    }
+    if requests and requests.cut > requests.ended:
+        every = requests.cut + requests.ended
+        found["content-null"] = f"{requests.cut} of {every} requests were cut by max_tokens"
+    return found

@@ -27,12 +27,8 @@ _HOLDS = {
 
 # Packages that must not be held back, lest a Spark differ from its twin or from DGX OS's updates,
 # which come as one set: driver, kernel, containers; and those that our runs install.
-_PACKAGES = "|".join(
-    [
-        "(lib)?nvidia-|cuda|linux-|docker|containerd|mlnx|doca",
-        *(f"{re.escape(name)}$" for name in PACKAGES),
-    ]
-)
+_OURS = "|".join(map(re.escape, PACKAGES))
+_PACKAGES = f"(lib)?nvidia-|cuda|linux-|docker|containerd|mlnx|doca|({_OURS})$"
 
 _LABEL = "sparkwright.release"
 _CONTAINER = (
@@ -46,7 +42,6 @@ class RunningContainer:
     """The running container of an engine.
 
     Attributes:
-        image: its image's id.
         arguments: the words after `vllm`.
         environment: `NAME=value` each, the image's own among them.
     """
@@ -65,8 +60,6 @@ class Running:
         image: id of the declared release's image; None where Docker has none.
         holds: bits of nvidia-smi's reasons for a low GPU clock; None where it has none.
         held: packages that are held back.
-        kernel: the running one, and how much memory it keeps.
-        gpu: its readings; None without one.
         inside: output of nvidia-smi in the container of the current engine; "" where none runs.
     """
 
@@ -80,7 +73,7 @@ class Running:
 
 
 def running_script(root: str, images: Sequence[str]) -> str:
-    """Return the POSIX shell script that reads `Running`; it only reads, and exits 0.
+    """Return the POSIX shell script that reads `Running`; it exits 0.
 
     Args:
         images: the names of the image of the declared release; none on an idle Spark.
@@ -144,9 +137,9 @@ def running_differences(
 
     Args:
         release: the one that is declared; None on an idle Spark.
-        clock_limit: of the GPU, in MHz; None for none.
+        clock_limit: of the GPU, in MHz.
         known: the releases of both replicas, where the Spark serves two.
-        first: it is the first of them: what is the Spark's own is compared as well.
+        first: compare what is the Spark's own, too.
     """
     if first:
         wanted = {*known, *([release.id] if release else ())}

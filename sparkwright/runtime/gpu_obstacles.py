@@ -1,11 +1,11 @@
 """The known reasons why a container, or the host, does not get the GPU."""
 
-from sparkwright.causes.cause import LogCause
+from sparkwright.causes.cause import KnownCause
 from sparkwright.causes.journal import Journal
 from sparkwright.causes.log_causes import table
 
 
-def obstacle(output: str) -> LogCause | None:
+def obstacle(output: str) -> KnownCause | None:
     """Return the cause of an error of nvidia-smi, Docker or CUDA; None for an unknown one."""
     journal = Journal(output.splitlines())
     known = (*table("gpu_proof"), *table("platform"))

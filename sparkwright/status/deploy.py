@@ -3,9 +3,12 @@
 import shutil
 import sys
 import time
+from collections.abc import Container
+from functools import partial
 
 import click
 from pyinfra import host, inventory, state
+from pyinfra.api import Host
 from pyinfra.api.exceptions import ConnectError
 
 from sparkwright.common.terminal import plain
@@ -36,48 +39,37 @@ def apply() -> None:
         return
     seconds, path = target().options.watch, target().options.json_target
     check_alone("the status")
-    sparks = [each for each in inventory if state.is_host_in_limit(each)]
     # pyinfra has just tried the unreachable ones: only the second reading tries them again.
-    reachable = [each for each in sparks if each in state.active_hosts]
+    asked: Container[Host] = {*state.active_hosts}
     while True:
-        seats = [seat for each in reachable for seat in target_of(each).chosen_seats]
-        rows = dict(zip(_keys(seats), state.fact_pool.map(_read, seats), strict=True))
-        reachable = sparks
-        asked = [seat for each in sparks for seat in target_of(each).chosen_seats]
-        told = [rows.get(key) or _row(seat) for key, seat in zip(_keys(asked), asked, strict=True)]
-        _show(told, path, bool(seconds))
+        rows = state.fact_pool.map(partial(_read, asked), _seats())
+        asked = {*inventory}
+        _show(rows, path, bool(seconds))
         if not seconds:
-            sys.exit(0 if all(row.reading for row in told) else 1)
+            sys.exit(0 if all(row.reading for row in rows) else 1)
         time.sleep(seconds)
 
 
 def without_answers() -> None:
     """Show a fleet of which no Spark could be reached: pyinfra then runs no deploy."""
+    seats = _seats()
+    _show([*map(_row, seats)], seats[0].options.json_target, False)
+
+
+def _seats() -> list[Target]:
+    """Return the replicas of the Sparks that the run is limited to."""
     sparks = [each for each in inventory if state.is_host_in_limit(each)]
-    rows = [_row(seat) for each in sparks for seat in target_of(each).chosen_seats]
-    _show(rows, target_of(sparks[0]).options.json_target, False)
+    return [seat for each in sparks for seat in target_of(each).chosen_seats]
 
 
-def _keys(seats: list[Target]) -> list[tuple[str, str]]:
-    return [(seat.spark, seat.seat) for seat in seats]
-
-
-def _width() -> int | None:
-    """Return the columns of the terminal; None for a file or a pipe."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def _read(seat: Target) -> SparkRow:
+def _read(asked: Container[Host], seat: Target) -> SparkRow:
     """Read one replica of a Spark; the next reading replaces a connection that has broken."""
     spark = seat.host
+    if spark not in asked:
+        return _row(seat)
     try:
-        reading: Reading | None = spark.get_fact(
-            SparkStatus,
-            root=seat.place,
-            _sudo=False,
-            _timeout=PATIENCE,
-            _ignore_errors=True,
-        )
+        how = {"_sudo": False, "_timeout": PATIENCE, "_ignore_errors": True}
+        reading: Reading | None = spark.get_fact(SparkStatus, root=seat.place, **how)
     except ConnectError:
         return _row(seat)
     if reading is None:
@@ -101,7 +93,8 @@ def _show(rows: list[SparkRow], path: str | None, again: bool) -> None:
         return
     if again and sys.stdout.isatty():
         click.clear()
-    click.echo("\n".join(map(plain, table(rows, _width()))))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    click.echo("\n".join(map(plain, table(rows, width))))
     sparks = [row.spark for row in rows]
     for row in rows:
         which = f" ({row.replica})" if sparks.count(row.spark) > 1 else ""

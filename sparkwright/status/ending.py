@@ -18,12 +18,10 @@ class Serving:
     """A replica that serves.
 
     Attributes:
-        replica: Its name.
         url: Of its door, without a path.
         names: What clients ask for.
         keyed: Its door asks for a key.
         authority: Path of the certificate that a client has to trust; None for none of our own.
-        answers: What its engine is asked for.
     """
 
     replica: str
@@ -35,12 +33,7 @@ class Serving:
 
 
 def ending(serving: Sequence[Serving], inventory: Path, changed: bool) -> Iterator[str]:
-    """Yield the lines at the end of a run.
-
-    Args:
-        serving: The replicas of the run.
-        changed: The run has changed something; else its end is short.
-    """
+    """Yield the lines at the end of a run, which are few if it has changed nothing."""
     for each in serving:
         yield f"{each.replica} serves {', '.join(each.names)} at {each.url}/v1"
     if not changed:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import click
 from pyinfra import state
-from pyinfra.api.state import BaseStateCallback, StateStage
+from pyinfra.api.state import StateStage
 
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
@@ -19,25 +20,18 @@ from sparkwright.run.target import Target, target_of
 from sparkwright.status.ending import Serving, ending
 
 
-class _Ending(BaseStateCallback):
-    """Marks a run that says at its end where its replicas serve."""
-
-
+@cache
 def announce() -> None:
     """Have this run end by saying where its replicas serve; further calls do nothing."""
-    known = any(isinstance(handler, _Ending) for handler in state.callback_handlers)
-    if not known:
-        state.add_callback_handler(_Ending())
-        at_end(_say)
+    at_end(_say)
 
 
 def _say() -> None:
     if state.failed_hosts:
         return
     if is_dry_run():
-        apply = next_line("apply")
-        nothing = f"Nothing was changed. To do it: {apply}"
-        click.echo(f"\n{nothing if would_change() else 'Nothing would change.'}")
+        todo = f"Nothing was changed. To do it: {next_line('apply')}"
+        click.echo(f"\n{todo if would_change() else 'Nothing would change.'}")
     elif state.current_stage == StateStage.Disconnect:
         hosts = state.active_hosts
         targets = [seat for host in hosts for seat in target_of(host).chosen_seats]

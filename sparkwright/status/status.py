@@ -24,13 +24,12 @@ class Reading:
         release, recipe: what should serve, by its `current` link; None where nothing was set up.
         models: the names by which clients ask for that release.
         unit: the engine of that release; None where systemd knows none.
-        others: other releases that run or start.
+        others: further releases that run or start.
         switches: releases to which a switch is under way.
         since: when the engine began to serve, in seconds since the epoch; None while it does not.
         load: None where no engine answers, as on the worker of a pair.
         clock_limit: MHz that the GPU's clock may reach; None where we have set no limit.
-        memory_total, memory_available: of the host, in bytes.
-        disk_free: bytes free for root where the root folder is.
+        memory_total, memory_available, disk_free: in bytes.
         door: the state of its unit, as systemd names it.
         held: requests that waited at the door for an engine, at most 15 s ago; None if unknown.
     """

@@ -20,10 +20,10 @@ _SPARED = ("°C", "W", "MHz", "drafts", "KV", "restarts", "requests", "recipe", 
 
 
 def table(rows: Sequence[SparkRow], width: int | None = None) -> list[str]:
-    """Return the table for people: a heading, and a line for each Spark.
+    """Return a heading, and a line for each Spark.
 
     Args:
-        width: Columns of the terminal; None where lines may be of any length.
+        width: of the terminal; None where lines may be of any length.
     """
     lines = [_HEADINGS, *(_cells(row) for row in rows)]
     columns = dict(zip(_HEADINGS, zip(*lines, strict=True), strict=True))
@@ -45,34 +45,33 @@ def _laid_out(columns: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _cells(row: SparkRow) -> tuple[str, ...]:
     served = (row.spark, row.replica or "-", row.recipe or "-")
-    reading = row.reading
-    if reading is None:
+    if row.reading is None:
         return *served, "-", "slow" if row.slow else "no answer", *("-" for _ in _NUMBERS)
-    load, gpu, unit = reading.load, reading.gpu, reading.unit
-    requests = "-"
-    if load and load.running is not None:
-        requests = f"{load.running}+{load.waiting}" if load.waiting else f"{load.running}"
+    own = _entry(row)
+    running, waiting = own["requests_running"], own["requests_waiting"]
+    clock, limit = _rounded(own["gpu_clock_mhz"]), own["gpu_clock_max_mhz"]
+    used, total = (own[f"memory_{each}_bytes"] / GIB for each in ("used", "total"))
+    restarts = own["restarts"]
     return (
         *served,
-        _short(reading.release, reading.recipe, served[2]),
-        _since(row, reading),
-        _rounded(load.tokens if load else None),
-        requests,
-        _percent(load.kv_usage if load else None),
-        _percent(load.acceptance if load else None),
-        _memory(reading),
-        _clock(reading),
-        _rounded(gpu.power if gpu else None),
-        _rounded(gpu.temperature if gpu else None),
-        str(unit.restarts) if unit else "-",
+        _release(row.reading, row.recipe),
+        _since(row, row.reading),
+        _rounded(own["tokens_per_second"]),
+        "-" if running is None else f"{running}+{waiting}" if waiting else f"{running}",
+        _percent(own["kv_cache_usage"]),
+        _percent(own["draft_acceptance"]),
+        f"{used:.0f}/{total:.0f}",
+        clock if limit is None else f"{clock}/{limit}",
+        _rounded(own["gpu_power_w"]),
+        _rounded(own["gpu_temperature_c"]),
+        "-" if restarts is None else str(restarts),
     )
 
 
-def _short(release: str | None, recipe: str | None, wanted: str) -> str:
-    """Return a release without the recipe's name; in full where it is of another recipe."""
-    if release is None:
-        return "-"
-    return release.removeprefix(f"{recipe}-") if recipe == wanted else release
+def _release(reading: Reading, wanted: str | None) -> str:
+    """Return the release without the recipe's name; in full where it is of another recipe."""
+    release = reading.release or "-"
+    return release.removeprefix(f"{wanted}-") if reading.recipe == wanted else release
 
 
 def _since(row: SparkRow, reading: Reading) -> str:
@@ -85,24 +84,6 @@ def _since(row: SparkRow, reading: Reading) -> str:
     return words.get(state, state)
 
 
-def _memory(reading: Reading) -> str:
-    used, total = _used(reading)
-    return f"{used / GIB:.0f}/{total / GIB:.0f}"
-
-
-def _clock(reading: Reading) -> str:
-    clock = _rounded(reading.gpu.clock if reading.gpu else None)
-    return clock if reading.clock_limit is None else f"{clock}/{reading.clock_limit}"
-
-
-def _used(reading: Reading) -> tuple[int, int]:
-    """Return used and total bytes of the engine's memory: the GPU's own, or else the host's."""
-    gpu = reading.gpu
-    if gpu and gpu.memory_used is not None and gpu.memory_total is not None:
-        return gpu.memory_used, gpu.memory_total
-    return reading.memory_total - reading.memory_available, reading.memory_total
-
-
 def _rounded(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}"
 
@@ -112,11 +93,7 @@ def _percent(value: float | None) -> str:
 
 
 def as_json(rows: Iterable[SparkRow], now: float) -> str:
-    """Return the status as one line of JSON; null is what is unknown, or not there.
-
-    Args:
-        now: when they were read, in seconds since the epoch.
-    """
+    """Return the status, read at a time, as one line of JSON; null is what is unknown."""
     return json.dumps({"time": round(now, 3), "sparks": [_entry(row) for row in rows]})
 
 
@@ -133,7 +110,10 @@ def _entry(row: SparkRow) -> Mapping[str, Any]:
     if reading is None:
         return entry
     load, gpu, unit = reading.load, reading.gpu, reading.unit
-    used, total = _used(reading)
+    used, total = reading.memory_total - reading.memory_available, reading.memory_total
+    if gpu and gpu.memory_used is not None and gpu.memory_total is not None:
+        # A graphics card has a memory of its own.
+        used, total = gpu.memory_used, gpu.memory_total
     return entry | {
         "release": reading.release,
         "models": list(reading.models),

@@ -13,7 +13,7 @@ import requests
 from sparkwright.common.placed import FIRST_USER
 from sparkwright.door.keys import api_keys
 from tests.clock import patience
-from tests.driver.benchmark import check_short, measured
+from tests.driver.benchmark import added, check_short, measured, tools
 from tests.driver.client import PORT
 from tests.driver.confined import Confinement, confinement
 from tests.driver.declared import BROKEN, changed, seed
@@ -126,8 +126,11 @@ def test_no_secret_anywhere(spark: Handle, served: Run) -> None:
 
 
 def test_figures_of_a_benchmark(spark: Handle, served: Run) -> None:
-    result = measured("short,concurrent-4")
-    found = check_short(result)
+    """Real `vllm bench serve` measures; the engine's container stays as it is."""
+    before = added(spark)
+    found = check_short(measured("short,concurrent-4"))
+    assert added(spark) == before
+    assert tools(spark) == 0
     # Nothing is compiled for the processor.
     start = found["start-warm"]
     assert 0 < start["weights_seconds"] < start["ready_seconds"]

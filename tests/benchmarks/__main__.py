@@ -1,7 +1,7 @@
 """make bench: what runs, copies and recoveries cost on virtual Sparks of its own, as ratios.
 
 python -m tests.benchmarks [FOLDER]: prints all tables, and puts them into FOLDER/performance.md,
-with plots; docs by default. Other tools are in tests.benchmarks.no_op, fleets in .fleet.
+docs by default. Other tools are in tests.benchmarks.no_op, fleets in .fleet.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def one_spark() -> tuple[int, float]:
     lab.up(1)
     try:
         spark = lab.spark("spark1")
-        printed("factory", lambda: from_factory(spark))
+        from_factory(spark)
         asked = commands()
         table = no_op_table(spark)
         fleet_table(spark)

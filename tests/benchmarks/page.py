@@ -1,7 +1,7 @@
-"""The figures of the last `make bench` in docs/performance.md: tables, and plots beside them.
+"""The figures of the last `make bench` in docs/performance.md.
 
-python -m tests.benchmarks.page [FOLDER]: writes performance.md and performance/*.svg in FOLDER,
-docs by default. What stands between its marks is made anew, all else stays.
+python -m tests.benchmarks.page [FOLDER]: writes performance.md in FOLDER, docs by default. What
+stands between its marks is made anew, all else stays.
 """
 
 import argparse
@@ -10,27 +10,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sparkwright.benchmark.plots import bars, lines
 from tests.benchmarks.no_op import LOGIN, OURS, TRIP
 from tests.benchmarks.tools import FIGURES
 from tests.driver.product import PROJECT
 
 PAGE = PROJECT / "docs/performance.md"
 _BEGIN, _END = "<!-- {}: by make bench -->", "<!-- end of {} -->"
-# Of an image by itself, on a light page or on a dark one.
-_STYLE = """<style>
-text { font: 12px system-ui, sans-serif; fill: #808080 }
-.small { font-size: 11px }
-.measured { fill: #3b82c4 }
-polyline.measured { fill: none; stroke: #3b82c4; stroke-width: 2 }
-.grid { stroke: #80808040 }
-</style>"""
-
 Figures = Mapping[str, Any]
 
 
 def write_page(folder: Path, figures: Figures) -> None:
-    """Put figures into the page of a folder, and draw the plots beside it.
+    """Put figures into the page of a folder.
 
     Args:
         folder: Where performance.md is; without one there, that of docs is taken.
@@ -38,11 +28,10 @@ def write_page(folder: Path, figures: Figures) -> None:
     """
     page = folder / PAGE.name
     text = (page if page.exists() else PAGE).read_text()
-    plots = folder / PAGE.stem
-    plots.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, section in _SECTIONS.items():
         if name in figures:
-            text = filled(text, name, section(figures[name], plots))
+            text = filled(text, name, section(figures[name]))
     page.write_text(text)
 
 
@@ -60,18 +49,13 @@ def filled(page: str, name: str, text: str) -> str:
     return f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}"
 
 
-def no_op_section(figures: Figures, plots: Path) -> str:
-    """Return the machine and the tables of a run that changes nothing; draw a plot of each."""
+def no_op_section(figures: Figures) -> str:
+    """Return the machine and the tables of a run that changes nothing."""
     machine = [f"* {name}: {value}" for name, value in figures["machine"].items()]
     count = f"The playbook has {figures['tasks']} tasks, of {figures['items']} items."
     parts = [*machine, "", f"{count} Medians of {figures['rounds']} rounds, all taken in turn."]
-    for number, (title, table) in enumerate(figures["tables"].items()):
-        name = f"no-op-{number}"
-        rows = [(each, cost["seconds"], None) for each, cost in table.items()]
-        caption = f"Seconds of a run that changes nothing, {title}"
-        _draw(plots / f"{name}.svg", bars(caption, rows, "s"))
+    for title, table in figures["tables"].items():
         parts += ["", *no_op_table(title, table, figures["aims"])]
-        parts += ["", f"![{caption}]({plots.name}/{name}.svg)"]
     near, far = figures["tables"].values()
     trips = {each: (far[each]["seconds"] - near[each]["seconds"]) / TRIP for each in (LOGIN, OURS)}
     parts += [
@@ -104,12 +88,9 @@ def no_op_table(title: str, table: Figures, aims: Mapping[str, int]) -> list[str
     return rows
 
 
-def fleet_section(figures: Figures, plots: Path) -> str:
-    """Return the table of fleets of several sizes; draw CPU seconds over the size."""
+def fleet_section(figures: Figures) -> str:
+    """Return the table of fleets of several sizes."""
     sizes = {int(size): cost for size, cost in figures.items()}
-    caption = "CPU seconds of the operator's machine, by the number of Sparks"
-    points = [(size, cost["cpu"]) for size, cost in sizes.items()]
-    _draw(plots / "fleet.svg", lines(caption, {"measured": points}, "Sparks", "CPU seconds"))
     rows = ["| Sparks | CPU seconds | MiB | elapsed seconds |", "|---|---|---|---|"]
     rows += [
         f"| {size} | {cost['cpu']:.1f} | {cost['memory'] / 2**20:.0f} | {cost['seconds']:.1f} |"
@@ -119,23 +100,17 @@ def fleet_section(figures: Figures, plots: Path) -> str:
     if least < most:
         each = (sizes[most]["cpu"] - sizes[least]["cpu"]) / (most - least)
         rows += ["", f"Each further Spark takes {each:.2f} CPU seconds."]
-    return "\n".join([*rows, "", f"![{caption}]({plots.name}/fleet.svg)"])
+    return "\n".join(rows)
 
 
-def printed_section(figures: Figures, plots: Path) -> str:
+def printed_section(figures: Figures) -> str:
     """Return what was printed, as it was."""
     return f"```\n{figures['printed'].strip()}\n```"
 
 
-def _draw(path: Path, plot: str) -> None:
-    head, _, rest = plot.partition(">")
-    path.write_text(f'{head} xmlns="http://www.w3.org/2000/svg">{_STYLE}{rest}\n')
-
-
-_SECTIONS: dict[str, Callable[[Figures, Path], str]] = {
+_SECTIONS: dict[str, Callable[[Figures], str]] = {
     "no-op": no_op_section,
     "fleet": fleet_section,
-    "factory": printed_section,
     "copies": printed_section,
     "recovery": printed_section,
 }

@@ -137,7 +137,11 @@ _CAUSES: Mapping[str, tuple[str, Iterable[KnownCause]]] = {
     "GPU kernels": ("a line of the engine's log", table("compute")),
     "Between two Sparks": ("a line of the engine's log", table("network")),
     "Kernel, driver, PCIe, container runtime": ("a line of a log", table("platform")),
-    "The Spark itself": ("a reading of the Spark", [*table("root"), *table("host")]),
+    "The Spark itself": (
+        "a reading of the Spark",
+        [*table("root"), *table("host"), *table("probes")],
+    ),
+    "Speed": ("`sparkwright benchmark`", table("speed")),
 }
 
 

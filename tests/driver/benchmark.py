@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from sparkwright.benchmark.figures import figures
+from host.benchmark.measure import CONTAINER
 from tests.clock import patience
 from tests.driver.product import PROJECT, background
 from tests.lab.spark import Handle
@@ -35,9 +35,9 @@ def measured(workloads: str, meanwhile: Callable[[], object] = int) -> dict[str,
     texts = [path.read_text() for path in new]
     for path in new:
         path.unlink()
-    assert [path.suffix for path in new] == [".html", ".json"], "".join(said)
-    page, text = texts
-    assert "<html" in page
+    assert [path.suffix for path in new] == [".json", ".md"], "".join(said)
+    text, page = texts
+    assert "| workload | figure | measured | expected | verdict |" in page
     result: dict[str, Any] = json.loads(text)
     return result
 
@@ -46,9 +46,9 @@ def check_short(result: dict[str, Any]) -> dict[str, dict[str, float]]:
     """See that `short` and `concurrent-4`, measured first, are whole; return all figures."""
     assert (result["model"], result["recipe"], result["vllm"]) == ("tiny", "lab-tiny", "0.32.0")
     short, four = result["workloads"][:2]
-    assert [len(run["ttft_ms"]) for run in short["runs"]] == [4]
-    assert [run["output_tokens"] for run in four["runs"]] == [[200] * 4] * 3
-    found = figures(result)
+    assert short["requests"] == 4
+    assert (four["requests"], four["output_tokens"]) == (12, 12 * 200)
+    found: dict[str, dict[str, float]] = result["figures"]
     for name in ("short", "concurrent-4"):
         assert found[name]["errors"] == 0
         assert found[name]["tok_s"] > 0
@@ -66,10 +66,8 @@ def added(spark: Handle) -> set[str]:
 
 
 def tools(spark: Handle) -> int:
-    """Return how many of the benchmark's programs run in the engine's container."""
-    processes = spark.run(f"sudo docker top {_container(spark)} -eo pid,args").stdout
-    assert "vllm serve" in processes, processes
-    return processes.count("memfd_create")
+    """Return how many containers of the benchmark's tool there are."""
+    return len(spark.run(f"sudo docker ps --all --quiet --filter name={CONTAINER}").stdout.split())
 
 
 def _container(spark: Handle) -> str:

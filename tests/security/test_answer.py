@@ -6,23 +6,24 @@ import copy
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkwright.benchmark import operations as benchmark
-from sparkwright.benchmark.measured import IDENTITY, Answer, check_answer, result_of
-from sparkwright.benchmark.page import report
+from sparkwright.benchmark import deploy as benchmark
+from sparkwright.benchmark.measured import Answer, check_answer
+from sparkwright.benchmark.report import report
+from tests.makers.benchmark import answer, recorded
 from tests.security.hostile import ESCAPES
 
-RESULTS = Path(__file__).parents[1] / "unit" / "results"
-
-
-def _measured() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((RESULTS / "within.json").read_text())
-    return found
+RELEASE = SimpleNamespace(
+    id="r-1",
+    ranks=SimpleNamespace(sparks=("a",)),
+    recipe=SimpleNamespace(name="r", vllm="0.28.0", served_names=["m"], expected={}),
+)
 
 
 def _shortened(value: Any) -> Any:
@@ -32,15 +33,18 @@ def _shortened(value: Any) -> Any:
     return [_shortened(each) for each in value[:3]] if isinstance(value, list) else value
 
 
-SHORT = _shortened(_measured())
+SHORT = _shortened(recorded("within"))
+ORDERS = "{}"
 
 
-def _orders(result: dict[str, Any]) -> dict[str, Any]:
-    return {key: result[key] for key in IDENTITY}
+def _answered(**changes: Any) -> Answer:
+    """An answer to `ORDERS`."""
+    return answer(recorded("within") | {"orders": _HASH} | changes)
 
 
-def _names(result: dict[str, Any]) -> list[str]:
-    return [each["name"] for each in result["workloads"]]
+# sha256 of `ORDERS`.
+_HASH = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+NAMES = [each["name"] for each in recorded("within")["workloads"]]
 
 
 class _Host:
@@ -54,40 +58,34 @@ class _Host:
 
 
 def test_an_answer_to_the_orders_is_taken() -> None:
-    result = _measured()
-    answer = Answer.model_validate_json(json.dumps(result))
-    assert check_answer(answer, _orders(result), _names(result)) == ""
-    assert report(result_of(answer), {}).table == report(result, {}).table
-    assert result_of(answer)["format"] == 1
+    assert check_answer(_answered(), ORDERS, NAMES) == ""
 
 
-@pytest.mark.parametrize("key", IDENTITY)
-def test_an_answer_to_other_orders_is_refused(key: str) -> None:
-    result = _measured()
-    other = 2 if key == "sparks" else "../../home/operator/.bashrc.d/00"
-    answer = Answer.model_validate_json(json.dumps(result | {key: other}))
-    assert check_answer(answer, _orders(result), _names(result)).startswith(f"{key}: found")
+def test_an_answer_to_other_orders_is_refused() -> None:
+    assert check_answer(_answered(), "{ }", NAMES) == "it is of another manifest"
+    said = check_answer(_answered(), ORDERS, ["short"])
+    assert "expected those that were ordered" in said
+    twice = recorded("within")["workloads"][:1] * 2
+    assert "expected those" in check_answer(_answered(workloads=twice), ORDERS, NAMES)
 
 
-def test_a_workload_that_nobody_ordered_is_refused() -> None:
-    result = _measured()
-    answer = Answer.model_validate_json(json.dumps(result))
-    assert "expected those that were ordered" in check_answer(answer, _orders(result), ["short"])
+def test_figures_that_we_do_not_know_are_left_out() -> None:
+    hostile = recorded("within")["workloads"][0]
+    hostile["figures"] |= {"../../pwned": 1.0}
+    assert "../../pwned" not in _answered(workloads=[hostile]).figures[hostile["name"]]
 
 
 def test_files_are_named_by_the_inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "RESULTS", tmp_path / "benchmarks")
-    hostile = _measured()
-    hostile |= dict.fromkeys(IDENTITY, "../../pwned") | {"sparks": 1, "started": 0}
-    result = result_of(Answer.model_validate_json(json.dumps(hostile)))
     host = _Host()
-    benchmark._keep(None, host, "chat", result, {})  # type: ignore[arg-type]
+    hostile = _answered(orders="../../pwned", started=0)
+    benchmark._keep(None, host, "chat", hostile, RELEASE, "gb10")  # type: ignore[arg-type]
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert sorted(path.suffix for path in written) == [".html", ".json"]
+    assert sorted(path.suffix for path in written) == [".json", ".md"]
     assert {path.parent for path in written} == {tmp_path / "benchmarks"}
     assert all(path.name.startswith("chat-2") for path in written)
     with pytest.raises(ValueError, match="expected the name of a file"):
-        benchmark._keep(None, host, "../chat", result, {})  # type: ignore[arg-type]
+        benchmark._keep(None, host, "../chat", hostile, RELEASE, "gb10")  # type: ignore[arg-type]
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -127,8 +125,8 @@ def test_an_answer_is_refused_or_makes_a_page(changes: list[tuple[tuple[Any, ...
         except (TypeError, KeyError, IndexError):
             continue
     try:
-        answer = Answer.model_validate_json(json.dumps(result))
+        read = Answer.model_validate_json(json.dumps(result))
     except ValueError:
         return
-    told = report(result_of(answer), {"single": {"tok_s": 50.0}})
-    assert all(line.isprintable() for line in told.table)
+    table, page = report(read, "chat", "gb10", {"single": {"tok_s": 50.0}})
+    assert all(line.isprintable() for line in (*table, *page))

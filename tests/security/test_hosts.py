@@ -33,7 +33,7 @@ from sparkwright.common.placed import NETPLAN
 from sparkwright.common.terminal import LINE, plain_lines
 from sparkwright.doctor.checkup import Checkup, _log
 from sparkwright.doctor.diagnosis import diagnose
-from sparkwright.doctor.issue_report import Examined, issue_report
+from sparkwright.doctor.issue_report import section
 from sparkwright.doctor.report import report as doctor_report
 from sparkwright.drift.drift import Running, running_differences
 from sparkwright.engine.engine import EngineState, problem
@@ -214,8 +214,9 @@ def _of_reading(reading: Reading) -> None:
 
 def _of_checkup(checkup: Checkup) -> None:
     list(doctor_report(checkup, diagnose(checkup, [], "x"), "recipe"))
-    found = Examined("gb10", None, None, None, 1, checkup, diagnose(checkup))
-    assert plain_lines(text := issue_report({"spark1": found}, 1)) == text
+    idle = SimpleNamespace(hardware_class="gb10", recipe=None, recipe_name=None)
+    text = "\n".join(section("spark1", idle, checkup, diagnose(checkup)))  # type: ignore[arg-type]
+    assert plain_lines(text) == text
 
 
 JUDGES: dict[str, tuple[Any, Callable[..., Any]]] = {

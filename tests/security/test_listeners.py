@@ -19,7 +19,7 @@ from sparkwright.doctor.listeners import (
     parse_listeners,
     unguarded,
 )
-from sparkwright.doctor.report import listener_diagnosis
+from sparkwright.doctor.report import probed
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.release.command import Place, docker_run, environment
 from sparkwright.release.guard import ALONE, PAIR, guard_files
@@ -152,7 +152,7 @@ def test_what_the_doctor_and_drift_say() -> None:
     assert astray(listening, MAY) == ["vllm on * port 36003/tcp"]
     assert unguarded(listening) == [LOOSE]
     assert others(listening, MAY) == ["jupyter-lab on * port 8888/tcp"]
-    said = listener_diagnosis(astray(listening, MAY)[0])
+    said = probed("listener", astray(listening, MAY)[0])
     assert (said.name, said.evidence) == ("listener", "vllm on * port 36003/tcp")
 
 

@@ -1,61 +1,40 @@
-"""The readings of nvidia-smi, once a second."""
+"""The readings of nvidia-smi while a workload runs."""
 
 import subprocess
-import time
-from threading import Event, Thread
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
 
-QUERY = "clocks.sm,power.draw,temperature.gpu,memory.total"
-INTERVAL = 1.0
+_COMMAND = [
+    *("nvidia-smi", "--query-gpu=clocks.sm,power.draw,temperature.gpu,memory.total"),
+    *("--format=csv,noheader,nounits", "--loop=1"),
+]
 
 
-def sample(text: str) -> list[float | None]:
-    """Return MHz, W and °C of the GPU with the most memory; None where it does not tell.
+@contextmanager
+def readings() -> Iterator[list[float | None]]:
+    """Yield a list; when the block ends, it has the medians of MHz, W and °C of each second."""
+    found: list[float | None] = []
+    smi = subprocess.Popen(
+        _COMMAND, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8"
+    )
+    try:
+        yield found
+    finally:
+        smi.terminate()
+        found += medians(smi.communicate()[0])
 
-    Args:
-        text: a line for each GPU. The engine's is taken for the largest, as by the preflight and
-            the status (sparkwright/doctor/gpu.py): another one may be there for a display.
+
+def medians(text: str) -> list[float | None]:
+    """Return medians of MHz, W and °C of the GPU with the most memory; None for what is unknown.
+
+    The engine's GPU is taken for the largest, as by sparkwright/doctor/gpu.py.
     """
-    gpus = [[_number(field) for field in line.split(",")] for line in text.strip().splitlines()]
-    if not gpus:
-        return [None] * 3
-    return max(gpus, key=lambda gpu: gpu[-1] or 0)[:-1]
-
-
-class Gpu:
-    """Samples the largest GPU as long as it is entered.
-
-    Args:
-        began: seconds on the monotonic clock from which times are counted.
-
-    Attributes:
-        samples: [seconds, MHz, W, °C], each.
-    """
-
-    def __init__(self, began: float) -> None:
-        self.samples: list[list[float | None]] = []
-        self._began = began
-        self._ended = Event()
-        self._thread = Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> "Gpu":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        command = ["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"]
-        while not self._ended.wait(INTERVAL):
-            try:
-                done = subprocess.run(
-                    command, capture_output=True, text=True, check=True, timeout=10
-                )
-            except (OSError, subprocess.SubprocessError):
-                continue
-            now = round(time.monotonic() - self._began, 2)
-            self.samples.append([now, *sample(done.stdout)])
+    rows = [[_number(field) for field in line.split(",")] for line in text.splitlines()]
+    most = max((row[-1] or 0 for row in rows), default=0)
+    own = [row for row in rows if (row[-1] or 0) == most and len(row) > 3]
+    columns = [[value for row in own if (value := row[place]) is not None] for place in range(3)]
+    return [median(column) if column else None for column in columns]
 
 
 def _number(field: str) -> float | None:

@@ -1,4 +1,4 @@
-"""The modules of vLLM that programs of ours import in the engine's container."""
+"""The module of vLLM that a program of ours imports in a container of the engine's image."""
 
 import sys
 from types import SimpleNamespace
@@ -7,8 +7,6 @@ from standin import bench
 
 sys.modules.update(
     {
-        "vllm.benchmarks": SimpleNamespace(serve=bench),
-        "vllm.benchmarks.datasets": bench,
         "vllm.entrypoints": SimpleNamespace(),
         "vllm.entrypoints.cli": SimpleNamespace(),
         "vllm.entrypoints.cli.main": bench,

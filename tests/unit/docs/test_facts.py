@@ -151,14 +151,6 @@ FACTS: dict[str, tuple[object, str]] = {
         _stated("docs/transfers.md", r"SSH connection: (.+?) MB/s"),
         r"The connection brought (.+?) MB/s",
     ),
-    "MB/s of a first fetch": (
-        _stated("docs/transfers.md", r"ours, over TLS, hashed [|] (\d+)"),
-        r"hashed on the way, takes (\d+) MB/s",
-    ),
-    "MB/s of huggingface_hub": (
-        _stated("docs/transfers.md", r"by HTTPS, the same hub, not hashed [|] (\d+)"),
-        r"huggingface_hub's own way (\d+)",
-    ),
     "seconds for which the door holds at most": (
         LONGEST_HOLD,
         r"at most (\d+)(?: s\.|, as clients)|Why (\d+) s|503 after (\d+) s|waited for (\d+) s gets",
@@ -198,31 +190,31 @@ FACTS: dict[str, tuple[object, str]] = {
     "days before a certificate is renewed": (RENEWAL.days, r"less than (\d+) days left"),
     "speed of each of 4": (
         _figure("qwen3.6-35b-nvfp4-dflash", "concurrent-4", "tok_s"),
-        r"(\d+) to \d+ tokens/s \| \d+ to \d+ tokens/s \| within about",
+        r"chat \((\d+) to \d+ tokens/s each",
     ),
     "speed of each of 16": (
         _figure("qwen3.6-35b-nvfp4-dflash", "concurrent-16", "tok_s"),
-        r"\d+ to (\d+) tokens/s \| \d+ to \d+ tokens/s \| within about",
+        r"chat \(\d+ to (\d+) tokens/s each",
     ),
     "speed of 16 together": (
         _figure("qwen3.6-35b-nvfp4-dflash", "concurrent-16", "total_tok_s"),
-        r"\d+ to (\d+) tokens/s \| within about",
+        r"tokens/s each, (\d+) together",
     ),
     "speed of 128 together": (
         _figure("qwen3.6-35b-nvfp4-dflash", "concurrent-128", "total_tok_s"),
-        r"(\d+) tokens/s: more than 64",
+        r"throughput \((\d+) tokens/s together; more",
     ),
     "speed of short requests together": (
         _figure("qwen3.5-122b-nvfp4-mtp", "mix-short", "total_tok_s"),
-        r"short prompts \| (\d+) tokens/s together",
+        r"short prompts \((\d+) together",
     ),
     "speed of longer requests together": (
         _figure("qwen3.5-122b-nvfp4-mtp", "mix-typical", "total_tok_s"),
-        r"7,500 tokens \| (\d+) tokens/s together",
+        r"7,500 tokens \((\d+)\)",
     ),
     "speed of each of four long requests": (
         _figure("qwen3.5-122b-nvfp4-mtp", "mix-long", "tok_s"),
-        r"108,000 tokens each \| (\d+) tokens/s each",
+        r"108,000 tokens each \((\d+) each",
     ),
     "requests at once of the fastest": (
         load_recipe("qwen3.6-35b-nvfp4-dflash").args["max-num-seqs"],

@@ -11,7 +11,7 @@ from sparkwright.doctor.checkup import Checkup
 from sparkwright.doctor.diagnosis import diagnose
 from sparkwright.doctor.gpu import GpuReading
 from sparkwright.doctor.report import report
-from sparkwright.doctor.signs import SIGNS
+from sparkwright.doctor.signs import signs
 from sparkwright.engine.engine import EngineUnit
 from sparkwright.engine.metrics import Finished
 
@@ -119,9 +119,10 @@ def test_a_reading_shows_its_cause_first(name):
 
 
 def test_every_sign_has_a_reading_and_every_cause_a_sign_or_a_log():
-    assert READINGS.keys() == SIGNS.keys()
-    assert {name for name, cause in causes().items() if not cause.shows} <= SIGNS.keys()
-    assert SIGNS.keys() <= causes().keys()
+    names = signs(HEALTHY).keys()
+    assert READINGS.keys() == names == signs(replace(HEALTHY, gpu=None)).keys()
+    assert {name for name, cause in causes().items() if not cause.shows} <= names
+    assert names <= causes().keys()
 
 
 def test_what_is_likely_as_well_is_known():
@@ -135,7 +136,9 @@ def test_a_reading_shows_nothing_else(name):
 
 
 def test_names_are_unique_and_sentences_end_without_a_stop():
-    every = [each for subject in (*SUBJECTS, "gpu_proof") for each in table(subject)]
+    every = [
+        each for subject in (*SUBJECTS, "gpu_proof", "probes", "speed") for each in table(subject)
+    ]
     assert len({cause.name for cause in every}) == len(every)
     assert not [each.name for each in every if f"{each.cause}{each.remedy}".endswith(".")]
 

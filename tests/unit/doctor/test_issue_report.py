@@ -1,12 +1,13 @@
 """The report for an issue: what it tells of a Spark, and that nothing else gets into it."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import sparkwright
 from sparkwright.causes.cause import Diagnosis
 from sparkwright.doctor.checkup import Checkup, FailedSwitch, parse_checkup
 from sparkwright.doctor.diagnosis import diagnose
-from sparkwright.doctor.issue_report import Examined, issue_report
+from sparkwright.doctor.issue_report import heading, section
 from sparkwright.recipe.loader import load_recipe
 from tests.unit.doctor.test_checkup import NOW, output
 
@@ -15,8 +16,15 @@ FAILS = parse_checkup(output(), NOW)
 
 
 def report(checkup: Checkup | None, *diagnoses: Diagnosis, recipe: str = "qwen3.6-35b-fp8") -> str:
-    own = RECIPE.model_copy(update={"name": recipe.rpartition("/")[2].removesuffix(".yaml")})
-    return issue_report({"spark1": Examined("gb10", own, recipe, 0, 2, checkup, diagnoses)}, 2)
+    own = SimpleNamespace(
+        hardware_class="gb10",
+        recipe=RECIPE.model_copy(update={"name": recipe.rpartition("/")[2].removesuffix(".yaml")}),
+        recipe_name=recipe,
+        rank=0,
+        ranks=("a", "b"),
+    )
+    lines = section("spark1", own, checkup, diagnoses)  # type: ignore[arg-type]
+    return "\n".join([*heading(1, 2), *lines, ""])
 
 
 def test_it_tells_versions_causes_and_figures() -> None:
@@ -26,8 +34,11 @@ def test_it_tells_versions_causes_and_figures() -> None:
         f"| Sparkwright | `{sparkwright.__version__}` |",
         "| Sparks | `1 of 2 in the inventory` |",
         "## spark1",
-        "| hardware | `gb10 (NVIDIA_DGX_Spark)` |",
-        "| system | `Ubuntu 24.04.3 LTS · DGX OS 7.2.3, updated to 7.6.0` |",
+        "| hardware | `gb10` |",
+        "| product | `NVIDIA_DGX_Spark` |",
+        "| system | `Ubuntu 24.04.3 LTS` |",
+        "| DGX OS | `7.2.3` |",
+        "| DGX OS, updated to | `7.6.0` |",
         "| firmware | `5.36_0ACUM018` |",
         "| kernel | `7.0.0-1019-nvidia` |",
         "| driver | `580.173.02` |",
@@ -61,7 +72,7 @@ def test_no_text_of_the_spark_gets_into_it() -> None:
         driver=private,
         docker=private,
         failed=FailedSwitch(private, NOW, private, (private,)),
-        system=replace(FAILS.system, product=private, firmware=private, name=private),
+        system=dict.fromkeys(FAILS.system, private),
     )
     cause = Diagnosis("cause", f"It is {private}", private, private)
     text = report(checkup, cause, *diagnose(checkup), recipe="/home/carol/acme.yaml")

@@ -36,15 +36,16 @@ def test_unknown_names_are_refused_together():
 def test_orders_hold_every_prompt(name):
     workload = WORKLOADS[name]
     told = json.loads(json.dumps(order(workload)))
-    assert set(told["texts"]) == set(workload.prompts) - {LONG}
-    assert all(told["texts"].values())
+    assert len(told["asked"]) == workload.requests
+    assert (None in told["asked"]) == (LONG in workload.prompts)
+    assert "" not in told["asked"]
     assert bool(workload.input_tokens) == (LONG in workload.prompts)
     assert told["context"] >= workload.input_tokens + workload.output_tokens
 
 
 def test_the_tables_of_the_seeds():
     single = order(WORKLOADS["single"])
-    assert len(set(single["texts"]["mixed"])) == single["requests"] == 10
+    assert len(set(single["asked"])) == single["requests"] == 10
     assert single["temperature"] == 0
     numbers = [1, 2, 4, 8, 16, 32, 64, 128]
     at_once = [WORKLOADS[f"concurrent-{number}"] for number in numbers]
@@ -87,19 +88,22 @@ def test_the_eight_sections_of_seed_001s_benchmark():
     assert not {each.name for each in (*first, *decode, *modes, *prefill)} & set(deciding)
 
 
-def test_mixes_go_by_time_as_seed_004_ran_them():
+def test_mixes_have_as_many_requests_as_seed_004_got_done():
     names = ("mix-short", "mix-typical", "mix-long", "mix-long-2")
-    mixes = {name: WORKLOADS[name] for name in names}
-    told = {name: (each.concurrency, each.seconds) for name, each in mixes.items()}
-    assert told == {
-        "mix-short": (4, 90),
-        "mix-typical": (4, 90),
-        "mix-long": (4, 90),
-        "mix-long-2": (2, 180),
-    }
-    # It got 20, 20, 8 and 6 done.
-    for name, done in zip(names, (20, 20, 8, 6), strict=True):
-        assert mixes[name].requests >= 5 * done
+    mixes = [WORKLOADS[name] for name in names]
+    assert [(each.concurrency, each.requests) for each in mixes] == [
+        (4, 20),
+        (4, 20),
+        (4, 8),
+        (2, 6),
+    ]
+
+
+def test_kinds_are_asked_in_turn():
+    kinds = WORKLOADS["mix-typical"].asked
+    assert kinds[3::4] == [None] * 5
+    assert len(set(kinds[0::4])) > 1
+    assert not {*kinds[0::4]} & {*kinds[1::4]}
 
 
 def test_recipes_expect_only_what_is_measured():

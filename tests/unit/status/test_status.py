@@ -14,7 +14,7 @@ from sparkwright.causes.thresholds import FAULT_BUSY, FAULT_MHZ, FAULT_WATTS
 from sparkwright.common.errors import PlanError
 from sparkwright.doctor.checkup import parse_checkup
 from sparkwright.doctor.gpu import GpuReading
-from sparkwright.doctor.signs import SIGNS
+from sparkwright.doctor.signs import signs
 from sparkwright.engine.metrics import EngineLoad
 from sparkwright.run.options import RunOptions, options_of
 from sparkwright.status.status import Reading, SparkRow, parse_status, status_script
@@ -267,10 +267,9 @@ def test_nothing_is_said_of_a_sound_spark() -> None:
 def test_a_gpu_is_held_back_where_the_doctor_says_so(
     values: tuple[int, int, int], slow: bool
 ) -> None:
-    sign = SIGNS["power-fault"]
     gpu = GpuReading(*values[:2], 50, values[2], None, None)
     told = any("held back" in each for each in warnings(row(replace(SERVES, gpu=gpu))))
-    evidence = sign(replace(parse_checkup(checkup_output(), 0), gpu=gpu))
+    evidence = signs(replace(parse_checkup(checkup_output(), 0), gpu=gpu))["power-fault"]
     assert (told, evidence is not None) == (slow, slow)
 
 
