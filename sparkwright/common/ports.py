@@ -4,8 +4,5 @@
 # two ranks, the share from which the worker copies, and the worker's metrics.
 PAIR_PORTS = LINK_PORT, MASTER_PORT, SHARE_PORT, METRICS_PORT = 29500, 29501, 29502, 29503
 
-# Where a head lends checkpoints to the heads of other replicas, on its LAN address.
-LAN_SHARE_PORT = 29504
-
 # The node exporter's, at which the door asks it: files/host/door/door.cfg.
 EXPORTER_PORT = 9100

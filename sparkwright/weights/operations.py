@@ -31,7 +31,6 @@ _TIDY = (
     '[ -d "$at" ] && [ ! -L "$at" ] && ! mountpoint --quiet "$at" || exit 0; done && '
     'find "$1" -xdev -type f -delete && find "$1" -depth -type d -empty -delete\''
 )
-NO_LENDERS: Mapping[str, str] = {}
 
 
 @operation()
@@ -40,7 +39,6 @@ def weights(
     endpoint: str,
     checkpoints: Mapping[str, CheckpointLock],
     verify: bool,
-    lenders: Mapping[str, str] = NO_LENDERS,
     bundle: Bundle | None = None,
     elsewhere: Sequence[str] = (),
 ) -> Generator[PyinfraCommand]:
@@ -51,14 +49,9 @@ def weights(
 
     Args:
         checkpoints: by folder below the root.
-        lenders: URLs of folders, by checkpoint, from which other replicas lend: the hub is asked
-            only for what they do not give.
         bundle: takes the place of the hub.
         elsewhere: the setting `model_folders`.
     """
-    if not checkpoints:
-        host.noop("none is to be fetched by this step")
-        return
     orders = {
         name: bundled_manifest_text(locked, folders)
         if bundle
@@ -66,7 +59,7 @@ def weights(
         for name, locked in checkpoints.items()
         for folders in [places(locked.repo, name, elsewhere)]
     }
-    yield from _have(root, checkpoints, orders, verify, lenders, bundle)
+    yield from _have(root, checkpoints, orders, verify, bundle)
 
 
 @operation()
@@ -101,7 +94,6 @@ def _have(
     checkpoints: Mapping[str, CheckpointLock],
     orders: Mapping[str, str],
     verify: bool,
-    lenders: Mapping[str, str] = NO_LENDERS,
     bundle: Bundle | None = None,
 ) -> Generator[PyinfraCommand]:
     found = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
@@ -123,12 +115,9 @@ def _have(
     for name in new_orders:
         yield from put_manifest(root, name, _job(name), orders[name])
     for name in wrong:
-        # Read when a job starts: it is no difference while there is nothing to fetch.
-        if (lender := lenders.get(name, "")) != folders[name].lender:
-            yield _name_lender(f"{root}/manifests/{name}.lender", lender)
         yield from _prepare(root, name, verify)
     for name in wrong:
-        if bundle and name not in lenders:
+        if bundle:
             yield _bring(root, name, checkpoints[name], bundle, hashed=False)
             # Who copies from there is a user of its own.
             place = QuoteString(f"{root}/bundle")
@@ -137,14 +126,6 @@ def _have(
         yield start(_job(name))
     if wrong:
         yield from _finish(root, {name: checkpoints[name] for name in wrong}, bundle)
-
-
-def _name_lender(path: str, lender: str) -> StringCommand:
-    if not lender:
-        return StringCommand("rm -f", QuoteString(path))
-    return StringCommand(
-        "echo", QuoteString(lender), "| install -m 644 /dev/stdin", QuoteString(path)
-    )
 
 
 def _prepare(root: str, name: str, verify: bool) -> Generator[PyinfraCommand]:
@@ -203,7 +184,7 @@ def _finish(
     folders = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
     lacking = [name for name, locked in checkpoints.items() if differences(locked, folders[name])]
     if bundle and lacking:
-        # What an owner has brought was damaged, or a lender has not given it.
+        # What an owner has brought was damaged.
         for name in lacking:
             yield _bring(root, name, checkpoints[name], bundle, hashed=True)
             yield _link(root, name)

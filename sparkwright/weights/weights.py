@@ -12,8 +12,6 @@ from sparkwright.release.lock import CheckpointLock, LockedFile
 
 # Where fetch-weights keeps its record, in the folder itself.
 RECORD = ".sparkwright.json"
-# Files of ROOT/manifests about a folder: FOLDER.json and so on.
-ORDERS = ("json", "lender")
 
 
 @dataclass(frozen=True)
@@ -39,13 +37,11 @@ class CheckpointFolder:
 
     Attributes:
         manifest: sha256 of its manifest; None without one.
-        lender: URL of the folder from which another replica lends it; "" without one.
         files: regular files by path in the folder, without Sparkwright's own.
         record: the files that fetch-weights verified, by path.
     """
 
     manifest: str | None = None
-    lender: str = ""
     files: Mapping[str, Stamp] = field(default_factory=dict)
     record: Mapping[str, HashedFile] = field(default_factory=dict)
 
@@ -104,8 +100,6 @@ def parse_folders(lines: Iterable[str]) -> dict[str, CheckpointFolder]:
             folders[name] = CheckpointFolder(files=files)
         elif kind == "manifest":
             folders[name] = replace(folders[name], manifest=rest.split()[0])
-        elif kind == "lender":
-            folders[name] = replace(folders[name], lender=rest)
         elif kind == "record":
             folders[name] = replace(folders[name], record=parse_record(rest))
         elif kind == "file":

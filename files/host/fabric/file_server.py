@@ -1,6 +1,4 @@
-"""serve-files ROOT CLIENT…: lend verified files to the Sparks at these addresses, and no other.
-
-To the other Spark of a pair over the fabric, and to the heads of other replicas over the LAN.
+"""serve-files ROOT CLIENT…: lend verified files to the Spark at these addresses, and no other.
 
 GET /weights/FOLDER/PATH?hash=HASH   a file of ROOT/FOLDER, while it is as it was when verified
 GET /images/ID                       what is in the image export ROOT/exports/ID

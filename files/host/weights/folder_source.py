@@ -55,7 +55,7 @@ class BundleSource:
     connections = 1
 
     def __init__(self, folder: Path) -> None:
-        self.name = self.endpoint = str(folder)
+        self.name = str(folder)
         self._folder = folder
 
     def fetch(self, file: File, partial: Path) -> str:

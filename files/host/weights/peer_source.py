@@ -1,7 +1,7 @@
-"""The share of another Spark: files fetched over fabric or LAN, hashed on the way."""
+"""The share of the other Spark of a pair: files fetched over the fabric, hashed on the way."""
 
 import http.client
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -22,28 +22,12 @@ REMEDY = (
 )
 
 
-class NotHereError(JobError):
-    """The other Spark answers, and does not have a file."""
-
-
 class PeerSource:
     """A folder that the other Spark lends.
 
     Args:
-        url: of the folder, such as http://192.168.100.11:29502/weights/qwen36-nvfp4.
-
-    Attributes:
-        netloc: who lends, as HOST:PORT.
-        reach: seconds for a connection to be made.
-        delays: seconds before each further try; None for DELAYS.
-        remedy: what to do when all have failed.
-        final: statuses after which no further try can help.
+        url: such as http://192.168.100.11:29502/weights/qwen36-nvfp4.
     """
-
-    reach = PATIENCE
-    delays: Sequence[float] | None = None
-    remedy = REMEDY
-    final: Collection[int] = (http.client.FORBIDDEN,)
 
     phase = "copying"
     # While one writes, others receive and hash: so the disk always has something to do.
@@ -52,7 +36,7 @@ class PeerSource:
     def __init__(self, url: str, progress: Progress) -> None:
         self.name = url
         self._address = urlsplit(url)
-        self.netloc = self._address.netloc
+        self._netloc = self._address.netloc
         self._progress = progress
 
     def listing(self) -> bytes:
@@ -93,32 +77,28 @@ class PeerSource:
             raise unwritable(error, partial) from error
 
     def _persist(self, attempt: Callable[[], None], brought: Callable[[], int], what: str) -> None:
-        retry(attempt, brought, self._progress, what, self.remedy, self.delays or DELAYS)
+        retry(attempt, brought, self._progress, what, REMEDY, DELAYS)
 
     @contextmanager
     def _request(
         self, address: str, headers: dict[str, str] | None = None
     ) -> Iterator[http.client.HTTPResponse]:
         """Ask, and give the answer; what fails of the connection becomes RetryableError."""
-        connection = http.client.HTTPConnection(self.netloc, timeout=self.reach)
+        connection = http.client.HTTPConnection(self._netloc, timeout=PATIENCE)
         try:
             try:
-                connection.connect()
-                connection.sock.settimeout(PATIENCE)
                 connection.request("GET", address, headers=headers or {})
                 answer = connection.getresponse()
             except (OSError, http.client.HTTPException) as error:
-                raise RetryableError(f"no answer from {self.netloc} ({_words(error)})") from error
+                raise RetryableError(f"no answer from {self._netloc} ({_words(error)})") from error
             if answer.status == http.client.FORBIDDEN:
-                raise JobError(f"{self.netloc} refuses this Spark: {_text(answer)}.")
-            if answer.status in self.final:
-                raise NotHereError(f"{self.netloc} says: {_text(answer)}.")
+                raise JobError(f"{self._netloc} refuses this Spark: {_text(answer)}.")
             if answer.status not in (http.client.OK, http.client.PARTIAL_CONTENT):
-                raise RetryableError(f"{self.netloc} says: {_text(answer)}")
+                raise RetryableError(f"{self._netloc} says: {_text(answer)}")
             yield answer
         except (_Broken, EOFError) as error:
             reason = error.args[0] if error.args else "it ended early"
-            raise RetryableError(f"no whole answer from {self.netloc} ({reason})") from error
+            raise RetryableError(f"no whole answer from {self._netloc} ({reason})") from error
         finally:
             connection.close()
 

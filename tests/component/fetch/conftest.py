@@ -36,10 +36,9 @@ TRIES = 10_000
 PROGRAM = """
 import pathlib, sys
 from host.common import retry
-from host.weights import fetch, hashing_file, lent_source, link, peer_source
+from host.weights import fetch, hashing_file, link, peer_source
 hashing_file.BLOCK = 64 * 1024
 retry.DELAYS = peer_source.DELAYS = (0.05,) * int(sys.argv.pop(1))
-lent_source.Lender.delays = (0.05, 0.05)
 link.main(pathlib.Path(sys.argv[1]), sys.argv[2])
 fetch.command()
 """
