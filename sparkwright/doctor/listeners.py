@@ -9,6 +9,7 @@ from typing import Literal
 from sparkwright.common.host_output import sections, sections_script
 from sparkwright.common.ports import (
     EXPORTER_PORT,
+    IMAGE_PORT,
     LINK_PORT,
     METRICS_PORT,
     SHARE_PORT,
@@ -25,9 +26,10 @@ _GATEWAY = ("gateway.service", "gateway-door.service")
 _SOCKETS = {
     "fabric-share": SHARE_PORT,
     "fabric-metrics": METRICS_PORT,
+    "fabric-image": IMAGE_PORT,
 }
 _UNITS = (DOOR, _SEAT_DOOR, EXPORTER, *_GATEWAY, *_SOCKETS, _SUPERVISOR, "switch@")
-_JOBS = ("weights@", "image@", "image-copy.", "image-build@", "image-export@", "benchmark.")
+_JOBS = ("weights@", "image@", "image-copy.", "image-build@", "benchmark.")
 
 # The programs with which Ubuntu or Debian listens (15 characters, as the kernel keeps them), and
 # the ports of each; none means any.

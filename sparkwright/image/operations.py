@@ -10,7 +10,8 @@ from pyinfra.api.command import PyinfraCommand
 from sparkwright.bundle.operations import send
 from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import differs, failing, is_looking
-from sparkwright.jobs.facts import ImageContent, ImageId, ImageState, JobState
+from sparkwright.common.ports import IMAGE_PORT
+from sparkwright.jobs.facts import ImageContent, ImageId, ImageSize, ImageState, JobState
 from sparkwright.jobs.operations import follow, put_manifest, reason, start
 from sparkwright.release.bundle import IMAGES, Bundle, blob
 from sparkwright.release.registry_login import RegistryLogin, login_of, registry_of
@@ -76,44 +77,35 @@ def built_image(
 
 
 @operation()
-def exported_image(root: str, references: Sequence[str], peer: Host) -> Generator[PyinfraCommand]:
-    """Export an image to files that the other Spark of a pair can copy, while it lacks the image.
+def offered_image(root: str, references: Sequence[str], peer: Host) -> Generator[PyinfraCommand]:
+    """Offer an image to the other Spark of a pair, while that lacks it.
 
-    Args:
-        references: all names by which Docker may know it.
-        peer: the other Spark.
+    What offers it ends by itself: files/host/fabric/fabric-image@.service.
     """
     if _state(peer, references, host) == "present":
         host.noop("the other Spark has the image")
         return
-    job = f"image-export@{short_id(references)}"
     differs(f"image {references[0]}", "on the other Spark too", "here alone")
-    last: dict[str, JobState] = {}
-    yield from _run(root, job, {"image": references[0], "images": list(references)}, last)
-    progress = last[job].progress
-    if not progress or progress.phase != "done":
-        yield failing(reason(job, last[job]))
+    yield StringCommand(
+        *("docker image inspect --format '{{.Id}}'", *map(QuoteString, references)),
+        *("2>/dev/null | head -n 1 >", QuoteString(f"{root}/manifests/fabric-image")),
+        "&& systemctl daemon-reload && systemctl start fabric-image.socket",
+    )
 
 
 @operation()
 def copied_image(
-    root: str, references: Sequence[str], share: str, head: Host
+    root: str, references: Sequence[str], address: str, head: Host
 ) -> Generator[PyinfraCommand]:
-    """Copy an image that the other Spark of a pair has exported.
+    """Copy an image that the other Spark of a pair offers at an address; none without references.
 
-    Args:
-        references: all names by which Docker may know it; none if nothing is to be copied.
-        share: URL of the other Spark's share.
-        head: the other Spark.
+    Where Docker has the image already, nothing is copied.
     """
     if not references:
         host.noop("it is copied from here")
         return
-    source = f"{share}/images/{short_id(references)}"
-    # The unit may write only in this folder, so it cannot make it.
-    folder = StringCommand("install -d -m 755", QuoteString(f"{root}/imports"))
-    orders = {"images": list(references), "source": source}
-    yield from _have(root, references, COPY, orders, [folder], head)
+    orders = {"images": list(references), "head": [address, IMAGE_PORT]}
+    yield from _have(root, references, COPY, orders, head=head)
 
 
 @operation()
@@ -128,20 +120,18 @@ def bundled_image(
     """
     found = bundle.index.images[key]
     paths = [f"{IMAGES}/{path}" for path in found.blobs]
+    blobs = {path: bundle.index.files[f"{IMAGES}/{path}"].size for path in found.blobs}
     orders = {
         "images": list(references),
+        "size": sum(blobs.values()),
         "bundle": {
             **found.model_dump(exclude={"manifests"}),
-            "size": bundle.index.files[f"{IMAGES}/{blob(found.top)}"].size,
-            "blobs": {path: bundle.index.files[f"{IMAGES}/{path}"].size for path in found.blobs},
+            "size": blobs[blob(found.top)],
+            "blobs": blobs,
         },
     }
     folder = f"{root}/bundle/{IMAGES}"
-    before = [
-        StringCommand("install -d -m 755", QuoteString(f"{root}/imports")),
-        send(bundle, paths),
-    ]
-    loaded = yield from _have(root, references, COPY, orders, before)
+    loaded = yield from _have(root, references, COPY, orders, [send(bundle, paths)])
     if loaded:
         # Docker has it: what it came by takes as much of the disk. An owner's may be read-only.
         parts = map(QuoteString, found.blobs)
@@ -191,8 +181,10 @@ def _have(
         yield failing(f"Docker does not answer: {found}. Start it: sudo systemctl start docker")
         return False
     last: dict[str, JobState] = {}
+    if head:
+        orders = {**orders, "size": int(head.get_fact(ImageSize, image=references[0]) or 0)}
     if head and "@" not in references[0]:
-        # A built image is in no lock, and the share is not trusted: the id comes by SSH.
+        # A built image is in no lock, and the cable is not trusted: the id comes by SSH.
         orders = {**orders, "ids": [head.get_fact(ImageId, image=references[0])]}
     differs(f"image {references[0]}", "known to Docker", "absent")
     try:

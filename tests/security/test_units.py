@@ -20,7 +20,7 @@ BOUND = 4.0
 # Whose work is done by Docker: whoever reaches its socket is root.
 DOCKER = {
     *("vllm@.service", "switch@.service", "benchmark.service"),
-    *("image@.service", "image-build@.service", "image-copy.service", "image-export@.service"),
+    *("image@.service", "image-build@.service", "image-copy.service", "fabric-image@.service"),
 }
 # What each of these folders is there for.
 OWN = {
@@ -101,7 +101,8 @@ def test_systemd_understands_every_line(tmp_path: Path) -> None:
         (tmp_path / name).write_text("[Unit]\n")
     for socket in ("fabric-share.socket", "gateway.socket"):
         (tmp_path / socket).write_text("[Socket]\nListenStream=29502\nAccept=no\n")
-    (tmp_path / "fabric-metrics.socket").write_text("[Socket]\nListenStream=29503\nAccept=yes\n")
+    for socket in ("fabric-metrics.socket", "fabric-image.socket"):
+        (tmp_path / socket).write_text("[Socket]\nListenStream=29503\nAccept=yes\n")
     units = [name.replace("@.", "@x.") for name in UNITS]
     said = complaints(tmp_path, *units).splitlines()
     # Of programs that this machine lacks.

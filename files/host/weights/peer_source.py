@@ -1,7 +1,7 @@
 """The share of the other Spark of a pair: files fetched over the fabric, hashed on the way."""
 
 import http.client
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -14,8 +14,6 @@ from host.weights.hashing_file import File, ResumableFile, unwritable
 PATIENCE = 20
 # Seconds before each further try: a Spark that lost its power is back in less than these.
 DELAYS = (1, 2, *[5] * 35)
-# Bytes of a listing; a longer one is cut, and so is no JSON. An image has some 200 files.
-LONGEST_LISTING = 1024 * 1024
 REMEDY = (
     "look at fabric-share.socket on that Spark, and at the cable; then run again, "
     "which goes on where this ended"
@@ -39,21 +37,6 @@ class PeerSource:
         self._netloc = self._address.netloc
         self._progress = progress
 
-    def listing(self) -> bytes:
-        """Return what the files of an image export are, by the other Spark's word: JSON.
-
-        Raises:
-            JobError: there is none, or nobody answers.
-        """
-        answers: list[bytes] = []
-
-        def attempt() -> None:
-            with self._request(self._address.path) as answer:
-                answers.append(answer.read(LONGEST_LISTING))
-
-        self._persist(attempt, lambda: 0, self.name)
-        return answers[0]
-
     def fetch(self, file: File, partial: Path) -> str:
         """Append to a partial file what it lacks; return the hash of the whole.
 
@@ -71,23 +54,18 @@ class PeerSource:
                     with self._request(address, headers) as answer:
                         growing.append(lambda part: _read(answer, part))
 
-                self._persist(attempt, lambda: growing.position, file.path)
+                retry(attempt, lambda: growing.position, self._progress, file.path, REMEDY, DELAYS)
                 return growing.digest
         except OSError as error:
             raise unwritable(error, partial) from error
 
-    def _persist(self, attempt: Callable[[], None], brought: Callable[[], int], what: str) -> None:
-        retry(attempt, brought, self._progress, what, REMEDY, DELAYS)
-
     @contextmanager
-    def _request(
-        self, address: str, headers: dict[str, str] | None = None
-    ) -> Iterator[http.client.HTTPResponse]:
+    def _request(self, address: str, headers: dict[str, str]) -> Iterator[http.client.HTTPResponse]:
         """Ask, and give the answer; what fails of the connection becomes RetryableError."""
         connection = http.client.HTTPConnection(self._netloc, timeout=PATIENCE)
         try:
             try:
-                connection.request("GET", address, headers=headers or {})
+                connection.request("GET", address, headers=headers)
                 answer = connection.getresponse()
             except (OSError, http.client.HTTPException) as error:
                 raise RetryableError(f"no answer from {self._netloc} ({_words(error)})") from error

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import time
 from urllib.parse import quote
 
 import pytest
@@ -135,23 +134,6 @@ def test_ends_when_nobody_asks(head: Spark) -> None:
     with lending(head.root, idle=patience(0.5)) as lender:
         assert lender.get(address(head))[0] == 206
         assert lender.process.wait(timeout=patience()) == 0
-
-
-def test_does_not_end_amid_an_export(spark: Spark, head: Spark) -> None:
-    spark.succeed()
-    report = spark.root / "jobs/image-export@1.json"
-    report.write_text("{}")
-    soon = time.time() + patience(3600)
-    os.utime(report, (soon, soon))
-    with lending(spark.root, idle=0.5) as exporting:
-        assert exporting.get(address(spark))[0] == 206
-        with lending(head.root, idle=0.5) as other:
-            assert other.get(address(head))[0] == 206
-            # It was asked later.
-            assert other.process.wait(timeout=patience()) == 0
-        assert exporting.process.poll() is None
-        os.utime(report, (1, 1))
-        assert exporting.process.wait(timeout=patience()) == 0
 
 
 @pytest.mark.parametrize("client", ["127.0.0.1", "127.0.0.7"])
