@@ -5,7 +5,6 @@ import fcntl
 import hashlib
 import mmap
 import os
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,10 +16,6 @@ from host.common.progress import JobError
 # Bytes that are read, hashed and written at once. Each write past the page cache is a trip to the
 # disk: with 4 MiB the copy was a tenth slower, and more brings nothing.
 BLOCK = 8 * 1024 * 1024
-# A file begins with blocks of so many bytes. They double while they fill in less than PROMPT
-# seconds: of a slow line little is lost with the process, and the progress moves.
-FIRST_BLOCK = 256 * 1024
-PROMPT = 0.2
 # What writes past the page cache must begin and end at.
 ALIGNED = 4096
 
@@ -108,14 +103,14 @@ class ResumableFile:
             EOFError: there was less; what has come is kept.
             OSError: what `read` raises, or the disk; what has come is kept.
         """
-        end, size = self.position, min(FIRST_BLOCK, BLOCK)
+        end = self.position
         earlier: list[Future[None]] = []
         failure: Exception | None = None
         with ThreadPoolExecutor(2) as pool:
             while end < self._wanted.size and not failure:
                 self._blocks.reverse()
-                block = self._blocks[0][: min(size, self._wanted.size - end)]
-                filled, begun = 0, time.monotonic()
+                block = self._blocks[0][: min(BLOCK, self._wanted.size - end)]
+                filled = 0
                 try:
                     while filled < len(block):
                         count = read(block[filled:])
@@ -131,8 +126,6 @@ class ResumableFile:
                     pool.submit(self._write, block),
                 ]
                 end += len(block)
-                if time.monotonic() - begun < PROMPT:
-                    size = min(2 * size, BLOCK)
             _await(earlier)
         if failure:
             raise failure
