@@ -9,13 +9,12 @@ import re
 import socket
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Lock
+from threading import active_count
 from typing import Any, BinaryIO
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -28,8 +27,6 @@ LISTENING = 3
 IDLE = 120
 # Seconds for which a client may stand still in the middle of a file.
 PATIENCE = 60
-# Connections of one client at a time, and of all strangers together; a copy has eight.
-CONNECTIONS = 32
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
 _RANGE = re.compile(r"bytes=(\d+)-")
@@ -87,61 +84,16 @@ class FileServer(ThreadingHTTPServer):
         self.server_name, self.server_port = address[:2]
         self.root = root
         self.clients = clients
-        self._lock = Lock()
-        self._active = 0
-        self._open = Counter[str]()
         self._asked = time.time()
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Take a connection, which counts as a request at once."""
+        """Take a connection."""
         self._asked = time.time()
         return super().get_request()
 
-    def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Give a connection one of its client's places; without a free one, it is ended at once."""
-        with self._lock:
-            place = self._place(client_address)
-            free = self._open[place] < CONNECTIONS
-            self._open[place] += free
-        return free
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Begin the thread of a connection."""
-        try:
-            super().process_request(request, client_address)
-        except Exception:
-            self._leave(client_address)
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection to its end, which frees its place."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._leave(client_address)
-
-    @contextmanager
-    def busy(self) -> Iterator[None]:
-        """Count a request from its begin to its end."""
-        with self._lock:
-            self._active += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._active -= 1
-                self._asked = time.time()
-
     def idle(self) -> bool:
-        """Tell whether nobody has needed this program for a while."""
-        return not self._active and time.time() - IDLE > self._asked
-
-    def _place(self, client_address: Any) -> str:
-        return client_address[0] if client_address[0] in self.clients else ""
-
-    def _leave(self, client_address: Any) -> None:
-        with self._lock:
-            self._open[self._place(client_address)] -= 1
+        """Tell whether nobody has needed this program for a while: each connection has a thread."""
+        return active_count() == 1 and time.time() - IDLE > self._asked
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Name what went wrong in one line: a client that leaves is no fault of this program."""
@@ -157,18 +109,17 @@ class Request(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Send a file from where the client's copy ends."""
-        with self.server.busy():
-            try:
-                client = self.client_address[0]
-                if client not in self.server.clients:
-                    reason = f"lent to {' and '.join(self.server.clients)} only, not to {client}"
-                    raise NotLent(reason, HTTPStatus.FORBIDDEN)
-                with opened(self.server.root, self.path) as (file, size):
-                    self._send(file, size)
-            except NotLent as refusal:
-                text = str(refusal).encode()
-                self._head(refusal.status, len(text))
-                self.wfile.write(text)
+        try:
+            client = self.client_address[0]
+            if client not in self.server.clients:
+                reason = f"lent to {' and '.join(self.server.clients)} only, not to {client}"
+                raise NotLent(reason, HTTPStatus.FORBIDDEN)
+            with opened(self.server.root, self.path) as (file, size):
+                self._send(file, size)
+        except NotLent as refusal:
+            text = str(refusal).encode()
+            self._head(refusal.status, len(text))
+            self.wfile.write(text)
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Leave the journal to what goes wrong."""
