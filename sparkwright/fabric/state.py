@@ -11,12 +11,7 @@ from sparkwright.common.host_output import read_json, sections, sections_script
 
 @dataclass(frozen=True)
 class Probe:
-    """A packet of full size that is sent to the peer, by one twin.
-
-    Attributes:
-        address: The peer's.
-        own: The Spark's own address there.
-    """
+    """A packet of full size to the peer's address, by one twin, whose own address is `own`."""
 
     netdev: str
     address: str
@@ -26,12 +21,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Netdev:
-    """A network interface.
-
-    Attributes:
-        up: switched on; `carrier` says whether there is a link as well.
-        speed: Mb/s; None when it is not known.
-    """
+    """A network interface: switched on (`up`), with a link (`carrier`), and its Mb/s if known."""
 
     up: bool
     carrier: bool
@@ -68,11 +58,9 @@ class Profile:
 
 @dataclass(frozen=True)
 class Rdma:
-    """The RDMA device of an interface.
+    """The RDMA device of an interface, which can be used when its state is "ACTIVE".
 
-    Attributes:
-        state: "ACTIVE" when it can be used.
-        gids: for each filled entry of the GID table its index, GID and type, as sysfs has them.
+    `gids` are the filled entries of its GID table: index, GID and type, as sysfs has them.
     """
 
     device: str
@@ -86,9 +74,8 @@ class Rdma:
 class Reach:
     """The result of a `Probe`: the interface of the route, and the MAC address that answered.
 
-    Attributes:
-        twin: The MAC address of another machine that answers for the Spark's own address: of
-            another pair, whose addresses are the same.
+    `twin` is the MAC address of another machine that answers for the Spark's own address: of
+    another pair, whose addresses are the same.
     """
 
     route: str
@@ -103,13 +90,13 @@ class FabricState:
     """A Spark's fabric, as found.
 
     Attributes:
-        netdevs: those of the requested interfaces that exist.
-        addresses: of all interfaces.
-        rdma: by interface.
+        netdevs: Those of the requested interfaces that exist.
+        addresses: Of all interfaces.
+        rdma: By interface.
         tool: `ib_write_bw` is installed.
-        record: our record of the last measurement; "" = never measured.
-        guarded: the firewall's rules are in force.
-        reach: by the peer's address; None when the Spark has no `ping`.
+        record: Our record of the last measurement; "" = never measured.
+        guarded: The firewall's rules are in force.
+        reach: By the peer's address; None when the Spark has no `ping`.
     """
 
     netdevs: dict[str, Netdev]
@@ -127,15 +114,15 @@ class FabricState:
 def fabric_script(
     *, netdevs: Sequence[str], root: str, probes: Sequence[Probe] = (), tree: str = ""
 ) -> str:
-    """Return the POSIX shell script that reads the state of the fabric.
+    """Return the POSIX shell script that reads the state of the fabric, and always exits 0.
+
+    An empty section stands for something absent. Secrets in a netplan file (Wi-Fi) stay on the
+    Spark.
 
     Args:
-        netdevs: the interfaces that may be the fabric's.
-        probes: packets to send; they take half a second if all is well, five at most.
-        tree: the folder that replaces / in tests.
-
-    The script only reads, and always exits 0: an empty section stands for something absent. Secrets
-    in a netplan file (Wi-Fi) stay on the Spark.
+        netdevs: The interfaces that may be the fabric's.
+        probes: Packets to send; they take half a second if all is well, five at most.
+        tree: The folder that replaces / in tests.
     """
     names = " ".join(map(shlex.quote, netdevs))
     tests = " ".join(
@@ -253,23 +240,15 @@ def parse_fabric(output: Iterable[str]) -> FabricState:
 
 def _netdev(line: str) -> tuple[str, Netdev]:
     name, flags, carrier, speed, mtu, mac = line.split()
-    known = speed.isdigit() and int(speed) > 0
-    return name, Netdev(
-        up=bool(int(flags, 16) & 1),
-        carrier=carrier == "1",
-        speed=int(speed) if known else None,
-        mtu=int(mtu),
-        mac=mac,
-    )
+    known = int(speed) if speed.isdigit() and int(speed) > 0 else None
+    return name, Netdev(bool(int(flags, 16) & 1), carrier == "1", known, int(mtu), mac)
 
 
 def _addresses(lines: list[str]) -> Iterator[tuple[str, IPv4Interface]]:
     for interface in read_json(lines[0]):
-        for address in interface.get("addr_info", ()):
-            yield (
-                interface["ifname"],
-                IPv4Interface(f"{address['local']}/{address['prefixlen']}"),
-            )
+        for found in interface.get("addr_info", ()):
+            address = IPv4Interface(f"{found['local']}/{found['prefixlen']}")
+            yield interface["ifname"], address
 
 
 def _routes(lines: list[str]) -> Iterator[Route]:
@@ -291,11 +270,11 @@ def _profile(line: str) -> Profile:
 
 def _rdma(lines: list[str]) -> dict[str, Rdma]:
     gids: dict[str, list[tuple[int, str, str]]] = {}
+    found = {}
     for line in lines:
         if line.startswith("gid "):
             _, netdev, index, gid, kind = line.split(" ", 4)
             gids.setdefault(netdev, []).append((int(index), gid, kind))
-    found = {}
     for line in lines:
         if line.startswith("port "):
             _, device, port, netdev, state, link_layer = line.split()

@@ -10,7 +10,7 @@ from sparkwright.release.programs import program_files
 from sparkwright.release.release import Release
 from sparkwright.release.token import NONE
 from sparkwright.run.target import Target, seats, target
-from sparkwright.weights.operations import copied_weights, weights
+from sparkwright.weights.operations import weights
 
 
 @deploy("Weights")
@@ -36,9 +36,9 @@ def _weights(own: Target, served: Release) -> None:
         weights(
             name="Checkpoints",
             root=served.root,
-            endpoint=own.settings.hf_endpoint,
             checkpoints=checkpoints,
             verify=verify,
+            endpoint=own.settings.hf_endpoint,
             bundle=own.bundle,
             elsewhere=elsewhere,
         )
@@ -51,12 +51,12 @@ def _weights(own: Target, served: Release) -> None:
             entries=[*program_files(served.root), *share_units(served.root, plan)],
         )
     # On both: an operation of the worker alone would not wait for the head's.
-    copied_weights(
+    weights(
         name="Checkpoints from the head",
         root=served.root,
-        share=share_url(plan.peer_addresses[0]),
         checkpoints={} if head else checkpoints,
         verify=verify,
+        share=share_url(plan.peer_addresses[0]),
         elsewhere=elsewhere,
     )
 

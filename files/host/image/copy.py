@@ -132,10 +132,8 @@ def main(root: Path) -> None:
             members = in_bundle(root / "bundle/images", image["blobs"])
             load.give(members, lambda texts, blobs: bundled(image))
             return
-        # What a built image is called on the head, which was asked by SSH, is in no lock.
-        ids = orders.get("ids", references)
         with from_head(*orders["head"]) as members:
-            load.give(members, partial(judged, references[0], ids))
+            load.give(members, partial(judged, references[0], orders["ids"]))
 
     with Progress(root / "jobs/image-copy.json", load.measure) as progress:
         retry(attempt, lambda: 0, progress, references[0], REMEDY)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkwright.release.bundle import checkpoint_folder
-from sparkwright.weights.weights import bundled_manifest_text
+from sparkwright.weights.weights import manifest_text
 from tests.component.fetch.conftest import NAME, Spark
 from tests.makers.docker import config_of
 from tests.makers.images import FILES, ID, NAMED, REFERENCE, Side, side
@@ -16,7 +16,7 @@ from tests.makers.images import FILES, ID, NAMED, REFERENCE, Side, side
 @pytest.fixture
 def bundled(spark: Spark) -> Spark:
     """A Spark that is to take its weights from a bundle, which has them all."""
-    text = bundled_manifest_text(spark.locked)
+    text = manifest_text(spark.locked, bundled=True)
     (spark.root / f"manifests/{NAME}.json").write_text(text)
     for path in spark.locked.files:
         place = carried(spark) / path

@@ -30,7 +30,7 @@ def worker(tmp_path: Path, head: Head) -> Iterator[Side]:
 
 def ordered(worker: Side, head: Head, **changes: object) -> None:
     names = [REFERENCE, f"sha256:{'5' * 64}", ID]
-    orders = {"images": names, "head": head.address, "size": SIZE}
+    orders = {"images": names, "ids": names, "head": head.address, "size": SIZE}
     worker.order("image-copy", **orders | changes)
 
 
@@ -103,7 +103,7 @@ def test_docker_does_not_answer(worker: Side) -> None:
 
 
 def test_the_head_has_another_image_than_the_lock(head: Head, worker: Side) -> None:
-    ordered(worker, head, images=[REFERENCE, f"sha256:{'5' * 64}", OTHER_ID])
+    ordered(worker, head, ids=[REFERENCE, f"sha256:{'5' * 64}", OTHER_ID])
     assert "another image than the lock" in refused(worker)
     assert worker.docker.images == {}
 

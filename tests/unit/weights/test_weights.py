@@ -6,8 +6,8 @@ from hashlib import sha256
 import pytest
 
 from sparkwright.release.lock import CheckpointLock, LockedFile, places
-from sparkwright.weights.operations import copied_weights, weights
-from sparkwright.weights.weights import copy_manifest_text, manifest_text, parse_folders
+from sparkwright.weights.operations import weights
+from sparkwright.weights.weights import manifest_text, parse_folders
 from tests.unit.driven import Driven, fake_host
 
 LOCKED = CheckpointLock(
@@ -142,33 +142,33 @@ def test_the_manifest_names_where_files_may_be() -> None:
 
 
 SHARE = "http://192.168.100.11:29502"
-COPIED = sha256(copy_manifest_text(LOCKED, f"{SHARE}/weights/model").encode()).hexdigest()
+COPIED = sha256(manifest_text(LOCKED, share=f"{SHARE}/weights/model").encode()).hexdigest()
 COPY = {"root": "/r", "share": SHARE, "checkpoints": {"model": LOCKED}, "verify": False}
 
 
 def test_a_copy_as_it_was_verified_costs_one_command() -> None:
     worker = fake_host(answers(manifest=COPIED, files=FILES))
-    assert not worker.run(copied_weights, **COPY).did_change()
+    assert not worker.run(weights, **COPY).did_change()
     assert len(worker.commands) == 1
 
 
 def test_what_the_worker_lacks_comes_from_the_head_by_the_same_unit() -> None:
     failed = json.dumps({"phase": "failed", "done": 0, "total": 0, "message": "The cable is cut."})
     worker = fake_host(answers(manifest=COPIED, files=FILES[1:], active="failed", job=failed))
-    assert worker.predicts_change(copied_weights, **COPY)
-    assert worker.run(copied_weights, **COPY).did_error()
+    assert worker.predicts_change(weights, **COPY)
+    assert worker.run(weights, **COPY).did_error()
     assert units(worker) == ["systemctl daemon-reload && systemctl start weights@model.service"]
     assert "model: The cable is cut." in worker.scripts()[-1]
 
 
 def test_the_head_copies_nothing() -> None:
     head = fake_host()
-    assert not head.run(copied_weights, **{**COPY, "checkpoints": {}}).did_change()
+    assert not head.run(weights, **{**COPY, "checkpoints": {}}).did_change()
     assert head.commands == []
 
 
 def test_a_copied_manifest_names_no_hub() -> None:
-    manifest = json.loads(copy_manifest_text(LOCKED, f"{SHARE}/weights/model"))
+    manifest = json.loads(manifest_text(LOCKED, share=f"{SHARE}/weights/model"))
     assert manifest.keys() == {"source", "files"}
     assert manifest["files"] == json.loads(manifest_text(LOCKED, ENDPOINT))["files"]
 
