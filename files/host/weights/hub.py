@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from httpx2 import HTTPError, InvalidURL, RemoteProtocolError, Response
+from httpcore2 import NetworkError, TimeoutException
+from httpx2 import HTTPError, InvalidURL, Response
 from huggingface_hub import constants, get_session, get_token, hf_hub_url
 from huggingface_hub.errors import (
     GatedRepoError,
@@ -27,6 +28,10 @@ from host.weights.hashing_file import File, ResumableFile, unwritable
 LONGEST_DELAY = 600
 # Seconds in which a connection brings ENOUGH bytes, or counts as broken: 4 kB/s.
 WINDOW = 60
+# Bytes that are read of a connection at once: four records of TLS.
+CHUNK = 64 * 1024
+# A file up to so many bytes leaves its connection to the next one.
+SMALL = 1024 * 1024
 # Characters of a hub's own words that are passed on.
 WORDS = 300
 # What of a refusal tells its reason. Its body is not read: it may have no end.
@@ -97,19 +102,27 @@ class Repository:
             if not begun:
                 growing.restart()
             try:
-                growing.append(self._reader(answer))
-            except (EOFError, RemoteProtocolError):
+                growing.append(self._reader(answer, file.size - begun))
+            except EOFError:
                 raise self._broken("it ended early") from None
+            except (NetworkError, TimeoutException) as error:
+                raise self._broken(type(error).__name__) from error
 
-    def _reader(self, answer: Response) -> Callable[[memoryview], int]:
+    def _reader(self, answer: Response, missing: int) -> Callable[[memoryview], int]:
         """Return what fills a buffer with the next bytes of an answer."""
         since, brought = time.monotonic(), 0
-        chunks, rest = answer.iter_raw(), memoryview(b"")
+        chunks, timeout = answer.iter_raw(), constants.HF_HUB_DOWNLOAD_TIMEOUT
+        rest = memoryview(next(chunks, b""))
+        # The parser has given all that it had read. Past it a byte costs half as much: it takes
+        # apart every 16 KiB of TLS, one thread at a time.
+        large = missing > SMALL and _is_plain(answer)
+        stream = answer.extensions["network_stream"] if large else None
 
         def read(part: memoryview) -> int:
             nonlocal rest, since, brought
             if not rest:
-                rest = memoryview(next(chunks, b""))
+                # The end of `chunks` would close the connection: so it is kept here in any case.
+                rest = memoryview(stream.read(CHUNK, timeout) if stream else next(chunks, b""))
             count = min(len(part), len(rest))
             part[:count], rest = rest[:count], rest[count:]
             brought += count
@@ -174,6 +187,14 @@ class Repository:
             )
         said = error.response.headers.get("X-Error-Message", "it gives no reason")[:WORDS]
         return f"{self.endpoint} refuses {path} of {self.name} ({status}): {said}."
+
+
+def _is_plain(answer: Response) -> bool:
+    """Tell whether what follows an answer's head is its content and nothing else."""
+    plain = answer.extensions.get("http_version") == b"HTTP/1.1"
+    return (
+        plain and "Content-Length" in answer.headers and "Transfer-Encoding" not in answer.headers
+    )
 
 
 def _retry_after(error: Exception) -> int:
