@@ -1,19 +1,19 @@
 """Gives Docker an image piece by piece: its blobs, then the texts that tell of them."""
 
 import http.client
-import json
 import tarfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import IO, Any
+from typing import IO
 from urllib.parse import quote
 
 from host.common.log import log
 from host.common.progress import JobError
 from host.common.retry import RetryableError
 from host.image.archive import TEXTS, Saved, is_blob, refused
-from host.image.docker_socket import FULL, Docker, complaint, failure, is_here, raise_known
+from host.image.docker_socket import FULL, Docker, complaint, events, is_here
 
 # Bytes that are read at once. tarfile joins and copies them, in new memory each time if they are
 # more: 8 MiB at a time took 3.7 s of a processor for a gigabyte, 256 KiB 1.4 s.
@@ -85,11 +85,10 @@ class ImageLoad:
                 docker.endheaders(parts, encode_chunked=True)
             except BrokenPipeError:
                 log("Docker has stopped listening; its reason follows")
-            answer = docker.getresponse()
-            if answer.status != http.client.OK:
-                raise_known(self._reference, complaint(answer), [FULL])
-            for line in answer:
-                self._note(json.loads(line))
+            for event in events(docker.getresponse(), self._reference, [FULL]):
+                detail = event.get("progressDetail") or {}
+                if "id" in event and detail.get("total"):
+                    self._layers[event["id"]] = (detail.get("current", 0), detail["total"])
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise RetryableError(f"Docker did not take the image ({error})") from error
         finally:
@@ -139,13 +138,6 @@ class ImageLoad:
             )
         yield _padding(member.size)
 
-    def _note(self, event: dict[str, Any]) -> None:
-        if said := failure(event):
-            raise_known(self._reference, said, [FULL])
-        detail = event.get("progressDetail") or {}
-        if "id" in event and detail.get("total"):
-            self._layers[event["id"]] = (detail.get("current", 0), detail["total"])
-
     def _name(self, ids: Sequence[str]) -> None:
         """Name the image; `repository@sha256:…` gets a tag for its digest."""
         known = next(filter(is_here, ids), None)
@@ -156,13 +148,10 @@ class ImageLoad:
             )
         repository, _, tag = self._reference.rpartition(":")
         where = f"repo={quote(repository.removesuffix('@sha256'))}&tag={tag[:12]}"
-        docker = Docker()
-        try:
+        with closing(Docker()) as docker:
             answer = docker.ask("POST", f"/images/{quote(known)}/tag?{where}")
             if answer.status != http.client.CREATED:
                 raise JobError(f"Docker cannot name {known}: {complaint(answer)}")
-        finally:
-            docker.close()
 
 
 def _read(member: Member, size: int) -> bytes:

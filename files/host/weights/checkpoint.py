@@ -29,13 +29,7 @@ REPORT = ".sparkwright-progress.json"
 
 
 class Source(Protocol):
-    """Where files come from.
-
-    Attributes:
-        name: for people.
-        phase: what it is to fetch from there.
-        connections: files at a time.
-    """
+    """Where files come from: its name for people, the phase of a job, and files at a time."""
 
     name: str
     phase: str

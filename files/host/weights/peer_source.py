@@ -1,8 +1,6 @@
 """The share of the other Spark of a pair: files fetched over the fabric, hashed on the way."""
 
 import http.client
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -24,7 +22,7 @@ class PeerSource:
     """A folder that the other Spark lends.
 
     Args:
-        url: such as http://192.168.100.11:29502/weights/qwen36-nvfp4.
+        url: Such as http://192.168.100.11:29502/weights/qwen36-nvfp4.
     """
 
     phase = "copying"
@@ -41,44 +39,48 @@ class PeerSource:
         """Append to a partial file what it lacks; return the hash of the whole.
 
         Raises:
-            JobError: no further try can help, or enough of them have failed.
+            JobError: No further try can help, or enough of them have failed.
         """
         try:
             with ResumableFile(partial, file) as growing:
-                address = f"{self._address.path}/{quote(file.path)}?hash={file.digest}"
-
-                def attempt() -> None:
-                    if growing.complete:
-                        return
-                    headers = {"Range": f"bytes={growing.position}-"}
-                    with self._request(address, headers) as answer:
-                        growing.append(lambda part: _read(answer, part))
-
-                retry(attempt, lambda: growing.position, self._progress, file.path, REMEDY, DELAYS)
+                retry(
+                    lambda: self._attempt(file, growing),
+                    lambda: growing.position,
+                    self._progress,
+                    file.path,
+                    REMEDY,
+                    DELAYS,
+                )
                 return growing.digest
         except OSError as error:
             raise unwritable(error, partial) from error
 
-    @contextmanager
-    def _request(self, address: str, headers: dict[str, str]) -> Iterator[http.client.HTTPResponse]:
-        """Ask, and give the answer; what fails of the connection becomes RetryableError."""
+    def _attempt(self, file: File, growing: ResumableFile) -> None:
+        if growing.complete:
+            return
         connection = http.client.HTTPConnection(self._netloc, timeout=PATIENCE)
         try:
-            try:
-                connection.request("GET", address, headers=headers)
-                answer = connection.getresponse()
-            except (OSError, http.client.HTTPException) as error:
-                raise RetryableError(f"no answer from {self._netloc} ({_words(error)})") from error
+            answer = self._asked(connection, file, growing.position)
             if answer.status == http.client.FORBIDDEN:
                 raise JobError(f"{self._netloc} refuses this Spark: {_text(answer)}.")
-            if answer.status not in (http.client.OK, http.client.PARTIAL_CONTENT):
+            if answer.status != http.client.PARTIAL_CONTENT:
                 raise RetryableError(f"{self._netloc} says: {_text(answer)}")
-            yield answer
+            growing.append(lambda part: _read(answer, part))
         except (_Broken, EOFError) as error:
             reason = error.args[0] if error.args else "it ended early"
             raise RetryableError(f"no whole answer from {self._netloc} ({reason})") from error
         finally:
             connection.close()
+
+    def _asked(
+        self, connection: http.client.HTTPConnection, file: File, begin: int
+    ) -> http.client.HTTPResponse:
+        try:
+            address = f"{self._address.path}/{quote(file.path)}?hash={file.digest}"
+            connection.request("GET", address, headers={"Range": f"bytes={begin}-"})
+            return connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise RetryableError(f"no answer from {self._netloc} ({_words(error)})") from error
 
 
 class _Broken(Exception):
