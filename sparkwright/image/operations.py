@@ -100,7 +100,7 @@ def copied_image(
     if not references:
         host.noop("it is copied from here")
         return
-    orders = {"images": list(references), "head": [address, IMAGE_PORT]}
+    orders = {"images": list(references), "source": [address, IMAGE_PORT]}
     yield from _have(root, references, COPY, orders, head=head)
 
 

@@ -36,7 +36,7 @@ class Image:
         sudo(pair.head, f"cat > {ROOT}/image.py", filled(_OFFER, image_port=PORT, image=known))
         unit = "--quiet --unit copy-benchmark-image"
         sudo(pair.head, f"systemd-run {unit} python3 -B {ROOT}/image.py")
-        orders = {"images": [IMAGE], "ids": [known], "head": [HEAD, PORT], "size": 0}
+        orders = {"images": [IMAGE], "ids": [known], "source": [HEAD, PORT], "size": 0}
         sudo(pair.worker, f"cat > {ROOT}/manifests/image-copy.json", json.dumps(orders))
 
     def clean(self) -> None:

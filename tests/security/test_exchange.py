@@ -142,7 +142,7 @@ def copied(worker: Side, archive: bytes) -> str:
     """Copy an image; return what a user is told."""
     before = below(worker.root.parent)
     with sending(archive) as head:
-        worker.order("image-copy", images=LOCKED, ids=LOCKED, head=head.address, size=1)
+        worker.order("image-copy", images=LOCKED, ids=LOCKED, source=head.address, size=1)
         worker.run("copy-image", tries=2)
     new = {"worker/manifests/image-copy.json", "worker/jobs/image-copy.json"}
     assert below(worker.root.parent) - before == new

@@ -132,7 +132,7 @@ def main(root: Path) -> None:
             members = in_bundle(root / "bundle/images", image["blobs"])
             load.give(members, lambda texts, blobs: bundled(image))
             return
-        with from_head(*orders["head"]) as members:
+        with from_head(*orders["source"]) as members:
             load.give(members, partial(judged, references[0], orders["ids"]))
 
     with Progress(root / "jobs/image-copy.json", load.measure) as progress:

@@ -30,7 +30,7 @@ def worker(tmp_path: Path, head: Head) -> Iterator[Side]:
 
 def ordered(worker: Side, head: Head, **changes: object) -> None:
     names = [REFERENCE, f"sha256:{'5' * 64}", ID]
-    orders = {"images": names, "ids": names, "head": head.address, "size": SIZE}
+    orders = {"images": names, "ids": names, "source": head.address, "size": SIZE}
     worker.order("image-copy", **orders | changes)
 
 
