@@ -13,8 +13,8 @@ from pathlib import Path
 
 from sparkwright.common.progress import JobProgress, parse_progress
 from tests.clock import patience
-from tests.component.fetch.conftest import TRIES
 from tests.makers.docker import Docker, image_files, serving_docker
+from tests.makers.fetching import TRIES
 from tests.programs import changed_program
 
 REFERENCE = f"example.org:5000/lab/vllm@sha256:{'5' * 64}"

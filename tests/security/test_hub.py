@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.clock import patience
-from tests.component.fetch.conftest import SIZE, Spark, fetching
 from tests.component.servers import serving
 from tests.lab import hub
+from tests.makers.fetching import SIZE, Spark, fetching
 from tests.programs import changed_program
 
 # Further tries that a Spark makes here.

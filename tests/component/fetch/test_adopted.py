@@ -18,7 +18,7 @@ from huggingface_hub import snapshot_download
 
 from sparkwright.release.lock import places
 from sparkwright.weights.weights import manifest_text
-from tests.component.fetch.conftest import REPO, Spark
+from tests.makers.fetching import REPO, Spark
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 # Nobody has this one.

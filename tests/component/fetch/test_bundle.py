@@ -8,8 +8,8 @@ import pytest
 
 from sparkwright.release.bundle import checkpoint_folder
 from sparkwright.weights.weights import manifest_text
-from tests.component.fetch.conftest import NAME, Spark
 from tests.makers.docker import config_of
+from tests.makers.fetching import NAME, Spark
 from tests.makers.images import FILES, ID, NAMED, REFERENCE, Side, side
 
 

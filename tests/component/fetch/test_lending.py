@@ -8,8 +8,8 @@ import pytest
 from host.weights.checkpoint import LARGEST_RECORD, Record
 from sparkwright.weights.facts import WeightFolders
 from tests.clock import patience
-from tests.component.fetch.conftest import NAME, Spark
-from tests.component.fetch.pair import Lender, lending
+from tests.makers.fetching import NAME, Spark
+from tests.makers.share import Lender, lending
 from tests.unit.driven import this_machine
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from sparkwright.weights.weights import manifest_text
 from tests.clock import patience
-from tests.component.fetch.conftest import NAME, SIZE, Spark
-from tests.component.fetch.pair import Lender, Line, lending
 from tests.component.servers import until
+from tests.makers.fetching import NAME, SIZE, Spark
+from tests.makers.share import Lender, Line, lending
 
 BLOCK = 64 * 1024
 
