@@ -48,12 +48,9 @@ def link_findings(
     peer: FabricState,
     known: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Finding]:
-    """Return the faults of the link as one Spark sees it.
+    """Return the faults of the link as one Spark sees it, whose state has `reach` of all `probes`.
 
-    Args:
-        own: its state, with `reach` of all `probes`.
-        peer: the other Spark's state.
-        known: The Sparks of other pairs in the run, by their MAC addresses.
+    `known` are the Sparks of other pairs in the run, by their MAC addresses.
     """
     found_there = sorted({known[mac] for mac in strangers(plan, port, own, peer) if mac in known})
     if found_there:

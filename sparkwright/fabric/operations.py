@@ -195,11 +195,8 @@ def link(
 ) -> Generator[PyinfraCommand, None, None]:
     """Prove that this Spark reaches its peer by both twins, with packets of full size.
 
-    Where both Sparks have RDMA, its speed is measured once for each link.
-
-    Args:
-        plan, hardware, peer, root: as for `fabric`.
-        measured: measure it anew; that disturbs a replica which serves.
+    Where both Sparks have RDMA, its speed is measured once for each link; `measured` has it
+    measured anew, which disturbs a replica that serves.
     """
     other = read_fabric(peer, hardware, root)
     ports = hardware.fabric_ports
@@ -247,11 +244,9 @@ def _must_measure(
 ) -> bool:
     if not all(state.tool and set(port) <= set(state.rdma) for state in (own, other)):
         return False
-    if anew:
-        return True
     if _is_client(plan):
-        return not is_measured(own, record(plan, own, other, port))
-    return not is_measured(other, record(plan.of_peer, other, own, port))
+        return anew or not is_measured(own, record(plan, own, other, port))
+    return anew or not is_measured(other, record(plan.of_peer, other, own, port))
 
 
 def _measure(

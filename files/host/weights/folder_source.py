@@ -104,21 +104,21 @@ class FolderSource:
         return digest
 
     def _copy(self, folder: Path, file: File, partial: Path) -> bool:
+        why = "has another hash than the lock's"
         try:
-            digest = copied(folder, file, partial)
-            why = "has another hash than the lock's"
+            if copied(folder, file, partial) == file.digest:
+                self._copied[folder] += 1
+                self._tell()
+                return True
         except FileNotFoundError:
             return False
         except (OSError, EOFError) as error:
-            digest, why = "", f"cannot be used ({_reason(error)})"
-        if digest == file.digest:
-            self._copied[folder] += 1
-        else:
-            partial.unlink(missing_ok=True)
-            self._wrong.append(f"{file.path} of {folder} {why}")
-            log(f"left alone: {self._wrong[-1]}")
+            why = f"cannot be used ({_reason(error)})"
+        partial.unlink(missing_ok=True)
+        self._wrong.append(f"{file.path} of {folder} {why}")
+        log(f"left alone: {self._wrong[-1]}")
         self._tell()
-        return digest == file.digest
+        return False
 
     def _tell(self) -> None:
         """Have the job's report say what came of it, where the other source says nothing."""
