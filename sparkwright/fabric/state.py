@@ -11,11 +11,10 @@ from sparkwright.common.host_output import read_json, sections, sections_script
 
 @dataclass(frozen=True)
 class Probe:
-    """A packet of full size to the peer's address, by one twin, whose own address is `own`."""
+    """A packet of full size to the peer's address, by one twin."""
 
     netdev: str
     address: str
-    own: str
     mtu: int
 
 
@@ -72,17 +71,12 @@ class Rdma:
 
 @dataclass(frozen=True)
 class Reach:
-    """The result of a `Probe`: the interface of the route, and the MAC address that answered.
-
-    `twin` is the MAC address of another machine that answers for the Spark's own address: of
-    another pair, whose addresses are the same.
-    """
+    """The result of a `Probe`: the interface of the route, and the MAC address that answered."""
 
     route: str
     full: bool
     small: bool
     mac: str
-    twin: str = "-"
 
 
 @dataclass(frozen=True)
@@ -126,8 +120,7 @@ def fabric_script(
     """
     names = " ".join(map(shlex.quote, netdevs))
     tests = " ".join(
-        f"probe {shlex.quote(probe.netdev)} {probe.address} {probe.mtu - 28} {probe.own} &"
-        for probe in probes
+        f"probe {shlex.quote(probe.netdev)} {probe.address} {probe.mtu - 28} &" for probe in probes
     )
     parts = {
         "netdevs": f"for name in {names}; do {_NETDEV}; done",
@@ -139,7 +132,7 @@ def fabric_script(
         "tool": "command -v ib_write_bw",
         "record": f'cat "$tree"{shlex.quote(root)}/state/fabric.json',
         "guard": _GUARD,
-        "probes": f"who={shlex.quote(_WHO)}\n{_PROBE}\n{tests} wait" if probes else "true",
+        "probes": f"{_PROBE}\n{tests} wait" if probes else "true",
     }
     return "\n".join([f"tree={shlex.quote(tree)}", _READ, sections_script(parts)])
 
@@ -188,22 +181,6 @@ for port in "$tree"/sys/class/infiniband/*/ports/*; do
   done
 done"""
 
-# Asks by ARP who has an address, as a machine that has none itself.
-_WHO = """
-import socket, sys
-netdev, address = sys.argv[1], socket.inet_aton(sys.argv[2])
-wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x806))
-wire.bind((netdev, 0))
-wire.settimeout(1)
-own = wire.getsockname()[4]
-head = bytes.fromhex("0806 0001 0800 0604 0001")
-wire.send(bytes([255] * 6) + own + head + own + bytes(10) + address)
-while (answer := wire.recv(60)):
-    if answer[20:22] == bytes([0, 2]) and answer[28:32] == address:
-        print(answer[22:28].hex(":"))
-        break
-"""
-
 # -M do: no fragments. If only the small packet is answered, a smaller MTU is on the way.
 _PROBE = r"""
 probe() {
@@ -211,8 +188,7 @@ probe() {
   if ping -q -n -c 2 -i 0.2 -w 3 -M do -s "$3" -I "$1" "$2" >&2; then full=yes small=yes
   else full=no; ping -q -n -c 1 -w 2 -I "$1" "$2" >&2 && small=yes || small=no; fi
   mac=$(ip -4 neigh show "$2" dev "$1" | sed -n 's/.*lladdr \([^ ]*\).*/\1/p')
-  twin=; [ "$mac" ] || twin=$(python3 -c "$who" "$1" "$4" 2>/dev/null)
-  echo "$2 ${route:--} $full $small ${mac:--} ${twin:--}"
+  echo "$2 ${route:--} $full $small ${mac:--}"
 }
 command -v ping >/dev/null || { echo no ping; exit; }"""
 
@@ -283,5 +259,5 @@ def _rdma(lines: list[str]) -> dict[str, Rdma]:
 
 
 def _reach(line: str) -> tuple[str, Reach]:
-    address, route, full, small, mac, twin = line.split()
-    return address, Reach(route, full == "yes", small == "yes", mac, twin)
+    address, route, full, small, mac = line.split()
+    return address, Reach(route, full == "yes", small == "yes", mac)
