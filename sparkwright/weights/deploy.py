@@ -2,7 +2,11 @@
 
 from pyinfra.api import HiddenValue, deploy
 
-from sparkwright.fabric.share import share_units, share_url
+from sparkwright.common.files import ManagedFile
+from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.ports import IMAGE_PORT, SHARE_PORT
+from sparkwright.common.render import unit_file
+from sparkwright.fleet.fabric_plan import FabricPlan
 from sparkwright.host.operations import secrets
 from sparkwright.host.operations.services import service
 from sparkwright.release.lock import checkpoint_key
@@ -11,6 +15,8 @@ from sparkwright.release.release import Release
 from sparkwright.release.token import NONE
 from sparkwright.run.target import Target, seats, target
 from sparkwright.weights.operations import weights
+
+_FILES = HOST_FILES / "fabric"
 
 
 @deploy("Weights")
@@ -56,9 +62,22 @@ def _weights(own: Target, served: Release) -> None:
         root=served.root,
         checkpoints={} if head else checkpoints,
         verify=verify,
-        share=share_url(plan.peer_addresses[0]),
+        share=f"http://{plan.peer_addresses[0]}:{SHARE_PORT}",
         elsewhere=elsewhere,
     )
+
+
+def share_units(root: str, plan: FabricPlan) -> list[ManagedFile]:
+    """Return the units by which a head offers weights, and an image, to its worker."""
+    values = {
+        "root": root,
+        "address": plan.addresses[0],
+        "port": SHARE_PORT,
+        "image_port": IMAGE_PORT,
+        "clients": " ".join(plan.peer_addresses),
+    }
+    paths = sorted((*_FILES.glob("fabric-share.*"), *_FILES.glob("fabric-image*")))
+    return [unit_file(path, **values) for path in paths]
 
 
 @deploy("Hugging Face auth")

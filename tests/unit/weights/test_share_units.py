@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from sparkwright.fabric.share import share_units, share_url
 from sparkwright.fleet.fabric_plan import fabric_plan
+from sparkwright.weights.deploy import share_units
 
 SUBNETS = ("192.168.100.0/24", "192.168.101.0/24")
 
@@ -17,4 +17,3 @@ def test_it_listens_on_the_fabric_and_knows_the_worker() -> None:
     service = texts["fabric-share.service"]
     assert "/r/bin/sparkwright-host serve-files /r 192.168.100.12 192.168.101.12\n" in service
     assert "InaccessiblePaths=/r/secrets " in service
-    assert share_url(plan.addresses[0]) == "http://192.168.100.11:29502"
