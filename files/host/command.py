@@ -22,8 +22,7 @@ COMMANDS = {
     "check-token": ("host.weights.check_token", "ask the hub whose token this is"),
     "pull-image": ("host.image.pull", "have Docker pull an image"),
     "build-image": ("host.image.build", "have Docker build an image"),
-    "export-image": ("host.image.export", "unpack an image for the other Spark of the pair"),
-    "copy-image": ("host.image.copy", "fetch an image from the other Spark of the pair"),
+    "copy-image": ("host.image.copy", "copy an image from the other Spark of the pair"),
     "serve-files": ("host.fabric.file_server", "lend verified files to the other Spark"),
 }
 

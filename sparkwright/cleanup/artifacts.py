@@ -10,7 +10,7 @@ from sparkwright.engine.engine import EngineState, parse_engines, state_script
 from sparkwright.weights.weights import CheckpointFolder, parse_folders
 
 # Jobs whose work would be lost, and what they bring is not told by any release yet.
-_JOBS = "weights@* image@* image-build@* image-copy.service image-export@*"
+_JOBS = "weights@* image@* image-build@* image-copy.service"
 
 
 # Prints the orders for an image on one line, without the files of a build, which may be megabytes.

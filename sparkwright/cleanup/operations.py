@@ -18,7 +18,6 @@ from sparkwright.firewall.operations import delete_rule
 from sparkwright.host.operations.packages import purge
 from sparkwright.run.report import conclude
 from sparkwright.runtime.operations import put_daemon_json
-from sparkwright.weights.weights import ORDERS
 
 
 @operation()
@@ -59,8 +58,7 @@ def clean(
         path = QuoteString(f"{root}/{folder}")
         # It may be a link to another disk.
         yield StringCommand("find -H", path, "-mindepth 1 -delete && rm -d", path)
-        orders = [f"manifests/{folder}.{kind}" for kind in ORDERS]
-        yield _remove(root, *orders, f"jobs/weights@{folder}.json")
+        yield _remove(root, f"manifests/{folder}.json", f"jobs/weights@{folder}.json")
     for cache in gone.caches:
         yield _remove(root, f"cache/{cache.name}")
     conclude(spark_name(host), f": {gone.result}")

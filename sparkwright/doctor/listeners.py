@@ -9,13 +9,12 @@ from typing import Literal, NamedTuple
 from sparkwright.common.host_output import sections, sections_script
 from sparkwright.common.ports import (
     EXPORTER_PORT,
-    LAN_SHARE_PORT,
+    IMAGE_PORT,
     LINK_PORT,
     METRICS_PORT,
     SHARE_PORT,
 )
 from sparkwright.door.door import UNIT as DOOR
-from sparkwright.fleet.fleet import bracketed
 from sparkwright.host.containers import ENGINES
 from sparkwright.monitoring.node_exporter import EXPORTER
 from sparkwright.release.guard import ALONE, PAIR
@@ -27,10 +26,10 @@ _GATEWAY = ("gateway.service", "gateway-door.service")
 _SOCKETS = {
     "fabric-share": SHARE_PORT,
     "fabric-metrics": METRICS_PORT,
-    "lan-share": LAN_SHARE_PORT,
+    "fabric-image": IMAGE_PORT,
 }
 _PORTS = {**_SOCKETS, _SUPERVISOR: LINK_PORT}
-_JOBS = ("weights@", "image@", "image-copy.", "image-build@", "image-export@", "benchmark.")
+_JOBS = ("weights@", "image@", "image-copy.", "image-build@", "benchmark.")
 _UNITS = (DOOR, _SEAT_DOOR, EXPORTER, *_GATEWAY, *_SOCKETS, _SUPERVISOR, "switch@", *_JOBS)
 
 # The programs with which Ubuntu or Debian listens (15 characters, as the kernel keeps them), and
@@ -194,8 +193,7 @@ def _may(socket: Socket, unit: str, may: Declared) -> bool:
     if unit in _GATEWAY:
         # The gateway's port is data of its own host, which is a Spark only by chance.
         return socket.protocol == "tcp"
-    addresses = (bracketed(may.lan or ""),) if unit == "lan-share" else may.fabric
-    declared = socket.address in addresses and socket.port == _PORTS.get(unit)
+    declared = socket.address in may.fabric and socket.port == _PORTS.get(unit)
     return socket.is_loopback or declared
 
 

@@ -20,8 +20,6 @@ _PROPERTIES = "Id,ActiveState,NRestarts,NeedDaemonReload,Job,StatusText"
 _AT_WORK = "active,activating,deactivating"
 # The unit by which a head offers files to its worker: files/host/fabric/fabric-share.socket.
 SHARE = "fabric-share.socket"
-# And that by which it offers checkpoints to other replicas.
-LAN_SHARE = "lan-share.socket"
 
 # A loaded engine answers one token in well under a second; under full load it queues.
 COMPLETION_DEADLINE = 60
@@ -62,7 +60,6 @@ class EngineState:
         current: the release that the `current` link names; None without one.
         units: every instance that is loaded or enabled, by release.
         shares: the Spark offers its weights to a worker.
-        lends: it offers checkpoints to other replicas.
         switches: the releases to which a switch is under way.
         failed: the units of engines and switches that have failed.
         preferred: the release to which the door sends requests; None if it holds them back, knows
@@ -75,7 +72,6 @@ class EngineState:
     current: str | None
     units: dict[str, EngineUnit]
     shares: bool
-    lends: bool
     switches: tuple[str, ...]
     failed: tuple[str, ...]
     preferred: str | None
@@ -93,13 +89,11 @@ def state_script(root: str, enabled_or: str = "") -> str:
     named = shlex.quote(f"vllm@{enabled_or}.service") if enabled_or else ""
     return f"""
 enabled=$(find {SYSTEMD}/multi-user.target.wants -name 'vllm@*' -printf '%f\\n')
-shares=$(cd {SYSTEMD}/sockets.target.wants 2>/dev/null && ls -L {SHARE} {LAN_SHARE} 2>/dev/null)
 units=$(systemctl list-units --plain --no-legend --state={_AT_WORK},failed 'switch@*' 'vllm@*')
 {seats_script(root, enabled_or)}
 echo {MARK}current; readlink {shlex.quote(root)}/current
 echo {MARK}enabled; echo "$enabled"
-echo {MARK}share; case $shares in *{SHARE}*) echo enabled ;; esac
-echo {MARK}lan-share; case $shares in *{LAN_SHARE}*) echo enabled ;; esac
+echo {MARK}share; [ ! -e {SYSTEMD}/sockets.target.wants/{SHARE} ] || echo enabled
 echo {MARK}switches; echo "$units" | awk '/^switch@/ && $3 != "failed" {{print $1}}'
 echo {MARK}failed; echo "$units" | awk '$3 == "failed" {{print $1}}'
 echo {MARK}door; cat {shlex.quote(root)}/door/choice.map 2>/dev/null
@@ -155,7 +149,6 @@ def parse_engines(output: Iterable[str]) -> EngineState:
         current=link[0].rsplit("/", 1)[-1] if link else None,
         units=units,
         shares=found["share"] == ["enabled"],
-        lends=found.get("lan-share") == ["enabled"],
         switches=tuple(filter(is_own, switches)),
         failed=tuple(unit for unit in found.get("failed", ()) if unit and is_own(_release(unit))),
         preferred=_preferred(found.get("door", ())),

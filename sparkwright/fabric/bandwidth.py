@@ -27,13 +27,7 @@ def server_script(device: str, gid: int, port: int) -> str:
 
 
 def client_script(device: str, gid: int, port: int, address: str) -> str:
-    """Return the command that measures, as soon as the other Spark waits for it; it exits 0.
-
-    Args:
-        device, gid: the RDMA device and the GID index of the own address.
-        port: TCP port at which the peer's `ib_write_bw` waits.
-        address: the peer's.
-    """
+    """Return the command that measures, as soon as the peer waits at its address; it exits 0."""
     measure = f"timeout {PATIENCE} {_ib_write_bw(device, gid, port)} {address} 2>&1"
     return (
         f"end=$(($(date +%s) + {PATIENCE // 2}))\n"

@@ -8,7 +8,7 @@ from sparkwright.common.hardware import Hardware
 from sparkwright.common.placed import NETPLAN
 from sparkwright.fabric.cabling import Port, cable_findings, common_port
 from sparkwright.fabric.netplan import foreign_settings, our_netdevs
-from sparkwright.fabric.state import FabricState
+from sparkwright.fabric.state import FabricState, NetplanFile
 from sparkwright.fleet.fabric_plan import FabricPlan, netplan_text
 
 
@@ -30,22 +30,7 @@ def fabric_findings(
 
 def is_in_force(plan: FabricPlan, port: Port, state: FabricState) -> bool:
     """Tell whether both twins are as planned, now and after a boot."""
-    return (
-        set(port) <= set(state.netdevs)
-        and is_written(plan, port, state)
-        and all(
-            state.netdevs[netdev].carrier
-            and state.netdevs[netdev].mtu == plan.mtu
-            and (netdev, interface) in {(name, str(address)) for name, address in state.addresses}
-            for netdev, interface in zip(port, plan.interfaces, strict=True)
-        )
-    )
-
-
-def is_written(plan: FabricPlan, port: Port, state: FabricState) -> bool:
-    """Tell whether our netplan file is as planned."""
-    wanted = (NETPLAN, "root:600", netplan_text(plan, port))
-    return wanted in {(file.path, file.mode, file.text) for file in state.netplan}
+    return not any(fabric_differences(plan, port, state))
 
 
 def _default_route(own: FabricState, port: Port) -> Iterator[Finding]:
@@ -67,16 +52,17 @@ def _in_use(plan: FabricPlan, own: FabricState, port: Port) -> Iterator[Finding]
         for route in own.routes
         if route.network is not None
     ]
-    reported = set()
-    for name, network, what in in_use:
-        for planned in plan.networks:
-            if name not in ours and network.overlaps(planned) and (name, planned) not in reported:
-                reported.add((name, planned))
-                yield error(
-                    f"the fabric's subnet {planned} is in use: {name} has {what}",
-                    "Give `fabric_subnets` in group_data two subnets that your network does not "
-                    "use",
-                )
+    for planned in plan.networks:
+        found = [
+            (name, what)
+            for name, network, what in in_use
+            if name not in ours and network.overlaps(planned)
+        ]
+        for name, what in dict(reversed(found)).items():
+            yield error(
+                f"the fabric's subnet {planned} is in use: {name} has {what}",
+                "Give `fabric_subnets` in group_data two subnets that your network does not use",
+            )
 
 
 def _rdma(plan: FabricPlan, own: FabricState, port: Port) -> Iterator[Finding]:
@@ -96,9 +82,9 @@ def _rdma(plan: FabricPlan, own: FabricState, port: Port) -> Iterator[Finding]:
 
 def fabric_differences(plan: FabricPlan, port: Port, state: FabricState) -> Iterator[Difference]:
     """Yield the differences of the fabric from its plan, on disk and in the kernel."""
-    if not is_written(plan, port, state):
-        there = any(file.path == NETPLAN for file in state.netplan)
-        found = "another text, owner or mode" if there else "nothing"
+    ours = [file for file in state.netplan if file.path == NETPLAN]
+    if ours != [NetplanFile(NETPLAN, "root:600", netplan_text(plan, port))]:
+        found = "another text, owner or mode" if ours else "nothing"
         yield Difference(NETPLAN, "the fabric's addresses, root:root 600", found)
     for name, address in zip(port, plan.interfaces, strict=True):
         netdev = state.netdevs.get(name)

@@ -9,10 +9,6 @@ from sparkwright.fabric.cabling import Port
 from sparkwright.fabric.state import FabricState, Probe, Rdma, Reach
 from sparkwright.fleet.fabric_plan import FabricPlan
 
-_STRANGER = (
-    "The cable leads to a machine that is not in this run: put its other end into {}. At a switch, "
-    "find that machine, or give `fabric_subnets` in group_data other subnets"
-)
 # Only a Spark that hides the output of its own commands leaves out a twin.
 _NOT_REPORTED = error(
     "the link could not be checked: one of the two Sparks reports nothing about it",
@@ -22,8 +18,8 @@ _NOT_REPORTED = error(
 
 def probes(plan: FabricPlan, port: Port) -> list[Probe]:
     """Return the packets that test the link of each twin."""
-    twins = zip(port, plan.peer_addresses, plan.addresses, strict=True)
-    return [Probe(netdev, address, own, plan.mtu) for netdev, address, own in twins]
+    twins = zip(port, plan.peer_addresses, strict=True)
+    return [Probe(netdev, address, plan.mtu) for netdev, address in twins]
 
 
 def gid_index(rdma: Rdma, address: str) -> int | None:
@@ -37,8 +33,7 @@ def gid_index(rdma: Rdma, address: str) -> int | None:
 def strangers(plan: FabricPlan, port: Port, own: FabricState, peer: FabricState) -> set[str]:
     """Return the MAC addresses that answer on the wire, and are not the peer's."""
     theirs = {peer.netdevs[netdev].mac for netdev in port if netdev in peer.netdevs}
-    found = {mac for each in (own.reach or {}).values() for mac in (each.mac, each.twin)}
-    return found - theirs - {"-"}
+    return {each.mac for each in (own.reach or {}).values()} - theirs - {"-"}
 
 
 def link_findings(
@@ -48,12 +43,9 @@ def link_findings(
     peer: FabricState,
     known: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Finding]:
-    """Return the faults of the link as one Spark sees it.
+    """Return the faults of the link as one Spark sees it, whose state has `reach` of all `probes`.
 
-    Args:
-        own: its state, with `reach` of all `probes`.
-        peer: the other Spark's state.
-        known: The Sparks of other pairs in the run, by their MAC addresses.
+    `known` are the Sparks of other pairs in the run, by their MAC addresses.
     """
     found_there = sorted({known[mac] for mac in strangers(plan, port, own, peer) if mac in known})
     if found_there:
@@ -92,13 +84,9 @@ def _reach(
         yield error(
             f"another machine answers for {address}: {reach.mac}, while {netdev} of {plan.peer} "
             f"has {mac}",
-            _STRANGER.format(plan.peer),
-        )
-    elif reach.twin != "-":
-        yield error(
-            f"another machine has this Spark's own address on {netdev}: {reach.twin}, and "
-            f"{plan.peer} does not answer",
-            _STRANGER.format(plan.peer),
+            f"The cable leads to a machine that is not in this run: put its other end into "
+            f"{plan.peer}. At a switch, find that machine, or give `fabric_subnets` in group_data "
+            "other subnets",
         )
     elif not reach.full and reach.small:
         yield error(
@@ -110,8 +98,9 @@ def _reach(
     elif not reach.small:
         yield error(
             f"{plan.peer} ({address}) does not answer by {netdev}",
-            f"The link is up but nothing passes: look at a switch between, at `sudo iptables -S "
-            f"INPUT` on {plan.peer}, and reboot both",
+            f"The link is up but nothing passes: is the other end of the cable in {plan.peer}? "
+            f"Look at a switch between, at `sudo iptables -S INPUT` on {plan.peer}, and reboot "
+            "both",
         )
 
 

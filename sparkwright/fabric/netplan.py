@@ -21,8 +21,7 @@ def foreign_settings(state: FabricState, port: Iterable[str]) -> Iterator[Findin
     """Find settings that would be merged into, or conflict with, our own of a port's twins.
 
     An entry that names a twin is an error. A pattern that a twin happens to match is a warning: it
-    is probably meant for the LAN, and if it does win, the fabric does not come up. One command
-    moves away all files that concern only twins, including those that NetworkManager wrote.
+    is probably meant for the LAN. One command moves away all files that concern only twins.
     """
     macs = {netdev: state.netdevs[netdev].mac for netdev in port}
     away: dict[str, list[str]] = {}
@@ -69,17 +68,14 @@ def our_netdevs(state: FabricState) -> set[str]:
         return set()
 
 
-def _effective(files: Iterable[NetplanFile]) -> list[NetplanFile]:
-    by_folder = sorted(files, key=lambda file: _rank(file.path))
+def _effective(files: Sequence[NetplanFile]) -> list[NetplanFile]:
     first: dict[str, NetplanFile] = {}
-    for file in by_folder:
-        first.setdefault(PurePosixPath(file.path).name, file)
+    for folder in _FOLDERS:
+        for file in files:
+            path = PurePosixPath(file.path)
+            if str(path.parent) == folder:
+                first.setdefault(path.name, file)
     return list(first.values())
-
-
-def _rank(path: str) -> int:
-    folder = str(PurePosixPath(path).parent)
-    return _FOLDERS.index(folder) if folder in _FOLDERS else len(_FOLDERS)
 
 
 def _file_findings(
@@ -116,20 +112,20 @@ def _file_findings(
 
 def _match(name: str, definition: Mapping[str, Any], macs: Mapping[str, str]) -> str | None:
     """Return whether an entry matches a twin by its "name", by a "pattern", or not (None)."""
+    by_name = "name" if name in macs else None
     match = definition.get("match")
-    if name not in macs and _gives_way(definition):
+    if not by_name and _gives_way(definition):
         return None
     # An empty one is NetworkManager's, for its change to an entry of another file.
-    if match is None or (match == {} and name in macs):
-        return "name" if name in macs else None
+    if match is None or (match == {} and by_name):
+        return by_name
     pattern, mac = _mapping(match).get("name"), _mapping(match).get("macaddress")
     if mac is not None:
         return "name" if str(mac).lower() in macs.values() else None
     if str(pattern) in macs:
         return "name"
-    if pattern is None or any(fnmatchcase(netdev, str(pattern)) for netdev in macs):
-        return "pattern"
-    return None
+    is_any = pattern is None or any(fnmatchcase(netdev, str(pattern)) for netdev in macs)
+    return "pattern" if is_any else None
 
 
 def _gives_way(definition: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from pyinfra import host, state
 from pyinfra.api import FunctionCommand, Host, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
+from sparkwright.common.facts import HostFact
 from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.hardware import Hardware
 from sparkwright.common.operations import differs, failing, foresee, notice, planning, unit_differs
@@ -19,16 +20,17 @@ from sparkwright.common.render import unit_file
 from sparkwright.fabric.bandwidth import (
     PORTS,
     bandwidth_findings,
+    client_script,
+    gbits,
     is_measured,
     record,
     server_script,
 )
 from sparkwright.fabric.cabling import Port, cabled, common_port, switched_off
 from sparkwright.fabric.check import fabric_differences, fabric_findings, is_in_force
-from sparkwright.fabric.facts import Fabric, WriteBandwidth
 from sparkwright.fabric.link_check import gid_index, link_findings, probes, strangers
 from sparkwright.fabric.netplan import our_netdevs
-from sparkwright.fabric.state import FabricState, Probe
+from sparkwright.fabric.state import FabricState, Probe, fabric_script, parse_fabric
 from sparkwright.fleet.fabric_plan import GUARD, FabricPlan, arp_settings, netplan_text
 from sparkwright.host.facts import Accounts, Service, ServiceState
 from sparkwright.host.operations.files import file_states, managed_files
@@ -38,6 +40,22 @@ from sparkwright.run.target import target_of
 _FILES = HOST_FILES / "fabric"
 # Seconds for a port to find its link.
 _LINK_SECONDS = 10
+
+
+class Fabric(HostFact[FabricState]):
+    """The state of a Spark's fabric, read in one command."""
+
+    command = staticmethod(fabric_script)
+    parse = staticmethod(parse_fabric)
+
+
+class WriteBandwidth(HostFact[float | None]):
+    """Gb/s of RDMA writes to the peer by one twin; None when the test did not run."""
+
+    momentary = True
+
+    command = staticmethod(client_script)
+    parse = staticmethod(gbits)
 
 
 @operation()
@@ -195,11 +213,8 @@ def link(
 ) -> Generator[PyinfraCommand, None, None]:
     """Prove that this Spark reaches its peer by both twins, with packets of full size.
 
-    Where both Sparks have RDMA, its speed is measured once for each link.
-
-    Args:
-        plan, hardware, peer, root: as for `fabric`.
-        measured: measure it anew; that disturbs a replica which serves.
+    Where both Sparks have RDMA, its speed is measured once for each link; `measured` has it
+    measured anew, which disturbs a replica that serves.
     """
     other = read_fabric(peer, hardware, root)
     ports = hardware.fabric_ports
@@ -247,11 +262,9 @@ def _must_measure(
 ) -> bool:
     if not all(state.tool and set(port) <= set(state.rdma) for state in (own, other)):
         return False
-    if anew:
-        return True
     if _is_client(plan):
-        return not is_measured(own, record(plan, own, other, port))
-    return not is_measured(other, record(plan.of_peer, other, own, port))
+        return anew or not is_measured(own, record(plan, own, other, port))
+    return anew or not is_measured(other, record(plan.of_peer, other, own, port))
 
 
 def _measure(

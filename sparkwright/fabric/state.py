@@ -11,27 +11,16 @@ from sparkwright.common.host_output import read_json, sections, sections_script
 
 @dataclass(frozen=True)
 class Probe:
-    """A packet of full size that is sent to the peer, by one twin.
-
-    Attributes:
-        address: The peer's.
-        own: The Spark's own address there.
-    """
+    """A packet of full size to the peer's address, by one twin."""
 
     netdev: str
     address: str
-    own: str
     mtu: int
 
 
 @dataclass(frozen=True)
 class Netdev:
-    """A network interface.
-
-    Attributes:
-        up: switched on; `carrier` says whether there is a link as well.
-        speed: Mb/s; None when it is not known.
-    """
+    """A network interface: switched on (`up`), with a link (`carrier`), and its Mb/s if known."""
 
     up: bool
     carrier: bool
@@ -68,11 +57,9 @@ class Profile:
 
 @dataclass(frozen=True)
 class Rdma:
-    """The RDMA device of an interface.
+    """The RDMA device of an interface, which can be used when its state is "ACTIVE".
 
-    Attributes:
-        state: "ACTIVE" when it can be used.
-        gids: for each filled entry of the GID table its index, GID and type, as sysfs has them.
+    `gids` are the filled entries of its GID table: index, GID and type, as sysfs has them.
     """
 
     device: str
@@ -84,18 +71,12 @@ class Rdma:
 
 @dataclass(frozen=True)
 class Reach:
-    """The result of a `Probe`: the interface of the route, and the MAC address that answered.
-
-    Attributes:
-        twin: The MAC address of another machine that answers for the Spark's own address: of
-            another pair, whose addresses are the same.
-    """
+    """The result of a `Probe`: the interface of the route, and the MAC address that answered."""
 
     route: str
     full: bool
     small: bool
     mac: str
-    twin: str = "-"
 
 
 @dataclass(frozen=True)
@@ -103,13 +84,13 @@ class FabricState:
     """A Spark's fabric, as found.
 
     Attributes:
-        netdevs: those of the requested interfaces that exist.
-        addresses: of all interfaces.
-        rdma: by interface.
+        netdevs: Those of the requested interfaces that exist.
+        addresses: Of all interfaces.
+        rdma: By interface.
         tool: `ib_write_bw` is installed.
-        record: our record of the last measurement; "" = never measured.
-        guarded: the firewall's rules are in force.
-        reach: by the peer's address; None when the Spark has no `ping`.
+        record: Our record of the last measurement; "" = never measured.
+        guarded: The firewall's rules are in force.
+        reach: By the peer's address; None when the Spark has no `ping`.
     """
 
     netdevs: dict[str, Netdev]
@@ -127,20 +108,19 @@ class FabricState:
 def fabric_script(
     *, netdevs: Sequence[str], root: str, probes: Sequence[Probe] = (), tree: str = ""
 ) -> str:
-    """Return the POSIX shell script that reads the state of the fabric.
+    """Return the POSIX shell script that reads the state of the fabric, and always exits 0.
+
+    An empty section stands for something absent. Secrets in a netplan file (Wi-Fi) stay on the
+    Spark.
 
     Args:
-        netdevs: the interfaces that may be the fabric's.
-        probes: packets to send; they take half a second if all is well, five at most.
-        tree: the folder that replaces / in tests.
-
-    The script only reads, and always exits 0: an empty section stands for something absent. Secrets
-    in a netplan file (Wi-Fi) stay on the Spark.
+        netdevs: The interfaces that may be the fabric's.
+        probes: Packets to send; they take half a second if all is well, five at most.
+        tree: The folder that replaces / in tests.
     """
     names = " ".join(map(shlex.quote, netdevs))
     tests = " ".join(
-        f"probe {shlex.quote(probe.netdev)} {probe.address} {probe.mtu - 28} {probe.own} &"
-        for probe in probes
+        f"probe {shlex.quote(probe.netdev)} {probe.address} {probe.mtu - 28} &" for probe in probes
     )
     parts = {
         "netdevs": f"for name in {names}; do {_NETDEV}; done",
@@ -152,7 +132,7 @@ def fabric_script(
         "tool": "command -v ib_write_bw",
         "record": f'cat "$tree"{shlex.quote(root)}/state/fabric.json',
         "guard": _GUARD,
-        "probes": f"who={shlex.quote(_WHO)}\n{_PROBE}\n{tests} wait" if probes else "true",
+        "probes": f"{_PROBE}\n{tests} wait" if probes else "true",
     }
     return "\n".join([f"tree={shlex.quote(tree)}", _READ, sections_script(parts)])
 
@@ -201,22 +181,6 @@ for port in "$tree"/sys/class/infiniband/*/ports/*; do
   done
 done"""
 
-# Asks by ARP who has an address, as a machine that has none itself.
-_WHO = """
-import socket, sys
-netdev, address = sys.argv[1], socket.inet_aton(sys.argv[2])
-wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x806))
-wire.bind((netdev, 0))
-wire.settimeout(1)
-own = wire.getsockname()[4]
-head = bytes.fromhex("0806 0001 0800 0604 0001")
-wire.send(bytes([255] * 6) + own + head + own + bytes(10) + address)
-while (answer := wire.recv(60)):
-    if answer[20:22] == bytes([0, 2]) and answer[28:32] == address:
-        print(answer[22:28].hex(":"))
-        break
-"""
-
 # -M do: no fragments. If only the small packet is answered, a smaller MTU is on the way.
 _PROBE = r"""
 probe() {
@@ -224,8 +188,7 @@ probe() {
   if ping -q -n -c 2 -i 0.2 -w 3 -M do -s "$3" -I "$1" "$2" >&2; then full=yes small=yes
   else full=no; ping -q -n -c 1 -w 2 -I "$1" "$2" >&2 && small=yes || small=no; fi
   mac=$(ip -4 neigh show "$2" dev "$1" | sed -n 's/.*lladdr \([^ ]*\).*/\1/p')
-  twin=; [ "$mac" ] || twin=$(python3 -c "$who" "$1" "$4" 2>/dev/null)
-  echo "$2 ${route:--} $full $small ${mac:--} ${twin:--}"
+  echo "$2 ${route:--} $full $small ${mac:--}"
 }
 command -v ping >/dev/null || { echo no ping; exit; }"""
 
@@ -253,23 +216,15 @@ def parse_fabric(output: Iterable[str]) -> FabricState:
 
 def _netdev(line: str) -> tuple[str, Netdev]:
     name, flags, carrier, speed, mtu, mac = line.split()
-    known = speed.isdigit() and int(speed) > 0
-    return name, Netdev(
-        up=bool(int(flags, 16) & 1),
-        carrier=carrier == "1",
-        speed=int(speed) if known else None,
-        mtu=int(mtu),
-        mac=mac,
-    )
+    known = int(speed) if speed.isdigit() and int(speed) > 0 else None
+    return name, Netdev(bool(int(flags, 16) & 1), carrier == "1", known, int(mtu), mac)
 
 
 def _addresses(lines: list[str]) -> Iterator[tuple[str, IPv4Interface]]:
     for interface in read_json(lines[0]):
-        for address in interface.get("addr_info", ()):
-            yield (
-                interface["ifname"],
-                IPv4Interface(f"{address['local']}/{address['prefixlen']}"),
-            )
+        for found in interface.get("addr_info", ()):
+            address = IPv4Interface(f"{found['local']}/{found['prefixlen']}")
+            yield interface["ifname"], address
 
 
 def _routes(lines: list[str]) -> Iterator[Route]:
@@ -291,11 +246,11 @@ def _profile(line: str) -> Profile:
 
 def _rdma(lines: list[str]) -> dict[str, Rdma]:
     gids: dict[str, list[tuple[int, str, str]]] = {}
+    found = {}
     for line in lines:
         if line.startswith("gid "):
             _, netdev, index, gid, kind = line.split(" ", 4)
             gids.setdefault(netdev, []).append((int(index), gid, kind))
-    found = {}
     for line in lines:
         if line.startswith("port "):
             _, device, port, netdev, state, link_layer = line.split()
@@ -304,5 +259,5 @@ def _rdma(lines: list[str]) -> dict[str, Rdma]:
 
 
 def _reach(line: str) -> tuple[str, Reach]:
-    address, route, full, small, mac, twin = line.split()
-    return address, Reach(route, full == "yes", small == "yes", mac, twin)
+    address, route, full, small, mac = line.split()
+    return address, Reach(route, full == "yes", small == "yes", mac)

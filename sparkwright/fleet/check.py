@@ -9,7 +9,6 @@ from pathlib import Path
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.ports import (
     EXPORTER_PORT,
-    LAN_SHARE_PORT,
     PAIR_PORTS,
 )
 from sparkwright.common.schema import shown, unknown
@@ -238,10 +237,10 @@ def _taken(port: int, spark: Spark | None) -> str | None:
     """Return which ports of a Spark are in use, if this is one of them."""
     if spark and not spark.local and port == spark.ssh_port:
         return f"{port}, by which pyinfra reaches the Spark (ssh_port)"
-    if port in (*PAIR_PORTS, LAN_SHARE_PORT, EXPORTER_PORT):
+    if port in (*PAIR_PORTS, EXPORTER_PORT):
         return (
-            f"{PAIR_PORTS[0]} to {PAIR_PORTS[-1]}, which a pair itself uses, {LAN_SHARE_PORT}, by "
-            f"which replicas lend weights, and {EXPORTER_PORT}, of the node exporter"
+            f"{PAIR_PORTS[0]} to {PAIR_PORTS[-1]}, which a pair itself uses, and "
+            f"{EXPORTER_PORT}, of the node exporter"
         )
     return None
 

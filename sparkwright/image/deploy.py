@@ -2,13 +2,12 @@
 
 from pyinfra.api import deploy
 
-from sparkwright.fabric.share import share_url
 from sparkwright.image.operations import (
     built_image,
     bundled_image,
     copied_image,
-    exported_image,
     image,
+    offered_image,
 )
 from sparkwright.recipe.build import build_files
 from sparkwright.recipe.values import ImageBuild
@@ -69,7 +68,7 @@ def _image(own: Target) -> None:
     if plan is None or other is None:
         return
     if head:
-        exported_image(
+        offered_image(
             name="Engine image for the worker",
             root=served.root,
             references=served.images,
@@ -80,6 +79,6 @@ def _image(own: Target) -> None:
         name="Engine image from the head",
         root=served.root,
         references=() if head else served.images,
-        share=share_url(plan.peer_addresses[0]),
+        address=plan.peer_addresses[0],
         head=other,
     )

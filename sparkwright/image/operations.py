@@ -10,7 +10,8 @@ from pyinfra.api.command import PyinfraCommand
 from sparkwright.bundle.operations import send
 from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import differs, failing, is_looking
-from sparkwright.jobs.facts import ImageContent, ImageId, ImageState, JobState
+from sparkwright.common.ports import IMAGE_PORT
+from sparkwright.jobs.facts import ImageContent, ImageId, ImageSize, ImageState, JobState
 from sparkwright.jobs.operations import follow, put_manifest, reason, start
 from sparkwright.release.bundle import IMAGES, Bundle, blob
 from sparkwright.release.registry_login import RegistryLogin, login_of, registry_of
@@ -32,10 +33,10 @@ def image(
     It gets the login that this machine's Docker has for the registry, for as long as it runs.
 
     Args:
-        references: all names by which Docker may know it; first `repository@sha256:…`.
-        size: compressed bytes of its layers, to show progress.
-        source: its name on a mirror; "" for the first of the references.
-        proxy: by which Docker should reach the registry, for a message if it does not.
+        references: All names by which Docker may know it; first `repository@sha256:…`.
+        size: Compressed bytes of its layers, to show progress.
+        source: Its name on a mirror; "" for the first of the references.
+        proxy: By which Docker should reach the registry, for a message if it does not.
     """
     yield from _pulled(root, references, source or references[0], size, proxy)
 
@@ -45,8 +46,7 @@ def _pulled(
 ) -> Generator[PyinfraCommand]:
     orders = {"image": source, "size": size, **({"proxy": proxy} if proxy else {})}
     registry, _ = registry_of(repository(source))
-    job = f"image@{short_id(references)}"
-    yield from _have(root, references, job, orders, registry=registry)
+    yield from _have(root, references, f"image@{short_id(references)}", orders, registry=registry)
 
 
 @operation()
@@ -58,17 +58,14 @@ def built_image(
     recipe: Mapping[str, object],
     proxy: str | None = None,
 ) -> Generator[PyinfraCommand]:
-    """Build an image on the Spark, whose name is made of all its inputs.
+    """Build an image on the Spark, whose one name is made of all its inputs.
 
     One unit on the Spark pulls the base image, another builds. Both go on without a connection, and
     continue after an interruption when they are started again.
 
     Args:
-        references: the one name of the result.
-        base: the base image, `repository@sha256:…`.
-        size: compressed bytes of the base's layers.
+        base, size: The base image, `repository@sha256:…`, and compressed bytes of its layers.
         recipe: `args` and `files` of the build.
-        proxy: as for `image`.
     """
     pull = _pulled(root, [base], base, size, proxy)
     orders = {"image": references[0], "base": base, **recipe}
@@ -76,89 +73,56 @@ def built_image(
 
 
 @operation()
-def exported_image(root: str, references: Sequence[str], peer: Host) -> Generator[PyinfraCommand]:
-    """Export an image to files that the other Spark of a pair can copy, while it lacks the image.
+def offered_image(root: str, references: Sequence[str], peer: Host) -> Generator[PyinfraCommand]:
+    """Offer an image to the other Spark of a pair, while that lacks it.
 
-    Args:
-        references: all names by which Docker may know it.
-        peer: the other Spark.
+    What offers it ends by itself: files/host/fabric/fabric-image@.service.
     """
     if _state(peer, references, host) == "present":
         host.noop("the other Spark has the image")
         return
-    job = f"image-export@{short_id(references)}"
     differs(f"image {references[0]}", "on the other Spark too", "here alone")
-    last: dict[str, JobState] = {}
-    yield from _run(root, job, {"image": references[0], "images": list(references)}, last)
-    progress = last[job].progress
-    if not progress or progress.phase != "done":
-        yield failing(reason(job, last[job]))
+    yield StringCommand(
+        *("docker image inspect --format '{{.Id}}'", *map(QuoteString, references)),
+        *("2>/dev/null | head -n 1 >", QuoteString(f"{root}/manifests/fabric-image")),
+        "&& systemctl daemon-reload && systemctl start fabric-image.socket",
+    )
 
 
 @operation()
 def copied_image(
-    root: str, references: Sequence[str], share: str, head: Host
+    root: str, references: Sequence[str], address: str, head: Host
 ) -> Generator[PyinfraCommand]:
-    """Copy an image that the other Spark of a pair has exported.
+    """Copy an image that the other Spark of a pair offers at an address; none without references.
 
-    Args:
-        references: all names by which Docker may know it; none if nothing is to be copied.
-        share: URL of the other Spark's share.
-        head: the other Spark.
+    Where Docker has the image already, nothing is copied.
     """
     if not references:
         host.noop("it is copied from here")
         return
-    source = f"{share}/images/{short_id(references)}"
-    # The unit may write only in this folder, so it cannot make it.
-    folder = StringCommand("install -d -m 755", QuoteString(f"{root}/imports"))
-    orders = {"images": list(references), "source": source}
-    yield from _have(root, references, COPY, orders, [folder], head)
+    orders = {"images": list(references), "source": [address, IMAGE_PORT]}
+    yield from _have(root, references, COPY, orders, head=head)
 
 
 @operation()
 def bundled_image(
     root: str, references: Sequence[str], key: str, bundle: Bundle
 ) -> Generator[PyinfraCommand]:
-    """Have an image of a bundle, sent to the Spark as far as it is not there.
-
-    Args:
-        references: all names by which Docker may know it; first `repository@sha256:…`.
-        key: its name in the bundle.
-    """
+    """Have an image of a bundle, which calls it `key`; it is sent as far as it is not there."""
     found = bundle.index.images[key]
-    paths = [f"{IMAGES}/{path}" for path in found.blobs]
+    sizes = {path: bundle.index.files[f"{IMAGES}/{path}"].size for path in found.blobs}
+    image = found.model_dump(exclude={"manifests"}) | {"size": sizes[blob(found.top)]}
     orders = {
         "images": list(references),
-        "bundle": {
-            **found.model_dump(exclude={"manifests"}),
-            "size": bundle.index.files[f"{IMAGES}/{blob(found.top)}"].size,
-            "blobs": {path: bundle.index.files[f"{IMAGES}/{path}"].size for path in found.blobs},
-        },
+        "size": sum(sizes.values()),
+        "bundle": {**image, "blobs": sizes},
     }
-    folder = f"{root}/bundle/{IMAGES}"
-    before = [
-        StringCommand("install -d -m 755", QuoteString(f"{root}/imports")),
-        send(bundle, paths),
-    ]
-    loaded = yield from _have(root, references, COPY, orders, before)
+    paths = [f"{IMAGES}/{path}" for path in found.blobs]
+    loaded = yield from _have(root, references, COPY, orders, [send(bundle, paths)])
     if loaded:
         # Docker has it: what it came by takes as much of the disk. An owner's may be read-only.
-        parts = map(QuoteString, found.blobs)
-        yield StringCommand("cd", QuoteString(folder), "&& rm -f --", *parts, "2>/dev/null; true")
-
-
-def _start_with(job: str, login: RegistryLogin) -> StringCommand:
-    """Return the command that starts a job with a login, which comes by standard input.
-
-    The unit takes the file into its own memory, and removes it: files/host/image/image@.service.
-    """
-    file = QuoteString(f"/run/sparkwright-login-{job.partition('@')[2]}")
-    return StringCommand(
-        *("umask 077 && rm -f", file, "&& cat >", file, "&&", start(job)),
-        *("|| { rm -f", file, "; exit 1; }"),
-        _stdin=login.for_docker,
-    )
+        folder, parts = QuoteString(f"{root}/bundle/{IMAGES}"), map(QuoteString, found.blobs)
+        yield StringCommand("cd", folder, "&& rm -f --", *parts, "2>/dev/null; true")
 
 
 def short_id(references: Sequence[str]) -> str:
@@ -175,13 +139,10 @@ def _have(
     head: Host | None = None,
     registry: str = "",
 ) -> Generator[PyinfraCommand, None, bool]:
-    """Yield the commands that get the image by a job; none if Docker has it.
+    """Yield the commands that get the image by a job, and return whether that brought it.
 
     Args:
-        registry: the one whose login the job gets, if there is one.
-
-    Returns:
-        Whether it came by the job.
+        registry: The one whose login the job gets, if there is one.
     """
     found = _state(host, references, head)
     if found == "present":
@@ -190,10 +151,12 @@ def _have(
     if found != "absent":
         yield failing(f"Docker does not answer: {found}. Start it: sudo systemctl start docker")
         return False
-    last: dict[str, JobState] = {}
-    if head and "@" not in references[0]:
-        # A built image is in no lock, and the share is not trusted: the id comes by SSH.
-        orders = {**orders, "ids": [head.get_fact(ImageId, image=references[0])]}
+    if head:
+        size = head.get_fact(ImageSize, image=references[0]) or 0
+        # A built image is in no lock, and the cable is not trusted: the id comes by SSH.
+        is_built = "@" not in references[0]
+        ids = [head.get_fact(ImageId, image=references[0])] if is_built else references
+        orders = {**orders, "size": int(size), "ids": list(ids)}
     differs(f"image {references[0]}", "known to Docker", "absent")
     try:
         login = login_of(registry) if registry and not is_looking() else None
@@ -201,11 +164,27 @@ def _have(
         yield failing(str(error))
         return False
     yield from before
-    yield from _run(root, job, orders, last, login)
+    yield from put_manifest(root, job, job, json.dumps(orders) + "\n")
+    yield _start_with(job, login) if login else start(job)
+    last: dict[str, JobState] = {}
+    yield follow(root, [job], last)
     if _state(host, references, head) != "present":
         yield failing(reason(job, last[job]))
         return False
     return True
+
+
+def _start_with(job: str, login: RegistryLogin) -> StringCommand:
+    """Return the command that starts a job with a login, which comes by standard input.
+
+    The unit takes the file into its own memory, and removes it: files/host/image/image@.service.
+    """
+    file = QuoteString(f"/run/sparkwright-login-{job.partition('@')[2]}")
+    return StringCommand(
+        *("umask 077 && rm -f", file, "&& cat >", file, "&&", start(job)),
+        *("|| { rm -f", file, "; exit 1; }"),
+        _stdin=login.for_docker,
+    )
 
 
 def _state(spark: Host, references: Sequence[str], head: Host | None) -> str:
@@ -219,15 +198,3 @@ def _state(spark: Host, references: Sequence[str], head: Host | None) -> str:
         return found
     contents = [each.get_fact(ImageContent, image=references[0]) for each in (spark, head)]
     return "present" if contents[0] == contents[1] else "absent"
-
-
-def _run(
-    root: str,
-    job: str,
-    orders: Mapping[str, object],
-    last: dict[str, JobState],
-    login: RegistryLogin | None = None,
-) -> Generator[PyinfraCommand]:
-    yield from put_manifest(root, job, job, json.dumps(orders) + "\n")
-    yield _start_with(job, login) if login else start(job)
-    yield follow(root, [job], last)

@@ -87,6 +87,12 @@ class ImageId(HostFact[str]):
         return "".join(output).strip()
 
 
+class ImageSize(ImageId):
+    """Bytes of an image, about; "" if there is no such image."""
+
+    template = "{{.Size}}"
+
+
 class ImageContent(ImageId):
     """The layers of an image and the configuration that its containers take over.
 

@@ -14,7 +14,7 @@ from sparkwright.common.placed import folder_names
 from sparkwright.common.schema import Model, Text, matching
 
 # The jobs whose orders are manifests/NAME@…
-_JOBS = ("image", "image-build", "image-export", "switch")
+_JOBS = ("image", "image-build", "switch")
 
 # The variables that each Spark of a pair sets by its own link when an engine starts.
 FABRIC_ENVIRONMENT = (

@@ -21,7 +21,6 @@ from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.media import from_domains
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.release.bundle import Bundle, read_bundle
-from sparkwright.release.lending import Lending, Loan, lending_of, loans
 from sparkwright.release.lock import Lock
 from sparkwright.release.release import Ranks, Release, make_release
 from sparkwright.run.options import RunOptions, options_of
@@ -56,17 +55,6 @@ def bundle_of(path: Path) -> Bundle | None:
     """
     source = fleet_of(path).bundle
     return read_bundle(Path(source.bundle), source.sha256, path) if source else None
-
-
-@cache
-def loans_of(path: Path) -> Mapping[str, Loan]:
-    """Return what the replicas of an inventory file lend each other, found once.
-
-    Raises:
-        PlanError: As `fleet_of`.
-    """
-    fleet = fleet_of(path)
-    return loans(fleet, {name: recipe_of(name) for name in fleet.recipes})
 
 
 @dataclass(frozen=True)
@@ -213,24 +201,12 @@ class SparkTarget:
         """
         return bundle_of(self.fleet) if self.fleet.name else None
 
-    @cached_property
-    def lending(self) -> Lending:
-        """Its part in what the replicas of its inventory lend each other.
-
-        Raises:
-            PlanError: The inventory is not valid any more.
-        """
-        if not self.is_head:
-            return Lending()
-        return lending_of(self.spark, loans_of(self.fleet))
-
     @property
     def may_listen(self) -> Declared:
         """Our own listeners that are allowed on it beyond loopback."""
         return Declared(
             tuple(each.port for each in self.seats if each.is_head and each.port),
             self.fabric.addresses if self.fabric else (),
-            self.lending.address,
         )
 
     def release_by(self, lock: Lock) -> Release | None:
@@ -265,9 +241,7 @@ class Declared:
     Attributes:
         doors: TCP ports of the doors; none on a worker or an idle Spark.
         fabric: own addresses of a pair's fabric.
-        lan: own address on the LAN, where it lends to other replicas; None otherwise.
     """
 
     doors: tuple[int, ...] = ()
     fabric: tuple[str, ...] = ()
-    lan: str | None = None

@@ -27,9 +27,6 @@ for folder in {shlex.join(folders)}; do
   if [ -e "manifests/$folder.json" ]; then
     printf 'manifest\\t%s\\n' "$(sha256sum < "manifests/$folder.json")"
   fi
-  if [ -e "manifests/$folder.lender" ]; then
-    printf 'lender\\t%s\\n' "$(head -n 1 "manifests/$folder.lender")"
-  fi
   [ -d "$folder" ] || continue
   cd "$folder" || exit 1
   if [ -f .sparkwright.json ] && [ ! -L .sparkwright.json ]; then

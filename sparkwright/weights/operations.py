@@ -17,8 +17,6 @@ from sparkwright.weights.facts import WeightFolders
 from sparkwright.weights.weights import (
     RECORD,
     CheckpointFolder,
-    bundled_manifest_text,
-    copy_manifest_text,
     differences,
     has_manifest,
     manifest_text,
@@ -31,16 +29,17 @@ _TIDY = (
     '[ -d "$at" ] && [ ! -L "$at" ] && ! mountpoint --quiet "$at" || exit 0; done && '
     'find "$1" -xdev -type f -delete && find "$1" -depth -type d -empty -delete\''
 )
-NO_LENDERS: Mapping[str, str] = {}
+Checkpoints = Mapping[str, CheckpointLock]
 
 
 @operation()
 def weights(
     root: str,
-    endpoint: str,
-    checkpoints: Mapping[str, CheckpointLock],
+    checkpoints: Checkpoints,
     verify: bool,
-    lenders: Mapping[str, str] = NO_LENDERS,
+    *,
+    endpoint: str = "",
+    share: str = "",
     bundle: Bundle | None = None,
     elsewhere: Sequence[str] = (),
 ) -> Generator[PyinfraCommand]:
@@ -50,101 +49,50 @@ def weights(
     While files are as they were when they were verified, nothing is read and nothing is done.
 
     Args:
-        checkpoints: by folder below the root.
-        lenders: URLs of folders, by checkpoint, from which other replicas lend: the hub is asked
-            only for what they do not give.
-        bundle: takes the place of the hub.
-        elsewhere: the setting `model_folders`.
-    """
-    if not checkpoints:
-        host.noop("none is to be fetched by this step")
-        return
-    orders = {
-        name: bundled_manifest_text(locked, folders)
-        if bundle
-        else manifest_text(locked, endpoint, folders)
-        for name, locked in checkpoints.items()
-        for folders in [places(locked.repo, name, elsewhere)]
-    }
-    yield from _have(root, checkpoints, orders, verify, lenders, bundle)
-
-
-@operation()
-def copied_weights(
-    root: str,
-    share: str,
-    checkpoints: Mapping[str, CheckpointLock],
-    verify: bool,
-    elsewhere: Sequence[str] = (),
-) -> Generator[PyinfraCommand]:
-    """Have the same as `weights`, from the other Spark of a pair, which has it already.
-
-    Args:
-        share: URL of what the other Spark lends.
-        checkpoints: by folder below the root, here and there; none where nothing is to be copied.
-        elsewhere: as for `weights`.
+        checkpoints: By folder below the root.
+        endpoint: The hub's URL.
+        share: URL of what the other Spark of a pair offers, in the place of the hub.
+        bundle: Takes the place of the hub.
+        elsewhere: The setting `model_folders`.
     """
     if not checkpoints:
         host.noop("they are copied from here")
         return
+    found = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
+    folders = {name: found.get(name, CheckpointFolder()) for name in checkpoints}
     orders = {
-        name: copy_manifest_text(
-            locked, f"{share}/weights/{name}", places(locked.repo, name, elsewhere)
+        name: manifest_text(
+            locked,
+            endpoint,
+            places(locked.repo, name, elsewhere),
+            share=share and f"{share}/weights/{name}",
+            bundled=bool(bundle),
         )
         for name, locked in checkpoints.items()
     }
-    yield from _have(root, checkpoints, orders, verify)
-
-
-def _have(
-    root: str,
-    checkpoints: Mapping[str, CheckpointLock],
-    orders: Mapping[str, str],
-    verify: bool,
-    lenders: Mapping[str, str] = NO_LENDERS,
-    bundle: Bundle | None = None,
-) -> Generator[PyinfraCommand]:
-    found = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
-    folders = {name: found.get(name, CheckpointFolder()) for name in checkpoints}
     new_orders = [name for name in orders if not has_manifest(folders[name], orders[name])]
-    wrong = [name for name in folders if verify or differences(checkpoints[name], folders[name])]
+    faults = {name: differences(checkpoints[name], folders[name]) for name in checkpoints}
+    wrong = {name: checkpoints[name] for name in checkpoints if verify or faults[name]}
     if not new_orders and not wrong:
         host.noop(f"{', '.join(checkpoints)}: every file is as it was verified")
         return
     for name in new_orders:
-        differs(
-            f"{root}/manifests/{name}.json",
-            "the manifest of the lock",
-            "another" if folders[name].manifest else "nothing",
-        )
+        before = "another" if folders[name].manifest else "nothing"
+        differs(f"{root}/manifests/{name}.json", "the manifest of the lock", before)
     for name in wrong:
-        if trouble := differences(checkpoints[name], folders[name]):
-            differs(*weights_difference(f"{root}/{name}", trouble))
+        if faults[name]:
+            differs(*weights_difference(f"{root}/{name}", faults[name]))
     for name in new_orders:
         yield from put_manifest(root, name, _job(name), orders[name])
     for name in wrong:
-        # Read when a job starts: it is no difference while there is nothing to fetch.
-        if (lender := lenders.get(name, "")) != folders[name].lender:
-            yield _name_lender(f"{root}/manifests/{name}.lender", lender)
         yield from _prepare(root, name, verify)
+    if bundle:
+        for name, locked in wrong.items():
+            yield from _bring(root, name, locked, bundle, hashed=False)
     for name in wrong:
-        if bundle and name not in lenders:
-            yield _bring(root, name, checkpoints[name], bundle, hashed=False)
-            # Who copies from there is a user of its own.
-            place = QuoteString(f"{root}/bundle")
-            yield StringCommand("[ -L", place, "] || chmod a+rx", place)
-            yield _link(root, name)
         yield start(_job(name))
     if wrong:
-        yield from _finish(root, {name: checkpoints[name] for name in wrong}, bundle)
-
-
-def _name_lender(path: str, lender: str) -> StringCommand:
-    if not lender:
-        return StringCommand("rm -f", QuoteString(path))
-    return StringCommand(
-        "echo", QuoteString(lender), "| install -m 644 /dev/stdin", QuoteString(path)
-    )
+        yield from _finish(root, wrong, bundle)
 
 
 def _prepare(root: str, name: str, verify: bool) -> Generator[PyinfraCommand]:
@@ -175,11 +123,11 @@ def _link(root: str, name: str) -> StringCommand:
 
 def _bring(
     root: str, name: str, locked: CheckpointLock, bundle: Bundle, *, hashed: bool
-) -> FunctionCommand:
-    """Return the command that sends what a checkpoint's folder lacks.
+) -> Generator[PyinfraCommand]:
+    """Yield the commands that send what a checkpoint's folder lacks, and link it.
 
     Args:
-        hashed: compare what an owner has brought by content, and not by size alone.
+        hashed: Compare what an owner has brought by content, and not by size alone.
     """
 
     def run(state: State, host: Host) -> bool:
@@ -192,31 +140,30 @@ def _bring(
         ]
         return sent(host, bundle, paths, hashed=hashed)
 
-    return FunctionCommand(run, (), {})
+    yield FunctionCommand(run, (), {})
+    # Who copies from there is a user of its own.
+    place = QuoteString(f"{root}/bundle")
+    yield StringCommand("[ -L", place, "] || chmod a+rx", place)
+    yield _link(root, name)
 
 
 def _finish(
-    root: str, checkpoints: Mapping[str, CheckpointLock], bundle: Bundle | None
+    root: str, checkpoints: Checkpoints, bundle: Bundle | None
 ) -> Generator[PyinfraCommand]:
     last: dict[str, JobState] = {}
     yield follow(root, [_job(name) for name in checkpoints], last)
-    folders = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
-    lacking = [name for name, locked in checkpoints.items() if differences(locked, folders[name])]
+    lacking = _lacking(root, checkpoints)
     if bundle and lacking:
-        # What an owner has brought was damaged, or a lender has not given it.
+        # What an owner has brought was damaged.
         for name in lacking:
-            yield _bring(root, name, checkpoints[name], bundle, hashed=True)
-            yield _link(root, name)
+            yield from _bring(root, name, checkpoints[name], bundle, hashed=True)
             yield start(_job(name))
         yield follow(root, [_job(name) for name in lacking], last)
-        folders = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
-    problems = [
-        f"{name}: {reason(_job(name), last[_job(name)])}"
-        for name, locked in checkpoints.items()
-        if differences(locked, folders[name])
-    ]
-    if problems:
-        yield failing("\n".join(problems))
+        lacking = _lacking(root, checkpoints)
+    if lacking:
+        yield failing(
+            "\n".join(f"{name}: {reason(_job(name), last[_job(name)])}" for name in lacking)
+        )
     if bundle:
         for locked in checkpoints.values():
             folder = QuoteString(f"bundle/{checkpoint_folder(locked)}")
@@ -226,6 +173,11 @@ def _finish(
         progress = last[_job(name)].progress
         if progress and progress.phase == "done" and progress.message:
             host.log(plain(f"{name}: complete, {progress.message}"))
+
+
+def _lacking(root: str, checkpoints: Checkpoints) -> list[str]:
+    folders = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
+    return [name for name, locked in checkpoints.items() if differences(locked, folders[name])]
 
 
 def _job(name: str) -> str:

@@ -12,8 +12,6 @@ from sparkwright.release.lock import CheckpointLock, LockedFile
 
 # Where fetch-weights keeps its record, in the folder itself.
 RECORD = ".sparkwright.json"
-# Files of ROOT/manifests about a folder: FOLDER.json and so on.
-ORDERS = ("json", "lender")
 
 
 @dataclass(frozen=True)
@@ -39,35 +37,41 @@ class CheckpointFolder:
 
     Attributes:
         manifest: sha256 of its manifest; None without one.
-        lender: URL of the folder from which another replica lends it; "" without one.
         files: regular files by path in the folder, without Sparkwright's own.
         record: the files that fetch-weights verified, by path.
     """
 
     manifest: str | None = None
-    lender: str = ""
     files: Mapping[str, Stamp] = field(default_factory=dict)
     record: Mapping[str, HashedFile] = field(default_factory=dict)
 
 
-def manifest_text(locked: CheckpointLock, endpoint: str, folders: Iterable[str] = ()) -> str:
-    """Return the manifest of a checkpoint that comes from the hub at a URL.
+def manifest_text(
+    locked: CheckpointLock,
+    endpoint: str = "",
+    folders: Iterable[str] = (),
+    *,
+    share: str = "",
+    bundled: bool = False,
+) -> str:
+    """Return the manifest of a checkpoint.
 
     Args:
-        folders: those of the Spark that may have files of it.
+        endpoint: URL of the hub that it comes from.
+        folders: Those of the Spark that may have files of it.
+        share: URL at the other Spark of a pair that it comes from instead.
+        bundled: It comes with a bundle instead.
     """
-    data = locked.model_dump(include={"repo", "commit"})
-    return _text({"endpoint": endpoint, **data}, locked, folders)
-
-
-def bundled_manifest_text(locked: CheckpointLock, folders: Iterable[str] = ()) -> str:
-    """Return the manifest of a checkpoint that comes with a bundle."""
-    return _text({"bundle": f"bundle/{checkpoint_folder(locked)}"}, locked, folders)
-
-
-def copy_manifest_text(locked: CheckpointLock, source: str, folders: Iterable[str] = ()) -> str:
-    """Return the manifest of a checkpoint that comes from a URL on the other Spark of a pair."""
-    return _text({"source": source}, locked, folders)
+    if share:
+        source = {"source": share}
+    elif bundled:
+        source = {"bundle": f"bundle/{checkpoint_folder(locked)}"}
+    else:
+        source = {"endpoint": endpoint, **locked.model_dump(include={"repo", "commit"})}
+    manifest = {**source, **locked.model_dump(include={"files"}, exclude_none=True)}
+    if named := list(folders):
+        manifest["folders"] = named
+    return json.dumps(manifest, indent=1, sort_keys=True) + "\n"
 
 
 def has_manifest(folder: CheckpointFolder, text: str) -> bool:
@@ -104,8 +108,6 @@ def parse_folders(lines: Iterable[str]) -> dict[str, CheckpointFolder]:
             folders[name] = CheckpointFolder(files=files)
         elif kind == "manifest":
             folders[name] = replace(folders[name], manifest=rest.split()[0])
-        elif kind == "lender":
-            folders[name] = replace(folders[name], lender=rest)
         elif kind == "record":
             folders[name] = replace(folders[name], record=parse_record(rest))
         elif kind == "file":
@@ -136,13 +138,6 @@ def differences(locked: CheckpointLock, folder: CheckpointFolder) -> dict[str, s
     return wrong
 
 
-def _text(source: Mapping[str, object], locked: CheckpointLock, folders: Iterable[str]) -> str:
-    manifest = {**source, **locked.model_dump(include={"files"}, exclude_none=True)}
-    if named := list(folders):
-        manifest["folders"] = named
-    return json.dumps(manifest, indent=1, sort_keys=True) + "\n"
-
-
 def _trouble(file: LockedFile, found: Stamp | None, verdict: HashedFile | None) -> str | None:
     if found is None:
         return "is missing"
@@ -157,19 +152,14 @@ def _trouble(file: LockedFile, found: Stamp | None, verdict: HashedFile | None) 
     return None
 
 
+def weights_difference(folder: str, wrong: Mapping[str, str]) -> Difference:
+    """Return the difference of a checkpoint's folder by its faults, of which there is one."""
+    path, trouble = next(iter(wrong.items()))
+    more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    return Difference(folder, "every file as the lock has it", f"{path} {trouble}{more}")
+
+
 def _nanoseconds(seconds: str) -> int:
     """Return find's %T@ in nanoseconds; a float would lose the last digits."""
     whole, _, fraction = seconds.partition(".")
     return int(whole) * 10**9 + int(fraction[:9].ljust(9, "0"))
-
-
-def weights_difference(folder: str, wrong: Mapping[str, str]) -> Difference:
-    """Return the difference of a checkpoint's folder.
-
-    Args:
-        folder: its path.
-        wrong: of `differences`; not empty.
-    """
-    path, trouble = next(iter(wrong.items()))
-    more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-    return Difference(folder, "every file as the lock has it", f"{path} {trouble}{more}")

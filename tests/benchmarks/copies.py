@@ -101,7 +101,7 @@ def copy_table(head: Handle, worker: Handle) -> None:
         pair.prepare()
         limits = {LINK: copies.program(_RECEIVE), DISK: copies.program(_WRITE)}
         weights_table(pair, copies, limits)
-        image_table(pair, SIZE, limits, SLOW)
+        image_table(pair, SIZE, limits)
     finally:
         pair.clean()
 

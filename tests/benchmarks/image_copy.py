@@ -1,39 +1,31 @@
-"""An image on its way from the head's Docker to the worker's, each of its steps by itself."""
+"""An image from the head's Docker to the worker's."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from tests.benchmarks.spark_pair import FILES, HEAD, ROOT, SHARE_PORT, Pair, filled, sudo
-from tests.benchmarks.usage import Run, in_turn, judge, table
+from tests.benchmarks.spark_pair import FILES, HEAD, ROOT, Pair, filled, sudo
+from tests.benchmarks.usage import Run, in_turn, table
 
-IMAGE, JOB = "copy-benchmark:latest", "benchmark"
-EXPORT, MOVE, LOAD = "export: docker save, hashed", "transfer, hashed", "docker load"
+IMAGE, PORT = "copy-benchmark:latest", 29514
+COPY = "docker save, hashed, docker load"
 
-_EXPORT = """
-from pathlib import Path
-from host.image import export
-export.main(Path("{root}"), "{job}")
+_OFFER = """
+import socket, subprocess
+server = socket.create_server(("{head}", {image_port}))
+while True:
+    connection, _ = server.accept()
+    with connection:
+        subprocess.run(["docker", "save", "{image}"], stdout=connection)
 """
 _COPY = """
-import json
 from pathlib import Path
-from host.common.progress import Progress
-from host.image.copy import Copy
-root = Path("{root}")
-copy = Copy(json.loads((root / "manifests/image-copy.json").read_text()), root / "imports")
-(root / "imports").mkdir(exist_ok=True)
-with Progress(root / "jobs/image-copy.json", copy.measure) as progress:
-    copy.fetch(progress)
-    if {load}:
-        copy.load(progress)
+from host.image import copy
+copy.main(Path("{root}"))
 """
 
 
-class Images:
-    """An image with one layer for each of a pair's files, and its steps to the worker.
-
-    It is removed from both by `clean`.
-    """
+class Image:
+    """An image with one layer for each of a pair's files; `clean` removes it from both."""
 
     def __init__(self, pair: Pair) -> None:
         self._pair = pair
@@ -41,59 +33,28 @@ class Images:
         build = f"DOCKER_BUILDKIT=0 docker build -q -t {IMAGE} -f - {ROOT}/model"
         sudo(pair.head, f"{build} >/dev/null 2>&1", "\n".join(lines))
         known = sudo(pair.head, f"docker image inspect -f '{{{{.Id}}}}' {IMAGE}").strip()
-        source = f"http://{HEAD}:{SHARE_PORT}/images/{JOB}"
-        orders = {"images": [IMAGE], "ids": [known], "source": source}
-        self._order(f"image-export@{JOB}", {"image": IMAGE}, at_head=True)
-        self._order("image-copy", orders)
+        sudo(pair.head, f"cat > {ROOT}/image.py", filled(_OFFER, image_port=PORT, image=known))
+        unit = "--quiet --unit copy-benchmark-image"
+        sudo(pair.head, f"systemd-run {unit} python3 -B {ROOT}/image.py")
+        orders = {"images": [IMAGE], "ids": [known], "source": [HEAD, PORT], "size": 0}
+        sudo(pair.worker, f"cat > {ROOT}/manifests/image-copy.json", json.dumps(orders))
 
     def clean(self) -> None:
         """Remove the image from both."""
         for spark in (self._pair.head, self._pair.worker):
             sudo(spark, f"docker rmi -f {IMAGE} >/dev/null 2>&1 || true")
 
-    def export(self) -> Run:
-        """Unpack it on the head."""
-        sudo(self._pair.head, f"rm -rf {ROOT}/exports/*")
-        text = filled(_EXPORT, job=JOB)
-        return self._pair.timed("python3 -B -", text, at_head=True)
-
-    def move(self) -> Run:
-        """Copy what the head has exported."""
-        sudo(self._pair.worker, f"rm -rf {ROOT}/imports")
-        self._pair.warm(f"exports/{JOB}/blobs/sha256")
-        return self._pair.timed("python3 -B -", filled(_COPY, load=False))
-
-    def load(self) -> Run:
-        """Give what was copied to the worker's Docker."""
+    def copy(self) -> Run:
+        """Copy it to a worker that has nothing of it."""
         sudo(self._pair.worker, f"docker rmi -f {IMAGE} >/dev/null 2>&1 || true")
-        return self._pair.timed("python3 -B -", filled(_COPY, load=True))
-
-    def _order(self, job: str, orders: Mapping[str, object], *, at_head: bool = False) -> None:
-        spark = self._pair.head if at_head else self._pair.worker
-        sudo(spark, f"cat > {ROOT}/manifests/{job}.json", json.dumps(orders))
+        return self._pair.timed("python3 -B -", filled(_COPY))
 
 
-def image_table(
-    pair: Pair, megabytes: float, limits: dict[str, Callable[[], Run]], slow: int
-) -> None:
-    """Measure an image's steps, and print the tables.
-
-    Args:
-        megabytes: of the image.
-        limits: the link's way, then others, with as many bytes.
-        slow: megabytes a second of a link for which the cores are enough.
-    """
-    images = Images(pair)
+def image_table(pair: Pair, megabytes: float, limits: dict[str, Callable[[], Run]]) -> None:
+    """Measure the copy of an image beside the limits of link and disk, and print the table."""
+    image = Image(pair)
     try:
-        steps = {EXPORT: images.export, MOVE: images.move, LOAD: images.load}
-        rounds = in_turn(steps | limits)
+        rounds = in_turn({COPY: image.copy} | limits)
         table(f"An image of {FILES} layers", megabytes, rounds)
-        judge(rounds, MOVE, *limits)
-        pair.shape(slow)
-        link = next(iter(limits))
-        rounds = in_turn({link: limits[link], MOVE: images.move})
-        table(f"The same over a link of {slow} MB/s", megabytes, rounds)
-        judge(rounds, MOVE, link)
     finally:
-        pair.shape(None)
-        images.clean()
+        image.clean()

@@ -88,7 +88,7 @@ class Pair:
         for spark, address in ((self.head, HEAD), (self.worker, WORKER)):
             up = f"ip link set {_PORT} up mtu 9000; ip address replace {address}/24 dev {_PORT}"
             sudo(spark, up)
-            sudo(spark, f"rm -rf {ROOT}; mkdir -p {ROOT}/manifests {ROOT}/jobs {ROOT}/exports")
+            sudo(spark, f"rm -rf {ROOT}; mkdir -p {ROOT}/manifests {ROOT}/jobs")
             archive = base64.b64encode(spark_programs()).decode()
             sudo(spark, f"base64 -d > {ROOT}/sparkwright-host", archive)
         manifest = python(self.head, _MAKE)

@@ -21,13 +21,12 @@ _LOOK = r"""
 cd /opt/qwen36
 docker ps --all --format 'container {{.Names}}'
 find . -path ./hf -prune -o -path ./cache -prune -o \( -name '*.new' -o -name '*.partial' -o \
-  -name .sparkwright-partial -o -name .sparkwright-set-aside -o -path './imports/*' -o \
+  -name .sparkwright-partial -o -name .sparkwright-set-aside -o \
   -name switch.json \) -print
-systemctl is-active --quiet fabric-share || find exports -mindepth 1
 find state -name 'running@*' ! -name "running@$(basename $(readlink current))"
 find /etc/systemd/system -name '.vllm@*'
 systemctl list-units --plain --no-legend --state=active,activating,deactivating,failed \
-  'switch@*' 'weights@*' 'image@*' 'image-build@*' 'image-export@*' image-copy.service
+  'switch@*' 'weights@*' 'image@*' 'image-build@*' image-copy.service
 systemctl list-units --plain --no-legend --state=failed 'vllm@*' 'door*' 'fabric*' 'docker*'
 lock=/run/sparkwright/lock
 [ ! -e $lock ] || flock --nonblock $lock true || echo 'the lock of a run'

@@ -14,7 +14,7 @@ import pytest
 
 from sparkwright.common.progress import JobProgress, Meter, parse_progress
 from tests.clock import patience
-from tests.component.docker import Docker, image_files, serving_docker
+from tests.makers.docker import Docker, image_files, serving_docker
 from tests.programs import changed_program
 
 IMAGE = "sparkwright/lab-inject:555555555555"

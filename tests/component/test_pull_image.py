@@ -14,7 +14,7 @@ import pytest
 
 from sparkwright.common.progress import JobProgress, parse_progress
 from tests.clock import patience
-from tests.component.docker import listening
+from tests.makers.docker import listening
 from tests.programs import changed_program
 
 IMAGE = f"example.org/vllm@sha256:{'5' * 64}"

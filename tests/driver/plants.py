@@ -121,7 +121,7 @@ PLANTS = [
     Plant("spark2", f'python3 -c "{KEYS}"', "/etc/docker/daemon.json", "none of that name"),
     Plant("spark2", "true", "/etc/docker/daemon.json", "others"),
     Plant("spark2", "true", "docker.service", "started before"),
-    Plant("spark2", "rmdir /opt/qwen36/exports", f"{ROOT}/exports", "nothing"),
+    Plant("spark2", f"rm -r {ROOT}/jobs", f"{ROOT}/jobs", "nothing"),
 ]
 
 

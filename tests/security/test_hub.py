@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.clock import patience
-from tests.component.fetch.conftest import SIZE, Spark, fetching
 from tests.component.servers import serving
 from tests.lab import hub
+from tests.makers.fetching import SIZE, Spark, fetching
 from tests.programs import changed_program
 
 # Further tries that a Spark makes here.
@@ -176,7 +176,7 @@ def whose(spark: Spark, lie: Callable[[Liar], None]) -> tuple[str, type[Liar]]:
         environment = {"HF_ENDPOINT": f"http://{address}", "HF_TOKEN_PATH": str(token)}
         program = (
             "from host.weights import check_token\n"
-            "check_token.DELAYS = (0.05,) * 3\n"
+            "check_token.DELAYS = (0.05,) * 4\n"
             "check_token.command()\n"
         )
         done = subprocess.run(

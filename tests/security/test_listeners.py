@@ -31,7 +31,7 @@ ENGINE = "f2a2905980e2"
 GUARDED, LOOSE = f"/{ALONE}/docker-{ENGINE}.scope", f"/system.slice/docker-{ENGINE}.scope"
 PAIRED = f"/{PAIR}/docker-{ENGINE}.scope"
 SYSTEM = "/system.slice"
-MAY = Declared(doors=(8000, 8002), fabric=("192.168.100.11", "192.168.101.11"), lan="192.168.1.20")
+MAY = Declared(doors=(8000, 8002), fabric=("192.168.100.11", "192.168.101.11"))
 
 
 def one(program: str, address: str, port: int, group: str, protocol: str = "tcp") -> Listening:
@@ -55,8 +55,6 @@ ON_THE_LIST = [
     one("prometheus-node", "127.0.0.1", 9100, f"{SYSTEM}/prometheus-node-exporter.service"),
     one("python3", "192.168.100.11", 29500, f"{SYSTEM}/system-vllm.slice/vllm@a-1.service"),
     one("systemd", "192.168.100.11", 29502, "/init.scope"),
-    one("systemd", "192.168.1.20", 29504, "/init.scope"),
-    one("python3", "192.168.1.20", 29504, f"{SYSTEM}/lan-share.service"),
     one("python3", "192.168.101.11", 29503, f"{SYSTEM}/fabric-metrics@1.service"),
     one("haproxy", "*", 4000, f"{SYSTEM}/gateway-door.service"),
 ]
@@ -75,8 +73,6 @@ ASTRAY = [
     one("python3", "*", 29500, f"{SYSTEM}/system-vllm.slice/vllm@a-1.service"),
     one("systemd", "*", 29502, "/init.scope"),
     one("systemd", "192.168.1.20", 29502, "/init.scope"),
-    one("systemd", "*", 29504, "/init.scope"),
-    one("systemd", "192.168.100.11", 29504, "/init.scope"),
     one("systemd", "10.0.0.5", 29503, "/init.scope"),
     one("python3", "*", 6006, f"{SYSTEM}/system-weights.slice/weights@tiny@1.service"),
     one("python3", "*", 6006, f"{SYSTEM}/benchmark.service"),
@@ -113,11 +109,9 @@ def test_what_the_system_listens_with(program: str, address: str, port: int) -> 
     assert others(found, MAY) == []
 
 
-def test_a_share_where_nothing_is_lent_to_other_replicas() -> None:
-    lends = one("systemd", "192.168.1.20", 29504, "/init.scope")
-    assert astray(lends, Declared(doors=(8000,))) == ["systemd on 192.168.1.20 port 29504/tcp"]
-    by_ipv6 = one("systemd", "[fd00::20]", 29504, "/init.scope")
-    assert astray(by_ipv6, Declared(doors=(8000,), lan="fd00::20")) == []
+def test_a_share_that_is_not_on_the_fabric() -> None:
+    lends = one("systemd", "192.168.1.20", 29502, "/init.scope")
+    assert astray(lends, Declared(doors=(8000,))) == ["systemd on 192.168.1.20 port 29502/tcp"]
 
 
 def test_an_owners_own_service_is_named_and_no_fault() -> None:

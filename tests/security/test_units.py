@@ -20,7 +20,7 @@ BOUND = 4.0
 # Whose work is done by Docker: whoever reaches its socket is root.
 DOCKER = {
     *("vllm@.service", "switch@.service", "benchmark.service"),
-    *("image@.service", "image-build@.service", "image-copy.service", "image-export@.service"),
+    *("image@.service", "image-build@.service", "image-copy.service", "fabric-image@.service"),
 }
 # What each of these folders is there for.
 OWN = {
@@ -33,7 +33,6 @@ SETTINGS = {
     "megahertz": 2000,
     "guarded": "1 a b",
     "clients": "192.168.100.12",
-    "folders": "-/opt/qwen36/model@1",
     "trusted": True,
     "doors": ["192.168.1.20"],
     "elsewhere": ["/home/nvidia/.cache/huggingface", "/mnt/nas"],
@@ -100,9 +99,10 @@ def test_systemd_understands_every_line(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text(name))
     for name in ("basic.target", "sysinit.target", "shutdown.target", "sockets.target"):
         (tmp_path / name).write_text("[Unit]\n")
-    for socket in ("fabric-share.socket", "lan-share.socket", "gateway.socket"):
+    for socket in ("fabric-share.socket", "gateway.socket"):
         (tmp_path / socket).write_text("[Socket]\nListenStream=29502\nAccept=no\n")
-    (tmp_path / "fabric-metrics.socket").write_text("[Socket]\nListenStream=29503\nAccept=yes\n")
+    for socket in ("fabric-metrics.socket", "fabric-image.socket"):
+        (tmp_path / socket).write_text("[Socket]\nListenStream=29503\nAccept=yes\n")
     units = [name.replace("@.", "@x.") for name in UNITS]
     said = complaints(tmp_path, *units).splitlines()
     # Of programs that this machine lacks.

@@ -5,7 +5,6 @@ The tests build on one another, in order.
 
 import json
 import re
-import socket
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -30,7 +29,6 @@ from tests.driver.product import (
     rollout,
 )
 from tests.driver.sparks import current, eventually
-from tests.lab import hub
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
 
@@ -104,50 +102,6 @@ def in_service(spark: Handle) -> str:
 def wait_for(spark: Handle, status: str) -> None:
     """Wait until what the gateway says of its replicas begins so."""
     eventually(lambda: in_service(spark).startswith(status), f"the gateway to say: {status}")
-
-
-def fetched(before: dict[str, dict[str, int]]) -> dict[str, int]:
-    """Return how often the hub has been asked since for each file of the model."""
-    now = hub.stats()
-    asked = {name: each["requests"] for name, each in now.items() if name.startswith(REPO)}
-    since = {name: n - before.get(name, {"requests": 0})["requests"] for name, n in asked.items()}
-    return {name: n for name, n in since.items() if n}
-
-
-def without_weights(spark: Handle) -> None:
-    """Delete them, also as a share that is not idle yet has them; an engine has them open."""
-    delete = "systemctl stop lan-share.service 2>/dev/null; rm -rf /opt/qwen36/tiny@*"
-    spark.run(f'sudo sh -c "{delete}"')
-
-
-def test_the_hub_is_asked_once_for_all_three(sparks: list[Handle]) -> None:
-    for spark in sparks:
-        without_weights(spark)
-    before = hub.stats()
-    run = pyinfra(WEIGHTS).succeeded()
-    asked = fetched(before)
-    assert any(name.endswith(".safetensors") for name in asked)
-    assert set(asked.values()) == {1}, asked
-    assert run.output.count(f"complete, from {sparks[0].address}:29504") == 2, run.output
-    assert pyinfra(WEIGHTS).succeeded().changed == frozenset()
-
-
-def test_strangers_do_not_reach_what_is_lent(sparks: list[Handle]) -> None:
-    """This machine is no head of another replica."""
-    with pytest.raises(TimeoutError):
-        socket.create_connection((sparks[0].address, 29504), 2)
-    listening = sparks[0].run("systemctl is-active lan-share.socket").stdout
-    assert listening == "active\n"
-
-
-def test_without_its_lender_a_replica_asks_the_hub(sparks: list[Handle]) -> None:
-    without_weights(sparks[2])
-    sparks[0].run("sudo systemctl stop lan-share.socket lan-share.service")
-    before = hub.stats()
-    run = pyinfra(WEIGHTS, "--limit", "spark3").succeeded()
-    assert set(fetched(before).values()) == {1}
-    assert f"not {sparks[0].address}:29504: no answer from" in run.output
-    assert pyinfra(WEIGHTS).succeeded().changed == {"Weights | Share on the LAN"}
 
 
 def test_a_gateway_is_converged(sparks: list[Handle]) -> None:

@@ -60,7 +60,9 @@ def test_the_worker_of_a_pair_copies_it(pair: Pair, stored: Listings) -> None:
     assert running(pair.worker) == running(pair.head)
     # It came by the cable, and `docker image prune` takes it for no waste.
     orders = "ls /opt/qwen36/manifests | grep image"
-    assert pair.head.run(orders).stdout.startswith("image-export@")
+    assert pair.head.run(orders).stdout.startswith("fabric-image\n")
+    offer = "systemctl is-active fabric-image.socket"
+    assert pair.head.run(offer, check=False).stdout == "inactive\n"
     assert pair.worker.run(orders).stdout.split() == ["image-copy.json"]
     assert pair.worker.run(DANGLING).stdout == ""
     assert pyinfra(DEPLOY).succeeded().changed == frozenset()

@@ -1,40 +1,32 @@
-"""serve-files ROOT CLIENT…: lend verified files to the Sparks at these addresses, and no other.
+"""serve-files ROOT CLIENT…: lend verified files to the Spark at these addresses, and no other.
 
-To the other Spark of a pair over the fabric, and to the heads of other replicas over the LAN.
-
-GET /weights/FOLDER/PATH?hash=HASH   a file of ROOT/FOLDER, while it is as it was when verified
-GET /images/ID                       what is in the image export ROOT/exports/ID
-GET /images/ID/PATH?hash=HASH        a file of it
+GET /weights/FOLDER/PATH?hash=HASH is a file of ROOT/FOLDER, while it is as it was when verified.
 The socket comes from systemd. Ends when nobody has asked for a while: systemd starts it again.
 """
 
-import json
 import os
 import re
 import socket
 import sys
 import time
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Lock
+from threading import active_count
 from typing import Any, BinaryIO
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from host.common.command_line import words
-from host.weights.checkpoint import open_below, read_record
+from host.weights.checkpoint import entry_of, open_below, read_record
 
 # The first socket that systemd passes on.
 LISTENING = 3
-# Seconds without a request after which the program ends; an export in the making counts as one.
+# Seconds without a request after which the program ends.
 IDLE = 120
 # Seconds for which a client may stand still in the middle of a file.
 PATIENCE = 60
-# Connections of one client at a time, and of all strangers together; a copy has eight.
-CONNECTIONS = 32
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
 _RANGE = re.compile(r"bytes=(\d+)-")
@@ -43,71 +35,38 @@ _RANGE = re.compile(r"bytes=(\d+)-")
 class NotLent(Exception):
     """A refusal to lend something, with the reason that the other Spark shows."""
 
-    def __init__(self, status: HTTPStatus, reason: str) -> None:
+    def __init__(self, reason: str, status: HTTPStatus = HTTPStatus.NOT_FOUND) -> None:
         super().__init__(reason)
         self.status = status
 
 
-class VerifiedFiles:
-    """The files of one root that may be lent."""
+@contextmanager
+def opened(root: Path, address: str) -> Iterator[tuple[BinaryIO, int]]:
+    """Open the verified file that an address asks for; give its size too.
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def listing(self, address: str) -> bytes:
-        """Return what an image export consists of, as JSON.
-
-        Raises:
-            NotLent: there is no such export.
-        """
-        files = self._record(*self._folder(address))
-        slim = {path: {"size": file["size"], "sha256": file["hash"]} for path, file in files}
-        return json.dumps({"files": slim}).encode()
-
-    @contextmanager
-    def opened(self, address: str) -> Iterator[tuple[BinaryIO, int]]:
-        """Open the file that an address asks for; give its size too.
-
-        Raises:
-            NotLent: it is not there, or not what it was when it was verified.
-        """
-        parts = urlsplit(address)
-        kind, name, path = (*parts.path.strip("/").split("/", 2), "", "")[:3]
-        folder, name = self._folder(f"/{kind}/{name}")
-        path = unquote(path)
-        entry = dict(self._record(folder, name)).get(path)
-        if entry is None or [entry["hash"]] != parse_qs(parts.query).get("hash"):
-            raise NotLent(HTTPStatus.NOT_FOUND, f"{path} of {name} is not verified here yet")
-        try:
-            descriptor = open_below(folder, path)
-        except OSError as error:
-            reason = f"{path} of {name} cannot be read here: {error.strerror}"
-            raise NotLent(HTTPStatus.NOT_FOUND, reason) from None
-        with os.fdopen(descriptor, "rb", buffering=0) as file:
-            found = os.fstat(descriptor)
-            stamp = {"size": found.st_size, "mtime_ns": found.st_mtime_ns, "inode": found.st_ino}
-            if entry != stamp | {"hash": entry["hash"]}:
-                reason = f"{path} of {name} was changed here since it was verified"
-                raise NotLent(HTTPStatus.NOT_FOUND, reason)
-            yield file, found.st_size
-
-    def exporting(self) -> float:
-        """Return when an export was last at work, in seconds since 1970; 0 if none ever was."""
-        reports = (self._root / "jobs").glob("image-export@*.json")
-        return max((report.stat().st_mtime for report in reports), default=0)
-
-    def _folder(self, address: str) -> tuple[Path, str]:
-        _, kind, name = (*address.split("/"), "", "")[:3]
-        folders = {"weights": self._root, "images": self._root / "exports"}
-        if kind not in folders or not _NAME.fullmatch(name):
-            raise NotLent(HTTPStatus.NOT_FOUND, "nothing of that name is lent")
-        return folders[kind] / name, name
-
-    def _record(self, folder: Path, name: str) -> Collection[tuple[str, dict[str, Any]]]:
-        files = read_record(folder)
-        if files is None:
-            raise NotLent(HTTPStatus.NOT_FOUND, f"{name} is not here yet")
-        return files.items()
+    Raises:
+        NotLent: It is not there, or not what it was when it was verified.
+    """
+    parts = urlsplit(address)
+    kind, name, path = (*parts.path.strip("/").split("/", 2), "", "")[:3]
+    if kind != "weights" or not _NAME.fullmatch(name):
+        raise NotLent("nothing of that name is lent")
+    path, folder = unquote(path), root / name
+    files = read_record(folder)
+    if files is None:
+        raise NotLent(f"{name} is not here yet")
+    entry = files.get(path)
+    if entry is None or [entry["hash"]] != parse_qs(parts.query).get("hash"):
+        raise NotLent(f"{path} of {name} is not verified here yet")
+    try:
+        descriptor = open_below(folder, path)
+    except OSError as error:
+        raise NotLent(f"{path} of {name} cannot be read here: {error.strerror}") from None
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        found = os.fstat(descriptor)
+        if entry != entry_of(found, entry["hash"]):
+            raise NotLent(f"{path} of {name} was changed here since it was verified")
+        yield file, found.st_size
 
 
 class FileServer(ThreadingHTTPServer):
@@ -117,69 +76,24 @@ class FileServer(ThreadingHTTPServer):
     # A look at the clock this often, in seconds.
     timeout = 2
 
-    def __init__(self, listening: socket.socket, files: VerifiedFiles, clients: list[str]) -> None:
+    def __init__(self, listening: socket.socket, root: Path, clients: list[str]) -> None:
         address = listening.getsockname()
         super().__init__(address, Request, bind_and_activate=False)
         self.socket.close()
         self.socket = listening
         self.server_name, self.server_port = address[:2]
-        self.files = files
+        self.root = root
         self.clients = clients
-        self._lock = Lock()
-        self._active = 0
-        self._open = Counter[str]()
         self._asked = time.time()
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Take a connection, which counts as a request at once."""
+        """Take a connection."""
         self._asked = time.time()
         return super().get_request()
 
-    def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Give a connection one of its client's places; without a free one, it is ended at once."""
-        with self._lock:
-            place = self._place(client_address)
-            free = self._open[place] < CONNECTIONS
-            self._open[place] += free
-        return free
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Begin the thread of a connection."""
-        try:
-            super().process_request(request, client_address)
-        except Exception:
-            self._leave(client_address)
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection to its end, which frees its place."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._leave(client_address)
-
-    @contextmanager
-    def busy(self) -> Iterator[None]:
-        """Count a request from its begin to its end."""
-        with self._lock:
-            self._active += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._active -= 1
-                self._asked = time.time()
-
     def idle(self) -> bool:
-        """Tell whether nobody has needed this program for a while."""
-        return not self._active and time.time() - IDLE > max(self._asked, self.files.exporting())
-
-    def _place(self, client_address: Any) -> str:
-        return client_address[0] if client_address[0] in self.clients else ""
-
-    def _leave(self, client_address: Any) -> None:
-        with self._lock:
-            self._open[self._place(client_address)] -= 1
+        """Tell whether nobody has needed this program for a while: each connection has a thread."""
+        return active_count() == 1 and time.time() - IDLE > self._asked
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Name what went wrong in one line: a client that leaves is no fault of this program."""
@@ -194,24 +108,18 @@ class Request(BaseHTTPRequestHandler):
     server: FileServer
 
     def do_GET(self) -> None:
-        """Send a file from where the client's copy ends, or the list of an export."""
-        with self.server.busy():
-            try:
-                client = self.client_address[0]
-                if client not in self.server.clients:
-                    reason = f"lent to {' and '.join(self.server.clients)} only, not to {client}"
-                    raise NotLent(HTTPStatus.FORBIDDEN, reason)
-                if re.fullmatch("/images/[^/]*", self.path):
-                    text = self.server.files.listing(self.path)
-                    self._head(HTTPStatus.OK, len(text))
-                    self.wfile.write(text)
-                else:
-                    with self.server.files.opened(self.path) as (file, size):
-                        self._send(file, size)
-            except NotLent as refusal:
-                text = str(refusal).encode()
-                self._head(refusal.status, len(text))
-                self.wfile.write(text)
+        """Send a file from where the client's copy ends."""
+        try:
+            client = self.client_address[0]
+            if client not in self.server.clients:
+                reason = f"lent to {' and '.join(self.server.clients)} only, not to {client}"
+                raise NotLent(reason, HTTPStatus.FORBIDDEN)
+            with opened(self.server.root, self.path) as (file, size):
+                self._send(file, size)
+        except NotLent as refusal:
+            text = str(refusal).encode()
+            self._head(refusal.status, len(text))
+            self.wfile.write(text)
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Leave the journal to what goes wrong."""
@@ -220,7 +128,7 @@ class Request(BaseHTTPRequestHandler):
         wanted = _RANGE.fullmatch(self.headers.get("Range", "bytes=0-"))
         start = int(wanted[1]) if wanted else size + 1
         if start > size:
-            raise NotLent(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, f"it has {size} bytes")
+            raise NotLent(f"it has {size} bytes", HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
         part = f"bytes {start}-{size - 1}/{size}"
         self._head(HTTPStatus.PARTIAL_CONTENT, size - start, {"Content-Range": part})
         os.posix_fadvise(file.fileno(), start, 0, os.POSIX_FADV_SEQUENTIAL)
@@ -236,7 +144,7 @@ class Request(BaseHTTPRequestHandler):
 
 def main(root: Path, clients: list[str]) -> None:
     """Serve until nobody asks any more."""
-    with FileServer(socket.socket(fileno=LISTENING), VerifiedFiles(root), clients) as share:
+    with FileServer(socket.socket(fileno=LISTENING), root, clients) as share:
         while not share.idle():
             share.handle_request()
 

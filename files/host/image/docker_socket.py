@@ -3,7 +3,8 @@
 import http.client
 import json
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -49,11 +50,8 @@ class Docker(http.client.HTTPConnection):
 
 def is_here(image: str) -> bool:
     """Tell whether Docker has an image."""
-    docker = Docker()
-    try:
+    with closing(Docker()) as docker:
         return docker.ask("GET", f"/images/{quote(image)}/json").status == http.client.OK
-    finally:
-        docker.close()
 
 
 def complaint(answer: http.client.HTTPResponse) -> str:
@@ -62,18 +60,27 @@ def complaint(answer: http.client.HTTPResponse) -> str:
     return said
 
 
-def failure(event: dict[str, Any]) -> str | None:
-    """Return the failure that a line of an answer tells, None where it tells none.
+def events(
+    answer: http.client.HTTPResponse, image: str, causes: Sequence[Cause]
+) -> Iterator[dict[str, Any]]:
+    """Yield the lines of Docker's answer about an image.
 
     Docker 28 deprecates `error`, which clients used to read, for `errorDetail`, which is as old.
+
+    Raises:
+        JobError: Docker tells of a failure with a known cause.
+        RetryableError: It tells of another.
     """
-    detail = event.get("errorDetail") or {}
-    said: str | None = detail.get("message") or event.get("error")
-    return said
+    if answer.status != http.client.OK:
+        _raise(image, complaint(answer), causes)
+    for line in answer:
+        event = json.loads(line)
+        if said := (event.get("errorDetail") or {}).get("message") or event.get("error"):
+            _raise(image, said, causes)
+        yield event
 
 
-def raise_known(image: str, said: str, causes: Sequence[Cause]) -> NoReturn:
-    """Raise JobError where Docker's message has a known cause, RetryableError otherwise."""
+def _raise(image: str, said: str, causes: Sequence[Cause]) -> NoReturn:
     for words, meaning in causes:
         if any(word in said.lower() for word in words):
             raise JobError(f"{image}: {meaning}. Docker says: {said}")

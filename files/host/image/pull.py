@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +20,7 @@ from host.common.command_line import words
 from host.common.log import log
 from host.common.progress import JobError, Progress
 from host.common.retry import RetryableError, run_job
-from host.image.docker_socket import FULL, Cause, Docker, complaint, failure, is_here, raise_known
+from host.image.docker_socket import FULL, Cause, Docker, events, is_here
 
 # Seconds before each further try: Docker itself tries each layer five times.
 DELAYS = (2, 10, 30, 60)
@@ -103,13 +104,11 @@ def causes(image: str, login: str) -> Sequence[Cause]:
 
 def astray(proxy: str) -> str:
     """Return what helps where Docker does not use the proxy that it should; "" if it does."""
-    docker = Docker()
     try:
-        found = json.loads(docker.ask("GET", "/info").read()).get("HttpProxy")
+        with closing(Docker()) as docker:
+            found = json.loads(docker.ask("GET", "/info").read()).get("HttpProxy")
     except (RetryableError, OSError, http.client.HTTPException, ValueError):
         return ""
-    finally:
-        docker.close()
     if found == proxy:
         return ""
     return (
@@ -130,23 +129,15 @@ def pull(image: str, login: str = "") -> Iterator[dict[str, Any]]:
         RetryableError: it was not had this time.
     """
     repository, _, digest = image.partition("@")
-    docker = Docker()
     address = f"/images/create?fromImage={quote(repository)}&tag={digest}"
     auth = base64.urlsafe_b64encode(login.encode()).decode()
-    answer = docker.ask("POST", address, {"X-Registry-Auth": auth} if login else {})
     known = causes(image, login)
-    if answer.status != http.client.OK:
-        raise_known(image, complaint(answer), known)
-    try:
-        for line in answer:
-            event = json.loads(line)
-            if said := failure(event):
-                raise_known(image, said, known)
-            yield event
-    except (OSError, http.client.HTTPException, ValueError):
-        raise RetryableError("Docker ended in the middle of the pull") from None
-    finally:
-        docker.close()
+    with closing(Docker()) as docker:
+        answer = docker.ask("POST", address, {"X-Registry-Auth": auth} if login else {})
+        try:
+            yield from events(answer, image, known)
+        except (OSError, http.client.HTTPException, ValueError):
+            raise RetryableError("Docker ended in the middle of the pull") from None
 
 
 def main(root: Path, job: str) -> None:

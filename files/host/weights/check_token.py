@@ -13,17 +13,16 @@ from huggingface_hub.utils import build_hf_headers
 
 from host.common.command_line import words
 
-# Seconds before each further try of a hub that is busy or out of reach.
-DELAYS = (1, 2, 4, 8)
+# Seconds before each try of a hub, which may be busy or out of reach.
+DELAYS = (0, 1, 2, 4, 8)
 # Bytes of an answer, and characters of a name: a hub's own is a tenth of each.
-LARGEST = 64 * 1024
-LONGEST = 100
+LARGEST, LONGEST = 64 * 1024, 100
 
 
 def main() -> str:
     """Return the name of the account, or end with a sentence that tells what to do."""
     hub, reason = constants.ENDPOINT, ""
-    for delay in (0, *DELAYS):
+    for delay in DELAYS:
         time.sleep(delay)
         try:
             status, text = ask(f"{hub}/api/whoami-v2")
@@ -47,13 +46,12 @@ def main() -> str:
 def ask(url: str) -> tuple[int, bytes]:
     """Return a hub's status and answer, no more of it than it can be; none of a refusal."""
     headers = {**build_hf_headers(token=True), "Accept-Encoding": "identity"}
+    text = b""
     with get_session().stream("GET", url, headers=headers, timeout=10) as answer:
-        text = b""
-        if answer.status_code == 200:
-            for part in answer.iter_raw():
-                text += part
-                if len(text) > LARGEST:
-                    break
+        for part in answer.iter_raw() if answer.status_code == 200 else ():
+            text += part
+            if len(text) > LARGEST:
+                break
         return answer.status_code, text
 
 

@@ -29,13 +29,7 @@ REPORT = ".sparkwright-progress.json"
 
 
 class Source(Protocol):
-    """Where files come from.
-
-    Attributes:
-        name: for people.
-        phase: what it is to fetch from there.
-        connections: files at a time.
-    """
+    """Where files come from: its name for people, the phase of a job, and files at a time."""
 
     name: str
     phase: str
@@ -89,6 +83,16 @@ def read_record(folder: Path) -> dict[str, dict[str, Any]] | None:
     return {path: entry for path, entry in files if _is_entry(entry)}
 
 
+def entry_of(found: os.stat_result, digest: str) -> dict[str, Any]:
+    """Return the entry of a file: its hash, and what shows that it has not changed since."""
+    return {
+        "size": found.st_size,
+        "mtime_ns": found.st_mtime_ns,
+        "inode": found.st_ino,
+        "hash": digest,
+    }
+
+
 def _is_entry(entry: Any) -> bool:
     kinds = {"size": int, "mtime_ns": int, "inode": int, "hash": str}
     return isinstance(entry, dict) and {key: type(each) for key, each in entry.items()} == kinds
@@ -105,26 +109,13 @@ class Record:
     def digest(self, path: str, file: Path) -> str | None:
         """Return the hash that was computed of a file; None if it has changed since, or is new."""
         entry = self._files.get(path, {})
-        return entry["hash"] if entry == _entry(file, entry.get("hash", "")) else None
+        return entry["hash"] if entry == entry_of(file.stat(), entry.get("hash", "")) else None
 
     def add(self, path: str, file: Path, digest: str) -> None:
         """Note a file whose hash was computed just now."""
         with self._lock:
-            self._files[path] = _entry(file, digest)
-            self._save()
-
-    def _save(self) -> None:
-        replace(self._path, json.dumps({"files": self._files}, sort_keys=True) + "\n")
-
-
-def _entry(file: Path, digest: str) -> dict[str, Any]:
-    stat = file.stat()
-    return {
-        "size": stat.st_size,
-        "mtime_ns": stat.st_mtime_ns,
-        "inode": stat.st_ino,
-        "hash": digest,
-    }
+            self._files[path] = entry_of(file.stat(), digest)
+            replace(self._path, json.dumps({"files": self._files}, sort_keys=True) + "\n")
 
 
 class LocalCheckpoint:

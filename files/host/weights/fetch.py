@@ -2,9 +2,9 @@
 
 Fetches only what is missing or wrong: from the other Spark of a pair, or from the hub at the pinned
 commit or the bundle in its place; before that from other folders of this Spark, which that file
-names, and from another replica, if ROOT/manifests/FOLDER.lender names one. Resumes what was begun;
-verifies everything by hash. The folder holds nothing else afterwards, but for names that start with
-a dot: other files are moved to FOLDER/.sparkwright-set-aside.
+names. Resumes what was begun; verifies everything by hash. The folder holds nothing else
+afterwards, but for names that start with a dot: other files are moved to
+FOLDER/.sparkwright-set-aside.
 Exit status: 0 the folder is right, 1 it is not; FOLDER/.sparkwright-progress.json says why.
 """
 
@@ -18,35 +18,26 @@ from host.common.retry import run_job
 from host.weights.checkpoint import REPORT, LocalCheckpoint, Source
 from host.weights.folder_source import BundleSource, FolderSource
 from host.weights.hub import Repository
-from host.weights.lent_source import LentSource
 from host.weights.link import elsewhere
 from host.weights.peer_source import PeerSource
 
 
-def source(root: Path, manifest: dict[str, Any], lender: Path, progress: Progress) -> Source:
-    """Return what a manifest names: the other Spark of a pair, a repository on the hub, a bundle.
-
-    Args:
-        lender: a file that names another replica's folder, to be asked before the hub, if any is.
-    """
+def source(root: Path, manifest: dict[str, Any], progress: Progress) -> Source:
+    """Return what a manifest names: the other Spark of a pair, a bundle, or the hub."""
     if "source" in manifest:
         return PeerSource(manifest["source"], progress)
-    hub: Repository | BundleSource
     if "bundle" in manifest:
-        hub = BundleSource(root / manifest["bundle"])
-    else:
-        hub = Repository(manifest["endpoint"], manifest["repo"], manifest["commit"], progress)
-    return LentSource(lender.read_text("utf-8").strip(), hub, progress) if lender.exists() else hub
+        return BundleSource(root / manifest["bundle"])
+    return Repository(manifest["endpoint"], manifest["repo"], manifest["commit"], progress)
 
 
 def main(root: Path, name: str) -> None:
     """Do the job; every end but success is raised."""
-    orders = root / "manifests"
-    manifest = json.loads((orders / f"{name}.json").read_text("utf-8"))
+    manifest = json.loads((root / f"manifests/{name}.json").read_text("utf-8"))
     checkpoint = LocalCheckpoint(root / name, manifest["files"])
     with Progress(root / name / REPORT, checkpoint.measure) as progress:
         checkpoint.verify()
-        rest = source(root, manifest, orders / f"{name}.lender", progress)
+        rest = source(root, manifest, progress)
         checkpoint.fetch(FolderSource(elsewhere(root, name, manifest), rest, progress))
 
 

@@ -3,23 +3,22 @@
 import os
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from host.common.log import log
 from host.common.progress import JobError, Progress
 from host.weights.checkpoint import Source
 from host.weights.hashing_file import File, ResumableFile, unwritable
-from host.weights.link import name_in, opened
+from host.weights.link import opened
 
 
 def copied(folder: Path, file: File, partial: Path) -> str:
     """Copy a file of a folder; return the hash of what was written.
 
     Raises:
-        OSError: there is no such file, or it is a link.
-        EOFError: it cannot be read to its end.
-        JobError: the disk does not take it.
+        OSError: There is no such file, or it is a link.
+        EOFError: It cannot be read to its end.
+        JobError: The disk does not take it.
     """
     with os.fdopen(opened(folder, file), "rb", buffering=0) as content:
 
@@ -55,7 +54,7 @@ class BundleSource:
     connections = 1
 
     def __init__(self, folder: Path) -> None:
-        self.name = self.endpoint = str(folder)
+        self.name = str(folder)
         self._folder = folder
 
     def fetch(self, file: File, partial: Path) -> str:
@@ -93,7 +92,7 @@ class FolderSource:
         """Copy a file, or fetch what a partial file lacks; return the hash of the whole.
 
         Raises:
-            JobError: the other source does not give it either.
+            JobError: The other source does not give it either.
         """
         is_new = file.path not in self._asked
         self._asked.add(file.path)
@@ -105,22 +104,21 @@ class FolderSource:
         return digest
 
     def _copy(self, folder: Path, file: File, partial: Path) -> bool:
+        why = "has another hash than the lock's"
         try:
-            digest = copied(folder, file, partial)
-            why = "has another hash than the lock's"
+            if copied(folder, file, partial) == file.digest:
+                self._copied[folder] += 1
+                self._tell()
+                return True
         except FileNotFoundError:
             return False
         except (OSError, EOFError) as error:
-            digest, why = "", f"cannot be used ({_reason(error)})"
-        if digest == file.digest:
-            self._copied[folder] += 1
-        else:
-            with suppress(FileNotFoundError):
-                partial.unlink()
-            self._wrong.append(f"{folder / name_in(folder, file)} {why}")
-            log(f"left alone: {self._wrong[-1]}")
+            why = f"cannot be used ({_reason(error)})"
+        partial.unlink(missing_ok=True)
+        self._wrong.append(f"{file.path} of {folder} {why}")
+        log(f"left alone: {self._wrong[-1]}")
         self._tell()
-        return digest == file.digest
+        return False
 
     def _tell(self) -> None:
         """Have the job's report say what came of it, where the other source says nothing."""

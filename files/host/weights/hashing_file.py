@@ -5,9 +5,7 @@ import fcntl
 import hashlib
 import mmap
 import os
-import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +15,6 @@ from host.common.progress import JobError
 # Bytes that are read, hashed and written at once. Each write past the page cache is a trip to the
 # disk: with 4 MiB the copy was a tenth slower, and more brings nothing.
 BLOCK = 8 * 1024 * 1024
-# A file begins with blocks of so many bytes. They double while they fill in less than PROMPT
-# seconds: of a slow line little is lost with the process, and the progress moves.
-FIRST_BLOCK = 256 * 1024
-PROMPT = 0.2
 # What writes past the page cache must begin and end at.
 ALIGNED = 4096
 
@@ -58,22 +52,23 @@ class File:
 class ResumableFile:
     """A partial file that goes on where it ends, hashed while it is written.
 
-    While a block is read, the block before is hashed and written, so that one file is as fast as
-    the slowest of the three. Past the page cache, where the file system can: that takes a fraction
-    of the time, and leaves the memory to others. What is there already is read once, for the hash.
+    It is written past the page cache, where the file system can: that takes a fraction of the time,
+    and leaves the memory to others. What is there already is read once, for the hash.
     """
 
     def __init__(self, partial: Path, file: File) -> None:
         self._wanted = file
         self._hasher = file.hasher()
-        self._blocks = [memoryview(mmap.mmap(-1, BLOCK)) for _ in range(2)]
+        self._block = memoryview(mmap.mmap(-1, BLOCK))
         self._file = os.open(partial, os.O_RDWR | os.O_CREAT, 0o644)
         found = os.fstat(self._file).st_size
         self.position = found if found == file.size else found // ALIGNED * ALIGNED
         if self.position > file.size:
             self.position = 0
         os.ftruncate(self._file, self.position)
-        self._hash_again()
+        for start in range(0, self.position, BLOCK):
+            count = os.preadv(self._file, [self._block], start)
+            self._hasher.update(self._block[:count])
         self._set_direct(True)
 
     def __enter__(self) -> "ResumableFile":
@@ -102,54 +97,35 @@ class ResumableFile:
         """Take in what is missing.
 
         Args:
-            read: fills a part of a buffer, and returns how many bytes it has put there.
+            read: Fills a part of a buffer, and returns how many bytes it has put there.
 
         Raises:
-            EOFError: there was less; what has come is kept.
-            OSError: what `read` raises, or the disk; what has come is kept.
+            EOFError: There was less; what has come is kept.
+            OSError: What `read` raises, or the disk; what has come is kept.
         """
-        end, size = self.position, min(FIRST_BLOCK, BLOCK)
-        earlier: list[Future[None]] = []
-        failure: Exception | None = None
-        with ThreadPoolExecutor(2) as pool:
-            while end < self._wanted.size and not failure:
-                self._blocks.reverse()
-                block = self._blocks[0][: min(size, self._wanted.size - end)]
-                filled, begun = 0, time.monotonic()
-                try:
-                    while filled < len(block):
-                        count = read(block[filled:])
-                        if not count:
-                            raise EOFError
-                        filled += count
-                except Exception as error:
-                    failure = error
-                    block = block[: filled // ALIGNED * ALIGNED]
-                _await(earlier)
-                earlier = [
-                    pool.submit(self._hasher.update, block),
-                    pool.submit(self._write, block),
-                ]
-                end += len(block)
-                if time.monotonic() - begun < PROMPT:
-                    size = min(2 * size, BLOCK)
-            _await(earlier)
-        if failure:
-            raise failure
+        while not self.complete:
+            block = self._block[: min(BLOCK, self._wanted.size - self.position)]
+            filled = 0
+            try:
+                while filled < len(block):
+                    count = read(block[filled:])
+                    if not count:
+                        raise EOFError
+                    filled += count
+            except Exception:
+                self._write(block[: filled // ALIGNED * ALIGNED])
+                raise
+            self._write(block)
 
     def _write(self, block: memoryview) -> None:
         """Put a block to the end of the file."""
         if len(block) % ALIGNED:
             self._set_direct(False)
+        self._hasher.update(block)
         while block:
             written = os.pwrite(self._file, block, self.position)
             self.position += written
             block = block[written:]
-
-    def _hash_again(self) -> None:
-        for start in range(0, self.position, BLOCK):
-            count = os.preadv(self._file, self._blocks[:1], start)
-            self._hasher.update(self._blocks[0][:count])
 
     def _set_direct(self, direct: bool) -> None:
         # macOS has none, where a bundle may be filled.
@@ -172,8 +148,3 @@ def unwritable(error: OSError, partial: Path) -> JobError:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     remedy = "free some space" if full else "mend that"
     return JobError(f"{error.strerror} ({partial}): {remedy}, and run again.")
-
-
-def _await(jobs: list[Future[None]]) -> None:
-    for job in jobs:
-        job.result()

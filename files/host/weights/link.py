@@ -21,10 +21,6 @@ from host.common.log import log
 from host.weights.checkpoint import LocalCheckpoint, Record, open_below
 from host.weights.hashing_file import File
 
-# File systems whose leases know of all who can write. An overlay's overlooks writable mappings, and
-# of a disk in the network others may write elsewhere.
-_KNOWING = ("ext4", "xfs", "tmpfs")
-
 
 def elsewhere(root: Path, folder: str, manifest: Mapping[str, Any]) -> list[Path]:
     """Return the folders beside a bundle that may have files of a checkpoint.
@@ -39,28 +35,21 @@ def elsewhere(root: Path, folder: str, manifest: Mapping[str, Any]) -> list[Path
     return [*(path for path in found if path.name != folder), *named]
 
 
-def name_in(folder: Path, file: File) -> str:
-    """Return the path of a file below a folder: in a cache of Hugging Face, it is its hash."""
-    return file.digest if folder.name == "blobs" else file.path
-
-
 def opened(folder: Path, file: File) -> int:
     """Open what may be a file of a checkpoint in a folder, along no link.
 
+    In a cache of Hugging Face, its name is its hash.
+
     Raises:
-        OSError: there is none, or it is known to be another.
+        OSError: There is none, or it is known to be another.
     """
-    path = name_in(folder, file)
+    path = file.digest if folder.name == "blobs" else file.path
     descriptor = open_below(folder, path)
-    try:
-        if (size := os.fstat(descriptor).st_size) != file.size:
-            raise OSError(errno.ENOENT, f"it has {size} bytes instead of {file.size}")
-        # Of another commit's folder. That a file is right, a record cannot say: it is hashed.
-        if _record(folder).digest(path, folder / path) not in (None, file.digest):
-            raise OSError(errno.ENOENT, "it is of another commit")
-    except BaseException:
+    # Of another commit's folder. That a file is right, a record cannot say: it is hashed.
+    is_other = _record(folder).digest(path, folder / path) not in (None, file.digest)
+    if is_other or os.fstat(descriptor).st_size != file.size:
         os.close(descriptor)
-        raise
+        raise OSError(errno.ENOENT, "it is of another commit")
     return descriptor
 
 
@@ -79,8 +68,6 @@ def is_roots_alone(file: int) -> bool:
     found = os.fstat(file)
     if found.st_uid != os.geteuid() or found.st_mode & 0o022 or not found.st_mode & 0o004:
         return False
-    if _file_system(file) not in _KNOWING:
-        return False
     try:
         fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
@@ -89,33 +76,27 @@ def is_roots_alone(file: int) -> bool:
     return True
 
 
-def _file_system(file: int) -> str:
-    told = Path(f"/proc/self/fdinfo/{file}").read_text("utf-8")
-    mount = told.partition("mnt_id:")[2].split()[0]
-    lines = Path("/proc/self/mountinfo").read_text("utf-8").splitlines()
-    kinds = (each.partition(" - ")[2].split()[0] for each in lines if each.split()[0] == mount)
-    return next(kinds, "")
-
-
 def link(place: Path, folder: Path, file: File) -> bool:
     """Link a file of another folder, if it may be the right one; return whether that was done."""
     try:
         descriptor = opened(folder, file)
     except OSError:
         return False
-    # By its descriptor: its name may be another's by now. Python follows the link in /proc
-    # only with a folder given.
-    own = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if not is_roots_alone(descriptor):
             return False
         place.parent.mkdir(parents=True, exist_ok=True)
-        os.link(str(descriptor), place, src_dir_fd=own, follow_symlinks=True)
+        # By its descriptor: its name may be another's by now. Python follows the link in /proc
+        # only with a folder given.
+        own = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.link(str(descriptor), place, src_dir_fd=own, follow_symlinks=True)
+        finally:
+            os.close(own)
     except OSError:
         # It is on another disk, or cannot be linked: it is copied.
         return False
     finally:
-        os.close(own)
         os.close(descriptor)
     return True
 

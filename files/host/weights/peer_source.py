@@ -1,8 +1,6 @@
-"""The share of another Spark: files fetched over fabric or LAN, hashed on the way."""
+"""The share of the other Spark of a pair: files fetched over the fabric, hashed on the way."""
 
 import http.client
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -14,36 +12,18 @@ from host.weights.hashing_file import File, ResumableFile, unwritable
 PATIENCE = 20
 # Seconds before each further try: a Spark that lost its power is back in less than these.
 DELAYS = (1, 2, *[5] * 35)
-# Bytes of a listing; a longer one is cut, and so is no JSON. An image has some 200 files.
-LONGEST_LISTING = 1024 * 1024
 REMEDY = (
     "look at fabric-share.socket on that Spark, and at the cable; then run again, "
     "which goes on where this ended"
 )
 
 
-class NotHereError(JobError):
-    """The other Spark answers, and does not have a file."""
-
-
 class PeerSource:
     """A folder that the other Spark lends.
 
     Args:
-        url: of the folder, such as http://192.168.100.11:29502/weights/qwen36-nvfp4.
-
-    Attributes:
-        netloc: who lends, as HOST:PORT.
-        reach: seconds for a connection to be made.
-        delays: seconds before each further try; None for DELAYS.
-        remedy: what to do when all have failed.
-        final: statuses after which no further try can help.
+        url: Such as http://192.168.100.11:29502/weights/qwen36-nvfp4.
     """
-
-    reach = PATIENCE
-    delays: Sequence[float] | None = None
-    remedy = REMEDY
-    final: Collection[int] = (http.client.FORBIDDEN,)
 
     phase = "copying"
     # While one writes, others receive and hash: so the disk always has something to do.
@@ -52,75 +32,55 @@ class PeerSource:
     def __init__(self, url: str, progress: Progress) -> None:
         self.name = url
         self._address = urlsplit(url)
-        self.netloc = self._address.netloc
+        self._netloc = self._address.netloc
         self._progress = progress
-
-    def listing(self) -> bytes:
-        """Return what the files of an image export are, by the other Spark's word: JSON.
-
-        Raises:
-            JobError: there is none, or nobody answers.
-        """
-        answers: list[bytes] = []
-
-        def attempt() -> None:
-            with self._request(self._address.path) as answer:
-                answers.append(answer.read(LONGEST_LISTING))
-
-        self._persist(attempt, lambda: 0, self.name)
-        return answers[0]
 
     def fetch(self, file: File, partial: Path) -> str:
         """Append to a partial file what it lacks; return the hash of the whole.
 
         Raises:
-            JobError: no further try can help, or enough of them have failed.
+            JobError: No further try can help, or enough of them have failed.
         """
         try:
             with ResumableFile(partial, file) as growing:
-                address = f"{self._address.path}/{quote(file.path)}?hash={file.digest}"
-
-                def attempt() -> None:
-                    if growing.complete:
-                        return
-                    headers = {"Range": f"bytes={growing.position}-"}
-                    with self._request(address, headers) as answer:
-                        growing.append(lambda part: _read(answer, part))
-
-                self._persist(attempt, lambda: growing.position, file.path)
+                retry(
+                    lambda: self._attempt(file, growing),
+                    lambda: growing.position,
+                    self._progress,
+                    file.path,
+                    REMEDY,
+                    DELAYS,
+                )
                 return growing.digest
         except OSError as error:
             raise unwritable(error, partial) from error
 
-    def _persist(self, attempt: Callable[[], None], brought: Callable[[], int], what: str) -> None:
-        retry(attempt, brought, self._progress, what, self.remedy, self.delays or DELAYS)
-
-    @contextmanager
-    def _request(
-        self, address: str, headers: dict[str, str] | None = None
-    ) -> Iterator[http.client.HTTPResponse]:
-        """Ask, and give the answer; what fails of the connection becomes RetryableError."""
-        connection = http.client.HTTPConnection(self.netloc, timeout=self.reach)
+    def _attempt(self, file: File, growing: ResumableFile) -> None:
+        if growing.complete:
+            return
+        connection = http.client.HTTPConnection(self._netloc, timeout=PATIENCE)
         try:
-            try:
-                connection.connect()
-                connection.sock.settimeout(PATIENCE)
-                connection.request("GET", address, headers=headers or {})
-                answer = connection.getresponse()
-            except (OSError, http.client.HTTPException) as error:
-                raise RetryableError(f"no answer from {self.netloc} ({_words(error)})") from error
+            answer = self._asked(connection, file, growing.position)
             if answer.status == http.client.FORBIDDEN:
-                raise JobError(f"{self.netloc} refuses this Spark: {_text(answer)}.")
-            if answer.status in self.final:
-                raise NotHereError(f"{self.netloc} says: {_text(answer)}.")
-            if answer.status not in (http.client.OK, http.client.PARTIAL_CONTENT):
-                raise RetryableError(f"{self.netloc} says: {_text(answer)}")
-            yield answer
+                raise JobError(f"{self._netloc} refuses this Spark: {_text(answer)}.")
+            if answer.status != http.client.PARTIAL_CONTENT:
+                raise RetryableError(f"{self._netloc} says: {_text(answer)}")
+            growing.append(lambda part: _read(answer, part))
         except (_Broken, EOFError) as error:
             reason = error.args[0] if error.args else "it ended early"
-            raise RetryableError(f"no whole answer from {self.netloc} ({reason})") from error
+            raise RetryableError(f"no whole answer from {self._netloc} ({reason})") from error
         finally:
             connection.close()
+
+    def _asked(
+        self, connection: http.client.HTTPConnection, file: File, begin: int
+    ) -> http.client.HTTPResponse:
+        try:
+            address = f"{self._address.path}/{quote(file.path)}?hash={file.digest}"
+            connection.request("GET", address, headers={"Range": f"bytes={begin}-"})
+            return connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise RetryableError(f"no answer from {self._netloc} ({_words(error)})") from error
 
 
 class _Broken(Exception):

@@ -14,7 +14,7 @@ from sparkwright.causes.log_causes import hint
 from sparkwright.common.operations import differs, failing, run_now, spark_name
 from sparkwright.common.startup import start_line
 from sparkwright.common.terminal import plain
-from sparkwright.engine.engine import LAN_SHARE, SHARE, EngineState, engine_differences, problem
+from sparkwright.engine.engine import SHARE, EngineState, engine_differences, problem
 from sparkwright.engine.facts import Engines, EngineSize, FreeMemory, Switching
 from sparkwright.engine.phases import phase
 from sparkwright.engine.switch import (
@@ -29,7 +29,6 @@ from sparkwright.engine.switch import (
 from sparkwright.jobs.operations import LOST, put_manifest, start
 from sparkwright.release.release import Release
 from sparkwright.run.report import conclude
-from sparkwright.run.target import target
 
 # A start takes minutes: this often is soon enough to see, and seldom enough to cost nothing.
 POLL_SECONDS = 2
@@ -73,8 +72,6 @@ def serving(
     # A Spark that was the head of a pair, and is no more, offers nothing on the fabric.
     if engines.shares and (release.ranks.rank > 0 or not release.ranks.fabric):
         yield StringCommand(_DISABLE, SHARE)
-    if engines.lends and not target().lending.lent:
-        yield StringCommand(_DISABLE, LAN_SHARE)
     if ours.active == "active" and ours.enabled and not engines.switches:
         yield from _settle(engines, release, settings)
     else:
@@ -142,8 +139,6 @@ def idle(root: str) -> Generator[StringCommand, None, None]:
     yield from _stop(engines, keep=None)
     if engines.shares:
         yield StringCommand(_DISABLE, SHARE)
-    if engines.lends:
-        yield StringCommand(_DISABLE, LAN_SHARE)
     if engines.current:
         yield StringCommand("rm", QuoteString(f"{root}/current"))
 

@@ -6,11 +6,7 @@ tests.benchmarks.fleet writes the file that this reads. Named as the lab's, for 
 from pathlib import Path as _Path
 
 from sparkwright.inventory.groups import for_pyinfra as _for_pyinfra
-from sparkwright.run import spark as _spark
 from tests.benchmarks.fleet import alike as _alike
-
-# One Spark has nothing to lend to itself.
-setattr(_spark, "loans_of", lambda _: {})  # noqa: B010
 
 globals().update(
     _alike(_for_pyinfra(_Path(__file__).resolve().parents[3], _Path("inventory/lab.yaml")))

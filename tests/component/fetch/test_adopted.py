@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 from huggingface_hub import snapshot_download
 
-from host.weights.link import is_roots_alone
 from sparkwright.release.lock import places
 from sparkwright.weights.weights import manifest_text
-from tests.component.fetch.conftest import REPO, Spark
+from tests.makers.fetching import REPO, Spark
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 # Nobody has this one.
@@ -107,7 +106,7 @@ def test_a_wrong_file_is_named_fetched_and_left_to_its_owner(spark: Spark, cache
     other.write_bytes(b"")
     told = adopted(spark, cache)
     assert "1 files copied" in told
-    assert f"left alone: {blob} has another hash than the lock's" in told
+    assert f"left alone: {WEIGHTS} of {blob.parent} has another hash than the lock's" in told
     assert sent(spark) == {WEIGHTS, "config.json"}
     assert blob.stat().st_uid == OWNER
     assert blob.read_bytes() == data
@@ -181,26 +180,6 @@ def test_what_others_can_change_is_copied(
         adopted(spark, kept)
         assert links(spark) == 1
     assert sent(spark) == set()
-
-
-def test_a_file_system_whose_leases_overlook_mappings(spark: Spark, tmp_path: Path) -> None:
-    """On an overlay the kernel gives a lease of a file that somebody has mapped for writing."""
-    layers = tmp_path / "layers"
-    with disk(layers):
-        for name in ("lower", "upper", "work", "merged"):
-            (layers / name).mkdir()
-        options = ",".join(f"{name}dir={layers / name}" for name in ("lower", "upper", "work"))
-        merged = layers / "merged"
-        subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, merged], check=True)
-        try:
-            (merged / "file").write_text("x")
-            with (merged / "file").open("rb") as file:
-                assert not is_roots_alone(file.fileno())
-            (layers / "upper/file").chmod(0o644)
-            with (layers / "upper/file").open("rb") as file:
-                assert is_roots_alone(file.fileno())
-        finally:
-            subprocess.run(["umount", merged], check=True)
 
 
 def test_a_folder_that_its_owner_has_filled(spark: Spark) -> None:

@@ -7,18 +7,16 @@ from pathlib import Path
 import pytest
 
 from sparkwright.release.bundle import checkpoint_folder
-from sparkwright.weights.weights import bundled_manifest_text
-from tests.component.docker import config_of, image_files
-from tests.component.fetch.conftest import NAME, Spark
-from tests.component.fetch.test_image import LAYERS, REFERENCE, Side, side
-
-ID, FILES = image_files(*LAYERS)
+from sparkwright.weights.weights import manifest_text
+from tests.makers.docker import config_of
+from tests.makers.fetching import NAME, Spark
+from tests.makers.images import FILES, ID, NAMED, REFERENCE, Side, side
 
 
 @pytest.fixture
 def bundled(spark: Spark) -> Spark:
     """A Spark that is to take its weights from a bundle, which has them all."""
-    text = bundled_manifest_text(spark.locked)
+    text = manifest_text(spark.locked, bundled=True)
     (spark.root / f"manifests/{NAME}.json").write_text(text)
     for path in spark.locked.files:
         place = carried(spark) / path
@@ -83,6 +81,7 @@ def loading(tmp_path: Path) -> Iterator[Side]:
         spark.order(
             "image-copy",
             images=[REFERENCE, config],
+            size=sum(map(len, blobs.values())),
             bundle={
                 "media_type": "application/vnd.oci.image.manifest.v1+json",
                 "top": config,
@@ -102,7 +101,7 @@ def test_an_image_is_loaded(loading: Side) -> None:
     assert config_of(loaded) == ID
     assert {*loaded} == {*FILES, "index.json", "oci-layout"}
     assert json.loads(loaded["manifest.json"]) == json.loads(FILES["manifest.json"])
-    assert loading.docker.names == [f"{ID}/tag?repo=example.org:5000/lab/vllm&tag={'5' * 12}"]
+    assert loading.docker.names == [NAMED]
 
 
 def test_a_layer_with_a_changed_byte_is_refused(loading: Side) -> None:

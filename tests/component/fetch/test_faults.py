@@ -7,9 +7,9 @@ import pytest
 
 from sparkwright.weights.weights import parse_folders
 from tests.clock import patience
-from tests.component.fetch.conftest import REPO, SIZE, WEIGHTS, Spark
 from tests.component.servers import until
 from tests.lab import hub
+from tests.makers.fetching import REPO, SIZE, WEIGHTS, Spark
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from sparkwright.release.resolve import resolve_checkpoint
-from tests.component.fetch.conftest import REPO, SIZE, WEIGHTS, Spark
 from tests.component.servers import serving, until
 from tests.lab import hub
 from tests.lab.hub.server import Hub
+from tests.makers.fetching import REPO, SIZE, WEIGHTS, Spark
 
 
 def test_fetches_all_then_nothing(spark: Spark) -> None:

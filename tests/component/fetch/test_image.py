@@ -1,212 +1,123 @@
-"""An image from the head's Docker to the worker's: export, share, copy, run as by their units."""
+"""An image from the head's Docker to the worker's: sent, judged and loaded, as by their units."""
 
-import json
-import random
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sparkwright.common.progress import JobProgress, parse_progress
 from tests.clock import patience
-from tests.component.docker import Docker, image_files, serving_docker
-from tests.component.fetch.conftest import TRIES
-from tests.component.fetch.pair import Line, lending
 from tests.component.servers import until
-from tests.programs import changed_program
+from tests.makers.docker import Docker, image_files
+from tests.makers.images import FILES, ID, NAMED, REFERENCE, Head, Side, sending, side
 
-REFERENCE = f"example.org:5000/lab/vllm@sha256:{'5' * 64}"
-BLOCK = 64 * 1024
-LAYERS = [random.Random(seed).randbytes(1024 * 1024) for seed in (1, 2)]
-ID, FILES = image_files(*LAYERS)
 SIZE = sum(map(len, FILES.values()))
-PROGRAM = """
-import pathlib, sys
-from host import command
-from host.common import retry
-from host.image import docker_socket
-from host.weights import hashing_file, peer_source
-docker_socket.SOCKET, hashing_file.BLOCK = pathlib.Path(sys.argv.pop(1)), 64 * 1024
-retry.DELAYS = peer_source.DELAYS = (0.05,) * int(sys.argv.pop(1))
-command.main()
-"""
-
-
-@dataclass
-class Side:
-    """One Spark: its root folder and its Docker."""
-
-    root: Path
-    docker: Docker
-
-    def begin(self, program: str, *arguments: str, tries: int = TRIES) -> subprocess.Popen[str]:
-        command = changed_program(PROGRAM, self.docker.socket, tries, program)
-        return subprocess.Popen(
-            [*command, str(self.root), *arguments], stderr=subprocess.PIPE, text=True
-        )
-
-    def run(self, program: str, *arguments: str, tries: int = TRIES) -> tuple[int, str]:
-        process = self.begin(program, *arguments, tries=tries)
-        _, errors = process.communicate(timeout=patience())
-        return process.returncode, errors
-
-    def progress(self, job: str) -> JobProgress:
-        progress = parse_progress((self.root / f"jobs/{job}.json").read_text())
-        assert progress
-        return progress
-
-    def order(self, job: str, **data: object) -> None:
-        (self.root / f"manifests/{job}.json").write_text(json.dumps(data))
-
-
-@contextmanager
-def side(root: Path) -> Iterator[Side]:
-    for folder in ("manifests", "jobs", "exports", "imports"):
-        (root / folder).mkdir(parents=True)
-    with serving_docker(root / "docker.sock") as docker:
-        yield Side(root, docker)
+BUILT = f"sparkwright/mine:{'a' * 12}"
+OTHER_ID, OTHER = image_files(b"base" * 1000, b"built again")
 
 
 @pytest.fixture
-def head(tmp_path: Path) -> Iterator[Side]:
-    with side(tmp_path / "head") as head:
-        head.docker.images[REFERENCE] = FILES
-        head.order("image-export@555", image=REFERENCE)
+def head(tmp_path: Path) -> Iterator[Head]:
+    with sending(Docker(tmp_path, {REFERENCE: FILES}).saved(REFERENCE)) as head:
         yield head
 
 
 @pytest.fixture
-def line(head: Side) -> Iterator[Line]:
-    with lending(head.root) as lender:
-        line = Line(lender.port)
-        yield line
-        line.close()
-
-
-@pytest.fixture
-def worker(tmp_path: Path, line: Line) -> Iterator[Side]:
+def worker(tmp_path: Path, head: Head) -> Iterator[Side]:
     with side(tmp_path / "worker") as worker:
-        source = f"http://127.0.0.1:{line.port}/images/555"
-        worker.order("image-copy", images=[REFERENCE, f"sha256:{'5' * 64}", ID], source=source)
+        ordered(worker, head)
         yield worker
 
 
-def export(head: Side) -> None:
-    status, errors = head.run("export-image", "555")
-    assert status == 0, errors
-    assert head.progress("image-export@555").phase == "done"
+def ordered(worker: Side, head: Head, **changes: object) -> None:
+    names = [REFERENCE, f"sha256:{'5' * 64}", ID]
+    orders = {"images": names, "ids": names, "source": head.address, "size": SIZE}
+    worker.order("image-copy", **orders | changes)
 
 
-def test_an_image_moves(head: Side, worker: Side, line: Line) -> None:
-    export(head)
+def copied(worker: Side) -> str:
+    """Copy the image; return what the journal got."""
     status, errors = worker.run("copy-image")
     assert status == 0, errors
-    assert worker.docker.images == {ID: FILES}
     assert worker.progress("image-copy").phase == "done"
-    assert list((worker.root / "imports").iterdir()) == []
+    return errors
+
+
+def refused(worker: Side) -> str:
+    """Have the copy fail; return what a user is told."""
+    assert worker.run("copy-image", tries=2)[0] == 1
+    assert worker.docker.names == []
+    return worker.progress("image-copy").message
+
+
+def test_an_image_moves(head: Head, worker: Side) -> None:
+    copied(worker)
+    assert worker.docker.images == {ID: FILES}
     # Or `docker image prune` would remove it.
-    assert worker.docker.names == [f"{ID}/tag?repo=example.org:5000/lab/vllm&tag={'5' * 12}"]
+    assert worker.docker.names == [NAMED]
+    assert head.asked == 1
 
 
-def test_one_that_docker_knows_by_its_id_alone(head: Side, worker: Side) -> None:
-    """One that was loaded, and not pulled, has lost the name by which it is pulled."""
-    head.docker.images = {ID: FILES}
-    head.order("image-export@555", image=REFERENCE, images=[REFERENCE, ID])
-    export(head)
-    assert worker.run("copy-image")[0] == 0
+@pytest.mark.parametrize("cut", [0, 512, SIZE // 2, SIZE - 300])
+def test_a_copy_that_is_cut_begins_again_by_itself(head: Head, worker: Side, cut: int) -> None:
+    head.cuts = [cut]
+    assert "ended early" in copied(worker)
     assert worker.docker.images == {ID: FILES}
+    assert head.asked == 2
 
 
-def test_an_export_that_is_there_is_not_made_again(head: Side) -> None:
-    export(head)
-    before = (head.root / "exports/555/.sparkwright.json").read_text()
-    head.docker.images.clear()
-    export(head)
-    progress = head.progress("image-export@555")
-    assert (progress.done, progress.total) == (0, 0)
-    assert (head.root / "exports/555/.sparkwright.json").read_text() == before
-
-
-def test_a_copy_that_was_cut_fetches_the_rest(head: Side, worker: Side, line: Line) -> None:
-    export(head)
-    line.rate = SIZE // 8
-    process = worker.begin("copy-image")
-    partial = worker.root / "imports/.sparkwright-partial"
-
-    def come() -> int:
-        try:
-            return sum(file.stat().st_size for file in partial.glob("*-blobs*"))
-        except FileNotFoundError:
-            # It is whole, and in its place.
-            return 0
-
-    until(lambda: come() > 0)
-    process.kill()
-    process.communicate()
-    had = come()
-    line.cut()
-    before, line.rate = line.sent, 0
-    status, errors = worker.run("copy-image")
-    assert status == 0, errors
-    assert worker.docker.images == {ID: FILES}
-    assert line.sent - before < SIZE - had + 2 * BLOCK
-
-
-def test_the_worker_waits_for_an_export_in_the_making(head: Side, worker: Side) -> None:
-    export(head)
-    made = head.root / "exports/555"
-    aside = made.rename(head.root / "exports/aside")
+def test_a_copy_that_was_killed_is_finished_by_another(head: Head, worker: Side) -> None:
+    head.rate = SIZE // 8
     process = worker.begin("copy-image")
     report = worker.root / "jobs/image-copy.json"
-    until(lambda: report.exists() and "555 is not here yet" in report.read_text())
-    aside.rename(made)
+    until(lambda: report.exists() and worker.progress("image-copy").done > 0)
+    process.kill()
     process.communicate(timeout=patience())
-    assert process.returncode == 0
+    assert worker.docker.images == {}
+    head.rate = 0
+    copied(worker)
+    assert worker.docker.images == {ID: FILES}
 
 
-def test_no_export(worker: Side) -> None:
-    assert worker.run("copy-image", tries=3)[0] == 1
-    assert "says: 555 is not here yet, again and again" in worker.progress("image-copy").message
-    progress = worker.progress("image-copy")
-    assert (progress.done, progress.total) == (0, 0)
+def test_a_head_that_is_not_there(head: Head, worker: Side) -> None:
+    head.port = 1
+    ordered(worker, head)
+    told = refused(worker)
+    assert "no answer from 127.0.0.1:1 (Connection refused), again and again" in told
+    assert "look at fabric-image.socket on that Spark" in told
 
 
-def test_docker_is_full(head: Side, worker: Side) -> None:
-    export(head)
+def test_a_head_whose_docker_saves_nothing(head: Head, worker: Side) -> None:
+    head.data = b""
+    assert "the image of 127.0.0.1 ended early" in refused(worker)
+    assert worker.docker.images == {}
+
+
+def test_docker_is_full(worker: Side) -> None:
     worker.docker.error = "write /var/lib/docker/tmp/x: no space left on device"
-    assert worker.run("copy-image")[0] == 1
-    assert "the disk is full: free some space" in worker.progress("image-copy").message
-    # All that was fetched is kept for the next run.
-    assert (worker.root / "imports/manifest.json").exists()
+    assert "the disk is full: free some space" in refused(worker)
 
 
-def test_the_head_has_another_image_than_the_lock(head: Side, worker: Side) -> None:
-    export(head)
-    orders = json.loads((worker.root / "manifests/image-copy.json").read_text())
-    orders["images"][2] = f"sha256:{'6' * 64}"
-    worker.order("image-copy", **orders)
-    assert worker.run("copy-image")[0] == 1
-    assert "another image than the lock" in worker.progress("image-copy").message
+def test_docker_does_not_answer(worker: Side) -> None:
+    worker.docker.socket.unlink()
+    assert "Docker did not take the image" in refused(worker)
 
 
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
-        (lambda docker: docker.images.clear(), "run again, which pulls it. Docker says: No such"),
-        (lambda docker: setattr(docker, "cut", SIZE // 2), "Docker ended in the middle"),
-        (lambda docker: docker.socket.unlink(), "Docker does not answer"),
-        (lambda docker: docker.images[REFERENCE].update({"../x": b""}), "no plain file"),
-        (lambda docker: docker.images[REFERENCE].update({f"blobs/sha256/{'0' * 64}": b""}), "hash"),
-    ],
-)
-def test_an_export_that_fails_leaves_nothing(
-    head: Side, spoil: Callable[[Docker], object], said: str
-) -> None:
-    head.docker.images[REFERENCE] = dict(FILES)
-    spoil(head.docker)
-    assert head.run("export-image", "555")[0] == 1
-    assert said in head.progress("image-export@555").message
-    assert list((head.root / "exports").iterdir()) == []
+def test_the_head_has_another_image_than_the_lock(head: Head, worker: Side) -> None:
+    ordered(worker, head, ids=[REFERENCE, f"sha256:{'5' * 64}", OTHER_ID])
+    assert "another image than the lock" in refused(worker)
+    assert worker.docker.images == {}
+
+
+def test_a_built_image_is_what_the_head_calls_so(head: Head, worker: Side) -> None:
+    """Of what the worker had under that name, Docker takes the name."""
+    worker.docker.images |= {BUILT: OTHER, OTHER_ID: OTHER}
+    ordered(worker, head, images=[BUILT], ids=[ID])
+    copied(worker)
+    assert worker.docker.images[ID] == FILES
+    assert worker.docker.names == [f"{ID}/tag?repo=sparkwright/mine&tag={'a' * 12}"]
+
+
+def test_what_the_head_does_not_call_so_is_given_to_nobody(head: Head, worker: Side) -> None:
+    ordered(worker, head, images=[BUILT], ids=[OTHER_ID])
+    assert "has built another meanwhile: run again" in refused(worker)
+    assert worker.docker.images == {}

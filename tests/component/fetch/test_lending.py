@@ -1,8 +1,6 @@
-"""What share.py lends, to whom, and how long it stays."""
+"""What the share lends, to whom, and how long it stays."""
 
 import os
-import socket
-import time
 from urllib.parse import quote
 
 import pytest
@@ -10,9 +8,8 @@ import pytest
 from host.weights.checkpoint import LARGEST_RECORD, Record
 from sparkwright.weights.facts import WeightFolders
 from tests.clock import patience
-from tests.component.fetch.conftest import NAME, Spark
-from tests.component.fetch.pair import Lender, lending
-from tests.component.servers import until
+from tests.makers.fetching import NAME, Spark
+from tests.makers.share import Lender, lending
 from tests.unit.driven import this_machine
 
 
@@ -135,51 +132,3 @@ def test_ends_when_nobody_asks(head: Spark) -> None:
     with lending(head.root, idle=patience(0.5)) as lender:
         assert lender.get(address(head))[0] == 206
         assert lender.process.wait(timeout=patience()) == 0
-
-
-def test_does_not_end_amid_an_export(spark: Spark, head: Spark) -> None:
-    spark.succeed()
-    report = spark.root / "jobs/image-export@1.json"
-    report.write_text("{}")
-    soon = time.time() + patience(3600)
-    os.utime(report, (soon, soon))
-    with lending(spark.root, idle=0.5) as exporting:
-        assert exporting.get(address(spark))[0] == 206
-        with lending(head.root, idle=0.5) as other:
-            assert other.get(address(head))[0] == 206
-            # It was asked later.
-            assert other.process.wait(timeout=patience()) == 0
-        assert exporting.process.poll() is None
-        os.utime(report, (1, 1))
-        assert exporting.process.wait(timeout=patience()) == 0
-
-
-@pytest.mark.parametrize("client", ["127.0.0.1", "127.0.0.7"])
-def test_who_keeps_connections_open_keeps_no_other_out(head: Spark, client: str) -> None:
-    """Neither a client, nor strangers together."""
-    with lending(head.root, clients=["127.0.0.1", "127.0.0.2"]) as lender:
-        there = ("127.0.0.1", lender.port)
-        held = [socket.create_connection(there, patience(), (client, 0)) for _ in range(40)]
-        until(lambda: sum(map(_is_ended, held)) == 8)
-        assert lender.get(address(head), "127.0.0.2")[0] == 206
-        assert sum(map(_is_ended, held)) == 8
-        for each in held:
-            each.close()
-        until(lambda: _is_answered(lender, address(head), client))
-
-
-def _is_ended(connection: socket.socket) -> bool:
-    connection.setblocking(False)
-    try:
-        return connection.recv(1) == b""
-    except ConnectionResetError:
-        return True
-    except BlockingIOError:
-        return False
-
-
-def _is_answered(lender: Lender, path: str, client: str) -> bool:
-    try:
-        return lender.get(path, client)[0] in (206, 403)
-    except (ConnectionError, IndexError):
-        return False

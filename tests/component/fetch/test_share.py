@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.weights.weights import copy_manifest_text
+from sparkwright.weights.weights import manifest_text
 from tests.clock import patience
-from tests.component.fetch.conftest import NAME, SIZE, Spark
-from tests.component.fetch.pair import Lender, Line, lending
 from tests.component.servers import until
+from tests.makers.fetching import NAME, SIZE, Spark
+from tests.makers.share import Lender, Line, lending
 
 BLOCK = 64 * 1024
 
@@ -25,7 +25,7 @@ class Worker(Spark):
     line: Line
 
     def order(self) -> None:
-        text = copy_manifest_text(self.locked, f"http://127.0.0.1:{self.line.port}/weights/{NAME}")
+        text = manifest_text(self.locked, share=f"http://127.0.0.1:{self.line.port}/weights/{NAME}")
         (self.root / f"manifests/{NAME}.json").write_text(text)
 
 

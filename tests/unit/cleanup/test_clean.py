@@ -254,9 +254,7 @@ def test_compiled_code_goes_with_its_image(disk: Disk) -> None:
 
 def removes(folder: str) -> str:
     """The command that removes what is known of a checkpoint's folder."""
-    kinds = ("json", "lender")
-    orders = " ".join(f"/r/manifests/{folder}.{kind}" for kind in kinds)
-    return f"rm -rf {orders} /r/jobs/weights@{folder}.json"
+    return f"rm -rf /r/manifests/{folder}.json /r/jobs/weights@{folder}.json"
 
 
 class TestOperation:

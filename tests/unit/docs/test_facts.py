@@ -17,7 +17,7 @@ from sparkwright.causes.thresholds import EARLYOOM, FAULT_MHZ, FAULT_WATTS, MEMO
 from sparkwright.cli.main import cli
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB, HARDWARE
-from sparkwright.common.ports import EXPORTER_PORT, LAN_SHARE_PORT, METRICS_PORT
+from sparkwright.common.ports import EXPORTER_PORT, METRICS_PORT
 from sparkwright.door.authority import LIFE, RENEWAL
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Gateway, Replica
@@ -124,10 +124,6 @@ FACTS: dict[str, tuple[object, str]] = {
     "port of the gateway": (
         Gateway.model_fields["port"].default,
         r"gateway: \{spark: spark-a, port: (\d+)\}|:(\d+)/v1/models -H",
-    ),
-    "port for lent checkpoints": (
-        LAN_SHARE_PORT,
-        r"port (295\d\d) of its address|replicas \| port (\d+), on its address",
     ),
     "port of a worker's metrics": (METRICS_PORT, r"of the fabric \(TCP (\d+)\)"),
     "port of the node exporter": (EXPORTER_PORT, r"127\.0\.0\.1:(9\d\d\d)"),

@@ -63,9 +63,7 @@ def test_units_and_answers_are_read():
     assert (old.active, old.enabled, old.needs_reload) == ("failed", False, True)
     assert old.starting
     assert (running.status, old.status) == ("serving tiny", "")
-    assert (STATE.shares, STATE.lends) == (True, False)
-    lends = OUTPUT.replace("@@units", "@@lan-share\nenabled\n@@units", 1)
-    assert parse_engines(lends.splitlines()).lends
+    assert STATE.shares
     assert STATE.models == ("tiny", "small")
     assert problem(STATE, ["tiny", "small"]) is None
 

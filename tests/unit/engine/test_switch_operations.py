@@ -62,16 +62,6 @@ def test_what_serves_is_put_right_without_a_switch(found: dict[str, str], comman
     assert driven.predicts_change(serving, release=NEW, settings=SETTINGS)
 
 
-def test_who_lends_to_no_other_replica_any_more_stops_its_share() -> None:
-    driven = spark(SETTLED.replace("@@switches", "@@lan-share\nenabled\n@@switches"))
-    assert serve(driven).did_succeed()
-    off = "systemctl disable --quiet --now lan-share.socket"
-    assert changes(driven) == [off]
-    nothing = spark(SETTLED.replace("@@switches", "@@lan-share\nenabled\n@@switches"))
-    nothing.run(idle, root="/opt/x")
-    assert off in changes(nothing)
-
-
 def test_a_switch_is_a_job_of_the_spark() -> None:
     driven = spark(SETTLED.replace(f"vllm@{NEW.id}.service\n@@share", "vllm@old.service\n@@share"))
     assert serve(driven).did_succeed()

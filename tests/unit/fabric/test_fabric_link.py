@@ -67,8 +67,8 @@ def test_a_sound_link_is_silent():
 
 def test_a_probe_for_each_twin():
     assert probes(PLAN, PORT_0) == [
-        Probe(A, "192.168.100.12", "192.168.100.11", 9000),
-        Probe(B, "192.168.101.12", "192.168.101.11", 9000),
+        Probe(A, "192.168.100.12", 9000),
+        Probe(B, "192.168.101.12", 9000),
     ]
 
 
@@ -189,12 +189,10 @@ def _told(wires, outside=(), half=False):
         for place, netdev in enumerate(PORT_0):
             mac = states[far].netdevs[netdev].mac
             same = plans[far].addresses[place] == plan.addresses[place]
-            answer = ("-", mac) if same else (mac, "-")
-            if half and place:
-                answer = ("-", "-")
+            answer = "-" if same or (half and place) else mac
             # The firewall of another pair drops these packets.
             works = far == plan.peer
-            reach[plan.peer_addresses[place]] = Reach(netdev, works, works, *answer)
+            reach[plan.peer_addresses[place]] = Reach(netdev, works, works, answer)
         others = {*names} - {*outside, name, plan.peer}
         known = {netdev.mac: each for each in others for netdev in states[each].netdevs.values()}
         own = replace(states[name], reach=reach, rdma={})
@@ -206,8 +204,8 @@ def _told(wires, outside=(), half=False):
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize(
     "wires",
-    [("ad", "bc"), ("ac", "bd"), ("ad", "cf", "eb"), ("ac", "be", "df")],
-    ids=["crossed", "crossed, alike", "rotated", "rotated, alike"],
+    [("ad", "bc"), ("ad", "cf", "eb")],
+    ids=["crossed", "rotated"],
 )
 def test_cables_of_several_pairs_that_are_crossed(wires, half):
     ends = {one: other for a, b in wires for one, other in ((a, b), (b, a))}
@@ -225,9 +223,14 @@ def test_one_pair_of_three_is_not_crossed():
     assert [name for name, said in told.items() if said] == ["c", "d", "e", "f"]
 
 
-@pytest.mark.parametrize("wires", [("ad", "bc"), ("ac", "bd")])
-def test_a_cable_to_a_spark_outside_of_the_inventory(wires):
-    told = _told(wires, outside="cd")
+def test_cables_between_sparks_of_the_same_number():
+    """Nobody answers: that the far end has another pair's address does not show by a ping."""
+    for said in _told(("ac", "bd")).values():
+        assert all("does not answer by" in each and "is the other end" in each for each in said)
+
+
+def test_a_cable_to_a_spark_outside_of_the_inventory():
+    told = _told(("ad", "bc"), outside="cd")
     assert sorted(told) == ["a", "b"]
     for name, said in told.items():
         assert len(said) == 2

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sparkwright.image.operations import built_image, copied_image, exported_image
+from sparkwright.image.operations import built_image, copied_image, offered_image
 from tests.unit.driven import fake_host
 
 NAME = f"sparkwright/mine:{'a' * 12}"
@@ -18,7 +18,7 @@ BUILD = {
     "recipe": {"args": {}, "files": {"Dockerfile": "FROM x\n"}},
 }
 ABSENT = "Error: No such image: x"
-COPY: dict[str, Any] = {"root": "/r", "references": (NAME,), "share": "http://192.168.100.11:29502"}
+COPY: dict[str, Any] = {"root": "/r", "references": (NAME,), "address": "192.168.100.11"}
 
 
 def docker(state: str, layers: str) -> Mapping[str, str]:
@@ -87,9 +87,9 @@ def test_the_head_is_asked_by_ssh_what_it_has_built() -> None:
 
 
 @pytest.mark.parametrize("layers", ['["a"]', '["b"]'])
-def test_a_head_exports_what_the_worker_has_not(layers: str) -> None:
+def test_a_head_offers_what_the_worker_has_not(layers: str) -> None:
     head = fake_host(docker("present", '["a"]'))
     with fake_host(docker("present", layers)).current() as worker:
         pass
     arguments = {"root": "/r", "references": (NAME,), "peer": worker}
-    assert head.predicts_change(exported_image, **arguments) is (layers != '["a"]')
+    assert head.predicts_change(offered_image, **arguments) is (layers != '["a"]')

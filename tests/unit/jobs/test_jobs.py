@@ -9,7 +9,7 @@ import pytest
 from sparkwright.common.errors import PlanError
 from sparkwright.common.progress import JobProgress
 from sparkwright.image import operations
-from sparkwright.image.operations import copied_image, exported_image, image
+from sparkwright.image.operations import copied_image, image, offered_image
 from sparkwright.jobs.facts import ImageState, JobState, JobStates
 from sparkwright.jobs.operations import LOST, reason, virtual_environment
 from sparkwright.release.registry_login import RegistryLogin, mirrored
@@ -162,28 +162,16 @@ def test_packages_come_by_the_proxy() -> None:
     assert install.startswith(f"flock /run/lock/sparkwright-environment {proxy}")
 
 
-def test_an_image_that_the_other_spark_lacks_is_exported() -> None:
-    done = '{"phase": "done", "done": 1, "total": 1, "message": ""}'
-    head = fake_host({"ActiveState": f"image-export@{'5' * 12}\tinactive\t{done}"})
-    with fake_host({"image inspect": "Error: No such image: x"}).current() as peer:
-        pass
-    arguments = {"root": "/r", "references": REFERENCES, "peer": peer}
-    assert head.predicts_change(exported_image, **arguments)
-    result = head.run(exported_image, **arguments)
-    assert result.did_change()
-    assert result.did_succeed()
-    start = f"systemctl daemon-reload && systemctl start image-export@{'5' * 12}.service"
-    assert start in head.scripts()
-
-
-def test_an_image_that_the_other_spark_has_is_not_exported() -> None:
-    head = fake_host()
-    with fake_host({"image inspect": "present"}).current() as peer:
-        pass
-    arguments = {"root": "/r", "references": REFERENCES, "peer": peer}
-    assert not head.predicts_change(exported_image, **arguments)
-    assert not head.run(exported_image, **arguments).did_change()
-    assert head.commands == []
+def test_an_image_is_offered_while_the_other_spark_lacks_it() -> None:
+    for found, offered in (("Error: No such image: x", True), ("present", False)):
+        head = fake_host()
+        with fake_host({"image inspect": found}).current() as peer:
+            pass
+        arguments = {"root": "/r", "references": REFERENCES, "peer": peer}
+        assert head.predicts_change(offered_image, **arguments) is offered
+        assert head.run(offered_image, **arguments).did_succeed()
+        starts = "systemctl start fabric-image.socket"
+        assert [starts in script for script in head.scripts()] == [True] * offered
 
 
 def test_a_missing_image_is_copied_by_a_unit_and_a_failure_told() -> None:
@@ -196,11 +184,9 @@ def test_a_missing_image_is_copied_by_a_unit_and_a_failure_told() -> None:
     )
     with fake_host().current() as head:
         pass
-    share = "http://192.168.100.11:29502"
-    arguments = {"root": "/r", "references": REFERENCES, "share": share, "head": head}
+    arguments = {"root": "/r", "references": REFERENCES, "address": "192.168.100.11", "head": head}
     assert worker.predicts_change(copied_image, **arguments)
     assert worker.run(copied_image, **arguments).did_error()
-    assert "install -d -m 755 /r/imports" in worker.scripts()
     assert "systemctl daemon-reload && systemctl start image-copy.service" in worker.scripts()
     assert "The cable is cut." in worker.scripts()[-1]
 
@@ -209,7 +195,7 @@ def test_the_head_copies_nothing() -> None:
     head = fake_host()
     with fake_host().current() as worker:
         pass
-    arguments = {"root": "/r", "references": (), "share": "", "head": worker}
+    arguments = {"root": "/r", "references": (), "address": "", "head": worker}
     assert not head.run(copied_image, **arguments).did_change()
     assert head.commands == []
 

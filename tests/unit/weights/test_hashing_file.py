@@ -6,13 +6,11 @@ import os
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from threading import Event
 
 import pytest
 
 from host.weights import hashing_file
 from host.weights.hashing_file import ALIGNED, File, ResumableFile
-from tests.clock import patience
 
 CONTENT = bytes(range(256)) * 40
 WHOLE = File("model.safetensors", len(CONTENT), sha256(CONTENT).hexdigest())
@@ -66,31 +64,6 @@ def test_what_came_before_a_break_is_kept_and_hashed_once(
         growing.append(blocks_of(CONTENT[2 * ALIGNED :]))
         assert growing.digest == WHOLE.digest
     assert (tmp_path / "partial").read_bytes() == CONTENT
-
-
-def test_a_block_is_read_while_the_one_before_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(hashing_file, "BLOCK", ALIGNED)
-    read, pwrite, second, seen = blocks_of(CONTENT), os.pwrite, Event(), []
-    reads: list[int] = []
-
-    def reading(part: memoryview) -> int:
-        reads.append(len(part))
-        if len(reads) == 2:
-            second.set()
-        return read(part)
-
-    def writes(file: int, block: memoryview, position: int) -> int:
-        if position == 0:
-            seen.append(second.wait(patience(10)))
-        return pwrite(file, block, position)
-
-    monkeypatch.setattr(os, "pwrite", writes)
-    with ResumableFile(tmp_path / "partial", WHOLE) as growing:
-        growing.append(reading)
-        assert growing.digest == WHOLE.digest
-    assert seen == [True]
 
 
 def test_a_full_disk_is_not_lost_behind_a_broken_line(

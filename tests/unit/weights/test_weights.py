@@ -6,8 +6,8 @@ from hashlib import sha256
 import pytest
 
 from sparkwright.release.lock import CheckpointLock, LockedFile, places
-from sparkwright.weights.operations import copied_weights, weights
-from sparkwright.weights.weights import copy_manifest_text, manifest_text, parse_folders
+from sparkwright.weights.operations import weights
+from sparkwright.weights.weights import manifest_text, parse_folders
 from tests.unit.driven import Driven, fake_host
 
 LOCKED = CheckpointLock(
@@ -142,82 +142,41 @@ def test_the_manifest_names_where_files_may_be() -> None:
 
 
 SHARE = "http://192.168.100.11:29502"
-COPIED = sha256(copy_manifest_text(LOCKED, f"{SHARE}/weights/model").encode()).hexdigest()
+COPIED = sha256(manifest_text(LOCKED, share=f"{SHARE}/weights/model").encode()).hexdigest()
 COPY = {"root": "/r", "share": SHARE, "checkpoints": {"model": LOCKED}, "verify": False}
 
 
 def test_a_copy_as_it_was_verified_costs_one_command() -> None:
     worker = fake_host(answers(manifest=COPIED, files=FILES))
-    assert not worker.run(copied_weights, **COPY).did_change()
+    assert not worker.run(weights, **COPY).did_change()
     assert len(worker.commands) == 1
 
 
 def test_what_the_worker_lacks_comes_from_the_head_by_the_same_unit() -> None:
     failed = json.dumps({"phase": "failed", "done": 0, "total": 0, "message": "The cable is cut."})
     worker = fake_host(answers(manifest=COPIED, files=FILES[1:], active="failed", job=failed))
-    assert worker.predicts_change(copied_weights, **COPY)
-    assert worker.run(copied_weights, **COPY).did_error()
+    assert worker.predicts_change(weights, **COPY)
+    assert worker.run(weights, **COPY).did_error()
     assert units(worker) == ["systemctl daemon-reload && systemctl start weights@model.service"]
     assert "model: The cable is cut." in worker.scripts()[-1]
 
 
 def test_the_head_copies_nothing() -> None:
     head = fake_host()
-    assert not head.run(copied_weights, **{**COPY, "checkpoints": {}}).did_change()
+    assert not head.run(weights, **{**COPY, "checkpoints": {}}).did_change()
     assert head.commands == []
 
 
 def test_a_copied_manifest_names_no_hub() -> None:
-    manifest = json.loads(copy_manifest_text(LOCKED, f"{SHARE}/weights/model"))
+    manifest = json.loads(manifest_text(LOCKED, share=f"{SHARE}/weights/model"))
     assert manifest.keys() == {"source", "files"}
     assert manifest["files"] == json.loads(manifest_text(LOCKED, ENDPOINT))["files"]
 
 
-LENDER = "http://10.0.0.1:29504/weights/theirs@cccccccccccc"
-LENT = {**ARGUMENTS, "lenders": {"model": LENDER}, "verify": False}
-DONE = {"phase": "done", "done": 13, "total": 13, "message": "from 10.0.0.1:29504"}
-
-
-def lenders(driven: Driven) -> list[str]:
-    return [script for script in driven.scripts() if ".lender" in script and "folder" not in script]
-
-
-def test_a_borrowed_checkpoint_has_the_hubs_manifest() -> None:
-    """So a Spark that has it already is as it should be, whoever lends."""
-    spark = fake_host(answers(manifest=RIGHT, files=FILES))
-    assert not spark.run(weights, **LENT).did_change()
-    assert len(spark.commands) == 1
-
-
-def test_the_lender_is_named_before_the_job_starts() -> None:
-    spark = fake_host(answers(manifest=RIGHT, files=FILES[1:], job=json.dumps(DONE)))
-    spark.run(weights, **LENT)
-    (naming,) = lenders(spark)
-    assert naming == f"echo {LENDER} | install -m 644 /dev/stdin /r/manifests/model.lender"
-    scripts = spark.scripts()
-    assert scripts.index(naming) < scripts.index(units(spark)[-1])
-
-
-def test_a_lender_that_is_named_already_is_left_there() -> None:
-    spark = fake_host(answers(manifest=RIGHT, files=[f"lender\t{LENDER}", *FILES[1:]]))
-    spark.run(weights, **LENT)
-    assert lenders(spark) == []
-
-
-def test_a_lender_that_lends_no_more_is_forgotten() -> None:
-    spark = fake_host(answers(manifest=RIGHT, files=[f"lender\t{LENDER}", *FILES[1:]]))
-    spark.run(weights, **ARGUMENTS, verify=False)
-    assert lenders(spark) == ["rm -f /r/manifests/model.lender"]
-
-
 def test_a_run_says_where_a_checkpoint_has_come_from(caplog: pytest.LogCaptureFixture) -> None:
-    verified = answers(manifest=RIGHT, files=FILES, job=json.dumps(DONE))
+    told = "3 files copied from /mnt/nas"
+    done = json.dumps({"phase": "done", "done": 13, "total": 13, "message": told})
     with caplog.at_level("INFO", "pyinfra"):
-        fake_host(verified).run(weights, **LENT | {"verify": True})
-    assert "model: complete, from 10.0.0.1:29504" in caplog.text
-
-
-def test_who_borrows_all_or_lends_all_asks_nothing() -> None:
-    spark = fake_host()
-    assert not spark.run(weights, **LENT | {"checkpoints": {}}).did_change()
-    assert spark.commands == []
+        verified = fake_host(answers(manifest=RIGHT, files=FILES, job=done))
+        verified.run(weights, **ARGUMENTS, verify=True)
+    assert f"model: complete, {told}" in caplog.text

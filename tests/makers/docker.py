@@ -108,7 +108,9 @@ def serving_docker(socket: Path) -> Iterator[Docker]:
                 docker.names.append(unquote(self.path.partition("/images/")[2]))
                 self._answer(201, b"")
                 return
-            archive = self.rfile.read(int(self.headers["Content-Length"]))
+            archive = b"".join(iter(self._chunk, b""))
+            if not self.ended:
+                return
             if docker.error:
                 self._answer(
                     200, json.dumps({"errorDetail": {"message": docker.error}}).encode() + b"\n"
@@ -118,6 +120,11 @@ def serving_docker(socket: Path) -> Iterator[Docker]:
             detail = {"current": len(archive), "total": len(archive)}
             event = {"status": "Loading layer", "progressDetail": detail, "id": "aaa"}
             self._answer(200, json.dumps(event).encode() + b"\n")
+
+        def _chunk(self) -> bytes:
+            size = self.rfile.readline()
+            self.ended = size == b"0\r\n"
+            return self.rfile.read(int(size or b"0", 16) + 2)[:-2]
 
         def _answer(self, status: int, body: bytes) -> None:
             self.send_response(status)

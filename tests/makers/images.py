@@ -1,0 +1,121 @@
+"""The image of a pair: a Spark's root folder and its Docker, and a head that sends an image."""
+
+import json
+import random
+import socketserver
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sparkwright.common.progress import JobProgress, parse_progress
+from tests.clock import patience
+from tests.makers.docker import Docker, image_files, serving_docker
+from tests.makers.fetching import TRIES
+from tests.programs import changed_program
+
+REFERENCE = f"example.org:5000/lab/vllm@sha256:{'5' * 64}"
+LAYERS = [random.Random(seed).randbytes(1024 * 1024) for seed in (1, 2)]
+ID, FILES = image_files(*LAYERS)
+# By which its Spark knows an image that came with this name.
+NAMED = f"{ID}/tag?repo=example.org:5000/lab/vllm&tag={'5' * 12}"
+PROGRAM = """
+import pathlib, sys
+from host import command
+from host.common import retry
+from host.image import docker_socket
+docker_socket.SOCKET = pathlib.Path(sys.argv.pop(1))
+retry.DELAYS = (0.05,) * int(sys.argv.pop(1))
+command.main()
+"""
+
+
+@dataclass
+class Side:
+    """One Spark: its root folder and its Docker."""
+
+    root: Path
+    docker: Docker
+
+    def begin(self, program: str, tries: int = TRIES) -> subprocess.Popen[str]:
+        """Start a program that works on the root folder."""
+        command = changed_program(PROGRAM, self.docker.socket, tries, program, self.root)
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+    def run(self, program: str, tries: int = TRIES) -> tuple[int, str]:
+        """Run it to its end; return status and what it told the journal."""
+        process = self.begin(program, tries)
+        _, errors = process.communicate(timeout=patience())
+        return process.returncode, errors
+
+    def progress(self, job: str) -> JobProgress:
+        """Return the report of a job."""
+        progress = parse_progress((self.root / f"jobs/{job}.json").read_text())
+        assert progress
+        return progress
+
+    def order(self, job: str, **data: object) -> None:
+        """Write the orders of a job."""
+        (self.root / f"manifests/{job}.json").write_text(json.dumps(data))
+
+
+@contextmanager
+def side(root: Path) -> Iterator[Side]:
+    """Have a Spark with a Docker that holds nothing."""
+    for folder in ("manifests", "jobs"):
+        (root / folder).mkdir(parents=True)
+    with serving_docker(root / "docker.sock") as docker:
+        yield Side(root, docker)
+
+
+@dataclass
+class Head:
+    """What sends one image to whoever connects, as `docker save` at a socket does.
+
+    Attributes:
+        port: Where it listens.
+        data: The archive.
+        cuts: After how many bytes each of the next connections ends.
+        rate: Bytes a second; 0 for all that the line can.
+        asked: How many have connected.
+    """
+
+    port: int
+    data: bytes
+    cuts: list[int] = field(default_factory=list)
+    rate: int = 0
+    asked: int = 0
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """As the worker's orders have it."""
+        return "127.0.0.1", self.port
+
+
+@contextmanager
+def sending(data: bytes) -> Iterator[Head]:
+    """Have a head that sends an archive."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            head.asked += 1
+            rest = memoryview(head.data)[: head.cuts.pop(0) if head.cuts else None]
+            with suppress(OSError):
+                while rest:
+                    self.request.sendall(rest[:65536])
+                    rest = rest[65536:]
+                    time.sleep(65536 / head.rate if head.rate else 0)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        head = Head(server.server_address[1], data)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield head
+        finally:
+            server.shutdown()
+            thread.join()
