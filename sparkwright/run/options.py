@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from sparkwright.common.command_line import next_line, verb_of
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import why_unwritable
 from sparkwright.common.schema import Model, as_python, nearest, parse
@@ -78,20 +78,6 @@ class RunOptions(Model):
     soak: float = Field(300, ge=0, allow_inf_nan=False, description="seconds, such as 300")
 
 
-# The deploys that read an option; an option that is not here may be given to any.
-_READ_BY = {
-    "docker": ("spark", "drift"),
-    "fabric": ("spark", "drift"),
-    "weights": ("spark", "rollout", "drift", "remove"),
-    "json": ("status", "drift"),
-    "watch": ("status",),
-    "workloads": ("benchmark",),
-    "force": ("rollout",),
-    "minimum_speed": ("rollout",),
-    "soak": ("rollout",),
-    "report": ("doctor",),
-}
-
 OPTIONS = tuple(field.alias or name for name, field in RunOptions.model_fields.items())
 
 
@@ -127,11 +113,7 @@ def check_force(names: Collection[str], replicas: Collection[str]) -> None:
 
 
 def slips(
-    given: Mapping[str, object],
-    replicas: Collection[str],
-    *,
-    removal: bool,
-    deploys: Collection[str] = (),
+    given: Mapping[str, object], replicas: Collection[str], *, removal: bool
 ) -> Iterator[str]:
     """Yield the problems of `--data` values, before any connection."""
     for name, value in given.items():
@@ -143,7 +125,3 @@ def slips(
             continue
         if options.weights and removal != (options.weights == "remove"):
             yield f"--data weights: found {value!r}; expected {_WEIGHTS}"
-        elif deploys and name in _READ_BY and not {*_READ_BY[name]} & {*deploys}:
-            readers = " or ".join(next_line(verb_of(each)) for each in _READ_BY[name])
-            own = " and ".join(next_line(verb_of(each)) for each in deploys)
-            yield f"--data {name}: found it for {own}, which does not read it; expected {readers}"
