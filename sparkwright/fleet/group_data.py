@@ -38,11 +38,7 @@ def settings_of_site(
 
 
 def gateway_settings(folder: Path, fleet: Fleet) -> Settings:
-    """Return the settings of the gateway's host.
-
-    Raises:
-        PlanError: As `settings_of_site`.
-    """
+    """Return the settings of the gateway's host."""
     return settings_of(data_of_spark(fleet, None, checked_group_data(folder)))
 
 
@@ -102,11 +98,7 @@ def file_of(group: str) -> str:
 
 
 def read_group_data(*folders: Path) -> dict[str, dict[str, object]]:
-    """Return the values of each file, by the name of its group.
-
-    Raises:
-        PlanError: As `read_file`.
-    """
+    """Return the values of each file, by the name of its group."""
     found: dict[str, dict[str, object]] = {}
     for folder in folders:
         for path in sorted(folder.glob("*.py")):

@@ -38,7 +38,6 @@ from sparkwright.gateway.gateway import client_url, doors, needed, upstreams
 from sparkwright.gateway.names import listing, served
 from sparkwright.gateway.operations import gateway
 from sparkwright.release.programs import program
-from sparkwright.run.host_data import data_of
 from sparkwright.run.spark import fleet_of, recipe_of
 from sparkwright.run.target import bad_input, target
 
@@ -60,7 +59,7 @@ def apply() -> None:
         check_authority(fleet, settings)
         own_key = gateway_key(keys)
         assert own_key
-        asked_by = (data_of(host).get("ssh_hostname"), own.spark, "gateway")
+        asked_by = (host.data.dict().get("ssh_hostname"), own.spark, "gateway")
         own_names, site = server_names(settings, asked_by), site_names(settings, fleet)
         # A door's certificate may be signed by itself alone.
         trusted = chains(

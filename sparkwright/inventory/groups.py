@@ -52,11 +52,8 @@ def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
     ``api_key``, all None on an idle Spark. A Spark that is in two replicas has all of the first,
     and both names as ``replicas``.
 
-    The host of the gateway is in no run for Sparks, so that neither fails because the other is off.
-
-    Args:
-        path: The YAML file.
-        gateway: Make the group ``gateway`` instead, with the gateway's host alone.
+    With `gateway`, there is the group ``gateway`` alone, of its host: this one is in no run for
+    Sparks, so that neither fails because the other is off.
 
     Raises:
         PlanError: There is no such file, or all its problems.
@@ -81,11 +78,8 @@ def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
 def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
     """Load an inventory file for pyinfra; problems end the run before a host is touched.
 
-    Outside of pyinfra, where Python alone runs the file of an inventory, there is no run to check.
-
-    Args:
-        root: The project: the folder of `group_data`, in which pyinfra has to be started.
-        path: The YAML file, relative to it; None for that of `inventory_file`.
+    pyinfra has to be started in the project, `root`. Outside of pyinfra, where Python alone runs
+    the file of an inventory, there is no run to check.
 
     Raises:
         SystemExit: With the problems, which Python prints to stderr, and exit status 1.
@@ -146,11 +140,7 @@ def _prepare_run(path: Path, groups: dict[str, list[Host]]) -> None:
 
 
 def groups_of_python(path: Path) -> dict[str, list[Host]]:
-    """Return the groups of Sparks that an inventory of pyinfra's makes by `for_pyinfra`.
-
-    Raises:
-        SystemExit: As `for_pyinfra`.
-    """
+    """Return the groups of Sparks that an inventory of pyinfra's makes by `for_pyinfra`."""
     return {
         name: value
         for name, value in runpy.run_path(str(path)).items()

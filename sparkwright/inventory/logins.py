@@ -18,11 +18,7 @@ _MOST_BYTES = 2**16
 
 
 def check_logins(path: Path, hosts: Sequence[Host], key: str | None = None) -> None:
-    """Check the private keys and the known_hosts files of hosts.
-
-    Args:
-        path: The inventory file.
-        key: The key that the command line gives for all of them.
+    """Check the files of hosts: their private keys, or the command line's own, and known_hosts.
 
     Raises:
         PlanError: All problems.

@@ -53,9 +53,7 @@ def at_end(say: Callable[[], None]) -> None:
     """Have a function called at the end of this run, unless an error or Ctrl-C ends it.
 
     A run that prints pyinfra's JSON has no last lines: they would stand behind it.
-
-    Args:
-        say: Prints the last lines; pyinfra has closed its connections by then.
+    pyinfra has closed its connections by then.
     """
 
     def unless_failed() -> None:

@@ -16,7 +16,6 @@ from pyinfra.api.state import BaseStateCallback, StateStage
 from sparkwright.common.command_line import typed_line
 from sparkwright.common.operations import spark_name
 from sparkwright.run.ending import is_interrupted, watch_end
-from sparkwright.run.host_data import data_of
 from sparkwright.run.lost import Login, cause, lost_lines, unreachable_lines
 from sparkwright.run.target import target_of
 from sparkwright.run.upstream import carry
@@ -28,8 +27,7 @@ LOOK_PATIENCE = 3
 def expect_failures(run: State) -> None:
     """End a run with a readable message once a host fails or cannot be reached.
 
-    To be called while the inventory is loaded: pyinfra then knows no hosts yet, and takes no
-    callbacks.
+    To be called while the inventory is loaded, when pyinfra takes no callbacks yet.
     """
     # With more, an operation whose facts failed goes on with their defaults, as if the host were
     # empty.
@@ -45,12 +43,8 @@ def expect_failures(run: State) -> None:
 def expect_silence(run: State, hosts: Iterable[tuple[str, dict[str, Any]]], look: str) -> None:
     """Have a run that only looks go on without the hosts that do not answer, and soon.
 
-    To be called like `expect_failures`.
-
-    Args:
-        hosts: all of its hosts, with their data.
-        look: the module of what the run does. Its `without_answers` shows the fleet where no host
-            can be reached.
+    `look` is the module of what the run does: its `without_answers` shows the fleet where no host
+    can be reached.
     """
 
     def show() -> None:
@@ -116,7 +110,7 @@ def why_silent(spark: Host) -> str:
 
 
 def _login(spark: Host) -> Login:
-    data = data_of(spark)
+    data = spark.data.dict()
     return Login(
         data.get("ssh_hostname") or spark.name,
         data.get("ssh_user"),

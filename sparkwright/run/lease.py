@@ -39,9 +39,7 @@ def hold_lease() -> None:
     first operation, and nothing was changed.
     """
     if not any(isinstance(handler, LeaseKeeper) for handler in state.callback_handlers):
-        state.add_callback_handler(LeaseKeeper(version := _Version()))
-        # Each Spark of the run comes here, and git lets the next one go on.
-        version.ask()
+        state.add_callback_handler(LeaseKeeper())
 
 
 def lost_lease(run: State) -> str:
@@ -57,9 +55,8 @@ class LeaseKeeper(BaseStateCallback):
     its own lease.
     """
 
-    def __init__(self, version: "_Version") -> None:
+    def __init__(self) -> None:
         self._begun = self._together = False
-        self._version = version
         self._leases: dict[Host, _Lease] = {}
 
     @property
@@ -88,7 +85,7 @@ class LeaseKeeper(BaseStateCallback):
         if self._begun:
             return
         self._begun = True
-        owner = _this_run(str(self._version))
+        owner = _this_run()
         first, *others = sorted(state.active_hosts, key=lambda each: each.name)
         # Of two runs of the same Sparks that begin together, the first lease decides.
         self._take(first, owner)
@@ -268,33 +265,21 @@ class _Remote:
         return self._transport.is_active()
 
 
-def _this_run(version: str) -> str:
+def _this_run() -> str:
     # Without options: a value of --data may be a secret.
     files = [word for word in sys.argv[1:] if word.endswith(".py")]
     who = f"{getpass.getuser()} at {socket.gethostname()}"
-    name = f"{who}: {' '.join(files)}, {version}, process {os.getpid()}"
-    return " ".join(name.split())
+    version = f"Sparkwright {__version__}{_commit()}"
+    return " ".join(f"{who}: {' '.join(files)}, {version}, process {os.getpid()}".split())
 
 
-class _Version:
-    """The version of this Sparkwright, with the commit of a git checkout."""
-
-    def __init__(self) -> None:
-        self._git: subprocess.Popen[str] | None = None
-
-    def ask(self) -> None:
-        """Have git look for the commit, while the deploys are loaded."""
-        # Without it, git would name the commit of a site in which this is installed.
-        if (PACKAGE.parent / ".git").exists():
-            with suppress(OSError):
-                self._git = subprocess.Popen(
-                    ["git", "describe", "--always", "--dirty"],
-                    cwd=PACKAGE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    text=True,
-                )
-
-    def __str__(self) -> str:
-        commit = self._git.communicate()[0].strip() if self._git else ""
-        return f"Sparkwright {__version__}" + (f" ({commit})" if commit else "")
+def _commit() -> str:
+    """Return the commit of a git checkout of this program, in brackets; "" if it is installed."""
+    # Without this look, git would name the commit of a site in which this is installed.
+    if not (PACKAGE.parent / ".git").exists():
+        return ""
+    git = ["git", "describe", "--always", "--dirty"]
+    with suppress(OSError):
+        done = subprocess.run(git, cwd=PACKAGE, capture_output=True, text=True, check=False)
+        return f" ({done.stdout.strip()})" if done.stdout else ""
+    return ""

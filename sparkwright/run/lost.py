@@ -111,12 +111,7 @@ class Login:
 
 
 def cause(error: str, login: Login | None = None) -> str:
-    """Return why there is no connection, for people.
-
-    Args:
-        error: the error of SSH or the system; "" where the connection ended without one.
-        login: the way to the Spark.
-    """
+    """Return why there is no connection, for people, by the error of SSH or the system, if any."""
     if not error:
         return "the connection ended: no power, no network, or a reboot"
     way = login or Login()
@@ -141,10 +136,7 @@ def unreachable_lines(
 ) -> list[str]:
     """Return the message about a Spark that a run cannot reach at its start.
 
-    Args:
-        error: as for `cause`.
-        command: the command line of the run.
-        without: the command line that leaves the Spark out; "" where no other would be left.
+    `without` is the command line that leaves the Spark out; "" where no other would be left.
     """
     return [
         f"{spark}: no connection: {cause(error, login)}",
@@ -156,14 +148,7 @@ def unreachable_lines(
 def lost_lines(
     spark: str, step: str, error: str, left: str, command: str, without: str
 ) -> list[str]:
-    """Return the message about a Spark that a run has lost.
-
-    Args:
-        step: the operation in which that happened.
-        error: as for `cause`.
-        left: the operations after that; "" where none was left.
-        command, without: as for `unreachable_lines`.
-    """
+    """Return the message about a Spark that a run has lost, with the operations that were left."""
     return [
         f"{spark}: lost at: {step}: {cause(error)}",
         "Completed operations remain, and what runs on the Spark by itself (a download, a "

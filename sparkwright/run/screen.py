@@ -29,9 +29,7 @@ def keep_screen_plain(local: str | None = None) -> None:
 
     pyinfra prints the output of commands unchanged: of failed ones, and of all with -v. To be
     called while the inventory is loaded, before any host prints anything.
-
-    Args:
-        local: the Spark that pyinfra calls @local; None without one.
+    `local` is the Spark that pyinfra calls @local, if there is one.
     """
     if not any(isinstance(each, _Plain) for each in logger.filters):
         logger.addFilter(_Plain(local))

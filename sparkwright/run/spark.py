@@ -29,42 +29,26 @@ from sparkwright.run.options import RunOptions, options_of
 
 @cache
 def recipe_of(name: str) -> Recipe:
-    """Return a recipe by its name, read once.
-
-    Raises:
-        PlanError: As `load_recipe`.
-    """
+    """Return a recipe by its name, read once."""
     return load_recipe(name)
 
 
 @cache
 def fleet_of(path: Path) -> Fleet:
-    """Return the fleet of an inventory file, read once.
-
-    Raises:
-        PlanError: As `load_fleet`.
-    """
+    """Return the fleet of an inventory file, read once."""
     return load_fleet(path, recipe_names())
 
 
 @cache
 def bundle_of(path: Path) -> Bundle | None:
-    """Return the bundle that an inventory file names, read once; None if it names none.
-
-    Raises:
-        PlanError: As `fleet_of` and `read_bundle`.
-    """
+    """Return the bundle that an inventory file names, read once; None if it names none."""
     source = fleet_of(path).bundle
     return read_bundle(Path(source.bundle), source.sha256, path) if source else None
 
 
 @cache
 def loans_of(path: Path) -> Mapping[str, Loan]:
-    """Return what the replicas of an inventory file lend each other, found once.
-
-    Raises:
-        PlanError: As `fleet_of`.
-    """
+    """Return what the replicas of an inventory file lend each other, found once."""
     fleet = fleet_of(path)
     return loans(fleet, {name: recipe_of(name) for name in fleet.recipes})
 

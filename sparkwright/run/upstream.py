@@ -8,6 +8,7 @@ import shlex
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from copy import copy
 from functools import cache
@@ -111,8 +112,26 @@ def pop_arguments(
     return arguments.pop_global_arguments(state, seen, kwargs)
 
 
+# Bytes of one command's standard output, or of its errors. Our largest outputs are a Spark's
+# journal, 3,000 lines of a few hundred bytes, and the result of a benchmark, up to 2 MB.
+MOST = 16 << 20
+# Bytes that each line counts beside its own, as pyinfra keeps it as an object.
+_LINE = 500
+
+
 class Client(SSHClient):
     """pyinfra's SSH client, of Sparks and jump hosts, with the bounds and messages of a run."""
+
+    def exec_command(self, *arguments: Any, **options: Any) -> Any:
+        """Run a command, of whose output pyinfra reads no more than `MOST` bytes.
+
+        pyinfra reads until a command ends, keeps all output, and drops the rest at the first byte
+        that is not UTF-8. A host that prints without end would use up this machine's memory.
+        """
+        stdin, stdout, _ = super().exec_command(*arguments, **options)
+        channel = stdout.channel
+        outputs = channel.makefile("rb"), channel.makefile_stderr("rb")
+        return stdin, *(BoundedLines(file, channel) for file in outputs)
 
     def connect(self, hostname: str, *arguments: Any, **options: Any) -> None:
         """Log in; again, for the time of a connection, where sshd has too many logins at once."""
@@ -159,6 +178,29 @@ class Client(SSHClient):
             if "proxyjump" in way:
                 raise SSHException(f"jump host {way['proxyjump']}: {_why(error)}") from error
             raise
+
+
+class BoundedLines:
+    """The lines of a command's output, as text; the command fails if there are too many."""
+
+    def __init__(self, file: Any, channel: Any) -> None:
+        self._file = file
+        self.channel = channel
+
+    def __iter__(self) -> Iterator[str]:
+        left = MOST
+        while line := self._file.readline(left):
+            left -= len(line) + _LINE
+            yield line.decode(errors="replace")
+            if left <= 0:
+                yield f"(it says more than {MOST:,} bytes: the rest was not read)"
+                # Its exit status is then -1.
+                self.channel.close()
+                return
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 def _transport(sock: Any, **options: Any) -> Transport:
