@@ -6,6 +6,7 @@ hold keys; what looks like a key in its text is left out.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import platform
@@ -75,6 +76,10 @@ def guarded(main: Callable[[], int | None]) -> int:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     end_soon()
     raise KeyboardInterrupt
+
+
+# At its very end Python drops the handlers of signals, and an alarm would kill the process.
+atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
 
 
 def end_soon() -> None:

@@ -121,11 +121,12 @@ def _prepare_run(path: Path, groups: dict[str, list[Host]]) -> None:
         expect_silence(state, hosts, look)
     else:
         expect_failures(state)
-    if _parameter("no_wait"):
-        raise PlanError(
-            "found --no-wait; expected it left out: where a step fails on one Spark, the others "
-            "would go on, and the exit status be 0. --serial takes one Spark after the other"
-        )
+    for option in ("no_wait", "serial"):
+        if _parameter(option):
+            raise PlanError(
+                f"found --{option.replace('_', '-')}; expected it left out: where a step fails on "
+                "one Spark, no other may go on. --limit NAME takes one Spark or replica"
+            )
     fleet = fleet_of(path)
     check_data(fleet, gateway=_runs(GATEWAY), removal=_runs(REMOVAL))
     limit = _parameter("limit") or ()

@@ -146,9 +146,7 @@ def lost_error(spark: Host, error: str) -> BaseException:
         lost.add(spark)
         lines = lost_lines(spark_name(spark), step, error, _left(run, now), *_ways_on(run, spark))
         _show(spark, lines)
-    # With --serial the host has no greenlet of its own.
-    own = isinstance(gevent.getcurrent(), gevent.Greenlet)
-    return LostError() if own else PyinfraError(f"{spark_name(spark)}: lost at: {step}")
+    return LostError()
 
 
 def _stop(run: State) -> bool:

@@ -56,7 +56,7 @@ class LeaseKeeper(BaseStateCallback):
     """
 
     def __init__(self) -> None:
-        self._begun = self._together = False
+        self._begun = False
         self._leases: dict[Host, _Lease] = {}
 
     @property
@@ -66,20 +66,6 @@ class LeaseKeeper(BaseStateCallback):
 
     def operation_start(self, state: State, op_hash: str) -> None:  # type: ignore[override]
         """Take the leases before the first operation; end the run once one is lost."""
-        self._together = True
-        self._keep(state)
-
-    def operation_host_start(self, state: State, host: Host, op_hash: str) -> None:  # type: ignore[override]
-        """Do the same with --serial, where pyinfra does not call `operation_start`."""
-        if self._together:
-            return
-        try:
-            self._keep(state)
-        except PyinfraError as error:
-            # pyinfra would take it for a failure of this host, and not print it.
-            raise SystemExit(f"\n{error}") from None
-
-    def _keep(self, state: State) -> None:
         if self.lost:
             raise PyinfraError(self.lost)
         if self._begun:
@@ -104,7 +90,7 @@ class LeaseKeeper(BaseStateCallback):
     def host_disconnect(self, state: State, host: Host) -> None:  # type: ignore[override]
         """Release a lease at the end of the run; a killed run releases its leases by its end."""
         if lease := self._leases.pop(host, None):
-            # With --serial, or after a failure, pyinfra does not call `operation_end`.
+            # After a failure, pyinfra does not call `operation_end`.
             for op_hash in state.get_op_order():
                 lease.record(op_hash)
             lease.release()

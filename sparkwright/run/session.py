@@ -56,12 +56,6 @@ def _check_pair() -> None:
             f"{pair}: only {own.spark} is in this run, but {expected} serve one model together: "
             f"--limit {own.replica} takes both, --exclude {own.replica} neither"
         )
-    # Neither pyinfra's state nor its hosts know this option.
-    if "--serial" in sys.argv:
-        raise PyinfraError(
-            f"{pair}: found --serial; expected it left out, as {expected} do each step at the same "
-            "time"
-        )
     # With as many hosts at once as there are pairs, each may wait for one that has yet to start.
     pairs = {each.replica for each in map(target_of, state.active_hosts) if each.is_pair}
     if len(pairs) >= state.config.PARALLEL:

@@ -59,19 +59,13 @@ class SparkTarget:
 
     Attributes:
         spark: Its name in the inventory.
-        hardware_class: Key of `HARDWARE`.
         fleet: Path of the inventory file.
-        replica: Name of the replica that it serves; None for an idle Spark, as all that follows.
-        recipe_name: Name of the replica's recipe.
-        ranks: The Sparks of the replica, the head first.
-        rank: This Spark's place among them.
-        port: TCP port of the replica's door.
+        replica: The one that it serves; None for an idle Spark, as recipe, rank and port.
+        ranks: The Sparks of the replica, the head first; `rank` is this Spark's place among them.
         api_key: "none" where the door is open to all.
         seat: Name of the seat, for the second replica of a Spark; "" for the first one.
         replicas: Both replicas of a Spark that serves two; else none.
         chosen: The replicas that the run is about.
-        settings: Its group data.
-        options: What the command line asks of this run.
     """
 
     spark: str

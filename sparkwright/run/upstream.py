@@ -167,7 +167,7 @@ class Client(SSHClient):
         pyinfra logs in to the jump hosts here, and takes their errors for those of the host.
         """
         try:
-            return super().parse_config(hostname, *arguments, **options)  # type: ignore[no-untyped-call]
+            found: Any = super().parse_config(hostname, *arguments, **options)  # type: ignore[no-untyped-call]
         except (OSError, SSHException) as error:
             if isinstance(error, ConfigParseError) or str(error).startswith("jump host "):
                 raise
@@ -178,6 +178,11 @@ class Client(SSHClient):
             if "proxyjump" in way:
                 raise SSHException(f"jump host {way['proxyjump']}: {_why(error)}") from error
             raise
+        command: Any = found[1].get("sock")
+        if isinstance(command, ProxyCommand):
+            # It may have ended by itself, which paramiko takes for an error.
+            vars(command)["close"] = command.process.terminate
+        return found
 
 
 class BoundedLines:
