@@ -2,8 +2,8 @@
 
 from pyinfra import config
 
-from sparkwright.inventory.slips import check_command_line
+from sparkwright.run.ending import watch_end
 
-check_command_line()
+watch_end()
 
 config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"

@@ -21,6 +21,7 @@ from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.common.progress import size_text
 from sparkwright.common.schema import nearest
 from sparkwright.host.survey import Survey
+from sparkwright.inventory.logins import key_problem
 from sparkwright.preflight.preflight import hardware_of
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.site.site import NewSpark, inventory_text, parse_spark, site_files, write_site
@@ -93,11 +94,8 @@ def init(
 
 
 def _check_key(key: str | None) -> None:
-    # It imports cryptography.
-    from sparkwright.inventory.logins import key_problems
-
-    if key and (problems := [*key_problems(key, None)]):
-        raise PlanError(*(f"--key: {problem}" for problem in problems))
+    if key and (problem := key_problem(key)):
+        raise PlanError(f"--key: {problem}")
 
 
 def _asked(user: str | None, key: str | None) -> list[NewSpark]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, ClassVar, TypeVar, get_args, get_origin
@@ -30,13 +30,6 @@ class HostFact(FactBase[T]):
     With pyinfra's own facts, an exception of `process` ends the run for all hosts. Here an
     exception of `parse`, or a result of another type, fails only the host that printed the output.
     Texts, numbers and the output as a whole are bounded.
-
-    Example:
-        Script and parser of most facts are functions of a pure module::
-
-            class DoorStates(HostFact[DoorState]):
-                command = staticmethod(door_script)
-                parse = staticmethod(parse_door)
     """
 
     abstract = True
@@ -65,8 +58,7 @@ class HostFact(FactBase[T]):
         return value
 
     def check_preconditions(self, state: State, host: Host) -> None:
-        """Bound the output of commands on the connection; say to it that the next is a fact's."""
-        bound_output(host)
+        """Say to the connection that the next command is a fact's."""
         host.connector.fact = "momentary" if self.momentary else "surveyed"  # type: ignore[attr-defined]
 
 
@@ -104,64 +96,3 @@ def _integers(value: Any) -> Iterator[int]:
     elif isinstance(value, BaseModel):
         for _, each in value:
             yield from _integers(each)
-
-
-# Bytes of one command's standard output, or of its errors. Our largest outputs are a Spark's
-# journal, 3,000 lines of a few hundred bytes, and the result of a benchmark, up to 2 MB.
-MOST = 16 << 20
-# Bytes that each line counts beside its own, as pyinfra keeps it as an object.
-_LINE = 500
-
-
-def bound_output(host: Host) -> None:
-    """Have pyinfra read no more than `MOST` bytes of a command's output on a host by SSH.
-
-    pyinfra reads until a command ends, keeps all output, and drops the rest at the first byte that
-    is not UTF-8. A host that prints without end would use up the memory of the machine that runs
-    pyinfra, and so end the run for all hosts.
-
-    Args:
-        host: a connected one; nothing changes for this machine itself, which has no connection.
-    """
-    client = getattr(host.connector, "client", None)
-    if client is not None and not isinstance(client.exec_command, _BoundedCommand):
-        client.exec_command = _BoundedCommand(client.exec_command)
-
-
-class _BoundedCommand:
-    """paramiko's `exec_command` with bounded output files."""
-
-    def __init__(self, execute: Callable[..., tuple[Any, Any, Any]]) -> None:
-        self._execute = execute
-
-    def __call__(self, *arguments: Any, **options: Any) -> tuple[Any, Any, Any]:
-        stdin, stdout, _ = self._execute(*arguments, **options)
-        channel = stdout.channel
-        return (
-            stdin,
-            BoundedLines(channel.makefile("rb"), channel),
-            BoundedLines(channel.makefile_stderr("rb"), channel),
-        )
-
-
-class BoundedLines:
-    """The lines of a command's output, as text; the command fails if there are too many."""
-
-    def __init__(self, file: Any, channel: Any) -> None:
-        self._file = file
-        self.channel = channel
-
-    def __iter__(self) -> Iterator[str]:
-        left = MOST
-        while line := self._file.readline(left):
-            left -= len(line) + _LINE
-            yield line.decode(errors="replace")
-            if left <= 0:
-                yield f"(it says more than {MOST:,} bytes: the rest was not read)"
-                # Its exit status is then -1.
-                self.channel.close()
-                return
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()

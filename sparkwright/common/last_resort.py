@@ -6,12 +6,13 @@ hold keys; what looks like a key in its text is left out.
 
 from __future__ import annotations
 
+import atexit
+import errno
 import os
 import platform
 import re
 import signal
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -28,6 +29,8 @@ INTERRUPTED, _GRACE = 130, 2
 _KEPT = 20
 # Characters of an error's own text: some hold whole pages.
 _MESSAGE = 300
+# Errors about a full disk, beside those that name a file.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 # Tokens of the Hub, API keys, and the headers that carry them.
 _KEYS = re.compile(r"\b(hf_|sk-)[\w-]{8,}|\b(Bearer|Basic) +[\w.~+/=-]{8,}")
 # Secrets that this process has read: keys and passwords of an owner's own making have any form.
@@ -51,7 +54,7 @@ def guarded(main: Callable[[], int | None]) -> int:
     try:
         try:
             status = main() or 0
-        except SystemExit as ended:  # argparse's and click's way to end
+        except SystemExit as ended:  # click's way to end
             if isinstance(ended.code, str):
                 print(ended.code, file=sys.stderr)
             status = int(ended.code or 0) if not isinstance(ended.code, str) else 1
@@ -75,6 +78,10 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+# At its very end Python drops the handlers of signals, and an alarm would kill the process.
+atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
+
+
 def end_soon() -> None:
     """Have this process end in `_GRACE` seconds, or at the next Ctrl-C, whatever it waits for.
 
@@ -86,36 +93,37 @@ def end_soon() -> None:
 
 
 def explain(error: BaseException) -> None:
-    """Print to stderr what ended the command; in a file is what a report of it needs.
+    """Print to stderr which error ended the command; a file gets the details for a report.
 
-    Args:
-        error: Any exception. A closed pipe is no error, as the reader has what it wants; a file
-            that cannot be read or written is named, and needs no report.
+    A closed pipe is no error, as the reader has all that it wants. A file that cannot be read or
+    written, and a Python file of the site's own with a slip, are named and need no report.
     """
     if isinstance(error, BrokenPipeError):
         _drop_output()
         return
-    if isinstance(error, FileNotFoundError) and not _is_somewhere():
-        print("found no current folder; expected one: cd to your site", file=sys.stderr)
-        return
-    if isinstance(error, OSError) and error.strerror and _is_of_this_machine(error):
-        what = error.filename or "standard output"
-        line = f"{what}: cannot be read or written: {error.strerror}"
-        _drop_output()
+    if line := _cause_here(error):
         print(plain(line), file=sys.stderr)
-        return
-    if isinstance(error, SyntaxError) and error.filename:
-        # In a Python file of the site's own.
-        what = f"{error.filename}:{error.lineno}: found no Python ({error.msg})"
-        print(plain(what), file=sys.stderr)
         return
     text = plain(_without_keys(" ".join(str(error).split())), _MESSAGE)
     lines = [
         f"`{plain(command())}` failed by a fault of the program:",
         f"{type(error).__name__}: {text}" if text else type(error).__name__,
-        _where(error),
+        _record(error),
     ]
     print("\n".join(lines), file=sys.stderr)
+
+
+def _cause_here(error: BaseException) -> str:
+    """Return the line about an error of this machine, or of a file of the site; "" for others."""
+    if isinstance(error, FileNotFoundError) and not _has_folder():
+        return "found no current folder; expected one: cd to your site"
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}: found no Python ({error.msg})"
+    if isinstance(error, OSError) and (error.filename or error.errno in _FULL) and error.strerror:
+        _drop_output()
+        what = error.filename or "standard output"
+        return f"{what}: cannot be read or written: {error.strerror}"
+    return ""
 
 
 def command() -> str:
@@ -130,20 +138,11 @@ def command() -> str:
     return " ".join([name, *(files or first)])
 
 
-def _is_somewhere() -> bool:
-    """Tell whether the current folder is still there."""
+def _has_folder() -> bool:
     try:
         return bool(Path.cwd())
     except FileNotFoundError:
         return False
-
-
-def _is_of_this_machine(error: OSError) -> bool:
-    """Tell whether an error is about a file, or a full disk, and not about a connection."""
-    return error.filename is not None or error.errno in _FULL
-
-
-_FULL = (28, 122)  # ENOSPC, EDQUOT
 
 
 def _drop_output() -> None:
@@ -160,28 +159,23 @@ def _without_keys(text: str) -> str:
     return _KEYS.sub("[a key]", text)
 
 
-def _where(error: BaseException) -> str:
-    """Write the file; return the line that says where it is, or why there is none."""
+def _record(error: BaseException) -> str:
+    """Write the file of an error; return the line that names it, or says why there is none."""
     now = datetime.now(UTC)
     shown = traceback.TracebackException.from_exception(error)
     text = _without_keys(
         f"{now:%Y-%m-%d %H:%M:%S} UTC\n{command()}\n"
         f"Python {platform.python_version()}, {platform.platform()}\n\n{''.join(shown.format())}"
     )
-    name = f"error-{now:%Y%m%dT%H%M%S}-{os.getpid()}.txt"
-    reasons = []
-    for folder in (_state_folder, _temporary_folder):
-        try:
-            path = folder() / name
-            handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
-        except (OSError, RuntimeError, ValueError) as reason:
-            reasons.append(str(reason))
-            continue
-        report = next_line("doctor", "--report -", "--data report=-")
-        return f"The details are in {path}. Report it with this file: {report}"
-    return f"The details could not be written to a file ({plain('; '.join(reasons))})."
+    try:
+        path = _state_folder() / f"error-{now:%Y%m%dT%H%M%S}-{os.getpid()}.txt"
+        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except (OSError, RuntimeError, ValueError) as reason:
+        return f"The details could not be written to a file ({plain(str(reason))})."
+    report = next_line("doctor", "--report -", "--data report=-")
+    return f"The details are in {path}. Report it with this file: {report}"
 
 
 def _state_folder() -> Path:
@@ -192,7 +186,3 @@ def _state_folder() -> Path:
     for old in sorted(folder.glob("error-*.txt"))[: 1 - _KEPT]:
         old.unlink(missing_ok=True)
     return folder
-
-
-def _temporary_folder() -> Path:
-    return Path(tempfile.gettempdir())

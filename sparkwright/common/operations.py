@@ -33,13 +33,9 @@ class Refused(StringCommand):
 
 
 def differs(what: str, expected: str, found: str) -> None:
-    """Record a difference from what is declared, before an operation's first command.
+    """Record how a file, unit or package differs from what is declared, without a secret's hash.
 
-    It does nothing unless a run looks for differences.
-
-    Args:
-        what: a file, a unit, a package: the thing that people would look at.
-        expected, found: in a few words, without a secret or the hash of one.
+    To be called before an operation's first command; only a look for differences heeds it.
     """
     if is_looking() and not is_surveying():
         _noted[host.name].append((host.current_op_hash, Difference(what, expected, found)))
@@ -57,7 +53,7 @@ def unit_differs(unit: str, *, active: bool, enabled: bool, outdated: bool = Fal
 
 @contextmanager
 def surveying() -> Iterator[None]:
-    """Have the operations that this part of the run asks what they read show no notices."""
+    """Ask operations for the facts that they read, without showing their notices."""
     _surveying.add(gevent.getcurrent())
     try:
         yield
@@ -66,16 +62,16 @@ def surveying() -> Iterator[None]:
 
 
 def is_surveying() -> bool:
-    """Tell whether this part of the run only asks operations what they read."""
+    """Tell whether this part of the run only asks operations for their facts."""
     return gevent.getcurrent() in _surveying
 
 
 class AskedError(BaseException):
-    """Ends an operation that a survey asks what it reads, once it has asked for it."""
+    """Ends an operation during a survey, once it has asked for a fact."""
 
 
 def foresee(*reads: Callable[[], object]) -> None:
-    """Have a survey read at once what an operation is about to read one after the other."""
+    """Have a survey ask at once for facts that an operation reads one after the other."""
     if is_surveying():
         for read in reads:
             with suppress(AskedError):
@@ -138,10 +134,7 @@ def failing(message: str, *, mended: bool = False) -> StringCommand:
 
     An exception in an operation would end the run for every host. The plan shows the message, too,
     and a run that only plans, or would ask, then has exit status 1, as one with -y would.
-
-    Args:
-        message: the obstacle, and its remedy.
-        mended: an earlier operation of the same run removes the obstacle: the plan is silent.
+    The plan is silent on an obstacle that is `mended`: an earlier operation removes it.
     """
     message = plain_lines(message)
     if planning() and not (mended or is_looking() or is_surveying()):
@@ -195,11 +188,7 @@ def is_dry_run() -> bool:
 
 
 def run_now(host: Host, command: StringCommand, **options: Any) -> tuple[bool, CommandOutput]:
-    """Run a command on a host, as root if the inventory sets `_sudo`.
-
-    Returns:
-        Whether it succeeded, and its output.
-    """
+    """Run a command on a host, as root if the inventory sets `_sudo`."""
     return host.run_shell_command(command, _sudo=uses_sudo(host), **options)
 
 

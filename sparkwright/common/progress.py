@@ -117,13 +117,7 @@ def size_text(size: float) -> str:
 
 
 def time_text(seconds: float, form: str, zone: tzinfo | None = None) -> str:
-    """Return a time for people; "no time" for a number that is none.
-
-    Args:
-        seconds: since the epoch.
-        form: a format of `strftime`.
-        zone: None for this machine's.
-    """
+    """Return seconds since the epoch in a format of `strftime`; "no time" for an impossible one."""
     try:
         return datetime.fromtimestamp(seconds, zone).strftime(form)
     except (OverflowError, OSError, ValueError):

@@ -21,12 +21,7 @@ _STYLE = re.compile(r"(\x1b\[(?:[01]|3[0-7]|9[0-7])m)")
 
 
 def plain(text: str, most: int = LINE) -> str:
-    """Return text as one line, with a substitute for each character that is not printable.
-
-    Args:
-        text: from a Spark, a hub or a file.
-        most: characters that are kept; an ellipsis stands for the rest.
-    """
+    """Return the first characters of a text as one line, without any that is not printable."""
     cut = text[: most + 1]
     shown = "".join(
         each if each.isprintable() else " " if each.isspace() else "\N{REPLACEMENT CHARACTER}"

@@ -1,6 +1,7 @@
 """The gateway: one address for all replicas."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from pyinfra import host
 from pyinfra.api import HiddenValue, deploy
@@ -23,6 +24,7 @@ from sparkwright.door.key import GATEWAY
 from sparkwright.door.keys import gateway_key
 from sparkwright.firewall.firewall import port_rules
 from sparkwright.firewall.operations import firewall
+from sparkwright.fleet.group_data import settings_of_site
 from sparkwright.gateway.facts import UNITS
 from sparkwright.gateway.files import (
     BEHIND,
@@ -36,7 +38,6 @@ from sparkwright.gateway.gateway import client_url, doors, needed, upstreams
 from sparkwright.gateway.names import listing, served
 from sparkwright.gateway.operations import gateway
 from sparkwright.release.programs import program
-from sparkwright.run.host_data import data_of, settings_of_replica
 from sparkwright.run.spark import fleet_of, recipe_of
 from sparkwright.run.target import bad_input, target
 
@@ -52,13 +53,13 @@ def apply() -> None:
     with bad_input():
         fleet = fleet_of(own.fleet)
         recipes = {name: recipe_of(name) for name in fleet.recipes}
-        replica_settings = {name: settings_of_replica(host, name) for name in fleet.replicas}
+        replica_settings = settings_of_site(Path.cwd(), fleet, host.inventory.get_override_data())
         replicas, urls = upstreams(fleet, recipes), doors(fleet, replica_settings)
         keys = run_keys(fleet)
         check_authority(fleet, settings)
         own_key = gateway_key(keys)
         assert own_key
-        asked_by = (data_of(host).get("ssh_hostname"), own.spark, "gateway")
+        asked_by = (host.data.dict().get("ssh_hostname"), own.spark, "gateway")
         own_names, site = server_names(settings, asked_by), site_names(settings, fleet)
         # A door's certificate may be signed by itself alone.
         trusted = chains(

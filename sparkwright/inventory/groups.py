@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ import click
 from pyinfra import config, state
 from pyinfra.api.state import MAX_PARALLEL
 
-from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import inventory_file
 from sparkwright.common.terminal import wrapped
@@ -28,7 +28,6 @@ from sparkwright.inventory.selection import Host, choose_replicas, selected
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.run.ending import watch_end
 from sparkwright.run.failures import expect_failures, expect_silence
-from sparkwright.run.last_resort import keep_tracebacks_off_screen
 from sparkwright.run.screen import keep_screen_plain
 from sparkwright.run.spark import fleet_of
 
@@ -53,11 +52,8 @@ def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
     ``api_key``, all None on an idle Spark. A Spark that is in two replicas has all of the first,
     and both names as ``replicas``.
 
-    The host of the gateway is in no run for Sparks, so that neither fails because the other is off.
-
-    Args:
-        path: The YAML file.
-        gateway: Make the group ``gateway`` instead, with the gateway's host alone.
+    With `gateway`, there is the group ``gateway`` alone, of its host: this one is in no run for
+    Sparks, so that neither fails because the other is off.
 
     Raises:
         PlanError: There is no such file, or all its problems.
@@ -82,61 +78,79 @@ def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
 def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
     """Load an inventory file for pyinfra; problems end the run before a host is touched.
 
-    Args:
-        root: The project: the folder of `group_data`, in which pyinfra has to be started.
-        path: The YAML file, relative to it; None for that of `inventory_file`.
+    pyinfra has to be started in the project, `root`. Outside of pyinfra, where Python alone runs
+    the file of an inventory, there is no run to check.
 
     Raises:
         SystemExit: With the problems, which Python prints to stderr, and exit status 1.
     """
+    is_chosen, path = path is None, path or inventory_file()
     try:
-        if click.get_current_context(silent=True) is None:
-            raise PlanError(f"found no run of pyinfra; expected: {next_line('apply')}")
         if Path.cwd() != root:
             raise PlanError(f"found the folder {Path.cwd()}; expected the project root: cd {root}")
+        if click.get_current_context(silent=True) is None:
+            return load(path)
         watch_end()
-        keep_tracebacks_off_screen()
         # At its end Python looks for garbage in all that pyinfra has imported: 0.15 s for nothing.
         atexit.register(gc.freeze)
-        is_chosen, path = path is None, path or inventory_file()
         groups = load(path, gateway=_runs(GATEWAY))
-        # The first group has them all.
-        hosts = next(iter(groups.values()))
-        keep_screen_plain(next((data["spark"] for name, data in hosts if name == "@local"), None))
-        if not config.PARALLEL:
-            # A pair does each step on both Sparks at once. pyinfra's default is by the
-            # cores of this machine, which mostly waits.
-            config.PARALLEL = min(len(hosts), MAX_PARALLEL)
-        look = next((module for module, deploys in LOOKS.items() if _runs(deploys)), None)
-        if look:
-            expect_silence(state, hosts, look)
-        else:
-            expect_failures(state)
-        _check_order()
-        # pyinfra makes a group of its own of all hosts, by the name of its inventory file.
-        file_group = "inventory" if is_chosen else path.stem
         if is_chosen and path.stem != "sparks":
             # So group_data/staging.py is for inventory/staging.yaml, whatever reads it.
-            groups.setdefault(path.stem, hosts)
-        check_data(groups, file_group, path, removal=_runs(REMOVAL))
-        chosen = selected(groups, _parameter("limit") or (), _parameter("exclude") or ())
-        choose_replicas(groups, _parameter("limit") or ())
-        if _parameter("operations") != ("debug-inventory",):
-            check_logins(path, chosen, _parameter("ssh_key"), _parameter("ssh_key_password"))
-        if _runs(KEYED):
-            _ask_for_keys(fleet_of(path))
+            groups.setdefault(path.stem, next(iter(groups.values())))
+        _prepare_run(path, groups)
     except PlanError as error:
         raise SystemExit(f"\n{wrapped(str(error), sys.stderr)}") from None
     return groups
 
 
-def _ask_for_keys(fleet: Fleet) -> None:
-    """Run the command that gives the API keys, if there is one, while nothing else is printed.
+def _prepare_run(path: Path, groups: dict[str, list[Host]]) -> None:
+    """Check the command line against the inventory, and set how the run ends and looks.
 
-    It may ask a person for a passphrase. The run has its output from then on.
+    Raises:
+        PlanError: All problems of one kind.
     """
-    if fleet.keys_command and any(each.api_key is None for each in fleet.replicas.values()):
+    # The first group has all hosts.
+    hosts = next(iter(groups.values()))
+    keep_screen_plain(next((data["spark"] for name, data in hosts if name == "@local"), None))
+    if not config.PARALLEL:
+        # A pair does each step on both Sparks at once. pyinfra's default is by the cores of this
+        # machine, which mostly waits.
+        config.PARALLEL = min(len(hosts), MAX_PARALLEL)
+    look = next((module for module, deploys in LOOKS.items() if _runs(deploys)), None)
+    if look:
+        expect_silence(state, hosts, look)
+    else:
+        expect_failures(state)
+    for option in ("no_wait", "serial"):
+        if _parameter(option):
+            raise PlanError(
+                f"found --{option.replace('_', '-')}; expected it left out: where a step fails on "
+                "one Spark, no other may go on. --limit NAME takes one Spark or replica"
+            )
+    fleet = fleet_of(path)
+    check_data(fleet, gateway=_runs(GATEWAY), removal=_runs(REMOVAL))
+    limit = _parameter("limit") or ()
+    chosen = selected(groups, limit, _parameter("exclude") or ())
+    choose_replicas(groups, limit)
+    if _parameter("operations") != ("debug-inventory",):
+        check_logins(path, chosen, _parameter("ssh_key"))
+    keyed = any(each.api_key is None for each in fleet.replicas.values())
+    if _runs(KEYED) and fleet.keys_command and keyed:
+        # It may ask a person for a passphrase: it runs while nothing else is printed.
         fleet_keys(fleet)
+
+
+def groups_of_python(path: Path) -> dict[str, list[Host]]:
+    """Return the groups of Sparks that an inventory of pyinfra's makes by `for_pyinfra`."""
+    return {
+        name: value
+        for name, value in runpy.run_path(str(path)).items()
+        if isinstance(value, list) and value and all(map(_is_spark, value))
+    }
+
+
+def _is_spark(host: object) -> bool:
+    return isinstance(host, tuple) and len(host) == 2 and "spark" in host[1]
 
 
 def _host(fleet: Fleet, name: str) -> Host:
@@ -183,14 +197,4 @@ def _runs(deploys: tuple[str, ...]) -> bool:
 
 def _parameter(name: str) -> Any:
     """Return a parameter of pyinfra's command line; None if it was not given."""
-    context = click.get_current_context(silent=True)
-    return context.params.get(name) if context else None
-
-
-def _check_order() -> None:
-    """Refuse ``--no-wait``: a failure would not stop other Sparks, and the exit status be 0."""
-    if _parameter("no_wait"):
-        raise PlanError(
-            "found --no-wait; expected it left out: where a step fails on one Spark, the others "
-            "would go on, and the exit status be 0. --serial takes one Spark after the other"
-        )
+    return click.get_current_context().params.get(name)

@@ -1,8 +1,8 @@
-"""Which hosts `--limit` and `--exclude` leave in a run."""
+"""Which hosts `--limit` and `--exclude` leave in a run, and which replicas of them it is about."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 from typing import Any
 
@@ -14,24 +14,23 @@ Groups = Mapping[str, Sequence[Host]]
 
 
 def selected(groups: Groups, limit: Sequence[str], exclude: Sequence[str]) -> list[Host]:
-    """Return the hosts of a run.
-
-    pyinfra ignores a pattern that matches nothing: it would do nothing, or exclude nobody.
-
-    Args:
-        groups: The groups for pyinfra; the first has all hosts.
-        limit: Names of hosts and groups, and patterns of the former; none means all.
-        exclude: Likewise.
+    """Return the hosts of a run, in the order of the first group, which has all of them.
 
     Raises:
-        PlanError: A pattern matches nothing, or no host is left.
+        PlanError: A pattern matches nothing, which pyinfra would ignore, or no host is left.
     """
-    problems = [*_problems("--limit", limit, groups), *_problems("--exclude", exclude, groups)]
-    if problems:
+    known = {*groups, *(name for hosts in groups.values() for name, _ in hosts)}
+    if problems := [
+        f"{option}: found {pattern or shown(pattern)}, which matches nothing; "
+        f"{nearest(pattern, known)}"
+        for option, patterns in (("--limit", limit), ("--exclude", exclude))
+        for pattern in patterns
+        if not _matched(pattern, groups)
+    ]:
         raise PlanError(*problems)
-    hosts = next(iter(groups.values()))
     within = {name for each in limit for name in _matched(each, groups)}
     out = {name for each in exclude for name in _matched(each, groups)}
+    hosts = next(iter(groups.values()))
     left = [host for host in hosts if (host[0] in within or not limit) and host[0] not in out]
     if not left:
         raise PlanError(f"--exclude: found {', '.join(exclude)}; expected a host to be left")
@@ -55,17 +54,3 @@ def _matched(pattern: str, groups: Groups) -> set[str]:
     if pattern in groups:
         return {name for name, _ in groups[pattern]}
     return {name for hosts in groups.values() for name, _ in hosts if fnmatch(name, pattern)}
-
-
-def _problems(option: str, patterns: Sequence[str], groups: Groups) -> Iterator[str]:
-    known = {*groups, *(name for hosts in groups.values() for name, _ in hosts)}
-    for pattern in patterns:
-        if _matched(pattern, groups):
-            continue
-        parts = [part.strip() for part in pattern.split(",")]
-        found = f"{option}: found {pattern or shown(pattern)}, which matches nothing"
-        if len(parts) > 1 and known.issuperset(parts):
-            words = " ".join(f"{option} {part}" for part in parts)
-            yield f"{found}; expected one name each time: {words}"
-        else:
-            yield f"{found}; {nearest(pattern, known)}"

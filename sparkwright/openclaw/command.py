@@ -17,9 +17,10 @@ from sparkwright.common.render import render
 from sparkwright.common.schema import nearest
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
+from sparkwright.fleet.group_data import gateway_settings, settings_of_site
 from sparkwright.gateway.gateway import client_url, upstreams
 from sparkwright.gateway.names import ALIASES, ModelAlias, served
-from sparkwright.monitoring.command import door_chains, gateway_settings, settings
+from sparkwright.monitoring.command import door_chains
 from sparkwright.monitoring.targets import targets
 from sparkwright.recipe.loader import load_recipe, recipe_names
 
@@ -57,9 +58,9 @@ class _Agent:
 def _servers(fleet: Fleet) -> list[_Server]:
     replicas = upstreams(fleet, {name: load_recipe(name) for name in fleet.recipes})
     if fleet.gateway:
-        url = client_url(fleet, gateway_settings(fleet).secured)
+        url = client_url(fleet, gateway_settings(Path.cwd(), fleet).secured)
         return [_Server(_PROVIDER, url, True, _chatting(served(replicas)))]
-    known = settings(fleet)
+    known = settings_of_site(Path.cwd(), fleet)
     doors = targets(fleet, known, door_chains(fleet, known))
     return [
         _Server(

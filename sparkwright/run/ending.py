@@ -1,5 +1,6 @@
-"""The end of a run: what it still has to say, and what Ctrl-C leaves."""
+"""The end of a run: the lines that it still has to print, its errors, and Ctrl-C."""
 
+import logging
 import os
 import signal
 import sys
@@ -9,33 +10,50 @@ from types import FrameType
 import click
 import gevent
 from pyinfra import state
+from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.state import StateStage
 
 from sparkwright.common.command_line import typed_line
-from sparkwright.common.last_resort import INTERRUPTED, end_soon
+from sparkwright.common.errors import PlanError
+from sparkwright.common.last_resort import INTERRUPTED, end_soon, explain
+from sparkwright.common.terminal import plain, styled_lines
 
 _contexts: list[click.Context] = []
+# The errors that ended greenlets; pyinfra raises most of them again where it waits for one.
+_errors: list[BaseException] = []
 
 
 def watch_end() -> None:
-    """Prepare `at_end`, and have Ctrl-C end this run with an explanation and exit status 130.
+    """Have this run end with a sentence, and no traceback; after Ctrl-C with exit status 130.
 
     To be called as early as pyinfra lets us, by config.py: the deploys of a run are in greenlets of
-    their own, which have no context of click's.
+    their own, which have no context of click's. Further calls change nothing.
+
+    Raises:
+        SystemExit: A `--data` has no value.
     """
-    if context := click.get_current_context(silent=True):
-        _contexts[:] = [context]
-        signal.signal(signal.SIGINT, _interrupted)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    context = click.get_current_context(silent=True)
+    if context is None or context in _contexts:
+        return
+    _contexts[:] = [context]
+    for given in context.params.get("data") or ():
+        # pyinfra would end in a traceback.
+        if not given.partition("=")[1]:
+            raise SystemExit(f"--data {plain(given)}: found no value; expected NAME=VALUE")
+    signal.signal(signal.SIGINT, _interrupted)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # paramiko logs the traceback of each error that it raises; gevent prints that of a greenlet.
+    logging.getLogger("paramiko").addHandler(logging.NullHandler())
+    gevent.get_hub().print_exception = _note
+    # The first function is called last, before click would print the error.
+    context.call_on_close(_explain_error)
 
 
 def at_end(say: Callable[[], None]) -> None:
     """Have a function called at the end of this run, unless an error or Ctrl-C ends it.
 
     A run that prints pyinfra's JSON has no last lines: they would stand behind it.
-
-    Args:
-        say: Prints the last lines; pyinfra has closed its connections by then.
+    pyinfra has closed its connections by then.
     """
 
     def unless_failed() -> None:
@@ -50,6 +68,44 @@ def at_end(say: Callable[[], None]) -> None:
 def is_interrupted() -> bool:
     """Tell, while the run closes, whether Ctrl-C ends it."""
     return getattr(sys.exc_info()[1], "code", None) == INTERRUPTED
+
+
+def _note(_context: object, _kind: object, error: BaseException, _trace: object) -> None:
+    # The run reports those that pyinfra expects, of each host that has one.
+    if not isinstance(error, PyinfraError):
+        _errors.append(error)
+
+
+def _explain_error() -> None:
+    """Print the error that ends the run, and those of greenlets that nobody has raised again.
+
+    Raises:
+        SystemExit: In the place of an error for which pyinfra would print file, line or traceback.
+    """
+    raised = error = sys.exc_info()[1]
+    # pyinfra wraps each error; a deploy that another one includes wraps it once more.
+    while isinstance(error, click.ClickException) and hasattr(error, "exception"):
+        error = error.exception
+    for each in _errors:
+        if each is not error:
+            explain(each)
+    if error is None or error is raised:
+        return
+    if isinstance(error, EOFError):
+        # input() and getpass() have nobody to ask.
+        _say("found no terminal to ask on; expected one, or -y for a run that asks nothing")
+    elif isinstance(error, PyinfraError | PlanError):
+        text = str(error)
+        _say("no Spark is left in this run" if text == "No hosts remaining!" else text)
+    else:
+        click.echo(err=True)
+        explain(error)
+    raise SystemExit(1)
+
+
+def _say(text: str) -> None:
+    stopped = click.style("Stopped", "red", bold=True)
+    click.echo(f"--> {stopped}: {styled_lines(text)}", err=True)
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:

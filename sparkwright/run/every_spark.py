@@ -9,7 +9,6 @@ from sparkwright.common.facts import HostFact
 from sparkwright.common.operations import spark_name, uses_sudo
 from sparkwright.fleet.settings import settings_of
 from sparkwright.release.served import Served, parse_served, served_script
-from sparkwright.run.host_data import data_of
 from sparkwright.run.sudo import check_sudo
 
 T = TypeVar("T")
@@ -25,9 +24,6 @@ class ServedRelease(HostFact[Served]):
 def of_every_spark(fact: type[HostFact[T]]) -> dict[str, T]:
     """Read a fact of each host of the run, by its name.
 
-    Args:
-        fact: One whose command takes the root folder alone.
-
     Raises:
         PyinfraError: A host cannot be read; nothing was changed.
     """
@@ -35,7 +31,7 @@ def of_every_spark(fact: type[HostFact[T]]) -> dict[str, T]:
     for each in sorted(state.active_hosts, key=spark_name):
         if uses_sudo(each):
             check_sudo(each)
-        answer = each.get_fact(fact, root=settings_of(data_of(each)).root)
+        answer = each.get_fact(fact, root=settings_of(each.data.dict()).root)
         if answer is None:
             raise PyinfraError(
                 f"{spark_name(each)}: cannot be read, which comes before this run makes a file "

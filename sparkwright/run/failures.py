@@ -3,7 +3,6 @@
 import logging
 import shlex
 from collections.abc import Iterable
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -16,31 +15,25 @@ from pyinfra.api.state import BaseStateCallback, StateStage
 
 from sparkwright.common.command_line import typed_line
 from sparkwright.common.operations import spark_name
-from sparkwright.run.ending import is_interrupted
-from sparkwright.run.host_data import data_of
-from sparkwright.run.last_resort import keep_tracebacks_off_screen
+from sparkwright.run.ending import is_interrupted, watch_end
 from sparkwright.run.lost import Login, cause, lost_lines, unreachable_lines
 from sparkwright.run.target import target_of
 from sparkwright.run.upstream import carry
 
 # Seconds in which a Spark takes a connection, greets, and takes a login, of a run that only looks.
 LOOK_PATIENCE = 3
-# Seconds that a connection may take to end after a command has noticed it: each failed command
-# waits for so long.
-_ENDING = 0.2
 
 
 def expect_failures(run: State) -> None:
     """End a run with a readable message once a host fails or cannot be reached.
 
-    To be called while the inventory is loaded: pyinfra then knows no hosts yet, and takes no
-    callbacks.
+    To be called while the inventory is loaded, when pyinfra takes no callbacks yet.
     """
     # With more, an operation whose facts failed goes on with their defaults, as if the host were
     # empty.
     config.FAIL_PERCENT = 0
     carry()
-    keep_tracebacks_off_screen()
+    watch_end()
     # Instead of pyinfra's question whether to go on, which needs a terminal.
     run.should_raise_failed_hosts = _stop
     logger.addHandler(_errors)
@@ -50,12 +43,8 @@ def expect_failures(run: State) -> None:
 def expect_silence(run: State, hosts: Iterable[tuple[str, dict[str, Any]]], look: str) -> None:
     """Have a run that only looks go on without the hosts that do not answer, and soon.
 
-    To be called like `expect_failures`.
-
-    Args:
-        hosts: all of its hosts, with their data.
-        look: the module of what the run does. Its `without_answers` shows the fleet where no host
-            can be reached.
+    `look` is the module of what the run does: its `without_answers` shows the fleet where no host
+    can be reached.
     """
 
     def show() -> None:
@@ -80,17 +69,6 @@ def report_failures() -> None:
     if any(isinstance(handler, FailureReport) for handler in state.callback_handlers):
         return
     state.add_callback_handler(FailureReport())
-    # gevent prints a traceback of each error that ends a greenlet, before pyinfra reports it.
-    hub = gevent.get_hub()
-    hub.NOT_ERROR = (*hub.NOT_ERROR, PyinfraError)
-
-
-def watch_connection() -> None:
-    """Have the run notice when the current host is lost; a host without SSH cannot be lost."""
-    # `host` itself stands for whichever host is current.
-    own = state.inventory.get_host(host.name)
-    if getattr(own.connector, "client", None) and not getattr(own.connector, "watched", False):
-        own.connector = WatchedConnection(own, own.connector)  # type: ignore[assignment]
 
 
 class _ConnectErrors(logging.Handler):
@@ -132,7 +110,7 @@ def why_silent(spark: Host) -> str:
 
 
 def _login(spark: Host) -> Login:
-    data = data_of(spark)
+    data = spark.data.dict()
     return Login(
         data.get("ssh_hostname") or spark.name,
         data.get("ssh_user"),
@@ -150,51 +128,12 @@ class LostError(gevent.GreenletExit):  # type: ignore[misc]
     """
 
 
-class WatchedConnection:
-    """A pyinfra connector that distinguishes a lost Spark from a failed command.
+def lost_error(spark: Host, error: str) -> BaseException:
+    """Report a lost Spark once; return the exception that ends its part of the run.
 
-    pyinfra knows only failed commands: a power cut during an operation would show as a failure of
-    whatever command or upload was running, with tracebacks.
+    Args:
+        error: that of the connection; "" where it ended without one.
     """
-
-    _WATCHED = ("run_shell_command", "put_file", "get_file")
-    # Also of a connector around this one, which passes on what it lacks.
-    watched = True
-
-    def __init__(self, spark: Host, connector: Any) -> None:
-        self._spark = spark
-        self._connector = connector
-
-    def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self._connector, name)
-        return partial(self._call, attribute) if name in self._WATCHED else attribute
-
-    def _call(self, function: Any, *arguments: Any, **options: Any) -> Any:
-        """Call a method of the connector; end the host's part of the run if the Spark is lost."""
-        try:
-            result = function(*arguments, **options)
-        except Exception as error:
-            # paramiko raises any error that ended its connection; pyinfra wraps some of them.
-            if self._is_connected():
-                raise
-            raise _lost(self._spark, str(error) or type(error).__name__) from None
-        # A command that was running when the connection ended has no exit status.
-        done = result[0] if isinstance(result, tuple) else result
-        if not done and not self._is_connected():
-            raise _lost(self._spark, "")
-        return result
-
-    def _is_connected(self) -> bool:
-        client = self._connector.client
-        transport = client.get_transport() if client else None
-        if transport:
-            # A waiting command notices the end before the transport counts as inactive.
-            transport.join(_ENDING)
-        return bool(transport and transport.is_active())
-
-
-def _lost(spark: Host, error: str) -> BaseException:
-    """Report a lost Spark once; return the exception that ends its part of the run."""
     run: State = spark.state
     # The current operation is that of `host`, which may have been reading its peer.
     now = host.current_op_hash or host.executing_op_hash
@@ -207,9 +146,7 @@ def _lost(spark: Host, error: str) -> BaseException:
         lost.add(spark)
         lines = lost_lines(spark_name(spark), step, error, _left(run, now), *_ways_on(run, spark))
         _show(spark, lines)
-    # With --serial the host has no greenlet of its own.
-    own = isinstance(gevent.getcurrent(), gevent.Greenlet)
-    return LostError() if own else PyinfraError(f"{spark_name(spark)}: lost at: {step}")
+    return LostError()
 
 
 def _stop(run: State) -> bool:

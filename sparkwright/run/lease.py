@@ -39,9 +39,7 @@ def hold_lease() -> None:
     first operation, and nothing was changed.
     """
     if not any(isinstance(handler, LeaseKeeper) for handler in state.callback_handlers):
-        state.add_callback_handler(LeaseKeeper(version := _Version()))
-        # Each Spark of the run comes here, and git lets the next one go on.
-        version.ask()
+        state.add_callback_handler(LeaseKeeper())
 
 
 def lost_lease(run: State) -> str:
@@ -57,9 +55,8 @@ class LeaseKeeper(BaseStateCallback):
     its own lease.
     """
 
-    def __init__(self, version: "_Version") -> None:
-        self._begun = self._together = False
-        self._version = version
+    def __init__(self) -> None:
+        self._begun = False
         self._leases: dict[Host, _Lease] = {}
 
     @property
@@ -69,26 +66,12 @@ class LeaseKeeper(BaseStateCallback):
 
     def operation_start(self, state: State, op_hash: str) -> None:  # type: ignore[override]
         """Take the leases before the first operation; end the run once one is lost."""
-        self._together = True
-        self._keep(state)
-
-    def operation_host_start(self, state: State, host: Host, op_hash: str) -> None:  # type: ignore[override]
-        """Do the same with --serial, where pyinfra does not call `operation_start`."""
-        if self._together:
-            return
-        try:
-            self._keep(state)
-        except PyinfraError as error:
-            # pyinfra would take it for a failure of this host, and not print it.
-            raise SystemExit(f"\n{error}") from None
-
-    def _keep(self, state: State) -> None:
         if self.lost:
             raise PyinfraError(self.lost)
         if self._begun:
             return
         self._begun = True
-        owner = _this_run(str(self._version))
+        owner = _this_run()
         first, *others = sorted(state.active_hosts, key=lambda each: each.name)
         # Of two runs of the same Sparks that begin together, the first lease decides.
         self._take(first, owner)
@@ -107,7 +90,7 @@ class LeaseKeeper(BaseStateCallback):
     def host_disconnect(self, state: State, host: Host) -> None:  # type: ignore[override]
         """Release a lease at the end of the run; a killed run releases its leases by its end."""
         if lease := self._leases.pop(host, None):
-            # With --serial, or after a failure, pyinfra does not call `operation_end`.
+            # After a failure, pyinfra does not call `operation_end`.
             for op_hash in state.get_op_order():
                 lease.record(op_hash)
             lease.release()
@@ -268,33 +251,21 @@ class _Remote:
         return self._transport.is_active()
 
 
-def _this_run(version: str) -> str:
+def _this_run() -> str:
     # Without options: a value of --data may be a secret.
     files = [word for word in sys.argv[1:] if word.endswith(".py")]
     who = f"{getpass.getuser()} at {socket.gethostname()}"
-    name = f"{who}: {' '.join(files)}, {version}, process {os.getpid()}"
-    return " ".join(name.split())
+    version = f"Sparkwright {__version__}{_commit()}"
+    return " ".join(f"{who}: {' '.join(files)}, {version}, process {os.getpid()}".split())
 
 
-class _Version:
-    """The version of this Sparkwright, with the commit of a git checkout."""
-
-    def __init__(self) -> None:
-        self._git: subprocess.Popen[str] | None = None
-
-    def ask(self) -> None:
-        """Have git look for the commit, while the deploys are loaded."""
-        # Without it, git would name the commit of a site in which this is installed.
-        if (PACKAGE.parent / ".git").exists():
-            with suppress(OSError):
-                self._git = subprocess.Popen(
-                    ["git", "describe", "--always", "--dirty"],
-                    cwd=PACKAGE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    text=True,
-                )
-
-    def __str__(self) -> str:
-        commit = self._git.communicate()[0].strip() if self._git else ""
-        return f"Sparkwright {__version__}" + (f" ({commit})" if commit else "")
+def _commit() -> str:
+    """Return the commit of a git checkout of this program, in brackets; "" if it is installed."""
+    # Without this look, git would name the commit of a site in which this is installed.
+    if not (PACKAGE.parent / ".git").exists():
+        return ""
+    git = ["git", "describe", "--always", "--dirty"]
+    with suppress(OSError):
+        done = subprocess.run(git, cwd=PACKAGE, capture_output=True, text=True, check=False)
+        return f" ({done.stdout.strip()})" if done.stdout else ""
+    return ""

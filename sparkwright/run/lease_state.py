@@ -5,7 +5,7 @@ import shlex
 from sparkwright.common.progress import time_text
 
 # Seconds between two signs of life of the run that holds a lease, and the silence after which the
-# Spark ends the lease. A connection counts as dead after 60 s (sparkwright/run/session.py), so a
+# Spark ends the lease. A connection counts as dead after 60 s (sparkwright/run/upstream.py), so a
 # living run is heard of earlier.
 BEAT, SILENCE = 20, 90
 # Seconds that a run waits for the lease: one that was just killed holds it for a moment.

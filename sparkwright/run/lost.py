@@ -2,83 +2,14 @@
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-# Patterns of SSH errors, and what each means, for the login of a `Login`. The first that matches
-# counts.
-_CAUSES = (
-    (r"Unparsable line (.*?)\)*$", "a line of ~/.ssh/config has no value: {0}"),
-    (
-        r"\.ssh/config: invalid literal.*: '([^']*)'",
-        "~/.ssh/config has {0} where a number is expected, such as that of a port",
-    ),
-    (
-        r"\.ssh/config: maximum recursion",
-        "a `Host *` with a ProxyJump would jump to itself: except the jump host from it in "
-        "~/.ssh/config",
-    ),
-    (r"\.ssh/config", "~/.ssh/config cannot be read"),
-    (
-        r"jump host (\S+): ChannelException\(1,",
-        "its jump host {0} forwards no connections: AllowTcpForwarding in sshd_config there",
-    ),
-    (
-        r"jump host (\S+): ChannelException",
-        "its jump host {0} gets no answer from {address}: no power, no network, or another address",
-    ),
-    (
-        r"jump host (\S+): ",
-        "its jump host {0} (ProxyJump in ~/.ssh/config) cannot be passed: ssh to it must log in "
-        "without a password",
-    ),
-    (
-        r"ProxyCommand (.+?): ",
-        "its ProxyCommand in ~/.ssh/config fails; run it by hand to see why: {0}",
-    ),
-    (
-        # paramiko's, where the inventory accepts known host keys only.
-        r"StrictPolicy",
-        "its host key is not known, and the inventory takes no other "
-        "(ssh_strict_host_key_checking): compare `ssh-keyscan -p {port} {address} | ssh-keygen -lf "
-        "-` with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the Spark itself, and put "
-        "the line into the known_hosts file",
-    ),
-    (
-        r"host key|not found in known_hosts",
-        "it shows another host key than before. If you have reinstalled it: ssh-keygen -R {known}; "
-        "if not, another machine has its address",
-    ),
-    (
-        r"No authentication methods",
-        "this machine has no SSH key, and no agent with one: ssh-keygen -t ed25519, then "
-        "ssh-copy-id {login}",
-    ),
-    (
-        r"uthentication|private key|publickey|password",
-        "it rejects this SSH key for this user: ssh-copy-id {login}, or correct ssh_user and "
-        "ssh_key. `ssh {login}` must log in without a password",
-    ),
-    (
-        r"resolve|Name or service",
-        "its host name {address} does not resolve: correct ssh_hostname in the inventory",
-    ),
-    (
-        # paramiko's "Unable to connect" stands for a closed port, and for an absent host.
-        r"refused|Unable to connect",
-        "it refuses the connection: is it on and booted, and are ssh_hostname and ssh_port right?",
-    ),
-    (r"timed out|Timeout|No route|unreachable|Host is down", "no answer: no power or no network"),
-    (
-        r"protocol banner|No existing session",
-        "the connection broke before a greeting of SSH: does it boot, and is ssh_port right?",
-    ),
-    (r"known_hosts", "the file for host keys cannot be written"),
-    (r"\[Errno 2\]", "a file that ~/.ssh/config names is missing"),
-    (
-        r"reset|EOF|closed|not active|Broken pipe|disconnect",
-        "the connection broke: no power, no network, or a reboot",
-    ),
-)
+from sparkwright.common import yaml
+
+_CAUSES = Path(__file__).with_name("ssh_causes.yaml")
 
 
 @dataclass(frozen=True)
@@ -111,20 +42,20 @@ class Login:
 
 
 def cause(error: str, login: Login | None = None) -> str:
-    """Return why there is no connection, for people.
-
-    Args:
-        error: the error of SSH or the system; "" where the connection ended without one.
-        login: the way to the Spark.
-    """
+    """Return why there is no connection, for people, by the error of SSH or the system, if any."""
     if not error:
         return "the connection ended: no power, no network, or a reboot"
     way = login or Login()
-    for pattern, text in _CAUSES:
+    for pattern, text in _causes():
         if match := re.search(pattern, error):
             named = {"address": way.address, "port": way.port, "login": way, "known": way.known}
             return f"{text.format(*match.groups(), **named)} ({error})"
     return error
+
+
+@cache
+def _causes() -> Sequence[tuple[str, str]]:
+    return [(each["pattern"], each["cause"]) for each in yaml.load(_CAUSES)["causes"]]
 
 
 def password_asked(spark: str, user: str | None) -> str:
@@ -141,10 +72,7 @@ def unreachable_lines(
 ) -> list[str]:
     """Return the message about a Spark that a run cannot reach at its start.
 
-    Args:
-        error: as for `cause`.
-        command: the command line of the run.
-        without: the command line that leaves the Spark out; "" where no other would be left.
+    `without` is the command line that leaves the Spark out; "" where no other would be left.
     """
     return [
         f"{spark}: no connection: {cause(error, login)}",
@@ -156,14 +84,7 @@ def unreachable_lines(
 def lost_lines(
     spark: str, step: str, error: str, left: str, command: str, without: str
 ) -> list[str]:
-    """Return the message about a Spark that a run has lost.
-
-    Args:
-        step: the operation in which that happened.
-        error: as for `cause`.
-        left: the operations after that; "" where none was left.
-        command, without: as for `unreachable_lines`.
-    """
+    """Return the message about a Spark that a run has lost, with the operations that were left."""
     return [
         f"{spark}: lost at: {step}: {cause(error)}",
         "Completed operations remain, and what runs on the Spark by itself (a download, a "

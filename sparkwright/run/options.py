@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from sparkwright.common.command_line import next_line, verb_of
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import why_unwritable
 from sparkwright.common.schema import Model, as_python, nearest, parse
@@ -66,17 +66,6 @@ class RunOptions(Model):
     ] = Field(None, description="names with commas between them, such as short,code")
 
 
-# The deploys that read an option; an option that is not here may be given to any.
-_READ_BY = {
-    "docker": ("spark", "drift"),
-    "fabric": ("spark", "drift"),
-    "weights": ("spark", "drift", "remove"),
-    "json": ("status", "drift"),
-    "watch": ("status",),
-    "workloads": ("benchmark",),
-    "report": ("doctor",),
-}
-
 OPTIONS = tuple(field.alias or name for name, field in RunOptions.model_fields.items())
 
 
@@ -100,7 +89,6 @@ def slips(
     given: Mapping[str, object],
     *,
     removal: bool,
-    deploys: Collection[str] = (),
 ) -> Iterator[str]:
     """Yield the problems of `--data` values, before any connection."""
     for name, value in given.items():
@@ -111,7 +99,3 @@ def slips(
             continue
         if options.weights and removal != (options.weights == "remove"):
             yield f"--data weights: found {value!r}; expected {_WEIGHTS}"
-        elif deploys and name in _READ_BY and not {*_READ_BY[name]} & {*deploys}:
-            readers = " or ".join(next_line(verb_of(each)) for each in _READ_BY[name])
-            own = " and ".join(next_line(verb_of(each)) for each in deploys)
-            yield f"--data {name}: found it for {own}, which does not read it; expected {readers}"

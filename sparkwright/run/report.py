@@ -12,7 +12,7 @@ from sparkwright.common.local_file import write_file
 from sparkwright.common.terminal import plain
 from sparkwright.run.ending import at_end
 
-# What the run has made so, by replica or Spark.
+# The last lines of the run, by replica or Spark.
 _results: dict[str, str] = {}
 
 
@@ -31,11 +31,7 @@ def check_alone(what: str) -> None:
 
 
 def tell_machines(target: str | None, text: str) -> bool:
-    """Write JSON to the target of `--data json=`; return whether to print a report for people, too.
-
-    Args:
-        target: a path, "-" for standard output, or None for no JSON.
-    """
+    """Write JSON to a path, or to "-", standard output; return whether people get a report, too."""
     if target == "-":
         click.echo(text)
     elif target:
@@ -44,11 +40,9 @@ def tell_machines(target: str | None, text: str) -> bool:
 
 
 def conclude(name: str, result: str) -> None:
-    """Have this run end with a line of what is now so; of a plan, nothing is.
+    """Have this run, unless it only plans, end with a line about a replica or Spark.
 
-    Args:
-        name: the replica or Spark; a later line about it replaces this one.
-        result: what follows its name.
+    A later line of the same name replaces this one.
     """
     if state.current_stage != StateStage.Execute:
         return

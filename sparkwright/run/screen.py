@@ -1,16 +1,12 @@
-"""The output of a run: without control characters that a host may print, and as wide as it may be.
+"""The output of a run, without control characters that a host may print, and its question.
 
-The question of a run, too, which takes yes and no, and is asked only where there is one.
-
-NO_COLOR and TERM=dumb are heeded, which click and pyinfra do not do.
+The question takes yes and no, and is asked only where a Spark would change. NO_COLOR and TERM=dumb
+are heeded, which click and pyinfra do not do.
 """
 
 import logging
 import os
-import shutil
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +21,6 @@ from sparkwright.common.local_file import written
 from sparkwright.common.operations import spark_name, would_change
 from sparkwright.common.terminal import print_any_letter, styled_lines
 
-# Spaces before each line of pyinfra's tables, and between two columns.
-_INDENT, _GAP = 4, 3
-# Characters that the name of an operation keeps on the narrowest terminal.
-_LEAST = 20
-# Lines that pyinfra prints below its plan, about operations that change what later ones find, and
-# the columns in which they fit.
-_REMARK, _REMARK_WIDTH = 5, 80
 _ANSWERS = {"y": True, "yes": True, "n": False, "no": False, "": False}
 
 
@@ -40,43 +29,20 @@ def keep_screen_plain(local: str | None = None) -> None:
 
     pyinfra prints the output of commands unchanged: of failed ones, and of all with -v. To be
     called while the inventory is loaded, before any host prints anything.
-
-    Args:
-        local: the Spark that pyinfra calls @local; None without one.
+    `local` is the Spark that pyinfra calls @local, if there is one.
     """
     if not any(isinstance(each, _Plain) for each in logger.filters):
         logger.addFilter(_Plain(local))
     set_echo(_echo)
     print_any_letter()
     # Outside of pyinfra, this import would patch the standard library.
-    from pyinfra_cli import cli, prints
+    from pyinfra_cli import cli
 
     cli._do_confirm = _agreed
-    if not isinstance(prints.print_rows, partial):
-        prints.print_rows = partial(_print_fitting, prints.print_rows)
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         # The greenlets of deploys have no context of click's, where this could be said.
         click_utils: Any = utils
         click_utils.resolve_color_default = lambda color=None: False
-
-
-def fitting(rows: Sequence[Any], width: int) -> list[Any]:
-    """Return the rows of a table of pyinfra's, with names cut so that it fits."""
-    columns = zip(*(map(click.unstyle, cells) for _, cells in rows), strict=True)
-    _, *others = (max(map(len, column)) for column in columns)
-    room = max(_LEAST, width - _INDENT - _GAP - sum(other + _GAP for other in others))
-
-    def cut(name: str) -> str:
-        plain = click.unstyle(name)
-        return name if len(plain) <= room else f"{plain[: room - 1]}…"
-
-    return [(show, [cut(name), *rest]) for show, (name, *rest) in rows]
-
-
-def _print_fitting(show_rows: Callable[[Sequence[Any]], None], rows: Sequence[Any]) -> None:
-    if sys.stderr.isatty() and not any(isinstance(cells, str) for _, cells in rows):
-        rows = fitting(rows, shutil.get_terminal_size().columns)
-    show_rows(rows)
 
 
 class _Plain(logging.Filter):
@@ -114,8 +80,6 @@ def _agreed(_message: str) -> bool:
         )
     if not would_change():
         return True
-    if sys.stderr.isatty() and shutil.get_terminal_size().columns >= _REMARK_WIDTH:
-        click.echo(f"\033[{_REMARK}A\033[J", err=True, nl=False)
     if not _is_yes():
         click.echo(f"Nothing was changed on any Spark{_left()}", err=True)
         sys.exit(1)

@@ -28,31 +28,19 @@ from sparkwright.run.options import RunOptions, options_of
 
 @cache
 def recipe_of(name: str) -> Recipe:
-    """Return a recipe by its name, read once.
-
-    Raises:
-        PlanError: As `load_recipe`.
-    """
+    """Return a recipe by its name, read once."""
     return load_recipe(name)
 
 
 @cache
 def fleet_of(path: Path) -> Fleet:
-    """Return the fleet of an inventory file, read once.
-
-    Raises:
-        PlanError: As `load_fleet`.
-    """
+    """Return the fleet of an inventory file, read once."""
     return load_fleet(path, recipe_names())
 
 
 @cache
 def bundle_of(path: Path) -> Bundle | None:
-    """Return the bundle that an inventory file names, read once; None if it names none.
-
-    Raises:
-        PlanError: As `fleet_of` and `read_bundle`.
-    """
+    """Return the bundle that an inventory file names, read once; None if it names none."""
     source = fleet_of(path).bundle
     return read_bundle(Path(source.bundle), source.sha256, path) if source else None
 
@@ -63,19 +51,13 @@ class SparkTarget:
 
     Attributes:
         spark: Its name in the inventory.
-        hardware_class: Key of `HARDWARE`.
         fleet: Path of the inventory file.
-        replica: Name of the replica that it serves; None for an idle Spark, as all that follows.
-        recipe_name: Name of the replica's recipe.
-        ranks: The Sparks of the replica, the head first.
-        rank: This Spark's place among them.
-        port: TCP port of the replica's door.
+        replica: The one that it serves; None for an idle Spark, as recipe, rank and port.
+        ranks: The Sparks of the replica, the head first; `rank` is this Spark's place among them.
         api_key: "none" where the door is open to all.
         seat: Name of the seat, for the second replica of a Spark; "" for the first one.
         replicas: Both replicas of a Spark that serves two; else none.
         chosen: The replicas that the run is about.
-        settings: Its group data.
-        options: What the command line asks of this run.
     """
 
     spark: str

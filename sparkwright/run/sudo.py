@@ -4,7 +4,6 @@ from pyinfra.api import Host, StringCommand
 from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.operations import spark_name
-from sparkwright.run.host_data import data_of
 from sparkwright.run.lost import password_asked
 
 
@@ -23,4 +22,4 @@ def check_sudo(spark: Host) -> None:
     if not there:
         remedy = "On the Spark, as root: apt-get install sudo"
         raise PyinfraError(f"{name}: found no sudo; expected it. {remedy}")
-    raise PyinfraError(password_asked(name, data_of(spark).get("ssh_user")))
+    raise PyinfraError(password_asked(name, spark.data.dict().get("ssh_user")))

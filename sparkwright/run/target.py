@@ -22,7 +22,6 @@ from sparkwright.release.served import lost_pins
 from sparkwright.release.token import NONE, own_token, token_for
 from sparkwright.run import spark as plan
 from sparkwright.run.every_spark import ServedRelease, of_every_spark
-from sparkwright.run.host_data import data_of
 
 
 @dataclass(frozen=True)
@@ -88,11 +87,7 @@ class Target(plan.SparkTarget):
 
     @cached_property
     def release(self) -> Release | None:
-        """What it is to serve; None when it is to be idle.
-
-        Raises:
-            PyinfraError: As `lock`.
-        """
+        """What it is to serve; None when it is to be idle."""
         if self.recipe is None:
             return None
         with bad_input():
@@ -116,11 +111,7 @@ _targets: WeakKeyDictionary[Host, Target] = WeakKeyDictionary()
 
 
 def seats() -> tuple[Target, ...]:
-    """Return the targets of the current host that the run is about: one for each replica on it.
-
-    Raises:
-        PyinfraError: As `target`.
-    """
+    """Return the targets of the current host that the run is about: one for each replica on it."""
     with bad_input():
         return target().chosen_seats
 
@@ -135,16 +126,12 @@ def target() -> Target:
 
 
 def target_of(host: Host) -> Target:
-    """Return the target of any host of the run.
-
-    Raises:
-        PyinfraError: As `target`.
-    """
+    """Return the target of any host of the run."""
     # pyinfra's `host` stands for whichever host is current.
     known: Host = host.inventory.get_host(host.name)
     if known not in _targets:
         with bad_input():
-            _targets[known] = Target.of(data_of(known), host=known)
+            _targets[known] = Target.of(known.data.dict(), host=known)
     return _targets[known]
 
 

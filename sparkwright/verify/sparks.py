@@ -1,13 +1,10 @@
 """The Sparks of an inventory as pyinfra sees them, and the connections to them."""
 
-import json
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +15,10 @@ from testinfra.host import Host
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.terminal import plain
-from sparkwright.run.spark import SparkTarget
+from sparkwright.fleet.group_data import checked_group_data, data_of_spark
+from sparkwright.inventory.groups import groups_of_python
+from sparkwright.inventory.selection import choose_replicas, selected
+from sparkwright.run.spark import SparkTarget, fleet_of
 
 Data = dict[str, Any]
 T = TypeVar("T")
@@ -33,7 +33,7 @@ _ALIVE = "-o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=2
 
 
 def load(inventory: str, limit: Sequence[str] = ()) -> dict[str, Data]:
-    """Read all that pyinfra knows of each Spark, once: inventory and group data.
+    """Read the data of each Spark, once: inventory and group data.
 
     Args:
         inventory: as pyinfra takes it; read in the current folder.
@@ -43,50 +43,37 @@ def load(inventory: str, limit: Sequence[str] = ()) -> dict[str, Data]:
         What `SPARKS` has; other hosts are left out.
 
     Raises:
-        PlanError: There is no such file, it names no Spark, or pyinfra refuses it.
+        PlanError: There is no such file, it names no Spark, or it has problems.
     """
-    if not SPARKS:
-        if inventory.endswith(".py") and not Path(inventory).exists():
-            # pyinfra would take it for a host's name.
-            raise PlanError(
-                f"found no file {inventory} in {Path.cwd()}; expected the root of a pyinfra "
-                "project, or another inventory: --inventory FILE"
-            )
-        answer = subprocess.run(
-            # -P: as with the program `pyinfra`, modules of this folder shadow no installed ones.
-            [sys.executable, "-P", "-m", "pyinfra", inventory, "debug-inventory", "--json"]
-            + [f"--limit={each}" for each in limit],
-            capture_output=True,
-            text=True,
-            check=False,
+    if SPARKS:
+        return SPARKS
+    path = Path(inventory)
+    if not path.exists():
+        raise PlanError(
+            f"found no file {inventory} in {Path.cwd()}; expected the root of a pyinfra "
+            "project, or another inventory: --inventory FILE"
         )
-        if answer.returncode:
-            said = (line for line in answer.stderr.splitlines() if not line.startswith("-->"))
-            raise PlanError("\n".join(said).strip())
-        for host in json.loads(answer.stdout):
-            if not host["data"].get("spark"):
-                continue
-            seats = dict(_seats({"pyinfra_name": host["name"], **host["data"]}))
-            SPARKS.update(seats)
-            if not limit or any(_means(pattern, host) for pattern in limit):
-                chosen = host["data"].get("chosen")
-                CHOSEN.update(
-                    {
-                        name: None
-                        for name, own in seats.items()
-                        if own["replica"] in (chosen or [own["replica"]])
-                    }
-                )
-        if not SPARKS:
-            raise PlanError(
-                f"{inventory}: found no Spark in it; expected an inventory that calls "
-                "sparkwright.inventory.groups.for_pyinfra"
-            )
+    try:
+        groups = groups_of_python(path)
+    except SystemExit as refused:
+        raise PlanError(str(refused.code).strip()) from None
+    if not groups:
+        raise PlanError(
+            f"{inventory}: found no Spark in it; expected an inventory that calls "
+            "sparkwright.inventory.groups.for_pyinfra"
+        )
+    choose_replicas(groups, limit)
+    chosen = [name for name, _ in selected(groups, limit, ())]
+    files = checked_group_data(Path())
+    for name, data in next(iter(groups.values())):
+        fleet = fleet_of(Path(data["fleet"]))
+        own = {**data_of_spark(fleet, data["spark"], files), **data}
+        seats = dict(_seats({"pyinfra_name": name, **own}))
+        SPARKS.update(seats)
+        if name in chosen:
+            meant = [each for each in seats if seats[each]["replica"] in data.get("chosen", ())]
+            CHOSEN.update(dict.fromkeys(meant or seats))
     return SPARKS
-
-
-def _means(pattern: str, host: dict[str, Any]) -> bool:
-    return pattern in host["groups"] or fnmatch(host["name"], pattern)
 
 
 def _seats(data: Data) -> Iterator[tuple[str, Data]]:

@@ -105,7 +105,7 @@ from sparkwright.common.files import Directory
 
 HERE = Path(__file__).resolve().parent
 # Whether this machine has sudo matters to nobody.
-session._check_sudo = lambda: None
+session.check_sudo = lambda _: None
 session.start_session()
 managed_files(name="Folders", entries=[Directory(str(HERE / "bin"))])
 managed_files(name="Others", entries=[Directory(str(HERE / "link"))])

@@ -143,20 +143,9 @@ def test_at_the_question(site: Site, words: list[str]) -> None:
     assert "Work" in said
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        sparkwright("apply -y"),
-        pyinfra("deploys/spark.py -y"),
-        pyinfra("deploys/spark.py -y --serial"),
-    ],
-)
+@pytest.mark.parametrize("words", [sparkwright("apply -y"), pyinfra("deploys/spark.py -y")])
 def test_while_an_operation_is_at_work(site: Site, words: list[str]) -> None:
     site.write(where="operation")
-    if "--serial" in words:
-        site.reached = lambda: any(  # type: ignore[method-assign]
-            (machine.folder / "asked").exists() for machine in site.machines.values()
-        )
     said = interrupted(site, words)
     assert EXECUTED in said
     typed = ["-m", *words[2:]] if "sparkwright" in words else ["pyinfra", *words[1:]]

@@ -141,11 +141,12 @@ def test_data_that_nothing_reads(project: Path) -> None:
     assert pyinfra(project, "inventory.py", "debug-inventory", *right).returncode == 0
 
 
-def test_a_run_in_which_a_failure_stops_nobody_is_refused(project: Path) -> None:
+@pytest.mark.parametrize("option", ["--no-wait", "--serial"])
+def test_a_run_in_which_a_failure_stops_nobody_is_refused(project: Path, option: str) -> None:
     (project / "inventory/sparks.yaml").write_text(LOCAL)
-    message = refused(project, "inventory.py", "deploy.py", "--no-wait")
-    assert message.startswith("found --no-wait; expected it left out: ")
-    assert "--serial" in message
+    message = refused(project, "inventory.py", "deploy.py", option)
+    assert message.startswith(f"found {option}; expected it left out: ")
+    assert "--limit" in message
 
 
 def test_values_that_nothing_takes_end_a_run_before_any_connection(project: Path) -> None:
@@ -230,7 +231,7 @@ def test_two_replicas_of_a_spark_have_its_settings(project: Path) -> None:
     (told,) = refused(project, "inventory.py", "deploy.py").splitlines()
     assert told == (
         "group_data/chat.py: max_body_mib: found it for one of the replicas chat and other, which "
-        "share @local; expected the same value in group_data/chat.py and group_data/other.py, or "
+        "share spark-a; expected the same value in group_data/chat.py and group_data/other.py, or "
         "in group_data/sparks.py: what a Spark has, both of its replicas have"
     )
     (project / "group_data/other.py").write_text("max_body_mib = 8\n")

@@ -4,7 +4,6 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from pathlib import Path
@@ -179,14 +178,13 @@ class Deploy:
         until((self.folder / word).exists)
 
 
-@pytest.mark.parametrize("order", [(), ("--serial",)])
-def test_the_second_of_two_runs_is_refused(tmp_path: Path, order: Sequence[str]) -> None:
+def test_the_second_of_two_runs_is_refused(tmp_path: Path) -> None:
     deploy = Deploy(tmp_path)
-    with deploy.start("-y", *order) as first:
+    with deploy.start("-y") as first:
         deploy.wait_for("begun")
         dry = deploy.start("--dry")
         assert dry.wait(patience()) == 0
-        second = deploy.start("-y", *order)
+        second = deploy.start("-y")
         said, _ = second.communicate(timeout=patience())
         assert second.returncode == 1
         assert "spark-a: found another run at work on it (" in said
@@ -216,11 +214,10 @@ def test_a_run_that_lives_keeps_its_lock(tmp_path: Path, monkeypatch: pytest.Mon
     assert all("deploy.py, Sparkwright " in line for line in lines)
 
 
-@pytest.mark.parametrize("order", [(), ("--serial",)])
-def test_a_run_that_has_lost_its_lock_begins_no_more(tmp_path: Path, order: Sequence[str]) -> None:
+def test_a_run_that_has_lost_its_lock_begins_no_more(tmp_path: Path) -> None:
     """As after hours in which the machine slept, and another run came."""
     deploy = Deploy(tmp_path, SOON)
-    with deploy.start("-y", *order) as first:
+    with deploy.start("-y") as first:
         deploy.wait_for("begun")
         deploy.wait_for("lost")
         (tmp_path / "end").touch()
@@ -228,8 +225,7 @@ def test_a_run_that_has_lost_its_lock_begins_no_more(tmp_path: Path, order: Sequ
     assert first.returncode == 1
     assert "spark-a: this run lost its lease" in said
     assert "--> Starting operation: First" in said
-    # With --serial its name is said before it begins.
-    assert ("--> Starting operation: Second" in said) == bool(order)
+    assert "--> Starting operation: Second" not in said
     assert said.count("Success") == 1
 
 

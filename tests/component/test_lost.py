@@ -183,19 +183,6 @@ def test_the_only_spark_is_lost(tmp_path: Path, sparks: dict[str, Machine]) -> N
     assert "To go on without it" not in said
 
 
-def test_a_spark_is_lost_where_one_comes_after_the_other(
-    tmp_path: Path, sparks: dict[str, Machine]
-) -> None:
-    _deploy(tmp_path, "fact")
-    with command_line.start(tmp_path, "-y", "--serial") as run:
-        until((sparks["b"].folder / "asked").exists)
-        sparks["b"].power_off()
-        said, _ = run.communicate(timeout=patience())
-    assert run.returncode == 1
-    assert "b: lost at: First: " in said
-    assert "Traceback" not in said, said
-
-
 def test_a_spark_is_lost_between_two_operations(tmp_path: Path, sparks: dict[str, Machine]) -> None:
     """And can be reached no more: the next operation tells."""
     _deploy(tmp_path, "between")

@@ -1,13 +1,7 @@
 """The question of a run: what it takes, where there is none, and what "no" leaves."""
 
-import fcntl
-import os
-import pty
-import struct
 import subprocess
-import termios
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -111,33 +105,3 @@ def test_no_question_where_the_run_would_fail(site: Site, words: list[str]) -> N
     assert f"Stopped: the run would fail on spark-a and spark-b: see above. {NO}\n" in said
     assert "[y/N]" not in said
     assert "Starting operation" not in said
-
-
-def test_at_a_terminal_the_question_stands_right_below_what_would_change(site: Site) -> None:
-    """In the place of pyinfra's remark on operations that hide what they do."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
-    with subprocess.Popen(
-        sparkwright("apply"),
-        cwd=site.folder,
-        env=site.environment(),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    ) as process:
-        os.close(theirs)
-        os.write(ours, b"y\n")
-        said = b""
-        with suppress(OSError):  # at its end
-            while part := os.read(ours, 4096):
-                said += part
-    assert process.returncode == 0, said
-    above, erased, question = said.decode().partition("\033[5A\033[J")
-    assert erased
-    first, *remark, end = above.split("\r\n")[-6:]
-    assert not first
-    assert "Detected changes may not include" in remark[0]
-    assert "input operations." in remark[-1]
-    assert not end
-    assert question.lstrip().startswith("Do this? [y/N]: ")

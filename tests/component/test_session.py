@@ -41,7 +41,7 @@ def _run(folder: Path, *options: str, failing: str = "") -> tuple[int, str]:
         ["--parallel", "3"],
         ["--limit", "big"],
         ["--limit", "@fake/spark-a", "--limit", "@fake/spark-b"],
-        ["--limit", "chat", "--serial", "--parallel", "1"],
+        ["--limit", "chat", "--parallel", "1"],
     ],
 )
 def test_whole_pairs_run(tmp_path: Path, options: list[str]) -> None:
@@ -58,7 +58,6 @@ def test_whole_pairs_run(tmp_path: Path, options: list[str]) -> None:
             "replica big: only spark-b is in this run, but spark-a and spark-b",
         ),
         (["--exclude", "@fake/spark-c"], "--limit wide takes both, --exclude wide neither"),
-        (["--limit", "big", "--serial"], "replica big: found --serial; expected it left out"),
         (["--limit", "big", "--parallel", "1"], "found --parallel 1; expected at least 2"),
         (["--parallel", "2"], "found --parallel 2; expected at least 3"),
     ],

@@ -99,9 +99,10 @@ def test_an_empty_folder(run: Pytest, folder: Path) -> None:
     )
 
 
-def test_an_inventory_without_a_spark(run: Pytest) -> None:
-    assert refused(run, "--inventory", "web.example.org") == (
-        "web.example.org: found no Spark in it; expected an inventory that calls "
+def test_an_inventory_without_a_spark(run: Pytest, folder: Path) -> None:
+    (folder / "web.py").write_text('web = ["web.example.org"]\n')
+    assert refused(run, "--inventory", "web.py") == (
+        "web.py: found no Spark in it; expected an inventory that calls "
         "sparkwright.inventory.groups.for_pyinfra"
     )
 

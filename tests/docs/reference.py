@@ -15,7 +15,7 @@ from host.common import probe
 from sparkwright.causes.cause import KnownCause
 from sparkwright.causes.log_causes import table
 from sparkwright.common.schema import Model
-from sparkwright.fleet.fleet import FleetSource, Gateway, Replica, Spark
+from sparkwright.fleet.fleet import FleetSource, Gateway, Reached, Replica, Spark
 from sparkwright.fleet.settings import Settings
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.recipe import BySparks, Checkpoint, Memory, Recipe
@@ -87,15 +87,9 @@ def recipe_keys() -> str:
 
 def inventory_keys() -> str:
     """Return a table for each kind of entry in an inventory."""
-    return _tables(
-        {
-            "`sparks.NAME`": Spark,
-            "`replicas.NAME`": Replica,
-            "`gateway`": Gateway,
-            "`source`": FleetSource,
-        },
-        left_out=[],
-    )
+    entries = {"`sparks.NAME`": Spark, "`replicas.NAME`": Replica, "`source`": FleetSource}
+    gateway = _tables({"`gateway`": Gateway}, left_out=Reached.model_fields)
+    return f"{_tables(entries, left_out=[])}\n\n{gateway}"
 
 
 def _tables(models: Mapping[str, type[Model]], left_out: Iterable[str]) -> str:

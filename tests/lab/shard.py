@@ -172,7 +172,8 @@ def _mount_system(folder: Path) -> None:
 
 def _private(path: Path, folder: Path, shared: Path | None = None) -> None:
     """Have what is written below a path stay in the shard, but for one folder."""
-    layers = folder / path.name
+    # By the whole path: a tree may be named as a folder of the system, such as "run".
+    layers = folder / "-".join(path.parts[1:])
     for name in ("upper", "work", "shared"):
         (layers / name).mkdir(parents=True)
     if shared:

@@ -8,8 +8,8 @@ SPEAKERS = """
 import json
 from pyinfra import host
 from pyinfra.api import operation
-from sparkwright.common import facts as bounded
 from sparkwright.common.facts import HostFact
+from sparkwright.run import upstream as bounded
 
 bounded.MOST = 65_536
 
@@ -38,4 +38,6 @@ def _spark(name, port):
     }
 
 hosts = [_spark(*each) for each in PORTS]
+from sparkwright.run.upstream import carry as _carry
+_carry()
 """

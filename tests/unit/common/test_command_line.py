@@ -30,7 +30,6 @@ MAY = {
     "sparkwright/cli/init.py",
     "sparkwright/common/command_line.py",
     "sparkwright/inventory/groups.py",
-    "sparkwright/inventory/slips.py",  # of pyinfra's own command line
     "sparkwright/drift/deploy.py",
 }
 

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from sparkwright.common.host_output import shared
-from sparkwright.run.survey import survey_script
+from sparkwright.run.survey_script import survey_script
 
 
 def surveyed(*scripts: str) -> list[str]:

@@ -59,10 +59,10 @@ def check(content: Any, schema: Mapping[str, Any]) -> None:
 
 @pytest.fixture(autouse=True)
 def group_data(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Stand for pyinfra, which takes seconds to read them."""
+    """The settings of the site, in the place of those of this project."""
     data: dict[str, Any] = {}
-    read = lambda fleet: dict.fromkeys(fleet.replicas, Settings(**data))  # noqa: E731
-    monkeypatch.setattr("sparkwright.openclaw.command.settings", read)
+    read = lambda _, fleet: dict.fromkeys(fleet.replicas, Settings(**data))  # noqa: E731
+    monkeypatch.setattr("sparkwright.openclaw.command.settings_of_site", read)
     return data
 
 

@@ -8,8 +8,8 @@ import pytest
 from paramiko import AuthenticationException, SSHException
 from pyinfra.api.exceptions import PyinfraError
 
-from sparkwright.run import failures
-from sparkwright.run.failures import WatchedConnection
+from sparkwright.run import connection as watching
+from sparkwright.run.connection import SparkConnection
 from sparkwright.run.lost import cause, lost_lines, unreachable_lines
 
 COMMAND = "pyinfra inventory.py deploys/spark.py -y"
@@ -39,9 +39,12 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Any:
             )
         ),
     )
-    monkeypatch.setattr(failures, "_lost", lambda spark, error: Lost(error))
-    spark: Any = "spark"
-    return state, WatchedConnection(spark, connector)
+    monkeypatch.setattr(watching, "target_of", lambda _: SimpleNamespace(together=[]))
+    monkeypatch.setattr(watching, "is_surveying", lambda: False)
+    monkeypatch.setattr(watching, "planning", lambda: True)
+    monkeypatch.setattr(watching, "lost_error", lambda spark, error: Lost(error))
+    spark: Any = SimpleNamespace(connector=None)
+    return state, SparkConnection(spark, connector)
 
 
 @pytest.mark.parametrize("call", ["run_shell_command", "put_file", "get_file"])
@@ -50,7 +53,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Any:
     [
         SSHException("SSH session not active"),
         EOFError(),
-        ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"),
+        ConnectionResetError(errno.ECONNRESET, "SparkConnection reset by peer"),
         TimeoutError("timed out"),
         OSError("Socket is closed"),
         PyinfraError("Unable to establish SFTP connection"),
@@ -86,8 +89,8 @@ def test_what_fails_without_a_word_does_so_too(watched: Any) -> None:
     ("error", "words"),
     [
         ("", "no power, no network, or a reboot"),
-        ("[Errno 104] Connection reset by peer", "no power, no network, or a reboot"),
-        ("Could not connect ([Errno 111] Connection refused)", "it refuses the connection"),
+        ("[Errno 104] SparkConnection reset by peer", "no power, no network, or a reboot"),
+        ("Could not connect ([Errno 111] SparkConnection refused)", "it refuses the connection"),
         ("Could not connect ([Errno None] Unable to connect to port 22 on 10.0.0.2)", "is it on"),
         ("Could not connect (timed out)", "no answer: no power or no network"),
         ("Could not connect ([Errno 113] No route to host)", "no answer: no power or no network"),

@@ -23,8 +23,10 @@ from pyinfra.facts.files import File
 
 from sparkwright.common.facts import HostFact
 from sparkwright.common.operations import foresee, notice
-from sparkwright.run import survey
-from sparkwright.run.survey import SurveyedConnection, Surveyor
+from sparkwright.run import connection as connections
+from sparkwright.run import survey, survey_script
+from sparkwright.run.connection import Asked, connection_of
+from sparkwright.run.survey import Surveyor
 
 
 class Text(HostFact[str]):
@@ -102,8 +104,8 @@ class Machine:
             return original(command, **options)
 
         monkeypatch.setattr(self.host.connector, "run_shell_command", run)
-        monkeypatch.setattr(survey, "target_of", lambda _: type("Alone", (), {"together": []}))
-        self.host.connector = SurveyedConnection(self.host)  # type: ignore[assignment]
+        monkeypatch.setattr(connections, "target_of", lambda _: type("Alone", (), {"together": []}))
+        connection_of(self.host)
         self.state.add_callback_handler(Surveyor())
 
     def add(self, operation: Callable[..., Any], *arguments: Any) -> Any:
@@ -270,7 +272,7 @@ def test_what_changes_while_it_is_read_is_read_anew(machine: Machine, files: lis
 def test_an_old_answer_does_not_serve(
     machine: Machine, files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(survey, "FRESH", 0)
+    monkeypatch.setattr(connections, "FRESH", 0)
     machine.add(has, files[0], "a")
     assert machine.run()[1:] == [f"cat {files[0]}"]
 
@@ -286,26 +288,26 @@ def test_a_notice_is_shown_once(
 def test_a_script_that_hangs_fails_or_is_none_has_no_answer(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(survey, "_PATIENCE", 1)
+    monkeypatch.setattr(survey_script, "_PATIENCE", 1)
     scripts = ["echo a", "printf half; sleep 60", "if", "exit 3", "cd /; echo b", "cat; echo c"]
     begun = time.monotonic()
     printed = subprocess.run(
         ["sh", "-s"],
-        input=survey.survey_script(scripts, "@@m"),
+        input=survey_script.survey_script(scripts, "@@m"),
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
         check=True,
     ).stdout
     assert time.monotonic() - begun < 30
-    answers = survey._answers(scripts, printed.splitlines(), "@@m")
+    answers = survey_script.answers_of(scripts, printed.splitlines(), "@@m")
     found = {script: output.stdout_lines for script, (_, output) in answers}
     assert found == {"echo a": ["a"], "cd /; echo b": ["b"], "cat; echo c": ["c"]}
     assert not [*tmp_path.iterdir()]
 
 
 def test_where_it_gets_no_folder_it_runs_nothing() -> None:
-    script = survey.survey_script(["echo a"], "@@m")
+    script = survey_script.survey_script(["echo a"], "@@m")
     done = subprocess.run(
         ["sh", "-s"],
         input=script,
@@ -326,7 +328,7 @@ def test_an_answer_is_what_the_command_prints(texts: list[str]) -> None:
         commands = [StringCommand("printf %s", QuoteString(text)) for text in texts]
         direct = [connection.run_shell_command(each)[1].stdout_lines for each in commands]
         asked = [
-            survey._Asked(connection, str(number), each.get_raw_value(), {})
+            Asked(connection, str(number), each.get_raw_value(), {})
             for number, each in enumerate(commands)
         ]
         assert connection.read(asked) is True
