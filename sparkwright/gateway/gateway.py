@@ -1,4 +1,4 @@
-"""The gateway, one address for all replicas: its URL, and the replicas behind it."""
+"""The gateway, one address for all replicas: its URL, and the replicas and doors behind it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ class Upstream:
         checkpoint: The model's repository on the hub.
         context: Tokens that a request and its answer may have; None where the engine decides.
         keyed: Its door requires a key.
-        answers: What its engine is asked for.
     """
 
     replica: str
@@ -75,16 +74,10 @@ def upstreams(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[Upstream]:
     for name, replica in fleet.replicas.items():
         recipe = recipes[replica.recipe].for_sparks(len(replica.sparks))
         length = recipe.options.max_model_len
-        result.append(
-            Upstream(
-                replica=name,
-                names=tuple(recipe.models),
-                checkpoint=recipe.checkpoints["model"].repo,
-                context=None if length == AUTO else length,
-                keyed=replica.api_key != "none",
-                answers=recipe.answers,
-            )
-        )
+        context = None if length == AUTO else length
+        checkpoint, keyed = recipe.checkpoints["model"].repo, replica.api_key != "none"
+        names = tuple(recipe.models)
+        result.append(Upstream(name, names, checkpoint, context, keyed, recipe.answers))
     return result
 
 
@@ -92,7 +85,7 @@ def doors(fleet: Fleet, settings: Mapping[str, Settings]) -> dict[str, str]:
     """Return the URL of each replica's door, as the gateway's host reaches it.
 
     Raises:
-        PlanError: It cannot reach some of them.
+        PlanError: It cannot reach some doors.
     """
     urls: dict[str, str] = {}
     problems: list[str] = []

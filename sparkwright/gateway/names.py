@@ -23,14 +23,9 @@ _PROFILES: dict[str, dict[str, Any]] = {
 # and sampled (github.com/AEON-7/Qwen3.6-NVFP4-DFlash, docs/openclaw.md at ca64651).
 _PRESETS: dict[str, dict[str, Any]] = {
     "qwen36-fast": {"temperature": 0.0, "top_p": 1.0},
-    "qwen36-deep": {
-        "temperature": 0.7,
-        "top_p": 0.95,
-        "top_k": 64,
-        "repetition_penalty": 1.05,
-    },
+    "qwen36-deep": {"temperature": 0.7, "top_p": 0.95, "top_k": 64, "repetition_penalty": 1.05},
 }
-# Their short names.
+# The short names of presets.
 ALIASES = {"qwen36-fast": "fast", "qwen36-deep": "deep"}
 
 
@@ -67,8 +62,7 @@ def served(replicas: Sequence[Upstream], *, by_gateway: bool = True) -> list[Mod
     """Return all names that clients may ask for, in the order of the inventory.
 
     Args:
-        replicas: What `upstreams` returned.
-        by_gateway: They ask the gateway, which alone has the profiles; else a door.
+        by_gateway: Clients ask the gateway, which alone has the profiles; else a door.
     """
     names: dict[str, list[Upstream]] = {}
     for replica in replicas:
@@ -99,8 +93,5 @@ def _variants(name: str, serving: tuple[Upstream, ...], by_gateway: bool) -> Ite
 
 def listing(names: Iterable[ModelAlias]) -> str:
     """Return the names in one line, each with the replicas that serve it."""
-    parts = (
-        f"{each.name} ({', '.join(upstream.replica for upstream in each.upstreams)})"
-        for each in names
-    )
-    return ", ".join(parts)
+    replicas = {each.name: ", ".join(one.replica for one in each.upstreams) for each in names}
+    return ", ".join(f"{name} ({own})" for name, own in replicas.items())

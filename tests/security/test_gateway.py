@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from host.gateway.fields import VALUES
-from host.gateway.intake import EACH, VALUE
+from host.gateway.body import EACH, VALUE, VALUES
 from tests.clock import patience
 from tests.component.door.running import haproxy
 from tests.component.gateway import KEYS
