@@ -23,7 +23,7 @@ _KEY, _DIGITS = 256, 40
 _STRING = re.compile('"[^"]*"?')
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """A request that no engine gets. Its message holds nothing of the body but names.
 
     Attributes:
@@ -45,13 +45,13 @@ class Intake:
         """Count so many bytes more, until what this returns is closed.
 
         Raises:
-            Refused: There is no room.
+            RefusedRequest: There is no room.
         """
         if self._held[name] + size > EACH:
             why = "Too many bytes of this key's requests are in flight: wait for answers."
-            raise Refused(why, status=429)
+            raise RefusedRequest(why, status=429)
         if self._held.total() + size > ALL:
-            raise Refused("Too many bytes of requests are in flight.", status=503)
+            raise RefusedRequest("Too many bytes of requests are in flight.", status=503)
         self._held[name] += size
         taken = ExitStack()
         taken.callback(self._held.subtract, {name: size})
@@ -59,7 +59,7 @@ class Intake:
 
 
 def _refuse(expected: str, place: str) -> NoReturn:
-    raise Refused(f"{place}: expected {expected}", place)
+    raise RefusedRequest(f"{place}: expected {expected}", place)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def judged(path: str, body: bytes) -> JudgedBody:
     """Return a body in its one meaning, without what says nothing to an engine.
 
     Raises:
-        Refused: LiteLLM could not take it, or would take it for an order.
+        RefusedRequest: LiteLLM could not take it, or would take it for an order.
     """
     try:
         text = body.decode()
@@ -98,7 +98,7 @@ def judged(path: str, body: bytes) -> JudgedBody:
         dumped = json.dumps(passed, allow_nan=False, ensure_ascii=False).encode()
         return JudgedBody(passed["model"], values, dumped)
     except (ValueError, TypeError, RecursionError):
-        raise Refused("the body is no JSON object") from None
+        raise RefusedRequest("the body is no JSON object") from None
 
 
 def _bounded(text: str) -> int:
@@ -110,21 +110,21 @@ def _bounded(text: str) -> int:
         bare = _STRING.sub("", bare)
         values = sum(map(bare.count, ",[{"))
     if values > VALUES:
-        raise Refused(f"found more than {VALUES} values; expected {VALUES} at most")
+        raise RefusedRequest(f"found more than {VALUES} values; expected {VALUES} at most")
     depth = 0
     for sign in re.findall(r"[][{}]", bare):
         depth += 1 if sign in "[{" else -1
         if depth > DEPTH:
-            raise Refused(f"found more than {DEPTH} levels; expected {DEPTH} at most")
+            raise RefusedRequest(f"found more than {DEPTH} levels; expected {DEPTH} at most")
     return values
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise Refused("found a key twice in one object; expected it once")
+        raise RefusedRequest("found a key twice in one object; expected it once")
     if any(len(key) > _KEY for key in found):
-        raise Refused(f"found a key of more than {_KEY} characters; expected {_KEY} at most")
+        raise RefusedRequest(f"found a key of more than {_KEY} characters; expected {_KEY} at most")
     return found
 
 
@@ -134,7 +134,9 @@ def _no_constant(word: str) -> NoReturn:
 
 def _short(digits: str) -> str:
     if len(digits) > _DIGITS:
-        raise Refused(f"found a number of more than {_DIGITS} digits; expected {_DIGITS} at most")
+        raise RefusedRequest(
+            f"found a number of more than {_DIGITS} digits; expected {_DIGITS} at most"
+        )
     return digits
 
 
@@ -144,7 +146,7 @@ def _passed(path: str, body: Mapping[str, Any]) -> dict[str, Any]:
     for name in found:
         if not {name, f"{name}?"} & fields.keys() and name not in DROPPED:
             why = f"unknown field: {name}. The gateway takes OpenAI's, Anthropic's and vLLM's."
-            raise Refused(why, name)
+            raise RefusedRequest(why, name)
     return _keys(fields, found, "")
 
 

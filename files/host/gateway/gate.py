@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from host.gateway.body import VALUE, Intake, JudgedBody, Refused, judged
+from host.gateway.body import VALUE, Intake, JudgedBody, RefusedRequest, judged
 from host.gateway.doors import ANSWER, Doors, GatewayCall
 from host.gateway.forms import FIELDS
 
@@ -52,7 +52,7 @@ class Gate:
         elif scope["type"] == "http":
             try:
                 await self._pass(scope, receive, send)
-            except Refused as error:
+            except RefusedRequest as error:
                 kind = _KINDS.get(error.status, "invalid_request_error")
                 told = {"message": str(error), "type": kind, "param": error.place}
                 await answer(send, error.status, {"error": {**told, "code": error.status}})
@@ -80,16 +80,16 @@ class Gate:
             await answer(send, 200 if serves else 503, {"status": "ok" if serves else "down"})
             return
         if path not in _METHODS:
-            raise Refused(f"no such path: {path}", status=404)
+            raise RefusedRequest(f"no such path: {path}", status=404)
         if method not in (_METHODS[path], "OPTIONS"):
-            raise Refused(f"expected {_METHODS[path]}", status=405)
+            raise RefusedRequest(f"expected {_METHODS[path]}", status=405)
         given = dict(scope["headers"])
         client = given.get(_CLIENT, b"").decode("latin-1")
         try:
             taken = self.intake.take(client, int(given.get(b"content-length", b"0")))
-        except Refused:
+        except RefusedRequest:
             # What still comes is in the way of the answer.
-            with suppress(Refused):
+            with suppress(RefusedRequest):
                 await read(receive, keep=False)
             raise
         with taken:
@@ -108,7 +108,7 @@ class Gate:
             found = await loop.run_in_executor(self._judge, judged, path, body)
         if found.model not in self.doors.models:
             why = f"Invalid model name: {found.model}. GET /v1/models lists them."
-            raise Refused(why, "model")
+            raise RefusedRequest(why, "model")
         return found
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
@@ -157,7 +157,7 @@ async def read(receive: Receive, keep: bool = True) -> bytes:
     """Return the body of a request; without `keep`, b"".
 
     Raises:
-        Refused: The client leaves, or does not send it in time.
+        RefusedRequest: The client leaves, or does not send it in time.
     """
     parts: list[bytes] = []
     try:
@@ -172,7 +172,7 @@ async def read(receive: Receive, keep: bool = True) -> bytes:
                     return b"".join(parts)
     except TimeoutError:
         pass
-    raise Refused("the body did not come in time", status=408)
+    raise RefusedRequest("the body did not come in time", status=408)
 
 
 async def answer(send: Send, status: int, content: dict[str, Any]) -> None:
