@@ -74,8 +74,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     signal.signal(signal.SIGINT, _interrupted)
     problems = [problem for problem in at_once(unready) if problem]
     if len(problems) == len(CHOSEN):
-        more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
-        print("\n".join([*problems[:_SHOWN], *more]), file=sys.stderr)
+        if len(problems) > _SHOWN:
+            problems[_SHOWN:] = [f"and {len(problems) - _SHOWN} more"]
+        print("\n".join(problems), file=sys.stderr)
         # pytest prints this twice.
         pytest.exit("no Spark can be verified", returncode=1)
 
@@ -111,9 +112,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """Show what an owner wrote wrong, or has yet to deploy, without a traceback.
+    """Fail the first test of a Spark that does not answer or serve, and skip its others.
 
-    Of a Spark that does not answer, or serve, the first test fails, and the others are skipped.
+    What an owner wrote wrong, or has yet to deploy, is shown without a traceback.
     """
     spark = getattr(getattr(item, "callspec", None), "params", {}).get("spark")
     if spark in SPARKS and (problem := unready(spark)):

@@ -72,8 +72,10 @@ def test_the_engine_is_behind_it(host: Host, release: Release, proved: Proved) -
     listening = host.check_output("ss -Hltnp")
     pids = host.check_output(f"docker top vllm-{release.id} -o pid").split()[1:]
     assert not [pid for pid in pids if f",pid={pid}," in listening and not release.ranks.fabric]
-    socket = f"{socket_folder(release.place, release.id)}/{SOCKET}"
-    assert not host.run("su -s /bin/sh nobody -c 'test -e %s'", socket).succeeded
+    path = f"{socket_folder(release.place, release.id)}/{SOCKET}"
+    assert host.file(path).is_socket
+    with host.sudo("nobody"):
+        assert not host.file(path).exists
     proved("the engine has a socket that no user of the Spark reaches, and no port")
 
 
