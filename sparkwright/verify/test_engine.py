@@ -57,7 +57,7 @@ def test_weights(
                 assert host.file(f"{folder}/{path}").sha256sum == file.sha256, path
             else:
                 # As git hashes a file.
-                blob = f"(printf 'blob %s\\0' {file.size}; cat %s) | sha1sum"
+                blob = f"(printf 'blob {file.size}\\0'; cat %s) | sha1sum"
                 assert host.check_output(blob, f"{folder}/{path}").split()[0] == file.git, path
         proved(
             f"{checkpoint.folder}: {len(locked.files)} files, {locked.size:,} bytes of "

@@ -21,7 +21,7 @@ from sparkwright.monitoring.node_exporter import exporter_defaults
 from sparkwright.monitoring.targets import monitoring_files
 from tests.clock import patience
 from tests.component.door.running import Running, haproxy
-from tests.component.monitoring.given import QUERIES, RULES, doors, tools, worker
+from tests.component.monitoring.given import QUERIES, doors, tools, worker
 from tests.component.servers import free_port, listens, serving, until
 from tests.component.socket_server import SocketServer
 from tests.unit.certificates import certificate, private_key, written
@@ -152,7 +152,7 @@ replicas:
     found = doors(root, text, **tls)
     folder = root / "prometheus"
     folder.mkdir()
-    for name, (content, _) in monitoring_files(found, key, RULES, "{}").items():
+    for name, (content, _) in monitoring_files(found, key).items():
         (folder / name).write_text(content.replace("15s", "1s"))
     return folder
 
