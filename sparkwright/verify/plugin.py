@@ -33,7 +33,7 @@ from sparkwright.verify.sparks import (
     connection,
     disconnect,
     load,
-    unreached,
+    reached,
 )
 
 Api = Callable[..., str]
@@ -119,7 +119,8 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     spark = getattr(getattr(item, "callspec", None), "params", {}).get("spark")
     if spark in SPARKS and (problem := unready(spark)):
         if spark in _told:
-            pytest.skip(f"{spark} does not {'answer' if unreached(spark) else 'serve'}")
+            _, silent = reached(SPARKS[spark]["spark"])
+            pytest.skip(f"{spark} does not {'answer' if silent else 'serve'}")
         _told.add(spark)
         pytest.fail(problem, pytrace=False)
     try:
@@ -152,7 +153,7 @@ def data(spark: str) -> Data:
 
 @pytest.fixture(scope="session")
 def target(data: Data) -> SparkTarget:
-    """What is asked of the Spark: settings that its group data leaves out have their defaults."""
+    """The declared state of the Spark."""
     return SparkTarget.of(data)
 
 
@@ -160,12 +161,6 @@ def target(data: Data) -> SparkTarget:
 def host(data: Data) -> Host:
     """The Spark itself, as root."""
     return connection(data["spark"])
-
-
-@pytest.fixture(scope="session")
-def head(data: Data) -> Host:
-    """The head of the Spark's replica, which is the Spark itself where it serves alone."""
-    return connection(data["ranks"][0])
 
 
 @pytest.fixture(scope="session")
@@ -197,9 +192,9 @@ def fabric(target: SparkTarget) -> FabricPlan:
 
 
 @pytest.fixture(scope="session")
-def api(head: Host, release: Release) -> Api:
-    """Send a request to the engine from the head itself; return the answer's text."""
-    return _api(head, release)
+def api(data: Data, release: Release) -> Api:
+    """Send a request to the engine from its head itself; return the answer's text."""
+    return _api(connection(data["ranks"][0]), release)
 
 
 @pytest.fixture(scope="session")
