@@ -40,8 +40,7 @@ from sparkwright.gateway.files import (
     environment,
     reachable,
 )
-from sparkwright.gateway.gateway import client_url, doors, needed, upstreams
-from sparkwright.gateway.names import listing, served
+from sparkwright.gateway.gateway import client_url, doors, listing, needed, served, upstreams
 from sparkwright.host.operations.files import managed_files
 from sparkwright.host.operations.packages import install
 from sparkwright.host.operations.secrets import secret_file

@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from sparkwright.gateway.gateway import Upstream
-from sparkwright.gateway.names import ModelAlias, served
+from sparkwright.gateway.gateway import ModelAlias, Upstream, served
 
 # The settings of a profile that OpenAI's API has as well.
 _OPENAI = ("temperature", "top_p", "presence_penalty")

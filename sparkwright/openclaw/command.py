@@ -14,8 +14,7 @@ from sparkwright.common.paths import FILES
 from sparkwright.common.render import render
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
-from sparkwright.gateway.gateway import client_url, upstreams
-from sparkwright.gateway.names import ALIASES, ModelAlias, served
+from sparkwright.gateway.gateway import ALIASES, ModelAlias, client_url, served, upstreams
 from sparkwright.monitoring.command import door_chains, gateway_settings, settings
 from sparkwright.monitoring.targets import targets
 from sparkwright.recipe.loader import load_recipe, recipe_names

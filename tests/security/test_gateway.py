@@ -15,10 +15,10 @@ import pytest
 from host.gateway.body import EACH, VALUE, VALUES
 from tests.clock import patience
 from tests.component.door.running import haproxy
-from tests.component.gateway import KEYS
-from tests.component.gateway.clients import ask, requests, said
-from tests.component.gateway.replicas import Door
 from tests.component.servers import until
+from tests.makers.gateway import KEYS
+from tests.makers.gateway_clients import ask, requests, said
+from tests.makers.gateway_replicas import Door
 from tests.security.attacks import CLIENT, CONNECTIONS, FIRST_TOKEN, attack, median
 
 pytestmark = [

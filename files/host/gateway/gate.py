@@ -160,18 +160,12 @@ async def read(receive: Receive, keep: bool = True) -> bytes:
         RefusedRequest: The client leaves, or does not send it in time.
     """
     parts: list[bytes] = []
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(_SECONDS):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    break
-                if keep:
-                    parts.append(message.get("body", b""))
+            while (message := await receive())["type"] != "http.disconnect":
+                parts += [message.get("body", b"")] if keep else []
                 if not message.get("more_body"):
                     return b"".join(parts)
-    except TimeoutError:
-        pass
     raise RefusedRequest("the body did not come in time", status=408)
 
 

@@ -14,14 +14,14 @@ import pytest
 from sparkwright.release.programs import program
 from tests.clock import patience
 from tests.component.door.running import haproxy
-from tests.component.gateway import KEYS
-from tests.component.gateway.clients import (
+from tests.makers.gateway import KEYS
+from tests.makers.gateway_clients import (
     Client,
     ask,
     curl,
     requests,
 )
-from tests.component.gateway.replicas import WORDS, Door
+from tests.makers.gateway_replicas import WORDS, Door
 
 pytestmark = [
     haproxy,

@@ -8,7 +8,7 @@ import pytest
 
 from host.door.door import Door
 from host.monitoring import metrics
-from tests.component.monitoring.given import worker
+from tests.component.monitoring.given import worker, write_metrics
 from tests.component.servers import free_port
 from tests.programs import host_program
 
@@ -115,10 +115,7 @@ def test_one_without_anything_tells_of_its_memory(
 
 def written(root: Path) -> dict[str, float]:
     """Run the program as the head's timer does, and return what it wrote."""
-    file = root / "metrics" / "spark.prom"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["metrics", str(root), str(file)])
-        metrics.command()
+    file = write_metrics(root)
     assert [each.name for each in file.parent.iterdir()] == ["spark.prom"]
     return values(file.read_text())
 

@@ -10,7 +10,7 @@ import pytest
 
 from sparkwright.fleet.settings import Settings
 from tests.commands import sparkwright
-from tests.unit.gateway.test_gateway import SPARKS, written
+from tests.makers.gateway import SPARKS, written
 
 GATEWAY = f"{SPARKS}gateway: {{spark: spark-a, port: 4444}}\n"
 # AEON-7's model, which one engine serves under three names.
