@@ -120,16 +120,6 @@ def test_chat(api: Api, release: Release, proved: Proved) -> None:
 
 
 @pytest.mark.usefixtures("chats")
-def test_streaming(api: Api, release: Release, proved: Proved) -> None:
-    body = chat(release, stream=True, stream_options={"include_usage": True})
-    found = chunks(api("/v1/chat/completions", body))
-    assert len([chunk for chunk in found if chunk["choices"]]) >= 2
-    tokens = found[-1]["usage"]["completion_tokens"]
-    assert tokens >= 1
-    proved(f"streaming: {tokens} tokens in {len(found)} events")
-
-
-@pytest.mark.usefixtures("chats")
 def test_thinking(api: Api, data: Data, release: Release, proved: Proved) -> None:
     """Thoughts come apart from the answer, and leave room for one: `content` is not null."""
     if "reasoning-parser" not in release.recipe.args:
