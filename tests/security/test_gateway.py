@@ -284,6 +284,7 @@ def deep(levels: int) -> bytes:
         (json.dumps({**body(), "temperature": 1}).replace(": 1}", ": 1e999}").encode(), "no JSON"),
         (b'{"stop": ["' + b'","' * 200_000 + b'"]}', "values"),
         (b'{"stop": ' + b"[]," * 100_000 + b"[]}", "values"),
+        (b'"' * 1_000_000, "values"),
         (b'{"stop": "' + b'\\"' * 400_000, "no JSON"),
         (b'{"stop": "' + b"\\" * 400_001, "no JSON"),
         ('{"model": "tiny"}'.encode("utf-16"), "no JSON"),
