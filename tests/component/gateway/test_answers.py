@@ -137,13 +137,6 @@ def test_an_unknown_name(url: str, doors: list[Door], name: str) -> None:
     assert [door.asked for door in doors] == [[], []]
 
 
-def test_a_request_cannot_choose_where_it_goes(url: str, doors: list[Door]) -> None:
-    body = requests(stream=False)["/v1/chat/completions"]
-    for key in ("api_base", "base_url", "user_config"):
-        assert ask(url, "/v1/chat/completions", **body, **{key: "http://127.0.0.1:9"})[0] >= 400
-    assert [door.asked for door in doors] == [[], []]
-
-
 def test_curl_gets_a_stream_as_it_comes(url: str, doors: list[Door]) -> None:
     for door in doors:
         door.state = "late"

@@ -8,7 +8,7 @@ import yaml
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.render import render
-from sparkwright.gateway.files import configuration, environment, reachable
+from sparkwright.gateway.files import configuration, reachable
 from sparkwright.gateway.gateway import clashes, doors, served, upstreams
 from sparkwright.inventory.groups import load
 from sparkwright.recipe.loader import load_recipe
@@ -190,10 +190,6 @@ def test_each_replica_of_a_name_is_tried_and_an_only_one_twice() -> None:
     models = yaml.safe_load(configuration(replicas, urls))["model_list"]
     found = {each["model_name"]: each["litellm_params"]["num_retries"] for each in models}
     assert (found["tiny"], found["only"]) == (2, 1)
-
-
-def test_the_gateway_knows_its_own_key_alone() -> None:
-    assert environment("sk-own") == "DOOR_KEY=sk-own\n"
 
 
 @pytest.mark.parametrize(
