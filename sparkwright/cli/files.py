@@ -126,18 +126,12 @@ def monitoring(out: Path) -> None:
 
 @click.command()
 @click.option(
-    "--bind",
-    multiple=True,
-    metavar="CHANNEL=NAME",
-    help="Let a served name, or an alias such as deep, answer on a channel such as telegram.",
-)
-@click.option(
     "--into",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Put its providers into this file, such as ~/.openclaw/openclaw.json; all else stays.",
 )
-def openclaw(bind: tuple[str, ...], into: Path | None) -> None:
+def openclaw(into: Path | None) -> None:
     """Print OpenClaw's configuration.
 
     It is for the gateway, or else for the doors of the inventory.
@@ -145,7 +139,7 @@ def openclaw(bind: tuple[str, ...], into: Path | None) -> None:
     Example: sparkwright openclaw --into ~/.openclaw/openclaw.json
     """
     enter_site()
-    from sparkwright.openclaw.command import as_text, configuration, put
+    from sparkwright.openclaw.command import configuration, put
 
-    content = configuration(inventory_file(), bind)
-    click.echo(as_text(content).rstrip() if into is None else put(into.expanduser(), content))
+    content = configuration(inventory_file())
+    click.echo(content if into is None else put(into.expanduser(), content), nl=into is not None)

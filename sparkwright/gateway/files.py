@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from sparkwright.gateway.gateway import Upstream
-from sparkwright.gateway.names import ModelAlias, served
+from sparkwright.gateway.gateway import ModelAlias, Upstream, served
 
 # The settings of a profile that OpenAI's API has as well.
 _OPENAI = ("temperature", "top_p", "presence_penalty")
@@ -46,12 +45,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def configuration(replicas: Sequence[Upstream], urls: Mapping[str, str]) -> str:
-    """Return LiteLLM's configuration; no secret is in it.
-
-    Args:
-        replicas: What `upstreams` returned.
-        urls: What `doors` returned.
-    """
+    """Return LiteLLM's configuration, by what `upstreams` and `doors` return; it has no secret."""
     content = {
         "model_list": [
             _model(alias, upstream, urls[upstream.replica])
@@ -105,7 +99,7 @@ def environment(key: str) -> str:
     return f"DOOR_KEY={key}\n"
 
 
-# Where names of doors can lead: no public address. 100.64.0.0/10 has Tailscale's.
+# Where the names of doors can lead: no public address. 100.64.0.0/10 has Tailscale's.
 _PRIVATE = (
     *("localhost", "link-local", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"),
     *("100.64.0.0/10", "fc00::/7"),
@@ -113,10 +107,10 @@ _PRIVATE = (
 
 
 def reachable(urls: Iterable[str]) -> list[str]:
-    """Return the addresses that the gateway may exchange packets with, as IPAddressAllow has them.
+    """Return the addresses that the gateway may exchange packets with, for IPAddressAllow.
 
-    They are those of the doors; or, as a name may have another address tomorrow and somebody must
-    be asked for it, all that are private if one of them has a name.
+    These are the doors' addresses. If a door has a name, which a name server must tell and which
+    may change, all private addresses are allowed as well.
     """
     hosts = {str(urlsplit(url).hostname).partition("%")[0] for url in urls}
     addresses = sorted(filter(_is_address, hosts))

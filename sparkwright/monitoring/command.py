@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sparkwright.common.local_file import file_in, write_file
-from sparkwright.common.paths import HOST_FILES
 from sparkwright.door.certificates import door_certificate
 from sparkwright.door.key import METRICS
 from sparkwright.door.keys import named_key
@@ -15,18 +14,12 @@ from sparkwright.fleet.fleet import Fleet
 from sparkwright.fleet.group_data import settings_of_site
 from sparkwright.fleet.settings import Settings
 from sparkwright.inventory.groups import load
-from sparkwright.monitoring.targets import DASHBOARD_FILE, RULES_FILE, monitoring_files, targets
+from sparkwright.monitoring.targets import monitoring_files, targets
 from sparkwright.recipe.loader import recipe_names
-
-_FILES = HOST_FILES / "monitoring"
 
 
 def door_chains(fleet: Fleet, known: Mapping[str, Settings]) -> Callable[[str], str | None]:
-    """Return what gives the chain that a replica's door shows its clients, as PEM, by its name.
-
-    Args:
-        known: The settings of each replica.
-    """
+    """Return what gives the chain that a replica's door shows its clients, as PEM."""
 
     def chain(replica: str) -> str | None:
         found = door_certificate(fleet, replica, known[replica])
@@ -36,10 +29,7 @@ def door_chains(fleet: Fleet, known: Mapping[str, Settings]) -> Callable[[str], 
 
 
 def write(inventory: Path, folder: Path) -> str:
-    """Write prometheus.yml, alert rules, the doors' API key, and a dashboard. Returns their names.
-
-    Args:
-        folder: Where they go.
+    """Write prometheus.yml, alert rules, the doors' API key, and a dashboard; return their names.
 
     Raises:
         PlanError: The inventory, a setting or the file of keys is invalid.
@@ -52,8 +42,7 @@ def write(inventory: Path, folder: Path) -> str:
     key = None
     if any(door.keyed for door in doors):
         key = named_key(fleet, "prometheus", (METRICS,))
-    rules, dashboard = ((_FILES / name).read_text("utf-8") for name in (RULES_FILE, DASHBOARD_FILE))
-    files = monitoring_files(doors, key, rules, dashboard)
+    files = monitoring_files(doors, key)
     for name, (text, mode) in files.items():
         write_file(file_in(folder, name), text, mode)
     return f"{folder}: {', '.join(name for name in files if not name.startswith('.'))}"

@@ -1,24 +1,19 @@
-"""The host metrics of a Spark: their units, and the shell script that reads them."""
+"""The node exporter of a Spark, and the units that tell of its GPU and engine."""
 
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sparkwright.common.files import ManagedFile
 from sparkwright.common.host_output import MARK, sections
-from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.ports import EXPORTER_PORT, METRICS_PORT
-from sparkwright.common.render import unit_file
-from sparkwright.fleet.fabric_plan import FabricPlan
+from sparkwright.common.ports import EXPORTER_PORT
 from sparkwright.host.units import UnitState, parse_units, units_script
 
 PACKAGE = "prometheus-node-exporter"
 EXPORTER = f"{PACKAGE}.service"
-# Scrapes at once. Each that hangs keeps its place for ever: more of them get a 503 at once.
-_SCRAPES = 4
 # A head writes for its exporter; a worker answers its head, on the fabric.
 TIMER, SOCKET = "spark-metrics.timer", "fabric-metrics.socket"
-_FILES = HOST_FILES / "monitoring"
+# Scrapes at once. Each that hangs keeps its place for ever: more of them get a 503 at once.
+_SCRAPES = 4
 
 
 @dataclass(frozen=True)
@@ -26,10 +21,10 @@ class ExporterState:
     """The node exporter of a Spark, and our units beside it.
 
     Attributes:
-        listener: the program of others that has the exporter's port; None without one.
-        installed: its package is.
-        ours: we installed it, or nobody did.
-        units: exporter, timer and socket, by name.
+        listener: Another program that has the exporter's port; None without one.
+        installed: Its package is.
+        ours: We installed it, or nobody did.
+        units: Exporter, timer and socket, by name.
     """
 
     listener: str | None
@@ -39,7 +34,7 @@ class ExporterState:
 
     @property
     def foreign(self) -> str | None:
-        """Whose exporter it is, where it is to be left alone, for people; None where it is ours."""
+        """Whose exporter it is, for people, where it is to be left alone."""
         if self.listener:
             return f"port {EXPORTER_PORT} is held by {self.listener}"
         return None if self.ours else f"{PACKAGE} was here before"
@@ -57,38 +52,31 @@ def exporter_defaults(root: str) -> str:
         f"--collector.textfile.directory={root}/metrics",
     )
     return (
-        "# Of sparkwright/monitoring/operations.py. The door of the replica lets Prometheus in.\n"
+        "# Of sparkwright/monitoring. The door of the replica lets Prometheus in.\n"
         f'ARGS="{" ".join(options)}"\n'
     )
 
 
-def metrics_units(names: Iterable[str], root: str, plan: FabricPlan | None) -> list[ManagedFile]:
-    """Return units of files/monitoring."""
-    values = {"root": root, "address": plan.addresses[0] if plan else "", "port": METRICS_PORT}
-    return [unit_file(_FILES / name, **values) for name in names]
-
-
 def exporter_script(root: str, files: Mapping[str, Iterable[str]]) -> str:
-    """Return the POSIX shell script that reads it all; it only reads, and exits 0."""
-    lines = [
-        f"echo {MARK}listener",
-        f"for pid in $(ss -Hltnp 'sport = :{EXPORTER_PORT}' 2>/dev/null "
-        "| grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u); do",
-        f"  grep -qs '/{EXPORTER}$' /proc/$pid/cgroup || "
-        'echo "$(cat /proc/$pid/comm) (pid $pid)"; done',
-        f"echo {MARK}package",
-        f"dpkg-query --show --showformat='${{db:Status-Status}}\\n' {PACKAGE} 2>/dev/null",
-        f"grep -sx {PACKAGE} {shlex.quote(root)}/state/installed",
-        units_script(files),
-    ]
-    return "\n".join([*lines, "true"])
+    """Return the POSIX shell script that reads the state; it exits 0."""
+    return f"""
+echo {MARK}listener
+for pid in $(ss -Hltnp 'sport = :{EXPORTER_PORT}' 2>/dev/null |
+  grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u); do
+  grep -qs '/{EXPORTER}$' /proc/$pid/cgroup || echo "$(cat /proc/$pid/comm) (pid $pid)"
+done
+echo {MARK}package
+dpkg-query --show --showformat='${{db:Status-Status}}\\n' {PACKAGE} 2>/dev/null
+grep -sx {PACKAGE} {shlex.quote(root)}/state/installed
+{units_script(files)}
+true"""
 
 
 def parse_exporter(output: Iterable[str]) -> ExporterState:
     """Return the state that the script's output lines describe.
 
     Raises:
-        ValueError: a section is missing.
+        ValueError: A section is missing.
     """
     found = sections(output)
     listener, package = found["listener"], found["package"]

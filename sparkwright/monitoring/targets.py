@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
+from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.render import render
 from sparkwright.fleet.fleet import Fleet, bracketed
 from sparkwright.fleet.settings import Settings
 
-# Seconds between two questions: as often as files/host/monitoring/spark-metrics.timer writes.
-INTERVAL = 15
-# What the door lets through with the key: files/host/door/door.cfg.
-PATHS = {"engine": "/metrics", "door": "/metrics/door", "host": "/metrics/host"}
-KEY_FILE, RULES_FILE, DASHBOARD_FILE = "api_key", "alerts.yml", "dashboard.json"
+_FILES = HOST_FILES / "monitoring"
 _LOOPBACK = ("127.0.0.1", "::1")
 _EVERYWHERE = ("0.0.0.0", "::")
 
@@ -31,8 +26,8 @@ class ScrapeTarget:
         keyed: It asks for a key.
         certificates: Its own certificate and those that came with it, as PEM; None without TLS.
         server_name: The name that the certificate has, where it is not the address.
-        seat: The label by which the host tells this replica's figures from the other one's, where
-            its Spark serves two: "" for the first; None where it serves one.
+        seat: Of two replicas on one Spark, the label of this one's figures: "" for the first. None
+            where its Spark serves one.
     """
 
     replica: str
@@ -134,81 +129,26 @@ def _names(chain: str) -> list[str]:
 
 
 def prometheus_config(doors: Sequence[ScrapeTarget]) -> str:
-    """Return prometheus.yml: three jobs for each door, named by replica and kind.
-
-    Args:
-        doors: What `targets` returned.
-    """
-    config = {
-        "global": {"scrape_interval": f"{INTERVAL}s", "evaluation_interval": f"{INTERVAL}s"},
-        "rule_files": [RULES_FILE],
-        "scrape_configs": [_job(door, kind) for door in doors for kind in PATHS],
-    }
-    head = "# Written by `sparkwright monitoring`: change the inventory, and run it again.\n"
-    return head + yaml.dump(config, default_flow_style=False)
+    """Return prometheus.yml: three jobs for each door, named by replica and kind."""
+    return render(_FILES / "prometheus.yml.j2", doors=doors)
 
 
-def _job(door: ScrapeTarget, kind: str) -> dict[str, Any]:
-    labels = {
-        "job": kind,
-        "instance": door.sparks[0],
-        "replica": door.replica,
-        "spark": door.sparks[0],
-    }
-    job: dict[str, Any] = {
-        "job_name": f"{door.replica}-{kind}",
-        "metrics_path": PATHS[kind],
-        "static_configs": [{"targets": [door.address], "labels": labels}],
-    }
-    if kind == "host":
-        # What a head tells of the worker beside it has the worker's name, and no other's: a head
-        # does not speak for the Sparks of other replicas.
-        own = "|".join(map(re.escape, door.sparks))
-        job["metric_relabel_configs"] = [
-            {"source_labels": ["exported_spark"], "regex": f"({own})", "target_label": "spark"},
-            {"regex": f"exported_({'|'.join(labels)})", "action": "labeldrop"},
-        ]
-        if door.seat is not None:
-            # Both doors tell of both engines: each job keeps what is its own, or the Spark's.
-            job["metric_relabel_configs"] += [
-                {
-                    "source_labels": ["__name__", "seat"],
-                    "regex": f"spark_(engine|door)_.*;{'' if door.seat else '.+'}",
-                    "action": "drop",
-                },
-                {"regex": "seat", "action": "labeldrop"},
-            ]
-    if door.keyed:
-        job["authorization"] = {"credentials_file": KEY_FILE}
-    if door.certificates:
-        job["scheme"] = "https"
-        job["tls_config"] = {"ca_file": door.certificate_file}
-        if door.server_name:
-            job["tls_config"]["server_name"] = door.server_name
-    return job
-
-
-def monitoring_files(
-    doors: Sequence[ScrapeTarget], key: str | None, rules: str, dashboard: str
-) -> dict[str, tuple[str, int]]:
+def monitoring_files(doors: Sequence[ScrapeTarget], key: str | None) -> dict[str, tuple[str, int]]:
     """Return what is written: text and mode of each file, by its name.
 
     Args:
-        doors: What `targets` returned.
         key: The API key that Prometheus shows; None where no door asks for one.
-        rules: files/host/monitoring/alerts.yml.
-        dashboard: files/host/monitoring/dashboard.json.
     """
     files = {
         # The key is no business of git's.
         ".gitignore": ("*\n", 0o644),
         "prometheus.yml": (prometheus_config(doors), 0o644),
-        RULES_FILE: (rules, 0o644),
-        DASHBOARD_FILE: (dashboard, 0o644),
     }
+    for name in ("alerts.yml", "dashboard.json"):
+        files[name] = ((_FILES / name).read_text("utf-8"), 0o644)
     if key:
-        files[KEY_FILE] = (f"{key}\n", 0o600)
-    files |= {
-        door.certificate_file: (door.certificates, 0o644) for door in doors if door.certificates
-    }
+        files["api_key"] = (f"{key}\n", 0o600)
+    for door in doors:
+        if door.certificates:
+            files[door.certificate_file] = (door.certificates, 0o644)
     return files

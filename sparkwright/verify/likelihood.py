@@ -51,9 +51,8 @@ def problem(own: Sequence[float], other: Sequence[float] | None = None) -> str |
     """Say what is wrong with the log probabilities of a text; None where nothing is.
 
     Args:
-        own: of the pair, for `TEXT` by a trained model.
-        other: of one Spark with the same model, for the same text; then how sharp they are is left
-            out, and only that both agree counts.
+        own: Those of the pair, for `TEXT` by a trained model.
+        other: Those of one Spark with the same model: then only that both agree counts.
     """
     # Each is compared so that NaN is a problem.
     if other is None:

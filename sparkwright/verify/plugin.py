@@ -33,7 +33,7 @@ from sparkwright.verify.sparks import (
     connection,
     disconnect,
     load,
-    unreached,
+    reached,
 )
 
 Api = Callable[..., str]
@@ -74,8 +74,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     signal.signal(signal.SIGINT, _interrupted)
     problems = [problem for problem in at_once(unready) if problem]
     if len(problems) == len(CHOSEN):
-        more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
-        print("\n".join([*problems[:_SHOWN], *more]), file=sys.stderr)
+        if len(problems) > _SHOWN:
+            problems[_SHOWN:] = [f"and {len(problems) - _SHOWN} more"]
+        print("\n".join(problems), file=sys.stderr)
         # pytest prints this twice.
         pytest.exit("no Spark can be verified", returncode=1)
 
@@ -111,14 +112,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """Show what an owner wrote wrong, or has yet to deploy, without a traceback.
+    """Fail the first test of a Spark that does not answer or serve, and skip its others.
 
-    Of a Spark that does not answer, or serve, the first test fails, and the others are skipped.
+    What an owner wrote wrong, or has yet to deploy, is shown without a traceback.
     """
     spark = getattr(getattr(item, "callspec", None), "params", {}).get("spark")
     if spark in SPARKS and (problem := unready(spark)):
         if spark in _told:
-            pytest.skip(f"{spark} does not {'answer' if unreached(spark) else 'serve'}")
+            _, silent = reached(SPARKS[spark]["spark"])
+            pytest.skip(f"{spark} does not {'answer' if silent else 'serve'}")
         _told.add(spark)
         pytest.fail(problem, pytrace=False)
     try:
@@ -151,7 +153,7 @@ def data(spark: str) -> Data:
 
 @pytest.fixture(scope="session")
 def target(data: Data) -> SparkTarget:
-    """What is asked of the Spark: settings that its group data leaves out have their defaults."""
+    """The declared state of the Spark."""
     return SparkTarget.of(data)
 
 
@@ -159,12 +161,6 @@ def target(data: Data) -> SparkTarget:
 def host(data: Data) -> Host:
     """The Spark itself, as root."""
     return connection(data["spark"])
-
-
-@pytest.fixture(scope="session")
-def head(data: Data) -> Host:
-    """The head of the Spark's replica, which is the Spark itself where it serves alone."""
-    return connection(data["ranks"][0])
 
 
 @pytest.fixture(scope="session")
@@ -196,9 +192,9 @@ def fabric(target: SparkTarget) -> FabricPlan:
 
 
 @pytest.fixture(scope="session")
-def api(head: Host, release: Release) -> Api:
-    """Send a request to the engine from the head itself; return the answer's text."""
-    return _api(head, release)
+def api(data: Data, release: Release) -> Api:
+    """Send a request to the engine from its head itself; return the answer's text."""
+    return _api(connection(data["ranks"][0]), release)
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,10 @@
 """Whether a Spark serves at all: asked first, as of one that does not there is little to prove."""
 
-import shlex
 import subprocess
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import requests
 
@@ -13,7 +13,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.door.door import door_unit
 from sparkwright.door.keys import api_keys
 from sparkwright.run.spark import SparkTarget
-from sparkwright.verify.sparks import SPARKS, Data, connected, unreached
+from sparkwright.verify.sparks import SPARKS, Data, reached
 
 Client = Callable[..., requests.Response]
 
@@ -23,21 +23,16 @@ _PATIENCE = 10
 
 @cache
 def unready(name: str) -> str:
-    """Return why a Spark cannot be verified, in a sentence; "" if it can.
-
-    Args:
-        name: Of `SPARKS`.
-    """
+    """Return why a Spark of `SPARKS` cannot be verified, in a sentence; "" if it can."""
     data = SPARKS[name]
     target = SparkTarget.of(data)
-    if (problem := unreached(name)) or not target.recipe_name:
+    host, problem = reached(data["spark"])
+    if problem or not target.recipe_name:
         return problem
-    place, door = shlex.quote(target.place), shlex.quote(door_unit(target.place))
-    found = connected(data["spark"]).run(
-        f'release=$(basename "$(readlink {place}/current)"); echo "$release"; '
-        f'echo "$(systemctl is-active "vllm@$release")"; echo "$(systemctl is-active {door})"'
-    )
-    lines = found.stdout.splitlines()
+    script = """
+    release=$(basename "$(readlink %s/current)"); echo "$release"
+    for unit in "vllm@$release" %s; do echo "$(systemctl is-active "$unit")"; done"""
+    lines = host.run(script, target.place, door_unit(target.place)).stdout.splitlines()
     try:
         return unserved(name, lines[:2] if target.rank else lines, lambda: _answer(data, target))
     except PlanError as error:
@@ -48,10 +43,8 @@ def unserved(name: str, found: Sequence[str], answer: Callable[[], int | str]) -
     """Return why a Spark does not serve, and what to do; "" if it does.
 
     Args:
-        name: Of the Spark.
-        found: The release that is current there, "" for none; the state of its unit; on a head,
-            that of the door.
-        answer: Asks the door: an HTTP status, or why there is none; "" where nothing can be said.
+        found: The current release, "" for none; the state of its unit; on a head, of its door.
+        answer: Asks the door: an HTTP status, or why there is none; "" where nobody can ask it.
     """
     release, engine, *door = found
 
@@ -87,10 +80,7 @@ def _answer(data: Data, target: SparkTarget) -> int | str:
 
 
 def address_of(data: Data) -> tuple[str, str]:
-    """Return where clients reach a Spark, as SSH knows it, and the host that is before it, if any.
-
-    SSH may know it by another name, and by a way of its own.
-    """
+    """Return where clients reach a Spark, as SSH's settings say, and its jump host, if any."""
     if data["pyinfra_name"] == "@local":
         return "127.0.0.1", ""
     name: str = data.get("ssh_hostname") or data["spark"]
@@ -106,26 +96,14 @@ def client_of(data: Data, target: SparkTarget, address: str) -> Client:
     own = "none" if data["api_key"] == "none" else api_keys(target.fleet)[0]
 
     def ask(
-        method: str,
-        path: str,
-        body: object = None,
-        key: str | None = own,
-        stream: bool = False,
-        timeout: float = 120,
+        method: str, path: str, body: object = None, key: str | None = own, **options: Any
     ) -> requests.Response:
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        options = {"timeout": 120, "json": body, "headers": headers, **options}
         with warnings.catch_warnings():
             # A certificate names the Spark as its clients do, which may not be as pyinfra does:
             # test_certificate proves it by that name.
             warnings.filterwarnings("ignore", "Unverified HTTPS request")
-            return requests.request(
-                method,
-                base + path,
-                json=body,
-                headers=headers,
-                stream=stream,
-                timeout=timeout,
-                verify=False,
-            )
+            return requests.request(method, base + path, verify=False, **options)
 
     return ask

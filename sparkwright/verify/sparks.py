@@ -114,23 +114,10 @@ def _sockets() -> Path:
 
 def connection(spark: str) -> Host:
     """Return a connection to a Spark, as root; fail with a sentence if it does not answer."""
-    if problem := unreached(spark):
+    host, problem = reached(spark)
+    if problem:
         pytest.fail(problem, pytrace=False)
-    return connected(spark)
-
-
-def connected(spark: str) -> Host:
-    """Return the connection to a Spark that `unreached` says nothing of."""
-    return _connected(spark)[0]
-
-
-def unreached(spark: str) -> str:
-    """Return why a Spark cannot be verified, in a sentence; "" if it can.
-
-    Args:
-        spark: its name, or a name in `SPARKS`.
-    """
-    return _connected(spark.partition("/")[0])[1]
+    return host
 
 
 def at_once(ask: Callable[[str], T]) -> list[T]:
@@ -145,8 +132,8 @@ def at_once(ask: Callable[[str], T]) -> list[T]:
 
 
 @cache
-def _connected(spark: str) -> tuple[Host, str]:
-    """Return a connection, and why it cannot be used; "" if it can."""
+def reached(spark: str) -> tuple[Host, str]:
+    """Return a connection to a Spark, and why it cannot be used, in a sentence; "" if it can."""
     data = next(each for each in SPARKS.values() if each["spark"] == spark)
     if data["pyinfra_name"] == "@local":
         host = testinfra.get_host("local://", sudo=True)

@@ -1,6 +1,5 @@
 """The door: what a client reaches on the LAN, asked from here, and what it does not."""
 
-import json
 import socket
 import ssl
 from pathlib import Path
@@ -15,6 +14,7 @@ from sparkwright.run.spark import SparkTarget
 from sparkwright.verify.plugin import Proved
 from sparkwright.verify.serving import Client
 from sparkwright.verify.sparks import Data
+from sparkwright.verify.test_engine import chat, chunks
 
 # Routes of vLLM 0.33 that no client needs; its own `--api-key` leaves most of them open.
 CLOSED = (
@@ -72,8 +72,10 @@ def test_the_engine_is_behind_it(host: Host, release: Release, proved: Proved) -
     listening = host.check_output("ss -Hltnp")
     pids = host.check_output(f"docker top vllm-{release.id} -o pid").split()[1:]
     assert not [pid for pid in pids if f",pid={pid}," in listening and not release.ranks.fabric]
-    socket = f"{socket_folder(release.place, release.id)}/{SOCKET}"
-    assert not host.run("su -s /bin/sh nobody -c 'test -e %s'", socket).succeeded
+    path = f"{socket_folder(release.place, release.id)}/{SOCKET}"
+    assert host.file(path).is_socket
+    with host.sudo("nobody"):
+        assert not host.file(path).exists
     proved("the engine has a socket that no user of the Spark reaches, and no port")
 
 
@@ -87,16 +89,9 @@ def test_metrics(client: Client, proved: Proved) -> None:
 
 @pytest.mark.usefixtures("chats")
 def test_streaming(client: Client, release: Release, proved: Proved) -> None:
-    body = {
-        "model": release.recipe.served_names[0],
-        "messages": [{"role": "user", "content": "Say hello."}],
-        "max_tokens": 8,
-        "stream": True,
-        "chat_template_kwargs": {"enable_thinking": False},
-    }
-    answer = client("POST", "/v1/chat/completions", body, stream=True)
-    lines = [line.decode() for line in answer.iter_lines() if line]
-    assert lines[-1] == "data: [DONE]"
-    events = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
-    assert len(events) >= 2
-    proved(f"a stream of {len(events)} events through the door")
+    body = chat(release, stream=True, stream_options={"include_usage": True})
+    found = chunks(client("POST", "/v1/chat/completions", body).content.decode())
+    assert len([chunk for chunk in found if chunk["choices"]]) >= 2
+    tokens = found[-1]["usage"]["completion_tokens"]
+    assert tokens >= 1
+    proved(f"streaming: {tokens} tokens in {len(found)} events through the door")

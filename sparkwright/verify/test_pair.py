@@ -1,7 +1,6 @@
 """A pair: the link between its Sparks, the same bits on both, and data that takes the link."""
 
 import json
-import shlex
 import statistics
 from typing import Any
 
@@ -26,11 +25,11 @@ def twins(host: Host, fabric: FabricPlan) -> list[dict[str, Any]]:
 
 def received(host: Host, interface: str) -> int:
     """Return the bytes that an interface received: by RDMA where it has that."""
-    rdma = f"/sys/class/net/{interface}/device/infiniband/*/ports/1/counters/port_rcv_data"
-    words = host.run(f"cat {rdma}")
+    network = f"/sys/class/net/{interface}"
+    words = host.run(f"cat {network}/device/infiniband/*/ports/1/counters/port_rcv_data")
     if words.rc == 0:
         return 4 * sum(map(int, words.stdout.split()))
-    return int(host.check_output(f"cat /sys/class/net/{interface}/statistics/rx_bytes"))
+    return int(host.file(f"{network}/statistics/rx_bytes").content_string)
 
 
 def test_link(host: Host, fabric: FabricPlan, proved: Proved) -> None:
@@ -47,43 +46,36 @@ def test_link(host: Host, fabric: FabricPlan, proved: Proved) -> None:
 
 def test_rdma(host: Host, fabric: FabricPlan, release: Release, proved: Proved) -> None:
     """NCCL says in its log what it uses; without RDMA devices there is nothing to prove."""
-    if host.run("ls /sys/class/infiniband | grep -q .").rc:
+    devices = host.file("/sys/class/infiniband")
+    if not (devices.exists and devices.listdir()):
         pytest.skip("no RDMA devices on this Spark: NCCL and Gloo use TCP")
-    unit = f"vllm@{release.id}.service"
-    invocation = host.check_output(f"systemctl show -P InvocationID {unit}").strip()
-    log = f"journalctl --quiet --output=cat _SYSTEMD_INVOCATION_ID={invocation}"
-    lines = host.check_output(f"{log} | grep -m 1 'NET/IB' || true").strip()
+    started = host.service(f"vllm@{release.id}").systemd_properties["InvocationID"]
+    log = f"journalctl --quiet --output=cat _SYSTEMD_INVOCATION_ID={started}"
+    lines = host.check_output(f"{log} | grep -m 1 'NET/IB' || true")
     assert lines, "NCCL did not choose RDMA: its log has no line with NET/IB"
     proved(f"NCCL: {lines}")
 
 
 def test_the_link_is_guarded(host: Host, fabric: FabricPlan, proved: Proved) -> None:
-    assert host.service("fabric-guard").is_running
-    assert host.service("fabric-guard").is_enabled
+    guard = host.service("fabric-guard")
+    assert guard.is_running
+    assert guard.is_enabled
     proved("ports of the engines' own traffic are closed on the LAN")
 
 
 def test_same_release_and_bits(
     host: Host, peer: Host, target: SparkTarget, release: Release, proved: Proved
 ) -> None:
-    folder = shlex.quote(f"{target.root}/releases/{release.id}")
-    records = " ".join(
-        shlex.quote(f"{target.root}/{weights}/.sparkwright.json")
-        for weights in release.folders.values()
-    )
-    hashes = f"python3 -c {shlex.quote(_HASHES)} {records}"
-    image = f"docker inspect --format '{{{{.Image}}}}' vllm-{release.id}"
-    for command in (f"cat {folder}/release.json", hashes, image):
-        assert host.check_output(command) == peer.check_output(command)
+    def found(spark: Host) -> list[object]:
+        record = spark.file(f"{target.root}/releases/{release.id}/release.json")
+        folders = [f"{target.root}/{each}/.sparkwright.json" for each in release.folders.values()]
+        weights = [json.loads(spark.file(each).content_string)["files"] for each in folders]
+        hashes = [{name: file["hash"] for name, file in files.items()} for files in weights]
+        image = spark.docker(f"vllm-{release.id}").inspect()["Image"]
+        return [record.content_string, hashes, image]
+
+    assert found(host) == found(peer)
     proved(f"{release.id}: the same files, weights and image on both Sparks")
-
-
-_HASHES = """
-import json, sys
-for path in sys.argv[1:]:
-    files = json.load(open(path))["files"]
-    print(path, sorted((name, file["hash"]) for name, file in files.items()))
-"""
 
 
 def test_data_takes_the_link(

@@ -5,7 +5,7 @@ text. So what counts is what the calls say.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,14 +25,17 @@ class Call:
     arguments: Json
     result: Json
 
+    def __str__(self) -> str:
+        return f"{self.name}({json.dumps(self.arguments, sort_keys=True)})"
+
 
 @dataclass(frozen=True)
 class Story:
     """A question, the calls that it takes, and what the answer must then hold.
 
     Attributes:
-        steps: the calls of one message each, which are independent of one another.
-        answer: words that only the results told.
+        steps: The calls of one message each, which are independent of one another.
+        answer: Words that only the results told.
     """
 
     name: str
@@ -47,7 +50,7 @@ def _tool(name: str, description: str, /, **properties: Json) -> Json:
     return {"type": "function", "function": function}
 
 
-_TEXT, _WHOLE = {"type": "string"}, {"type": "integer"}
+_TEXT = {"type": "string"}
 TOOLS = [
     _tool(
         "get_weather",
@@ -62,10 +65,8 @@ TOOLS = [
         to={"type": "array", "items": _TEXT, "description": "e-mail addresses"},
         subject=_TEXT,
         urgent={"type": "boolean"},
+        order={"type": "integer", "description": "the number of the order that it is about"},
     ),
-    _tool("get_order", "Item and quantity of an order.", number=_WHOLE),
-    _tool("get_stock", "How many of an item are in stock.", item=_TEXT),
-    _tool("reorder", "Order more of an item.", item=_TEXT, quantity=_WHOLE),
 ]
 
 
@@ -74,7 +75,8 @@ def _weather(city: str, temperature: int) -> Call:
     return Call("get_weather", arguments, {"city": city, "temperature": temperature})
 
 
-_ADDRESS, _ITEM = "ak.7291@example.org", "T-310"
+_ADDRESS = "ak.7291@example.org"
+_MESSAGE = {"to": [_ADDRESS], "subject": "Meeting at 9", "urgent": True, "order": 4711}
 STORIES = [
     Story(
         "one call",
@@ -91,41 +93,15 @@ STORIES = [
     ),
     Story(
         "chained calls",
-        "Find the e-mail address of Anna Kovacs, then send her an urgent message with the subject "
-        "'Meeting at 9'. Tell me the receipt.",
+        "Find the e-mail address of Anna Kovacs, then send her an urgent message about order 4711 "
+        "with the subject 'Meeting at 9'. Tell me the receipt.",
         (
             (Call("find_person", {"name": "Anna Kovacs"}, {"email": _ADDRESS}),),
-            (
-                Call(
-                    "send_message",
-                    {"to": [_ADDRESS], "subject": "Meeting at 9", "urgent": True},
-                    {"receipt": "M-5530"},
-                ),
-            ),
+            (Call("send_message", _MESSAGE, {"receipt": "M-5530"}),),
         ),
         ("M-5530",),
     ),
-    Story(
-        "several steps",
-        "Look up order 4711, then how many of its item are in stock. Fewer are in stock than the "
-        "order needs: reorder exactly as many as are missing. Tell me the confirmation.",
-        (
-            (Call("get_order", {"number": 4711}, {"item": _ITEM, "quantity": 9}),),
-            (Call("get_stock", {"item": _ITEM}, {"item": _ITEM, "in_stock": 4}),),
-            (Call("reorder", {"item": _ITEM, "quantity": 5}, {"confirmation": "R-8842"}),),
-        ),
-        ("R-8842",),
-    ),
 ]
-
-_TYPES: dict[str, Any] = {
-    "string": str,
-    "integer": int,
-    "number": int | float,
-    "boolean": bool,
-    "array": list,
-    "object": dict,
-}
 
 
 def opening(story: Story) -> list[Json]:
@@ -157,27 +133,18 @@ def assemble(chunks: Iterable[Json]) -> Json:
 
 
 def problems(choice: Json, step: Sequence[Call]) -> list[str]:
-    """List what is wrong with an answer that must make the calls of a step, and no other.
-
-    Args:
-        choice: of the answer: message and finish_reason.
-        step: the calls, in any order.
-    """
+    """List what is wrong with an answer that must make the calls of a step, in any order."""
     calls = choice["message"].get("tool_calls") or []
     if not calls:
         return [f"no tool call, but the text {choice['message'].get('content')!r}"]
-    found = [problem for call in calls for problem in _call_problems(call)]
+    found = []
+    made, expected = sorted(map(_made, calls)), sorted(map(str, step))
+    if made != expected:
+        found.append(f"calls {made}; expected {expected}")
     if len({call.get("id") for call in calls} - {None, ""}) < len(calls):
         found.append("calls without an id of their own")
     if choice["finish_reason"] != "tool_calls":
         found.append(f"finish_reason is {choice['finish_reason']}, not tool_calls")
-    if not found:
-        made, expected = (
-            [_made(call) for call in calls],
-            [(call.name, call.arguments) for call in step],
-        )
-        if sorted(made, key=str) != sorted(expected, key=str):
-            found.append(f"calls {made}; expected {expected}")
     return found
 
 
@@ -191,48 +158,22 @@ def answer_problems(choice: Json, story: Story) -> list[str]:
 
 
 def results(choice: Json, step: Sequence[Call]) -> list[Json]:
-    """Return the messages that go on from an answer without problems: itself, and its results."""
+    """Return the messages that follow an answer without problems: itself, and its results."""
     calls = choice["message"]["tool_calls"]
-    messages = [{"role": "assistant", "content": None, "tool_calls": calls}]
-    for call in calls:
-        asked = next(each for each in step if (each.name, each.arguments) == _made(call))
-        result = json.dumps(asked.result)
-        messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
-    return messages
+    results = {str(each): json.dumps(each.result) for each in step}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        *(
+            {"role": "tool", "tool_call_id": call["id"], "content": results[_made(call)]}
+            for call in calls
+        ),
+    ]
 
 
-def _call_problems(call: Json) -> list[str]:
-    function = call["function"]
-    tool = next((tool for tool in TOOLS if tool["function"]["name"] == function["name"]), None)
-    if tool is None:
-        return [f"a call of {function['name']!r}, which is no tool"]
+def _made(call: Json) -> str:
+    """Return a call as `Call` shows it, where 1 and true do not look alike."""
+    name, arguments = call["function"]["name"], call["function"]["arguments"]
     try:
-        arguments = json.loads(function["arguments"])
+        return str(Call(name, json.loads(arguments), {}))
     except (TypeError, ValueError):
-        return [f"{function['name']}: arguments {function['arguments']!r} are no JSON"]
-    return list(_misfits(arguments, tool["function"]["parameters"], function["name"]))
-
-
-def _misfits(value: Any, schema: Json, where: str) -> Iterator[str]:
-    """Say where a value does not fit its JSON schema, of which TOOLS uses a few words."""
-    kind = schema["type"]
-    if not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind != "boolean"):
-        yield f"{where}: {value!r} is no {kind}"
-    elif kind == "object":
-        for name in schema["required"]:
-            if name not in value:
-                yield f"{where}: no {name}"
-        for name, item in value.items():
-            if name not in schema["properties"]:
-                yield f"{where}: {name}, which it does not take"
-            else:
-                yield from _misfits(item, schema["properties"][name], f"{where}.{name}")
-    elif kind == "array":
-        for item in value:
-            yield from _misfits(item, schema["items"], where)
-    elif value not in schema.get("enum", [value]):
-        yield f"{where}: {value!r} is none of {', '.join(schema['enum'])}"
-
-
-def _made(call: Json) -> tuple[str, Any]:
-    return call["function"]["name"], json.loads(call["function"]["arguments"])
+        return f"{name}({arguments!r}), which is no JSON"

@@ -44,22 +44,10 @@ def _message(results):
             return _calls(("find_person", {"name": "Anna Kovacs"}))
         case [person]:
             arguments = {"to": [person["email"]], "subject": "Meeting at 9", "urgent": True}
+            arguments["order"] = 4711
             return _calls(("send_message", arguments))
         case [_, receipt]:
             return f"It is sent: {receipt['receipt']}."
-
-
-def _order(results):
-    match results:
-        case []:
-            return _calls(("get_order", {"number": 4711}))
-        case [order]:
-            return _calls(("get_stock", {"item": order["item"]}))
-        case [order, stock]:
-            missing = order["quantity"] - stock["in_stock"]
-            return _calls(("reorder", {"item": order["item"], "quantity": missing}))
-        case [_, _, receipt]:
-            return f"It is ordered: {receipt['confirmation']}."
 
 
 # What is said to a question that holds the word, by the results of the calls so far.
@@ -67,7 +55,6 @@ _ANSWERS = {
     "Szeged": _weather("Szeged"),
     "Lisbon": _weather("Oslo", "Lisbon"),
     "Kovacs": _message,
-    "4711": _order,
 }
 
 

@@ -12,14 +12,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from host.gateway.fields import VALUES
-from host.gateway.intake import EACH, VALUE
+from host.gateway.body import EACH, VALUE, VALUES
 from tests.clock import patience
 from tests.component.door.running import haproxy
-from tests.component.gateway import KEYS
-from tests.component.gateway.clients import ask, requests, said
-from tests.component.gateway.replicas import Door
 from tests.component.servers import until
+from tests.makers.gateway import KEYS
+from tests.makers.gateway_clients import ask, requests, said
+from tests.makers.gateway_replicas import Door
 from tests.security.attacks import CLIENT, CONNECTIONS, FIRST_TOKEN, attack, median
 
 pytestmark = [
@@ -285,6 +284,7 @@ def deep(levels: int) -> bytes:
         (json.dumps({**body(), "temperature": 1}).replace(": 1}", ": 1e999}").encode(), "no JSON"),
         (b'{"stop": ["' + b'","' * 200_000 + b'"]}', "values"),
         (b'{"stop": ' + b"[]," * 100_000 + b"[]}", "values"),
+        (b'"' * 1_000_000, "values"),
         (b'{"stop": "' + b'\\"' * 400_000, "no JSON"),
         (b'{"stop": "' + b"\\" * 400_001, "no JSON"),
         ('{"model": "tiny"}'.encode("utf-16"), "no JSON"),

@@ -4,6 +4,8 @@ import asyncio
 import os
 import random
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,13 +29,11 @@ class GatewayCall:
 
     Attributes:
         tried: The doors that it has gone to.
-        others: There are some to which it has not.
-        counts: It came through the gate, which says when it ends.
+        others: There are doors to which it has not gone.
     """
 
     tried: list[str] = field(default_factory=list)
     others: bool = False
-    counts: bool = False
 
 
 class Doors(CustomLogger):
@@ -53,6 +53,16 @@ class Doors(CustomLogger):
         self.in_flight: Counter[str] = Counter()
         self.calls: dict[str, GatewayCall] = {}
 
+    @contextmanager
+    def call(self, name: str) -> Iterator[GatewayCall]:
+        """Know of a request until it has had its answer; LiteLLM calls it by this name."""
+        call = self.calls[name] = GatewayCall()
+        try:
+            yield call
+        finally:
+            del self.calls[name]
+            self.in_flight.subtract(call.tried[-1:])
+
     async def async_filter_deployments(  # type: ignore[override]
         self,
         model: str,
@@ -63,19 +73,19 @@ class Doors(CustomLogger):
     ) -> list[dict[str, Any]]:
         """Return the one that is to be asked: LiteLLM calls this for each try of a request."""
         doors = {each["litellm_params"]["api_base"]: each for each in healthy_deployments}
-        call = self.calls.get((request_kwargs or {}).get("litellm_call_id", ""), GatewayCall())
-        if call.tried:
-            self.in_flight[call.tried[-1]] -= 1
+        known = self.calls.get((request_kwargs or {}).get("litellm_call_id", ""))
+        call = known or GatewayCall()
         new = [door for door in doors if door not in call.tried]
         serving = [door for door in new if door not in self.down]
+        self.in_flight.subtract(call.tried[-1:])
         # Where none serves, the answer of one says why.
         choice = min(
             serving or new or doors, key=lambda door: (self.in_flight[door], random.random())
         )
+        if known:
+            self.in_flight[choice] += 1
         call.tried.append(choice)
         call.others = len(new) > 1
-        if call.counts:
-            self.in_flight[choice] += 1
         found = doors[choice]
         if call.others:
             # Another one may serve. Where none does, the request waits at the last.
@@ -83,22 +93,19 @@ class Doors(CustomLogger):
             found = {**found, "litellm_params": params}
         return [found]
 
-    def begin(self, name: str) -> GatewayCall:
-        """Know of a request; its name is what LiteLLM calls it by."""
-        call = self.calls[name] = GatewayCall(counts=True)
-        return call
-
-    def end(self, name: str) -> None:
-        """Forget a request that has had its answer."""
-        call = self.calls.pop(name)
-        if call.tried:
-            self.in_flight[call.tried[-1]] -= 1
-
     async def look(self, client: httpx.AsyncClient) -> None:
-        """Ask every door once."""
+        """Ask every door once; tell systemd which replicas serve, and why the others do not."""
         states = await asyncio.gather(*(self._state(client, door) for door in self.replicas))
         self.down = {door: why for door, why in zip(self.replicas, states, strict=True) if why}
-        show(self.summary())
+        up = [name for door, name in self.replicas.items() if door not in self.down]
+        lost = [f"{self.replicas[door]} does not ({why})" for door, why in self.down.items()]
+        show("; ".join([f"in service: {', '.join(up) or 'none'}", *lost]))
+
+    async def watch(self, client: httpx.AsyncClient) -> None:
+        """Ask every door from time to time, for ever."""
+        while True:
+            await asyncio.sleep(EVERY)
+            await self.look(client)
 
     async def _state(self, client: httpx.AsyncClient, door: str) -> str:
         headers = {"authorization": f"Bearer {self.keys[door]}"}
@@ -114,18 +121,6 @@ class Doors(CustomLogger):
         if answer.status_code == 401:
             return f"{door} refuses the key"
         return "" if answer.status_code == 200 else f"{door} answers {answer.status_code}"
-
-    async def watch(self, client: httpx.AsyncClient) -> None:
-        """Ask every door from time to time, for ever."""
-        while True:
-            await asyncio.sleep(EVERY)
-            await self.look(client)
-
-    def summary(self) -> str:
-        """Which replicas serve, and why the others do not, in one line."""
-        up = [name for door, name in self.replicas.items() if door not in self.down]
-        lost = [f"{self.replicas[door]} does not ({why})" for door, why in self.down.items()]
-        return "; ".join([f"in service: {', '.join(up) or 'none'}", *lost])
 
 
 class Transport(aiohttp_transport.LiteLLMAiohttpTransport):

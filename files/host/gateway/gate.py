@@ -1,66 +1,61 @@
-"""The gate before LiteLLM: a few paths, and the fields of a request."""
+"""The gate before LiteLLM: a few paths, bounded requests, and of a body what `forms` knows."""
 
 import asyncio
 import json
 import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import httpx
 
+from host.gateway.body import VALUE, Intake, JudgedBody, RefusedRequest, judged
 from host.gateway.doors import ANSWER, Doors, GatewayCall
-from host.gateway.intake import SECONDS, VALUE, Intake, Judge
-from host.gateway.shapes import RefusedBody
+from host.gateway.forms import FIELDS
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-PATHS = {
-    "/v1/models": "GET",
-    "/v1/chat/completions": "POST",
-    "/v1/completions": "POST",
-    "/v1/embeddings": "POST",
-    "/v1/messages": "POST",
-    "/v1/rerank": "POST",
-    "/v1/responses": "POST",
-}
-# By which the door tells whose key a request has: sparkwright/gateway/files.py.
-CLIENT = b"x-sparkwright-client"
-_FULL = {
-    429: "Too many bytes of this key's requests are in flight: wait for answers.",
-    503: "Too many bytes of requests are in flight.",
-}
+# Bytes of a body that is judged at once, within some milliseconds; others take their turn beside
+# the loop, which then waits for no step of it longer than 30 ms.
+_SMALL = 16 << 10
+# Seconds in which a body must have come: two megabits a second.
+_SECONDS = 60
+_METHODS = {"/v1/models": "GET", **dict.fromkeys(FIELDS, "POST")}
+# In which the door says whose key a request has: sparkwright/gateway/files.py.
+_CLIENT = b"x-sparkwright-client"
 # LiteLLM takes orders and keys from headers; these carry none.
-HEADERS = {
-    b"accept",
-    b"access-control-request-headers",
-    b"access-control-request-method",
-    b"anthropic-beta",
-    b"anthropic-version",
-    b"host",
-    b"origin",
-    b"user-agent",
+_HEADERS = {
+    *(b"accept", b"access-control-request-headers", b"access-control-request-method"),
+    *(b"anthropic-beta", b"anthropic-version", b"host", b"origin", b"user-agent"),
 }
+_KINDS = {404: "not_found_error", 429: "server_error", 503: "server_error"}
 
 
 class Gate:
     """Lets requests through to LiteLLM.
 
     Args:
-        own_key: what LiteLLM wants to be asked with.
+        own_key: The key that LiteLLM wants.
     """
 
     def __init__(self, app: App, doors: Doors, own_key: str) -> None:
         self.app, self.doors, self.own_key = app, doors, own_key
-        self.intake, self.judge = Intake(), Judge()
+        self.intake, self._judge = Intake(), ThreadPoolExecutor(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._live(scope, receive, send)
         elif scope["type"] == "http":
-            await self._pass(scope, receive, send)
+            try:
+                await self._pass(scope, receive, send)
+            except RefusedRequest as error:
+                kind = _KINDS.get(error.status, "invalid_request_error")
+                told = {"message": str(error), "type": kind, "param": error.place}
+                await answer(send, error.status, {"error": {**told, "code": error.status}})
         else:
             await send({"type": "websocket.close", "code": 1008})
 
@@ -68,90 +63,70 @@ class Gate:
         async with httpx.AsyncClient(timeout=ANSWER) as client:
             watch: list[asyncio.Task[None]] = []
 
-            async def told(message: Any) -> None:
+            async def started(message: Any) -> None:
                 if message["type"] == "lifespan.startup.complete":
                     await self.doors.look(client)
                     watch.append(asyncio.create_task(self.doors.watch(client)))
                 await send(message)
 
-            await self.app(scope, receive, told)
+            await self.app(scope, receive, started)
             for task in watch:
                 task.cancel()
-            self.judge.end()
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, method = scope["path"], scope["method"]
         if path == "/health" and method in ("GET", "HEAD"):
             serves = len(self.doors.down) < len(self.doors.replicas)
             await answer(send, 200 if serves else 503, {"status": "ok" if serves else "down"})
-        elif path not in PATHS:
-            await refuse(send, 404, "not_found_error", f"no such path: {path}")
-        elif method not in (PATHS[path], "OPTIONS"):
-            await refuse(send, 405, "invalid_request_error", f"expected {PATHS[path]}")
-        else:
-            await self._forward(scope, receive, send)
-
-    async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
+            return
+        if path not in _METHODS:
+            raise RefusedRequest(f"no such path: {path}", status=404)
+        if method not in (_METHODS[path], "OPTIONS"):
+            raise RefusedRequest(f"expected {_METHODS[path]}", status=405)
         given = dict(scope["headers"])
-        client = given.get(CLIENT, b"").decode("latin-1")
-        size = int(given.get(b"content-length", b"0"))
-        full = self.intake.take(client, size)
-        if full:
-            await read(receive, keep=False)
-            await refuse(send, full, "server_error", _FULL[full])
-            return
+        client = given.get(_CLIENT, b"").decode("latin-1")
         try:
+            taken = self.intake.take(client, int(given.get(b"content-length", b"0")))
+        except RefusedRequest:
+            # What still comes is in the way of the answer.
+            with suppress(RefusedRequest):
+                await read(receive, keep=False)
+            raise
+        with taken:
             body = await read(receive)
-            if body is None:
-                await refuse(send, 408, "invalid_request_error", "the body did not come in time")
-            elif scope["method"] == "POST":
-                await self._judge(scope, receive, send, client, body)
-            else:
-                await self._serve(scope, receive, send, body)
-        finally:
-            self.intake.give(client, size)
+            if method == "POST":
+                found = await self._judged(path, body)
+                taken.enter_context(self.intake.take(client, found.values * VALUE))
+                body = found.body
+            await self._serve(scope, receive, send, body)
 
-    async def _judge(
-        self, scope: Scope, receive: Receive, send: Send, client: str, body: bytes
-    ) -> None:
-        try:
-            found = await self.judge(scope["path"], body)
-        except RefusedBody as refused:
-            await refuse(send, 400, "invalid_request_error", str(refused), refused.place)
-            return
+    async def _judged(self, path: str, body: bytes) -> JudgedBody:
+        if len(body) <= _SMALL:
+            found = judged(path, body)
+        else:
+            loop = asyncio.get_running_loop()
+            found = await loop.run_in_executor(self._judge, judged, path, body)
         if found.model not in self.doors.models:
             why = f"Invalid model name: {found.model}. GET /v1/models lists them."
-            await refuse(send, 400, "invalid_request_error", why, "model")
-            return
-        size = found.values * VALUE
-        full = self.intake.take(client, size)
-        if full:
-            await refuse(send, full, "server_error", _FULL[full])
-            return
-        try:
-            await self._serve(scope, receive, send, found.body)
-        finally:
-            self.intake.give(client, size)
+            raise RefusedRequest(why, "model")
+        return found
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         name = str(uuid.uuid4())
         headers = [
-            *((header, value) for header, value in scope["headers"] if header in HEADERS),
+            *((header, value) for header, value in scope["headers"] if header in _HEADERS),
             (b"authorization", f"Bearer {self.own_key}".encode()),
             (b"content-length", str(len(body)).encode()),
             (b"content-type", b"application/json"),
             (b"x-litellm-call-id", name.encode()),
         ]
         passed = {**scope, "headers": headers, "query_string": b""}
-        call = self.doors.begin(name)
-        try:
+        with self.doors.call(name) as call:
             failed = True
             while failed:
                 request = Try(body, receive, send, call)
                 await self.app(passed, request.receive, request.send)
                 failed = request.failed
-        finally:
-            self.doors.end(name)
 
 
 class Try:
@@ -178,33 +153,20 @@ class Try:
             await self._send(message)
 
 
-async def read(receive: Receive, keep: bool = True) -> bytes | None:
-    """Return the body of a request; None if the client leaves, or has not sent it in time.
+async def read(receive: Receive, keep: bool = True) -> bytes:
+    """Return the body of a request; without `keep`, b"".
 
-    Args:
-        keep: Its bytes are needed; else they only make room for the answer.
+    Raises:
+        RefusedRequest: The client leaves, or does not send it in time.
     """
     parts: list[bytes] = []
-    try:
-        async with asyncio.timeout(SECONDS):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    return None
-                if keep:
-                    parts.append(message.get("body", b""))
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_SECONDS):
+            while (message := await receive())["type"] != "http.disconnect":
+                parts += [message.get("body", b"")] if keep else []
                 if not message.get("more_body"):
                     return b"".join(parts)
-    except TimeoutError:
-        return None
-
-
-async def refuse(
-    send: Send, status: int, kind: str, message: str, param: str | None = None
-) -> None:
-    """Answer with an error in OpenAI's form."""
-    error = {"message": message, "type": kind, "param": param, "code": status}
-    await answer(send, status, {"error": error})
+    raise RefusedRequest("the body did not come in time", status=408)
 
 
 async def answer(send: Send, status: int, content: dict[str, Any]) -> None:

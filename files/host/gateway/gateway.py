@@ -9,16 +9,15 @@ A request goes to the replica with the least in flight, and to another one if th
 the environment that requirements.txt makes; the doors' key is systemd's credential `keys`.
 """
 
-import argparse
 import logging
 import os
 import re
 import secrets
 import socket
+import sys
 import traceback
 from contextlib import redirect_stdout
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import litellm
@@ -57,34 +56,25 @@ class Searched:
         return self._pattern.sub(instead, message[:SEARCHED])
 
 
-def unsaid(
-    name: str,
-    level: int,
-    path: str,
-    line: int,
-    message: object,
-    arguments: object,
-    error: tuple[type[BaseException], BaseException, TracebackType | None] | None,
-    function: str | None = None,
-    stack: str | None = None,
-    **more: Any,
-) -> logging.LogRecord:
+def record(*given: Any, **more: Any) -> logging.LogRecord:
     """Return a record of what failed and where, without a message: prompts may be in it."""
-    kind = error[0].__name__ if error and error[0] else logging.getLevelName(level).lower()
-    text = f"{name}: {kind} at {Path(path).name}:{line}"
-    return logging.LogRecord(name, level, path, line, text, (), None, function)
+    made = logging.LogRecord(*given, **more)
+    error = made.exc_info and made.exc_info[0]
+    kind = error.__name__ if error else made.levelname.lower()
+    made.msg, made.args = f"{made.name}: {kind} at {made.filename}:{made.lineno}", ()
+    made.exc_info = made.stack_info = None
+    return made
 
 
 def command() -> None:
     """Serve until told to stop."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("CONFIGURATION")
-    configuration = parser.parse_args().CONFIGURATION
-    given = Path(os.environ["CREDENTIALS_DIRECTORY"], "keys").read_text("utf-8").splitlines()
+    configuration = sys.argv[-1]
+    if len(sys.argv) != 2 or configuration in ("-h", "--help"):
+        print(__doc__)
+        return
+    credentials = Path(os.environ["CREDENTIALS_DIRECTORY"], "keys").read_text("utf-8").splitlines()
     # LiteLLM looks for keys in the environment; what is put there now, /proc does not show.
-    os.environ |= dict(line.split("=", 1) for line in given)
+    os.environ |= dict(line.split("=", 1) for line in credentials)
     # LiteLLM insists on a key of its own. Nobody else needs to know it.
     own_key = f"sk-{secrets.token_urlsafe(32)}"
     os.environ |= {"LITELLM_MASTER_KEY": own_key, "CONFIG_FILE_PATH": configuration}
@@ -96,17 +86,12 @@ def command() -> None:
     for each in ("_SECRET_RE", "_INTERNAL_DETAIL_RE"):
         setattr(secret_redaction, each, Searched(getattr(secret_redaction, each)))
     # What fails may tell of a prompt by a log, a warning, or a print.
-    logging.setLogRecordFactory(unsaid)
+    logging.setLogRecordFactory(record)
     logging.captureWarnings(True)
     traceback.print_exc = lambda *where, **how: None
-    server = Server(
-        uvicorn.Config(
-            Gate(app, doors, own_key),
-            fd=SOCKET,
-            access_log=False,
-            log_level="warning",
-            timeout_graceful_shutdown=LAST,
-        )
+    gate = Gate(app, doors, own_key)
+    config = uvicorn.Config(
+        gate, fd=SOCKET, access_log=False, log_level="warning", timeout_graceful_shutdown=LAST
     )
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
-        server.run()
+        Server(config).run()

@@ -9,9 +9,9 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from host.common.atomic import replace
 from host.common.seat import SEATS, seat_of
@@ -52,10 +52,7 @@ _LINE = re.compile(r'(?P<name>\w+)\{spark="(?P<spark>[\w.-]+)"\} (?P<value>-?[\d
 
 
 class Sample(NamedTuple):
-    """One value of a metric; `key` is the name of a key where it is about one.
-
-    What a Spark has twice, as it serves two replicas, has the name of the second one as `seat`.
-    """
+    """One value of a metric, maybe about one key, or about the second of a Spark's replicas."""
 
     name: str
     spark: str
@@ -64,9 +61,9 @@ class Sample(NamedTuple):
     seat: str = ""
 
     def __str__(self) -> str:
-        key = f',key="{self.key}"' if self.key else ""
-        seat = f',seat="{self.seat}"' if self.seat else ""
-        return f'{self.name}{{spark="{self.spark}"{key}{seat}}} {self.value:.12g}'
+        labels = {"spark": self.spark, "key": self.key, "seat": self.seat}
+        shown = ",".join(f'{name}="{value}"' for name, value in labels.items() if value)
+        return f"{self.name}{{{shown}}} {self.value:.12g}"
 
 
 def own(root: Path) -> Iterator[Sample]:
@@ -96,11 +93,7 @@ def of_peer(root: Path) -> Iterator[Sample]:
 
 
 def parse(text: str, spark: str) -> Iterator[Sample]:
-    """Yield the samples of another Spark's text that are ours, and its own.
-
-    Args:
-        spark: its name.
-    """
+    """Yield the samples of another Spark's text that are ours, and about that Spark."""
     for line in filter(None, map(_LINE.fullmatch, text.splitlines())):
         if line["name"] in METRICS and line["spark"] == spark:
             yield Sample(line["name"], spark, float(line["value"]))
@@ -139,23 +132,18 @@ def _ask(address: str) -> str:
 def _gpu() -> Iterator[tuple[str, float]]:
     said = _said("nvidia-smi", f"--query-gpu={_GPU}", "--format=csv,noheader,nounits")
     names = [name for name in METRICS if name.startswith("spark_gpu_")]
-    gpus = [line.split(",") for line in said.splitlines() if line.count(",") == len(names) - 1]
-    if not gpus:
-        return
+    gpus = [[*map(_number, line.split(","))] for line in said.splitlines()]
+    gpus = [fields for fields in gpus if len(fields) == len(names)]
     # The GPU with the most memory, which sparkwright/doctor/gpu.py judges and shows as well.
-    fields = max(gpus, key=_memory_of)
-    for name, field, unit in zip(names, fields, _UNITS, strict=True):
-        try:
-            yield name, float(field) * unit
-        except ValueError:
-            continue
+    best = max(gpus, key=lambda fields: fields[-1] or 0, default=[])
+    for name, number, unit in zip(names, best, _UNITS, strict=False):
+        if number is not None:
+            yield name, number * unit
 
 
-def _memory_of(fields: Sequence[str]) -> float:
-    try:
-        return float(fields[-1])
-    except ValueError:
-        return 0
+def _number(text: str) -> float | None:
+    """Return what nvidia-smi prints; None for "[N/A]"."""
+    return float(text) if re.fullmatch(r" *-?\d+(\.\d+)? *", text) else None
 
 
 def _memory() -> Iterator[tuple[str, float]]:
@@ -190,10 +178,9 @@ def _door(root: Path) -> Iterator[tuple[str, int, str]]:
         names, (waiting, given_up) = door.names(), door.held()
     except (DoorError, OSError):
         return
-    for key, (total, in_flight, held) in names.items():
-        yield "spark_door_requests_total", total, key
-        yield "spark_door_requests_in_flight", in_flight, key
-        yield "spark_door_requests_held_total", held, key
+    for key, values in names.items():
+        for name, value in zip(("total", "in_flight", "held_total"), values, strict=True):
+            yield f"spark_door_requests_{name}", value, key
     yield "spark_door_requests_waiting", waiting, ""
     yield "spark_door_requests_given_up_total", given_up, ""
 
@@ -206,9 +193,9 @@ def _said(*command: str) -> str:
     return done.stdout
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Print or write the metrics. Returns the exit status."""
-    match arguments:
+def command() -> None:
+    """Print or write the metrics, as the command line says."""
+    match sys.argv[1:]:
         case ["-h" | "--help"]:
             print(__doc__)
         case [root]:
@@ -216,11 +203,4 @@ def main(arguments: Sequence[str]) -> int:
         case [root, file]:
             replace(Path(file), text_of([*own(Path(root)), *of_peer(Path(root))]))
         case _:
-            print(__doc__, file=sys.stderr)
-            return 2
-    return 0
-
-
-def command() -> NoReturn:
-    """Prints or writes the metrics, as the command line says."""
-    sys.exit(main(sys.argv[1:]))
+            sys.exit(__doc__)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.component.door.running import haproxy
-from tests.component.gateway.clients import (
+from tests.component.servers import until
+from tests.makers.gateway_clients import (
     CONNECT,
     STREAM,
     Client,
@@ -23,8 +24,7 @@ from tests.component.gateway.clients import (
     said,
     spread,
 )
-from tests.component.gateway.replicas import WORDS, Door
-from tests.component.servers import until
+from tests.makers.gateway_replicas import WORDS, Door
 
 pytestmark = [
     haproxy,

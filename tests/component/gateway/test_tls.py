@@ -16,11 +16,11 @@ from sparkwright.fleet.settings import Settings
 from sparkwright.gateway.files import BEHIND
 from tests.clock import patience
 from tests.component.door.running import haproxy
-from tests.component.gateway import KEYS
-from tests.component.gateway.clients import requests
-from tests.component.gateway.conftest import opened
-from tests.component.gateway.replicas import Door
 from tests.component.servers import free_port
+from tests.makers.gateway import KEYS
+from tests.makers.gateway_clients import requests
+from tests.makers.gateway_replicas import Door
+from tests.makers.gateway_running import opened
 from tests.unit.door.plans import plan
 
 pytestmark = haproxy

@@ -62,10 +62,19 @@ def worker(says: bytes) -> Iterator[None]:
             with client:
                 client.sendall(says)
 
-        thread = threading.Thread(target=answer)
+        thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         metrics.PORT = server.getsockname()[1]
         try:
             yield
         finally:
             thread.join(timeout=patience())
+
+
+def write_metrics(root: Path) -> Path:
+    """Run the program as the head's timer does, and return the file that it wrote."""
+    file = root / "metrics" / "spark.prom"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["metrics", str(root), str(file)])
+        metrics.command()
+    return file

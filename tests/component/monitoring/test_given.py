@@ -38,7 +38,7 @@ def test_each_door_is_asked_for_three_things(tmp_path: Path) -> None:
     assert chat["metrics_path"] == "/metrics/host"
     assert not chat.get("honor_labels")
     of_worker, _ = chat["metric_relabel_configs"]
-    assert of_worker["regex"] == r"(spark\-a)"
+    assert of_worker["regex"] == "(spark-a)"
     assert chat["authorization"] == {"credentials_file": "api_key"}
     (static,) = chat["static_configs"]
     assert static["targets"] == ["192.168.1.20:8000"]
@@ -78,7 +78,7 @@ def test_a_certificate_of_another_name_is_asked_for_by_its_name(tmp_path: Path) 
     both.write_text("nonsense")
     with pytest.raises(PlanError, match=r"tls_certificate: found .*both\.pem, which is no cert"):
         doors(tmp_path, **tls)
-    files = monitoring_files([a], "sk-1", RULES, "{}")
+    files = monitoring_files([a], "sk-1")
     assert files["chat.crt"] == (a.certificates, 0o644)
     assert files["api_key"] == ("sk-1\n", 0o600)
     job = yaml.safe_load(files["prometheus.yml"][0])["scrape_configs"][0]

@@ -15,13 +15,12 @@ from urllib.request import urlopen
 
 import pytest
 
-from host.monitoring import metrics
 from sparkwright.door.certificates import read_certificate
 from sparkwright.monitoring.node_exporter import exporter_defaults
 from sparkwright.monitoring.targets import monitoring_files
 from tests.clock import patience
 from tests.component.door.running import Running, haproxy
-from tests.component.monitoring.given import QUERIES, RULES, doors, tools, worker
+from tests.component.monitoring.given import QUERIES, doors, tools, worker, write_metrics
 from tests.component.servers import free_port, listens, serving, until
 from tests.component.socket_server import SocketServer
 from tests.unit.certificates import certificate, private_key, written
@@ -152,7 +151,7 @@ replicas:
     found = doors(root, text, **tls)
     folder = root / "prometheus"
     folder.mkdir()
-    for name, (content, _) in monitoring_files(found, key, RULES, "{}").items():
+    for name, (content, _) in monitoring_files(found, key).items():
         (folder / name).write_text(content.replace("15s", "1s"))
     return folder
 
@@ -176,7 +175,7 @@ def test_prometheus_finds_all_that_the_dashboard_shows(
         "import sys\nprint('0 0' if sys.argv[2] == 'held' else 'ann 1 0 0')"
     )
     with worker(b'spark_memory_total_bytes{spark="spark-b"} 5\n'):
-        metrics.main([str(root), str(root / "metrics" / "spark.prom")])
+        write_metrics(root)
     labels = 'spark="spark-c",replica="other",job="engine",instance="spark-c"'
     (root / "metrics" / "forged.prom").write_text(f"forged{{{labels}}} 1\n")
     prometheus = Prometheus(watched(root, door_of_head, KEY, None))

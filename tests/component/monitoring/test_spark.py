@@ -8,7 +8,7 @@ import pytest
 
 from host.door.door import Door
 from host.monitoring import metrics
-from tests.component.monitoring.given import worker
+from tests.component.monitoring.given import worker, write_metrics
 from tests.component.servers import free_port
 from tests.programs import host_program
 
@@ -113,6 +113,13 @@ def test_one_without_anything_tells_of_its_memory(
     }
 
 
+def written(root: Path) -> dict[str, float]:
+    """Run the program as the head's timer does, and return what it wrote."""
+    file = write_metrics(root)
+    assert [each.name for each in file.parent.iterdir()] == ["spark.prom"]
+    return values(file.read_text())
+
+
 def test_the_head_writes_what_its_worker_tells_too(root: Path) -> None:
     says = OWN.replace("spark-a", "spark-b").encode() + (
         b'spark_engine_restarts_total{spark="spark-b"} 1\n'
@@ -120,27 +127,22 @@ def test_the_head_writes_what_its_worker_tells_too(root: Path) -> None:
         b'node_load1{spark="spark-b"} 1\nspark_gpu_power_watts{spark="spark-a"} 9\n'
         b'spark_gpu_power_watts{spark="spark-b"} 1} 2\nnonsense \xc3\xa4\n'
     )
-    file = root / "metrics" / "spark.prom"
     with worker(says):
-        assert metrics.main([str(root), str(file)]) == 0
-    found = values(file.read_text())
+        found = written(root)
     assert found['spark_gpu_clock_hertz{spark="spark-b"}'] == 2405e6
     assert found['spark_engine_restarts_total{spark="spark-b"}'] == 1
     assert found['spark_gpu_power_watts{spark="spark-a"}'] == 61.42
     assert found['spark_peer_answers{spark="spark-b"}'] == 1
     assert len([name for name in found if "spark-b" in name]) == 3
-    assert [each.name for each in (root / "metrics").iterdir()] == ["spark.prom"]
 
 
 @pytest.mark.parametrize("says", [None, b"", b"\xff\xfe", b"x" * 100_000])
 def test_a_worker_that_tells_nothing_is_told_of(root: Path, says: bytes | None) -> None:
-    file = root / "metrics" / "spark.prom"
     if says is None:
         metrics.PORT = free_port()
-        metrics.main([str(root), str(file)])
+        found = written(root)
     else:
         with worker(says):
-            metrics.main([str(root), str(file)])
-    found = values(file.read_text())
+            found = written(root)
     assert found['spark_peer_answers{spark="spark-b"}'] == 0
     assert found['spark_gpu_power_watts{spark="spark-a"}'] == 61.42

@@ -1,49 +1,19 @@
 """The gateway: where it may be, what it serves, and what its files say."""
 
-from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.render import render
-from sparkwright.fleet.file import load_fleet
-from sparkwright.fleet.fleet import Fleet
-from sparkwright.fleet.settings import Settings
-from sparkwright.gateway.files import configuration, environment, reachable
-from sparkwright.gateway.gateway import Upstream, clashes, doors, upstreams
-from sparkwright.gateway.names import served
+from sparkwright.gateway.files import configuration, reachable
+from sparkwright.gateway.gateway import clashes, doors, served, upstreams
 from sparkwright.inventory.groups import load
-from sparkwright.recipe.loader import load_recipe, recipe_names
+from sparkwright.recipe.loader import load_recipe
+from tests.makers.gateway import FILES, SPARKS, fleet_of, setting, upstream, written
 from tests.unit.unplaced import unplaced
-
-FILES = Path(__file__).parents[3] / "files" / "host" / "gateway"
-SPARKS = """\
-sparks:
-  spark-a: {ssh_hostname: 192.0.2.1, ssh_user: nvidia}
-  spark-b: {ssh_hostname: 192.0.2.2}
-  spark-c: {local: true}
-replicas:
-  chat-a: {recipe: qwen3.6-35b-nvidia, sparks: [spark-a]}
-  chat-b: {recipe: qwen3.6-35b-nvidia-mtp, sparks: [spark-b], port: 8001, api_key: none}
-"""
-
-
-def written(tmp_path: Path, text: str) -> Path:
-    path = tmp_path / "sparks.yaml"
-    path.write_text(text)
-    return path
-
-
-def fleet_of(tmp_path: Path, text: str) -> Fleet:
-    return load_fleet(written(tmp_path, text), recipe_names())
-
-
-def setting(**values: Any) -> Mapping[str, Settings]:
-    return defaultdict(lambda: Settings(**values))
 
 
 @pytest.mark.parametrize(
@@ -150,11 +120,6 @@ def test_a_door_that_the_gateway_cannot_reach(
     assert [expected in problem for problem in caught.value.problems] == [True]
 
 
-def upstream(replica: str, *names: str, **values: Any) -> Upstream:
-    settings = {"checkpoint": "Qwen/Qwen3.6-35B-A3B", "context": 262144, "keyed": True}
-    return Upstream(replica, names, **(settings | values))
-
-
 def test_profiles_and_presets_stand_beside_the_served_names() -> None:
     names = {
         each.name: each for each in served([upstream("a", "qwen36", "qwen36-fast", "qwen36-deep")])
@@ -225,10 +190,6 @@ def test_each_replica_of_a_name_is_tried_and_an_only_one_twice() -> None:
     models = yaml.safe_load(configuration(replicas, urls))["model_list"]
     found = {each["model_name"]: each["litellm_params"]["num_retries"] for each in models}
     assert (found["tiny"], found["only"]) == (2, 1)
-
-
-def test_the_gateway_knows_its_own_key_alone() -> None:
-    assert environment("sk-own") == "DOOR_KEY=sk-own\n"
 
 
 @pytest.mark.parametrize(

@@ -5,48 +5,33 @@ from typing import Any
 from pyinfra.api import HiddenValue
 
 from sparkwright.common.files import Directory, ManagedFile
-from sparkwright.gateway.facts import GatewayState, GatewayStates
-from sparkwright.gateway.operations import gateway
+from sparkwright.gateway.deploy import UNITS, GatewayState, GatewayStates, gateway
 from tests.unit.door.plans import plan
 from tests.unit.driven import fake_host, said_of_file
+from tests.unit.units import said_of_units
 
-OUTPUT = """\
-installed /usr/sbin/haproxy
-stray disabled inactive
-active active active active
-enabled enabled enabled enabled
-started 100
-process 812
-started 101
-process 813
-process 814
-changed 99
-status in service: chat-a
-socket LISTEN 0 2048 0.0.0.0:4000 0.0.0.0:* users:(("haproxy",pid=814,fd=9))
-"""
+
+def output(
+    units: str, installed: str = "/usr/sbin/haproxy", taken: str = "", status: str = ""
+) -> list[str]:
+    said = {"installed": installed, "stray": "", "taken": taken, "status": status}
+    lines = [line for name, text in said.items() for line in (f"@@{name}", *text.splitlines())]
+    return [*lines, *said_of_units(dict.fromkeys(UNITS, units))]
 
 
 def test_the_state_of_a_gateway() -> None:
-    found = GatewayStates().process(OUTPUT.splitlines())
-    assert found == GatewayState(
+    said = output("active enabled", status="in service: chat-a")
+    assert GatewayStates().process(said) == GatewayState(
         installed=True,
         stray=False,
         active=True,
         enabled=True,
         outdated=False,
-        holder=None,
+        taken=(),
         status="in service: chat-a",
     )
-    other = OUTPUT.replace('"haproxy",pid=814', '"nginx",pid=7').replace(
-        "changed 99", "changed 101"
-    )
-    found = GatewayStates().process(other.splitlines())
-    assert (found.outdated, found.holder) == (True, "nginx (process 7)")
-    # One of an earlier version had no door: it listened itself.
-    earlier = OUTPUT.replace("active active active active", "active inactive active inactive")
-    earlier = earlier.replace('"haproxy",pid=814', '"python",pid=812').replace(" enabled", "", 1)
-    found = GatewayStates().process(earlier.splitlines())
-    assert (found.active, found.enabled, found.holder) == (False, False, None)
+    found = GatewayStates().process(output("active outdated", taken="nginx (pid 7)"))
+    assert (found.outdated, found.taken, found.enabled) == (True, ("nginx (pid 7)",), False)
 
 
 ARGUMENTS: dict[str, Any] = {
@@ -61,21 +46,11 @@ ARGUMENTS: dict[str, Any] = {
     "url": "http://192.0.2.1:4000",
     "names": "x (chat-a)",
 }
-ABSENT = """\
-installed \
-
-stray
-active inactive inactive inactive
-enabled not-found not-found not-found
-started 0
-started 0
-changed 0
-status \
-"""
+ABSENT = output("", installed="")
 
 
 def test_a_first_run_ends_with_a_started_gateway() -> None:
-    spark = fake_host({"ss --no-header": ABSENT}, root="/r")
+    spark = fake_host({"@@taken": ABSENT}, root="/r")
     assert spark.predicts_change(gateway, **ARGUMENTS)
     spark.run(gateway, **ARGUMENTS)
     scripts = spark.scripts()
@@ -97,7 +72,7 @@ def test_a_first_run_ends_with_a_started_gateway() -> None:
 def test_without_tls_no_certificate_and_key_stay() -> None:
     path = "/r/gateway/door/certificate.pem"
     there = said_of_file(path, "a key", "600")
-    spark = fake_host({"ss --no-header": ABSENT, f"set -- {path}": there}, root="/r")
+    spark = fake_host({"@@taken": ABSENT, f"set -- {path}": there}, root="/r")
     secrets = {**ARGUMENTS["secrets"], path: None}
     spark.run(gateway, **{**ARGUMENTS, "secrets": secrets})
     scripts = spark.scripts()
@@ -106,8 +81,7 @@ def test_without_tls_no_certificate_and_key_stay() -> None:
 
 
 def test_a_taken_port_is_told_before_anything_changes() -> None:
-    taken = f'{ABSENT}\nsocket LISTEN 0 9 *:4000 *:* users:(("nginx",pid=7,fd=6))\n'
-    spark = fake_host({"ss --no-header": taken}, root="/r")
+    spark = fake_host({"@@taken": output("", taken="nginx (pid 7)")}, root="/r")
     assert spark.run(gateway, **ARGUMENTS).did_error()
-    assert "Port 4000 is taken by nginx (process 7)" in spark.scripts()[-1]
+    assert "Port 4000 is taken by nginx (pid 7)" in spark.scripts()[-1]
     assert len(spark.commands) == 2

@@ -11,15 +11,14 @@ from sparkwright.common.files import ManagedFile
 from sparkwright.common.placed import EXPORTER_DEFAULTS
 from sparkwright.common.ports import METRICS_PORT
 from sparkwright.fleet.fabric_plan import fabric_plan
+from sparkwright.monitoring.deploy import host_metrics, metrics_units
 from sparkwright.monitoring.node_exporter import (
     SOCKET,
     TIMER,
     exporter_defaults,
     exporter_script,
-    metrics_units,
     parse_exporter,
 )
-from sparkwright.monitoring.operations import host_metrics
 from tests.unit.driven import fake_host, said_of_file
 from tests.unit.units import said_of_units
 

@@ -10,7 +10,7 @@ import pytest
 
 from sparkwright.fleet.settings import Settings
 from tests.commands import sparkwright
-from tests.unit.gateway.test_gateway import SPARKS, written
+from tests.makers.gateway import SPARKS, written
 
 GATEWAY = f"{SPARKS}gateway: {{spark: spark-a, port: 4444}}\n"
 # AEON-7's model, which one engine serves under three names.
@@ -43,9 +43,8 @@ SCHEMA: dict[str, Any] = {
             "fastModeDefault": {},
         }},
     },
-    "bindings": {"*": {"agentId": {}, "match": {"channel": {}, "accountId": {}}}},
 }  # fmt: skip
-Ask = Callable[..., dict[str, Any]]
+Ask = Callable[[str], dict[str, Any]]
 
 
 def check(content: Any, schema: Mapping[str, Any]) -> None:
@@ -68,8 +67,8 @@ def group_data(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 @pytest.fixture
 def ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
-    def ask(text: str, *more: str) -> dict[str, Any]:
-        assert sparkwright("openclaw", *more, inventory=written(tmp_path, text)) == 0
+    def ask(text: str) -> dict[str, Any]:
+        assert sparkwright("openclaw", inventory=written(tmp_path, text)) == 0
         content: dict[str, Any] = json.loads(capsys.readouterr().out)
         check(content, SCHEMA)
         return content
@@ -133,30 +132,6 @@ def test_fast_and_deep_are_as_their_author_has_them(ask: Ask) -> None:
     ]
 
 
-def test_a_channel_is_bound_to_a_name(ask: Ask) -> None:
-    content = ask(DFLASH, "--bind", "telegram=deep", "--bind", "slack=qwen36-35b-heretic")
-    assert content["bindings"] == [
-        {"agentId": "agent-deep", "match": {"channel": "telegram", "accountId": "*"}},
-        {"agentId": "agent-qwen36-35b-heretic", "match": {"channel": "slack", "accountId": "*"}},
-    ]
-    agents = {agent["id"]: agent.get("model") for agent in content["agents"]["list"]}
-    assert agents["agent-qwen36-35b-heretic"] == "sparkwright/qwen36-35b-heretic"
-
-
-@pytest.mark.parametrize(
-    ("bind", "said"),
-    [
-        ("telegram", "--bind: found telegram; expected CHANNEL=NAME"),
-        ("telegram=dep", "--bind: found dep; did you mean 'deep'? Expected one of deep, fast,"),
-    ],
-)
-def test_a_channel_that_cannot_be_bound(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], bind: str, said: str
-) -> None:
-    assert sparkwright("openclaw", "--bind", bind, inventory=written(tmp_path, DFLASH)) == 1
-    assert said in capsys.readouterr().err
-
-
 def test_a_door_that_only_its_spark_reaches(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], group_data: dict[str, Any]
 ) -> None:
@@ -210,10 +185,8 @@ class TestInto:
         assert self.into(file) == 0
         assert file.read_text() == changed
         assert json.loads(kept.read_text()) == OWNERS
-        assert (
-            capsys.readouterr().out.splitlines()[-1]
-            == f"{file}: has it already; its default model, agents and bindings are left alone"
-        )
+        said = f"{file}: has our providers, and all else as it was (before: {kept})"
+        assert capsys.readouterr().out.splitlines()[-1] == said
 
     def test_what_is_ours_follows_the_inventory(self, file: Path) -> None:
         """A provider that is no more is taken out; the owner's of a like name stays."""

@@ -10,7 +10,7 @@ from sparkwright.recipe.loader import load_recipe
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.trust import needs
 from sparkwright.release.command import Place, serve_arguments
-from tests.unit.gateway.test_gateway import SPARKS, fleet_of
+from tests.makers.gateway import SPARKS, fleet_of
 from tests.unit.recipe.test_recipe import good, problems, put
 
 CHECKPOINTS = {

@@ -24,7 +24,7 @@ def choice(*calls, content=None, reason="tool_calls"):
 OSLO = call("get_weather", '{"city": "Oslo", "unit": "celsius"}', 1)
 LISBON = call("get_weather", '{"city": "Lisbon", "unit": "celsius"}', 2)
 SZEGED = call("get_weather", '{"city": "Szeged", "unit": "celsius"}', 3)
-SENT = '{"to": ["ak.7291@example.org"], "subject": "Meeting at 9", "urgent": true}'
+SENT = '{"to": ["ak.7291@example.org"], "subject": "Meeting at 9", "urgent": true, "order": 4711}'
 # Of the parser hermes, to which this is no call; and of glm45, which drops what it does not know.
 LEFT_IN_TEXT = {
     "role": "assistant",
@@ -57,52 +57,48 @@ def test_answers_of_a_wrong_parser(message, problem):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "problem"),
+    "arguments",
     [
-        ("{}", "get_weather: no city"),
-        ("", "get_weather: arguments '' are no JSON"),
-        (None, "get_weather: arguments None are no JSON"),
-        ('{"city": "Szeged", "unit": "cel', "are no JSON"),
-        ('{"city": "Oslo", "unit": "celsius"}{"city": "Lisbon"}', "are no JSON"),
-        ('"Szeged"', "get_weather: 'Szeged' is no object"),
-        ('{"city": "Szeged"}', "get_weather: no unit"),
-        ('{"city": ["Szeged"], "unit": "celsius"}', "get_weather.city: ['Szeged'] is no string"),
-        ('{"city": "Szeged", "unit": "kelvin"}', "'kelvin' is none of celsius, fahrenheit"),
-        ('{"city": "Szeged", "unit": "celsius", "day": 1}', "get_weather: day, which it does not"),
-        ('{"city": "Oslo", "unit": "celsius"}', "calls [('get_weather', {'city': 'Oslo'"),
+        "{}",
+        "",
+        None,
+        '{"city": "Szeged", "unit": "cel',
+        '{"city": "Szeged", "unit": "celsius"}{"city": "Lisbon"}',
+        '"Szeged"',
+        '{"city": "Szeged"}',
+        '{"city": ["Szeged"], "unit": "celsius"}',
+        '{"city": "Szeged", "unit": "kelvin"}',
+        '{"city": "Szeged", "unit": "celsius", "day": 1}',
+        '{"city": "Oslo", "unit": "celsius"}',
     ],
 )
-def test_wrong_arguments(arguments, problem):
-    found = tools.problems(choice(call("get_weather", arguments)), ONE.steps[0])
-    assert problem in found[0]
+def test_wrong_arguments(arguments):
+    (found,) = tools.problems(choice(call("get_weather", arguments)), ONE.steps[0])
+    assert found.startswith(("calls ['get_weather(", 'calls ["get_weather('))
+    assert """expected ['get_weather({"city": "Szeged", "unit": "celsius"})']""" in found
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "problem"),
+    ("old", "new"),
     [
-        ("true", '"true"', "send_message.urgent: 'true' is no boolean"),
-        ("true", "1", "send_message.urgent: 1 is no boolean"),
-        ("[", '"[', "are no JSON"),
-        ('["ak.7291@example.org"]', '"ak.7291@example.org"', "is no array"),
-        ('"ak.7291@example.org"', "7291", "send_message.to: 7291 is no string"),
-        ("ak.7291", "anna", "expected [('send_message'"),
+        ("true", '"true"'),
+        ("true", "1"),
+        ("[", '"['),
+        ('["ak.7291@example.org"]', '"ak.7291@example.org"'),
+        ("4711", '"4711"'),
+        ("4711", "4711.0"),
+        ("ak.7291", "anna"),
     ],
 )
-def test_values_of_a_wrong_type_or_guessed(old, new, problem):
-    found = tools.problems(choice(call("send_message", SENT.replace(old, new))), MESSAGE)
-    assert problem in found[0]
-
-
-def test_a_number_is_no_boolean_and_no_text():
-    for value in ("true", '"4711"', "4711.5"):
-        (found,) = tools.problems(choice(call("get_order", f'{{"number": {value}}}')), ())
-        assert "is no integer" in found
+def test_values_of_a_wrong_type_or_guessed(old, new):
+    (found,) = tools.problems(choice(call("send_message", SENT.replace(old, new))), MESSAGE)
+    assert "expected ['send_message(" in found
 
 
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        pytest.param(choice(call("weather", "{}")), "'weather', which is no tool", id="name"),
+        pytest.param(choice(call("weather", "{}")), "calls ['weather({})']", id="name"),
         pytest.param(choice(OSLO), "calls [", id="one of two"),
         pytest.param(choice(OSLO, LISBON, SZEGED), "calls [", id="one too many"),
         pytest.param(choice(OSLO, OSLO | {"id": "other"}), "calls [", id="one of two, twice"),
@@ -156,12 +152,12 @@ def test_a_stream_that_merges_its_calls():
     for piece in merged[7:10]:
         piece["choices"][0]["delta"]["tool_calls"][0]["index"] = 0
     (found, *_) = tools.problems(tools.assemble(merged), PARALLEL.steps[0])
-    assert "'get_weatherget_weather', which is no tool" in found
+    assert "get_weatherget_weather(" in found
 
 
 def test_a_stream_without_its_last_pieces():
     (found, *_) = tools.problems(tools.assemble(STREAM[:9]), PARALLEL.steps[0])
-    assert "are no JSON" in found
+    assert "which is no JSON" in found
 
 
 def test_a_stream_of_text():

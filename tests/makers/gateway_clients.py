@@ -14,9 +14,9 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.clock import patience
-from tests.component.gateway import KEYS
-from tests.component.gateway.replicas import Door
 from tests.component.servers import until
+from tests.makers.gateway import KEYS
+from tests.makers.gateway_replicas import Door
 
 Client = Callable[[str, str], Any]
 # Seconds until a Spark without power is given up, here.

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.clock import patience
-from tests.component.gateway import KEYS
 from tests.component.servers import until
+from tests.makers.gateway import KEYS
 
 WORDS = ["one ", "two ", "three ", "four "]
 
