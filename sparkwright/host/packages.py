@@ -1,10 +1,9 @@
-"""One attempt to install or purge packages by apt, which other programs use, too."""
+"""One attempt to install a package by apt, which other programs use, too."""
 
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from sparkwright.common.host_output import sections
 from sparkwright.common.progress import duration_text
@@ -13,7 +12,7 @@ from sparkwright.common.progress import duration_text
 _SHOWN = 3
 
 # apt's output goes into a file, as apt outlives a lost connection but not a broken pipe.
-_BEGIN = r"""
+_ATTEMPT = r"""
 # By default Ubuntu also restarts other services after an installation.
 export LC_ALL=C DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
 log=/run/lock/sparkwright-apt.log
@@ -28,6 +27,7 @@ held() {
   exit 0
 }
 try() { "$@" </dev/null >"$log" 2>&1; status=$?; [ "$status" = 0 ] || held; }
+# dpkg may have been cut off, as by a loss of power.
 mended() {
   try "$@"
   if [ "$status" != 0 ] && grep -q 'dpkg was interrupted' "$log"; then
@@ -36,15 +36,12 @@ mended() {
     [ "$status" != 0 ] || try "$@"
   fi
 }
-options="--quiet --yes --option DPkg::Lock::Timeout=0"
 
 exec 9>/run/lock/sparkwright-apt
 if ! flock --nonblock 9; then
   printf '%s\n' @@held /run/lock/sparkwright-apt '' 'apt-get of an earlier run'
   exit 0
 fi
-"""
-_INSTALL = r"""
 only=
 if [ -n "$sources" ]; then
   # Folders of its own: apt forgets the lists of sources that it is not to read. The keys are those
@@ -69,24 +66,14 @@ if [ "$update" = yes ]; then
   echo @@updated
   grep '^[EW]: ' "$log"
 fi
-# "Inst NAME (..." is new, "Inst NAME [VERSION] (..." an upgrade.
+# Written down before the installation, which may be cut off.
 mkdir -p "$state" && touch "$state/installed" || exit
-for new in $(apt-get install --simulate $only --no-install-recommends "$package" 2>/dev/null |
-  sed -n 's/^Inst \([^ ]*\) (.*/\1/p'); do
-  grep -Fqx "$new" "$state/installed" || echo "$new" >>"$state/installed"
-done
-accounts() { cut -d: -f1 /etc/passwd /etc/group | sort -u; }
-before=$(accounts)
+dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
+  grep -Fqx "$package" "$state/installed" || echo "$package" >>"$state/installed"
 if [ -z "$sources" ] || [ "$status" = 0 ]; then
-  mended apt-get install $options $only --no-install-recommends \
-    --option Dpkg::Options::=--force-confold "$package"
+  mended apt-get install --quiet --yes --option DPkg::Lock::Timeout=0 $only \
+    --no-install-recommends --option Dpkg::Options::=--force-confold "$package"
 fi
-accounts | grep -Fxv "$before" >>"$state/accounts"
-"""
-_PURGE = r"""
-mended apt-get purge $options --option APT::Get::AutomaticRemove=false $packages
-"""
-_END = r"""
 if [ "$status" = 0 ]; then
   echo @@done
 else
@@ -135,7 +122,6 @@ class Attempt:
     """The result of one attempt.
 
     Attributes:
-        done: the packages are installed, or purged.
         held: the holder of apt's lock, for people; None if the lock was free.
         updated: the package lists were fetched, or could not be.
         complaints: apt's errors about package sources.
@@ -157,16 +143,12 @@ def install_script(
     *,
     update: bool,
     sources: Sequence[str] = (),
-    variables: Mapping[str, str] = MappingProxyType({}),
+    variables: Mapping[str, str] | None = None,
 ) -> str:
     """Return the POSIX shell script of one attempt; it does not wait for locks, and exits 0.
 
-    It records the packages and accounts that come with the package, which deploys/remove.py then
-    removes; packages before the installation, as that may be interrupted.
-
     Args:
-        state: the folder of those records.
-        update: fetch the package lists first.
+        state: the folder in which the package is written down as installed by a run.
         sources: lines of apt's sources.list which it is to use instead of its own; none for these.
         variables: the environment of apt, such as the proxy's; a proxy in the owner's own
             configuration of apt comes before it.
@@ -177,14 +159,10 @@ def install_script(
         "update": "yes" if update or sources else "no",
         "sources": "\n".join(sources),
     }
-    given = "\n".join(f"{name}={shlex.quote(value)}" for name, value in words.items())
-    given += "".join(f"\nexport {name}={shlex.quote(value)}" for name, value in variables.items())
-    return given + _BEGIN + _INSTALL + _END
-
-
-def purge_script(packages: Iterable[str]) -> str:
-    """Return the script of one attempt to purge packages, without those that came with them."""
-    return f"packages={shlex.quote(' '.join(packages))}{_BEGIN}{_PURGE}{_END}"
+    exported = (variables or {}).items()
+    lines = [f"{name}={shlex.quote(value)}" for name, value in words.items()]
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in exported]
+    return "\n".join(lines) + _ATTEMPT
 
 
 def parse_attempt(output: Iterable[str]) -> Attempt:
@@ -213,36 +191,24 @@ def _holder(lines: Sequence[str]) -> str:
 
 
 def waiting(held: str, seconds: float, patience: int) -> str:
-    """Return the message while a run waits for apt's lock.
-
-    Args:
-        held: as in `Attempt`.
-        seconds: of waiting so far.
-        patience: seconds of waiting at the most.
-    """
+    """Return the message while a run waits for apt's lock, up to so many seconds."""
     return (
         f"waiting for apt: {held}, for {duration_text(seconds)} "
         f"(up to {duration_text(patience)}: apt_patience_seconds)"
     )
 
 
-def impatient(undone: str, held: str, patience: int) -> str:
-    """Return the error that apt's lock did not become free.
-
-    Args:
-        undone: the consequence: "NAME is not installed".
-        held: as in `Attempt`.
-        patience: seconds of waiting.
-    """
+def impatient(package: str, held: str, patience: int) -> str:
+    """Return the error that apt's lock did not become free within so many seconds."""
     return (
-        f"{undone}: {held}, still after {duration_text(patience)}. Let that end (on a new Spark "
-        "it is the first update of the system: `systemctl list-jobs`, DGX Dashboard), and run "
-        "again; to wait longer, set apt_patience_seconds in the group data"
+        f"{package} is not installed: {held}, still after {duration_text(patience)}. Let that end "
+        "(on a new Spark it is the first update of the system: `systemctl list-jobs`, DGX "
+        "Dashboard), and run again; to wait longer, set apt_patience_seconds in the group data"
     )
 
 
-def failure(undone: str, failed: Sequence[str]) -> str:
+def failure(package: str, failed: Sequence[str]) -> str:
     """Return the error that apt failed, with the remedy if it is known."""
     errors = " ".join(failed) or "apt does not say why"
     remedy = next((remedy for sign, remedy in _REMEDIES if re.search(sign, errors)), None)
-    return f"{undone}: {errors}. {remedy or 'Then run again'}."
+    return f"{package} is not installed: {errors}. {remedy or 'Then run again'}."

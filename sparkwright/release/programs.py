@@ -4,8 +4,10 @@ The same files make the same bytes on every machine: nothing is compressed, as v
 differ, and all members have one date.
 """
 
+import base64
 import io
 import re
+import shlex
 import zipfile
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -102,3 +104,17 @@ def _imports(path: Path) -> Iterator[str]:
     for module, lines, line in _IMPORT.findall(path.read_text("utf-8")):
         names = (name.split() for name in (lines or line).split(","))
         yield from (f"{module}.{words[0]}" for words in names if words)
+
+
+def program_command(module: str, *arguments: str) -> str:
+    """Return the shell command that runs a module's ``command`` on a host that may lack it.
+
+    Args:
+        module: As in "host.cleanup.clean"; it travels in the command, with all that it imports.
+    """
+    text = base64.b64encode(program(module)).decode()
+    return f"""file=$(mktemp) && trap 'rm -f "$file"' EXIT || exit
+base64 --decode >"$file" <<'END'
+{text}
+END
+python3 -I "$file" {shlex.join(arguments)}"""

@@ -39,7 +39,8 @@ def merged(
     wanted = dict(found)
     if found.get("log-driver", "json-file") in ("json-file", "local"):
         wanted["log-opts"] = log_options | found.get("log-opts", {})
-    wanted = _without_proxies(wanted, ours)
+    if recorded(found.get("proxies")) in ours:
+        wanted.pop("proxies", None)
     if proxies and "proxies" not in wanted:
         wanted["proxies"] = dict(proxies)
     return text if wanted == found else json.dumps(wanted, indent=4) + "\n"
@@ -55,12 +56,6 @@ def new_record(found: str, wanted: str, ours: Collection[str]) -> str | None:
     before, after = (_object(text).get("proxies") for text in (found, wanted))
     line = recorded(after)
     return line if after and after != before and line not in ours else None
-
-
-def _without_proxies(found: dict[str, Any], ours: Collection[str]) -> dict[str, Any]:
-    if recorded(found.get("proxies")) in ours:
-        return {key: value for key, value in found.items() if key != "proxies"}
-    return found
 
 
 def has_nvidia_runtime(text: str) -> bool:
@@ -96,35 +91,6 @@ def waits(containers: Sequence[str]) -> str:
         f"at a start ({DAEMON_JSON}: the proxy, the bounds for logs of new containers) comes into "
         "force with its next one, or now by --data docker=restart"
     )
-
-
-def without_ours(
-    text: str, previous: str, log_options: Mapping[str, str], proxies: Collection[str] = ()
-) -> str:
-    """Return daemon.json without our additions; `previous` if nothing else has changed.
-
-    Args:
-        previous: the file as it was before our first change; "" without one.
-        log_options: those that we set. One with another value by now is the owner's.
-        proxies: all that runs have set, as `recorded`.
-
-    Raises:
-        ValueError: one of the texts is not a JSON object.
-    """
-    found, before = _without_proxies(_object(text), proxies), _object(previous)
-    ours: list[tuple[str, str]] = [
-        ("log-opts", key)
-        for key, value in log_options.items()
-        if found.get("log-opts", {}).get(key) == value
-    ]
-    for section, key in (*ours, ("runtimes", "nvidia")):
-        if key in found.get(section, {}) and key not in before.get(section, {}):
-            del found[section][key]
-            if not found[section] and section not in before:
-                del found[section]
-    if found == before:
-        return previous
-    return text if found == _object(text) else json.dumps(found, indent=4) + "\n"
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """What a Spark is, for a look at what has become of it."""
 
+import re
 import shlex
 
+from tests.driver.product import Run
 from tests.lab.spark import Handle
 
 _FOLDERS = "etc usr opt home root boot srv"
@@ -45,6 +47,13 @@ def from_factory(spark: Handle, variant: str) -> dict[str, set[str]]:
     rule = "INPUT -i lo -j ACCEPT"
     spark.run(f"sudo sh -c 'ip6tables -w -A {rule} && ip6tables -w -D {rule}'")
     return listing(spark)
+
+
+def purge(run: Run, spark: Handle) -> None:
+    """Enter on a Spark the line that its removal has printed."""
+    line = re.search(rf"^{spark.name}: .*: sudo (apt-get purge .*)$", run.output, re.MULTILINE)
+    assert line, run.output
+    spark.run(f"sudo DEBIAN_FRONTEND=noninteractive {line[1]} --yes")
 
 
 def changes(before: dict[str, set[str]], after: dict[str, set[str]]) -> dict[str, list[str]]:
