@@ -51,7 +51,8 @@ def from_factory(spark: Handle, variant: str) -> dict[str, set[str]]:
 
 def purge(run: Run, spark: Handle) -> None:
     """Enter on a Spark the line that its removal has printed."""
-    line = re.search(rf"^{spark.name}: .*: sudo (apt-get purge .*)$", run.output, re.MULTILINE)
+    said = rf"\[{spark.name}\] stays: packages that runs have installed: sudo (apt-get purge .*)"
+    line = re.search(said, run.output)
     assert line, run.output
     spark.run(f"sudo DEBIAN_FRONTEND=noninteractive {line[1]} --yes")
 

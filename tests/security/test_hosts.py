@@ -25,7 +25,6 @@ from pyinfra.api.exceptions import FactProcessError
 
 import sparkwright
 from sparkwright.causes.log_causes import from_log
-from sparkwright.cleanup.deploy import Footprint, Superfluous
 from sparkwright.common.facts import HostFact
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.placed import NETPLAN
@@ -225,8 +224,6 @@ JUDGES: dict[str, tuple[Any, Callable[..., Any]]] = {
     "preflight": (st.from_type(Survey), lambda found: findings(found, WANTED, NOW, found)),
     "fabric": (FABRICS, lambda found: _of_fabrics(found, spark(2))),
     "the peer's fabric": (FABRICS, lambda found: _of_fabrics(spark(), found)),
-    "clean": (st.from_type(Superfluous), lambda found: (found.lines(), found.result)),
-    "remove": (st.from_type(Footprint), Footprint.lines),
     "firewall": (st.from_type(FirewallState), ssh_rules),
 }
 

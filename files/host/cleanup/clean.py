@@ -5,10 +5,7 @@ that have served stay for a rollback (`keep`), and the releases, checkpoint fold
 images that the inventory asks for.
 """
 
-import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +14,7 @@ from typing import Any
 from host.cleanup.system import (
     Image,
     Order,
+    answer,
     containers,
     do,
     has_others,
@@ -26,6 +24,7 @@ from host.cleanup.system import (
     said,
     size,
     text_of,
+    with_size,
 )
 
 # Jobs whose work would be lost: no release tells yet what they bring.
@@ -173,17 +172,30 @@ def _foreign(root: Path, folder: Path) -> str:
     return ""
 
 
-def look(root: Path, found: Found, gone: Cleaning) -> dict[str, Any]:
-    """Return what goes with its bytes, and what stays."""
-    jobs = said("systemctl", "list-units", "--plain", "--no-legend", _AT_WORK, *_JOBS)
+def look(wanted: dict[str, Any]) -> dict[str, object]:
+    """Return what goes with its bytes, what stays, and the result, as lines for people."""
+    root = Path(wanted["root"])
+    found = read(root)
+    gone = superfluous(found, wanted)
+    listed = said("systemctl", "list-units", "--plain", "--no-legend", _AT_WORK, *_JOBS)
+    jobs = [line.split()[0] for line in listed.splitlines() if line.strip()]
+    goes = [
+        *((f"release {name}", size(root / "releases" / name)) for name in gone.releases),
+        *((f"image {image.name}, less what others share,", image.size) for image in gone.images),
+        *((f"weights {name}", freed) for name, freed in _freed(root, found, gone.weights)),
+        *((f"compiled code cache/{name}", size(root / "cache" / name)) for name in gone.caches),
+    ]
+    total = with_size(" up to" if gone.images else "", sum(each for _, each in goes))
+    result = f"freed{total}".replace("(", "").replace(")", "") if goes else "nothing to free"
+    if gone.back:
+        result += f"; for a rollback: {', '.join(gone.back)}"
     return {
-        "at_work": [line.split()[0] for line in jobs.splitlines() if line.strip()],
-        "releases": [(name, size(root / "releases" / name)) for name in gone.releases],
-        "images": [(image.name, image.size) for image in gone.images],
-        "weights": _freed(root, found, gone.weights),
-        "caches": [(name, size(root / "cache" / name)) for name in gone.caches],
-        "back": gone.back,
-        "left": gone.left,
+        "refusal": f"{' and '.join(jobs)} at work: wait until it ends, and run again"
+        if jobs
+        else "",
+        "goes": [f"removes {with_size(*each)}" for each in goes],
+        "stays": gone.left,
+        "result": result,
     }
 
 
@@ -196,8 +208,11 @@ def _freed(root: Path, found: Found, going: list[str]) -> list[tuple[str, int]]:
     return [*zip(going, sizes, strict=True)]
 
 
-def delete(root: Path, found: Found, gone: Cleaning) -> None:
+def delete(wanted: dict[str, Any]) -> None:
     """Delete it, with the orders by which it came."""
+    root = Path(wanted["root"])
+    found = read(root)
+    gone = superfluous(found, wanted)
     jobs = [f"switch@{release}" for release in gone.releases]
     for release in gone.releases:
         said("systemctl", "reset-failed", f"vllm@{release}.service")
@@ -222,15 +237,4 @@ def delete(root: Path, found: Found, gone: Cleaning) -> None:
 
 def command() -> None:
     """Look, or delete, as the command line says."""
-    verb, text = sys.argv[1:]
-    wanted = json.loads(text)
-    root = Path(wanted["root"])
-    try:
-        found = read(root)
-        gone = superfluous(found, wanted)
-        if verb == "look":
-            print(json.dumps(look(root, found, gone)))
-        else:
-            delete(root, found, gone)
-    except (OSError, ValueError, subprocess.CalledProcessError) as problem:
-        sys.exit(f"{type(problem).__name__}: {problem}")
+    answer(look, delete)

@@ -4,12 +4,9 @@ A run sends this program to Python. `look` prints as JSON what goes and what sta
 and may be repeated. TABLE is JSON: the root folder, and what is placed, by common/placed.py.
 """
 
-import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +17,7 @@ from host.cleanup.system import (
     LABEL,
     SET_ASIDE,
     Image,
+    answer,
     containers,
     do,
     has_others,
@@ -28,6 +26,7 @@ from host.cleanup.system import (
     said,
     size,
     text_of,
+    with_size,
 )
 
 # The records of fetching in a checkpoint's folder.
@@ -43,20 +42,27 @@ class Removal:
         self.systemd = Path(table["systemd"])
         self.daemon_json = Path(table["daemon_json"])
 
-    def look(self) -> dict[str, Any]:
-        """Return what goes by its kind, what stays, and the packages that runs have installed."""
+    def look(self) -> dict[str, object]:
+        """Return what goes by its kind, what stays, and the result, as lines for people."""
+        goes = {what: ", ".join(map(str, names)) for what, names, _ in self.parts() if names}
+        stays = [*self.strangers()]
+        result = "Sparkwright is removed" if goes else "nothing of Sparkwright is left"
+        if self.weights and not self.table["weights"]:
+            weights = ", ".join(self._sized(self.weights))
+            stays.append(f"weights: {weights}; {self.table['more']} takes them as well")
+            result += f"; {', '.join(str(self.root / name) for name in self.weights)} stays"
+        if self.packages:
+            purge = f"sudo apt-get purge --auto-remove {' '.join(self.packages)}"
+            stays.append(f"packages that runs have installed: {purge}")
+            result += f"; so do packages that runs have installed: {purge}"
         return {
-            "goes": {
-                what: [each if isinstance(each, tuple) else (each, None) for each in names]
-                for what, names, _ in self.parts()
-                if names
-            },
-            "stays": [*self.strangers()],
-            "weights": [] if self.table["weights"] else self._sized(self.weights),
-            "packages": self.packages,
+            "refusal": "",
+            "goes": [f"goes: {what}: {names}" for what, names in goes.items()],
+            "stays": [f"stays: {each}" for each in stays],
+            "result": result,
         }
 
-    def do(self) -> None:
+    def remove(self) -> None:
         """Remove it; what proves that the root folder is ours goes last."""
         for _, names, act in self.parts():
             if names:
@@ -73,8 +79,9 @@ class Removal:
         yield "settings", [*self.settings], self._restore_settings
         docker = [] if self.docker_settings is None else [f"our keys of {self.daemon_json}"]
         yield "settings of Docker", docker, self._restore_docker
-        unused = [(image.name, image.size) for image, users in self.images.items() if not users]
-        yield "images", unused, self._remove_images
+        free = [image for image, users in self.images.items() if not users]
+        images = [with_size(image.name, image.size) for image in free]
+        yield "images", images, lambda: self._remove_images(free)
         accounts = [name for name in self.table["users"] if said("getent", "passwd", name)]
         yield "accounts", accounts, self._remove_accounts
         yield "unit files", self.unit_files, self._delete_unit_files
@@ -217,10 +224,9 @@ class Removal:
             if image.is_any(brought) or (image.id in released and not image.names)
         }
 
-    def _remove_images(self) -> None:
-        for image, users in self.images.items():
-            if not users:
-                do("docker", "image", "rm", "--force", image.id)
+    def _remove_images(self, free: list[Image]) -> None:
+        for image in free:
+            do("docker", "image", "rm", "--force", image.id)
 
     @property
     def packages(self) -> list[str]:
@@ -268,8 +274,8 @@ class Removal:
             if users:
                 yield f"image {image.name}: {', '.join(users)} was made of it"
 
-    def _sized(self, names: list[str]) -> list[tuple[str, int]]:
-        return [(str(self.root / name), size(self.root / name)) for name in names]
+    def _sized(self, names: list[str]) -> list[str]:
+        return [with_size(self.root / name, size(self.root / name)) for name in names]
 
     def _delete(self, names: list[str]) -> None:
         for path in map(self.root.joinpath, names):
@@ -287,12 +293,4 @@ class Removal:
 
 def command() -> None:
     """Look, or remove, as the command line says."""
-    verb, table = sys.argv[1:]
-    removal = Removal(json.loads(table))
-    try:
-        if verb == "look":
-            print(json.dumps(removal.look()))
-        else:
-            removal.do()
-    except (OSError, ValueError, KeyError, subprocess.CalledProcessError) as problem:
-        sys.exit(f"{type(problem).__name__}: {problem}")
+    answer(lambda table: Removal(table).look(), lambda table: Removal(table).remove())

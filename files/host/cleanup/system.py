@@ -3,6 +3,8 @@
 import json
 import os
 import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,8 @@ _ENVIRONMENT = os.environ | {"LC_ALL": "C"}
 
 def text_of(path: Path) -> str:
     """Return the text of a file; "" without one."""
-    try:
-        return path.read_text("utf-8", "replace")
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
+    # The user who fetches weights could put a pipe into their folder.
+    return path.read_text("utf-8", "replace") if path.is_file() else ""
 
 
 def json_of(path: Path) -> dict[str, Any]:
@@ -47,7 +47,27 @@ def do(*command: str) -> None:
 
 def size(path: Path) -> int:
     """Return the bytes of a file or folder, which may be a link to another disk."""
-    return int((said("du", "-sD", "--block-size=1", str(path)) or "0").split()[0])
+    return int((said("du", "-sbD", str(path)) or "0").split()[0])
+
+
+def with_size(name: object, size: float) -> str:
+    """Return a name with bytes for people, in powers of 1000, as in "x (22.0 GB)"."""
+    units = ["kB", "MB", "GB", "TB"]
+    while (size := size / 1000) >= 999.95 and len(units) > 1:
+        del units[0]
+    return f"{name} ({size:.{int(units[0] != 'kB')}f} {units[0]})"
+
+
+def answer(look: Callable[[Any], dict[str, object]], delete: Callable[[Any], None]) -> None:
+    """Look or delete by the command line's word and its JSON; say what has failed as one line."""
+    verb, given = sys.argv[1:]
+    try:
+        if verb == "look":
+            print(json.dumps(look(json.loads(given))))
+        else:
+            delete(json.loads(given))
+    except (OSError, ValueError, KeyError, subprocess.CalledProcessError) as problem:
+        sys.exit(f"{type(problem).__name__}: {problem}")
 
 
 def has_others(folder: Path) -> bool:

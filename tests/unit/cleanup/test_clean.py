@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from host.cleanup.clean import Cleaning, Found, look, read, superfluous
+from host.cleanup.clean import Cleaning, Found, _freed, read, superfluous
 from host.cleanup.system import Image
-from sparkwright.cleanup.deploy import clean
+from sparkwright.cleanup.deploy import delete
 from tests.unit.driven import Driven, this_machine
 
 OLDEST, OLDER, OLD, NOW = (f"tiny-{digit * 8}" for digit in "0123")
@@ -142,8 +142,7 @@ def test_nothing_but_what_serves(disk: Disk) -> None:
 
 def test_weights_that_are_linked_to_others_free_nothing(disk: Disk) -> None:
     def freed() -> dict[str, int]:
-        found = disk.found
-        return dict(look(disk.root, found, superfluous(found, disk.wanted(1)))["weights"])
+        return dict(_freed(disk.root, disk.found, disk.gone(1).weights))
 
     alone = freed()
     assert all(size > 2000 for size in alone.values())
@@ -224,7 +223,8 @@ class TestOperation:
     @staticmethod
     def run(disk: Disk, keep: int) -> Driven:
         spark = this_machine(root=str(disk.root))
-        spark.run(clean, wanted=json.dumps(disk.wanted(keep)))
+        given = json.dumps(disk.wanted(keep))
+        spark.run(delete, program="host.cleanup.clean", given=given)
         return spark
 
     def test_what_it_deletes(self, disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
@@ -236,7 +236,8 @@ class TestOperation:
         orders = sorted(path.name for path in (disk.root / "manifests").iterdir())
         assert orders == ["image-build@2.json", "image@3.json"]
         assert f"removes release {OLDEST} (" in caplog.text
-        assert "removes image example/a@sha256:1 (5.0 GB) less what others share" in caplog.text
+        removed = "removes image example/a@sha256:1, less what others share, (5.0 GB)"
+        assert removed in caplog.text
         assert len(self.run(disk, 1).commands) == 1
 
     def test_a_clean_host_has_nothing(self, tmp_path: Path, disk: Disk) -> None:
@@ -248,5 +249,5 @@ class TestOperation:
     ) -> None:
         (disk.state / "jobs").write_text("weights@one.service loaded active running\n")
         self.run(disk, 0)
-        assert "weights@one.service is running: wait until it ends" in caplog.text
+        assert "weights@one.service at work: wait until it ends" in caplog.text
         assert len([*(disk.root / "releases").iterdir()]) == 4

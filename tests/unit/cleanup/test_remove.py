@@ -12,7 +12,7 @@ import pytest
 
 from host.cleanup.daemon_json import without_ours
 from host.cleanup.remove import Removal
-from sparkwright.cleanup.deploy import Footprint, Thing, remove_all
+from sparkwright.cleanup.deploy import delete
 from sparkwright.common.placed import folder_names, removal_table, unit_names
 from sparkwright.host.operations.services import sysctl
 from sparkwright.release.guard import ALONE, PAIR
@@ -62,6 +62,7 @@ class Spark:
             "network": "sparkwright",
             "withdraw": "true",
             "weights": False,
+            "more": "sparkwright remove --weights",
         }
         (folder / "bin").mkdir()
         programs = ("systemctl", "docker", "ufw", "apt-get", "dpkg-query", "systemd-run", "sysctl")
@@ -77,13 +78,18 @@ class Spark:
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / path).write_text(text)
 
-    def look(self) -> dict[str, Any]:
-        return Removal(self.table).look()
+    def look(self) -> dict[str, list[str]]:
+        """Return the names of what goes, by their kind, without sizes; and of what stays."""
+        found: dict[str, Any] = Removal(self.table).look()
+        lines = [re.sub(r" [(][0-9.]+ [kMG]B[)]", "", line) for line in found["goes"]]
+        goes = [line.removeprefix("goes: ").split(": ", 1) for line in lines]
+        stays = sorted(line.removeprefix("stays: ") for line in found["stays"])
+        return {what: names.split(", ") for what, names in goes} | {"stays": stays}
 
     def do(self) -> list[str]:
         """Remove it; return the calls that change something."""
         (self.folder / "log").write_text("")
-        Removal(self.table).do()
+        Removal(self.table).remove()
         asks = re.compile("dpkg-query|systemctl list|docker .*(ls|ps|inspect)|ufw show")
         calls = (self.folder / "log").read_text().splitlines()
         return [line for line in calls if not asks.match(line)]
@@ -153,10 +159,8 @@ def serving(spark: Spark) -> Spark:
 
 
 def test_what_goes_and_what_stays(serving: Spark) -> None:
-    found = serving.look()
-    root, etc = serving.root, serving.folder
-    names = {what: [name for name, _ in things] for what, things in found["goes"].items()}
-    assert {what: sorted(each) for what, each in names.items()} == {
+    found, root, etc = serving.look(), serving.root, serving.folder
+    assert {what: sorted(names) for what, names in found.items()} == {
         "units": ["switch@chat-1.service", "vllm@chat-1.service"],
         "containers": ["0123456789ab"],
         "rules of ufw": ["allow 8000/tcp"],
@@ -166,20 +170,20 @@ def test_what_goes_and_what_stays(serving: Spark) -> None:
         "images": ["sha256:33", "sha256:55", "sparkwright/mine:aa"],
         "unit files": [f"{etc}/systemd/{name}@.service" for name in ("image", "switch", "vllm")],
         "folders": [f"{root}/{name}" for name in ("backups", "manifests", "releases", "state")],
+        "stays": sorted(
+            [
+                f"{etc}/systemd/benchmark.service, which is not ours",
+                f"{etc}/systemd/vllm@.service.d, which is not ours",
+                f"{root}/my notes, which is not ours",
+                f"{root}/qwen36/.sparkwright-set-aside: files of others",
+                "image example.org/vllm@sha256:11: owner was made of it",
+                f"weights: {root}/qwen36 (8 kB); sparkwright remove --weights takes them as well",
+                "packages that runs have installed: sudo apt-get purge --auto-remove earlyoom",
+            ]
+        ),
     }
-    assert sorted(found["stays"]) == sorted(
-        [
-            f"{etc}/systemd/benchmark.service, which is not ours",
-            f"{etc}/systemd/vllm@.service.d, which is not ours",
-            f"{root}/my notes, which is not ours",
-            f"{root}/qwen36/.sparkwright-set-aside: files of others",
-            "image example.org/vllm@sha256:11: owner was made of it",
-        ]
-    )
-    assert [name for name, _ in found["weights"]] == [f"{root}/qwen36"]
-    assert found["packages"] == ["earlyoom"]
     serving.table["weights"] = True
-    assert [name for name, _ in serving.look()["goes"]["weights"]] == [f"{root}/qwen36"]
+    assert serving.look()["weights"] == [f"{root}/qwen36"]
 
 
 def test_how_it_goes(serving: Spark) -> None:
@@ -216,10 +220,7 @@ def test_docker_restarts_where_that_ends_nothing(serving: Spark) -> None:
 
 def test_ssh_stays_open_where_ufw_stays_on(serving: Spark) -> None:
     serving.file("r/state/firewall", "on\n")
-    assert [name for name, _ in serving.look()["goes"]["rules of ufw"]] == [
-        "allow 22/tcp",
-        "allow 8000/tcp",
-    ]
+    assert serving.look()["rules of ufw"] == ["allow 22/tcp", "allow 8000/tcp"]
     calls = serving.do()
     assert calls.index("ufw disable") < calls.index("ufw --force delete allow 22/tcp")
 
@@ -248,22 +249,22 @@ def test_dockers_configuration_without_our_keys(text: Any, previous: str, wanted
 
 def test_without_a_copy_no_key_of_docker_is_ours(serving: Spark) -> None:
     (serving.root / "backups/daemon.json").unlink()
-    assert "settings of Docker" not in serving.look()["goes"]
+    assert "settings of Docker" not in serving.look()
 
 
 def test_a_folder_that_nothing_proves_to_be_ours_stays(spark: Spark) -> None:
     """The group data's root may be wrong: /usr has a `bin`, too."""
     spark.file("r/bin/x")
-    assert "folders" not in spark.look()["goes"]
+    assert "folders" not in spark.look()
     assert spark.look()["stays"] == [f"{spark.root}/bin, which is not ours"]
 
 
 def test_without_a_record_no_package_is_asked_for(spark: Spark) -> None:
     """dpkg-query without names shows all packages of the system."""
     spark.standins(**{"dpkg-query": "echo installed bash"})
-    assert spark.look()["packages"] == []
+    assert spark.look() == {"stays": []}
     spark.file("r/state/installed", "")
-    assert spark.look()["packages"] == []
+    assert "bash" not in str(spark.look())
 
 
 def test_a_root_folder_as_it_is_left(spark: Spark) -> None:
@@ -284,7 +285,7 @@ def test_a_root_folder_as_it_is_left(spark: Spark) -> None:
     assert list((spark.folder / "disk").iterdir()) == []
     assert (spark.folder / "usb/file").exists()
     assert not (spark.root / "bundle").is_symlink()
-    assert spark.look()["goes"] == {}
+    assert list(spark.look()) == ["stays"]
     spark.table["weights"] = True
     spark.do()
     assert spark.files == ["mine/notes", "qwen36/.sparkwright-set-aside/old.bin"]
@@ -297,29 +298,11 @@ def test_a_root_folder_as_it_is_left(spark: Spark) -> None:
 
 def test_what_a_run_says(spark: Spark, caplog: pytest.LogCaptureFixture) -> None:
     spark.file("r/releases/a/run")
-    table = json.dumps(spark.table)
-    driven = this_machine()
-    assert driven.run(remove_all, table=table).did_change()
+    given, driven = json.dumps(spark.table), this_machine()
+    assert driven.run(delete, program="host.cleanup.remove", given=given).did_change()
     assert f"goes: folders: {spark.root}/releases (" in caplog.text
     assert not spark.root.exists()
-    assert not driven.run(remove_all, table=table).did_change()
-
-
-def test_the_lines_of_a_report() -> None:
-    found = Footprint(
-        goes={"units": [Thing("a", None), Thing("b", None)], "images": [Thing("c", 9_000_000)]},
-        stays=["/x, which is not ours"],
-        weights=[Thing("/r/qwen36", 22_000_000_000)],
-        packages=["earlyoom", "haproxy"],
-    )
-    assert found.lines() == [
-        "goes: units: a, b",
-        "goes: images: c (9.0 MB)",
-        "stays: /x, which is not ours",
-        "stays: weights: /r/qwen36 (22.0 GB); sparkwright remove --weights takes them as well",
-        "stays: packages that runs have installed: "
-        "sudo apt-get purge --auto-remove earlyoom haproxy",
-    ]
+    assert not driven.run(delete, program="host.cleanup.remove", given=given).did_change()
 
 
 def test_every_folder_that_a_deploy_makes_is_known():
