@@ -35,7 +35,7 @@ class Announced(HostAnswer):
     result: str
 
 
-class Look(HostFact[Announced]):
+class OurParts(HostFact[Announced]):
     """What a program would delete, and what stays."""
 
     def command(self, program: str, given: str) -> str:
@@ -53,7 +53,7 @@ def delete(program: str, given: str) -> Generator[StringCommand]:
         program: a module of files/host/cleanup.
         given: what it is to know, as JSON.
     """
-    found = host.get_fact(Look, program=program, given=given)
+    found = host.get_fact(OurParts, program=program, given=given)
     if found.refusal:
         yield failing(found.refusal)
         return

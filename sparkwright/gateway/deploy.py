@@ -21,8 +21,8 @@ from sparkwright.door.deploy import check_authority, run_keys
 from sparkwright.door.door import door_plan
 from sparkwright.door.key import GATEWAY
 from sparkwright.door.keys import gateway_key
+from sparkwright.firewall.deploy import firewall
 from sparkwright.firewall.firewall import port_rules
-from sparkwright.firewall.operations import firewall
 from sparkwright.gateway.facts import UNITS
 from sparkwright.gateway.files import (
     BEHIND,

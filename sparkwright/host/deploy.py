@@ -9,8 +9,7 @@ from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import EARLYOOM, JOURNALD, SYSCTL, layout
 from sparkwright.common.render import unit_file
 from sparkwright.host.operations.files import managed_files
-from sparkwright.host.operations.gpu_clock import gpu_clock
-from sparkwright.host.operations.services import clock, engine_users, service, sysctl
+from sparkwright.host.operations.services import engine_users, gpu_clock, service, sysctl
 from sparkwright.run.target import target
 
 _GPU_CLOCK = HOST_FILES / "gpu-clock.service"
@@ -18,7 +17,7 @@ _GPU_CLOCK = HOST_FILES / "gpu-clock.service"
 
 @deploy("Host")
 def apply() -> None:
-    """Bound the journal, guard the memory, keep the engine out of swap, set the clocks."""
+    """Bound the journal, guard the memory, keep the engine out of swap, limit the GPU's clock."""
     settings = target().settings
     limit = settings.gpu_clock_max_mhz
     service(
@@ -45,7 +44,6 @@ def apply() -> None:
         path=SYSCTL,
         values={"vm.swappiness": str(settings.swappiness)},
     )
-    clock(name="Time synchronization")
     gpu_clock(
         name="GPU clock",
         unit=unit_file(_GPU_CLOCK, root=settings.root, megahertz=limit) if limit else None,

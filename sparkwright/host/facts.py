@@ -1,4 +1,4 @@
-"""The facts of files, units, kernel parameters and the clock."""
+"""The facts of files, units, kernel parameters and accounts."""
 
 import re
 import shlex
@@ -158,22 +158,3 @@ class Sysctls(HostFact[dict[str, str]]):
     def parse(self, output: list[str]) -> dict[str, str]:
         pairs = (line.partition("=") for line in output)
         return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-class ClockSync(HostFact[bool]):
-    """True where NTP keeps the clock, or it belongs to the host of a container."""
-
-    def command(self) -> str:
-        return (
-            "systemd-detect-virt --quiet --container && echo Container=yes; "
-            "timedatectl show --property=NTP --property=CanNTP 2>/dev/null || true"
-        )
-
-    def parse(self, output: list[str]) -> bool:
-        values = dict(line.split("=", 1) for line in output)
-        kept = values.get("CanNTP") != "yes" or values.get("NTP") == "yes"
-        return kept or "Container" in values
-
-    @staticmethod
-    def default() -> bool:
-        return True

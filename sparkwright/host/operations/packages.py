@@ -12,13 +12,7 @@ from sparkwright.bundle.packages import apt_sources
 from sparkwright.common.operations import run_now
 from sparkwright.common.placed import check
 from sparkwright.common.terminal import plain, plain_lines
-from sparkwright.host.packages import (
-    failure,
-    impatient,
-    install_script,
-    parse_attempt,
-    waiting,
-)
+from sparkwright.host.packages import failure, impatient, install_script, parse_attempt, waiting
 from sparkwright.release.bundle import INDEX, PACKAGES
 from sparkwright.run.target import target_of
 
