@@ -32,6 +32,10 @@ LISTING = {
 }
 
 
+# What Debian's packages leave behind, as docs/leaving.md says.
+_LEFT_BY_PACKAGES = "userdel prometheus; groupdel prometheus; rm -rf /var/lib/haproxy; true"
+
+
 def listing(spark: Handle) -> dict[str, set[str]]:
     """Return what a Spark is, as lines of each kind."""
     return {
@@ -55,6 +59,7 @@ def purge(run: Run, spark: Handle) -> None:
     line = re.search(said, run.output)
     assert line, run.output
     spark.run(f"sudo DEBIAN_FRONTEND=noninteractive {line[1]} --yes")
+    spark.run(f"sudo sh -c '{_LEFT_BY_PACKAGES}'")
 
 
 def changes(before: dict[str, set[str]], after: dict[str, set[str]]) -> dict[str, list[str]]:
