@@ -25,11 +25,10 @@ def merged(
 ) -> str:
     """Return daemon.json with bounded container logs and the proxy, everything else kept.
 
+    A log driver or option that is set already stays, as do `proxies` that no run has set.
+
     Args:
         text: the file as it is; "" without one.
-        log_options: Docker's `log-opts`. A log driver or option that is set already stays.
-        proxies: Docker's `proxies`; empty for none. Those that are set already stay, unless a run
-            has set them.
         ours: all `proxies` that runs have set so far, as `recorded`.
 
     Raises:
@@ -71,11 +70,9 @@ def step(
     A restart ends containers. Runtimes take effect by a reload, log options only by a start.
 
     Args:
-        active: Docker runs.
         log_options: the file has changed since Docker's start, beyond what a reload takes up.
         runtime: Docker does not know the runtime nvidia yet.
-        containers: names of those that run.
-        wanted: Docker may end them.
+        wanted: Docker may end containers.
     """
     if not active:
         return "start"

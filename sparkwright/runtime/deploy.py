@@ -1,7 +1,7 @@
 """Containers with the GPU in them: what DGX OS ships, completed where something is missing."""
 
 import shlex
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from io import StringIO
 from types import MappingProxyType
 
@@ -100,21 +100,19 @@ def docker(
     if not state.toolkit:
         differs("NVIDIA container toolkit", "installed", "not installed")
     if wanted != found:
-        differs(DAEMON_JSON, f"log-opts that hold {dict(log_options)}{_by(proxy)}", "others")
+        by = f", and proxies by {proxy['http_proxy']}" if proxy else ""
+        differs(DAEMON_JSON, f"log-opts that hold {dict(log_options)}{by}", "others")
     if not registered:
         differs(DAEMON_JSON, "a runtime nvidia", "none of that name")
-    unit_differs(
-        "docker.service",
-        active=service.active,
-        enabled=service.enabled,
-        outdated=service.outdated,
-    )
+    is_running, is_old = service.active, service.outdated
+    unit_differs("docker.service", active=is_running, enabled=service.enabled, outdated=is_old)
     late = wanted != found or service.outdated
     if service.active and late and state.containers and not restart:
         notice(waits(state.containers))
+    record = new_record(found, wanted, state.proxies)
     changes = [
         *(() if wanted == found and registered else [keep_previous(root)]),
-        *_record(root, new_record(found, wanted, state.proxies)),
+        *([_append(root, "docker-proxies", [record])] if record else ()),
         *(() if wanted == found else _put_daemon_json(wanted)),
         *(() if registered else [StringCommand(_REGISTER)]),
         *(() if service.enabled else [StringCommand("systemctl enable --quiet docker.service")]),
@@ -126,7 +124,7 @@ def docker(
         # A container may have been started meanwhile; it must not be ended.
         state = host.get_fact(ContainerRuntime, repository=address, root=root)
     how = step(
-        active=service.active,
+        active=is_running,
         log_options=late,
         runtime="nvidia" not in state.runtimes,
         containers=state.containers,
@@ -139,14 +137,11 @@ def docker(
         yield StringCommand(_RELOADED)
 
 
-def _by(proxy: Mapping[str, str]) -> str:
-    return f", and proxies by {proxy['http_proxy']}" if proxy else ""
-
-
-def _record(root: str, line: str | None) -> Generator[StringCommand]:
-    if line:
-        folder, file = QuoteString(f"{root}/state"), QuoteString(f"{root}/state/docker-proxies")
-        yield StringCommand("mkdir -p", folder, "&& printf '%s\\n'", QuoteString(line), ">>", file)
+def _append(folder: str, name: str, lines: Sequence[str], how: str = ">>") -> StringCommand:
+    """Return the command that adds lines to a file of the Spark's state."""
+    state, file = QuoteString(f"{folder}/state"), QuoteString(f"{folder}/state/{name}")
+    words = map(QuoteString, lines)
+    return StringCommand("mkdir -p", state, "&& printf '%s\\n'", *words, how, file)
 
 
 def _put_daemon_json(text: str) -> Generator[PyinfraCommand]:
@@ -176,14 +171,10 @@ def _install_toolkit(
     """Install the toolkit from its repository, which is added unless apt knows it already."""
     known = known or target().bundle is not None
     if not known:
+        text = f"Types: deb\nURIs: {repository.url}\nSuites: /\nSigned-By: {TOOLKIT_KEYRING}\n"
         yield StringCommand(_trust_key(repository.key_url, repository.fingerprint, proxy))
         yield from files.put._inner(
-            src=StringIO(
-                f"Types: deb\nURIs: {repository.url}\nSuites: /\nSigned-By: {TOOLKIT_KEYRING}\n"
-            ),
-            dest=TOOLKIT_SOURCES,
-            mode="644",
-            create_remote_dir=False,
+            src=StringIO(text), dest=TOOLKIT_SOURCES, mode="644", create_remote_dir=False
         )
     yield install("nvidia-container-toolkit", new_source=not known)
 
@@ -228,15 +219,9 @@ def _prove(state: State, host: Host, root: str, program: str) -> bool:
             return False
         # Read anew: this run may have installed the toolkit, or started Docker.
         proof: Proof = host.get_fact(GpuProof, root=root)
-        kept, _ = run_now(host, _keep(root, proof))
+        kept, _ = run_now(host, _append(root, "gpu", proof.now, ">"))
     except (OSError, EOFError, SSHException):
         host.log_styled(_LOST, fg="red", log_func=logger.error)
         return False
     host.log(plain(f"a container gets {output.stdout.strip()}"))
     return kept
-
-
-def _keep(root: str, proof: Proof) -> StringCommand:
-    folder, file = QuoteString(f"{root}/state"), QuoteString(f"{root}/state/gpu")
-    lines = map(QuoteString, proof.now)
-    return StringCommand("mkdir -p", folder, "&& printf '%s\\n'", *lines, ">", file)
