@@ -4,7 +4,6 @@ The same files make the same bytes on every machine: nothing is compressed, as v
 differ, and all members have one date.
 """
 
-import base64
 import io
 import re
 import shlex
@@ -106,15 +105,30 @@ def _imports(path: Path) -> Iterator[str]:
         yield from (f"{module}.{words[0]}" for words in names if words)
 
 
+# Imports modules from the texts that stand before it, by their names.
+_LOADER = """
+import importlib.abc, importlib.util, sys
+class Loader(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+    def find_spec(self, name, path, target=None):
+        if name in TEXTS:
+            return importlib.util.spec_from_loader(name, self)
+    def get_source(self, name):
+        return TEXTS[name]
+    def is_package(self, name):
+        return any(each.startswith(f"{name}.") for each in TEXTS)
+sys.meta_path.insert(0, Loader())
+"""
+
+
 def program_command(module: str, *arguments: str) -> str:
     """Return the shell command that runs a module's ``command`` on a host that may lack it.
 
-    Args:
-        module: As in "host.cleanup.clean"; it travels in the command, with all that it imports.
+    It makes no file there: the module travels in the command, with all that it imports.
     """
-    text = base64.b64encode(program(module)).decode()
-    return f"""file=$(mktemp) && trap 'rm -f "$file"' EXIT || exit
-base64 --decode >"$file" <<'END'
-{text}
-END
-python3 -I "$file" {shlex.join(arguments)}"""
+    paths = {path.relative_to(HOST_FILES.parent): path for path in sorted(_imported(module))}
+    names = {path: ".".join(path.with_suffix("").parts) for path in paths}
+    texts = {
+        names[each].removesuffix(".__init__"): paths[each].read_text("utf-8") for each in paths
+    }
+    code = f"TEXTS = {texts!r}{_LOADER}from {module} import command\ncommand()"
+    return f"python3 -I - {shlex.join(arguments)} <<'END'\n{code}\nEND"
