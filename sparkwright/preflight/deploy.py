@@ -105,16 +105,15 @@ def preflight(
     if is_plan:
         for line in _summaries(seats):
             host.log_styled(plain(line), log_func=logger.info)
+    unlike: list[Finding] = []
     if worker and other:
         unlike = differences(spark_name(host), survey, spark_name(worker), other)
-        for finding in unlike:
-            differs("the two Sparks", "alike", finding.found)
-    else:
-        unlike = []
-    errors = [finding for finding in (*results, *unlike) if finding.error]
+    for finding in unlike:
+        differs("the two Sparks", "alike", finding.found)
     for finding in results:
         if finding.error:
             differs("fit to serve", "nothing in its way", finding.found)
+    errors = [finding for finding in (*results, *unlike) if finding.error]
     for finding in (*results, *unlike):
         if not finding.error:
             notice(str(finding))

@@ -20,16 +20,14 @@ IMAGE_DISK_FACTOR = 1 + UNPACKED
 
 @dataclass(frozen=True)
 class Requirements:
-    """What a release requires of the Spark that serves it.
+    """What a release requires of the Spark that serves it; sizes are in bytes.
 
     Attributes:
         driver_minimum, docker_minimum: first number of the version.
-        weights: bytes of all checkpoints of the recipe.
-        image: compressed bytes of the engine's image, or of the one that it is built on.
-        disk_headroom: bytes that stay free for caches, logs and the next release.
-        ports: of its door.
+        image: compressed, the engine's image or the one that it is built on.
+        disk_headroom: stays free for caches, logs and the next release.
         clock_tolerance: seconds between the two clocks.
-        build: further bytes for building the image; 0 where it is not built.
+        build: more for building the image; 0 where it is not built.
         pair: whether two Sparks serve the model: the worker gets the image from the head.
         doubts: warnings about its recipe.
     """
