@@ -33,7 +33,7 @@ _ABSENT = "No such file or directory"
 
 
 class Accounts(HostFact[list[str]]):
-    """Those of some users that a host has."""
+    """The users that a host has, among some names."""
 
     def command(self, names: Sequence[str]) -> str:
         return f"getent passwd {shlex.join(names)} | cut -d: -f1; echo read:"
@@ -43,12 +43,7 @@ class Accounts(HostFact[list[str]]):
 
 
 class FileStates(HostFact[dict[str, FileState]]):
-    """The state of every path; absent and unreadable ones differ.
-
-    Args:
-        paths: files and directories; links are followed.
-        links: symbolic links themselves.
-    """
+    """The state of paths, whose links are followed, and of links; absent is not unreadable."""
 
     default = dict
 

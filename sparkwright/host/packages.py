@@ -98,11 +98,7 @@ def install_script(
 
 
 def parse_attempt(output: Iterable[str]) -> Attempt:
-    """Return the attempt that the script's output lines describe.
-
-    Raises:
-        ValueError: its result is missing.
-    """
+    """Return the attempt that the script's output lines describe; ValueError without its end."""
     found = sections(output)
     if not {"done", "held", "failed"} & found.keys():
         raise ValueError(f"apt's exit status is unknown: found {', '.join(found) or 'nothing'}")

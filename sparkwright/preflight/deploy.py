@@ -179,11 +179,7 @@ def _others(seats: Sequence[tuple[Survey, Needs]], number: int) -> int:
 
 
 def _end_unfit(is_unfit: bool) -> None:
-    """End a plan where the run would end: when all are judged, and one is unfit.
-
-    Raises:
-        PyinfraError: the run ends.
-    """
+    """End a plan where the run would end: when all are judged, and one is unfit."""
     judged = _judged.setdefault(host.state, {})
     judged[spark_name(host)] = is_unfit
     # If pyinfra runs fewer hosts at a time than there are, some are judged only after this one.

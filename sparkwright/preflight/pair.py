@@ -23,10 +23,10 @@ def differences(name_a: str, a: Survey, name_b: str, b: Survey) -> list[Finding]
 
 
 def _versions(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Finding]:
-    docker = [("" if each.docker == "failed" else each.docker or "") for each in (a, b)]
+    docker, others = ((each.docker or "").replace("failed", "") for each in (a, b))
     rows = (
         ("NVIDIA driver", a.driver or "", b.driver or "", True),
-        ("Docker", *docker, _numbers(docker[0])[:1] != _numbers(docker[1])[:1]),
+        ("Docker", docker, others, _numbers(docker)[:1] != _numbers(others)[:1]),
         ("kernel", a.kernel.release, b.kernel.release, False),
     )
     for what, one, other, is_error in rows:

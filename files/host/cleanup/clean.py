@@ -23,8 +23,8 @@ from host.cleanup.system import (
     json_of,
     said,
     size,
+    size_text,
     text_of,
-    with_size,
 )
 
 # Jobs whose work would be lost: no release tells yet what they bring.
@@ -61,7 +61,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Cleaning:
-    """The parts that go, those that stay for a rollback, and sentences about what is left."""
+    """The parts that go, the releases that stay for a rollback, and why something else stays."""
 
     releases: list[str]
     back: list[str]
@@ -182,20 +182,17 @@ def look(wanted: dict[str, Any]) -> dict[str, object]:
     goes = [
         *((f"release {name}", size(root / "releases" / name)) for name in gone.releases),
         *((f"image {image.name}, less what others share,", image.size) for image in gone.images),
-        *((f"weights {name}", freed) for name, freed in _freed(root, found, gone.weights)),
+        *((f"weights {name}", count) for name, count in _freed(root, found, gone.weights)),
         *((f"compiled code cache/{name}", size(root / "cache" / name)) for name in gone.caches),
     ]
-    total = with_size(" up to" if gone.images else "", sum(each for _, each in goes))
-    result = f"freed{total}".replace("(", "").replace(")", "") if goes else "nothing to free"
-    if gone.back:
-        result += f"; for a rollback: {', '.join(gone.back)}"
+    most = "up to " if gone.images else ""
+    freed = f"freed {most}{size_text(sum(count for _, count in goes))}"
+    back = f"; for a rollback: {', '.join(gone.back)}" if gone.back else ""
     return {
-        "refusal": f"{' and '.join(jobs)} at work: wait until it ends, and run again"
-        if jobs
-        else "",
-        "goes": [f"removes {with_size(*each)}" for each in goes],
+        "refusal": f"at work: {', '.join(jobs)}; wait until it ends, and run again" * bool(jobs),
+        "goes": [f"removes {name} ({size_text(count)})" for name, count in goes],
         "stays": gone.left,
-        "result": result,
+        "result": (freed if goes else "nothing to free") + back,
     }
 
 

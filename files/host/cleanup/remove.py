@@ -25,8 +25,8 @@ from host.cleanup.system import (
     images,
     said,
     size,
+    size_text,
     text_of,
-    with_size,
 )
 
 # The records of fetching in a checkpoint's folder.
@@ -80,7 +80,7 @@ class Removal:
         docker = [] if self.docker_settings is None else [f"our keys of {self.daemon_json}"]
         yield "settings of Docker", docker, self._restore_docker
         free = [image for image, users in self.images.items() if not users]
-        images = [with_size(image.name, image.size) for image in free]
+        images = [f"{image.name} ({size_text(image.size)})" for image in free]
         yield "images", images, lambda: self._remove_images(free)
         accounts = [name for name in self.table["users"] if said("getent", "passwd", name)]
         yield "accounts", accounts, self._remove_accounts
@@ -275,7 +275,7 @@ class Removal:
                 yield f"image {image.name}: {', '.join(users)} was made of it"
 
     def _sized(self, names: list[str]) -> list[str]:
-        return [with_size(self.root / name, size(self.root / name)) for name in names]
+        return [f"{self.root / name} ({size_text(size(self.root / name))})" for name in names]
 
     def _delete(self, names: list[str]) -> None:
         for path in map(self.root.joinpath, names):

@@ -50,12 +50,12 @@ def size(path: Path) -> int:
     return int((said("du", "-sbD", str(path)) or "0").split()[0])
 
 
-def with_size(name: object, size: float) -> str:
-    """Return a name with bytes for people, in powers of 1000, as in "x (22.0 GB)"."""
+def size_text(size: float) -> str:
+    """Return bytes as "22.0 GB": powers of 1000, as disks and the hub count."""
     units = ["kB", "MB", "GB", "TB"]
     while (size := size / 1000) >= 999.95 and len(units) > 1:
         del units[0]
-    return f"{name} ({size:.{int(units[0] != 'kB')}f} {units[0]})"
+    return f"{size:.{int(units[0] != 'kB')}f} {units[0]}"
 
 
 def answer(look: Callable[[Any], dict[str, object]], delete: Callable[[Any], None]) -> None:

@@ -55,11 +55,7 @@ def _install(state: State, host: Host, package: str, unless: str, new_source: bo
 
 
 def _bundled(host: Host, package: str) -> list[str]:
-    """Have the packages of a bundle on a host, and return apt's sources; none where there is none.
-
-    Raises:
-        PyinfraError: The bundle lacks the package, or cannot be sent.
-    """
+    """Have a bundle's packages on a host, and return apt's sources; none without a bundle."""
     own = target_of(host)
     if own.bundle is None:
         return []

@@ -23,12 +23,8 @@ def service(
 ) -> Generator[PyinfraCommand]:
     """Enable and run a unit with these files; restart it when one of them is newer than its start.
 
-    So the next run finishes one that was interrupted between file and restart.
-
-    Args:
-        unit: with its suffix, as in `docker.service`.
-        entries: the files that configure the unit, and their directories.
-        package: the one to install if the unit is missing.
+    So the next run finishes one that was interrupted between file and restart. Where the unit is
+    missing, its package is installed.
     """
     files = [entry.path for entry in entries if not isinstance(entry, Directory)]
     foresee(lambda: file_states(entries))
@@ -51,12 +47,7 @@ def service(
 
 @operation()
 def sysctl(path: str, values: Mapping[str, str]) -> Generator[PyinfraCommand]:
-    """Set kernel parameters, now and at every boot.
-
-    Args:
-        path: the file below /etc/sysctl.d that holds them.
-        values: parameters by name, as in `{"vm.swappiness": "10"}`.
-    """
+    """Set kernel parameters by name, now and at every boot, by a file below /etc/sysctl.d."""
     check(parameters=values)
     entry = ManagedFile(path, "".join(f"{key} = {value}\n" for key, value in values.items()))
     foresee(lambda: file_states([entry]))

@@ -249,5 +249,5 @@ class TestOperation:
     ) -> None:
         (disk.state / "jobs").write_text("weights@one.service loaded active running\n")
         self.run(disk, 0)
-        assert "weights@one.service at work: wait until it ends" in caplog.text
+        assert "at work: weights@one.service; wait until it ends" in caplog.text
         assert len([*(disk.root / "releases").iterdir()]) == 4
