@@ -187,12 +187,13 @@ def look(wanted: dict[str, Any]) -> dict[str, object]:
     ]
     most = "up to " if gone.images else ""
     freed = f"freed {most}{size_text(sum(count for _, count in goes))}"
-    back = f"; for a rollback: {', '.join(gone.back)}" if gone.back else ""
+    verb = "stays" if len(gone.back) == 1 else "stay"
+    back = f"; {' and '.join(gone.back)} {verb} for a rollback" if gone.back else ""
     return {
         "refusal": f"at work: {', '.join(jobs)}; wait until it ends, and run again" * bool(jobs),
         "goes": [f"removes {name} ({size_text(count)})" for name, count in goes],
         "stays": gone.left,
-        "result": (freed if goes else "nothing to free") + back,
+        "result": f"{freed if goes else 'nothing to free'}{back}.",
     }
 
 

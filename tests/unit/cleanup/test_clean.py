@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from host.cleanup.clean import Cleaning, Found, _freed, read, superfluous
+from host.cleanup.clean import Cleaning, Found, _freed, look, read, superfluous
 from host.cleanup.system import Image
 from sparkwright.cleanup.deploy import delete
 from tests.unit.driven import Driven, this_machine
@@ -236,6 +236,7 @@ class TestOperation:
         orders = sorted(path.name for path in (disk.root / "manifests").iterdir())
         assert orders == ["image-build@2.json", "image@3.json"]
         assert f"removes release {OLDEST} (" in caplog.text
+        assert f"; {OLD} stays for a rollback." in look(disk.wanted(1))["result"]
         removed = "removes image example/a@sha256:1, less what others share, (5.0 GB)"
         assert removed in caplog.text
         assert len(self.run(disk, 1).commands) == 1
