@@ -68,7 +68,7 @@ def firewall(
 
     Args:
         mode: "auto" leaves a ufw that is off as it is, "on" turns it on.
-        purposes: those of `rules`: other rules of ours for them are deleted.
+        purposes: the purposes for which `rules` are complete: our other rules for them go.
     """
     state = host.get_fact(Firewall, root=root)
     _tell(state, mode, rules)

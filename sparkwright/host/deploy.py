@@ -52,16 +52,12 @@ def apply() -> None:
 
 @deploy("Host")
 def users() -> None:
-    """Make the users of engines; those of a pair came with the guard of its fabric."""
+    """Make the users of engines; on a pair, the guard of its fabric has made them."""
     if not target().is_pair:
         engine_users(name="Users of engines")
 
 
 @deploy("Layout")
 def folders() -> None:
-    """Make the root folder and what stands in it beside weights.
-
-    All of it is root's. AEON-7 gives it to the user who downloads; here units do that, and what
-    root runs must not be another's to change.
-    """
+    """Make the root folder and the folders in it. They are root's, who runs programs there."""
     managed_files(name="Folders", entries=layout(target().root))

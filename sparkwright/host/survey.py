@@ -82,7 +82,7 @@ for path in {{ root }} "${docker_images:-/var/lib/docker}"; do
 done
 df --block-size=1 --output=source,avail "$@" | tail -n +2"""
 
-# Prints only those of a systemd that names any.
+# Prints the failed units only where systemd has some.
 _SYSTEMD = """
 state=$(systemctl is-system-running); echo "$state"
 [ "$state" != degraded ] || systemctl --failed --plain --no-legend | cut -d' ' -f1"""

@@ -127,7 +127,7 @@ def preflight(
 
 
 def _survey(spark: Host, root: str, own: Needs) -> Survey:
-    """Return what is found of a Spark, for one replica."""
+    """Return the survey of a Spark for one replica."""
     found: Survey = spark.get_fact(
         HostSurvey,
         root=root,

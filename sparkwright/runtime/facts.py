@@ -16,10 +16,10 @@ class RuntimeState:
 
     Attributes:
         toolkit: version of `nvidia-ctk`; None without it.
-        runtimes: those that Docker knows at present; none where it does not run.
-        containers: names of those that run.
+        runtimes: names of Docker's runtimes; none where it does not run.
+        containers: names of the running containers.
         daemon_json: text of Docker's configuration; "" without one.
-        proxies: those that runs have set in it so far, as `daemon_json.recorded`.
+        proxies: the values that runs have set there so far, as `daemon_json.recorded`.
     """
 
     toolkit: str | None

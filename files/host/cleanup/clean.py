@@ -39,10 +39,10 @@ class Found:
     Attributes:
         now: the releases that run, boot, or are current for one of its replicas.
         served: for each replica, the releases in the order in which they came to serve.
-        folders: of each release, those of its checkpoints; None where its file is damaged.
+        folders: the checkpoint folders of each release; None where its file is damaged.
         images: of each release, Docker's id of its image; "" without one.
         docker: all images that Docker holds.
-        used: ids of those that a container is made of.
+        used: ids of the images that a container is made of.
         weights: checkpoint folders that have a manifest or a record of ours, each with the reason
             why it is not ours alone, or "".
         caches: folders of compiled code, each of one user and image, by the digits of its id.
@@ -72,7 +72,7 @@ class Cleaning:
 
 
 def read(root: Path) -> Found:
-    """Return what is on a Spark; weights themselves are not read."""
+    """Read a Spark, but for the content of its weights."""
     seats = [root, *sorted(root.glob("seats/*"))]
     enabled = Path("/etc/systemd/system/multi-user.target.wants").glob("vllm@*")
     listed = said("systemctl", "list-units", "--plain", "--no-legend", _AT_WORK, "vllm@*")
@@ -198,7 +198,7 @@ def look(wanted: dict[str, Any]) -> dict[str, object]:
 
 
 def _freed(root: Path, found: Found, going: list[str]) -> list[tuple[str, int]]:
-    """Return the bytes that each folder frees: not those of files that stay under another name."""
+    """Return the bytes that each folder frees; a file that stays under another name frees none."""
     names = [*(name for name in found.weights if name not in going), *going]
     # Of files that are linked to one another, du counts the first alone.
     lines = said("du", "-sbD", *(str(root / name) for name in names)).splitlines() if names else []

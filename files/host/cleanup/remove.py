@@ -1,7 +1,7 @@
 """remove look|do TABLE: take away what Sparkwright has placed on this Spark.
 
 A run sends this program to Python. `look` prints as JSON what goes and what stays; `do` removes it,
-and may be repeated. TABLE is JSON: the root folder, and what is placed, by common/placed.py.
+and may be repeated. TABLE is JSON: `removal_table` of sparkwright/common/placed.py, and settings.
 """
 
 import os
@@ -126,7 +126,7 @@ class Removal:
 
     @cached_property
     def containers(self) -> list[str]:
-        """Ids of our engines' containers, then the network of those that fetch media."""
+        """Ids of our engines' containers, then the network for engines that fetch media."""
         label = f"label={self.table['network']}"
         networks = said("docker", "network", "ls", "--filter", label, "--format", "{{.Name}}")
         engines = said("docker", "ps", "--all", "--quiet", "--filter", f"label={LABEL}")
@@ -212,8 +212,8 @@ class Removal:
     def images(self) -> dict[Image, list[str]]:
         """The images that our jobs brought, with the containers of others made of them.
 
-        Orders name them, but those of a copy are overwritten by the next one's: a copied image has
-        no name, and is that of a release. One that was built comes before the one it is built on.
+        Orders name them, except where a later copy has overwritten the order of an earlier one: a
+        copied image has no name, and a release uses it. A built image comes before its base.
         """
         orders = [order for order in image_orders(self.root) if order.brings]
         brought = {name for order in orders for name in order.names}

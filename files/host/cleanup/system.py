@@ -98,7 +98,7 @@ def _inspected(command: list[str], ids: str) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Image:
-    """An image that Docker holds; its bytes include those that it shares with others."""
+    """An image that Docker holds; its bytes include layers that it shares with others."""
 
     id: str
     size: int

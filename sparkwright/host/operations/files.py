@@ -50,7 +50,7 @@ def managed_files(entries: Sequence[Entry]) -> Generator[PyinfraCommand]:
 
 
 def file_states(entries: Sequence[Entry]) -> dict[str, FileState]:
-    """Return what is at the paths of entries now; a path that is missing here is absent."""
+    """Return the states of the entries' paths; one that is missing here is absent."""
     links = [entry.path for entry in entries if isinstance(entry, Symlink)]
     paths = [entry.path for entry in entries if not isinstance(entry, Symlink)]
     found: dict[str, FileState] = host.get_fact(FileStates, paths=paths, links=links)
