@@ -3,13 +3,14 @@
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyinfra.api import QuoteString, StringCommand
 from pyinfra.api.exceptions import FactProcessError
 
 from sparkwright.common.facts import HostFact
 from sparkwright.common.files import FileState, Kind
+from sparkwright.host.units import UnitState
 
 # Prints a line for each path, with fields separated by tabs: the output of `stat`, or its error.
 _STAT = r"""
@@ -83,23 +84,7 @@ def _detailed(state: FileState, detail: str | None) -> FileState:
     return replace(state, detail=detail)
 
 
-@dataclass(frozen=True)
-class ServiceState:
-    """The state of a unit.
-
-    Attributes:
-        known: systemd has such a unit.
-        enabled: it starts at boot, by its own link or because another unit wants it (static).
-        outdated: one of its files is newer than its start, in whole seconds.
-    """
-
-    known: bool
-    active: bool
-    enabled: bool
-    outdated: bool
-
-
-class Service(HostFact[ServiceState]):
+class Service(HostFact[UnitState]):
     """The state of a unit in relation to the files that configure it."""
 
     def command(self, unit: str, files: Sequence[str]) -> str:
@@ -112,16 +97,17 @@ echo Changed=
 stat --format=Changed=%Y -- {paths} 2>/dev/null
 true"""
 
-    def parse(self, output: list[str]) -> ServiceState:
+    def parse(self, output: list[str]) -> UnitState:
         pairs = [line.split("=", 1) for line in output]
         values, changed = dict(pairs), [int(at or 0) for key, at in pairs if key == "Changed"]
         # Without systemd all of its values are missing.
         started = values.get("ActiveEnterTimestamp", "").removeprefix("@")
-        return ServiceState(
-            known=values.get("LoadState") == "loaded",
+        return UnitState(
             active=values.get("ActiveState") == "active",
+            # Another unit wants a static one.
             enabled=values.get("UnitFileState") in ("enabled", "static", "alias", "indirect"),
             outdated=max(changed, default=0) > int(started or 0),
+            known=values.get("LoadState") == "loaded",
         )
 
 

@@ -10,11 +10,12 @@ from sparkwright.common.placed import SYSTEMD
 
 @dataclass(frozen=True)
 class UnitState:
-    """A unit of ours; an outdated one has a file that changed after its start, to the second."""
+    """A unit; an outdated one has a file that changed after its start, to the second."""
 
     active: bool
     enabled: bool
     outdated: bool
+    known: bool = True
 
 
 def units_script(units: Mapping[str, Iterable[str]]) -> str:
