@@ -1,19 +1,71 @@
 """The deploys that delete: what no rollback needs, or all of Sparkwright."""
 
-from pyinfra.api import deploy
+import json
+from collections.abc import Generator
 
-from sparkwright.cleanup.operations import (
-    announce_removal,
-    clean,
-    close_firewall,
-    remove_fabric,
-    remove_files,
-    remove_images,
-    remove_packages,
-    restore_settings,
-    stop_units,
-)
+from pyinfra import host
+from pyinfra.api import StringCommand, deploy, operation
+
+from sparkwright.common.command_line import next_line
+from sparkwright.common.facts import HostFact
+from sparkwright.common.host_output import HostAnswer
+from sparkwright.common.operations import failing, notice, spark_name
+from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.placed import removal_table
+from sparkwright.release.container import MEDIA_NETWORK
+from sparkwright.release.programs import program_command
+from sparkwright.run.report import conclude
 from sparkwright.run.target import target
+from sparkwright.runtime.daemon_json import proxies
+
+_WITHDRAW = HOST_FILES / "fabric" / "withdraw.sh"
+
+
+class Announced(HostAnswer):
+    """What a program of files/host/cleanup would do on a Spark, in lines for people.
+
+    Attributes:
+        refusal: why it must not run now; "" where it may.
+        result: what will be so.
+    """
+
+    refusal: str
+    goes: list[str]
+    stays: list[str]
+    result: str
+
+
+class OurParts(HostFact[Announced]):
+    """What a program would delete, and what stays."""
+
+    def command(self, program: str, given: str) -> str:
+        return program_command(program, "look", given)
+
+    def parse(self, output: list[str]) -> Announced:
+        return Announced.model_validate_json("\n".join(output))
+
+
+@operation()
+def delete(program: str, given: str) -> Generator[StringCommand]:
+    """Show what goes and what stays, then have a program delete what goes.
+
+    Args:
+        program: a module of files/host/cleanup.
+        given: what it is to know, as JSON.
+    """
+    found = host.get_fact(OurParts, program=program, given=given)
+    if found.refusal:
+        yield failing(found.refusal)
+        return
+    for line in found.goes:
+        notice(line)
+    for line in found.stays:
+        notice(line, "cyan")
+    if found.goes:
+        yield StringCommand(program_command(program, "do", given))
+    else:
+        host.noop("nothing to delete")
+    conclude(spark_name(host), f": {found.result}")
 
 
 @deploy("Clean")
@@ -21,13 +73,17 @@ def apply() -> None:
     """Keep what serves, what the inventory asks for, and `keep_releases` of those before."""
     own = target()
     served = [release for each in own.seats if (release := each.release)]
-    clean(
+    wanted = {
+        "root": own.root,
+        "keep": own.settings.keep_releases,
+        "releases": [each.id for each in served],
+        "folders": [folder for each in served for folder in each.folders.values()],
+        "images": [image for each in served for image in each.images],
+    }
+    delete(
         name="Releases, images and weights",
-        root=own.root,
-        keep=own.settings.keep_releases,
-        wanted=[each.id for each in served],
-        folders=[folder for each in served for folder in each.folders.values()],
-        images=[image for each in served for image in each.images],
+        program="host.cleanup.clean",
+        given=json.dumps(wanted),
     )
 
 
@@ -35,19 +91,19 @@ def apply() -> None:
 def remove() -> None:
     """Show it, then take it away; checkpoints stay unless `--data weights=remove` is given."""
     own = target()
-    root, log_options = own.root, own.settings.docker_log_options
-    weights = own.options.weights == "remove"
-    announce_removal(
-        name="What goes, and what stays",
-        root=root,
-        weights=weights,
-        earlyoom=f'EARLYOOM_ARGS="{own.settings.earlyoom_arguments}"\n',
-        log_options=log_options,
+    values = {
+        "docker": {
+            "log-opts": own.settings.docker_log_options,
+            "runtimes": {"nvidia": None},
+            "proxies": proxies(own.settings.proxy_variables),
+        },
+        "network": MEDIA_NETWORK,
+        "withdraw": _WITHDRAW.read_text("utf-8"),
+        "weights": own.options.weights == "remove",
+        "more": next_line("remove", "--weights", "--data weights=remove"),
+    }
+    delete(
+        name="All of Sparkwright",
+        program="host.cleanup.remove",
+        given=json.dumps(removal_table(own.root) | values),
     )
-    stop_units(name="Units", root=root)
-    close_firewall(name="Firewall", root=root)
-    remove_fabric(name="Fabric", root=root)
-    restore_settings(name="Settings", root=root, log_options=log_options)
-    remove_images(name="Images", root=root)
-    remove_packages(name="Packages", root=root)
-    remove_files(name="Files", root=root, weights=weights)

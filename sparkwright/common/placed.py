@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from sparkwright.common.files import Directory, Symlink
 from sparkwright.common.paths import FILES as _FILES
@@ -77,7 +77,7 @@ class Outside:
     """A file outside of the root folder that is no unit's.
 
     Attributes:
-        goes: "deleted"; "purged", with the package that reads it; "restored" by an operation of
+        goes: "deleted"; "purged" with the package that reads it; "restored" by an operation of
             its own, since others have settings there, or it is in force.
         reader: the unit that is restarted once it is deleted, and its folder with it, if empty.
         parameters: the kernel parameters that it sets, as patterns.
@@ -120,17 +120,11 @@ FILES = (
     Outside(UFW_CONF, "restored"),
 )
 
-# Each package that a run may install, with the command that removes what its purge leaves.
-PACKAGES = {
-    "earlyoom": "",
-    # systemd makes the file for haproxy.service: there the package's own removal stops.
-    "haproxy": "rm -f /var/lib/haproxy/dev/log; "
-    "rmdir /var/lib/haproxy/dev /var/lib/haproxy 2>/dev/null; true",
-    "nvidia-container-toolkit": "",
-    "prometheus-node-exporter": "",
-    "python3-venv": "",
-    "ufw": "",
-}
+# The packages that a run may install; ROOT/state/installed names those that runs have installed.
+PACKAGES = (
+    *("earlyoom", "haproxy", "nvidia-container-toolkit"),
+    *("prometheus-node-exporter", "python3-venv", "ufw"),
+)
 
 
 def folder_names() -> list[str]:
@@ -189,15 +183,26 @@ def layout(root: str) -> list[Directory]:
     return [Directory(root), *folders, Directory(f"{root}/{SOCKETS}")]
 
 
-def deleted_files() -> list[Outside]:
-    """Return the files outside of the root folder that `remove` deletes."""
-    return [file for file in FILES if file.goes == "deleted"]
-
-
 @cache
 def unit_names() -> list[str]:
     """Return the names of all unit files that a deploy may put on a Spark."""
     return sorted({path.name for kind in _UNIT_KINDS for path in _FILES.rglob(f"*.{kind}")})
+
+
+def removal_table(root: str) -> dict[str, Any]:
+    """Return the table as `remove` reads it: files/host/cleanup/remove.py."""
+    return {
+        "root": root,
+        "systemd": SYSTEMD,
+        "units": unit_names(),
+        "folders": folder_names(),
+        "proof": PROOF,
+        "files": {file.path: file.reader for file in FILES if file.goes == "deleted"},
+        "daemon_json": DAEMON_JSON,
+        "netplan": NETPLAN,
+        "users": USERS,
+        "bundle": BUNDLE,
+    }
 
 
 def check(

@@ -9,7 +9,7 @@ from sparkwright.engine.operations.power import started, stopped, vacated
 from sparkwright.engine.operations.release import programs_and_release
 from sparkwright.engine.operations.serve import idle, serving
 from sparkwright.engine.switch import SwitchSettings
-from sparkwright.host.operations.guard import guarded
+from sparkwright.host.operations.services import guarded
 from sparkwright.memory.plan import load_of
 from sparkwright.release.guard import guard_files
 from sparkwright.release.programs import program_files

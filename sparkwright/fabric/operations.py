@@ -32,9 +32,10 @@ from sparkwright.fabric.link_check import gid_index, link_findings, probes, stra
 from sparkwright.fabric.netplan import our_netdevs
 from sparkwright.fabric.state import FabricState, Probe, fabric_script, parse_fabric
 from sparkwright.fleet.fabric_plan import GUARD, FabricPlan, arp_settings, netplan_text
-from sparkwright.host.facts import Accounts, Service, ServiceState
+from sparkwright.host.facts import Accounts, Service
 from sparkwright.host.operations.files import file_states, managed_files
 from sparkwright.host.operations.services import engine_users, sysctl
+from sparkwright.host.units import UnitState
 from sparkwright.run.target import target_of
 
 _FILES = HOST_FILES / "fabric"
@@ -201,9 +202,9 @@ def _guard_files(root: str, guarded: str) -> list[Entry]:
     ]
 
 
-def _guard_state(root: str) -> ServiceState:
+def _guard_state(root: str) -> UnitState:
     files = [each.path for each in _guard_files(root, "") if isinstance(each, ManagedFile)]
-    state: ServiceState = host.get_fact(Service, unit=GUARD, files=files)
+    state: UnitState = host.get_fact(Service, unit=GUARD, files=files)
     return state
 
 

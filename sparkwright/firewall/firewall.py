@@ -16,12 +16,7 @@ SSH = "ssh"
 
 @dataclass(frozen=True)
 class UfwRule:
-    """One rule of ufw.
-
-    Attributes:
-        text: the words after `ufw`, as `ufw show added` prints them.
-        purpose: of a rule of ours; None for another one.
-    """
+    """The words of a rule after `ufw`, and the purpose of one of ours; None for another one."""
 
     text: str
     purpose: str | None
@@ -37,11 +32,9 @@ class FirewallState:
     """The firewall of a Spark, as found.
 
     Attributes:
-        installed: the Spark has ufw.
         active: its rules are in force; None if that is unknown.
         at_boot: they come into force at boot.
         status: the first line of `ufw status`, or its error.
-        rules: all that were added to it.
         ssh: TCP ports that sshd listens on, that of this connection among them.
         turned_on: a run of ours turned ufw on.
         other: another firewall that is active.
@@ -65,12 +58,7 @@ class FirewallState:
 
 
 def port_rules(port: int, purpose: str, sources: Sequence[str]) -> list[UfwRule]:
-    """Return the rules that open a TCP port.
-
-    Args:
-        purpose: what listens there, in one word.
-        sources: networks that may reach it, as ufw writes them; empty means any.
-    """
+    """Return the rules that open a TCP port for some networks, or for all where none is named."""
     if not sources:
         return [UfwRule(f"allow {port}/tcp", purpose)]
     return [
@@ -97,12 +85,7 @@ def differences(
     """Return the rules to add, and those to delete.
 
     An equal rule of the owner's is enough, and stays theirs. A rule that is not ours, or for
-    another purpose, is never deleted.
-
-    Args:
-        state: the firewall as found.
-        wanted: the required rules.
-        purposes: those for which `wanted` is complete.
+    another purpose than those for which `wanted` is complete, is never deleted.
     """
     texts = {rule.text for rule in wanted}
     found = {rule.text for rule in state.rules}
@@ -170,11 +153,7 @@ _RULE = re.compile(rf"ufw (?P<text>.*?)(?: comment '(?:{_COMMENT} (?P<purpose>\w
 
 
 def parse_firewall(output: Iterable[str]) -> FirewallState:
-    """Return the firewall that the script's output lines describe.
-
-    Raises:
-        ValueError: a section is missing or malformed.
-    """
+    """Return the firewall that the script's output lines describe."""
     found = sections(line.strip() for line in output)
     status = found["ufw"][0] if found["ufw"] else None
     return FirewallState(

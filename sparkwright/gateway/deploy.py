@@ -31,8 +31,8 @@ from sparkwright.door.key import GATEWAY
 from sparkwright.door.keys import gateway_key
 from sparkwright.door.operations import warn
 from sparkwright.door.state import stray_script
+from sparkwright.firewall.deploy import firewall
 from sparkwright.firewall.firewall import port_rules
-from sparkwright.firewall.operations import firewall
 from sparkwright.fleet.group_data import settings_of_site
 from sparkwright.gateway.files import (
     BEHIND,

@@ -9,8 +9,7 @@ from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import EARLYOOM, JOURNALD, SYSCTL, layout
 from sparkwright.common.render import unit_file
 from sparkwright.host.operations.files import managed_files
-from sparkwright.host.operations.gpu_clock import gpu_clock
-from sparkwright.host.operations.services import clock, engine_users, service, sysctl
+from sparkwright.host.operations.services import engine_users, gpu_clock, service, sysctl
 from sparkwright.run.target import target
 
 _GPU_CLOCK = HOST_FILES / "gpu-clock.service"
@@ -18,7 +17,7 @@ _GPU_CLOCK = HOST_FILES / "gpu-clock.service"
 
 @deploy("Host")
 def apply() -> None:
-    """Bound the journal, guard the memory, keep the engine out of swap, set the clocks."""
+    """Bound the journal, guard the memory, keep the engine out of swap, limit the GPU's clock."""
     settings = target().settings
     limit = settings.gpu_clock_max_mhz
     service(
@@ -45,7 +44,6 @@ def apply() -> None:
         path=SYSCTL,
         values={"vm.swappiness": str(settings.swappiness)},
     )
-    clock(name="Time synchronization")
     gpu_clock(
         name="GPU clock",
         unit=unit_file(_GPU_CLOCK, root=settings.root, megahertz=limit) if limit else None,
@@ -54,16 +52,12 @@ def apply() -> None:
 
 @deploy("Host")
 def users() -> None:
-    """Make the users of engines; those of a pair came with the guard of its fabric."""
+    """Make the users of engines; on a pair, the guard of its fabric has made them."""
     if not target().is_pair:
         engine_users(name="Users of engines")
 
 
 @deploy("Layout")
 def folders() -> None:
-    """Make the root folder and what stands in it beside weights.
-
-    All of it is root's. AEON-7 gives it to the user who downloads; here units do that, and what
-    root runs must not be another's to change.
-    """
+    """Make the root folder and the folders in it. They are root's, who runs programs there."""
     managed_files(name="Folders", entries=layout(target().root))

@@ -1,15 +1,16 @@
-"""The facts of files, units, kernel parameters and the clock."""
+"""The facts of files, units, kernel parameters and accounts."""
 
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyinfra.api import QuoteString, StringCommand
 from pyinfra.api.exceptions import FactProcessError
 
 from sparkwright.common.facts import HostFact
 from sparkwright.common.files import FileState, Kind
+from sparkwright.host.units import UnitState
 
 # Prints a line for each path, with fields separated by tabs: the output of `stat`, or its error.
 _STAT = r"""
@@ -33,7 +34,7 @@ _ABSENT = "No such file or directory"
 
 
 class Accounts(HostFact[list[str]]):
-    """Those of some users that a host has."""
+    """The users that a host has, among some names."""
 
     def command(self, names: Sequence[str]) -> str:
         return f"getent passwd {shlex.join(names)} | cut -d: -f1; echo read:"
@@ -43,12 +44,7 @@ class Accounts(HostFact[list[str]]):
 
 
 class FileStates(HostFact[dict[str, FileState]]):
-    """The state of every path; absent and unreadable ones differ.
-
-    Args:
-        paths: files and directories; links are followed.
-        links: symbolic links themselves.
-    """
+    """The state of paths, whose links are followed, and of links; absent is not unreadable."""
 
     default = dict
 
@@ -88,23 +84,7 @@ def _detailed(state: FileState, detail: str | None) -> FileState:
     return replace(state, detail=detail)
 
 
-@dataclass(frozen=True)
-class ServiceState:
-    """The state of a unit.
-
-    Attributes:
-        known: systemd has such a unit.
-        enabled: it starts at boot, by its own link or because another unit wants it (static).
-        outdated: one of its files is newer than its start, in whole seconds.
-    """
-
-    known: bool
-    active: bool
-    enabled: bool
-    outdated: bool
-
-
-class Service(HostFact[ServiceState]):
+class Service(HostFact[UnitState]):
     """The state of a unit in relation to the files that configure it."""
 
     def command(self, unit: str, files: Sequence[str]) -> str:
@@ -117,16 +97,17 @@ echo Changed=
 stat --format=Changed=%Y -- {paths} 2>/dev/null
 true"""
 
-    def parse(self, output: list[str]) -> ServiceState:
+    def parse(self, output: list[str]) -> UnitState:
         pairs = [line.split("=", 1) for line in output]
         values, changed = dict(pairs), [int(at or 0) for key, at in pairs if key == "Changed"]
         # Without systemd all of its values are missing.
         started = values.get("ActiveEnterTimestamp", "").removeprefix("@")
-        return ServiceState(
-            known=values.get("LoadState") == "loaded",
+        return UnitState(
             active=values.get("ActiveState") == "active",
+            # Another unit wants a static one.
             enabled=values.get("UnitFileState") in ("enabled", "static", "alias", "indirect"),
             outdated=max(changed, default=0) > int(started or 0),
+            known=values.get("LoadState") == "loaded",
         )
 
 
@@ -158,22 +139,3 @@ class Sysctls(HostFact[dict[str, str]]):
     def parse(self, output: list[str]) -> dict[str, str]:
         pairs = (line.partition("=") for line in output)
         return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-class ClockSync(HostFact[bool]):
-    """True where NTP keeps the clock, or it belongs to the host of a container."""
-
-    def command(self) -> str:
-        return (
-            "systemd-detect-virt --quiet --container && echo Container=yes; "
-            "timedatectl show --property=NTP --property=CanNTP 2>/dev/null || true"
-        )
-
-    def parse(self, output: list[str]) -> bool:
-        values = dict(line.split("=", 1) for line in output)
-        kept = values.get("CanNTP") != "yes" or values.get("NTP") == "yes"
-        return kept or "Container" in values
-
-    @staticmethod
-    def default() -> bool:
-        return True

@@ -56,11 +56,7 @@ class Kernel:
 
 
 def parse_kernel(lines: Sequence[str]) -> Kernel:
-    """Return the kernel that the lines of `KERNEL_COMMAND` describe.
-
-    Raises:
-        ValueError: a line is missing, or not a number.
-    """
+    """Return the kernel that the lines of `KERNEL_COMMAND` describe, or raise ValueError."""
     values = {name: value for name, _, value in (line.partition(" ") for line in lines)}
     try:
         pools = values["pools"].strip() not in ("", "0")

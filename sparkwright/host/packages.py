@@ -1,99 +1,18 @@
-"""One attempt to install or purge packages by apt, which other programs use, too."""
+"""One attempt to install a package by apt, which other programs use, too."""
 
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from sparkwright.common.host_output import sections
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.progress import duration_text
 
 # Lines of apt's that are shown: the first names the cause, the rest its consequences.
 _SHOWN = 3
 
-# apt's output goes into a file, as apt outlives a lost connection but not a broken pipe.
-_BEGIN = r"""
-# By default Ubuntu also restarts other services after an installation.
-export LC_ALL=C DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
-log=/run/lock/sparkwright-apt.log
-held() {
-  line=$(grep -E -m 1 'Could not get lock|locked by another process' "$log") || return 0
-  pid=$(echo "$line" | sed -n 's/.*\(held by process\|with pid\) \([0-9]*\).*/\2/p')
-  echo @@held
-  echo "$line" | grep -o '/[^ ]*lock[a-z-]*' || echo "dpkg's lock"
-  echo "$pid"
-  cat "/proc/${pid:-none}/comm" 2>/dev/null || echo "another program"
-  sed -n 's|.*/\([^/]*\.service\)$|\1|p' "/proc/${pid:-none}/cgroup" 2>/dev/null | tail -n 1
-  exit 0
-}
-try() { "$@" </dev/null >"$log" 2>&1; status=$?; [ "$status" = 0 ] || held; }
-mended() {
-  try "$@"
-  if [ "$status" != 0 ] && grep -q 'dpkg was interrupted' "$log"; then
-    try dpkg --force-confdef --force-confold --configure -a
-    echo @@completed
-    [ "$status" != 0 ] || try "$@"
-  fi
-}
-options="--quiet --yes --option DPkg::Lock::Timeout=0"
-
-exec 9>/run/lock/sparkwright-apt
-if ! flock --nonblock 9; then
-  printf '%s\n' @@held /run/lock/sparkwright-apt '' 'apt-get of an earlier run'
-  exit 0
-fi
-"""
-_INSTALL = r"""
-only=
-if [ -n "$sources" ]; then
-  # Folders of its own: apt forgets the lists of sources that it is not to read. The keys are those
-  # by which the Spark's own apt checks packages: nothing that comes with them vouches for them.
-  own=$(mktemp -d) && trap 'rm -rf "$own"' EXIT && chmod 755 "$own" &&
-    mkdir "$own/lists" "$own/keys" && printf '%s\n' "$sources" >"$own/sources.list" || exit
-  eval "$(apt-config shell list Dir::Etc::sourcelist/f parts Dir::Etc::sourceparts/d \
-    trusted Dir::Etc::trustedparts/d)"
-  named=$(sed -n 's|^[^#]*[Ss]igned-[Bb]y[=:] *\(/[^] ,]*\).*|\1|p' \
-    "$list" "${parts%/}"/* 2>/dev/null)
-  for key in "${trusted%/}"/* /usr/share/keyrings/ubuntu-archive-keyring.gpg $named; do
-    [ ! -f "$key" ] || install -m 644 "$key" "$own/keys/$(echo "$key" | tr / _)" || exit
-  done
-  only="-o Dir::Etc::sourcelist=$own/sources.list -o Dir::Etc::sourceparts=/dev/null
-    -o Dir::Etc::trusted=/dev/null -o Dir::Etc::trustedparts=$own/keys
-    -o Dir::State::lists=$own/lists -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
-    -o APT::Get::AllowUnauthenticated=false -o Acquire::AllowInsecureRepositories=false
-    -o Acquire::Check-Valid-Until=false"
-fi
-if [ "$update" = yes ]; then
-  try apt-get update --quiet $only
-  echo @@updated
-  grep '^[EW]: ' "$log"
-fi
-# "Inst NAME (..." is new, "Inst NAME [VERSION] (..." an upgrade.
-mkdir -p "$state" && touch "$state/installed" || exit
-for new in $(apt-get install --simulate $only --no-install-recommends "$package" 2>/dev/null |
-  sed -n 's/^Inst \([^ ]*\) (.*/\1/p'); do
-  grep -Fqx "$new" "$state/installed" || echo "$new" >>"$state/installed"
-done
-accounts() { cut -d: -f1 /etc/passwd /etc/group | sort -u; }
-before=$(accounts)
-if [ -z "$sources" ] || [ "$status" = 0 ]; then
-  mended apt-get install $options $only --no-install-recommends \
-    --option Dpkg::Options::=--force-confold "$package"
-fi
-accounts | grep -Fxv "$before" >>"$state/accounts"
-"""
-_PURGE = r"""
-mended apt-get purge $options --option APT::Get::AutomaticRemove=false $packages
-"""
-_END = r"""
-if [ "$status" = 0 ]; then
-  echo @@done
-else
-  echo @@failed
-  grep -E '^(E:|dpkg: error) ' "$log" || tail -n 3 "$log"
-fi
-true"""
+_ATTEMPT = (HOST_FILES / "packages" / "install.sh").read_text("utf-8")
 
 # Errors of apt and dpkg, and their remedies; the first match counts.
 _REMEDIES = (
@@ -135,7 +54,6 @@ class Attempt:
     """The result of one attempt.
 
     Attributes:
-        done: the packages are installed, or purged.
         held: the holder of apt's lock, for people; None if the lock was free.
         updated: the package lists were fetched, or could not be.
         complaints: apt's errors about package sources.
@@ -157,16 +75,12 @@ def install_script(
     *,
     update: bool,
     sources: Sequence[str] = (),
-    variables: Mapping[str, str] = MappingProxyType({}),
+    variables: Mapping[str, str] | None = None,
 ) -> str:
     """Return the POSIX shell script of one attempt; it does not wait for locks, and exits 0.
 
-    It records the packages and accounts that come with the package, which deploys/remove.py then
-    removes; packages before the installation, as that may be interrupted.
-
     Args:
-        state: the folder of those records.
-        update: fetch the package lists first.
+        state: the folder in which the package is written down as installed by a run.
         sources: lines of apt's sources.list which it is to use instead of its own; none for these.
         variables: the environment of apt, such as the proxy's; a proxy in the owner's own
             configuration of apt comes before it.
@@ -177,22 +91,14 @@ def install_script(
         "update": "yes" if update or sources else "no",
         "sources": "\n".join(sources),
     }
-    given = "\n".join(f"{name}={shlex.quote(value)}" for name, value in words.items())
-    given += "".join(f"\nexport {name}={shlex.quote(value)}" for name, value in variables.items())
-    return given + _BEGIN + _INSTALL + _END
-
-
-def purge_script(packages: Iterable[str]) -> str:
-    """Return the script of one attempt to purge packages, without those that came with them."""
-    return f"packages={shlex.quote(' '.join(packages))}{_BEGIN}{_PURGE}{_END}"
+    exported = (variables or {}).items()
+    lines = [f"{name}={shlex.quote(value)}" for name, value in words.items()]
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in exported]
+    return "\n".join([*lines, _ATTEMPT])
 
 
 def parse_attempt(output: Iterable[str]) -> Attempt:
-    """Return the attempt that the script's output lines describe.
-
-    Raises:
-        ValueError: its result is missing.
-    """
+    """Return the attempt that the script's output lines describe; ValueError without its end."""
     found = sections(output)
     if not {"done", "held", "failed"} & found.keys():
         raise ValueError(f"apt's exit status is unknown: found {', '.join(found) or 'nothing'}")
@@ -213,36 +119,24 @@ def _holder(lines: Sequence[str]) -> str:
 
 
 def waiting(held: str, seconds: float, patience: int) -> str:
-    """Return the message while a run waits for apt's lock.
-
-    Args:
-        held: as in `Attempt`.
-        seconds: of waiting so far.
-        patience: seconds of waiting at the most.
-    """
+    """Return the message while a run waits for apt's lock, up to so many seconds."""
     return (
         f"waiting for apt: {held}, for {duration_text(seconds)} "
         f"(up to {duration_text(patience)}: apt_patience_seconds)"
     )
 
 
-def impatient(undone: str, held: str, patience: int) -> str:
-    """Return the error that apt's lock did not become free.
-
-    Args:
-        undone: the consequence: "NAME is not installed".
-        held: as in `Attempt`.
-        patience: seconds of waiting.
-    """
+def impatient(package: str, held: str, patience: int) -> str:
+    """Return the error that apt's lock did not become free within so many seconds."""
     return (
-        f"{undone}: {held}, still after {duration_text(patience)}. Let that end (on a new Spark "
-        "it is the first update of the system: `systemctl list-jobs`, DGX Dashboard), and run "
-        "again; to wait longer, set apt_patience_seconds in the group data"
+        f"{package} is not installed: {held}, still after {duration_text(patience)}. Let that end "
+        "(on a new Spark it is the first update of the system: `systemctl list-jobs`, DGX "
+        "Dashboard), and run again; to wait longer, set apt_patience_seconds in the group data"
     )
 
 
-def failure(undone: str, failed: Sequence[str]) -> str:
+def failure(package: str, failed: Sequence[str]) -> str:
     """Return the error that apt failed, with the remedy if it is known."""
     errors = " ".join(failed) or "apt does not say why"
     remedy = next((remedy for sign, remedy in _REMEDIES if re.search(sign, errors)), None)
-    return f"{undone}: {errors}. {remedy or 'Then run again'}."
+    return f"{package} is not installed: {errors}. {remedy or 'Then run again'}."

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from sparkwright.common.host_output import sections, sections_script
@@ -22,17 +22,17 @@ def survey_script(
 ) -> str:
     """Return the POSIX shell script that reads everything that the preflight checks.
 
-    Args:
-        ports: the TCP ports that door and engine will listen on; none on a Spark without them.
-        images: names and digests of the engine's image; none on an idle Spark.
-        folders: checkpoint folders under `root`, or anywhere, whose present size counts as
-            already fetched.
-        place: the folder of the seat that is asked about; "" for `root`.
+    It only reads, and always exits 0: an empty section stands for something absent.
 
-    The script only reads, and always exits 0: an empty section stands for something absent.
+    Args:
+        ports: on which door and engine will listen.
+        images: names and digests of the engine's image.
+        folders: checkpoint folders under `root`, or anywhere, whose present size counts as fetched.
+        place: the folder of the seat that is asked about; "" for `root`.
     """
     paths = shlex.join(str(PurePosixPath(root, folder)) for folder in folders)
     inside = shlex.quote(f"{root}/*")
+    sources = " or ".join(f"sport = :{port}" for port in ports)
     parts = {
         "arch": "uname -m",
         "kernel": KERNEL_COMMAND,
@@ -56,13 +56,9 @@ def survey_script(
         "awk '!seen[$1]++ {n += $2} END {print n + 0}'"
         if folders
         else "true",
-        "ports": render(_PORTS, engines=ENGINES, ports=_sources(ports)) if ports else "true",
+        "ports": render(_PORTS, engines=ENGINES, ports=sources) if ports else "true",
     }
     return "\n".join([_DOCKER, sections_script(parts)])
-
-
-def _sources(ports: Iterable[int]) -> str:
-    return " or ".join(f"sport = :{port}" for port in ports)
 
 
 # Images are in Docker's folder or, with containerd's image store (the default of new installations
@@ -86,7 +82,7 @@ for path in {{ root }} "${docker_images:-/var/lib/docker}"; do
 done
 df --block-size=1 --output=source,avail "$@" | tail -n +2"""
 
-# Prints only those of a systemd that names any.
+# Prints the failed units only where systemd has some.
 _SYSTEMD = """
 state=$(systemctl is-system-running); echo "$state"
 [ "$state" != degraded ] || systemctl --failed --plain --no-legend | cut -d' ' -f1"""
@@ -122,15 +118,12 @@ class Survey:
     """A Spark, as found. None always means "absent".
 
     Attributes:
-        kernel: the running one, and the memory that it reserves.
         gpu, driver: name and driver version of the GPU that CUDA takes by default.
         gpu_memory: bytes of its own memory; None on a GB10, whose memory is the host's.
         gpu_said: nvidia-smi's output instead of a GPU; "" if it showed one, or is absent.
-        memory: MemTotal in bytes.
-        available: MemAvailable in bytes.
+        memory, available: MemTotal and MemAvailable in bytes.
         machine: what no other machine has.
         serves: the release that `current` names.
-        clock: seconds since the epoch on the Spark.
         root_device, docker_device: the file system that holds each of the two.
         root_free, docker_free: bytes free for root on them.
         docker: version of the Docker daemon; "failed" if it does not answer.
@@ -158,7 +151,7 @@ class Survey:
     clock: int
     image: str | None
     weights: int
-    listeners: tuple[Listener, ...] = field(default=())
+    listeners: tuple[Listener, ...] = ()
     gpu_said: str = ""
     available: int = 0
     machine: str = ""
@@ -166,11 +159,7 @@ class Survey:
 
 
 def parse_survey(output: Iterable[str]) -> Survey:
-    """Return the survey that the script's output lines describe.
-
-    Raises:
-        ValueError: a section that every Linux host has is missing or malformed.
-    """
+    """Return the survey that the script's output lines describe."""
     found = {
         name: [line.strip() for line in lines if line.strip()]
         for name, lines in sections(output).items()
@@ -226,4 +215,4 @@ def _gpu(lines: list[str]) -> tuple[str | None, str | None, int | None]:
 
 def _listener(line: str) -> Listener:
     owner, port, pid, command = line.split(maxsplit=3)
-    return Listener(ours=owner == "ours", port=int(port), pid=int(pid), command=command)
+    return Listener(owner == "ours", int(port), int(pid), command)

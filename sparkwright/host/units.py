@@ -10,23 +10,16 @@ from sparkwright.common.placed import SYSTEMD
 
 @dataclass(frozen=True)
 class UnitState:
-    """A unit of ours.
-
-    Attributes:
-        outdated: one of its files changed after it had started (to the second).
-    """
+    """A unit; an outdated one has a file that changed after its start, to the second."""
 
     active: bool
     enabled: bool
     outdated: bool
+    known: bool = True
 
 
 def units_script(units: Mapping[str, Iterable[str]]) -> str:
-    """Return the part of a POSIX shell script that reads units, in sections of its own.
-
-    Args:
-        units: the files that configure each unit, by its name.
-    """
+    """Return the part of a POSIX shell script that reads units and the files of each."""
     names = shlex.join(units)
     lines = [
         f"echo {MARK}units",
@@ -50,11 +43,7 @@ def units_script(units: Mapping[str, Iterable[str]]) -> str:
 
 
 def parse_units(found: Sections, units: Iterable[str]) -> dict[str, UnitState]:
-    """Return the states of units by what the script has printed.
-
-    Raises:
-        ValueError: a section is missing or malformed.
-    """
+    """Return the states of units by what the script has printed."""
     blocks = "\n".join(found["units"]).split("\n\n")
     shown = [dict(line.split("=", 1) for line in block.splitlines()) for block in blocks]
     # Without systemd all of these are missing.

@@ -9,12 +9,10 @@ from sparkwright.common.progress import JobProgress, parse_progress
 
 
 class EnvironmentStamp(HostFact[str | None]):
-    """sha256 of the requirements of a virtual environment; None if it does not work.
-
-    After an upgrade of the system's Python, an environment starts but lacks its packages.
-    """
+    """sha256 of the requirements of a virtual environment; None if it does not work."""
 
     def command(self, path: str) -> str:
+        # After an upgrade of the system's Python, an environment starts but lacks its packages.
         return (
             f"cd {shlex.quote(path)} 2>/dev/null && "
             "bin/python -c 'import pip, huggingface_hub' 2>/dev/null && "

@@ -28,14 +28,13 @@ LOST = "The Spark stopped responding. What runs there needs no connection: run a
 
 @operation()
 def virtual_environment(path: str, requirements: str, text: str) -> Generator[PyinfraCommand]:
-    """Make a virtual environment with exactly these packages.
+    """Make a virtual environment with exactly the packages of a file on the host, by their hashes.
+
+    It is made anew when the file or the system's Python changes. Python's venv module is installed
+    if the system lacks it, as Debian and Ubuntu do.
 
     Args:
-        path: its folder; it is made anew when the requirements or the system's Python change.
-        requirements: path of the requirements on the host, each with its hashes.
-        text: content of that file; the environment keeps a copy, written last.
-
-    Python's venv module is installed if the system lacks it, as Debian and Ubuntu do.
+        text: content of the file; the environment keeps a copy, written last.
     """
     if host.get_fact(EnvironmentStamp, path=path) == sha256(text.encode()).hexdigest():
         host.noop(f"{path} has the packages of {requirements}")
@@ -44,8 +43,7 @@ def virtual_environment(path: str, requirements: str, text: str) -> Generator[Py
     python = QuoteString(f"{path}/bin/python")
     yield install("python3-venv", unless="python3 -c 'import ensurepip' 2>/dev/null")
     own = target()
-    variables = own.settings.proxy_variables.items()
-    proxy = [QuoteString(f"{name}={value}") for name, value in variables]
+    proxy = [QuoteString(f"{key}={text}") for key, text in own.settings.proxy_variables.items()]
     source: list[str | QuoteString] = []
     if bundle := own.bundle:
         with bad_input():
@@ -55,14 +53,10 @@ def virtual_environment(path: str, requirements: str, text: str) -> Generator[Py
     yield StringCommand(_ALONE, "python3 -m venv --clear", QuoteString(path))
     # The lock names every package. Were pip to resolve, versions before 23.3 would refuse a package
     # with an extra as soon as PyPI has a newer release of it.
+    pip = "-m pip install --quiet --disable-pip-version-check --no-deps --require-hashes"
     yield StringCommand(
-        _ALONE,
-        *(["env", *proxy] if proxy else []),
-        python,
-        "-m pip install --quiet --disable-pip-version-check --no-deps --require-hashes",
-        *source,
-        "--only-binary :all: --requirement",
-        QuoteString(requirements),
+        *(_ALONE, *(["env", *proxy] if proxy else []), python, pip, *source),
+        *("--only-binary :all: --requirement", QuoteString(requirements)),
     )
     yield StringCommand("cp", QuoteString(requirements), QuoteString(f"{path}/.requirements"))
 

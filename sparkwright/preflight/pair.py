@@ -12,38 +12,31 @@ MEMORY_TOLERANCE = 2 * GIB
 # The surveys are taken one after the other, a few seconds apart.
 CLOCK_TOLERANCE = 10
 
-_UPDATE = "Update DGX OS on {} (DGX Dashboard, Update) and reboot it"
-
 
 def differences(name_a: str, a: Survey, name_b: str, b: Survey) -> list[Finding]:
     """Return the differences that matter, errors first.
 
     What one Spark lacks is no difference: the findings of that Spark name it.
     """
-    checks = [
-        *_versions(name_a, a, name_b, b),
-        *_machines(name_a, a, name_b, b),
-        *_images(name_a, a, name_b, b),
-    ]
-    return sorted(checks, key=lambda finding: not finding.error)
+    found = [*_versions(name_a, a, name_b, b), *_machines(name_a, a, name_b, b)]
+    return sorted(found, key=lambda finding: not finding.error)
 
 
 def _versions(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Finding]:
-    def differing(what: str, one: str, other: str) -> tuple[str, str]:
-        older = name_a if _numbers(one) < _numbers(other) else name_b
-        return f"{what} {one} on {name_a}, {other} on {name_b}", _UPDATE.format(older)
-
-    if a.driver and b.driver and a.driver != b.driver:
-        yield error(*differing("NVIDIA driver", a.driver, b.driver))
-    if a.docker and b.docker and a.docker != b.docker and "failed" not in (a.docker, b.docker):
-        major = _numbers(a.docker)[:1] != _numbers(b.docker)[:1]
-        yield (error if major else warning)(*differing("Docker", a.docker, b.docker))
-    if a.kernel.release != b.kernel.release:
-        found, remedy = differing("kernel", a.kernel.release, b.kernel.release)
-        if a.kernel.handover or b.kernel.handover:
-            # An update would bring the kernel that keeps memory to both.
-            remedy = "Boot one kernel on both that keeps no memory for kexec handover"
-        yield warning(found, remedy)
+    docker, others = ((each.docker or "").replace("failed", "") for each in (a, b))
+    rows = (
+        ("NVIDIA driver", a.driver or "", b.driver or "", True),
+        ("Docker", docker, others, _numbers(docker)[:1] != _numbers(others)[:1]),
+        ("kernel", a.kernel.release, b.kernel.release, False),
+    )
+    for what, one, other, is_error in rows:
+        if one and other and one != other:
+            older = name_a if _numbers(one) < _numbers(other) else name_b
+            remedy = f"Update DGX OS on {older} (DGX Dashboard, Update) and reboot it"
+            if what == "kernel" and (a.kernel.handover or b.kernel.handover):
+                # An update would bring the kernel that keeps memory to both.
+                remedy = "Boot one kernel on both that keeps no memory for kexec handover"
+            yield Finding(is_error, f"{what} {one} on {name_a}, {other} on {name_b}", remedy)
 
 
 def _machines(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Finding]:
@@ -59,9 +52,6 @@ def _machines(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Findin
             "Correct the wrong clock (`sudo timedatectl set-ntp true`), so that their logs can "
             "be compared",
         )
-
-
-def _images(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Finding]:
     if a.docker_driver and b.docker_driver and a.docker_driver != b.docker_driver:
         # Docker's two stores give one image two ids: the copy would not be recognized.
         yield error(

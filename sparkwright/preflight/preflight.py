@@ -20,16 +20,14 @@ IMAGE_DISK_FACTOR = 1 + UNPACKED
 
 @dataclass(frozen=True)
 class Requirements:
-    """What a release requires of the Spark that serves it.
+    """What a release requires of the Spark that serves it; sizes are in bytes.
 
     Attributes:
         driver_minimum, docker_minimum: first number of the version.
-        weights: bytes of all checkpoints of the recipe.
-        image: compressed bytes of the engine's image, or of the one that it is built on.
-        disk_headroom: bytes that stay free for caches, logs and the next release.
-        ports: of its door.
+        image: compressed, the engine's image or the one that it is built on.
+        disk_headroom: stays free for caches, logs and the next release.
         clock_tolerance: seconds between the two clocks.
-        build: further bytes for building the image; 0 where it is not built.
+        build: more for building the image; 0 where it is not built.
         pair: whether two Sparks serve the model: the worker gets the image from the head.
         doubts: warnings about its recipe.
     """
@@ -79,7 +77,10 @@ def _hardware(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
     if hardware.arch and survey.arch != hardware.arch:
         yield error(f"the processor is {survey.arch}, {hardware.name} is {hardware.arch}", remedy)
     if survey.gpu is None or survey.driver is None:
-        yield _no_gpu(survey, hardware)
+        said, known = survey.gpu_said, obstacle(survey.gpu_said)
+        why = f" ({said}). {known.cause}" if known else f": {said}" if said else ""
+        update = f"{hardware.update}, and reboot"
+        yield error(f"nvidia-smi shows no GPU{why}", known.remedy if known else update)
         return
     memory = _memory(survey, hardware)
     if not survey.gpu.startswith(hardware.gpu):
@@ -98,15 +99,6 @@ def _hardware(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
         )
 
 
-def _no_gpu(survey: Survey, hardware: Hardware) -> Finding:
-    """Return the finding that nvidia-smi shows no GPU; its message may name the cause."""
-    known = obstacle(survey.gpu_said)
-    if known:
-        return error(f"nvidia-smi shows no GPU ({survey.gpu_said}). {known.cause}", known.remedy)
-    message = f": {survey.gpu_said}" if survey.gpu_said else ""
-    return error(f"nvidia-smi shows no GPU{message}", f"{hardware.update}, and reboot")
-
-
 def _remedy(survey: Survey) -> str:
     """Name the hardware class of the machine, if there is one."""
     own = hardware_of(survey)
@@ -117,15 +109,11 @@ def _remedy(survey: Survey) -> str:
 
 def hardware_of(survey: Survey) -> Hardware | None:
     """Return the hardware class of a machine; None where it is of none."""
-    return next((hardware for hardware in HARDWARE.values() if _is(survey, hardware)), None)
-
-
-def _is(survey: Survey, hardware: Hardware) -> bool:
-    return (
-        survey.arch == hardware.arch
-        and (survey.gpu or "").startswith(hardware.gpu)
-        and _memory(survey, hardware) >= hardware.memory_gib
-    )
+    for each in HARDWARE.values():
+        is_kind = survey.arch == each.arch and (survey.gpu or "").startswith(each.gpu)
+        if is_kind and _memory(survey, each) >= each.memory_gib:
+            return each
+    return None
 
 
 def _memory(survey: Survey, hardware: Hardware) -> float:
@@ -173,11 +161,10 @@ def _kernel(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
     if not wanted.hardware.unified:
         return
     if kernel.handover:
-        lost = f"kernel {kernel.release} keeps {kernel.handover / GIB:.1f} GiB for kexec handover"
-        if wanted.pair:
-            yield error(f"{lost}: NCCL cannot register its memory for RDMA", HANDOVER_REMEDY)
-        else:
-            yield warning(f"{lost}, which no engine gets", HANDOVER_REMEDY)
+        harm = ": NCCL cannot register its memory for RDMA"
+        kept = f"kernel {kernel.release} keeps {kernel.handover / GIB:.1f} GiB for kexec handover"
+        found = kept + (harm if wanted.pair else ", which no engine gets")
+        yield Finding(wanted.pair, found, HANDOVER_REMEDY)
     if kernel.pools:
         yield warning(
             f"driver {survey.driver} keeps memory that was freed: an engine may find too little "

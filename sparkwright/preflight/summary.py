@@ -15,13 +15,9 @@ from sparkwright.preflight.preflight import Requirements
 
 @dataclass(frozen=True)
 class Intent:
-    """The replica, recipe and release that a Spark is to serve.
+    """The replica, recipe and release that a Spark is to serve, and the port of its door.
 
     Attributes:
-        replica: Its name.
-        recipe: Name of its recipe.
-        release: Id of its release.
-        port: TCP port of its door.
         names: What clients ask for.
         head: The Spark from which this one, a worker, gets weights and image; None for a head.
         details: What the mods of its image do.

@@ -6,6 +6,7 @@ differ, and all members have one date.
 
 import io
 import re
+import shlex
 import zipfile
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -102,3 +103,32 @@ def _imports(path: Path) -> Iterator[str]:
     for module, lines, line in _IMPORT.findall(path.read_text("utf-8")):
         names = (name.split() for name in (lines or line).split(","))
         yield from (f"{module}.{words[0]}" for words in names if words)
+
+
+# Imports modules from the texts that stand before it, by their names.
+_LOADER = """
+import importlib.abc, importlib.util, sys
+class Loader(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+    def find_spec(self, name, path, target=None):
+        if name in TEXTS:
+            return importlib.util.spec_from_loader(name, self)
+    def get_source(self, name):
+        return TEXTS[name]
+    def is_package(self, name):
+        return any(each.startswith(f"{name}.") for each in TEXTS)
+sys.meta_path.insert(0, Loader())
+"""
+
+
+def program_command(module: str, *arguments: str) -> str:
+    """Return the shell command that runs a module's ``command`` on a host that may lack it.
+
+    It makes no file there: the module travels in the command, with all that it imports.
+    """
+    paths = {path.relative_to(HOST_FILES.parent): path for path in sorted(_imported(module))}
+    names = {path: ".".join(path.with_suffix("").parts) for path in paths}
+    texts = {
+        names[each].removesuffix(".__init__"): paths[each].read_text("utf-8") for each in paths
+    }
+    code = f"TEXTS = {texts!r}{_LOADER}from {module} import command\ncommand()"
+    return f"python3 -I - {shlex.join(arguments)} <<'END'\n{code}\nEND"

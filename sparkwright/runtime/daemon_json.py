@@ -25,11 +25,10 @@ def merged(
 ) -> str:
     """Return daemon.json with bounded container logs and the proxy, everything else kept.
 
+    A log driver or option that is set already stays, as do `proxies` that no run has set.
+
     Args:
         text: the file as it is; "" without one.
-        log_options: Docker's `log-opts`. A log driver or option that is set already stays.
-        proxies: Docker's `proxies`; empty for none. Those that are set already stay, unless a run
-            has set them.
         ours: all `proxies` that runs have set so far, as `recorded`.
 
     Raises:
@@ -39,7 +38,8 @@ def merged(
     wanted = dict(found)
     if found.get("log-driver", "json-file") in ("json-file", "local"):
         wanted["log-opts"] = log_options | found.get("log-opts", {})
-    wanted = _without_proxies(wanted, ours)
+    if recorded(found.get("proxies")) in ours:
+        wanted.pop("proxies", None)
     if proxies and "proxies" not in wanted:
         wanted["proxies"] = dict(proxies)
     return text if wanted == found else json.dumps(wanted, indent=4) + "\n"
@@ -57,12 +57,6 @@ def new_record(found: str, wanted: str, ours: Collection[str]) -> str | None:
     return line if after and after != before and line not in ours else None
 
 
-def _without_proxies(found: dict[str, Any], ours: Collection[str]) -> dict[str, Any]:
-    if recorded(found.get("proxies")) in ours:
-        return {key: value for key, value in found.items() if key != "proxies"}
-    return found
-
-
 def has_nvidia_runtime(text: str) -> bool:
     """Tell whether daemon.json registers NVIDIA's container runtime."""
     return "nvidia" in _object(text).get("runtimes", {})
@@ -76,11 +70,9 @@ def step(
     A restart ends containers. Runtimes take effect by a reload, log options only by a start.
 
     Args:
-        active: Docker runs.
         log_options: the file has changed since Docker's start, beyond what a reload takes up.
         runtime: Docker does not know the runtime nvidia yet.
-        containers: names of those that run.
-        wanted: Docker may end them.
+        wanted: Docker may end containers.
     """
     if not active:
         return "start"
@@ -96,35 +88,6 @@ def waits(containers: Sequence[str]) -> str:
         f"at a start ({DAEMON_JSON}: the proxy, the bounds for logs of new containers) comes into "
         "force with its next one, or now by --data docker=restart"
     )
-
-
-def without_ours(
-    text: str, previous: str, log_options: Mapping[str, str], proxies: Collection[str] = ()
-) -> str:
-    """Return daemon.json without our additions; `previous` if nothing else has changed.
-
-    Args:
-        previous: the file as it was before our first change; "" without one.
-        log_options: those that we set. One with another value by now is the owner's.
-        proxies: all that runs have set, as `recorded`.
-
-    Raises:
-        ValueError: one of the texts is not a JSON object.
-    """
-    found, before = _without_proxies(_object(text), proxies), _object(previous)
-    ours: list[tuple[str, str]] = [
-        ("log-opts", key)
-        for key, value in log_options.items()
-        if found.get("log-opts", {}).get(key) == value
-    ]
-    for section, key in (*ours, ("runtimes", "nvidia")):
-        if key in found.get(section, {}) and key not in before.get(section, {}):
-            del found[section][key]
-            if not found[section] and section not in before:
-                del found[section]
-    if found == before:
-        return previous
-    return text if found == _object(text) else json.dumps(found, indent=4) + "\n"
 
 
 def _object(text: str) -> dict[str, Any]:

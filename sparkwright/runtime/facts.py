@@ -12,15 +12,14 @@ from sparkwright.release.container import CONTAINER_OPTIONS
 
 @dataclass(frozen=True)
 class RuntimeState:
-    """Docker and NVIDIA's container toolkit.
+    """Docker, NVIDIA's container toolkit, and whether a package source for it is already there.
 
     Attributes:
         toolkit: version of `nvidia-ctk`; None without it.
-        repository: a package source for the toolkit is already there, ours or the vendor's.
-        runtimes: those that Docker knows at present; none where it does not run.
-        containers: names of those that run.
+        runtimes: names of Docker's runtimes; none where it does not run.
+        containers: names of the running containers.
         daemon_json: text of Docker's configuration; "" without one.
-        proxies: those that runs have set in it so far, as `daemon_json.recorded`.
+        proxies: the values that runs have set there so far, as `daemon_json.recorded`.
     """
 
     toolkit: str | None
@@ -71,11 +70,7 @@ test ! -e {DAEMON_JSON} || cat {DAEMON_JSON}"""
 
 @dataclass(frozen=True)
 class Proof:
-    """The versions with which a container got the GPU, and the present ones.
-
-    Attributes:
-        now, proved: driver, toolkit, Docker and kernel, and the options of the container.
-    """
+    """Driver, toolkit, Docker, kernel and options of the container, now and when it got the GPU."""
 
     now: tuple[str, ...]
     proved: tuple[str, ...]

@@ -20,8 +20,8 @@ DEPLOY = """
 from pathlib import Path
 from types import SimpleNamespace
 from pyinfra import host
-from sparkwright.preflight.facts import HostSurvey
-from sparkwright.preflight import operations as preflight
+from sparkwright.preflight import deploy as preflight
+from sparkwright.preflight.deploy import HostSurvey
 from sparkwright.common.errors import Finding
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.preflight.preflight import Requirements
@@ -41,11 +41,11 @@ preflight.target = lambda: SimpleNamespace(fleet="inventory/sparks.yaml")
 start_session()
 preflight.preflight(
     name="Fit to serve",
-    wanted=Requirements(
+    needs=[preflight.Needs(Requirements(
         hardware=HARDWARE["gb10"], driver_minimum="1", docker_minimum="1", weights=0, image=0,
         disk_headroom=0, ports=(), clock_tolerance=1,
-    ),
-    root="/opt/qwen36", images=(), folders=(),
+    ))],
+    root="/opt/qwen36",
 )
 (Path(__file__).parent / f"{host.data.spark}-went-on").touch()
 """

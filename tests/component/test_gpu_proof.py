@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sparkwright.release.container import CONTAINER_OPTIONS
-from sparkwright.runtime.operations import gpu_in_container
+from sparkwright.runtime.deploy import gpu_in_container
 from tests.unit.driven import Driven, this_machine
 
 PROGRAM = Path(__file__).parents[2] / "files/host/runtime/gpu_proof.py"
@@ -96,7 +96,7 @@ def spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> Spark:
     # Python of the system, as on a Spark.
-    monkeypatch.setattr("sparkwright.runtime.operations.FIRST_USER", "nobody")
+    monkeypatch.setattr("sparkwright.runtime.deploy.FIRST_USER", "nobody")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/sbin:/usr/bin:/sbin:/bin")
     caplog.set_level("INFO")
     return Spark(tmp_path)

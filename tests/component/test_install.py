@@ -1,4 +1,4 @@
-"""A package comes and goes beside others who use apt: a real apt, with a root of its own.
+"""A package comes beside others who use apt: a real apt, with a root of its own.
 
 Its sources, lists, locks and packages are in a folder; so is what it installs.
 """
@@ -21,10 +21,10 @@ from pyinfra.api import operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.bundle.packages import download_packages
-from sparkwright.common.placed import PACKAGES
+from sparkwright.common import placed
 from sparkwright.host import packages as plan
 from sparkwright.host.operations import packages
-from sparkwright.host.operations.packages import install, purge
+from sparkwright.host.operations.packages import install
 from sparkwright.host.packages import install_script, parse_attempt
 from tests.lab import apt
 from tests.unit.driven import Driven, this_machine
@@ -64,12 +64,6 @@ def installed(package: str) -> Generator[PyinfraCommand]:
     yield install(package)
 
 
-@operation()
-def purged(package: str) -> Generator[PyinfraCommand]:
-    """Have a package no more."""
-    yield purge([package])
-
-
 class Root:
     """A folder that apt takes for the whole system.
 
@@ -91,9 +85,6 @@ class Root:
 
     def install(self) -> bool:
         return self.spark.run(installed, package=apt.PACKAGE).did_succeed()
-
-    def purge(self) -> bool:
-        return self.spark.run(purged, package=apt.PACKAGE).did_succeed()
 
     @property
     def has_it(self) -> bool:
@@ -130,7 +121,7 @@ def root(
     (folder / "apt.conf").write_text(_CONFIG.format(folder))
     monkeypatch.setenv("APT_CONFIG", str(folder / "apt.conf"))
     monkeypatch.setenv("DPKG_ROOT", str(folder))
-    monkeypatch.setattr(plan, "_BEGIN", plan._BEGIN.replace("/run/lock", str(tmp_path)))
+    monkeypatch.setattr(plan, "_ATTEMPT", plan._ATTEMPT.replace("/run/lock", str(tmp_path)))
     monkeypatch.setattr(packages, "_updated", set())
     return Root(folder)
 
@@ -154,6 +145,8 @@ def held(lock: Path) -> Iterator[Callable[[], None]]:
 def test_it_is_installed_and_written_down(root: Root) -> None:
     assert root.install()
     assert root.has_it
+    # Once, however often a run asks for it.
+    assert root.install()
     assert (root.folder / "r/state/installed").read_text() == f"{apt.PACKAGE}\n"
 
 
@@ -179,35 +172,6 @@ def test_patience_has_an_end(root: Root, caplog: pytest.LogCaptureFixture) -> No
         assert not root.install()
     assert f"{apt.PACKAGE} is not installed: {root.lists_lock} is held by python" in caplog.text
     assert "apt_patience_seconds in the group data" in caplog.text
-    assert not root.has_it
-
-
-def test_whoever_holds_dpkg_is_waited_for_before_a_package_goes(
-    root: Root, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert root.install()
-    with held(root.dpkg_lock) as let_go:
-        pauses = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: let_go())
-        monkeypatch.setattr(packages, "time", pauses)
-        assert root.purge()
-    assert not root.has_it
-    assert f"waiting for apt: {root.dpkg_lock} is held by python" in caplog.text
-
-
-def test_a_package_stays_when_patience_ends(root: Root, caplog: pytest.LogCaptureFixture) -> None:
-    assert root.install()
-    root.spark.data["apt_patience_seconds"] = 0
-    with held(root.dpkg_lock):
-        assert not root.purge()
-    assert root.has_it
-    assert f"{apt.PACKAGE}: not removed: {root.dpkg_lock} is held by python" in caplog.text
-
-
-def test_a_cut_installation_is_completed_before_a_package_goes(root: Root) -> None:
-    assert root.install()
-    status = (root.folder / "var/lib/dpkg/status").read_text().rstrip("\n")
-    (root.folder / "var/lib/dpkg/updates/0001").write_text(f"{status}\n")
-    assert root.purge()
     assert not root.has_it
 
 
@@ -239,7 +203,7 @@ def test_sources_that_contradict_each_other_are_named(
 def test_what_no_source_has_is_named(
     root: Root, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(PACKAGES, "nowhere-to-be-found", "")
+    monkeypatch.setattr(placed, "PACKAGES", ("nowhere-to-be-found",))
     assert not root.spark.run(installed, package="nowhere-to-be-found").did_succeed()
     assert "Unable to locate package nowhere-to-be-found. No source has it" in caplog.text
 
@@ -357,7 +321,6 @@ def test_a_package_that_a_bundle_lacks_is_named(
 
 def test_a_package_that_was_changed_on_the_spark_is_sent_anew(offline: Root) -> None:
     assert offline.install()
-    assert offline.purge()
     (deb,) = (offline.folder / "r/bundle/packages").rglob("*.deb")
     content = deb.read_bytes()
     deb.write_bytes(content[:-1] + b"?")

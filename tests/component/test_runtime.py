@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.runtime import operations as runtime
-from sparkwright.runtime.operations import keep_previous
+from sparkwright.runtime import deploy as runtime
+from sparkwright.runtime.deploy import keep_previous
 from tests.component.servers import fill, small_disk
 
 

@@ -1,7 +1,9 @@
 """What a Spark is, for a look at what has become of it."""
 
+import re
 import shlex
 
+from tests.driver.product import Run
 from tests.lab.spark import Handle
 
 _FOLDERS = "etc usr opt home root boot srv"
@@ -30,6 +32,10 @@ LISTING = {
 }
 
 
+# What Debian's packages leave behind, as docs/leaving.md says.
+_LEFT_BY_PACKAGES = "userdel prometheus; groupdel prometheus; rm -rf /var/lib/haproxy; true"
+
+
 def listing(spark: Handle) -> dict[str, set[str]]:
     """Return what a Spark is, as lines of each kind."""
     return {
@@ -45,6 +51,15 @@ def from_factory(spark: Handle, variant: str) -> dict[str, set[str]]:
     rule = "INPUT -i lo -j ACCEPT"
     spark.run(f"sudo sh -c 'ip6tables -w -A {rule} && ip6tables -w -D {rule}'")
     return listing(spark)
+
+
+def purge(run: Run, spark: Handle) -> None:
+    """Enter on a Spark the line that its removal has printed."""
+    said = rf"\[{spark.name}\] stays: packages that runs have installed: sudo (apt-get purge .*)"
+    line = re.search(said, run.output)
+    assert line, run.output
+    spark.run(f"sudo DEBIAN_FRONTEND=noninteractive {line[1]} --yes")
+    spark.run(f"sudo sh -c '{_LEFT_BY_PACKAGES}'")
 
 
 def changes(before: dict[str, set[str]], after: dict[str, set[str]]) -> dict[str, list[str]]:

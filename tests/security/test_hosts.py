@@ -25,8 +25,6 @@ from pyinfra.api.exceptions import FactProcessError
 
 import sparkwright
 from sparkwright.causes.log_causes import from_log
-from sparkwright.cleanup.artifacts import Artifacts
-from sparkwright.cleanup.clean import superfluous
 from sparkwright.common.facts import HostFact
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.placed import NETPLAN
@@ -62,7 +60,7 @@ def _facts() -> list[type[HostFact[Any]]]:
     modules = [
         importlib.import_module(each.name)
         for each in pkgutil.walk_packages(sparkwright.__path__, "sparkwright.")
-        if each.name.endswith(".facts")
+        if each.name.rpartition(".")[2] in ("facts", "operations", "deploy")
     ]
     found = {
         each
@@ -227,7 +225,6 @@ JUDGES: dict[str, tuple[Any, Callable[..., Any]]] = {
     "preflight": (st.from_type(Survey), lambda found: findings(found, WANTED, NOW, found)),
     "fabric": (FABRICS, lambda found: _of_fabrics(found, spark(2))),
     "the peer's fabric": (FABRICS, lambda found: _of_fabrics(spark(), found)),
-    "clean": (st.from_type(Artifacts), lambda found: superfluous(found, 1, "x")),
     "firewall": (st.from_type(FirewallState), ssh_rules),
 }
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sparkwright.engine.facts import EngineSize, Switching
+from sparkwright.firewall.deploy import delete_rule
 from sparkwright.firewall.firewall import UfwRule
-from sparkwright.firewall.operations import delete_rule
 from sparkwright.host.facts import Service, Sysctls
 from sparkwright.jobs.facts import ImageContent, ImageState, JobStates
 from sparkwright.rollout.deploy import speed_command

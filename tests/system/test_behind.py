@@ -19,7 +19,7 @@ import pytest
 
 from sparkwright.release.lock import lock_path
 from tests.driver.declared import replica
-from tests.driver.listing import changes, listing
+from tests.driver.listing import changes, listing, purge
 from tests.driver.product import DEPLOY, PROJECT, Run, background, command, env, pyinfra
 from tests.lab import archive, registry, state
 from tests.lab.network import HOST, LAN
@@ -328,5 +328,6 @@ def test_a_build_begins_with_an_image_from_the_mirror(site: Site) -> None:
 def test_the_removal_leaves_it_as_delivered(site: Site) -> None:
     pyinfra("sparkwright.runtime.deploy.apply", *PROXY).succeeded()
     assert "http-proxy" in site.spark.run("cat /etc/docker/daemon.json").stdout
-    pyinfra("deploys/remove.py", "--data", "weights=remove", *PROXY).succeeded()
+    run = pyinfra("deploys/remove.py", "--data", "weights=remove", *PROXY).succeeded()
+    purge(run, site.spark)
     assert changes(site.delivered, listing(site.spark)) == {}

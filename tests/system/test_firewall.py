@@ -1,6 +1,6 @@
 """ufw on a virtual Spark: the door comes through it, and SSH is never locked out."""
 
-from sparkwright.firewall.operations import enabling
+from sparkwright.firewall.deploy import enabling
 from tests.clock import patience
 from tests.driver.product import LAN, pyinfra
 from tests.driver.sparks import eventually

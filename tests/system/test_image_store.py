@@ -7,7 +7,7 @@ unpacks; and lies in a folder of containerd's.
 import pytest
 
 from tests.driver.declared import changed, replica, seed
-from tests.driver.listing import changes, from_factory, listing
+from tests.driver.listing import changes, from_factory, listing, purge
 from tests.driver.pairs import Pair
 from tests.driver.product import DEPLOY, pyinfra
 from tests.driver.sparks import current
@@ -84,7 +84,8 @@ def test_a_clean_keeps_what_serves_and_its_image(pair: Pair) -> None:
 
 
 def test_the_removal_leaves_both_as_delivered(pair: Pair, stored: Listings) -> None:
-    pyinfra("deploys/remove.py", "--data", "weights=remove").succeeded()
+    run = pyinfra("deploys/remove.py", "--data", "weights=remove").succeeded()
     assert pair.each(images) == [[], []]
+    pair.each(lambda spark: purge(run, spark))
     for before, after in zip(stored, pair.each(listing), strict=True):
         assert changes(before, after) == {}

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from tests.driver.listing import changes, from_factory, listing
+from tests.driver.listing import changes, from_factory, listing, purge
 from tests.driver.pairs import Pair
 from tests.driver.product import DEPLOY, pyinfra
 from tests.lab.network import FABRIC_PORTS
@@ -134,8 +134,9 @@ def test_the_pair_comes_back_after_a_reboot(pair: Pair) -> None:
 def test_the_removal_leaves_both_as_delivered(
     pair: Pair, managed: list[dict[str, set[str]]]
 ) -> None:
-    pyinfra("deploys/remove.py", "--data", "weights=remove").succeeded()
+    run = pyinfra("deploys/remove.py", "--data", "weights=remove").succeeded()
     for spark in pair.both:
+        purge(run, spark)
         spark.run("sudo sh -c 'rm -f /root/*.yaml'")
         assert not connections(spark)[A].startswith("netplan-")
     for before, after in zip(managed, pair.each(listing), strict=True):

@@ -15,7 +15,7 @@ from sparkwright.release.guard import ALONE, PAIR
 from tests.driver.client import PORT
 from tests.driver.declared import BROKEN, changed, replica, seed
 from tests.driver.events import recovery
-from tests.driver.listing import changes, listing
+from tests.driver.listing import changes, listing, purge
 from tests.driver.load import load
 from tests.driver.pairs import Pair
 from tests.driver.plants import plant, undo
@@ -259,7 +259,9 @@ def test_a_slip_removes_no_weights(serving: Pair) -> None:
 
 
 def test_weights_stay_and_the_rest_goes(serving: Pair, delivered: Listings, announced: Run) -> None:
-    assert pyinfra(REMOVE).succeeded().changed == announced.plan
+    run = pyinfra(REMOVE).succeeded()
+    assert run.changed == announced.plan
+    serving.each(lambda spark: purge(run, spark))
     for spark in serving.both:
         known = "systemctl list-units --all --plain --no-legend 'sparkwright*'"
         assert spark.run(known).stdout == ""

@@ -28,20 +28,8 @@ from sparkwright.run.target import target
 def managed_files(entries: Sequence[Entry]) -> Generator[PyinfraCommand]:
     """Make every entry what it says, in the order given; name a directory before what is in it.
 
-    Args:
-        entries: `ManagedFile`, `Directory` and `Symlink`, each path once.
-
     A path that cannot be read, or that holds another kind of thing, fails the host before any
     change. A directory's parents are made root:root 755; nothing is ever removed.
-
-    Raises:
-        LookupError: the table of what we place lacks a path.
-
-    Example:
-        managed_files(
-            name="Lay out the root folder",
-            entries=[Directory("/opt/qwen36"), Symlink("/opt/qwen36/current", "releases/a-1")],
-        )
     """
     check(target().root, [entry.path for entry in entries])
     states = file_states(entries)
@@ -62,7 +50,7 @@ def managed_files(entries: Sequence[Entry]) -> Generator[PyinfraCommand]:
 
 
 def file_states(entries: Sequence[Entry]) -> dict[str, FileState]:
-    """Return what is at the paths of entries now; a path that is missing here is absent."""
+    """Return the states of the entries' paths; one that is missing here is absent."""
     links = [entry.path for entry in entries if isinstance(entry, Symlink)]
     paths = [entry.path for entry in entries if not isinstance(entry, Symlink)]
     found: dict[str, FileState] = host.get_fact(FileStates, paths=paths, links=links)

@@ -1,7 +1,6 @@
-"""Installs and purges packages by apt, which other programs use, too."""
+"""Installs packages by apt, which other programs use, too."""
 
 import time
-from collections.abc import Callable, Sequence
 
 from paramiko import SSHException
 from pyinfra import logger
@@ -13,15 +12,7 @@ from sparkwright.bundle.packages import apt_sources
 from sparkwright.common.operations import run_now
 from sparkwright.common.placed import check
 from sparkwright.common.terminal import plain, plain_lines
-from sparkwright.host.packages import (
-    Attempt,
-    failure,
-    impatient,
-    install_script,
-    parse_attempt,
-    purge_script,
-    waiting,
-)
+from sparkwright.host.packages import failure, impatient, install_script, parse_attempt, waiting
 from sparkwright.release.bundle import INDEX, PACKAGES
 from sparkwright.run.target import target_of
 
@@ -46,46 +37,25 @@ def install(package: str, *, unless: str = "", new_source: bool = False) -> Func
     return FunctionCommand(_install, (package, unless, new_source), {})
 
 
-def purge(packages: Sequence[str]) -> FunctionCommand:
-    """Return the command that purges packages, and waits while another program uses apt.
-
-    Args:
-        packages: their names; at least one.
-    """
-    return FunctionCommand(_purge, (packages,), {})
-
-
 def _install(state: State, host: Host, package: str, unless: str, new_source: bool) -> bool:
-    sources: list[str] | None = None
-
-    def attempt() -> Attempt:
-        nonlocal new_source, sources
-        if sources is None:
-            sources = _bundled(host, package)
-        update = new_source or host.name not in _updated
-        own = target_of(host)
-        script = install_script(
-            package,
-            f"{own.root}/state",
-            update=update,
-            sources=sources,
-            variables=own.settings.proxy_variables,
-        )
-        result = _attempt(host, script)
-        if result.updated:
-            _updated.add(host.name)
-            new_source = False
-        return result
-
-    return _report(host, f"{package} is not installed", attempt, unless)
+    """Run apt; print why it failed, and return whether it succeeded."""
+    try:
+        if unless and run_now(host, StringCommand(unless))[0]:
+            return True
+        problem = _patiently(host, package, new_source)
+    except (OSError, EOFError, SSHException):
+        problem = _LOST
+    except PyinfraError as error:
+        problem = str(error)
+    except ValueError as error:
+        problem = f"{package} is not installed: {error}"
+    if problem:
+        host.log_styled(plain_lines(problem), fg="red", log_func=logger.error)
+    return not problem
 
 
 def _bundled(host: Host, package: str) -> list[str]:
-    """Have the packages of a bundle on a host, and return apt's sources; none where there is none.
-
-    Raises:
-        PyinfraError: The bundle lacks the package, or cannot be sent.
-    """
+    """Have a bundle's packages on a host, and return apt's sources; none without a bundle."""
     own = target_of(host)
     if own.bundle is None:
         return []
@@ -100,54 +70,34 @@ def _bundled(host: Host, package: str) -> list[str]:
     return apt_sources(paths, folder, f"{own.root}/bundle")
 
 
-def _purge(state: State, host: Host, packages: Sequence[str]) -> bool:
-    undone = f"{', '.join(packages)}: not removed"
-    return _report(host, undone, lambda: _attempt(host, purge_script(packages)))
-
-
-def _report(host: Host, undone: str, attempt: Callable[[], Attempt], unless: str = "") -> bool:
-    """Run apt; print why it failed, and return whether it succeeded."""
-    try:
-        if unless and _run(host, unless)[0]:
-            return True
-        problem = _patiently(host, undone, attempt)
-    except (OSError, EOFError, SSHException):
-        problem = _LOST
-    except PyinfraError as error:
-        problem = str(error)
-    except ValueError as error:
-        problem = f"{undone}: {error}"
-    if problem:
-        host.log_styled(plain_lines(problem), fg="red", log_func=logger.error)
-    return not problem
-
-
-def _patiently(host: Host, undone: str, attempt: Callable[[], Attempt]) -> str | None:
+def _patiently(host: Host, package: str, new_source: bool) -> str | None:
     """Try until no other program holds apt's locks; return why it failed, None if it did not."""
-    patience = target_of(host).settings.apt_patience_seconds
+    own = target_of(host)
+    patience, sources = own.settings.apt_patience_seconds, _bundled(host, package)
     begun, last_line = time.monotonic(), -float(_SAY)
     while True:
-        result = attempt()
+        script = install_script(
+            package,
+            f"{own.root}/state",
+            update=new_source or host.name not in _updated,
+            sources=sources,
+            variables=own.settings.proxy_variables,
+        )
+        result = parse_attempt(run_now(host, StringCommand(script))[1].stdout_lines)
+        if result.updated:
+            _updated.add(host.name)
+            new_source = False
         for line in result.complaints:
             warning = plain(f"a source of packages failed: {line}")
             host.log_styled(warning, fg="yellow", log_func=logger.warning)
         if result.completed:
             host.log("an installation that had been cut off was completed (dpkg --configure -a)")
         if result.held is None:
-            return None if result.done else failure(undone, result.failed)
+            return None if result.done else failure(package, result.failed)
         waited = time.monotonic() - begun
         if waited >= patience:
-            return impatient(undone, result.held, patience)
+            return impatient(package, result.held, patience)
         if waited - last_line >= _SAY:
             last_line = waited
             host.log(plain(waiting(result.held, waited, patience)))
         time.sleep(min(_PAUSE, patience - waited))
-
-
-def _attempt(host: Host, script: str) -> Attempt:
-    return parse_attempt(_run(host, script)[1])
-
-
-def _run(host: Host, script: str) -> tuple[bool, Sequence[str]]:
-    done, output = run_now(host, StringCommand(script))
-    return done, output.stdout_lines

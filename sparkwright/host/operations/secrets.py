@@ -16,14 +16,13 @@ from sparkwright.host.facts import FileStates
 def secret_file(
     path: str, content: HiddenValue | None, proof: StringCommand | None = None
 ) -> Generator[StringCommand]:
-    """Have a file of mode 0600 that root owns, with this content, or no file.
+    """Have a file of mode 0600 that root owns, with this content, or with None no file.
 
     Args:
         path: in a folder that only root can enter.
         content: ends with a newline, which pyinfra would add. Hidden, as pyinfra prints the
-            arguments of an operation without a name. None: there is to be no such file.
-        proof: a command that fails where the content is no good, run on the host before the
-            content comes into its place; it finds it at `path`.new.
+            arguments of an operation without a name.
+        proof: a command that fails where the content at `path`.new is no good.
     """
     found = host.get_fact(FileStates, paths=[path]).get(path, FileState("absent"))
     text = content.unmask() if content else ""
@@ -40,18 +39,10 @@ def secret_file(
         yield StringCommand("rm -f", QuoteString(path), new)
         return
     differs(*secret_difference(path, found))
-    yield StringCommand(
-        # An old .new would keep its own mode.
-        "umask 077 && rm -f",
-        new,
-        "&& cat >",
-        new,
-        *(["&& { (", proof, ") || { rm -f", new, "; exit 1; }; }"] if proof else []),
-        "&& mv -f",
-        new,
-        QuoteString(path),
-        _stdin=text,
-    )
+    proved = ["&& { (", proof, ") || { rm -f", new, "; exit 1; }; }"] if proof else []
+    # An old .new would keep its own mode.
+    put = ("umask 077 && rm -f", new, "&& cat >", new)
+    yield StringCommand(*put, *proved, "&& mv -f", new, QuoteString(path), _stdin=text)
 
 
 @operation()
@@ -64,12 +55,11 @@ def hub_token(
 ) -> Generator[StringCommand]:
     """Have the Hugging Face token on the host, proved by the hub's whoami from there.
 
-    Args:
-        token: None means anonymous, unless the host has a token already.
-        keep: that one stays; else it is removed.
-        variables: the environment of what asks the hub, such as the proxy's.
+    A token that the hub refuses fails the host, and the previous one stays. Without one, downloads
+    are anonymous, unless the host has a token already, and it is to keep it.
 
-    A token that the hub refuses fails the host, and what was there before stays.
+    Args:
+        variables: the environment of what asks the hub, such as the proxy's.
     """
     path = f"{root}/secrets/hf-token"
     if token is None:

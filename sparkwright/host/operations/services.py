@@ -1,4 +1,4 @@
-"""Operations of services, kernel parameters and the clock."""
+"""Operations of units, kernel parameters and the users of engines."""
 
 from collections.abc import Generator, Mapping, Sequence
 
@@ -8,25 +8,23 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.operations import differs, foresee, unit_differs
-from sparkwright.common.placed import USERS, check
-from sparkwright.host.facts import Accounts, ClockSync, Service, Sysctls
+from sparkwright.common.placed import SYSTEMD, USERS, check
+from sparkwright.host.facts import Accounts, Service, Sysctls, Unread
 from sparkwright.host.operations.files import file_states, managed_files
 from sparkwright.host.operations.packages import install
 from sparkwright.run.target import target
+
+GPU_CLOCK = "gpu-clock.service"
 
 
 @operation()
 def service(
     unit: str, entries: Sequence[Entry], package: str | None = None
-) -> Generator[PyinfraCommand, None, None]:
+) -> Generator[PyinfraCommand]:
     """Enable and run a unit with these files; restart it when one of them is newer than its start.
 
-    So the next run finishes one that was interrupted between file and restart.
-
-    Args:
-        unit: with its suffix, as in `docker.service`.
-        entries: the files that configure the unit, and their directories.
-        package: the one to install if the unit is missing.
+    So the next run finishes one that was interrupted between file and restart. Where the unit is
+    missing, its package is installed.
     """
     files = [entry.path for entry in entries if not isinstance(entry, Directory)]
     foresee(lambda: file_states(entries))
@@ -48,13 +46,8 @@ def service(
 
 
 @operation()
-def sysctl(path: str, values: Mapping[str, str]) -> Generator[PyinfraCommand, None, None]:
-    """Set kernel parameters, now and at every boot.
-
-    Args:
-        path: the file below /etc/sysctl.d that holds them.
-        values: parameters by name, as in `{"vm.swappiness": "10"}`.
-    """
+def sysctl(path: str, values: Mapping[str, str]) -> Generator[PyinfraCommand]:
+    """Set kernel parameters by name, now and at every boot, by a file below /etc/sysctl.d."""
     check(parameters=values)
     entry = ManagedFile(path, "".join(f"{key} = {value}\n" for key, value in values.items()))
     foresee(lambda: file_states([entry]))
@@ -81,28 +74,46 @@ def _remember(keys: Sequence[str]) -> StringCommand:
 
 
 @operation()
-def engine_users() -> Generator[StringCommand, None, None]:
+def engine_users() -> Generator[StringCommand]:
     """Have the users as whom engines run: they own what an engine writes, and may do nothing."""
     found = host.get_fact(Accounts, names=USERS)
     missing = [name for name in USERS if name not in found]
     if not missing:
         host.noop("they are there")
-    state = f"{target().root}/state"
     for name in missing:
         differs(f"user {name}", "there", "absent")
         yield StringCommand(
             "useradd --system --user-group --no-create-home --home-dir /nonexistent",
             f"--shell /usr/sbin/nologin {name}",
-            *("&& mkdir -p", QuoteString(state), f"&& echo {name} >>"),
-            QuoteString(f"{state}/accounts"),
         )
 
 
 @operation()
-def clock() -> Generator[StringCommand, None, None]:
-    """Keep the clock by NTP, by whatever service the system has for it."""
-    if host.get_fact(ClockSync):
-        host.noop("the clock is kept by NTP, or is not the host's own")
+def gpu_clock(unit: ManagedFile | None) -> Generator[PyinfraCommand]:
+    """Limit the GPU's clock, now and at every boot, by a unit; with None, remove our limit."""
+    if unit:
+        yield from service._inner(unit=GPU_CLOCK, entries=[unit])
+    elif host.get_fact(Service, unit=GPU_CLOCK, files=[]).known:
+        differs(GPU_CLOCK, "none: the GPU's clock has no limit", "one")
+        remove = f"rm -f {SYSTEMD}/{GPU_CLOCK} && systemctl daemon-reload"
+        yield StringCommand(f"systemctl disable --quiet --now {GPU_CLOCK}; {remove}")
     else:
-        differs("clock", "kept by NTP", "not kept")
-        yield StringCommand("timedatectl set-ntp true")
+        host.noop("the GPU's clock has no limit of ours")
+
+
+@operation()
+def guarded(entries: Sequence[ManagedFile]) -> Generator[PyinfraCommand]:
+    """Install the slices of engines, each with a packet filter, and have systemd read them.
+
+    systemd sets up a container's filter before it starts the container, and replaces it when it
+    reads the files anew: there is no moment without a filter.
+    """
+    units = [entry.path.rpartition("/")[2] for entry in entries]
+    foresee(lambda: host.get_fact(Unread, units=units))
+    changes = list(managed_files._inner(entries=entries))
+    unread = host.get_fact(Unread, units=units)
+    for unit in [] if changes else unread:
+        differs(unit, "as in its file", "an older version")
+    yield from changes
+    if changes or unread:
+        yield StringCommand("systemctl daemon-reload")

@@ -2,19 +2,16 @@
 
 import getpass
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyinfra.api.operations import run_ops
 
-from sparkwright.cleanup.footprint_survey import footprint_script, parse_footprint
-from sparkwright.cleanup.operations import remove_files, restore_settings
 from sparkwright.common import placed
 from sparkwright.common.files import Directory, Entry, ManagedFile, Symlink
 from sparkwright.common.operations import look
-from sparkwright.common.placed import FILES, Folder, Outside
+from sparkwright.common.placed import FILES, Folder, Outside, removal_table
 from sparkwright.host.deploy import folders
 from sparkwright.host.operations.files import managed_files
 from sparkwright.host.operations.packages import install
@@ -48,8 +45,7 @@ def test_a_folder_is_made_compared_and_removed(tmp_path: Path) -> None:
     (root / NEW).chmod(0o755)
     with spark.current():
         assert look(folders) == [(f"{root}/{NEW}", "root:root 700", "root:root 755")]
-    assert spark.run(remove_files, root=str(root), weights=False).did_change()
-    assert not root.exists()
+    assert NEW in removal_table("/r")["folders"]
 
 
 @pytest.mark.usefixtures("folder")
@@ -58,23 +54,15 @@ def test_weights_do_not_get_its_name(tmp_path: Path) -> None:
     assert NEW in problem.rpartition("expected another folder than ")[2]
 
 
-def test_a_file_is_found_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_removed_and_its_reader_restarted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "its folder" / "ours.conf"
     file.parent.mkdir()
     file.write_text("x")
     of_table = Outside(str(file), reader="their.service", parameters=("net.ours",))
     monkeypatch.setattr(placed, "FILES", (*placed.FILES, of_table))
-    root = str(tmp_path / "root")
-    done = subprocess.run(
-        ["sh", "-c", footprint_script(root)], capture_output=True, text=True, check=True
-    )
-    assert str(file) in parse_footprint(done.stdout.splitlines()).settings
-    spark = fake_host({"@@unit-files": done.stdout}, root=root)
-    assert spark.run(restore_settings, root=root, log_options={}).did_change()
-    commands = " ".join(spark.scripts()[1:])
-    assert f"'{file}'" in commands
-    assert f"rmdir --ignore-fail-on-non-empty '{file.parent}'" in commands
-    assert "systemctl restart their.service" in commands
+    assert removal_table("/r")["files"].items() >= {(str(file), "their.service")}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from sparkwright.firewall.deploy import firewall
 from sparkwright.firewall.firewall import (
     FirewallState,
     UfwRule,
@@ -9,7 +10,6 @@ from sparkwright.firewall.firewall import (
     parse_firewall,
     port_rules,
 )
-from sparkwright.firewall.operations import firewall
 from tests.unit.driven import fake_host
 from tests.unit.sections import reworded
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sparkwright.common.placed import unit_names
 from sparkwright.common.render import unit_file
-from sparkwright.host.operations.gpu_clock import gpu_clock
+from sparkwright.host.operations.services import gpu_clock
 from sparkwright.status.status import parse_status
 from sparkwright.status.table import as_json, table
 from tests.unit.driven import fake_host

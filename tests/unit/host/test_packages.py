@@ -66,7 +66,7 @@ def test_an_answer_without_an_end_is_none() -> None:
     ],
 )
 def test_what_apt_cannot_do_comes_with_a_remedy(said: str, remedy: str) -> None:
-    told = failure("earlyoom is not installed", [said])
+    told = failure("earlyoom", [said])
     assert told.startswith(f"earlyoom is not installed: {said}")
     assert remedy in told
 
@@ -77,7 +77,7 @@ def test_a_connection_that_breaks_is_no_traceback(
     def broken(*_: Any) -> None:
         raise SSHException("SSH session not active")
 
-    monkeypatch.setattr(packages, "_run", broken)
+    monkeypatch.setattr(packages, "run_now", broken)
     assert not fake_host(root="/r").run(installed).did_succeed()
     assert "run again to wait for it" in caplog.text
     assert "Traceback" not in caplog.text

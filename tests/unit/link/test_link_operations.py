@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.link.operations import identity, pinned
+from sparkwright.link.deploy import identity, pinned
 from tests.unit.driven import fake_host, this_machine
 
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"

@@ -12,7 +12,7 @@ from sparkwright.memory.check import WANTED as WANTED_FREE
 from sparkwright.memory.flags import flags
 from sparkwright.memory.known_checkpoints import checkpoint_data, nominal_load
 from sparkwright.memory.plan import MemoryPlan, Weights, load_of, plan_memory
-from sparkwright.preflight.operations import preflight
+from sparkwright.preflight.deploy import Needs, preflight
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.release.lock import CheckpointLock, Lock, LockedFile, checkpoint_key
 from tests.commands import sparkwright
@@ -178,8 +178,8 @@ def test_the_preflight_refuses_what_does_not_fit(share: float, fits: bool):
     spark = fake_host({"@@arch": SPARK}, spark="spark1")
     # The clock of the captured survey is years behind.
     wanted = replace(WANTED, clock_tolerance=10**10)
-    look = {"root": "/opt/qwen36", "images": [], "folders": []}
-    done = spark.run(preflight, wanted=wanted, load=nominal_load(changed, 1), **look)
+    needs = [Needs(wanted, load=nominal_load(changed, 1))]
+    done = spark.run(preflight, root="/opt/qwen36", needs=needs)
     assert done.did_succeed() is fits
     refused = [text for text in spark.scripts() if "at most 0.86" in text]
     assert bool(refused) is not fits

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sparkwright.common.hardware import GIB
-from sparkwright.preflight.operations import preflight
+from sparkwright.preflight.deploy import Needs, preflight
 from sparkwright.preflight.pair import differences
 from tests.unit.driven import Driven, fake_host
 from tests.unit.preflight.test_preflight import FIT, IMAGE, NOW, SPARK, WANTED
@@ -81,7 +81,7 @@ def _spark(name: str, driver: str = "580.126.09") -> Driven:
 @pytest.mark.parametrize(("driver", "fit"), [("580.126.09", True), ("580.95.05", False)])
 def test_the_head_names_both_sparks(driver: str, fit: bool):
     head = _spark("spark-a")
-    arguments = {"wanted": replace(WANTED, pair=True), "root": "/r", "images": [], "folders": []}
+    arguments = {"root": "/r", "needs": [Needs(replace(WANTED, pair=True))]}
     with _spark("spark-b", driver).current() as worker:
         assert head.predicts_change(preflight, **arguments, worker=worker) is not fit
         result = head.run(preflight, **arguments, worker=worker)
@@ -91,7 +91,7 @@ def test_the_head_names_both_sparks(driver: str, fit: bool):
 
 
 def test_the_worker_speaks_for_itself_alone():
-    arguments = {"wanted": replace(WANTED, pair=True), "root": "/r", "images": [], "folders": []}
+    arguments = {"root": "/r", "needs": [Needs(replace(WANTED, pair=True))]}
     worker = _spark("spark-b", "580.95.05")
     assert worker.run(preflight, **arguments).did_succeed()
     assert len(worker.commands) == 1

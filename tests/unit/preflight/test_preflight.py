@@ -10,7 +10,7 @@ from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.host.survey import Listener, Survey, parse_survey
 from sparkwright.memory.known_checkpoints import nominal_load
 from sparkwright.preflight import deploy
-from sparkwright.preflight.operations import Needs, preflight
+from sparkwright.preflight.deploy import Needs, preflight
 from sparkwright.preflight.preflight import Requirements, findings
 from sparkwright.preflight.summary import Intent
 from sparkwright.recipe.loader import load_recipe
@@ -307,12 +307,11 @@ def test_the_sum_of_two_engines_has_to_fit(share: float, fit: bool):
         )
         for each in (share, 0.4)
     ]
-    first, second = (
-        Needs(WANTED, [], [], load, Intent(name, "r", "r-1", 8000, ("r",)))
+    needs = [
+        Needs(WANTED, load=load, intent=Intent(name, "r", "r-1", 8000, ("r",)))
         for name, load in zip(("chat", "embed"), loads, strict=True)
-    )
-    own = {"wanted": WANTED, "images": [], "folders": [], "load": first.load}
-    result = spark.run(preflight, root="/r", intent=first.intent, beside=second, **own)
+    ]
+    result = spark.run(preflight, root="/r", needs=needs)
     assert result.did_succeed() is fit
     if not fit:
         said = spark.scripts()[-1]

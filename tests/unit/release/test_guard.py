@@ -1,7 +1,7 @@
 """The slices of engines: laid down, known to systemd, and known as ours."""
 
 from sparkwright.common.placed import unit_names
-from sparkwright.host.operations.guard import guarded
+from sparkwright.host.operations.services import guarded
 from sparkwright.release.guard import ALONE, PAIR, guard_files
 from tests.unit.driven import fake_host, said_of_file
 

@@ -8,7 +8,7 @@ import pytest
 
 from sparkwright.fleet.settings import AptRepository
 from sparkwright.runtime.daemon_json import merged, proxies, recorded, step
-from sparkwright.runtime.operations import docker
+from sparkwright.runtime.deploy import docker
 from tests.unit.driven import Driven, fake_host
 
 OPTIONS = {"max-size": "50m", "max-file": "3"}

@@ -1,0 +1,142 @@
+"""What both programs ask of a Spark: files, commands, Docker, and the orders of our jobs."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# Marks the containers of engines.
+LABEL = "sparkwright.release"
+# Where fetching puts files that somebody else had put into a checkpoint's folder.
+SET_ASIDE = ".sparkwright-set-aside"
+_ENVIRONMENT = os.environ | {"LC_ALL": "C"}
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file; "" without one."""
+    # The user who fetches weights could put a pipe into their folder.
+    return path.read_text("utf-8", "replace") if path.is_file() else ""
+
+
+def json_of(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file of ours; an empty one where it is damaged or absent."""
+    try:
+        found = json.loads(text_of(path))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def said(*command: str) -> str:
+    """Return the output of a command; "" of one that fails, or is absent."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=_ENVIRONMENT)
+    except FileNotFoundError:
+        return ""
+    return done.stdout if done.returncode == 0 else ""
+
+
+def do(*command: str) -> None:
+    """Run a command, which must succeed."""
+    subprocess.run(command, check=True, env=_ENVIRONMENT)
+
+
+def size(path: Path) -> int:
+    """Return the bytes of a file or folder, which may be a link to another disk."""
+    return int((said("du", "-sbD", str(path)) or "0").split()[0])
+
+
+def size_text(size: float) -> str:
+    """Return bytes as "22.0 GB": powers of 1000, as disks and the hub count."""
+    units = ["kB", "MB", "GB", "TB"]
+    while (size := size / 1000) >= 999.95 and len(units) > 1:
+        del units[0]
+    return f"{size:.{int(units[0] != 'kB')}f} {units[0]}"
+
+
+def answer(look: Callable[[Any], dict[str, object]], delete: Callable[[Any], None]) -> None:
+    """Look or delete by the command line's word and its JSON; say what has failed as one line."""
+    verb, given = sys.argv[1:]
+    try:
+        if verb == "look":
+            print(json.dumps(look(json.loads(given))))
+        else:
+            delete(json.loads(given))
+    except (OSError, ValueError, KeyError, subprocess.CalledProcessError) as problem:
+        sys.exit(f"{type(problem).__name__}: {problem}")
+
+
+def has_others(folder: Path) -> bool:
+    """Tell whether files of other people were set aside in a checkpoint's folder."""
+    aside = folder / SET_ASIDE
+    return aside.is_dir() and any(aside.iterdir())
+
+
+def containers() -> list[dict[str, Any]]:
+    """Return all containers, as `docker inspect` prints them."""
+    return _inspected(["docker", "inspect"], said("docker", "ps", "--all", "--quiet"))
+
+
+def images() -> list["Image"]:
+    """Return the images that Docker holds."""
+    ids = said("docker", "image", "ls", "--quiet", "--no-trunc")
+    return [
+        Image(each["Id"], each["Size"], (*(each["RepoTags"] or ()), *(each["RepoDigests"] or ())))
+        for each in _inspected(["docker", "image", "inspect"], ids)
+    ]
+
+
+def _inspected(command: list[str], ids: str) -> list[dict[str, Any]]:
+    known = sorted(set(ids.split()))
+    found: list[dict[str, Any]] = json.loads((known and said(*command, *known)) or "[]")
+    return found
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image that Docker holds; its bytes include layers that it shares with others."""
+
+    id: str
+    size: int
+    names: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """A name for people."""
+        return (*self.names, self.id)[0]
+
+    def is_any(self, names: set[str]) -> bool:
+        """Tell whether one of these is a name of it."""
+        return not names.isdisjoint({self.id, *self.names})
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order by which a job brought an image, or offers one.
+
+    Attributes:
+        job: the job's name.
+        names: by which Docker may know the image.
+        base: the image that it is built on; "" where it is not built.
+        brings: not so of an order to export one.
+    """
+
+    job: str
+    names: set[str]
+    base: str
+    brings: bool
+
+
+def image_orders(root: Path) -> list[Order]:
+    """Return all orders for images."""
+    orders = []
+    for path in sorted(root.glob("manifests/image*.json")):
+        told = json_of(path)
+        names = {*(told.get("images") or [told.get("image")])} - {None}
+        brings = "source" in told or "images" not in told
+        orders.append(Order(path.stem, names, told.get("base", ""), brings))
+    return orders
