@@ -4,141 +4,92 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from hashlib import sha256
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-from httpx2 import Client, HTTPError, Timeout
-
-from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
+from sparkwright.common.progress import JobProgress, ProgressLines
 from sparkwright.release.bundle import BundledImage, blob
-from sparkwright.release.lock import ImageLock
-from sparkwright.release.resolve import (
-    RegistryImage,
-    check_proxies,
-    content_digest,
-    registry_architecture,
-)
+from sparkwright.release.registry import RegistryImage, content_digest, registry_architecture
+from sparkwright.release.web import Client, look_up
 
-# Seconds to connect, and between two packets.
-_TIMEOUT = Timeout(60, connect=10)
 # Seconds before each further try that has brought nothing.
 _DELAYS = (1, 2, 4, 8, 15, 30)
 _CHUNK = 1024 * 1024
 
 
-@dataclass(frozen=True)
-class Part:
-    """A part of an image: a file that is named by its content."""
+def fetch_image(
+    reference: str, arch: str, folder: Path, say: Callable[[str], None]
+) -> BundledImage:
+    """Have the parts of an image in a folder; what is there is not asked for again.
 
-    digest: str
-    size: int
-
-
-def image_parts(
-    reference: str, locked: ImageLock, arch: str, client: Client
-) -> tuple[BundledImage, dict[str, bytes], list[Part]]:
-    """Ask a registry what an image consists of.
+    Docker is not needed for that, and the image may be for another processor than this machine's.
 
     Args:
         reference: `repository@sha256:…`.
-        locked: The image in the lock.
         arch: Processor as ``uname -m`` prints it.
-
-    Returns:
-        What the bundle's index has of it, its manifests by digest, and what is to be downloaded.
+        say: Is told how far it has come.
 
     Raises:
-        PlanError: It is not the image of the lock.
+        PlanError: A part cannot be had. Whether it is the right one, the bundle's index will show.
     """
-    found = RegistryImage(reference, client).manifests(registry_architecture(arch))
-    manifests = {content_digest(each): each for each in found}
-    manifest = json.loads(found[-1])
-    parts = [Part(each["digest"], each["size"]) for each in manifest["layers"]]
-    config = Part(manifest["config"]["digest"], manifest["config"]["size"])
-    size = sum(part.size for part in parts)
-    if (config.digest, size) != (locked.config, locked.size):
-        raise PlanError(
-            f"{reference}: found an image of {config.digest}, {size} bytes; expected "
-            f"{locked.config}, {locked.size} bytes, as in the lock. Look it up again: "
-            f"{next_line('lock', '--refresh')}"
-        )
-    image = BundledImage(
-        media_type=_media_type(json.loads(found[0])),
-        top=locked.digest,
-        manifests=list(manifests),
-        config=config.digest,
-        layers=[part.digest for part in parts],
-    )
-    return image, manifests, list(dict.fromkeys([config, *parts]))
 
+    def ask(client: Client) -> list[bytes]:
+        return RegistryImage(reference, client).manifests(registry_architecture(arch))
 
-def _media_type(top: dict[str, Any]) -> str:
-    """Return the media type of a manifest or index; OCI's need not name it."""
+    manifests = look_up(ask, reference, "registry", "manifest", "the image's name")
+    for content in manifests:
+        place = folder / blob(content_digest(content))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+    manifest = json.loads(manifests[-1])
+    config, layers = manifest["config"], manifest["layers"]
+    sizes = {part["digest"]: part["size"] for part in (config, *layers)}
+    lines = ProgressLines(lambda line: say(f"image {reference}: {line}"))
+    image, done, total = RegistryImage(reference, Client()), 0, sum(sizes.values())
+    for digest, size in sizes.items():
+        for come in fetch_part(image, digest, size, folder / blob(digest)):
+            lines.show(JobProgress("downloading", done + come, total, ""))
+        done += size
+    top = json.loads(manifests[0])
     kind = "index" if "manifests" in top else "manifest"
-    return str(top.get("mediaType") or f"application/vnd.oci.image.{kind}.v1+json")
+    return BundledImage(
+        # OCI's need not name it.
+        media_type=top.get("mediaType") or f"application/vnd.oci.image.{kind}.v1+json",
+        top=content_digest(manifests[0]),
+        manifests=[content_digest(content) for content in manifests],
+        config=config["digest"],
+        layers=[layer["digest"] for layer in layers],
+    )
 
 
-def registry_client() -> Client:
-    """Return a client for content of any size."""
-    check_proxies()
-    plain = {"Accept-Encoding": "identity"}
-    return Client(follow_redirects=True, headers=plain, timeout=_TIMEOUT)
+def fetch_part(image: RegistryImage, digest: str, size: int, place: Path) -> Iterator[int]:
+    """Have a part of an image in a file, going on where an earlier run has ended.
 
-
-def download(image: RegistryImage, part: Part, folder: Path, seen: Callable[[int], None]) -> None:
-    """Have a part of an image in a folder, going on where an earlier run has ended.
-
-    Args:
-        folder: Of images.
-        seen: Is told of bytes that have come.
+    Yields how many bytes are there.
 
     Raises:
-        PlanError: It cannot be had, or its content is another than its name says.
+        PlanError: It cannot be had.
     """
-    place = folder / blob(part.digest)
-    if place.exists() and place.stat().st_size == part.size:
-        seen(part.size)
+    if place.exists():
         return
-    place.parent.mkdir(parents=True, exist_ok=True)
-    partial = place.with_name(f"{place.name}.part")
-    digest = sha256()
-    with partial.open("a+b") as file:
-        file.seek(0)
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-            seen(len(chunk))
-        tries = 0
-        while (begin := file.tell()) < part.size:
+    partial, tries = place.with_name(f"{place.name}.part"), 0
+    with partial.open("ab") as file:
+        while (begin := file.tell()) < size:
             try:
-                with image.blob(part.digest, begin) as answer:
-                    if begin and answer.status_code != 206:
+                with image.blob(digest, begin) as answer:
+                    if answer.status_code == 200:
                         file.truncate(0)
-                        seen(-begin)
-                        digest = sha256()
-                    for chunk in answer.iter_bytes(_CHUNK):
-                        if file.tell() + len(chunk) > part.size:
-                            break
-                        digest.update(chunk)
-                        file.write(chunk)
-                        seen(len(chunk))
-            except (HTTPError, PlanError) as error:
-                if file.tell() > begin:
-                    tries = 0
-                if tries == len(_DELAYS):
+                        file.seek(0)
+                    for chunk in answer.iter_content(_CHUNK):
+                        file.write(chunk[: size - file.tell()])
+                        yield file.tell()
+            except (OSError, PlanError) as error:
+                tries = 0 if file.tell() > begin else tries + 1
+                if tries > len(_DELAYS):
                     raise PlanError(
-                        f"{image.reference}: no content of {part.digest} ({error}); run again, "
-                        "which goes on where this ended"
+                        f"{image.reference}: no content of {digest} ({error}); run again, which "
+                        "goes on where this ended"
                     ) from None
-                time.sleep(_DELAYS[tries])
-                tries += 1
-    if f"sha256:{digest.hexdigest()}" != part.digest or partial.stat().st_size != part.size:
-        partial.unlink()
-        raise PlanError(
-            f"{image.reference}: found another content than {part.digest}; expected that: run "
-            "again, or take the image from another registry"
-        )
+                time.sleep(_DELAYS[max(0, tries - 1)])
     partial.replace(place)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
-from huggingface_hub.utils import close_session
 
 from sparkwright.common.errors import PlanError
 from sparkwright.release.lock import LeftOut, Lock, LockedFile, read_lock, write_lock
@@ -70,48 +69,35 @@ def test_a_checkpoint_has_a_commit_and_files(hub: str, root: Path, tmp_path: Pat
     assert resolve_checkpoint(REPO, locked.commit, hub).files == locked.files
 
 
-@pytest.fixture
-def new_session() -> Iterator[None]:
-    """Have the hub's client read the environment anew, and forget it again."""
-    close_session()
-    yield
-    close_session()
-
-
-@pytest.mark.usefixtures("new_session")
 def test_the_proxy_of_this_machine_is_used(hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with forwarding(monkeypatch) as asked:
         assert resolve_checkpoint(REPO, "main", hub).files
         assert any(url.startswith(f"{hub}/api/models/{REPO}/revision/main?") for url in asked)
 
 
-@pytest.mark.usefixtures("new_session")
 @pytest.mark.parametrize("resolve", [resolve_checkpoint, resolve_image], ids=["hub", "registry"])
 @pytest.mark.parametrize(
-    ("variable", "value", "shown"),
+    ("value", "shown"),
     [
-        ("ALL_PROXY", "socks5://me:s3cret@127.0.0.1:1080", "socks5://127.0.0.1:1080"),
-        ("all_proxy", "socks5h://127.0.0.1:1080", "socks5h://127.0.0.1:1080"),
-        ("HTTPS_PROXY", "socks://127.0.0.1:1080/", "socks://127.0.0.1:1080/"),
-        ("http_proxy", "socks4://127.0.0.1:1080", "socks4://127.0.0.1:1080"),
-        ("HTTPS_PROXY", "ftp://proxy.lan", "ftp://proxy.lan"),
-        ("HTTPS_PROXY", "http://proxy.lan:port", "http://proxy.lan:port"),
+        ("socks5://me:s3cret@127.0.0.1:1080", "127.0.0.1:1080"),
+        ("socks4://127.0.0.1:1080", "socks4://127.0.0.1:1080"),
+        ("ftp://proxy.lan", "ftp://proxy.lan"),
+        ("http://proxy.lan:port", "http://proxy.lan:port"),
     ],
 )
-def test_a_proxy_that_cannot_be_used_is_named_by_its_variable(
+def test_a_proxy_that_cannot_be_used_is_named(
     resolve: Callable[[str, str], object],
-    variable: str,
     value: str,
     shown: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("HTTPS_PROXY", value)
     with pytest.raises(PlanError) as caught:
         resolve("owner/model", "aarch64")
-    assert str(caught.value) == (
-        f"{variable}: found {shown}, a proxy that cannot be used; expected http://HOST:PORT, or "
-        f"none: env -u {variable} before the command"
-    )
+    said = str(caught.value)
+    assert "no answer from the" in said
+    assert f"; this machine uses HTTPS_PROXY={shown}, NO_PROXY=127.0.0.1" in said
+    assert "s3cret" not in said
 
 
 def test_the_day_of_the_commit_is_that_of_the_commit_and_not_of_the_newest(

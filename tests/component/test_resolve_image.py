@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
-from httpx2 import Client, ConnectError
+from requests import Session
 
 from sparkwright.common.errors import PlanError
 from sparkwright.release.lock import ImageLock
@@ -286,10 +286,10 @@ def test_a_registry_that_answers_something_else(
 def test_where_a_name_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, reference: str, url: str
 ) -> None:
-    def refuse(_: Client, asked: str, **__: object) -> None:
-        raise ConnectError(asked)
+    def refuse(_: Session, asked: str, **__: object) -> None:
+        raise requests.ConnectionError(asked)
 
-    monkeypatch.setattr(Client, "get", refuse)
+    monkeypatch.setattr(Session, "get", refuse)
     with pytest.raises(PlanError) as caught:
         resolve_image(reference, "aarch64")
     assert f"({url})" in str(caught.value)

@@ -93,8 +93,8 @@ def folder(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with subprocess.Popen(
         filling(folder), cwd=PROJECT, env=env(TOKEN), start_new_session=True
     ) as cut:
-        parts = "weights/*/.sparkwright-partial/*"
-        until(lambda: any(part.stat().st_size for part in folder.glob(parts)))
+        parts = "weights/*/.cache/huggingface/download/*.safetensors.*.incomplete"
+        until(lambda: any(folder.glob(parts)))
         assert "another run that fills it" in bundle(folder).stderr
         os.killpg(cut.pid, 9)
     hub.clear_faults()
