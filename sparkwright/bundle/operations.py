@@ -2,13 +2,14 @@
 
 import shlex
 import subprocess
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from tarfile import BLOCKSIZE, TarInfo
+from typing import IO
 
-from paramiko import SSHClient, SSHException
+from paramiko import SSHException
 from pyinfra import logger
 from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand
 from pyinfra.api.exceptions import PyinfraError
@@ -32,8 +33,7 @@ _RESERVE = 1024**3
 _AGAIN = "What has come whole of the bundle is kept there: run again, which sends the rest."
 _LOST = f"The Spark stopped responding. {_AGAIN}"
 _TAKE = 'umask 022; mkdir -p "$0" && cd "$0" && exec tar --extract --no-same-owner --touch'
-# What an archive ends with.
-_END = bytes(2 * BLOCKSIZE)
+_LOSSES = (OSError, EOFError, SSHException)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def bring(host: Host, bundle: Bundle, paths: Sequence[str], *, hashed: bool = Tr
         )
     try:
         _stream(host, root, bundle, lacking, size)
-    except (OSError, EOFError, SSHException):
+    except _LOSSES:
         raise PyinfraError(_LOST) from None
     if hashed and (damaged := _lacking(host, bundle, lacking, hashed)[0]):
         raise PyinfraError(f"{', '.join(damaged)} arrived damaged: run again.")
@@ -149,43 +149,43 @@ def _lacking(
 
 
 def _stream(host: Host, root: str, bundle: Bundle, paths: Sequence[str], total: int) -> None:
-    """Send files as one tar archive, which the Spark unpacks as it comes."""
-    lines = ProgressLines(lambda line: host.log(f"bundle: {line}"))
-    line, done = _open(host, root), 0
+    """Send files as one tar archive, which the Spark unpacks as it comes.
 
-    def seen(count: int) -> None:
-        nonlocal done
-        done += count
-        lines.show(JobProgress("copying", done, total, ""))
-
-    path = ""
-    try:
+    Raises:
+        PyinfraError: A file of the bundle was changed, or the Spark does not take it.
+    """
+    progress = ProgressLines(lambda line: host.log(f"bundle: {line}"))
+    path, done, changed = "", 0, None
+    with _taking(host, f"{root}/bundle") as (archive, end):
         try:
             for path in paths:
-                _add(line, bundle, path, seen)
-            line.write(_END)
-            line.close_input()
-        except PyinfraError:
-            line.close_input()
-            line.end()
-            run_now(host, StringCommand("rm -f --", QuoteString(f"{root}/bundle/{path}")))
-            raise
-        except (OSError, EOFError, SSHException):
+                for count in _add(archive, bundle, path):
+                    done += count
+                    progress.show(JobProgress("copying", done, total, ""))
+            archive.write(bytes(2 * BLOCKSIZE))
+        except PyinfraError as error:
+            changed = error
+        except _LOSSES:
             # The command on the Spark has ended, or the connection has.
             pass
-        status, errors = line.end()
-    finally:
-        line.close()
-    if status in (None, -1):
+        with suppress(*_LOSSES):
+            archive.close()
+        status, said = end()
+    if changed:
+        run_now(host, StringCommand("rm -f --", QuoteString(f"{root}/bundle/{path}")))
+        raise changed
+    if status < 0:
         raise PyinfraError(_LOST)
     if status:
-        reason = errors.strip()[:500] or f"its command ended with status {status}"
+        reason = said.decode(errors="replace").strip() or f"its command ended with status {status}"
         refused = f"The Spark did not take all that {bundle.folder} has for it"
-        raise PyinfraError(f"{refused}: {reason}. {_AGAIN}")
+        raise PyinfraError(f"{refused}: {reason[:500]}. {_AGAIN}")
 
 
-def _add(line: "_Remote | _Local", bundle: Bundle, path: str, seen: Callable[[int], None]) -> None:
+def _add(archive: IO[bytes], bundle: Bundle, path: str) -> Iterator[int]:
     """Write a file of a bundle into an archive; its end only if all is as the index says.
+
+    Yields the bytes that are written.
 
     Raises:
         PyinfraError: It is not.
@@ -203,7 +203,7 @@ def _add(line: "_Remote | _Local", bundle: Bundle, path: str, seen: Callable[[in
     with file:
         entry = TarInfo(path)
         entry.size = wanted.size
-        line.write(entry.tobuf())
+        archive.write(entry.tobuf())
         digest, come = sha256(), 0
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
@@ -211,78 +211,43 @@ def _add(line: "_Remote | _Local", bundle: Bundle, path: str, seen: Callable[[in
             whole = (come, digest.hexdigest()) == (wanted.size, wanted.sha256)
             if come >= wanted.size and not whole:
                 raise changed
-            line.write(chunk)
-            seen(len(chunk))
+            archive.write(chunk)
+            yield len(chunk)
     if come != wanted.size:
         raise changed
-    line.write(bytes(-come % BLOCKSIZE))
+    archive.write(bytes(-come % BLOCKSIZE))
 
 
-def _open(host: Host, root: str) -> "_Remote | _Local":
-    words = StringCommand("sh -c", QuoteString(_TAKE), QuoteString(f"{root}/bundle"))
+@contextmanager
+def _taking(host: Host, folder: str) -> Iterator[tuple[IO[bytes], Callable[[], tuple[int, bytes]]]]:
+    """Give the input of a command on a Spark that unpacks an archive, and what waits for its end.
+
+    That returns its exit status, -1 if it is unknown, and what it said of errors.
+    """
+    words = StringCommand("sh -c", QuoteString(_TAKE), QuoteString(folder))
     command = make_unix_command_for_host(
         host.state, host, words, _sudo=uses_sudo(host)
     ).get_raw_value()
-    client = getattr(host.connector, "client", None)
-    return _Remote(client, command) if client else _Local(command)
+    if client := getattr(host.connector, "client", None):
+        # SFTP would need the login to be root's, and wait for an answer to each 32 kB, or for none.
+        channel = client.get_transport().open_session(timeout=_PATIENCE)
+        channel.settimeout(_PATIENCE)
+        channel.exec_command(command)
 
+        def end() -> tuple[int, bytes]:
+            with suppress(*_LOSSES):
+                said = channel.makefile_stderr("rb").read(4096)
+                channel.status_event.wait(_PATIENCE)
+                return channel.exit_status, said
+            return -1, b""
 
-class _Remote:
-    """A command on a Spark, by a channel of the run's connection.
-
-    SFTP would need the login to be root's, and wait for an answer to each 32 kB, or for none.
-    """
-
-    def __init__(self, client: SSHClient, command: str) -> None:
-        transport = client.get_transport()
-        if transport is None:
-            raise EOFError
-        self._channel = transport.open_session(timeout=_PATIENCE)
-        self._channel.settimeout(_PATIENCE)
-        self._channel.exec_command(command)
-
-    def write(self, content: bytes) -> None:
-        self._channel.sendall(content)
-
-    def close_input(self) -> None:
-        self._channel.shutdown_write()
-
-    def end(self) -> tuple[int | None, str]:
-        """Return its exit status, None if it is unknown, and what it said of errors."""
-        with suppress(OSError, EOFError, SSHException):
-            errors = self._channel.makefile_stderr("rb").read(4096)
-            if self._channel.status_event.wait(_PATIENCE):
-                return self._channel.exit_status, errors.decode(errors="replace")
-        return None, ""
-
-    def close(self) -> None:
-        self._channel.close()
-
-
-class _Local:
-    """The same on the machine that runs pyinfra."""
-
-    def __init__(self, command: str) -> None:
-        self._process = subprocess.Popen(
-            ["sh", "-c", command], stdin=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
-        )
-
-    def write(self, content: bytes) -> None:
-        assert self._process.stdin
-        rest = memoryview(content)
-        while rest:
-            rest = rest[self._process.stdin.write(rest) :]
-
-    def close_input(self) -> None:
-        assert self._process.stdin
-        self._process.stdin.close()
-
-    def end(self) -> tuple[int | None, str]:
-        """Return its exit status, and what it said of errors."""
-        assert self._process.stderr
-        errors = self._process.stderr.read()
-        return self._process.wait(), errors.decode(errors="replace")
-
-    def close(self) -> None:
-        self.close_input()
-        self._process.wait()
+        try:
+            yield channel.makefile_stdin("wb"), end
+        finally:
+            channel.close()
+        return
+    process = subprocess.Popen(["sh", "-c", command], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdin
+    assert process.stderr
+    said = process.stderr
+    yield process.stdin, lambda: (process.wait(), said.read())

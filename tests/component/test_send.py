@@ -6,6 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from paramiko import Channel
 from pyinfra.api import operation
 
 from sparkwright.bundle import operations
@@ -165,21 +166,21 @@ def test_a_spark_that_dies_meanwhile_is_sent_the_rest(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     written: list[int] = []
-    write = operations._Remote.write
+    write = Channel.sendall
 
-    def counted(line: operations._Remote, content: bytes) -> None:
-        write(line, content)
+    def counted(channel: Channel, content: bytes) -> None:
+        write(channel, content)
         written.append(len(content))
         if sum(written) > len(CONTENT) // 2 and machine.process:
             until(lambda: (carried / BIG).exists() and (carried / BIG).stat().st_size > 0)
             machine.power_off()
 
     monkeypatch.setattr(operations, "_CHUNK", 600_000)
-    monkeypatch.setattr(operations._Remote, "write", counted)
+    monkeypatch.setattr(Channel, "sendall", counted)
     assert not bring(by_ssh(machine, tmp_path), bundle)
     assert "What has come whole of the bundle is kept there: run again" in caplog.text
     assert (carried / BIG).stat().st_size < len(CONTENT)
-    monkeypatch.setattr(operations._Remote, "write", write)
+    monkeypatch.setattr(Channel, "sendall", write)
     machine.power_on()
     assert bring(by_ssh(machine, tmp_path), bundle)
     assert contents(carried)[BIG] == CONTENT

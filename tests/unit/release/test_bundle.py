@@ -13,7 +13,6 @@ from sparkwright.release.bundle import (
     Bundle,
     checkpoint_folder,
     file_hash,
-    pins,
     read_bundle,
     wheels_of,
 )
@@ -208,12 +207,6 @@ def test_another_image(folder: Path) -> None:
         pinned(folder).check(RECIPE, lock)
 
 
-def test_a_part_of_an_image_that_is_missing(folder: Path) -> None:
-    path = f"images/blobs/sha256/{LAYER.removeprefix('sha256:')}"
-    change(folder, lambda index: index["files"].pop(path))
-    assert f"found no {path}" in refused(folder)
-
-
 def test_the_lock_is_completed_from_it(folder: Path, tmp_path: Path) -> None:
     """Nobody is asked: the endpoint would refuse."""
     inventory = tmp_path / "sparks.yaml"
@@ -244,7 +237,6 @@ class TestWheels:
         digest = sha256(b"wheel").hexdigest()
         hashes = [f"    --hash=sha256:{each}" for each in ("0" * 64, digest)]
         text = " \\\n".join(["# A comment.\ntool==1.0", *hashes]) + "\n"
-        assert pins(text) == {"tool==1.0": ["0" * 64, digest]}
         found = wheels_of(self.bundle(folder), text, "requirements.txt")
         assert found == ["wheels/tool-1.0-py3-none-any.whl"]
 
