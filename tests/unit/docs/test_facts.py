@@ -147,10 +147,6 @@ FACTS: dict[str, tuple[object, str]] = {
         "{} to {}".format(*itemgetter(0, -1)(RELEASES)),
         r"option and variable of vLLM (\S+ to \S+),",
     ),
-    "MB/s from a bundle": (
-        _stated("docs/transfers.md", r"SSH connection: (.+?) MB/s"),
-        r"The connection brought (.+?) MB/s",
-    ),
     "MB/s of a first fetch": (
         _stated("docs/transfers.md", r"ours, over TLS, hashed [|] (\d+)"),
         r"hashed on the way, takes (\d+) MB/s",
