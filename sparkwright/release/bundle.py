@@ -116,12 +116,8 @@ class Bundle:
         """Return the paths of the files in a folder of it."""
         return [path for path in sorted(self.index.files) if path.startswith(f"{folder}/")]
 
-    def check(self, recipe: Recipe, lock: Lock) -> None:
-        """Check that it has the image and the checkpoints of a recipe, as the lock has them.
-
-        Raises:
-            PlanError: All that it lacks.
-        """
+    def lacks(self, recipe: Recipe, lock: Lock) -> list[str]:
+        """Return the problems, for a PlanError, of what a recipe needs and the bundle lacks."""
         problems, where = unbundled(recipe), self.folder / INDEX
         key, locked = image_key(recipe), lock.image(recipe)
         found = self.index.images.get(key)
@@ -142,8 +138,7 @@ class Bundle:
                     f"{where}: files: found no {lacking[0]}{more}; expected all files of {key}: "
                     f"{self.remedy}"
                 )
-        if problems:
-            raise PlanError(*problems)
+        return problems
 
 
 def unbundled(recipe: Recipe) -> list[str]:

@@ -60,7 +60,7 @@ _STEP_TIMEOUT, _LEAST_STEP_TIMEOUT = "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", 180
 
 @dataclass(frozen=True)
 class Place:
-    """One rank of a replica, and its addresses.
+    """One rank of a replica.
 
     Attributes:
         rank: 0 is the head, which alone has the API.
@@ -129,13 +129,11 @@ def docker_run(
     """Return the command that runs an engine in the foreground, unquoted.
 
     Args:
-        place: The rank.
-        image: The image: a name, or what the shell expands to one.
-        cache: Name of the image's own folder for what it compiles, or what the shell expands to it.
+        cache: Name of the image's own folder for what it compiles.
         release: Id of the release: name of the container and of the folder with ``engine.env``.
-        folders: Where each checkpoint is, below that.
-        user: Numbers of the user and group as whom it runs, or what the shell expands to them.
-        seat: Name of the seat, for the second replica of a Spark.
+        folders: Where each checkpoint is, below the root.
+        user: Numbers of the user and group as whom it runs.
+        seat: For the second replica of a Spark.
 
     Raises:
         PlanError: As `serve_arguments`.
@@ -194,11 +192,7 @@ def image_id(references: Sequence[str]) -> str:
 
 
 def shell_lines(words: Sequence[str], breaks: Collection[int] = ()) -> str:
-    """Quote a command for ``sh``, one option a line.
-
-    Returns:
-        Text that ``sh`` splits into exactly these words, but for what it expands.
-    """
+    """Return a command, one option a line, which ``sh`` splits into exactly these words."""
     lines: list[list[str]] = [[]]
     for position, word in enumerate(words):
         if word.startswith("--") or position in breaks:

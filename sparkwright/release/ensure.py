@@ -7,10 +7,12 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 
-from sparkwright.common.command_line import next_line
+from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.schema import unknown
@@ -19,8 +21,9 @@ from sparkwright.fleet.settings import read_settings
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.recipe import Checkpoint, Recipe
 from sparkwright.release.bundle import Bundle
-from sparkwright.release.known import known
 from sparkwright.release.lock import (
+    CheckpointLock,
+    ImageLock,
     Lock,
     checkpoint_key,
     image_key,
@@ -32,15 +35,24 @@ from sparkwright.release.lock import (
     write_lock,
 )
 from sparkwright.release.lock_diff import diff
-from sparkwright.release.needed_files import choice_of, format_of
+from sparkwright.release.needed_files import choice_of
 from sparkwright.release.release import repository
 from sparkwright.release.token import Hub
 
+T = TypeVar("T")
+NONE: Mapping[str, str] = MappingProxyType({})
 _VERSION = re.compile(r"sha256:[0-9a-f]{64}|[0-9a-f]{40}")
 
 # pyinfra runs a deploy for all hosts as greenlets of one process: the first resolves, others wait.
 _turn = threading.Lock()
 _known: dict[Path, Lock] = {}
+
+
+@cache
+def published() -> Mapping[str, Mapping[str, str]]:
+    """Return the versions that public sources give for tags and branches of our recipes."""
+    found: Mapping[str, Mapping[str, str]] = yaml.load(Path(__file__).with_name("known.yaml"))
+    return found
 
 
 def ensure_lock(
@@ -51,7 +63,7 @@ def ensure_lock(
     record: bool = True,
     check: Callable[[Lock | None], None] | None = None,
     bundle: Bundle | None = None,
-    mirrors: Mapping[str, str] = MappingProxyType({}),
+    mirrors: Mapping[str, str] = NONE,
 ) -> Lock:
     """Read the lock of an inventory; resolve and record the names of recipes that it lacks.
 
@@ -92,23 +104,16 @@ def _from_bundle(lock: Lock, recipes: Collection[Recipe], bundle: Bundle) -> Loc
             if locked := bundled.checkpoint(checkpoint):
                 checkpoints.setdefault(checkpoint_key(checkpoint), locked)
     new = Lock(images=images, checkpoints=checkpoints)
-    problems = [line for recipe in recipes for line in outdated(recipe, new)]
-    for recipe in recipes:
-        try:
-            bundle.check(recipe, new)
-        except PlanError as error:
-            problems += error.problems
+    problems = [
+        line for recipe in recipes for line in (*outdated(recipe, new), *bundle.lacks(recipe, new))
+    ]
     if problems:
         raise PlanError(*dict.fromkeys(problems))
     return new
 
 
 def record_lock(path: Path, lock: Lock) -> None:
-    """Write a lock, and say so.
-
-    Raises:
-        PlanError: As `write_lock`.
-    """
+    """Write a lock, and say so; raises as `write_lock`."""
     write_lock(path, lock)
     what = "what the names in recipes stand for"
     print(f"wrote {path}: {what}; keep it in git", file=sys.stderr)
@@ -120,14 +125,12 @@ def resolve(
     endpoint: str | None,
     token: str | None,
     refresh: bool = False,
-    adopted: Mapping[str, str] = MappingProxyType({}),
-    mirrors: Mapping[str, str] = MappingProxyType({}),
+    adopted: Mapping[str, str] = NONE,
+    mirrors: Mapping[str, str] = NONE,
 ) -> Lock:
     """Return a lock with the names of recipes resolved.
 
     Args:
-        recipes: The recipes whose names to resolve.
-        endpoint, token, mirrors: As for `ensure_lock`.
         refresh: Resolve names that are in the lock, too.
         adopted: The digests of images and commits of repositories to take, by name.
 
@@ -139,56 +142,57 @@ def resolve(
     problems: dict[str, None] = {}
     seen: set[str] = set()
 
-    def is_due(name: str, locked: Collection[str]) -> bool:
-        due = name not in seen and (refresh or name not in locked)
-        seen.add(name)
-        return due
-
-    for recipe in recipes:
-        try:
-            if is_due(key := image_key(recipe), images):
-                # Most runs resolve nothing, and the clients take a quarter of a second to import.
-                from sparkwright.release.resolve import resolve_image
-
-                published = known().images.get(recipe.base_image)
-                reference = recipe.base_image
-                digest = published.digest if published else None
-                if "@" not in reference:
-                    digest = adopted.get(repository(reference), digest)
-                if digest:
-                    reference = f"{repository(reference)}@{digest}"
-                source = published.source if published and published.digest == digest else None
-                arch = HARDWARE[recipe.hardware[0]].arch or platform.machine()
-                image = resolve_image(reference, arch, mirrors)
-                images[key] = image.model_copy(update={"source": source})
-        except PlanError as error:
-            problems |= dict.fromkeys(error.problems)
-        for name, checkpoint in recipe.checkpoints.items():
-            key = checkpoint_key(checkpoint)
+    def fill(found: dict[str, T], key: str, ask: Callable[[], T]) -> None:
+        if key not in seen and (refresh or key not in found):
+            seen.add(key)
             try:
-                if is_due(key, checkpoints):
-                    from sparkwright.release.resolve import resolve_checkpoint
-
-                    named = known().checkpoints.get(public_key(checkpoint))
-                    revision = named.commit if named else checkpoint.revision
-                    if not refresh:
-                        revision = _locked_commit(checkpoint, lock) or revision
-                    if not _VERSION.fullmatch(checkpoint.revision):
-                        revision = adopted.get(checkpoint.repo, revision)
-                    locked = resolve_checkpoint(
-                        checkpoint.repo, revision, endpoint, token, choice_of(recipe, name)
-                    )
-                    source = named.source if named and named.commit == revision else None
-                    update = {"revision": checkpoint.revision, "source": source}
-                    checkpoints[key] = locked.model_copy(update=update)
+                found[key] = ask()
             except PlanError as error:
-                problems |= dict.fromkeys(error.problems)
-    new = Lock(images=images, checkpoints=checkpoints)
+                problems.update(dict.fromkeys(error.problems))
+
+    chosen = Lock() if refresh else lock
     for recipe in recipes:
-        problems |= dict.fromkeys((*outdated(recipe, new), *of_another_format(recipe, new)))
+        fill(images, image_key(recipe), partial(_image, recipe, adopted, mirrors))
+        for name, checkpoint in recipe.checkpoints.items():
+            commit = adopted.get(checkpoint.repo) or _locked_commit(checkpoint, chosen)
+            ask = partial(_checkpoint, recipe, name, commit, endpoint, token)
+            fill(checkpoints, checkpoint_key(checkpoint), ask)
+    new = Lock(images=images, checkpoints=checkpoints)
+    problems.update(dict.fromkeys(line for recipe in recipes for line in outdated(recipe, new)))
     if problems:
         raise PlanError(*problems)
     return new
+
+
+def _image(recipe: Recipe, adopted: Mapping[str, str], mirrors: Mapping[str, str]) -> ImageLock:
+    # Most runs resolve nothing, and the client takes a while to import.
+    from sparkwright.release.resolve import resolve_image
+
+    name = recipe.base_image
+    place, known = repository(name), published().get(name, NONE)
+    digest = known.get("version")
+    if "@" not in name:
+        digest = adopted.get(place, digest)
+    arch = HARDWARE[recipe.hardware[0]].arch or platform.machine()
+    image = resolve_image(f"{place}@{digest}" if digest else name, arch, mirrors)
+    source = known.get("source") if known.get("version") == digest else None
+    return image.model_copy(update={"source": source})
+
+
+def _checkpoint(
+    recipe: Recipe, name: str, commit: str | None, endpoint: str | None, token: str | None
+) -> CheckpointLock:
+    from sparkwright.release.resolve import resolve_checkpoint
+
+    checkpoint, revision = recipe.checkpoints[name], recipe.checkpoints[name].revision
+    known = published().get(public_key(checkpoint), NONE)
+    asked = known.get("version", revision)
+    if commit and not _VERSION.fullmatch(revision):
+        asked = commit
+    choice = choice_of(recipe, name)
+    locked = resolve_checkpoint(checkpoint.repo, asked, endpoint, token, choice)
+    source = known.get("source") if known.get("version") == asked else None
+    return locked.model_copy(update={"revision": revision, "source": source})
 
 
 def _locked_commit(checkpoint: Checkpoint, lock: Lock) -> str | None:
@@ -196,30 +200,6 @@ def _locked_commit(checkpoint: Checkpoint, lock: Lock) -> str | None:
     names = (checkpoint.repo, checkpoint.revision)
     found = (each for each in lock.checkpoints.values() if (each.repo, each.revision) == names)
     return next((each.commit for each in found), None)
-
-
-def of_another_format(recipe: Recipe, lock: Lock) -> list[str]:
-    """Return the problems, for a PlanError, of weights in a format that the recipe does not read.
-
-    A lock that leaves nothing out has both.
-    """
-    locked = lock.checkpoint(recipe.checkpoints["model"]) if "model" in recipe.checkpoints else None
-    chosen, wanted = locked and locked.left_out and locked.left_out.format, format_of(recipe)
-    if not chosen or chosen == wanted:
-        return []
-    return [
-        f"recipe {recipe.name}: checkpoints.model: found the weights as {chosen} reads them in the "
-        f"lock; expected those for its load-format or config-format ({wanted}). "
-        f"`{next_line('lock', f'--refresh {recipe.name}')}` chooses anew; where two recipes of one "
-        "site read them differently, give one of them `files:` of its own"
-    ]
-
-
-def _chosen(used: list[Recipe], names: Collection[str]) -> list[Recipe]:
-    """Return the recipes in use of these names; all of them if none is named."""
-    if problems := unknown("--refresh", names, {recipe.name for recipe in used}):
-        raise PlanError(*problems)
-    return [recipe for recipe in used if not names or recipe.name in names]
 
 
 def _adopted(versions: Collection[str], recipes: Collection[Recipe]) -> dict[str, str]:
@@ -279,12 +259,14 @@ def update(
         PlanError: As `resolve`; or an argument is invalid.
     """
     path = lock_path(inventory)
-    used = load_fleet(inventory, recipe_names()).recipes
-    recipes = _chosen([load_recipe(name) for name in used], names)
+    used = [load_recipe(name) for name in load_fleet(inventory, recipe_names()).recipes]
+    if problems := unknown("--refresh", names, {recipe.name for recipe in used}):
+        raise PlanError(*problems)
+    recipes = [recipe for recipe in used if not names or recipe.name in names]
     old, token = read_lock(path), hub.token()
     adopted = _adopted(adopt, recipes)
     new = resolve(old, recipes, hub.endpoint, token, refresh, adopted, _mirrors(mirrors))
-    changes = list(diff(old, new))
+    changes = diff(old, new)
     if changes and not check:
         record_lock(path, new)
     return changes

@@ -10,16 +10,16 @@ import re
 from collections.abc import Collection, Iterable
 from datetime import date
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.local_file import UnmergedError, read_text, unwritable, write_file
-from sparkwright.common.schema import Model, Text, matching, parse, shown
+from sparkwright.common.schema import Model, Text, matching, parse
 from sparkwright.recipe.recipe import Checkpoint, Recipe
 from sparkwright.release.model_config import Shape
 
@@ -60,13 +60,6 @@ def _day(text: str) -> str:
     return text
 
 
-def _of_this_version(shape: object) -> object:
-    """Drop a shape of another version of Sparkwright, as fields would have to be guessed."""
-    if isinstance(shape, dict) and shape.keys() != Shape.model_fields.keys():
-        return None
-    return shape
-
-
 Digest = Annotated[str, _hexadecimal(64, "sha256:")]
 Sha256 = Annotated[str, _hexadecimal(64)]
 Sha1 = Annotated[str, _hexadecimal(40)]
@@ -81,31 +74,21 @@ class LockedFile(Model):
 
 
 class LeftOut(Model):
-    """What of a repository is not fetched, as no engine reads it.
-
-    Attributes:
-        files: Their number.
-        bytes: Their size.
-        format: The weights' format that was chosen, where the repository has two.
-    """
+    """The files of a repository that are not fetched, as no engine reads them."""
 
     files: int = Field(ge=0, description="a number of files")
     bytes: int = Field(ge=0, description="bytes")
-    format: Literal["transformers", "mistral"] | None = Field(
-        default=None, description="transformers or mistral"
-    )
 
 
 class CheckpointLock(Model):
     """A repository at one commit.
 
     Attributes:
-        date: The day of the commit, in UTC; None in an older lock.
+        date: The day of the commit, in UTC.
         source: A public source for the commit; None if only the hub gave it.
-        shape: The part of ``config.json`` that decides memory; None in a lock of another version,
-            and if the file is absent or not that of a supported model.
-        left_out: What the repository has beside ``files``; None if that is nothing, as in a lock
-            from before there was a choice.
+        shape: The part of ``config.json`` that decides memory; None if the file is absent or not
+            that of a supported model.
+        left_out: None if nothing is.
     """
 
     repo: str = Field(description="a repository, OWNER/NAME")
@@ -113,7 +96,7 @@ class CheckpointLock(Model):
     commit: Sha1 = Field(description="a commit of 40 hexadecimal digits")
     date: Annotated[str, AfterValidator(_day)] | None = Field(default=None, description=_DAY)
     source: Text | None = Field(default=None, description="where it is published")
-    shape: Annotated[Shape | None, BeforeValidator(_of_this_version)] = None
+    shape: Shape | None = None
     files: dict[Annotated[str, AfterValidator(inside)], LockedFile] = Field(
         min_length=1, description="a mapping of files, at least one"
     )
@@ -165,14 +148,15 @@ class Lock(Model):
     def folder(self, checkpoint: Checkpoint) -> str:
         """Return the folder of a checkpoint on a Spark, below the root.
 
-        Each commit has a folder of its own, so that earlier releases keep theirs; and so has each
-        choice of files that a recipe makes.
+        Each commit, and each choice of files that a recipe makes, has one of its own.
 
         Raises:
             KeyError: It is not locked yet.
         """
-        commit = self.checkpoints[checkpoint_key(checkpoint)].commit[:12]
-        return f"{checkpoint.folder}@{commit}{_mark(checkpoint.files)}"
+        commit, files = self.checkpoints[checkpoint_key(checkpoint)].commit[:12], checkpoint.files
+        chosen = "\n".join(sorted({*files})) if files else ""
+        mark = f"-{hashlib.sha256(chosen.encode()).hexdigest()[:8]}" if chosen else ""
+        return f"{checkpoint.folder}@{commit}{mark}"
 
 
 def places(repo: str, folder: str, folders: Iterable[str]) -> list[str]:
@@ -207,13 +191,6 @@ def public_key(checkpoint: Checkpoint) -> str:
     return f"{checkpoint.repo}@{checkpoint.revision}"
 
 
-def _mark(files: Collection[str] | None) -> str:
-    """Return the end of a folder's name that a recipe's own choice of files has."""
-    if not files:
-        return ""
-    return f"-{hashlib.sha256(chr(10).join(sorted({*files})).encode()).hexdigest()[:8]}"
-
-
 def lock_path(inventory: Path) -> Path:
     """Return the lock file of an inventory file: ``sparks.yaml`` -> ``sparks.lock.yaml``."""
     return inventory.with_suffix(".lock.yaml")
@@ -231,7 +208,17 @@ def read_lock(path: Path) -> Lock:
     )
     try:
         text = read_text(path, "the lock, a file of this user", yaml.MOST_BYTES)
-        return Lock() if text is None else _parsed(text, str(path))
+        if text is None:
+            return Lock()
+        data = yaml.parse(text, str(path)) or {}
+        if isinstance(data, dict):
+            # Runs write both kinds, images last: the end of a file may have been cut off.
+            kinds = Lock.model_fields
+            cut = [kind for kind in kinds if kind not in data or not any(data.values())]
+            if cut:
+                found = f"no {' and no '.join(cut)}"
+                raise PlanError(f"{path}: found {found}; expected what names in recipes stand for")
+        return parse(Lock, data, str(path))
     except UnmergedError:
         raise
     except PlanError as error:
@@ -240,30 +227,14 @@ def read_lock(path: Path) -> Lock:
         raise PlanError(*error.problems, remedy) from None
 
 
-def _parsed(text: str, source: str) -> Lock:
-    data = yaml.parse(text, source)
-    if not isinstance(data, dict | None):
-        raise PlanError(f"{source}: found {shown(data)}; expected a lock")
-    if not data or not any(data.values()):
-        raise PlanError(f"{source}: found an empty lock; expected what names in recipes stand for")
-    # Runs write both, images last.
-    if cut := [key for key in Lock.model_fields if key not in data]:
-        raise PlanError(
-            f"{source}: found no {' and no '.join(cut)}; expected both kinds: the end was cut off"
-        )
-    return parse(Lock, data, source)
-
-
 def write_lock(path: Path, lock: Lock) -> None:
     """Write a lock file in one step, sorted, so that the same lock is the same bytes.
 
     Raises:
         PlanError: It cannot be written; the old file is unchanged.
     """
-    data = lock.model_dump(exclude_none=True)
-    text = _HEADER + yaml.dump(data, sort_keys=True)
     try:
-        write_file(path, text)
+        write_file(path, _HEADER + yaml.dump(lock.model_dump(exclude_none=True), sort_keys=True))
     except OSError as error:
         raise unwritable(path, error) from None
 

@@ -20,11 +20,11 @@ _VARIABLES = ("HF_OIDC_RESOURCE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 def own_token() -> str | None:
     """Return the Hugging Face token of this machine, as huggingface_hub finds it; None without one.
 
-        What finds it there takes 50 ms to import: it is left out where HF_TOKEN alone decides, and
-    there is none.
+    The library, which takes 50 ms to import, is asked only where neither HF_TOKEN alone decides nor
+    there is no token at all.
 
-        Raises:
-            PlanError: It is no token.
+    Raises:
+        PlanError: It is no token.
     """
     first = next((name for name in _VARIABLES if os.environ.get(name)), None)
     if first in _VARIABLES[1:] and (token := os.environ[first].strip()):
@@ -49,23 +49,15 @@ class Hub:
     setting: str = HTTPS
 
     def token(self) -> str | None:
-        """Return the token for it; None for anonymous requests.
-
-        Raises:
-            PlanError: As `token_for`.
-        """
+        """Return the token for it, as `token_for`."""
         return token_for(self.endpoint or constants.ENDPOINT, own_token(), self.setting)
 
 
 def token_for(endpoint: str, token: str | None, setting: str = HTTPS) -> str | None:
-    """Return the token for requests to a hub; None for anonymous ones.
-
-    Args:
-        token: that of the machine that runs pyinfra; None without one.
-        setting: `hf_token` of the settings.
+    """Return the token for requests to a hub by the setting `hf_token`; None for anonymous ones.
 
     Raises:
-        PlanError: the token would be sent unencrypted.
+        PlanError: The token would be sent unencrypted.
     """
     if setting == NONE or not token:
         return None

@@ -12,12 +12,10 @@ from sparkwright.common.errors import PlanError
 from sparkwright.recipe.loader import RECIPES, load_recipe, recipe_names
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.release import ensure
-from sparkwright.release.ensure import ensure_lock
-from sparkwright.release.known import known
+from sparkwright.release.ensure import ensure_lock, published
 from sparkwright.release.lock import (
     CheckpointLock,
     ImageLock,
-    LeftOut,
     Lock,
     LockedFile,
     checkpoint_key,
@@ -305,24 +303,6 @@ def test_a_choice_of_files_is_an_entry_of_its_own_at_the_commit_that_is_locked(
     assert answers.choices[-2][1] == "main"
 
 
-def test_weights_in_another_format_than_the_recipe_reads_are_refused(
-    answers: Answers, recipe: Recipe
-) -> None:
-    lock = ensure.resolve(Lock(), [recipe], None, None)
-    key = checkpoint_key(recipe.checkpoints["model"])
-    left = LeftOut(files=2, bytes=9, format="transformers")
-    cut = lock.checkpoints[key].model_copy(update={"left_out": left})
-    chosen = Lock(images=lock.images, checkpoints=lock.checkpoints | {key: cut})
-    assert ensure.resolve(chosen, [recipe], None, None) == chosen
-    args = recipe.args | {"load-format": "mistral"}
-    mistral = recipe.model_copy(update={"args": args})
-    assert ensure.resolve(lock, [mistral], None, None) == lock
-    with pytest.raises(PlanError, match=r"in the lock; expected those for .* \(mistral\)"):
-        ensure.resolve(chosen, [mistral], None, None)
-    ensure.resolve(chosen, [mistral], None, None, refresh=True)
-    assert (key.partition("@")[0], "main", Choice(format="mistral")) in answers.choices
-
-
 def test_a_recipe_by_path_is_refreshed_by_its_name(answers: Answers, inventory: Path) -> None:
     """That is how messages name it."""
     other = inventory.with_name("mine.yaml")
@@ -347,15 +327,15 @@ class TestPublished:
 
     def test_the_first_lock_takes_it(self, inventory: Path, answers: Answers) -> None:
         wanted = load_recipe("qwen3.6-35b-nvidia")
-        image = known().images["vllm/vllm-openai:v0.28.0"]
-        checkpoint = known().checkpoints["nvidia/Qwen3.6-35B-A3B-NVFP4@main"]
-        answers.commit = checkpoint.commit
+        image = published()["vllm/vllm-openai:v0.28.0"]
+        checkpoint = published()["nvidia/Qwen3.6-35B-A3B-NVFP4@main"]
+        answers.commit = checkpoint["version"]
         lock = ensure_lock(inventory, [wanted], None, None)
-        assert f"vllm/vllm-openai@{image.digest} aarch64" in answers.asked
+        assert f"vllm/vllm-openai@{image['version']} aarch64" in answers.asked
         found = lock.images["vllm/vllm-openai:v0.28.0"]
-        assert found.source == image.source
+        assert found.source == image["source"]
         (locked,) = lock.checkpoints.values()
-        assert (locked.revision, locked.source) == ("main", checkpoint.source)
+        assert (locked.revision, locked.source) == ("main", checkpoint["source"])
         assert read_lock(lock_path(inventory)) == lock
 
     def test_an_owners_lock_stays(self, inventory: Path, answers: Answers) -> None:
@@ -375,7 +355,8 @@ class TestPublished:
 
     def test_what_is_known_is_of_our_recipes(self) -> None:
         recipes = [load_recipe(name) for name in recipe_names()]
-        assert known().images.keys() <= {recipe.base_image for recipe in recipes}
-        assert known().checkpoints.keys() <= {
+        names = {recipe.base_image for recipe in recipes} | {
             checkpoint_key(each) for recipe in recipes for each in recipe.checkpoints.values()
         }
+        assert published().keys() <= names
+        assert all(ensure._VERSION.fullmatch(each["version"]) for each in published().values())

@@ -199,8 +199,8 @@ def test_run_becomes_docker_with_exactly_its_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"lock_": Lock()}, "found no owner/drafter@main in the lock; expected its commit"),
-        ({"lock_": Lock()}, "found no example.org/vllm:1 in the lock; expected its digest"),
+        ({"lock_": Lock()}, "owner/drafter@main is not in the lock yet"),
+        ({"lock_": Lock()}, "example.org/vllm:1 is not in the lock yet"),
     ],
 )
 def test_what_cannot_be_frozen(changes: dict[str, Any], expected: str) -> None:
