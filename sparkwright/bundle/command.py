@@ -10,15 +10,17 @@ import json
 import platform
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from hashlib import sha1
 from pathlib import Path
 
-from sparkwright.bundle.images import fetch_image
+from huggingface_hub import constants, hf_hub_download
+from huggingface_hub.errors import HTTPError
+
+from sparkwright.bundle.downloads import download_wheels, fetch_image
 from sparkwright.bundle.packages import download_packages, ubuntu_sources
-from sparkwright.bundle.weights import download_weights
-from sparkwright.bundle.wheels import download_wheels
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
@@ -42,15 +44,13 @@ from sparkwright.release.bundle import (
     file_hash,
     unbundled,
 )
-from sparkwright.release.ensure import record_lock, resolve
+from sparkwright.release.ensure import ensure_lock
 from sparkwright.release.lock import (
-    ImageLock,
+    CheckpointLock,
     Lock,
     LockedFile,
     checkpoint_key,
     image_key,
-    lock_path,
-    read_lock,
 )
 from sparkwright.release.registry import registry_architecture
 from sparkwright.release.release import repository
@@ -58,9 +58,10 @@ from sparkwright.release.token import Hub
 
 # Bytes that stay free on this machine's disk.
 _RESERVE = 1024**3
+# Bytes up to which a file may be git's own and not LFS's: the hub takes 10 MiB.
+_SMALL = 16 << 20
 # Bytes of wheels and packages, roughly: those of a gateway are half of it.
 _REST = 400 * 10**6
-_EVERY_ARCHITECTURE = ("aarch64", "x86_64")
 
 
 def fill(folder: Path, inventory: Path, hub: Hub, apt: Sequence[str] = ()) -> str:
@@ -69,9 +70,6 @@ def fill(folder: Path, inventory: Path, hub: Hub, apt: Sequence[str] = ()) -> st
     Args:
         inventory: The inventory file, of whose replicas all is fetched.
         apt: Lines of apt's sources.list for the Sparks' packages; none for Ubuntu 24.04's archive.
-
-    Raises:
-        PlanError: Something cannot be fetched, or the folder not be filled.
     """
     fleet = load_fleet(inventory, recipe_names())
     recipes = [load_recipe(name) for name in fleet.recipes]
@@ -81,10 +79,9 @@ def fill(folder: Path, inventory: Path, hub: Hub, apt: Sequence[str] = ()) -> st
     with _alone(folder):
         _check_space(folder, lock)
         for locked in lock.checkpoints.values():
-            _say(f"weights of {locked.repo}: {size_text(locked.size)}")
-            download_weights(locked, hub, folder)
+            _fetch_weights(locked, hub, folder)
         images = _fetch_images(folder, recipes, lock)
-        architectures = sorted(_architectures(fleet))
+        architectures = _architectures(fleet)
         _say("wheels: for Python 3.12 and 3.13, on " + " and ".join(architectures))
         for subject in ("weights", *(["gateway"] if fleet.gateway else [])):
             requirements = HOST_FILES / subject / "requirements.txt"
@@ -105,11 +102,7 @@ def fill(folder: Path, inventory: Path, hub: Hub, apt: Sequence[str] = ()) -> st
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Keep other runs from filling a folder.
-
-    Raises:
-        PlanError: One does, or the folder cannot be written to.
-    """
+    """Keep other runs from filling a folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / ".lock").open("w", encoding="utf-8") as lock:
@@ -125,28 +118,21 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def _locked(inventory: Path, hub: Hub, recipes: Sequence[Recipe]) -> Lock:
     """Return the part of the lock that the recipes name, completed and recorded."""
-    path = lock_path(inventory)
-    old = read_lock(path)
-    new = resolve(old, recipes, hub.endpoint, hub.token())
-    if new != old:
-        record_lock(path, new)
+    whole = ensure_lock(inventory, recipes, hub.endpoint, hub.token())
     used = [each for recipe in recipes for each in recipe.checkpoints.values()]
     return Lock(
-        images={key: new.images[key] for key in map(image_key, recipes)},
-        checkpoints={key: new.checkpoints[key] for key in map(checkpoint_key, used)},
+        images={key: whole.images[key] for key in map(image_key, recipes)},
+        checkpoints={key: whole.checkpoints[key] for key in map(checkpoint_key, used)},
     )
 
 
-def _architectures(fleet: Fleet) -> set[str]:
+def _architectures(fleet: Fleet) -> list[str]:
     """Return the processors of a fleet, as ``uname -m`` prints them."""
     found = {HARDWARE[spark.hardware].arch or platform.machine() for spark in fleet.sparks.values()}
-    gateway = fleet.gateway
-    if gateway and gateway.local:
-        found.add(platform.machine())
-    elif gateway and not gateway.spark:
-        # Only a run will know.
-        found.update(_EVERY_ARCHITECTURE)
-    return found
+    if fleet.gateway and not fleet.gateway.spark:
+        # Only a run will know that of its host.
+        found |= {"aarch64", "x86_64"}
+    return sorted(found)
 
 
 def _check_space(folder: Path, lock: Lock) -> None:
@@ -160,72 +146,84 @@ def _check_space(folder: Path, lock: Lock) -> None:
         f"{size_text(_REST)} of wheels and packages; {size_text(there)} are there, "
         f"{size_text(free)} free"
     )
-    needed = max(0, weights + layers + _REST - there) + _RESERVE
-    if needed > free:
-        raise PlanError(f"{folder}: found {size_text(free)} free; expected {size_text(needed)}")
+    missing = max(0, weights + layers + _REST - there) + _RESERVE
+    if missing > free:
+        raise PlanError(f"{folder}: found {size_text(free)} free; expected {size_text(missing)}")
+
+
+def _fetch_weights(locked: CheckpointLock, hub: Hub, folder: Path) -> None:
+    """Have the files of a checkpoint by huggingface_hub; the index shows if they are right."""
+    _say(f"weights of {locked.repo}: {size_text(locked.size)}")
+    # With telemetry the library contacts the public hub, whatever the endpoint.
+    constants.HF_HUB_DISABLE_TELEMETRY = True
+    place, token = folder / checkpoint_folder(locked), hub.token() or False
+    fetch = partial(hf_hub_download, locked.repo, revision=locked.commit, local_dir=place)
+    for path, file in locked.files.items():
+        if (place / path).is_file() and (place / path).stat().st_size == file.size:
+            continue
+        try:
+            fetch(path, endpoint=hub.endpoint, token=token)
+        except (HTTPError, OSError) as error:
+            where = f"{locked.repo}@{locked.commit[:12]}: {path}"
+            raise PlanError(f"{where}: cannot be fetched ({error}); run again") from None
+    # The library's notes of what is on its way.
+    shutil.rmtree(place / ".cache", ignore_errors=True)
 
 
 def _fetch_images(folder: Path, recipes: Sequence[Recipe], lock: Lock) -> dict[str, BundledImage]:
+    try:
+        known = BundleIndex.model_validate_json((folder / INDEX).read_bytes()).images
+    except (OSError, ValueError):
+        known = {}
     found: dict[str, BundledImage] = {}
     for recipe in recipes:
-        key, arch = image_key(recipe), HARDWARE[recipe.hardware[0]].arch or platform.machine()
-        reference = f"{repository(recipe.base_image)}@{lock.images[key].digest}"
-        if key not in found:
-            known = _known_image(folder, key, lock.images[key])
-            found[key] = known or fetch_image(reference, arch, folder / IMAGES, _say)
+        key = image_key(recipe)
+        image, digest = found.get(key) or known.get(key), lock.images[key].digest
+        if not image or image.top != digest or not _has_all(folder / IMAGES, image.blobs):
+            arch = HARDWARE[recipe.hardware[0]].arch or platform.machine()
+            reference = f"{repository(recipe.base_image)}@{digest}"
+            image = fetch_image(reference, arch, folder / IMAGES, _say)
+        found[key] = image
     return found
 
 
-def _known_image(folder: Path, key: str, locked: ImageLock) -> BundledImage | None:
-    """Return an image of the lock that an earlier run has brought whole."""
-    try:
-        image = BundleIndex.model_validate_json((folder / INDEX).read_bytes()).images[key]
-    except (OSError, ValueError, KeyError):
-        return None
-    is_whole = all((folder / IMAGES / path).is_file() for path in image.blobs)
-    return image if is_whole and image.top == locked.digest else None
+def _has_all(folder: Path, paths: Iterable[str]) -> bool:
+    return all((folder / path).is_file() for path in paths)
 
 
 def _index(folder: Path, lock: Lock, images: dict[str, BundledImage]) -> BundleIndex:
-    """Hash what the bundle consists of, write its index, and return that.
-
-    Raises:
-        PlanError: A file is not what the lock, or its name, says.
-    """
+    """Hash what the bundle consists of, write its index, and return that."""
     _say(f"{folder}: computing the digest of each file")
-    expected: dict[str, LockedFile | str | None] = {
+    expected: dict[str, LockedFile | None] = {
         f"{checkpoint_folder(locked)}/{path}": file
         for locked in lock.checkpoints.values()
         for path, file in locked.files.items()
     }
-    expected |= {f"{IMAGES}/{path}": Path(path).name for i in images.values() for path in i.blobs}
+    for path in {path for image in images.values() for path in image.blobs}:
+        expected[f"{IMAGES}/{path}"] = LockedFile(size=0, sha256=Path(path).name)
     for each in (WHEELS, PACKAGES):
-        found = (place for place in (folder / each).rglob("[!.]*") if place.is_file())
-        expected |= {place.relative_to(folder).as_posix(): None for place in found}
+        for place in (folder / each).rglob("[!.]*"):
+            if place.is_file():
+                expected[place.relative_to(folder).as_posix()] = None
     files: dict[str, BundledFile] = {}
     for path, wanted in sorted(expected.items()):
         place = folder / path
-        digest = file_hash(place)
-        if isinstance(wanted, LockedFile):
-            is_right = wanted.sha256 == digest if wanted.sha256 else wanted.git == _blob_hash(place)
-        else:
-            is_right = wanted in (None, digest)
-        if not is_right:
+        digest, size = file_hash(place), place.stat().st_size
+        if wanted and (wanted.sha256 or wanted.git) not in (digest, _git_hash(place, size)):
             place.unlink()
             raise PlanError(
                 f"{place}: found another content than was fetched; it is deleted: run again"
             )
-        files[path] = BundledFile(size=place.stat().st_size, sha256=digest)
+        files[path] = BundledFile(size=size, sha256=digest)
     index = BundleIndex(version=1, lock=lock, images=images, files=files)
     data = index.model_dump(mode="json", exclude_none=True)
     write_file(folder / INDEX, json.dumps(data, indent=1, sort_keys=True) + "\n")
     return index
 
 
-def _blob_hash(path: Path) -> str:
-    """Return the hash by which git names a small file."""
-    content = path.read_bytes()
-    return sha1(f"blob {len(content)}\0".encode() + content).hexdigest()
+def _git_hash(path: Path, size: int) -> str:
+    """Return the hash by which git names a small file, which no weights have."""
+    return sha1(b"blob %d\0" % size + path.read_bytes()).hexdigest() if size < _SMALL else ""
 
 
 def _say(line: str) -> None:

@@ -38,11 +38,7 @@ _Apt = Callable[..., str]
 
 
 def ubuntu_sources(architecture: str) -> list[str]:
-    """Return apt's sources of Ubuntu 24.04.
-
-    Raises:
-        PlanError: Its signing key is not on this machine.
-    """
+    """Return apt's sources of Ubuntu 24.04."""
     if not Path(_KEYRING).exists():
         raise PlanError(
             f"{_KEYRING}: found no such file; expected the key of Ubuntu's archive: apt-get "
@@ -67,9 +63,6 @@ def download_packages(
     Args:
         wanted: Names. What no source has is only said: NVIDIA's packages are on a Spark already.
         sources: Lines as in apt's sources.list.
-
-    Raises:
-        PlanError: This machine has no apt, or apt fails.
     """
     asked, marker = "\n".join([*sorted(wanted), *sources, ""]), folder / ".asked"
     if marker.is_file() and marker.read_text("utf-8") == asked:
@@ -112,11 +105,7 @@ def _needed(apt: _Apt, wanted: Collection[str]) -> list[str]:
 
 
 def _lay_lists(apt: _Apt, folder: Path) -> dict[str, Path]:
-    """Lay down the lists of all sources, signed; return the folder of each archive by its URL.
-
-    Raises:
-        PlanError: An archive has no InRelease.
-    """
+    """Lay down the lists of all sources, signed; return the folder of each archive by its URL."""
     archives: dict[str, Path] = {}
     told = apt(
         *("apt-get", "indextargets", "--format"),

@@ -156,9 +156,6 @@ def read_bundle(folder: Path, digest: str | None, inventory: Path) -> Bundle:
 
     Args:
         digest: Of its index, by the inventory.
-
-    Raises:
-        PlanError: There is no bundle, or all that is wrong with it.
     """
     path, line = folder / INDEX, f"`{next_line('bundle', str(folder))}`"
     expected = f"a complete bundle: {line}, where there is internet, makes it"
@@ -216,11 +213,7 @@ def file_hash(path: Path) -> str:
 
 
 def wheels_of(bundle: Bundle, requirements: str, name: str) -> list[str]:
-    """Return the paths of the wheels that requirements allow.
-
-    Raises:
-        PlanError: There is none for one of them.
-    """
+    """Return the paths of the wheels that requirements allow."""
     by_hash = {bundle.index.files[path].sha256: path for path in bundle.below(WHEELS)}
     text = re.sub(r"^\s*#.*$", "", requirements, flags=re.MULTILINE).replace("\\\n", " ")
     found: list[str] = []

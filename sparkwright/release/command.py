@@ -78,11 +78,7 @@ class Expansion(str):
 
 
 def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
-    """Return the arguments of ``vllm`` for one rank, unquoted.
-
-    Raises:
-        PlanError: More than one Spark, and no fabric address.
-    """
+    """Return the arguments of ``vllm`` for one rank, unquoted."""
     words = ["serve", _container_path(recipe, "model")]
     args = dict(recipe.args)
     domains = args.pop(DOMAINS, [NOWHERE])
@@ -134,9 +130,6 @@ def docker_run(
         folders: Where each checkpoint is, below the root.
         user: Numbers of the user and group as whom it runs.
         seat: For the second replica of a Spark.
-
-    Raises:
-        PlanError: As `serve_arguments`.
     """
     base = PurePosixPath(root)
     words = ["docker", "run", "--rm", "--name", f"vllm-{release}"]
@@ -244,9 +237,6 @@ def report(name: str, sparks: int | None = None) -> Iterator[str]:
     Args:
         name: Name of a recipe, or path of its file.
         sparks: How many; None for the least that it is for.
-
-    Raises:
-        PlanError: There is no such recipe, or it is for other numbers.
     """
     whole = load_recipe(name)
     nodes = whole.checked_sparks(sparks)

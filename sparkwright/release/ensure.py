@@ -133,10 +133,6 @@ def resolve(
     Args:
         refresh: Resolve names that are in the lock, too.
         adopted: The digests of images and commits of repositories to take, by name.
-
-    Raises:
-        PlanError: All names that could not be resolved, and all commits that are older than a
-            recipe accepts.
     """
     images, checkpoints = dict(lock.images), dict(lock.checkpoints)
     problems: dict[str, None] = {}
@@ -203,11 +199,7 @@ def _locked_commit(checkpoint: Checkpoint, lock: Lock) -> str | None:
 
 
 def _adopted(versions: Collection[str], recipes: Collection[Recipe]) -> dict[str, str]:
-    """Return digests and commits by the names of images and repositories that recipes have.
-
-    Raises:
-        PlanError: A version is none of theirs.
-    """
+    """Return digests and commits by the names of images and repositories that recipes have."""
     images = {repository(recipe.base_image) for recipe in recipes}
     repos = {each.repo for recipe in recipes for each in recipe.checkpoints.values()}
     found: dict[str, str] = {}
@@ -254,9 +246,6 @@ def update(
             ``NAME@sha256:…`` of an image, ``OWNER/NAME@COMMIT`` of a checkpoint.
         mirrors: ``REGISTRY=MIRROR``, as `registry_mirrors`.
         check: Write nothing.
-
-    Raises:
-        PlanError: As `resolve`; or an argument is invalid.
     """
     path = lock_path(inventory)
     used = [load_recipe(name) for name in load_fleet(inventory, recipe_names()).recipes]

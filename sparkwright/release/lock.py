@@ -197,11 +197,7 @@ def lock_path(inventory: Path) -> Path:
 
 
 def read_lock(path: Path) -> Lock:
-    """Read a lock file; without a file, the lock is empty.
-
-    Raises:
-        PlanError: The file is no lock, or an empty one.
-    """
+    """Read a lock file; without a file, the lock is empty."""
     remedy = (
         f"Runs write {path}; it is not meant to be edited. Get it back: git checkout -- {path}; or "
         "delete it and run again, which may choose newer versions"

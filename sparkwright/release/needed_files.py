@@ -82,9 +82,6 @@ def needed(
         shards: Returns the files that an index of the repository names, by its path; None if it is
             too large to be read.
         where: Names the repository in messages.
-
-    Raises:
-        PlanError: A pattern matches nothing, or a shard is missing.
     """
     weights = _weights(sizes, choice)
     index = next((path for path in weights if path.endswith(_INDICES)), None)

@@ -79,11 +79,7 @@ class RegistryImage:
         return parse(ImageLock, data, self.reference)
 
     def manifests(self, architecture: str) -> list[bytes]:
-        """Return its manifest for a processor, after the index that names it, if there is one.
-
-        Raises:
-            PlanError: It has none for that processor, or another content than its name says.
-        """
+        """Return its manifest for a processor, after the index that names it, if there is one."""
         top = self._get("manifests", self.version)
         declared = top.headers.get("Docker-Content-Digest", content_digest(top.content))
         named = self.version if self.version.startswith("sha256:") else declared
@@ -106,11 +102,7 @@ class RegistryImage:
 
     @contextmanager
     def blob(self, digest: str, begin: int) -> Iterator[Response]:
-        """Give a registry's answer with a part of the image, from a byte on.
-
-        Raises:
-            PlanError: It has none.
-        """
+        """Give a registry's answer with a part of the image, from a byte on."""
         if not self._authorization:
             # Whoever asks for the manifest gets a token, where one is needed.
             self._get("manifests", self.version)

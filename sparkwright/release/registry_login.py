@@ -95,9 +95,6 @@ def login_of(registry: str) -> RegistryLogin | None:
 
     Args:
         registry: Its host, with its port if it has one, as names of images have it.
-
-    Raises:
-        PlanError: The configuration is damaged, or a helper fails.
     """
     path = config_path()
     text = read_text(path, "Docker's logins, or no such file", _MOST)

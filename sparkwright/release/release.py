@@ -85,11 +85,7 @@ class Release:
 
 
 def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks, seat: str = "") -> Release:
-    """Freeze a recipe for one of the Sparks of a replica.
-
-    Raises:
-        PlanError: The lock lacks a name of the recipe.
-    """
+    """Freeze a recipe for one of the Sparks of a replica."""
     recipe = recipe.for_sparks(len(ranks.sparks))
     if problems := unresolved([recipe], lock, "lock"):
         raise PlanError(*problems)

@@ -48,9 +48,6 @@ def resolve_with_config(
     Args:
         token: Of the caller; None = anonymous, whatever login this machine has.
         choice: Which of its files are needed.
-
-    Raises:
-        PlanError: No such repository or revision, no access; or as `look_up`.
     """
     hub = endpoint or constants.ENDPOINT
     where = f"{hub}: {repo}@{revision}"
@@ -155,9 +152,6 @@ def resolve_image(
         reference: Image with tag or digest, such as ``ghcr.io/owner/name:tag``.
         arch: Processor as ``uname -m`` prints it.
         mirrors: Registries to ask in the place of others, as the setting `registry_mirrors`.
-
-    Raises:
-        PlanError: No such image, none for the platform, no access; or as `look_up`.
     """
 
     def ask(client: Client) -> ImageLock:

@@ -28,7 +28,7 @@ MOST = 16 << 20
 LONGEST = 120
 # Seconds to connect, and between two packets.
 _TIMEOUT = (10, 30)
-_REDIRECTIONS = 5
+_REDIRECTIONS = 3
 _CHUNK = 64 * 1024
 # The errors of reading an answer that is not in the expected format.
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -63,12 +63,7 @@ class Client:
         self._session.auth = _unchanged
 
     def get(self, url: str, headers: Headers = NO_HEADERS) -> Answer:
-        """Return a whole answer.
-
-        Raises:
-            TooMuchError: It is beyond the bounds.
-            OSError: There is none.
-        """
+        """Return a whole answer."""
         with self.opened(url, headers) as response:
             where = response.url.partition("?")[0]
             if coding := response.headers.get("Content-Encoding", "").replace("identity", ""):
@@ -122,9 +117,6 @@ def look_up(ask: Callable[[Client], T], where: str, server: str, kind: str, sett
         server: "Hub" or "registry".
         kind: What a right answer is.
         setting: What declares the address.
-
-    Raises:
-        PlanError: There is no answer, a malformed one, or one beyond the bounds; or by `ask`.
     """
     try:
         return _in_time(lambda: ask(Client()))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.bundle.images import fetch_image, fetch_part
+from sparkwright.bundle.downloads import fetch_image, fetch_part
 from sparkwright.common.errors import PlanError
 from sparkwright.release.registry import RegistryImage
 from sparkwright.release.web import Client
@@ -73,6 +73,6 @@ def test_one_that_was_cut_off_goes_on(image: RegistryImage, tmp_path: Path) -> N
 def test_one_that_the_registry_lacks(
     image: RegistryImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparkwright.bundle.images._DELAYS", (0.01,))
+    monkeypatch.setattr("sparkwright.bundle.downloads._DELAYS", (0.01,))
     with pytest.raises(PlanError, match=r"HTTP status 404 .* run again, which goes on"):
         list(fetch_part(image, digest(b"another"), 7, tmp_path / "layer"))

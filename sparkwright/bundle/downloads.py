@@ -1,10 +1,13 @@
-"""Downloads the parts of images from their registries, into the folder of a bundle."""
+"""Downloads images from their registries, and wheels by pip, into the folder of a bundle."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from sparkwright.common.errors import PlanError
@@ -13,9 +16,13 @@ from sparkwright.release.bundle import BundledImage, blob
 from sparkwright.release.registry import RegistryImage, content_digest, registry_architecture
 from sparkwright.release.web import Client, look_up
 
-# Seconds before each further try that has brought nothing.
+# Seconds before each further try.
 _DELAYS = (1, 2, 4, 8, 15, 30)
 _CHUNK = 1024 * 1024
+# CPython of Ubuntu 24.04, and of the next ones: the files of requirements have hashes for these.
+_PYTHONS = ("3.12", "3.13")
+# The C library of Ubuntu 24.04 is 2.39; wheels for older ones run with it.
+_GLIBC = range(5, 40)
 
 
 def fetch_image(
@@ -66,14 +73,11 @@ def fetch_image(
 def fetch_part(image: RegistryImage, digest: str, size: int, place: Path) -> Iterator[int]:
     """Have a part of an image in a file, going on where an earlier run has ended.
 
-    Yields how many bytes are there.
-
-    Raises:
-        PlanError: It cannot be had.
+    Yields how many bytes are there. Whether they are right, the bundle's index will show.
     """
     if place.exists():
         return
-    partial, tries = place.with_name(f"{place.name}.part"), 0
+    partial, delays = place.with_name(f"{place.name}.part"), iter(_DELAYS)
     with partial.open("ab") as file:
         while (begin := file.tell()) < size:
             try:
@@ -85,11 +89,49 @@ def fetch_part(image: RegistryImage, digest: str, size: int, place: Path) -> Ite
                         file.write(chunk[: size - file.tell()])
                         yield file.tell()
             except (OSError, PlanError) as error:
-                tries = 0 if file.tell() > begin else tries + 1
-                if tries > len(_DELAYS):
+                if (delay := next(delays, None)) is None:
                     raise PlanError(
                         f"{image.reference}: no content of {digest} ({error}); run again, which "
                         "goes on where this ended"
                     ) from None
-                time.sleep(_DELAYS[max(0, tries - 1)])
+                time.sleep(delay)
     partial.replace(place)
+
+
+def download_wheels(requirements: Path, architectures: Collection[str], folder: Path) -> None:
+    """Have the wheels of a file of requirements, which has their hashes, in a folder.
+
+    Args:
+        architectures: As ``uname -m`` prints them.
+    """
+    if not importlib.util.find_spec("pip"):
+        raise PlanError(
+            "found no pip; expected it, as it downloads the wheels: install it beside Sparkwright "
+            "(uv pip install pip)"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for architecture in sorted(architectures):
+        for python in _PYTHONS:
+            # Where an earlier run has brought all of them, PyPI is not asked.
+            said = _pip(requirements, architecture, python, folder, "--no-index")
+            if said and (said := _pip(requirements, architecture, python, folder)):
+                raise PlanError(
+                    f"{requirements}: pip cannot download its wheels for Python {python} on "
+                    f"{architecture}: {said}"
+                )
+
+
+def _pip(requirements: Path, architecture: str, python: str, folder: Path, *words: str) -> str:
+    """Return why pip failed; "" if it did not."""
+    platforms = [f"manylinux_2_{minor}_{architecture}" for minor in reversed(_GLIBC)]
+    platforms += [f"manylinux2014_{architecture}", f"linux_{architecture}"]
+    command = [
+        *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
+        *("--no-deps", "--require-hashes", "--only-binary", ":all:", "--implementation", "cp"),
+        *("--dest", str(folder), "--find-links", str(folder), "--python-version", python, *words),
+        *(f"--abi={each}" for each in (f"cp{python.replace('.', '')}", "abi3", "none")),
+        *(f"--platform={each}" for each in platforms),
+        *("--requirement", str(requirements)),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return " ".join(done.stderr.split())[-800:] if done.returncode else ""
