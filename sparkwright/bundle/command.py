@@ -65,11 +65,10 @@ _REST = 400 * 10**6
 
 
 def fill(folder: Path, inventory: Path, hub: Hub, apt: Sequence[str] = ()) -> str:
-    """Fill a bundle; what is there is not fetched again. Returns what to do with it.
+    """Fill a bundle for the replicas of an inventory, and return what to do with it.
 
-    Args:
-        inventory: The inventory file, of whose replicas all is fetched.
-        apt: Lines of apt's sources.list for the Sparks' packages; none for Ubuntu 24.04's archive.
+    What is there is not fetched again. `apt` has lines of apt's sources.list for the Sparks'
+    packages; none for Ubuntu 24.04's archive.
     """
     fleet = load_fleet(inventory, recipe_names())
     recipes = [load_recipe(name) for name in fleet.recipes]

@@ -30,15 +30,8 @@ def fetch_image(
 ) -> BundledImage:
     """Have the parts of an image in a folder; what is there is not asked for again.
 
-    Docker is not needed for that, and the image may be for another processor than this machine's.
-
-    Args:
-        reference: `repository@sha256:…`.
-        arch: Processor as ``uname -m`` prints it.
-        say: Is told how far it has come.
-
-    Raises:
-        PlanError: A part cannot be had. Whether it is the right one, the bundle's index will show.
+    Docker is not needed for that, and the image may be for another processor than this machine's,
+    named as ``uname -m`` prints it. Whether the parts are right, the bundle's index will show.
     """
 
     def ask(client: Client) -> list[bytes]:
@@ -99,11 +92,7 @@ def fetch_part(image: RegistryImage, digest: str, size: int, place: Path) -> Ite
 
 
 def download_wheels(requirements: Path, architectures: Collection[str], folder: Path) -> None:
-    """Have the wheels of a file of requirements, which has their hashes, in a folder.
-
-    Args:
-        architectures: As ``uname -m`` prints them.
-    """
+    """Have the wheels of a file of requirements, which has their hashes, in a folder."""
     if not importlib.util.find_spec("pip"):
         raise PlanError(
             "found no pip; expected it, as it downloads the wheels: install it beside Sparkwright "

@@ -38,12 +38,9 @@ _LOSSES = (OSError, EOFError, SSHException)
 
 @dataclass(frozen=True)
 class CarriedFiles:
-    """The files of a bundle that a Spark has.
+    """The files of a bundle that a Spark has, and the bytes that are free on its disk.
 
-    Attributes:
-        free: Bytes that are free on the disk of the root folder.
-        architecture: As dpkg names it.
-        files: Bytes, and the hash where it was asked for, by path in the bundle.
+    Each has its size, and its hash where that was asked for, by its path in the bundle.
     """
 
     free: int = 0
@@ -109,8 +106,7 @@ def sent(host: Host, bundle: Bundle, paths: Sequence[str], *, hashed: bool = Tru
 def bring(host: Host, bundle: Bundle, paths: Sequence[str], *, hashed: bool = True) -> None:
     """Send files of a bundle that are not there, whoever has brought them.
 
-    Args:
-        hashed: Compare them by content, before and after; else by size, for what a job hashes.
+    They are compared by content, before and after; or by size alone, for what a job hashes.
     """
     root = target_of(host).root
     lacking, free = _lacking(host, bundle, paths, hashed)

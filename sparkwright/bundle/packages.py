@@ -58,11 +58,8 @@ def download_packages(
 ) -> None:
     """Have packages, and all that they need, in a folder for each archive, with its signed lists.
 
-    What an earlier run has brought from the same sources is not asked for again.
-
-    Args:
-        wanted: Names. What no source has is only said: NVIDIA's packages are on a Spark already.
-        sources: Lines as in apt's sources.list.
+    What an earlier run has brought from the same sources, lines as in apt's sources.list, is not
+    asked for again. What no source has is only said: NVIDIA's packages are on a Spark already.
     """
     asked, marker = "\n".join([*sorted(wanted), *sources, ""]), folder / ".asked"
     if marker.is_file() and marker.read_text("utf-8") == asked:
@@ -134,13 +131,9 @@ def _below(folder: Path, path: str) -> Path:
 
 
 def apt_sources(paths: Iterable[str], folder: str, place: str) -> list[str]:
-    """Return the lines of apt's sources.list for the archives in a folder of a bundle.
+    """Return the lines of apt's sources.list for the archives in a folder of a bundle at a place.
 
     apt copies what it checks, as others may be able to write there.
-
-    Args:
-        paths: Of the files in the folder.
-        place: Where the bundle is.
     """
     components: dict[tuple[str, str], list[str]] = {}
     for path in paths:

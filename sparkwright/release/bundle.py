@@ -152,10 +152,9 @@ def unbundled(recipe: Recipe) -> list[str]:
 
 
 def read_bundle(folder: Path, digest: str | None, inventory: Path) -> Bundle:
-    """Read a bundle; compare its files with the index by size, and small ones by content.
+    """Read a bundle whose index has the digest that the inventory names.
 
-    Args:
-        digest: Of its index, by the inventory.
+    Its files are compared with the index by size, and small ones by content.
     """
     path, line = folder / INDEX, f"`{next_line('bundle', str(folder))}`"
     expected = f"a complete bundle: {line}, where there is internet, makes it"

@@ -124,12 +124,8 @@ def docker_run(
 ) -> list[str]:
     """Return the command that runs an engine in the foreground, unquoted.
 
-    Args:
-        cache: Name of the image's own folder for what it compiles.
-        release: Id of the release: name of the container and of the folder with ``engine.env``.
-        folders: Where each checkpoint is, below the root.
-        user: Numbers of the user and group as whom it runs.
-        seat: For the second replica of a Spark.
+    The image, the name of its own folder for what it compiles, and the numbers of user and group
+    may be what the shell expands to them.
     """
     base = PurePosixPath(root)
     words = ["docker", "run", "--rm", "--name", f"vllm-{release}"]
@@ -232,12 +228,7 @@ def _scalar(value: object) -> str:
 
 
 def report(name: str, sparks: int | None = None) -> Iterator[str]:
-    """Yield the lines that serve a recipe, as units will run them.
-
-    Args:
-        name: Name of a recipe, or path of its file.
-        sparks: How many; None for the least that it is for.
-    """
+    """Yield the lines that serve a recipe, as units will run them; None for the least of Sparks."""
     whole = load_recipe(name)
     nodes = whole.checked_sparks(sparks)
     recipe = whole.for_sparks(nodes)

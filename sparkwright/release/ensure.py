@@ -26,6 +26,7 @@ from sparkwright.release.lock import (
     ImageLock,
     Lock,
     checkpoint_key,
+    diff,
     image_key,
     lock_path,
     outdated,
@@ -34,7 +35,6 @@ from sparkwright.release.lock import (
     unresolved,
     write_lock,
 )
-from sparkwright.release.lock_diff import diff
 from sparkwright.release.needed_files import choice_of
 from sparkwright.release.release import repository
 from sparkwright.release.token import Hub
@@ -67,15 +67,9 @@ def ensure_lock(
 ) -> Lock:
     """Read the lock of an inventory; resolve and record the names of recipes that it lacks.
 
-    Args:
-        record: Write the lock, unlike in a dry run.
-        check: Called before names are looked up, with the present lock, or None if there is no
-            file; refuses by a PlanError.
-        bundle: Is asked instead of hub and registries, and has to have all that the lock names.
-        mirrors: The setting `registry_mirrors`.
-
-    Raises:
-        PlanError: As `resolve`, or the bundle lacks something; then nothing is recorded.
+    A bundle is asked instead of hub and registries, and has to have all that the lock names. With
+    `check`, the caller may refuse by a PlanError before names are looked up: it gets the present
+    lock, or None if there is no file. After an error nothing is recorded.
     """
     path = lock_path(inventory).absolute()
     with _turn:
@@ -128,11 +122,9 @@ def resolve(
     adopted: Mapping[str, str] = NONE,
     mirrors: Mapping[str, str] = NONE,
 ) -> Lock:
-    """Return a lock with the names of recipes resolved.
+    """Return a lock with the names of recipes resolved; to `refresh`, also those that are in it.
 
-    Args:
-        refresh: Resolve names that are in the lock, too.
-        adopted: The digests of images and commits of repositories to take, by name.
+    `adopted` are the digests of images and commits of repositories to take, by name.
     """
     images, checkpoints = dict(lock.images), dict(lock.checkpoints)
     problems: dict[str, None] = {}
@@ -237,15 +229,13 @@ def update(
     mirrors: Collection[str] = (),
     check: bool = False,
 ) -> list[str]:
-    """Bring the lock of an inventory up to date. Returns a line for each change.
+    """Bring the lock of an inventory up to date, unless to `check`. Returns a line for each change.
 
     Args:
-        refresh: Ask again for what is in the lock, too.
-        names: The recipes for which to do so; none named means all in use.
+        names: The recipes to refresh; none named means all in use.
         adopt: Versions to take of what the lock lacks, as a Spark serves them:
             ``NAME@sha256:…`` of an image, ``OWNER/NAME@COMMIT`` of a checkpoint.
         mirrors: ``REGISTRY=MIRROR``, as `registry_mirrors`.
-        check: Write nothing.
     """
     path = lock_path(inventory)
     used = [load_recipe(name) for name in load_fleet(inventory, recipe_names()).recipes]

@@ -30,11 +30,6 @@ _HEADER = """\
 """
 
 
-def _hexadecimal(length: int, prefix: str = "") -> AfterValidator:
-    pattern = re.compile(f"{prefix}[0-9a-f]{{{length}}}")
-    return matching(pattern, f"{prefix and f'{prefix} and '}{length} hexadecimal digits")
-
-
 # Begins the names of our own files in a checkpoint's folder: a record, or a partial download.
 _OURS = ".sparkwright"
 
@@ -60,9 +55,11 @@ def _day(text: str) -> str:
     return text
 
 
-Digest = Annotated[str, _hexadecimal(64, "sha256:")]
-Sha256 = Annotated[str, _hexadecimal(64)]
-Sha1 = Annotated[str, _hexadecimal(40)]
+Digest = Annotated[
+    str, matching(re.compile("sha256:[0-9a-f]{64}"), "sha256: and 64 hexadecimal digits")
+]
+Sha256 = Annotated[str, matching(re.compile("[0-9a-f]{64}"), "64 hexadecimal digits")]
+Sha1 = Annotated[str, matching(re.compile("[0-9a-f]{40}"), "40 hexadecimal digits")]
 
 
 class LockedFile(Model):
@@ -81,14 +78,10 @@ class LeftOut(Model):
 
 
 class CheckpointLock(Model):
-    """A repository at one commit.
+    """A repository at one commit, and the day of that in UTC.
 
-    Attributes:
-        date: The day of the commit, in UTC.
-        source: A public source for the commit; None if only the hub gave it.
-        shape: The part of ``config.json`` that decides memory; None if the file is absent or not
-            that of a supported model.
-        left_out: None if nothing is.
+    The shape is None if there is no ``config.json``, or not that of a supported model; the source
+    is None if only the hub gave the commit.
     """
 
     repo: str = Field(description="a repository, OWNER/NAME")
@@ -113,12 +106,8 @@ class CheckpointLock(Model):
 class ImageLock(Model):
     """An image for one platform.
 
-    Attributes:
-        digest: By which it is pulled; of the index, if there is one.
-        config: Digest of its configuration, which identifies the content of every layer: a copy
-            from another Docker can be recognized by it alone.
-        size: Compressed bytes of its layers.
-        source: A public source for the digest; None if only the registry gave it.
+    Its digest is the index's, if there is one; that of its configuration identifies the content of
+    every layer, and so a copy from another Docker. Its size is that of the compressed layers.
     """
 
     digest: Digest = Field(description="sha256:, and 64 hexadecimal digits")
@@ -146,12 +135,9 @@ class Lock(Model):
         return self.checkpoints.get(checkpoint_key(checkpoint))
 
     def folder(self, checkpoint: Checkpoint) -> str:
-        """Return the folder of a checkpoint on a Spark, below the root.
+        """Return the folder of a locked checkpoint on a Spark, below the root.
 
         Each commit, and each choice of files that a recipe makes, has one of its own.
-
-        Raises:
-            KeyError: It is not locked yet.
         """
         commit, files = self.checkpoints[checkpoint_key(checkpoint)].commit[:12], checkpoint.files
         chosen = "\n".join(sorted({*files})) if files else ""
@@ -160,12 +146,7 @@ class Lock(Model):
 
 
 def places(repo: str, folder: str, folders: Iterable[str]) -> list[str]:
-    """Return where a Spark may have a checkpoint's files already, outside of the root.
-
-    Args:
-        folder: Its folder below the root, with or without its commit.
-        folders: Those of the group data (``model_folders``).
-    """
+    """Return where a Spark may have a checkpoint's files already, in `model_folders`."""
     owner, _, name = repo.partition("/")
     cache = f"models--{owner}--{name}"
     below = dict.fromkeys(
@@ -224,11 +205,7 @@ def read_lock(path: Path) -> Lock:
 
 
 def write_lock(path: Path, lock: Lock) -> None:
-    """Write a lock file in one step, sorted, so that the same lock is the same bytes.
-
-    Raises:
-        PlanError: It cannot be written; the old file is unchanged.
-    """
+    """Write a lock file in one step, sorted, so that the same lock is the same bytes."""
     try:
         write_file(path, _HEADER + yaml.dump(lock.model_dump(exclude_none=True), sort_keys=True))
     except OSError as error:
@@ -267,3 +244,30 @@ def unresolved(recipes: Collection[Recipe], lock: Lock, path: str) -> list[str]:
         f"{path}: {name} is not in the lock yet; {next_line('apply')} records it"
         for name in dict.fromkeys(names)
     ]
+
+
+def diff(old: Lock, new: Lock) -> list[str]:
+    """Return the changes from one lock to another, a line for each name, sorted."""
+    before, after = _versions(old), _versions(new)
+    lines = [f"- {name}: {before[name]}" for name in before.keys() - after.keys()]
+    lines += [f"+ {name}: {after[name]}" for name in after.keys() - before.keys()]
+    both = before.keys() & after.keys()
+    changed = (name for name in both if before[name] != after[name])
+    lines += [f"~ {name}: {before[name]} -> {after[name]}" for name in changed]
+    return sorted(lines, key=lambda line: line[2:])
+
+
+def _versions(lock: Lock) -> dict[str, str]:
+    images = (
+        (f"image {name}", f"{image.digest}, {image.size:,} bytes")
+        for name, image in lock.images.items()
+    )
+    checkpoints = ((f"checkpoint {key}", _version(each)) for key, each in lock.checkpoints.items())
+    return dict([*images, *checkpoints])
+
+
+def _version(locked: CheckpointLock) -> str:
+    day = f" of {locked.date}" if locked.date else ""
+    left = locked.left_out
+    out = f" ({left.files} files, {left.bytes:,} bytes left out)" if left else ""
+    return f"{locked.commit}{day}, {len(locked.files)} files, {locked.size:,} bytes{out}"

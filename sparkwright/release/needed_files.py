@@ -44,12 +44,7 @@ _INDICES = (".safetensors.index.json", ".bin.index.json")
 
 @dataclass(frozen=True)
 class Choice:
-    """The way in which the files of a checkpoint are chosen.
-
-    Attributes:
-        patterns: The recipe's own, as huggingface_hub's ``allow_patterns``; empty = by rules.
-        format: How its weights are read.
-    """
+    """How the files of a checkpoint are chosen: by patterns, or by rules for a format."""
 
     patterns: tuple[str, ...] = ()
     format: Format = "transformers"
@@ -75,13 +70,9 @@ def needed(
     shards: Callable[[str], Collection[str] | None],
     where: str,
 ) -> frozenset[str]:
-    """Choose the files that an engine reads.
+    """Choose the files that an engine reads, of all files of a repository with their bytes.
 
-    Args:
-        sizes: Bytes of all files of a repository, by path.
-        shards: Returns the files that an index of the repository names, by its path; None if it is
-            too large to be read.
-        where: Names the repository in messages.
+    `shards` returns the files that an index of the repository names; None if that is too large.
     """
     weights = _weights(sizes, choice)
     index = next((path for path in weights if path.endswith(_INDICES)), None)

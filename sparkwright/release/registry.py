@@ -45,14 +45,10 @@ def content_digest(content: bytes) -> str:
 
 
 class RegistryImage:
-    """An image on its registry.
+    """An image on its registry, or, by another name, on a mirror.
 
     Requests are anonymous until the registry asks for more; a login goes to the registry that it is
     for, and to the token server that this one names.
-
-    Args:
-        reference: Image with tag or digest.
-        name: Its name on a mirror, if it is had there.
     """
 
     def __init__(self, reference: str, client: Client, name: str = "") -> None:

@@ -36,13 +36,7 @@ _MOST = 1 << 20
 
 @dataclass(frozen=True)
 class RegistryLogin:
-    """A login of one registry; its secret is in no text that is made of it.
-
-    Attributes:
-        registry: Host of the registry, with its port if it has one.
-        secret: Password or access token.
-        source: Where it was found, for messages.
-    """
+    """A login of one registry, and where it was found; no text made of it has its secret."""
 
     registry: str
     user: str
@@ -91,11 +85,7 @@ def config_path() -> Path:
 
 @cache
 def login_of(registry: str) -> RegistryLogin | None:
-    """Return Docker's login of a registry; None without one.
-
-    Args:
-        registry: Its host, with its port if it has one, as names of images have it.
-    """
+    """Return Docker's login of a registry, named as in names of images; None without one."""
     path = config_path()
     text = read_text(path, "Docker's logins, or no such file", _MOST)
     try:

@@ -42,8 +42,7 @@ _UNIT = HOST_FILES / "engine" / "vllm@.service"
 class Ranks:
     """The Sparks that serve a replica together, the head first, and the rank of one of them.
 
-    Attributes:
-        fabric: Each one's addresses on the two subnets of the fabric; empty for one Spark.
+    On the fabric each has an address on either of two subnets; a single Spark has none.
     """
 
     sparks: tuple[str, ...]
@@ -57,14 +56,12 @@ class Release:
 
     Attributes:
         id: ``<recipe>-<8 hex>``, made of everything that the engine would notice on any rank.
-        recipe: As it is for this number of Sparks.
         image: ``repo@sha256:…``, or the name of what is built: `build_name`.
         images: All names by which Docker may know this very image: a copied one has lost the first.
-        folders: Where each checkpoint is, below the root: `Lock.folder`.
+        folders: Where each checkpoint is, below the root.
         files: The text files of the release folder, by name.
         program: What runs the engine, a file of that folder too, so that a later Sparkwright
             changes nothing of this release.
-        seat: For a Spark's second replica.
     """
 
     id: str

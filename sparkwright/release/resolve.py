@@ -45,9 +45,7 @@ def resolve_with_config(
 ) -> tuple[CheckpointLock, dict[str, Any] | None]:
     """Ask the hub for what a lock has of a repository, and for the object in its config.json.
 
-    Args:
-        token: Of the caller; None = anonymous, whatever login this machine has.
-        choice: Which of its files are needed.
+    Without a token the request is anonymous, whatever login this machine has.
     """
     hub = endpoint or constants.ENDPOINT
     where = f"{hub}: {repo}@{revision}"
@@ -144,14 +142,9 @@ def _file(entry: dict[str, Any]) -> dict[str, Any]:
 def resolve_image(
     reference: str, arch: str, mirrors: Mapping[str, str] = MappingProxyType({})
 ) -> ImageLock:
-    """Ask a registry for an image's digest, and for its size on one platform.
+    """Ask a registry, or its mirror, for an image's digest, and for its size on one platform.
 
     The digest is that of the index, if there is one: it identifies the image on every platform.
-
-    Args:
-        reference: Image with tag or digest, such as ``ghcr.io/owner/name:tag``.
-        arch: Processor as ``uname -m`` prints it.
-        mirrors: Registries to ask in the place of others, as the setting `registry_mirrors`.
     """
 
     def ask(client: Client) -> ImageLock:

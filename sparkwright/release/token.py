@@ -20,11 +20,8 @@ _VARIABLES = ("HF_OIDC_RESOURCE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 def own_token() -> str | None:
     """Return the Hugging Face token of this machine, as huggingface_hub finds it; None without one.
 
-    The library, which takes 50 ms to import, is asked only where neither HF_TOKEN alone decides nor
-    there is no token at all.
-
-    Raises:
-        PlanError: It is no token.
+    The library takes 50 ms to import: it is left out where HF_TOKEN alone decides, or there is no
+    token at all.
     """
     first = next((name for name in _VARIABLES if os.environ.get(name)), None)
     if first in _VARIABLES[1:] and (token := os.environ[first].strip()):
@@ -38,12 +35,7 @@ def own_token() -> str | None:
 
 @dataclass(frozen=True)
 class Hub:
-    """The hub that a command asks.
-
-    Attributes:
-        endpoint: Its URL; None = ``HF_ENDPOINT`` or the public one.
-        setting: Which hub gets this machine's token, as in the group data.
-    """
+    """The hub that a command asks, or the usual one, and the setting `hf_token`."""
 
     endpoint: str | None = None
     setting: str = HTTPS
@@ -56,8 +48,7 @@ class Hub:
 def token_for(endpoint: str, token: str | None, setting: str = HTTPS) -> str | None:
     """Return the token for requests to a hub by the setting `hf_token`; None for anonymous ones.
 
-    Raises:
-        PlanError: The token would be sent unencrypted.
+    A PlanError refuses to send it unencrypted.
     """
     if setting == NONE or not token:
         return None

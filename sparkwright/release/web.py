@@ -110,11 +110,10 @@ def origin(url: str) -> tuple[str, str]:
 
 
 def look_up(ask: Callable[[Client], T], where: str, server: str, kind: str, setting: str) -> T:
-    """Ask a server about one name, within `LONGEST` seconds.
+    """Ask a server, "Hub" or "registry", about one name, within `LONGEST` seconds.
 
     Args:
         where: Address and name that are asked for.
-        server: "Hub" or "registry".
         kind: What a right answer is.
         setting: What declares the address.
     """

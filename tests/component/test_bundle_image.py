@@ -8,7 +8,7 @@ from sparkwright.bundle.downloads import fetch_image, fetch_part
 from sparkwright.common.errors import PlanError
 from sparkwright.release.registry import RegistryImage
 from sparkwright.release.web import Client
-from tests.component.test_resolve_image import (
+from tests.makers.registry import (
     BLOBS,
     IMAGES,
     INDEX,

@@ -12,15 +12,14 @@ import pytest
 from huggingface_hub import constants
 
 from sparkwright.common.errors import PlanError
-from sparkwright.release.lock import LeftOut, Lock, LockedFile, read_lock, write_lock
-from sparkwright.release.lock_diff import diff
+from sparkwright.release.lock import LeftOut, Lock, LockedFile, diff, read_lock, write_lock
 from sparkwright.release.model_config import shape_of
 from sparkwright.release.needed_files import Choice
 from sparkwright.release.resolve import resolve_checkpoint, resolve_image
 from tests.component.servers import forwarding, free_port, serving
 from tests.lab.hub import TOKENS, add_commit
 from tests.lab.hub.server import Hub
-from tests.unit.release.test_shape import CONFIG
+from tests.makers.release import MODEL_CONFIG
 
 REPO = "owner/model"
 MEMBER, GUEST = (
@@ -173,9 +172,9 @@ class TestShape:
 
     def test_it_is_read_from_config_json(self, hub: str, root: Path, tmp_path: Path) -> None:
         assert resolve_checkpoint(REPO, "main", hub).shape is None
-        self.commit(root, tmp_path, json.dumps(CONFIG))
+        self.commit(root, tmp_path, json.dumps(MODEL_CONFIG))
         locked = resolve_checkpoint(REPO, "main", hub)
-        assert locked.shape == shape_of(CONFIG)
+        assert locked.shape == shape_of(MODEL_CONFIG)
         assert locked.shape
         assert locked.shape.full_attention == 6
         assert resolve_checkpoint(REPO, "v1", hub).shape is None

@@ -11,8 +11,8 @@ from pyinfra.api import operation
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.engine.operations.serve import attempt, go_back, idle, serving
 from sparkwright.engine.switch import Outcome, SwitchSettings
+from tests.makers.release import release
 from tests.unit.driven import Driven, fake_host
-from tests.unit.release.test_release import release
 
 NEW = release()
 SETTINGS = SwitchSettings(trial=15, drain=30, door=True, hardware=HARDWARE["lab"], load=None)

@@ -7,29 +7,18 @@ import yaml
 
 from sparkwright.common.errors import PlanError
 from sparkwright.release.lock import (
-    CheckpointLock,
     ImageLock,
     Lock,
-    LockedFile,
+    diff,
     lock_path,
     places,
     read_lock,
     write_lock,
 )
-from sparkwright.release.lock_diff import diff
 from sparkwright.release.model_config import shape_of
-from tests.unit.release.test_shape import CONFIG
+from tests.makers.release import COMMIT, DIGEST, MODEL_CONFIG, checkpoint
 
-SHAPE = shape_of(CONFIG)
-COMMIT, DIGEST = "c" * 40, "sha256:" + "d" * 64
-
-
-def checkpoint(commit: str = COMMIT, size: int = 5) -> CheckpointLock:
-    files = {
-        "model.safetensors": LockedFile(size=size, sha256="a" * 64),
-        "config.json": LockedFile(size=1, git="b" * 40),
-    }
-    return CheckpointLock(repo="o/n", revision="main", commit=commit, files=files)
+SHAPE = shape_of(MODEL_CONFIG)
 
 
 def lock(commit: str = COMMIT) -> Lock:

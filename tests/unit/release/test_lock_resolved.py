@@ -27,7 +27,7 @@ from sparkwright.release.lock import (
 from sparkwright.release.needed_files import Choice
 from tests.clock import patience
 from tests.commands import sparkwright as command
-from tests.unit.release.test_lock import COMMIT, DIGEST
+from tests.makers.release import COMMIT, DIGEST
 
 CHOICE = Choice()
 
