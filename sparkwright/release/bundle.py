@@ -214,17 +214,17 @@ def file_hash(path: Path) -> str:
 def wheels_of(bundle: Bundle, requirements: str, name: str) -> list[str]:
     """Return the paths of the wheels that requirements allow."""
     by_hash = {bundle.index.files[path].sha256: path for path in bundle.below(WHEELS)}
-    text = re.sub(r"^\s*#.*$", "", requirements, flags=re.MULTILINE).replace("\\\n", " ")
     found: list[str] = []
     problems = []
-    for line in filter(str.strip, text.splitlines()):
-        paths = [by_hash[each] for each in _HASH.findall(line) if each in by_hash]
+    # Of a requirement, what follows its first line is indented.
+    for requirement in re.split(r"\n(?=\S)", requirements):
+        hashes = _HASH.findall(requirement)
+        paths = [by_hash[each] for each in hashes if each in by_hash]
         found += paths
-        if not paths:
-            pin = _HASH.sub("", line).partition(";")[0].strip()
+        if hashes and not paths:
             problems.append(
-                f"{bundle.folder / INDEX}: files: found no wheel of {pin}, which {name} names; "
-                f"expected it: {bundle.remedy}"
+                f"{bundle.folder / INDEX}: files: found no wheel of {requirement.split()[0]}, "
+                f"which {name} names; expected it: {bundle.remedy}"
             )
     if problems:
         raise PlanError(*problems)

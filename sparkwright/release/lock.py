@@ -70,13 +70,6 @@ class LockedFile(Model):
     git: Sha1 | None = Field(default=None, description="40 hexadecimal digits")
 
 
-class LeftOut(Model):
-    """The files of a repository that are not fetched, as no engine reads them."""
-
-    files: int = Field(ge=0, description="a number of files")
-    bytes: int = Field(ge=0, description="bytes")
-
-
 class CheckpointLock(Model):
     """A repository at one commit, and the day of that in UTC.
 
@@ -92,9 +85,6 @@ class CheckpointLock(Model):
     shape: Shape | None = None
     files: dict[Annotated[str, AfterValidator(inside)], LockedFile] = Field(
         min_length=1, description="a mapping of files, at least one"
-    )
-    left_out: LeftOut | None = Field(
-        default=None, description="a mapping of files and bytes that are not fetched"
     )
 
     @property
@@ -268,6 +258,4 @@ def _versions(lock: Lock) -> dict[str, str]:
 
 def _version(locked: CheckpointLock) -> str:
     day = f" of {locked.date}" if locked.date else ""
-    left = locked.left_out
-    out = f" ({left.files} files, {left.bytes:,} bytes left out)" if left else ""
-    return f"{locked.commit}{day}, {len(locked.files)} files, {locked.size:,} bytes{out}"
+    return f"{locked.commit}{day}, {len(locked.files)} files, {locked.size:,} bytes"

@@ -89,10 +89,7 @@ class _Repository:
         files = {path: file for path, file in every.items() if path in found}
         # The list of a commit and all before it has the commit itself first.
         day = self._api(f"commits/{commit}")[0]["date"][:10]
-        data: dict[str, Any] = {"commit": commit, "date": day, "files": files}
-        if left := sizes.keys() - files.keys():
-            size = sum(sizes[path] for path in left)
-            data["left_out"] = {"files": len(left), "bytes": size}
+        data = {"commit": commit, "date": day, "files": files}
         return data, self._json(commit, _CONFIG) if _CONFIG in every else None
 
     def _api(self, path: str) -> Any:
