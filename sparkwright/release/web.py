@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -59,6 +60,9 @@ class Client:
         self._left = MOST
         self._session = _Session()
         self._session.headers.update({"Accept-Encoding": "identity", "User-Agent": "sparkwright"})
+        # The system's authorities, a site's own among them; the library brings a list of its own.
+        known = ssl.get_default_verify_paths()
+        self._session.verify = known.cafile or known.capath or True
         # Without this, requests sends a login that it finds in ~/.netrc.
         self._session.auth = _unchanged
 

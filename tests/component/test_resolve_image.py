@@ -1,5 +1,7 @@
 """What an image's name stands for, asked of real registries on this machine's loopback."""
 
+import ssl
+import subprocess
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,6 +14,7 @@ from requests import Session
 
 from sparkwright.common.errors import PlanError
 from sparkwright.release.resolve import resolve_image
+from sparkwright.release.web import Client
 from tests.component.servers import forwarding, free_port, serving
 from tests.makers.registry import (
     INDEX,
@@ -82,6 +85,26 @@ def test_an_error_names_the_proxy_of_this_machine_without_its_login(
     said = str(caught.value)
     assert said.endswith(f"; this machine uses HTTP_PROXY=127.0.0.1:{port}, NO_PROXY=hub.lan")
     assert "s3cret" not in said
+
+
+def test_an_authority_of_the_system_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=lab"]
+    place = ["-keyout", tmp_path / "key.pem", "-out", tmp_path / "ca.pem"]
+    name = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(["openssl", "req", "-x509", *words, *place, *name], check=True)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Guarded)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "ca.pem", tmp_path / "key.pem")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    with serving(server) as address:
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            Client().get(f"https://{address}/token")
+        for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        assert Client().get(f"https://{address}/token").status == 400
 
 
 def test_no_registry_at_all() -> None:
