@@ -118,27 +118,18 @@ class Bundle:
 
     def lacks(self, recipe: Recipe, lock: Lock) -> list[str]:
         """Return the problems, for a PlanError, of what a recipe needs and the bundle lacks."""
-        problems, where = unbundled(recipe), self.folder / INDEX
-        key, locked = image_key(recipe), lock.image(recipe)
-        found = self.index.images.get(key)
-        if found is None or locked is None or found.top != locked.digest:
-            has = f"its image {found.top[:19]}…" if found else f"no image {key}"
-            expected = f"{locked.digest[:19]}… of the lock" if locked else "it"
-            problems.append(f"{where}: images: found {has}; expected {expected}: {self.remedy}")
+        image, there = lock.image(recipe), self.index.lock.image(recipe)
+        missing = [] if image and there and image.digest == there.digest else [image_key(recipe)]
         for checkpoint in recipe.checkpoints.values():
-            key, entry = checkpoint_key(checkpoint), lock.checkpoint(checkpoint)
-            if entry is None:
-                found_none = f"lock.checkpoints: found no {key}; expected it"
-                problems.append(f"{where}: {found_none}: {self.remedy}")
-                continue
-            paths = (f"{checkpoint_folder(entry)}/{path}" for path in entry.files)
-            if lacking := [path for path in paths if path not in self.index.files]:
-                more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-                problems.append(
-                    f"{where}: files: found no {lacking[0]}{more}; expected all files of {key}: "
-                    f"{self.remedy}"
-                )
-        return problems
+            locked = lock.checkpoint(checkpoint)
+            folder = checkpoint_folder(locked) if locked else ""
+            paths = {f"{folder}/{path}" for path in locked.files} if locked else {""}
+            if not paths <= self.index.files.keys():
+                missing.append(checkpoint_key(checkpoint))
+        return unbundled(recipe) + [
+            f"{self.folder / INDEX}: found no {key} as the lock has it; expected it: {self.remedy}"
+            for key in missing
+        ]
 
 
 def unbundled(recipe: Recipe) -> list[str]:

@@ -77,9 +77,8 @@ class RegistryImage:
     def manifests(self, architecture: str) -> list[bytes]:
         """Return its manifest for a processor, after the index that names it, if there is one."""
         top = self._get("manifests", self.version)
-        declared = top.headers.get("Docker-Content-Digest", content_digest(top.content))
-        named = self.version if self.version.startswith("sha256:") else declared
-        self._check_digest(top.content, declared)
+        told = top.headers.get("Docker-Content-Digest", content_digest(top.content))
+        named = self.version if self.version.startswith("sha256:") else told
         self._check_digest(top.content, named)
         manifest = top.json()
         if "manifests" not in manifest:
