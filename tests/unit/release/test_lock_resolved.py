@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import sparkwright.release.ensure
 import sparkwright.release.resolve
 from sparkwright.common.errors import PlanError
 from sparkwright.recipe.loader import RECIPES, load_recipe, recipe_names
@@ -71,7 +70,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     answers = Answers()
     monkeypatch.setattr(sparkwright.release.resolve, "resolve_checkpoint", answers.checkpoint)
     monkeypatch.setattr(sparkwright.release.resolve, "resolve_image", answers.image)
-    monkeypatch.setattr(sparkwright.release.ensure, "_known", {})
+    monkeypatch.setattr(ensure, "_known", {})
     return answers
 
 
@@ -99,11 +98,11 @@ ALL = [
 def test_first_use_asks_once_and_records(
     answers: Answers, recipe: Recipe, inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None)
+    first = ensure_lock(inventory, [recipe], None, None)
     assert answers.asked == ALL
-    monkeypatch.setattr(sparkwright.release.ensure, "_known", {})  # as in another process
+    monkeypatch.setattr(ensure, "_known", {})  # as in another process
     answers.commit = "e" * 40
-    assert sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None) == first
+    assert ensure_lock(inventory, [recipe], None, None) == first
     assert answers.asked == ALL
 
 
@@ -111,7 +110,7 @@ def test_a_mirror_is_asked_and_the_names_stay(
     answers: Answers, recipe: Recipe, inventory: Path
 ) -> None:
     mirrors = {"ghcr.io": "harbor.lan/ghcr"}
-    lock = sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None, mirrors=mirrors)
+    lock = ensure_lock(inventory, [recipe], None, None, mirrors=mirrors)
     assert answers.mirrors == mirrors
     assert lock.image(recipe)
     assert "harbor" not in lock_path(inventory).read_text()
@@ -146,7 +145,7 @@ def test_a_mirror_that_is_none_is_refused(
 def test_a_dry_run_asks_and_makes_no_file(
     answers: Answers, recipe: Recipe, inventory: Path
 ) -> None:
-    found = sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None, record=False)
+    found = ensure_lock(inventory, [recipe], None, None, record=False)
     assert found.image(recipe)
     assert answers.asked == ALL
     assert not lock_path(inventory).exists()
@@ -156,7 +155,7 @@ def test_what_is_made_is_said(
     answers: Answers, recipe: Recipe, inventory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(2):
-        sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None)
+        ensure_lock(inventory, [recipe], None, None)
     what = "what the names in recipes stand for; keep it in git"
     assert capsys.readouterr() == ("", f"wrote {lock_path(inventory)}: {what}\n")
 
@@ -174,30 +173,28 @@ def test_what_may_be_lost_is_not_looked_up(
             ensure_lock(inventory, [recipe], None, None, check=refuse)
     assert (seen, answers.asked, lock_path(inventory).exists()) == ([None, None], [], False)
     ensure_lock(inventory, [recipe], None, None, check=seen.append)
-    monkeypatch.setattr(sparkwright.release.ensure, "_known", {})
+    monkeypatch.setattr(ensure, "_known", {})
     # All is there.
     full = ensure_lock(inventory, [recipe], None, None, check=refuse)
     write_lock(lock_path(inventory), full.model_copy(update={"checkpoints": {}}))
-    monkeypatch.setattr(sparkwright.release.ensure, "_known", {})
+    monkeypatch.setattr(ensure, "_known", {})
     with pytest.raises(PlanError, match="refused"):
         ensure_lock(inventory, [recipe], None, None, check=refuse)
 
 
 def test_an_image_is_locked_for_each_processor(answers: Answers, recipe: Recipe) -> None:
     card = recipe.model_copy(update={"hardware": ["rtx-5090"], "checkpoints": {}})
-    new = sparkwright.release.ensure.resolve(Lock(), [card, recipe], None, None)
+    new = ensure.resolve(Lock(), [card, recipe], None, None)
     image = ALL[0].removesuffix(" aarch64")
     assert answers.asked == [f"{image} x86_64", *ALL]
     assert sorted(new.images) == [image, f"{image} on x86_64"]
-    assert sparkwright.release.ensure.resolve(new, [recipe, card], None, None) == new
+    assert ensure.resolve(new, [recipe, card], None, None) == new
     assert new.image(card) is new.images[f"{image} on x86_64"]
 
 
 def test_many_hosts_at_once_ask_once(answers: Answers, recipe: Recipe, inventory: Path) -> None:
     threads = [
-        threading.Thread(
-            target=sparkwright.release.ensure.ensure_lock, args=(inventory, [recipe], None, None)
-        )
+        threading.Thread(target=ensure_lock, args=(inventory, [recipe], None, None))
         for _ in range(8)
     ]
     for thread in threads:
@@ -212,7 +209,7 @@ def test_all_that_fails_is_told_and_nothing_recorded(
 ) -> None:
     answers.silent = set(ALL[:2])
     with pytest.raises(PlanError) as caught:
-        sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None)
+        ensure_lock(inventory, [recipe], None, None)
     assert caught.value.problems == tuple(f"{name}: found no answer" for name in ALL[:2])
     assert not lock_path(inventory).exists()
 
