@@ -17,7 +17,6 @@ from hashlib import sha1
 from pathlib import Path
 
 from huggingface_hub import constants, hf_hub_download
-from huggingface_hub.errors import HTTPError
 
 from sparkwright.bundle.downloads import download_wheels, fetch_image
 from sparkwright.bundle.packages import download_packages, ubuntu_sources
@@ -49,7 +48,6 @@ from sparkwright.release.lock import (
     CheckpointLock,
     Lock,
     LockedFile,
-    checkpoint_key,
     image_key,
 )
 from sparkwright.release.registry import registry_architecture
@@ -74,7 +72,7 @@ def fill(folder: Path, inventory: Path, hub: Hub, apt: Sequence[str] = ()) -> st
     recipes = [load_recipe(name) for name in fleet.recipes]
     if problems := [problem for recipe in recipes for problem in unbundled(recipe)]:
         raise PlanError(*problems)
-    lock = _locked(inventory, hub, recipes)
+    lock = ensure_lock(inventory, recipes, hub.endpoint, hub.token()).part(recipes)
     with _alone(folder):
         _check_space(folder, lock)
         for locked in lock.checkpoints.values():
@@ -115,16 +113,6 @@ def _alone(folder: Path) -> Iterator[None]:
         raise unwritable(folder, error) from None
 
 
-def _locked(inventory: Path, hub: Hub, recipes: Sequence[Recipe]) -> Lock:
-    """Return the part of the lock that the recipes name, completed and recorded."""
-    whole = ensure_lock(inventory, recipes, hub.endpoint, hub.token())
-    used = [each for recipe in recipes for each in recipe.checkpoints.values()]
-    return Lock(
-        images={key: whole.images[key] for key in map(image_key, recipes)},
-        checkpoints={key: whole.checkpoints[key] for key in map(checkpoint_key, used)},
-    )
-
-
 def _architectures(fleet: Fleet) -> list[str]:
     """Return the processors of a fleet, as ``uname -m`` prints them."""
     found = {HARDWARE[spark.hardware].arch or platform.machine() for spark in fleet.sparks.values()}
@@ -162,7 +150,8 @@ def _fetch_weights(locked: CheckpointLock, hub: Hub, folder: Path) -> None:
             continue
         try:
             fetch(path, endpoint=hub.endpoint, token=token)
-        except (HTTPError, OSError) as error:
+        except Exception as error:
+            # The library's client has errors of its own, which it does not export.
             where = f"{locked.repo}@{locked.commit[:12]}: {path}"
             raise PlanError(f"{where}: cannot be fetched ({error}); run again") from None
     # The library's notes of what is on its way.

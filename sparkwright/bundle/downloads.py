@@ -81,6 +81,8 @@ def fetch_part(image: RegistryImage, digest: str, size: int, place: Path) -> Ite
                     for chunk in answer.iter_content(_CHUNK):
                         file.write(chunk[: size - file.tell()])
                         yield file.tell()
+                    if file.tell() == begin:
+                        raise OSError("nothing more comes")
             except (OSError, PlanError) as error:
                 if (delay := next(delays, None)) is None:
                     raise PlanError(

@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from sparkwright.common.errors import PlanError
+from sparkwright.release.bundle import file_hash
 from sparkwright.release.lock import inside
 
 _KEYRING = "/usr/share/keyrings/ubuntu-archive-keyring.gpg"
@@ -62,7 +63,7 @@ def download_packages(
     asked for again. What no source has is only said: NVIDIA's packages are on a Spark already.
     """
     asked, marker = "\n".join([*sorted(wanted), *sources, ""]), folder / ".asked"
-    if marker.is_file() and marker.read_text("utf-8") == asked:
+    if marker.is_file() and marker.read_text("utf-8") == asked + _content(folder):
         return
     if shutil.which("apt-get") is None:
         raise PlanError(
@@ -86,7 +87,13 @@ def download_packages(
             archive = max((each for each in archives if url.startswith(each)), key=len)
             place = _below(archives[archive], unquote(url.removeprefix(archive)))
             (folder / name).replace(place)
-    marker.write_text(asked, "utf-8")
+    marker.write_text(asked + _content(folder), "utf-8")
+
+
+def _content(folder: Path) -> str:
+    """Return the hashes of all files in a folder, so that a damaged one is fetched anew."""
+    files = sorted(path for path in folder.rglob("[!.]*") if path.is_file())
+    return "".join(f"{file_hash(path)}  {path.relative_to(folder)}\n" for path in files)
 
 
 def _needed(apt: _Apt, wanted: Collection[str]) -> list[str]:

@@ -89,14 +89,8 @@ def ensure_lock(
 
 def _from_bundle(lock: Lock, recipes: Collection[Recipe], bundle: Bundle) -> Lock:
     """Return a lock with the names of recipes as a bundle has them."""
-    bundled = bundle.index.lock
-    images, checkpoints = dict(lock.images), dict(lock.checkpoints)
-    for recipe in recipes:
-        if image := bundled.image(recipe):
-            images.setdefault(image_key(recipe), image)
-        for checkpoint in recipe.checkpoints.values():
-            if locked := bundled.checkpoint(checkpoint):
-                checkpoints.setdefault(checkpoint_key(checkpoint), locked)
+    part = bundle.index.lock.part(recipes)
+    images, checkpoints = part.images | lock.images, part.checkpoints | lock.checkpoints
     new = Lock(images=images, checkpoints=checkpoints)
     problems = [
         line for recipe in recipes for line in (*outdated(recipe, new), *bundle.lacks(recipe, new))

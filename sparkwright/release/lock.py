@@ -124,6 +124,13 @@ class Lock(Model):
         """Return the locked checkpoint; None if it is not locked yet."""
         return self.checkpoints.get(checkpoint_key(checkpoint))
 
+    def part(self, recipes: Iterable[Recipe]) -> Lock:
+        """Return what it has of the names in recipes."""
+        names = {name for recipe in recipes for name in names_of(recipe)}
+        images = {name: each for name, each in self.images.items() if name in names}
+        checkpoints = {name: each for name, each in self.checkpoints.items() if name in names}
+        return Lock(images=images, checkpoints=checkpoints)
+
     def folder(self, checkpoint: Checkpoint) -> str:
         """Return the folder of a locked checkpoint on a Spark, below the root.
 
@@ -155,6 +162,11 @@ def checkpoint_key(checkpoint: Checkpoint) -> str:
     """Return the name of a checkpoint in a lock: ``repo@revision``, and a recipe's own `files`."""
     files = f" ({', '.join(sorted({*checkpoint.files}))})" if checkpoint.files else ""
     return f"{public_key(checkpoint)}{files}"
+
+
+def names_of(recipe: Recipe) -> list[str]:
+    """Return all names of a recipe that a lock has."""
+    return [image_key(recipe), *map(checkpoint_key, recipe.checkpoints.values())]
 
 
 def public_key(checkpoint: Checkpoint) -> str:
@@ -223,16 +235,12 @@ def outdated(recipe: Recipe, lock: Lock) -> list[str]:
 
 def unresolved(recipes: Collection[Recipe], lock: Lock, path: str) -> list[str]:
     """Return the problems, for a PlanError, of recipes' names that a lock lacks."""
-    locked = {*lock.images, *lock.checkpoints}
-    names = [
-        name
-        for recipe in recipes
-        for name in (image_key(recipe), *map(checkpoint_key, recipe.checkpoints.values()))
-        if name not in locked
-    ]
+    names = dict.fromkeys(name for recipe in recipes for name in names_of(recipe))
+    locked = lock.images.keys() | lock.checkpoints.keys()
     return [
         f"{path}: {name} is not in the lock yet; {next_line('apply')} records it"
-        for name in dict.fromkeys(names)
+        for name in names
+        if name not in locked
     ]
 
 

@@ -160,7 +160,8 @@ class RegistryImage:
             found = f"the token server {realm[:200]}, which would get the login unencrypted"
             raise self._error(found, "one by https, as the registry is")
         headers = {"Authorization": login.basic} if login else NO_HEADERS
-        answer = self.client.get(f"{realm}?{urlencode(query)}", headers)
+        joint = "&" if "?" in realm else "?"
+        answer = self.client.get(f"{realm}{joint}{urlencode(query)}", headers)
         if answer.status in (400, 401, 403):
             raise self._no_access()
         if answer.status != 200:
