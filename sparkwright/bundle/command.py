@@ -139,7 +139,7 @@ def _check_space(folder: Path, lock: Lock) -> None:
 
 
 def _fetch_weights(locked: CheckpointLock, hub: Hub, folder: Path) -> None:
-    """Have the files of a checkpoint by huggingface_hub; the index shows if they are right."""
+    """Download a checkpoint by huggingface_hub; its hashes are compared when the index is made."""
     _say(f"weights of {locked.repo}: {size_text(locked.size)}")
     # With telemetry the library contacts the public hub, whatever the endpoint.
     constants.HF_HUB_DISABLE_TELEMETRY = True

@@ -28,10 +28,10 @@ _GLIBC = range(5, 40)
 def fetch_image(
     reference: str, arch: str, folder: Path, say: Callable[[str], None]
 ) -> BundledImage:
-    """Have the parts of an image in a folder; what is there is not asked for again.
+    """Download the parts of an image into a folder, except those that are there.
 
-    Docker is not needed for that, and the image may be for another processor than this machine's,
-    named as ``uname -m`` prints it. Whether the parts are right, the bundle's index will show.
+    This needs no Docker, and the image may be for another processor (`arch`, as ``uname -m`` prints
+    it). The digests are compared when the bundle's index is made.
     """
 
     def ask(client: Client) -> list[bytes]:
@@ -64,9 +64,9 @@ def fetch_image(
 
 
 def fetch_part(image: RegistryImage, digest: str, size: int, place: Path) -> Iterator[int]:
-    """Have a part of an image in a file, going on where an earlier run has ended.
+    """Download a part of an image, from where an earlier run has ended; yield the bytes so far.
 
-    Yields how many bytes are there. Whether they are right, the bundle's index will show.
+    Its digest is compared when the bundle's index is made.
     """
     if place.exists():
         return

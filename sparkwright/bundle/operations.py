@@ -38,9 +38,9 @@ _LOSSES = (OSError, EOFError, SSHException)
 
 @dataclass(frozen=True)
 class CarriedFiles:
-    """The files of a bundle that a Spark has, and the bytes that are free on its disk.
+    """The files of a bundle on a Spark, and the free bytes of its disk.
 
-    Each has its size, and its hash where that was asked for, by its path in the bundle.
+    Each file has its size, and its hash if that was asked for, by its path in the bundle.
     """
 
     free: int = 0
@@ -104,9 +104,9 @@ def sent(host: Host, bundle: Bundle, paths: Sequence[str], *, hashed: bool = Tru
 
 
 def bring(host: Host, bundle: Bundle, paths: Sequence[str], *, hashed: bool = True) -> None:
-    """Send files of a bundle that are not there, whoever has brought them.
+    """Send files of a bundle that the Spark lacks.
 
-    They are compared by content, before and after; or by size alone, for what a job hashes.
+    Files are compared by content, before and after; or by size alone, if a job will hash them.
     """
     root = target_of(host).root
     lacking, free = _lacking(host, bundle, paths, hashed)
@@ -150,7 +150,7 @@ def _stream(host: Host, root: str, bundle: Bundle, paths: Sequence[str], total: 
     """Send files as one tar archive, which the Spark unpacks as it comes."""
     progress, done = ProgressLines(lambda line: host.log(f"bundle: {line}")), 0
     with _taking(host, f"{root}/bundle") as (archive, end):
-        # Else the command on the Spark has ended, which tells why, or the connection has.
+        # A failed write means that the command or the connection has ended: `end` tells which.
         with suppress(*_LOSSES):
             for path in paths:
                 for count in _add(archive, bundle, path):
@@ -186,9 +186,10 @@ def _add(archive: IO[bytes], bundle: Bundle, path: str) -> Iterator[int]:
 
 @contextmanager
 def _taking(host: Host, folder: str) -> Iterator[tuple[IO[bytes], Callable[[], tuple[int, bytes]]]]:
-    """Give the input of a command on a Spark that unpacks an archive, and what waits for its end.
+    """Run a command on a Spark that unpacks an archive.
 
-    That returns its exit status, -1 if it is unknown, and what it said of errors.
+    Gives its standard input, and a function that waits for its end: it returns the exit status, -1
+    if that is unknown, and the error output.
     """
     words = StringCommand("sh -c", QuoteString(_TAKE), QuoteString(folder))
     command = make_unix_command_for_host(
@@ -196,7 +197,10 @@ def _taking(host: Host, folder: str) -> Iterator[tuple[IO[bytes], Callable[[], t
     ).get_raw_value()
     if client := getattr(host.connector, "client", None):
         # SFTP would need the login to be root's, and wait for an answer to each 32 kB, or for none.
-        channel = client.get_transport().open_session(timeout=_PATIENCE)
+        transport = client.get_transport()
+        if transport is None:
+            raise EOFError
+        channel = transport.open_session(timeout=_PATIENCE)
         channel.settimeout(_PATIENCE)
         channel.exec_command(command)
 
@@ -217,4 +221,9 @@ def _taking(host: Host, folder: str) -> Iterator[tuple[IO[bytes], Callable[[], t
         archive, errors = process.stdin, process.stderr
         assert archive
         assert errors
-        yield archive, lambda: (process.wait(), errors.read())
+
+        def ended() -> tuple[int, bytes]:
+            said = errors.read()
+            return process.wait(), said
+
+        yield archive, ended

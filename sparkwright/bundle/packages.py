@@ -57,10 +57,11 @@ def download_packages(
     folder: Path,
     say: Callable[[str], None],
 ) -> None:
-    """Have packages, and all that they need, in a folder for each archive, with its signed lists.
+    """Download packages, and all that they need, with the signed lists of their archives.
 
-    What an earlier run has brought from the same sources, lines as in apt's sources.list, is not
-    asked for again. What no source has is only said: NVIDIA's packages are on a Spark already.
+    `sources` are lines as in apt's sources.list. Nothing is downloaded if an earlier run has done
+    so for the same packages and sources. A package that no source has is only reported: NVIDIA's
+    are on every Spark.
     """
     asked, marker = "\n".join([*sorted(wanted), *sources, ""]), folder / ".asked"
     if marker.is_file() and marker.read_text("utf-8") == asked + _content(folder):
@@ -97,8 +98,9 @@ def _content(folder: Path) -> str:
 
 
 def _needed(apt: _Apt, wanted: Collection[str]) -> list[str]:
-    """Return packages with all that they depend on, of alternatives each; what no source has, a
-    Spark has: the sources may be those of a part of its system.
+    """Return packages and all that they depend on, every alternative included.
+
+    What no source has is assumed to be on the Spark: the sources may be a part of its system's.
     """
     if not wanted:
         return []

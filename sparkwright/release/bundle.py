@@ -117,7 +117,7 @@ class Bundle:
         return [path for path in sorted(self.index.files) if path.startswith(f"{folder}/")]
 
     def lacks(self, recipe: Recipe, lock: Lock) -> list[str]:
-        """Return the problems, for a PlanError, of what a recipe needs and the bundle lacks."""
+        """Return a problem, for a PlanError, for each name of a recipe that the bundle lacks."""
         image, there = lock.image(recipe), self.index.lock.image(recipe)
         missing = [] if image and there and image.digest == there.digest else [image_key(recipe)]
         for checkpoint in recipe.checkpoints.values():

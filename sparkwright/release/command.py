@@ -228,7 +228,10 @@ def _scalar(value: object) -> str:
 
 
 def report(name: str, sparks: int | None = None) -> Iterator[str]:
-    """Yield the lines that serve a recipe, as units will run them; None for the least of Sparks."""
+    """Yield the lines that serve a recipe, as units will run them.
+
+    Without a number of Sparks it is the smallest that the recipe allows.
+    """
     whole = load_recipe(name)
     nodes = whole.checked_sparks(sparks)
     recipe = whole.for_sparks(nodes)

@@ -50,7 +50,7 @@ _known: dict[Path, Lock] = {}
 
 @cache
 def published() -> Mapping[str, Mapping[str, str]]:
-    """Return the versions that public sources give for tags and branches of our recipes."""
+    """Return the digests and commits that public sources give for names in our recipes."""
     found: Mapping[str, Mapping[str, str]] = yaml.load(Path(__file__).with_name("known.yaml"))
     return found
 

@@ -48,7 +48,7 @@ class Hub:
 def token_for(endpoint: str, token: str | None, setting: str = HTTPS) -> str | None:
     """Return the token for requests to a hub by the setting `hf_token`; None for anonymous ones.
 
-    A PlanError refuses to send it unencrypted.
+    Raises PlanError rather than send it unencrypted.
     """
     if setting == NONE or not token:
         return None

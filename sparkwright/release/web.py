@@ -114,11 +114,12 @@ def origin(url: str) -> tuple[str, str]:
 
 
 def look_up(ask: Callable[[Client], T], where: str, server: str, kind: str, setting: str) -> T:
-    """Ask a server, "Hub" or "registry", about one name, within `LONGEST` seconds.
+    """Ask a server about one name, within `LONGEST` seconds; an error becomes a PlanError.
 
     Args:
-        where: Address and name that are asked for.
-        kind: What a right answer is.
+        where: Address and name, for messages.
+        server: "Hub" or "registry".
+        kind: The expected kind of answer.
         setting: What declares the address.
     """
     try:
