@@ -1,66 +1,91 @@
 """Sends files of a bundle to a Spark, by the connection that the run has to it."""
 
+import os
+import shlex
 import subprocess
-from collections.abc import Sequence
-from contextlib import suppress
-from hashlib import sha256
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from tarfile import BLOCKSIZE, TarInfo
+from typing import IO
 
-from paramiko import SSHClient, SSHException
+from paramiko import SSHException
 from pyinfra import logger
 from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.connectors.util import make_unix_command_for_host
 
-from sparkwright.bundle.facts import PART, Carried, CarriedFile
-from sparkwright.common.operations import uses_sudo
+from sparkwright.common.facts import HostFact
+from sparkwright.common.operations import run_now, uses_sudo
 from sparkwright.common.progress import JobProgress, ProgressLines, size_text
 from sparkwright.common.terminal import plain_lines
 from sparkwright.release.bundle import INDEX, Bundle, BundledFile
 from sparkwright.run.target import target_of
 
-# Bytes that are read, hashed and sent at once: with 1 MiB it was a fifth slower.
+# Bytes that are read and sent at once: with 1 MiB it was a fifth slower.
 _CHUNK = 256 * 1024
-# Seconds in which a Spark takes a chunk, or says how a file has ended: its disk may be slow.
+# Seconds in which a Spark takes a chunk, or says how it has ended: its disk may be slow.
 _PATIENCE = 120
 # Paths that one command names: Linux allows 128 kB of it, and a path has about 100.
 _AT_ONCE = 300
 # Bytes that stay free on a Spark's disk.
 _RESERVE = 1024**3
-_LOST = (
-    "The Spark stopped responding. What has come of the bundle is kept there: run again, which "
-    "goes on with it."
-)
-# For each file come a line, its bytes, and a line that says whether they were the right ones.
-_TAKE = f"""
-umask 022
-mkdir -p "$0" && cd "$0" || exit
-tab=$(printf '\\t')
-while IFS="$tab" read -r rest size hash path; do
-  part=$path{PART}
-  mkdir -p -- "$(dirname -- "$path")" || exit
-  [ "$rest" != "$size" ] || rm -f -- "$part" || exit
-  dd bs=1M iflag=fullblock,count_bytes count="$rest" status=none >>"$part" || exit
-  read -r verdict && [ "$verdict" = right ] || {{ [ -z "$verdict" ] || rm -f -- "$part"; exit 3; }}
-  [ "$(stat -c %s -- "$part")" = "$size" ] || {{ rm -f -- "$part"; exit 4; }}
-  if [ "$hash" != - ]; then
-    printf '%s  %s\\n' "$hash" "$part" | sha256sum --check --status - ||
-      {{ rm -f -- "$part"; echo "$path arrived damaged" >&2; exit 5; }}
-  fi
-  mv -f -- "$part" "$path" || exit
+_AGAIN = "What has come whole of the bundle is kept there: run again, which sends the rest."
+_LOST = f"The Spark stopped responding. {_AGAIN}"
+_TAKE = 'umask 022; mkdir -p "$0" && cd "$0" && exec tar --extract --no-same-owner --touch'
+_LOSSES = (OSError, EOFError, SSHException)
+
+
+@dataclass(frozen=True)
+class CarriedFiles:
+    """The files of a bundle on a Spark, and the free bytes of its disk.
+
+    Each file has its size, and its hash if that was asked for, by its path in the bundle.
+    """
+
+    free: int = 0
+    architecture: str = ""
+    files: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def lack(self, path: str, wanted: BundledFile) -> bool:
+        """Tell whether a file is absent or another."""
+        size, digest = self.files.get(path, (-1, ""))
+        return size != wanted.size or digest not in ("", wanted.sha256)
+
+
+class Carried(HostFact[CarriedFiles]):
+    """The files of a bundle that are on the Spark."""
+
+    momentary = True
+    default = CarriedFiles
+
+    def command(self, root: str, paths: Sequence[str], hashed: bool) -> str:
+        digest = 'sha256sum < "$path" | cut -d" " -f1' if hashed else "echo"
+        return f"""
+disk={shlex.quote(root)}
+while [ ! -d "$disk" ]; do disk=$(dirname "$disk"); done
+df --block-size=1 --output=avail "$disk" | tail -n 1
+dpkg --print-architecture 2>/dev/null || echo unknown
+cd {shlex.quote(root)}/bundle 2>/dev/null || exit 0
+for path in {shlex.join(paths)}; do
+  [ ! -f "$path" ] || printf '%s\\t%s\\t%s\\n' "$(stat -c %s "$path")" "$({digest})" "$path"
 done"""
+
+    def parse(self, output: list[str]) -> CarriedFiles:
+        free, architecture, *lines = output
+        found = (line.split("\t") for line in lines)
+        files = {path: (int(size), digest) for size, digest, path in found}
+        return CarriedFiles(int(free), architecture, files)
+
+
+def architecture(host: Host) -> str:
+    """Return a host's architecture, as dpkg names it."""
+    found = host.get_fact(Carried, root=target_of(host).root, paths=[], hashed=False)
+    return str(found.architecture)
 
 
 def send(bundle: Bundle, paths: Sequence[str], *, hashed: bool = True) -> FunctionCommand:
-    """Return the command that has files of a bundle in the Spark's folder `bundle`.
-
-    Those that are there are not sent, whoever has brought them.
-
-    Args:
-        bundle: Has them.
-        paths: In the bundle.
-        hashed: Compare them by content; else by size alone, for what a job hashes.
-    """
+    """Return the command that has files of a bundle in the Spark's folder `bundle`; as `bring`."""
 
     def run(state: State, host: Host) -> bool:
         return sent(host, bundle, paths, hashed=hashed)
@@ -69,7 +94,7 @@ def send(bundle: Bundle, paths: Sequence[str], *, hashed: bool = True) -> Functi
 
 
 def sent(host: Host, bundle: Bundle, paths: Sequence[str], *, hashed: bool = True) -> bool:
-    """Send files as `send`; print why it failed, and return whether it succeeded."""
+    """Send files as `bring`; print why it failed, and return whether it succeeded."""
     try:
         bring(host, bundle, paths, hashed=hashed)
     except PyinfraError as error:
@@ -79,213 +104,126 @@ def sent(host: Host, bundle: Bundle, paths: Sequence[str], *, hashed: bool = Tru
 
 
 def bring(host: Host, bundle: Bundle, paths: Sequence[str], *, hashed: bool = True) -> None:
-    """Send files as `send`.
+    """Send files of a bundle that the Spark lacks.
 
-    Raises:
-        PyinfraError: Why it failed.
+    Files are compared by content, before and after; or by size alone, if a job will hash them.
     """
     root = target_of(host).root
-    carried: dict[str, CarriedFile] = {}
-    free = 0
+    lacking, free = _lacking(host, bundle, paths, hashed)
+    size = sum(bundle.index.files[path].size for path in lacking)
+    if not lacking:
+        return
+    if size + _RESERVE > free:
+        raise PyinfraError(
+            f"{root}/bundle: found {size_text(free)} free; expected {size_text(size + _RESERVE)}, "
+            f"for what comes from {bundle.folder}: free some space (sparkwright clean), and run "
+            "again."
+        )
+    try:
+        _stream(host, root, bundle, lacking, size)
+    except _LOSSES:
+        raise PyinfraError(_LOST) from None
+    if wrong := _lacking(host, bundle, lacking, hashed)[0]:
+        places = (QuoteString(f"{root}/bundle/{path}") for path in wrong)
+        run_now(host, StringCommand("rm -f --", *places))
+        raise PyinfraError(
+            f"{bundle.folder / wrong[0]}: found another content than {INDEX} says; expected the "
+            f"file as it was fetched. Delete it, and {bundle.remedy}"
+        )
+    host.log(f"{len(lacking)} file(s) of the bundle sent, {size_text(size)}")
+
+
+def _lacking(
+    host: Host, bundle: Bundle, paths: Sequence[str], hashed: bool
+) -> tuple[list[str], int]:
+    """Return the files that a Spark lacks, and the bytes that are free on its disk."""
+    root, lacking, free = target_of(host).root, [], 0
     for start in range(0, len(paths), _AT_ONCE):
         some = list(paths[start : start + _AT_ONCE])
         found = host.get_fact(Carried, root=root, paths=some, hashed=hashed)
-        carried |= {path: found.files.get(path, CarriedFile()) for path in some}
+        lacking += [path for path in some if found.lack(path, bundle.index.files[path])]
         free = found.free
-    parts = {
-        path: _begun(carried[path], bundle.index.files[path])
-        for path in paths
-        if not _is_there(carried[path], bundle.index.files[path])
-    }
-    try:
-        problem = _sent(host, root, bundle, parts, free, hashed) if parts else None
-    except (OSError, EOFError, SSHException):
-        problem = _LOST
-    if problem:
-        raise PyinfraError(problem)
+    return lacking, free
 
 
-def architecture(host: Host) -> str:
-    """Return a host's architecture, as dpkg names it."""
-    found = host.get_fact(Carried, root=target_of(host).root, paths=[], hashed=False)
-    return str(found.architecture)
-
-
-def _is_there(found: CarriedFile, wanted: BundledFile) -> bool:
-    return found.size == wanted.size and found.sha256 in (None, wanted.sha256)
-
-
-def _begun(found: CarriedFile, wanted: BundledFile) -> int:
-    """Return how many bytes of a file have come."""
-    return found.part if found.part <= wanted.size else 0
-
-
-def _sent(
-    host: Host, root: str, bundle: Bundle, parts: dict[str, int], free: int, hashed: bool
-) -> str | None:
-    """Send files; return why it failed, None if it did not.
-
-    Args:
-        parts: By path, how many bytes have come.
-        free: Bytes on the Spark's disk.
-    """
-    files = bundle.index.files
-    missing = sum(files[path].size - begun for path, begun in parts.items())
-    if missing + _RESERVE > free:
-        return (
-            f"{root}/bundle: found {size_text(free)} free; expected "
-            f"{size_text(missing + _RESERVE)}, for what comes from {bundle.folder}: free some "
-            "space (sparkwright clean), and run again."
-        )
-    report = _Report(host, sum(files[path].size for path in parts), sum(parts.values()))
-    line = _open(host, root)
-    try:
-        for path, begun in parts.items():
-            if problem := _send_file(line, bundle, path, begun, report, hashed):
-                return problem
-        line.close_input()
-        status, errors = line.end()
-    except (OSError, EOFError, SSHException):
-        # The command on the Spark has ended, or the connection has.
-        status, errors = line.end()
-        if status in (None, -1):
-            return _LOST
-    finally:
-        line.close()
+def _stream(host: Host, root: str, bundle: Bundle, paths: Sequence[str], total: int) -> None:
+    """Send files as one tar archive, which the Spark unpacks as it comes."""
+    progress, done = ProgressLines(lambda line: host.log(f"bundle: {line}")), 0
+    with _taking(host, f"{root}/bundle") as (archive, end):
+        # A failed write means that the command or the connection has ended: `end` tells which.
+        with suppress(*_LOSSES):
+            for path in paths:
+                for count in _add(archive, bundle, path):
+                    done += count
+                    progress.show(JobProgress("copying", done, total, ""))
+            archive.write(bytes(2 * BLOCKSIZE))
+            archive.close()
+        status, said = end()
+    if status < 0:
+        raise PyinfraError(_LOST)
     if status:
-        reason = errors.strip() or f"its command ended with status {status}"
+        reason = said.decode(errors="replace").strip() or f"its command ended with status {status}"
         refused = f"The Spark did not take all that {bundle.folder} has for it"
-        return f"{refused}: {reason[:500]}. Run again, which goes on with it."
-    host.log(f"{len(parts)} file(s) of the bundle sent, {size_text(missing)}")
-    return None
+        raise PyinfraError(f"{refused}: {reason[:500]}. {_AGAIN}")
 
 
-def _send_file(
-    line: "_Input", bundle: Bundle, path: str, begun: int, report: "_Report", hashed: bool
-) -> str | None:
-    wanted, source = bundle.index.files[path], bundle.folder / path
-    digest = sha256()
+def _add(archive: IO[bytes], bundle: Bundle, path: str) -> Iterator[int]:
+    """Write a file of a bundle into an archive; yield the bytes that are written."""
     try:
-        file = source.open("rb", buffering=0)
+        file = (bundle.folder / path).open("rb", buffering=0)
     except OSError as error:
-        return f"{source}: found {error.strerror}; expected a file: {bundle.remedy}"
+        found = f"found {error.strerror}; expected a file"
+        raise PyinfraError(f"{bundle.folder / path}: {found}: {bundle.remedy}") from None
     with file:
-        checked = wanted.sha256 if hashed else "-"
-        line.write(f"{wanted.size - begun}\t{wanted.size}\t{checked}\t{path}\n".encode())
-        position = 0
+        entry = TarInfo(path)
+        entry.size = os.fstat(file.fileno()).st_size
+        archive.write(entry.tobuf())
         while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-            new = chunk[max(0, begun - position) :]
-            position += len(chunk)
-            if position > wanted.size:
-                break
-            if new:
-                line.write(new)
-                report.add(len(new))
-    if position != wanted.size or digest.hexdigest() != wanted.sha256:
-        if position == wanted.size:
-            with suppress(OSError, EOFError, SSHException):
-                line.write(b"wrong\n")
-                line.close_input()
-                line.end()
-        return (
-            f"{source}: found another content than {INDEX} says; expected the file as it was "
-            f"fetched. Delete it, and {bundle.remedy}"
-        )
-    line.write(b"right\n")
-    return None
+            archive.write(chunk)
+            yield len(chunk)
+    archive.write(bytes(-entry.size % BLOCKSIZE))
 
 
-class _Report:
-    """Shows how far the sending has come."""
+@contextmanager
+def _taking(host: Host, folder: str) -> Iterator[tuple[IO[bytes], Callable[[], tuple[int, bytes]]]]:
+    """Run a command on a Spark that unpacks an archive.
 
-    def __init__(self, host: Host, total: int, done: int) -> None:
-        self._total, self._done = total, done
-        self._lines = ProgressLines(lambda line: host.log(f"bundle: {line}"))
-
-    def add(self, count: int) -> None:
-        self._done += count
-        self._lines.show(JobProgress("copying", self._done, self._total, ""))
-
-
-class _Input(Protocol):
-    """A command on a host, and a way to its standard input."""
-
-    def write(self, content: bytes) -> None: ...
-
-    def close_input(self) -> None: ...
-
-    def end(self) -> tuple[int | None, str]:
-        """Return its exit status, None if it is unknown, and what it said of errors."""
-        ...
-
-    def close(self) -> None: ...
-
-
-def _open(host: Host, root: str) -> _Input:
-    words = StringCommand("sh -c", QuoteString(_TAKE), QuoteString(f"{root}/bundle"))
+    Gives its standard input, and a function that waits for its end: it returns the exit status, -1
+    if that is unknown, and the error output.
+    """
+    words = StringCommand("sh -c", QuoteString(_TAKE), QuoteString(folder))
     command = make_unix_command_for_host(
         host.state, host, words, _sudo=uses_sudo(host)
     ).get_raw_value()
-    client = getattr(host.connector, "client", None)
-    return _RemoteInput(client, command) if client else _LocalInput(command)
-
-
-class _RemoteInput:
-    """By a channel of the run's connection.
-
-    SFTP would need the login to be root's, and wait for an answer to each 32 kB, or for none.
-    """
-
-    def __init__(self, client: SSHClient, command: str) -> None:
+    if client := getattr(host.connector, "client", None):
+        # SFTP would need the login to be root's, and wait for an answer to each 32 kB, or for none.
         transport = client.get_transport()
         if transport is None:
             raise EOFError
-        self._channel = transport.open_session(timeout=_PATIENCE)
-        self._channel.settimeout(_PATIENCE)
-        self._channel.exec_command(command)
+        channel = transport.open_session(timeout=_PATIENCE)
+        channel.settimeout(_PATIENCE)
+        channel.exec_command(command)
 
-    def write(self, content: bytes) -> None:
-        self._channel.sendall(content)
+        def end() -> tuple[int, bytes]:
+            with suppress(*_LOSSES):
+                said = channel.makefile_stderr("rb").read(4096)
+                channel.status_event.wait(_PATIENCE)
+                return channel.exit_status, said
+            return -1, b""
 
-    def close_input(self) -> None:
-        self._channel.shutdown_write()
+        try:
+            yield channel.makefile_stdin("wb"), end
+        finally:
+            channel.close()
+        return
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["sh", "-c", command], stdin=pipe, stderr=pipe) as process:
+        archive, errors = process.stdin, process.stderr
+        assert archive
+        assert errors
 
-    def end(self) -> tuple[int | None, str]:
-        with suppress(OSError, EOFError, SSHException):
-            errors = self._channel.makefile_stderr("rb").read(4096)
-            if self._channel.status_event.wait(_PATIENCE):
-                return self._channel.exit_status, errors.decode(errors="replace")
-        return None, ""
+        def ended() -> tuple[int, bytes]:
+            said = errors.read()
+            return process.wait(), said
 
-    def close(self) -> None:
-        self._channel.close()
-
-
-class _LocalInput:
-    """By a pipe, on the machine that runs pyinfra."""
-
-    def __init__(self, command: str) -> None:
-        self._process = subprocess.Popen(
-            ["sh", "-c", command], stdin=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
-        )
-        assert self._process.stdin
-        self._input = self._process.stdin
-
-    def write(self, content: bytes) -> None:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[self._input.write(rest) :]
-
-    def close_input(self) -> None:
-        self._input.close()
-
-    def end(self) -> tuple[int | None, str]:
-        assert self._process.stderr
-        errors = self._process.stderr.read()
-        return self._process.wait(), errors.decode(errors="replace")
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self._input.close()
-        self._process.wait()
+        yield archive, ended

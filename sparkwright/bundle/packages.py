@@ -13,10 +13,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -35,16 +33,13 @@ _SUITES = ("noble", "noble-updates", "noble-security")
 _LISTS = re.compile(
     r"/(\d+)/(?:dists/([\w./+-]+)/([\w+-]+)/binary-[\w-]+/Packages|((?!dists/)[\w./+-]+/)?Packages)"
 )
-_ESSENTIAL = ("required", "important", "standard")
-Stanza = Mapping[str, str]
+_DEPENDENCIES = ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")
+# Runs apt: words of a command, and the folder to run it in; returns what it prints.
+_Apt = Callable[..., str]
 
 
 def ubuntu_sources(architecture: str) -> list[str]:
-    """Return apt's sources of Ubuntu 24.04.
-
-    Raises:
-        PlanError: Its signing key is not on this machine.
-    """
+    """Return apt's sources of Ubuntu 24.04."""
     if not Path(_KEYRING).exists():
         raise PlanError(
             f"{_KEYRING}: found no such file; expected the key of Ubuntu's archive: apt-get "
@@ -62,75 +57,63 @@ def download_packages(
     folder: Path,
     say: Callable[[str], None],
 ) -> None:
-    """Have packages, and all that they need, in a folder for each archive, with its signed lists.
+    """Download packages, and all that they need, with the signed lists of their archives.
 
-    What an earlier run has brought from the same sources is not asked for again.
-
-    Args:
-        wanted: Names. What no source has is only said: NVIDIA's packages are on a Spark already.
-        sources: Lines as in apt's sources.list.
-        folder: For these.
-        say: Is told what goes on.
-
-    Raises:
-        PlanError: This machine has no apt, or apt fails.
+    `sources` are lines as in apt's sources.list. Nothing is downloaded if an earlier run has done
+    so for the same packages and sources. A package that no source has is only reported: NVIDIA's
+    are on every Spark.
     """
-    asked = sha256("\n".join([*sorted(wanted), *sources]).encode()).hexdigest()
-    if _is_complete(folder, asked):
+    asked, marker = "\n".join([*sorted(wanted), *sources, ""]), folder / ".asked"
+    if marker.is_file() and marker.read_text("utf-8") == asked + _content(folder):
         return
     if shutil.which("apt-get") is None:
         raise PlanError(
             "found no apt-get; expected it, as it verifies and downloads the Sparks' packages: run "
             "this on Debian or Ubuntu, or in a container of it, with the same folder"
         )
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     with _private_apt(architecture, sources) as apt:
         say(f"packages: reading the lists of {len(sources)} sources for {architecture}")
-        apt.run("apt-get", "update", "--quiet", "-o", "APT::Update::Error-Mode=any")
-        available = dict(_stanzas(apt.run("apt-cache", "dumpavail")))
-        if lacking := [name for name in sorted(wanted) if name not in available]:
+        apt("apt-get", "update", "--quiet", "-o", "APT::Update::Error-Mode=any")
+        there = {*apt("apt-cache", "pkgnames").split()}
+        if lacking := sorted({*wanted} - there):
             say(f"packages: no source has {', '.join(lacking)}: a Spark is to have it already")
-        chosen = needed([name for name in wanted if name in available], available)
-        new = folder.with_name(f".{folder.name}.new")
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir(parents=True)
+        chosen = _needed(apt, {*wanted} & there)
         say(f"packages: downloading {len(chosen)} for {architecture}")
-        archives = _lay_lists(apt, new)
-        pins = [f"{name}={available[name]['Version']}" for name in chosen]
-        named = apt.run("apt-get", "download", "--print-uris", *pins) if pins else ""
-        apt.run("apt-get", "download", "--quiet", *pins, folder=new)
+        archives = _lay_lists(apt, folder)
+        named = apt("apt-get", "download", "--print-uris", *chosen) if chosen else ""
+        apt("apt-get", "download", "--quiet", *chosen, folder=folder)
         for url, name in re.findall(r"^'([^']+)' (\S+) ", named, re.MULTILINE):
             archive = max((each for each in archives if url.startswith(each)), key=len)
             place = _below(archives[archive], unquote(url.removeprefix(archive)))
-            (new / name).replace(place)
-        known = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
-        sums = {path: file_hash(new / path) for path in known}
-        wanted_sums = {available[name]["SHA256"] for name in chosen}
-        if wanted_sums - {*sums.values()}:
-            raise PlanError(f"{new}: found other packages than the archive's lists say; run again")
-        lines = [f"{digest}  {path}\n" for path, digest in sorted(sums.items())]
-        (new / ".asked").write_text(f"{asked}\n{''.join(lines)}", "utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    new.replace(folder)
+            (folder / name).replace(place)
+    marker.write_text(asked + _content(folder), "utf-8")
 
 
-def _is_complete(folder: Path, asked: str) -> bool:
-    """Tell whether an earlier run has asked for the same, and all is as it was."""
-    marker = folder / ".asked"
-    first, *lines = marker.read_text("utf-8").splitlines() if marker.is_file() else [""]
-    pairs = [line.split("  ", 1) for line in lines]
-    return first == asked and all(
-        (folder / path).is_file() and file_hash(folder / path) == digest for digest, path in pairs
-    )
+def _content(folder: Path) -> str:
+    """Return the hashes of all files in a folder, so that a damaged one is fetched anew."""
+    files = sorted(path for path in folder.rglob("[!.]*") if path.is_file())
+    return "".join(f"{file_hash(path)}  {path.relative_to(folder)}\n" for path in files)
+
+
+def _needed(apt: _Apt, wanted: Collection[str]) -> list[str]:
+    """Return packages and all that they depend on, every alternative included.
+
+    What no source has is assumed to be on the Spark: the sources may be a part of its system's.
+    """
+    if not wanted:
+        return []
+    words = ("--recurse", *(f"--no-{kind}" for kind in _DEPENDENCIES), *sorted(wanted))
+    listed = apt("apt-cache", "depends", *words)
+    # What depends on it is indented below a package; virtual ones are in angle brackets.
+    return sorted({line for line in listed.splitlines() if line[:1] not in ("", " ", "<")})
 
 
 def _lay_lists(apt: _Apt, folder: Path) -> dict[str, Path]:
-    """Lay down the lists of all sources, signed; return the folder of each archive by its URL.
-
-    Raises:
-        PlanError: An archive has no InRelease.
-    """
+    """Lay down the lists of all sources, signed; return the folder of each archive by its URL."""
     archives: dict[str, Path] = {}
-    told = apt.run(
+    told = apt(
         *("apt-get", "indextargets", "--format"),
         *("$(REPO_URI)\t$(URI)\t$(METAKEY)\t$(FILENAME)", "Created-By: Packages"),
     )
@@ -157,13 +140,9 @@ def _below(folder: Path, path: str) -> Path:
 
 
 def apt_sources(paths: Iterable[str], folder: str, place: str) -> list[str]:
-    """Return the lines of apt's sources.list for the archives in a folder of a bundle.
+    """Return the lines of apt's sources.list for the archives in a folder of a bundle at a place.
 
     apt copies what it checks, as others may be able to write there.
-
-    Args:
-        paths: Of the files in the folder.
-        place: Where the bundle is.
     """
     components: dict[tuple[str, str], list[str]] = {}
     for path in paths:
@@ -177,77 +156,9 @@ def apt_sources(paths: Iterable[str], folder: str, place: str) -> list[str]:
     ]
 
 
-def needed(wanted: Collection[str], available: Mapping[str, Stanza]) -> list[str]:
-    """Return packages with all that they depend on, sorted.
-
-    Of alternatives it is the first that there is. What no source has, a Spark has: the lists may
-    be those of a part of its system.
-    """
-    providers: dict[str, list[str]] = {}
-    for name, stanza in sorted(available.items(), key=_by_priority):
-        for virtual in _names(stanza.get("Provides", "")):
-            providers.setdefault(virtual[0], []).append(name)
-    found: set[str] = set()
-    waiting = [*wanted]
-    while waiting:
-        name = waiting.pop()
-        if name in found:
-            continue
-        found.add(name)
-        for key in ("Pre-Depends", "Depends"):
-            for alternatives in _names(available[name].get(key, "")):
-                real = [each for each in alternatives if each in available]
-                real += [each for one in alternatives for each in providers.get(one, ())]
-                if not {*found, *waiting}.intersection(real):
-                    waiting += real[:1]
-    return sorted(found)
-
-
-def _by_priority(item: tuple[str, Stanza]) -> tuple[bool, str]:
-    return item[1].get("Priority") not in _ESSENTIAL, item[0]
-
-
-def _names(field: str) -> Iterator[list[str]]:
-    """Yield the alternatives of each dependency in a field: names without versions."""
-    for part in filter(None, map(str.strip, field.split(","))):
-        yield [re.split(r"[\s:(\[]", one.strip(), maxsplit=1)[0] for one in part.split("|")]
-
-
-def _stanzas(text: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the stanzas of an index by the package's name; lines that go on are left out."""
-    for block in text.split("\n\n"):
-        pairs = (line.partition(": ") for line in block.splitlines() if line[:1] not in ("", " "))
-        stanza = {key: value for key, _, value in pairs}
-        if "Package" in stanza:
-            yield stanza["Package"], stanza
-
-
-@dataclass(frozen=True)
-class _Apt:
-    """apt with a folder of its own for all that it reads and writes."""
-
-    environment: Mapping[str, str]
-
-    def run(self, *command: str, folder: Path | None = None) -> str:
-        program, *words = command
-        done = subprocess.run(
-            # Containers have this set by a file that comes after ours.
-            [program, "-o", "Acquire::GzipIndexes=false", *words],
-            cwd=folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            said = " ".join(done.stderr.split())[-800:]
-            raise PlanError(f"{' '.join(command[:2])} failed: {said}")
-        return done.stdout
-
-
 @contextmanager
 def _private_apt(architecture: str, sources: Sequence[str]) -> Iterator[_Apt]:
+    """Give apt with a folder of its own for all that it reads and writes."""
     with tempfile.TemporaryDirectory(prefix="sparkwright-apt-") as name:
         own = Path(name)
         (own / "lists/partial").mkdir(parents=True)
@@ -270,4 +181,22 @@ def _private_apt(architecture: str, sources: Sequence[str]) -> Iterator[_Apt]:
         lines = [f'{key} "{value}";\n' for key, value in settings.items()]
         lines.append(f'APT::Architectures {{ "{architecture}"; }};\n')
         (own / "apt.conf").write_text("".join(lines), "utf-8")
-        yield _Apt({**os.environ, "APT_CONFIG": f"{name}/apt.conf", "LC_ALL": "C"})
+        environment = {**os.environ, "APT_CONFIG": f"{name}/apt.conf", "LC_ALL": "C"}
+
+        def run(program: str, *words: str, folder: Path | None = None) -> str:
+            done = subprocess.run(
+                # Containers have this set by a file that comes after ours.
+                [program, "-o", "Acquire::GzipIndexes=false", *words],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode:
+                said = " ".join(done.stderr.split())[-800:]
+                raise PlanError(f"{program} {words[0]} failed: {said}")
+            return done.stdout
+
+        yield run

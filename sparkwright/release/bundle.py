@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal
@@ -28,13 +27,12 @@ from pydantic import AfterValidator, Field
 
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
-from sparkwright.common.local_file import content_of
-from sparkwright.common.schema import Model, Text, parse, shown
+from sparkwright.common.local_file import read_text
+from sparkwright.common.schema import Model, Text, parse
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.release.lock import (
     CheckpointLock,
     Digest,
-    ImageLock,
     Lock,
     Sha256,
     checkpoint_key,
@@ -50,6 +48,7 @@ _LARGEST_INDEX = 64 * 1024 * 1024
 # their way, and on the Spark.
 _SMALL = 1024 * 1024
 _CHUNK = 1024 * 1024
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
 class BundledFile(Model):
@@ -101,11 +100,7 @@ def checkpoint_folder(locked: CheckpointLock) -> str:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle as it is on the disk.
-
-    Attributes:
-        folder: Where it is on the machine that runs pyinfra.
-    """
+    """A bundle in a folder of the machine that runs pyinfra."""
 
     folder: Path
     index: BundleIndex
@@ -119,58 +114,22 @@ class Bundle:
 
     def below(self, folder: str) -> list[str]:
         """Return the paths of the files in a folder of it."""
-        return self._folders.get(folder, [])
+        return [path for path in sorted(self.index.files) if path.startswith(f"{folder}/")]
 
-    @cached_property
-    def _folders(self) -> Mapping[str, list[str]]:
-        folders: dict[str, list[str]] = {}
-        for path in sorted(self.index.files):
-            parts = path.split("/")
-            for end in range(1, len(parts)):
-                folders.setdefault("/".join(parts[:end]), []).append(path)
-        return folders
-
-    def check(self, recipe: Recipe, lock: Lock) -> None:
-        """Check that it has the image and the checkpoints of a recipe, as the lock has them.
-
-        Raises:
-            PlanError: All that it lacks.
-        """
-        problems = list(self._image_problems(image_key(recipe), lock.image(recipe)))
+    def lacks(self, recipe: Recipe, lock: Lock) -> list[str]:
+        """Return a problem, for a PlanError, for each name of a recipe that the bundle lacks."""
+        image, there = lock.image(recipe), self.index.lock.image(recipe)
+        missing = [] if image and there and image.digest == there.digest else [image_key(recipe)]
         for checkpoint in recipe.checkpoints.values():
             locked = lock.checkpoint(checkpoint)
-            problems += self._checkpoint_problems(checkpoint_key(checkpoint), locked)
-        problems += unbundled(recipe)
-        if problems:
-            raise PlanError(*problems)
-
-    def _image_problems(self, key: str, locked: ImageLock | None) -> Iterator[str]:
-        found = self.index.images.get(key)
-        wanted = locked and (locked.digest, locked.config)
-        if found is None or (found.top, found.config) != wanted:
-            has = f"its image {found.top[:19]}…" if found else f"no image {key}"
-            expected = f"{locked.digest[:19]}… of the lock" if locked else "it"
-            yield f"{self.folder / INDEX}: images: found {has}; expected {expected}: {self.remedy}"
-            return
-        yield from self._absent(key, (f"{IMAGES}/{path}" for path in found.blobs))
-
-    def _checkpoint_problems(self, key: str, locked: CheckpointLock | None) -> Iterator[str]:
-        if locked is None:
-            yield (
-                f"{self.folder / INDEX}: lock.checkpoints: found no {key}; expected it: "
-                f"{self.remedy}"
-            )
-            return
-        folder = checkpoint_folder(locked)
-        yield from self._absent(key, (f"{folder}/{path}" for path in locked.files))
-
-    def _absent(self, key: str, paths: Iterator[str]) -> Iterator[str]:
-        if lacking := [path for path in paths if path not in self.index.files]:
-            more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-            yield (
-                f"{self.folder / INDEX}: files: found no {lacking[0]}{more}; expected all files of "
-                f"{key}: {self.remedy}"
-            )
+            folder = checkpoint_folder(locked) if locked else ""
+            paths = {f"{folder}/{path}" for path in locked.files} if locked else {""}
+            if not paths <= self.index.files.keys():
+                missing.append(checkpoint_key(checkpoint))
+        return unbundled(recipe) + [
+            f"{self.folder / INDEX}: found no {key} as the lock has it; expected it: {self.remedy}"
+            for key in missing
+        ]
 
 
 def unbundled(recipe: Recipe) -> list[str]:
@@ -184,46 +143,32 @@ def unbundled(recipe: Recipe) -> list[str]:
 
 
 def read_bundle(folder: Path, digest: str | None, inventory: Path) -> Bundle:
-    """Read a bundle; compare its files with the index by size, and small ones by content.
+    """Read a bundle whose index has the digest that the inventory names.
 
-    Args:
-        digest: Of its index, by the inventory.
-
-    Raises:
-        PlanError: There is no bundle, or all that is wrong with it.
+    Its files are compared with the index by size, and small ones by content.
     """
-    path = folder / INDEX
-    remedy = f"`{next_line('bundle', str(folder))}`, where there is internet, makes it"
-    try:
-        text = content_of(path, _LARGEST_INDEX)
-    except OSError as error:
+    path, line = folder / INDEX, f"`{next_line('bundle', str(folder))}`"
+    expected = f"a complete bundle: {line}, where there is internet, makes it"
+    text = read_text(path, expected, _LARGEST_INDEX)
+    if text is None:
         found = f"no {INDEX}" if folder.is_dir() else "no such folder"
-        if not isinstance(error, FileNotFoundError | NotADirectoryError):
-            found = f"a file that cannot be read ({error.strerror})"
-        raise PlanError(f"{path}: found {found}; expected a complete bundle: {remedy}") from None
-    said = f"`{next_line('bundle', str(folder))}` printed, where there is internet"
+        raise PlanError(f"{path}: found {found}; expected {expected}")
     if digest is None:
         raise PlanError(
-            f"{inventory}: source.sha256: found nothing; expected the line that {said}: "
-            "`sha256: ` and 64 hexadecimal digits. Without it, whoever had the disk that brings a "
-            "bundle could put anything on the Sparks"
+            f"{inventory}: source.sha256: found nothing; expected the line that {line} printed, "
+            "where there is internet: `sha256: ` and 64 hexadecimal digits. Without it, whoever "
+            "had the disk that brings a bundle could put anything on the Sparks"
         )
-    if len(text) > _LARGEST_INDEX:
-        raise PlanError(
-            f"{path}: found more than {_LARGEST_INDEX:,} bytes; expected an index: {remedy}"
-        )
-    if sha256(text).hexdigest() != digest:
+    if sha256(text.encode()).hexdigest() != digest:
         raise PlanError(
             f"{inventory}: source.sha256: found {digest}; expected that of {path}, which is "
             "another: bring the bundle anew; or, if it was filled again since, take over the line "
-            f"that {said}"
+            f"that {line} printed, where there is internet"
         )
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PlanError(f"{path}: found no JSON ({error}); expected an index: {remedy}") from None
-    if not isinstance(data, dict):
-        raise PlanError(f"{path}: found {shown(data)}; expected an index: {remedy}")
+        raise PlanError(f"{path}: found no JSON ({error}); expected {expected}") from None
     bundle = Bundle(folder, parse(BundleIndex, data, str(path)))
     if problems := list(_wrong_files(bundle)):
         raise PlanError(*problems[:20])
@@ -232,64 +177,46 @@ def read_bundle(folder: Path, digest: str | None, inventory: Path) -> Bundle:
 
 def _wrong_files(bundle: Bundle) -> Iterator[str]:
     for name, file in bundle.index.files.items():
-        path = bundle.folder / name
+        path, found = bundle.folder / name, ""
         try:
             if path.resolve() != bundle.folder.resolve() / name:
-                yield f"{path}: found a link; expected a file: {bundle.remedy}"
-                continue
-            size = path.stat().st_size if path.is_file() else None
-            if size == file.size and size <= _SMALL and file_hash(path) != file.sha256:
-                yield (
-                    f"{path}: found another content than {INDEX} says; expected the file as it was "
-                    f"fetched: {bundle.remedy}"
-                )
+                found = "a link; expected a file"
+            elif not path.is_file():
+                found = f"no file; expected {file.size} bytes"
+            elif (size := path.stat().st_size) != file.size:
+                found = f"{size} bytes; expected {file.size} bytes"
+            elif size <= _SMALL and file_hash(path) != file.sha256:
+                found = f"another content than {INDEX} says; expected the file as it was fetched"
         except OSError as error:
-            yield f"{path}: found a file that cannot be read ({error.strerror}); expected one"
-            continue
-        if size != file.size:
-            found = "no file" if size is None else f"{size} bytes"
-            yield f"{path}: found {found}; expected {file.size} bytes: {bundle.remedy}"
+            found = f"a file that cannot be read ({error.strerror}); expected one"
+        if found:
+            yield f"{path}: found {found}: {bundle.remedy}"
 
 
-def file_hash(path: Path, seen: Callable[[int], None] = lambda _: None) -> str:
-    """Return the sha256 of a file; tell `seen` of bytes read."""
+def file_hash(path: Path) -> str:
+    """Return the sha256 of a file."""
     digest = sha256()
     with path.open("rb") as content:
         while chunk := content.read(_CHUNK):
             digest.update(chunk)
-            seen(len(chunk))
     return digest.hexdigest()
 
 
-_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
-
-
 def wheels_of(bundle: Bundle, requirements: str, name: str) -> list[str]:
-    """Return the paths of the wheels that requirements allow.
-
-    Raises:
-        PlanError: There is none for one of them.
-    """
+    """Return the paths of the wheels that requirements allow."""
     by_hash = {bundle.index.files[path].sha256: path for path in bundle.below(WHEELS)}
     found: list[str] = []
     problems = []
-    for pin, hashes in pins(requirements).items():
+    # Of a requirement, what follows its first line is indented.
+    for requirement in re.split(r"\n(?=\S)", requirements):
+        hashes = _HASH.findall(requirement)
         paths = [by_hash[each] for each in hashes if each in by_hash]
         found += paths
-        if not paths:
+        if hashes and not paths:
             problems.append(
-                f"{bundle.folder / INDEX}: files: found no wheel of {pin}, which {name} names; "
-                f"expected it: {bundle.remedy}"
+                f"{bundle.folder / INDEX}: files: found no wheel of {requirement.split()[0]}, "
+                f"which {name} names; expected it: {bundle.remedy}"
             )
     if problems:
         raise PlanError(*problems)
     return found
-
-
-def pins(requirements: str) -> dict[str, list[str]]:
-    """Return the hashes of each requirement, by its line without them."""
-    text = re.sub(r"^\s*#.*$", "", requirements, flags=re.MULTILINE).replace("\\\n", " ")
-    lines = (line.strip() for line in text.splitlines())
-    return {
-        _HASH.sub("", line).partition(";")[0].strip(): _HASH.findall(line) for line in lines if line
-    }

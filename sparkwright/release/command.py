@@ -60,7 +60,7 @@ _STEP_TIMEOUT, _LEAST_STEP_TIMEOUT = "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", 180
 
 @dataclass(frozen=True)
 class Place:
-    """One rank of a replica, and its addresses.
+    """One rank of a replica.
 
     Attributes:
         rank: 0 is the head, which alone has the API.
@@ -78,11 +78,7 @@ class Expansion(str):
 
 
 def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
-    """Return the arguments of ``vllm`` for one rank, unquoted.
-
-    Raises:
-        PlanError: More than one Spark, and no fabric address.
-    """
+    """Return the arguments of ``vllm`` for one rank, unquoted."""
     words = ["serve", _container_path(recipe, "model")]
     args = dict(recipe.args)
     domains = args.pop(DOMAINS, [NOWHERE])
@@ -128,17 +124,8 @@ def docker_run(
 ) -> list[str]:
     """Return the command that runs an engine in the foreground, unquoted.
 
-    Args:
-        place: The rank.
-        image: The image: a name, or what the shell expands to one.
-        cache: Name of the image's own folder for what it compiles, or what the shell expands to it.
-        release: Id of the release: name of the container and of the folder with ``engine.env``.
-        folders: Where each checkpoint is, below that.
-        user: Numbers of the user and group as whom it runs, or what the shell expands to them.
-        seat: Name of the seat, for the second replica of a Spark.
-
-    Raises:
-        PlanError: As `serve_arguments`.
+    The image, the name of its own folder for what it compiles, and the numbers of user and group
+    may be what the shell expands to them.
     """
     base = PurePosixPath(root)
     words = ["docker", "run", "--rm", "--name", f"vllm-{release}"]
@@ -194,11 +181,7 @@ def image_id(references: Sequence[str]) -> str:
 
 
 def shell_lines(words: Sequence[str], breaks: Collection[int] = ()) -> str:
-    """Quote a command for ``sh``, one option a line.
-
-    Returns:
-        Text that ``sh`` splits into exactly these words, but for what it expands.
-    """
+    """Return a command, one option a line, which ``sh`` splits into exactly these words."""
     lines: list[list[str]] = [[]]
     for position, word in enumerate(words):
         if word.startswith("--") or position in breaks:
@@ -247,12 +230,7 @@ def _scalar(value: object) -> str:
 def report(name: str, sparks: int | None = None) -> Iterator[str]:
     """Yield the lines that serve a recipe, as units will run them.
 
-    Args:
-        name: Name of a recipe, or path of its file.
-        sparks: How many; None for the least that it is for.
-
-    Raises:
-        PlanError: There is no such recipe, or it is for other numbers.
+    Without a number of Sparks it is the smallest that the recipe allows.
     """
     whole = load_recipe(name)
     nodes = whole.checked_sparks(sparks)

@@ -7,10 +7,12 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 
-from sparkwright.common.command_line import next_line
+from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.schema import unknown
@@ -19,10 +21,12 @@ from sparkwright.fleet.settings import read_settings
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.recipe import Checkpoint, Recipe
 from sparkwright.release.bundle import Bundle
-from sparkwright.release.known import known
 from sparkwright.release.lock import (
+    CheckpointLock,
+    ImageLock,
     Lock,
     checkpoint_key,
+    diff,
     image_key,
     lock_path,
     outdated,
@@ -31,16 +35,24 @@ from sparkwright.release.lock import (
     unresolved,
     write_lock,
 )
-from sparkwright.release.lock_diff import diff
-from sparkwright.release.needed_files import choice_of, format_of
+from sparkwright.release.needed_files import choice_of
 from sparkwright.release.release import repository
 from sparkwright.release.token import Hub
 
+T = TypeVar("T")
+NONE: Mapping[str, str] = MappingProxyType({})
 _VERSION = re.compile(r"sha256:[0-9a-f]{64}|[0-9a-f]{40}")
 
 # pyinfra runs a deploy for all hosts as greenlets of one process: the first resolves, others wait.
 _turn = threading.Lock()
 _known: dict[Path, Lock] = {}
+
+
+@cache
+def published() -> Mapping[str, Mapping[str, str]]:
+    """Return the digests and commits that public sources give for names in our recipes."""
+    found: Mapping[str, Mapping[str, str]] = yaml.load(Path(__file__).with_name("known.yaml"))
+    return found
 
 
 def ensure_lock(
@@ -51,19 +63,13 @@ def ensure_lock(
     record: bool = True,
     check: Callable[[Lock | None], None] | None = None,
     bundle: Bundle | None = None,
-    mirrors: Mapping[str, str] = MappingProxyType({}),
+    mirrors: Mapping[str, str] = NONE,
 ) -> Lock:
     """Read the lock of an inventory; resolve and record the names of recipes that it lacks.
 
-    Args:
-        record: Write the lock, unlike in a dry run.
-        check: Called before names are looked up, with the present lock, or None if there is no
-            file; refuses by a PlanError.
-        bundle: Is asked instead of hub and registries, and has to have all that the lock names.
-        mirrors: The setting `registry_mirrors`.
-
-    Raises:
-        PlanError: As `resolve`, or the bundle lacks something; then nothing is recorded.
+    A bundle is asked instead of hub and registries, and has to have all that the lock names. With
+    `check`, the caller may refuse by a PlanError before names are looked up: it gets the present
+    lock, or None if there is no file. After an error nothing is recorded.
     """
     path = lock_path(inventory).absolute()
     with _turn:
@@ -83,32 +89,19 @@ def ensure_lock(
 
 def _from_bundle(lock: Lock, recipes: Collection[Recipe], bundle: Bundle) -> Lock:
     """Return a lock with the names of recipes as a bundle has them."""
-    bundled = bundle.index.lock
-    images, checkpoints = dict(lock.images), dict(lock.checkpoints)
-    for recipe in recipes:
-        if image := bundled.image(recipe):
-            images.setdefault(image_key(recipe), image)
-        for checkpoint in recipe.checkpoints.values():
-            if locked := bundled.checkpoint(checkpoint):
-                checkpoints.setdefault(checkpoint_key(checkpoint), locked)
+    part = bundle.index.lock.part(recipes)
+    images, checkpoints = part.images | lock.images, part.checkpoints | lock.checkpoints
     new = Lock(images=images, checkpoints=checkpoints)
-    problems = [line for recipe in recipes for line in outdated(recipe, new)]
-    for recipe in recipes:
-        try:
-            bundle.check(recipe, new)
-        except PlanError as error:
-            problems += error.problems
+    problems = [
+        line for recipe in recipes for line in (*outdated(recipe, new), *bundle.lacks(recipe, new))
+    ]
     if problems:
         raise PlanError(*dict.fromkeys(problems))
     return new
 
 
 def record_lock(path: Path, lock: Lock) -> None:
-    """Write a lock, and say so.
-
-    Raises:
-        PlanError: As `write_lock`.
-    """
+    """Write a lock, and say so; raises as `write_lock`."""
     write_lock(path, lock)
     what = "what the names in recipes stand for"
     print(f"wrote {path}: {what}; keep it in git", file=sys.stderr)
@@ -120,75 +113,68 @@ def resolve(
     endpoint: str | None,
     token: str | None,
     refresh: bool = False,
-    adopted: Mapping[str, str] = MappingProxyType({}),
-    mirrors: Mapping[str, str] = MappingProxyType({}),
+    adopted: Mapping[str, str] = NONE,
+    mirrors: Mapping[str, str] = NONE,
 ) -> Lock:
-    """Return a lock with the names of recipes resolved.
+    """Return a lock with the names of recipes resolved; to `refresh`, also those that are in it.
 
-    Args:
-        recipes: The recipes whose names to resolve.
-        endpoint, token, mirrors: As for `ensure_lock`.
-        refresh: Resolve names that are in the lock, too.
-        adopted: The digests of images and commits of repositories to take, by name.
-
-    Raises:
-        PlanError: All names that could not be resolved, and all commits that are older than a
-            recipe accepts.
+    `adopted` are the digests of images and commits of repositories to take, by name.
     """
     images, checkpoints = dict(lock.images), dict(lock.checkpoints)
     problems: dict[str, None] = {}
     seen: set[str] = set()
 
-    def is_due(name: str, locked: Collection[str]) -> bool:
-        due = name not in seen and (refresh or name not in locked)
-        seen.add(name)
-        return due
-
-    for recipe in recipes:
-        try:
-            if is_due(key := image_key(recipe), images):
-                # Most runs resolve nothing, and the clients take a quarter of a second to import.
-                from sparkwright.release.resolve import resolve_image
-
-                published = known().images.get(recipe.base_image)
-                reference = recipe.base_image
-                digest = published.digest if published else None
-                if "@" not in reference:
-                    digest = adopted.get(repository(reference), digest)
-                if digest:
-                    reference = f"{repository(reference)}@{digest}"
-                source = published.source if published and published.digest == digest else None
-                arch = HARDWARE[recipe.hardware[0]].arch or platform.machine()
-                image = resolve_image(reference, arch, mirrors)
-                images[key] = image.model_copy(update={"source": source})
-        except PlanError as error:
-            problems |= dict.fromkeys(error.problems)
-        for name, checkpoint in recipe.checkpoints.items():
-            key = checkpoint_key(checkpoint)
+    def fill(found: dict[str, T], key: str, ask: Callable[[], T]) -> None:
+        if key not in seen and (refresh or key not in found):
+            seen.add(key)
             try:
-                if is_due(key, checkpoints):
-                    from sparkwright.release.resolve import resolve_checkpoint
-
-                    named = known().checkpoints.get(public_key(checkpoint))
-                    revision = named.commit if named else checkpoint.revision
-                    if not refresh:
-                        revision = _locked_commit(checkpoint, lock) or revision
-                    if not _VERSION.fullmatch(checkpoint.revision):
-                        revision = adopted.get(checkpoint.repo, revision)
-                    locked = resolve_checkpoint(
-                        checkpoint.repo, revision, endpoint, token, choice_of(recipe, name)
-                    )
-                    source = named.source if named and named.commit == revision else None
-                    update = {"revision": checkpoint.revision, "source": source}
-                    checkpoints[key] = locked.model_copy(update=update)
+                found[key] = ask()
             except PlanError as error:
-                problems |= dict.fromkeys(error.problems)
-    new = Lock(images=images, checkpoints=checkpoints)
+                problems.update(dict.fromkeys(error.problems))
+
+    chosen = Lock() if refresh else lock
     for recipe in recipes:
-        problems |= dict.fromkeys((*outdated(recipe, new), *of_another_format(recipe, new)))
+        fill(images, image_key(recipe), partial(_image, recipe, adopted, mirrors))
+        for name, checkpoint in recipe.checkpoints.items():
+            commit = adopted.get(checkpoint.repo) or _locked_commit(checkpoint, chosen)
+            ask = partial(_checkpoint, recipe, name, commit, endpoint, token)
+            fill(checkpoints, checkpoint_key(checkpoint), ask)
+    new = Lock(images=images, checkpoints=checkpoints)
+    problems.update(dict.fromkeys(line for recipe in recipes for line in outdated(recipe, new)))
     if problems:
         raise PlanError(*problems)
     return new
+
+
+def _image(recipe: Recipe, adopted: Mapping[str, str], mirrors: Mapping[str, str]) -> ImageLock:
+    # Most runs resolve nothing, and the client takes a while to import.
+    from sparkwright.release.resolve import resolve_image
+
+    name = recipe.base_image
+    place, known = repository(name), published().get(name, NONE)
+    digest = known.get("version")
+    if "@" not in name:
+        digest = adopted.get(place, digest)
+    arch = HARDWARE[recipe.hardware[0]].arch or platform.machine()
+    image = resolve_image(f"{place}@{digest}" if digest else name, arch, mirrors)
+    source = known.get("source") if known.get("version") == digest else None
+    return image.model_copy(update={"source": source})
+
+
+def _checkpoint(
+    recipe: Recipe, name: str, commit: str | None, endpoint: str | None, token: str | None
+) -> CheckpointLock:
+    from sparkwright.release.resolve import resolve_checkpoint
+
+    checkpoint, revision = recipe.checkpoints[name], recipe.checkpoints[name].revision
+    known = published().get(public_key(checkpoint), NONE)
+    asked = known.get("version", revision)
+    if commit and not _VERSION.fullmatch(revision):
+        asked = commit
+    choice = choice_of(recipe, name)
+    locked = resolve_checkpoint(checkpoint.repo, asked, endpoint, token, choice)
+    source = known.get("source") if known.get("version") == asked else None
+    return locked.model_copy(update={"revision": revision, "source": source})
 
 
 def _locked_commit(checkpoint: Checkpoint, lock: Lock) -> str | None:
@@ -198,36 +184,8 @@ def _locked_commit(checkpoint: Checkpoint, lock: Lock) -> str | None:
     return next((each.commit for each in found), None)
 
 
-def of_another_format(recipe: Recipe, lock: Lock) -> list[str]:
-    """Return the problems, for a PlanError, of weights in a format that the recipe does not read.
-
-    A lock that leaves nothing out has both.
-    """
-    locked = lock.checkpoint(recipe.checkpoints["model"]) if "model" in recipe.checkpoints else None
-    chosen, wanted = locked and locked.left_out and locked.left_out.format, format_of(recipe)
-    if not chosen or chosen == wanted:
-        return []
-    return [
-        f"recipe {recipe.name}: checkpoints.model: found the weights as {chosen} reads them in the "
-        f"lock; expected those for its load-format or config-format ({wanted}). "
-        f"`{next_line('lock', f'--refresh {recipe.name}')}` chooses anew; where two recipes of one "
-        "site read them differently, give one of them `files:` of its own"
-    ]
-
-
-def _chosen(used: list[Recipe], names: Collection[str]) -> list[Recipe]:
-    """Return the recipes in use of these names; all of them if none is named."""
-    if problems := unknown("--refresh", names, {recipe.name for recipe in used}):
-        raise PlanError(*problems)
-    return [recipe for recipe in used if not names or recipe.name in names]
-
-
 def _adopted(versions: Collection[str], recipes: Collection[Recipe]) -> dict[str, str]:
-    """Return digests and commits by the names of images and repositories that recipes have.
-
-    Raises:
-        PlanError: A version is none of theirs.
-    """
+    """Return digests and commits by the names of images and repositories that recipes have."""
     images = {repository(recipe.base_image) for recipe in recipes}
     repos = {each.repo for recipe in recipes for each in recipe.checkpoints.values()}
     found: dict[str, str] = {}
@@ -265,26 +223,23 @@ def update(
     mirrors: Collection[str] = (),
     check: bool = False,
 ) -> list[str]:
-    """Bring the lock of an inventory up to date. Returns a line for each change.
+    """Bring the lock of an inventory up to date, unless to `check`. Returns a line for each change.
 
     Args:
-        refresh: Ask again for what is in the lock, too.
-        names: The recipes for which to do so; none named means all in use.
+        names: The recipes to refresh; none named means all in use.
         adopt: Versions to take of what the lock lacks, as a Spark serves them:
             ``NAME@sha256:…`` of an image, ``OWNER/NAME@COMMIT`` of a checkpoint.
         mirrors: ``REGISTRY=MIRROR``, as `registry_mirrors`.
-        check: Write nothing.
-
-    Raises:
-        PlanError: As `resolve`; or an argument is invalid.
     """
     path = lock_path(inventory)
-    used = load_fleet(inventory, recipe_names()).recipes
-    recipes = _chosen([load_recipe(name) for name in used], names)
+    used = [load_recipe(name) for name in load_fleet(inventory, recipe_names()).recipes]
+    if problems := unknown("--refresh", names, {recipe.name for recipe in used}):
+        raise PlanError(*problems)
+    recipes = [recipe for recipe in used if not names or recipe.name in names]
     old, token = read_lock(path), hub.token()
     adopted = _adopted(adopt, recipes)
     new = resolve(old, recipes, hub.endpoint, token, refresh, adopted, _mirrors(mirrors))
-    changes = list(diff(old, new))
+    changes = diff(old, new)
     if changes and not check:
         record_lock(path, new)
     return changes

@@ -10,16 +10,16 @@ import re
 from collections.abc import Collection, Iterable
 from datetime import date
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.local_file import UnmergedError, read_text, unwritable, write_file
-from sparkwright.common.schema import Model, Text, matching, parse, shown
+from sparkwright.common.schema import Model, Text, matching, parse
 from sparkwright.recipe.recipe import Checkpoint, Recipe
 from sparkwright.release.model_config import Shape
 
@@ -28,11 +28,6 @@ _HEADER = """\
 # also refreshes it (--refresh). Not meant to be edited. `source` says who publishes it;
 # without one it is what the registry or the hub said on that day, and nobody else was asked.
 """
-
-
-def _hexadecimal(length: int, prefix: str = "") -> AfterValidator:
-    pattern = re.compile(f"{prefix}[0-9a-f]{{{length}}}")
-    return matching(pattern, f"{prefix and f'{prefix} and '}{length} hexadecimal digits")
 
 
 # Begins the names of our own files in a checkpoint's folder: a record, or a partial download.
@@ -60,16 +55,11 @@ def _day(text: str) -> str:
     return text
 
 
-def _of_this_version(shape: object) -> object:
-    """Drop a shape of another version of Sparkwright, as fields would have to be guessed."""
-    if isinstance(shape, dict) and shape.keys() != Shape.model_fields.keys():
-        return None
-    return shape
-
-
-Digest = Annotated[str, _hexadecimal(64, "sha256:")]
-Sha256 = Annotated[str, _hexadecimal(64)]
-Sha1 = Annotated[str, _hexadecimal(40)]
+Digest = Annotated[
+    str, matching(re.compile("sha256:[0-9a-f]{64}"), "sha256: and 64 hexadecimal digits")
+]
+Sha256 = Annotated[str, matching(re.compile("[0-9a-f]{64}"), "64 hexadecimal digits")]
+Sha1 = Annotated[str, matching(re.compile("[0-9a-f]{40}"), "40 hexadecimal digits")]
 
 
 class LockedFile(Model):
@@ -80,32 +70,11 @@ class LockedFile(Model):
     git: Sha1 | None = Field(default=None, description="40 hexadecimal digits")
 
 
-class LeftOut(Model):
-    """What of a repository is not fetched, as no engine reads it.
-
-    Attributes:
-        files: Their number.
-        bytes: Their size.
-        format: The weights' format that was chosen, where the repository has two.
-    """
-
-    files: int = Field(ge=0, description="a number of files")
-    bytes: int = Field(ge=0, description="bytes")
-    format: Literal["transformers", "mistral"] | None = Field(
-        default=None, description="transformers or mistral"
-    )
-
-
 class CheckpointLock(Model):
-    """A repository at one commit.
+    """A repository at one commit, and the day of that in UTC.
 
-    Attributes:
-        date: The day of the commit, in UTC; None in an older lock.
-        source: A public source for the commit; None if only the hub gave it.
-        shape: The part of ``config.json`` that decides memory; None in a lock of another version,
-            and if the file is absent or not that of a supported model.
-        left_out: What the repository has beside ``files``; None if that is nothing, as in a lock
-            from before there was a choice.
+    The shape is None if there is no ``config.json``, or not that of a supported model; the source
+    is None if only the hub gave the commit.
     """
 
     repo: str = Field(description="a repository, OWNER/NAME")
@@ -113,12 +82,9 @@ class CheckpointLock(Model):
     commit: Sha1 = Field(description="a commit of 40 hexadecimal digits")
     date: Annotated[str, AfterValidator(_day)] | None = Field(default=None, description=_DAY)
     source: Text | None = Field(default=None, description="where it is published")
-    shape: Annotated[Shape | None, BeforeValidator(_of_this_version)] = None
+    shape: Shape | None = None
     files: dict[Annotated[str, AfterValidator(inside)], LockedFile] = Field(
         min_length=1, description="a mapping of files, at least one"
-    )
-    left_out: LeftOut | None = Field(
-        default=None, description="a mapping of files and bytes that are not fetched"
     )
 
     @property
@@ -130,12 +96,8 @@ class CheckpointLock(Model):
 class ImageLock(Model):
     """An image for one platform.
 
-    Attributes:
-        digest: By which it is pulled; of the index, if there is one.
-        config: Digest of its configuration, which identifies the content of every layer: a copy
-            from another Docker can be recognized by it alone.
-        size: Compressed bytes of its layers.
-        source: A public source for the digest; None if only the registry gave it.
+    Its digest is the index's, if there is one; that of its configuration identifies the content of
+    every layer, and so a copy from another Docker. Its size is that of the compressed layers.
     """
 
     digest: Digest = Field(description="sha256:, and 64 hexadecimal digits")
@@ -162,26 +124,26 @@ class Lock(Model):
         """Return the locked checkpoint; None if it is not locked yet."""
         return self.checkpoints.get(checkpoint_key(checkpoint))
 
+    def part(self, recipes: Iterable[Recipe]) -> Lock:
+        """Return what it has of the names in recipes."""
+        names = {name for recipe in recipes for name in names_of(recipe)}
+        images = {name: each for name, each in self.images.items() if name in names}
+        checkpoints = {name: each for name, each in self.checkpoints.items() if name in names}
+        return Lock(images=images, checkpoints=checkpoints)
+
     def folder(self, checkpoint: Checkpoint) -> str:
-        """Return the folder of a checkpoint on a Spark, below the root.
+        """Return the folder of a locked checkpoint on a Spark, below the root.
 
-        Each commit has a folder of its own, so that earlier releases keep theirs; and so has each
-        choice of files that a recipe makes.
-
-        Raises:
-            KeyError: It is not locked yet.
+        Each commit, and each choice of files that a recipe makes, has one of its own.
         """
-        commit = self.checkpoints[checkpoint_key(checkpoint)].commit[:12]
-        return f"{checkpoint.folder}@{commit}{_mark(checkpoint.files)}"
+        commit, files = self.checkpoints[checkpoint_key(checkpoint)].commit[:12], checkpoint.files
+        chosen = "\n".join(sorted({*files})) if files else ""
+        mark = f"-{hashlib.sha256(chosen.encode()).hexdigest()[:8]}" if chosen else ""
+        return f"{checkpoint.folder}@{commit}{mark}"
 
 
 def places(repo: str, folder: str, folders: Iterable[str]) -> list[str]:
-    """Return where a Spark may have a checkpoint's files already, outside of the root.
-
-    Args:
-        folder: Its folder below the root, with or without its commit.
-        folders: Those of the group data (``model_folders``).
-    """
+    """Return where a Spark may have a checkpoint's files already, in `model_folders`."""
     owner, _, name = repo.partition("/")
     cache = f"models--{owner}--{name}"
     below = dict.fromkeys(
@@ -202,16 +164,14 @@ def checkpoint_key(checkpoint: Checkpoint) -> str:
     return f"{public_key(checkpoint)}{files}"
 
 
+def names_of(recipe: Recipe) -> list[str]:
+    """Return all names of a recipe that a lock has."""
+    return [image_key(recipe), *map(checkpoint_key, recipe.checkpoints.values())]
+
+
 def public_key(checkpoint: Checkpoint) -> str:
     """Return what others name a checkpoint by: ``repo@revision``."""
     return f"{checkpoint.repo}@{checkpoint.revision}"
-
-
-def _mark(files: Collection[str] | None) -> str:
-    """Return the end of a folder's name that a recipe's own choice of files has."""
-    if not files:
-        return ""
-    return f"-{hashlib.sha256(chr(10).join(sorted({*files})).encode()).hexdigest()[:8]}"
 
 
 def lock_path(inventory: Path) -> Path:
@@ -220,18 +180,24 @@ def lock_path(inventory: Path) -> Path:
 
 
 def read_lock(path: Path) -> Lock:
-    """Read a lock file; without a file, the lock is empty.
-
-    Raises:
-        PlanError: The file is no lock, or an empty one.
-    """
+    """Read a lock file; without a file, the lock is empty."""
     remedy = (
         f"Runs write {path}; it is not meant to be edited. Get it back: git checkout -- {path}; or "
         "delete it and run again, which may choose newer versions"
     )
     try:
         text = read_text(path, "the lock, a file of this user", yaml.MOST_BYTES)
-        return Lock() if text is None else _parsed(text, str(path))
+        if text is None:
+            return Lock()
+        data = yaml.parse(text, str(path)) or {}
+        if isinstance(data, dict):
+            # Runs write both kinds, images last: the end of a file may have been cut off.
+            kinds = Lock.model_fields
+            cut = [kind for kind in kinds if kind not in data or not any(data.values())]
+            if cut:
+                found = f"no {' and no '.join(cut)}"
+                raise PlanError(f"{path}: found {found}; expected what names in recipes stand for")
+        return parse(Lock, data, str(path))
     except UnmergedError:
         raise
     except PlanError as error:
@@ -240,30 +206,10 @@ def read_lock(path: Path) -> Lock:
         raise PlanError(*error.problems, remedy) from None
 
 
-def _parsed(text: str, source: str) -> Lock:
-    data = yaml.parse(text, source)
-    if not isinstance(data, dict | None):
-        raise PlanError(f"{source}: found {shown(data)}; expected a lock")
-    if not data or not any(data.values()):
-        raise PlanError(f"{source}: found an empty lock; expected what names in recipes stand for")
-    # Runs write both, images last.
-    if cut := [key for key in Lock.model_fields if key not in data]:
-        raise PlanError(
-            f"{source}: found no {' and no '.join(cut)}; expected both kinds: the end was cut off"
-        )
-    return parse(Lock, data, source)
-
-
 def write_lock(path: Path, lock: Lock) -> None:
-    """Write a lock file in one step, sorted, so that the same lock is the same bytes.
-
-    Raises:
-        PlanError: It cannot be written; the old file is unchanged.
-    """
-    data = lock.model_dump(exclude_none=True)
-    text = _HEADER + yaml.dump(data, sort_keys=True)
+    """Write a lock file in one step, sorted, so that the same lock is the same bytes."""
     try:
-        write_file(path, text)
+        write_file(path, _HEADER + yaml.dump(lock.model_dump(exclude_none=True), sort_keys=True))
     except OSError as error:
         raise unwritable(path, error) from None
 
@@ -289,14 +235,35 @@ def outdated(recipe: Recipe, lock: Lock) -> list[str]:
 
 def unresolved(recipes: Collection[Recipe], lock: Lock, path: str) -> list[str]:
     """Return the problems, for a PlanError, of recipes' names that a lock lacks."""
-    locked = {*lock.images, *lock.checkpoints}
-    names = [
-        name
-        for recipe in recipes
-        for name in (image_key(recipe), *map(checkpoint_key, recipe.checkpoints.values()))
-        if name not in locked
-    ]
+    names = dict.fromkeys(name for recipe in recipes for name in names_of(recipe))
+    locked = lock.images.keys() | lock.checkpoints.keys()
     return [
         f"{path}: {name} is not in the lock yet; {next_line('apply')} records it"
-        for name in dict.fromkeys(names)
+        for name in names
+        if name not in locked
     ]
+
+
+def diff(old: Lock, new: Lock) -> list[str]:
+    """Return the changes from one lock to another, a line for each name, sorted."""
+    before, after = _versions(old), _versions(new)
+    lines = [f"- {name}: {before[name]}" for name in before.keys() - after.keys()]
+    lines += [f"+ {name}: {after[name]}" for name in after.keys() - before.keys()]
+    both = before.keys() & after.keys()
+    changed = (name for name in both if before[name] != after[name])
+    lines += [f"~ {name}: {before[name]} -> {after[name]}" for name in changed]
+    return sorted(lines, key=lambda line: line[2:])
+
+
+def _versions(lock: Lock) -> dict[str, str]:
+    images = (
+        (f"image {name}", f"{image.digest}, {image.size:,} bytes")
+        for name, image in lock.images.items()
+    )
+    checkpoints = ((f"checkpoint {key}", _version(each)) for key, each in lock.checkpoints.items())
+    return dict([*images, *checkpoints])
+
+
+def _version(locked: CheckpointLock) -> str:
+    day = f" of {locked.date}" if locked.date else ""
+    return f"{locked.commit}{day}, {len(locked.files)} files, {locked.size:,} bytes"

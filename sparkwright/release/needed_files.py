@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -19,7 +19,7 @@ from sparkwright.recipe.recipe import Recipe
 # How the weights are read: as the library transformers has them, as Mistral has them, or by a
 # loader of which nothing is known here.
 Format = Literal["transformers", "mistral", "any"]
-_TRANSFORMERS = ("auto", "hf", "safetensors", "fastsafetensors", "instanttensor", "dummy")
+_TRANSFORMERS = {"auto", "hf", "safetensors", "fastsafetensors", "instanttensor", "dummy"}
 
 # Text and tokenizers, which vLLM and transformers read by names that differ with each model.
 _TEXT = (
@@ -35,51 +35,33 @@ _COPIES = {
 # Bytes above which a text in a folder is data, not something that is read with a model.
 _SMALL = 4 * 1024 * 1024
 # A module of the library sentence-transformers, such as 1_Pooling or 2_Dense.
-_MODULE = re.compile(r"[0-9]+_[A-Za-z0-9]+")
+_MODULE = re.compile(r"[0-9]+_[A-Za-z0-9]+/[^/]+")
 # What a training leaves, which vLLM does not load (filter_files_not_needed_for_inference).
 _TRAINING = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
 _SHARD = re.compile(r"(.+)-([0-9]{5})-of-([0-9]{5})(\.\w+)")
+_INDICES = (".safetensors.index.json", ".bin.index.json")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The way in which the files of a checkpoint are chosen.
-
-    Attributes:
-        patterns: The recipe's own, as huggingface_hub's ``allow_patterns``; empty = by rules.
-        format: How its weights are read.
-    """
+    """How the files of a checkpoint are chosen: by patterns, or by rules for a format."""
 
     patterns: tuple[str, ...] = ()
     format: Format = "transformers"
 
 
-@dataclass(frozen=True)
-class Needed:
-    """The files that are needed.
-
-    Attributes:
-        files: Their paths.
-        format: The format that was chosen where the repository has the weights in both; else None.
-    """
-
-    files: frozenset[str]
-    format: Format | None = field(default=None)
-
-
 def choice_of(recipe: Recipe, name: str) -> Choice:
     """Return how the files of one checkpoint of a recipe are chosen."""
     patterns = tuple(recipe.checkpoints[name].files or ())
-    return Choice(patterns, format_of(recipe) if name == "model" else "transformers")
+    return Choice(patterns, _format_of(recipe) if name == "model" else "transformers")
 
 
-def format_of(recipe: Recipe) -> Format:
-    """Return how the engine reads the weights of a recipe's model."""
+def _format_of(recipe: Recipe) -> Format:
     settings = (recipe, *recipe.by_sparks.values())
     formats = {str(each.args.get("load-format", "auto")) for each in settings}
     if "mistral" in {*formats, *(each.args.get("config-format") for each in settings)}:
         return "mistral"
-    return "transformers" if formats <= {*_TRANSFORMERS} else "any"
+    return "transformers" if formats <= _TRANSFORMERS else "any"
 
 
 def needed(
@@ -87,55 +69,41 @@ def needed(
     choice: Choice,
     shards: Callable[[str], Collection[str] | None],
     where: str,
-) -> Needed:
-    """Choose the files that an engine reads.
+) -> frozenset[str]:
+    """Choose the files that an engine reads, of all files of a repository with their bytes.
 
-    Args:
-        sizes: Bytes of all files of a repository, by path.
-        choice: What is wanted.
-        shards: Returns the files that an index of the repository names, by its path; None if it is
-            too large to be read.
-        where: Names the repository in messages.
-
-    Raises:
-        PlanError: A pattern matches nothing, or a shard is missing.
+    `shards` returns the files that an index of the repository names; None if that is too large.
     """
-    weights, format = _weights(sizes, choice)
-    index = next((path for path in weights if path.endswith(".index.json")), None)
+    weights = _weights(sizes, choice)
+    index = next((path for path in weights if path.endswith(_INDICES)), None)
     if choice.patterns:
         chosen = _matching(sizes, choice.patterns, where)
         if index in chosen:
             _check(_shards(index, shards), chosen, f"{where}: {index}", choice.patterns)
         _check(_numbered(chosen), chosen, where, choice.patterns)
-        return Needed(frozenset(chosen))
+        return frozenset(chosen)
     if choice.format == "any" or not weights:
-        return Needed(frozenset(sizes))
+        return frozenset(sizes)
     named = _shards(index, shards)
     _check(named, sizes, f"{where}: {index}")
     weights = {path for path in weights if path == index or not named or path in named}
     _check(_numbered(weights), sizes, where)
-    texts = {path for path in sizes if _is_text(path, sizes[path]) and not _is_index(path)}
-    modules = _module_weights(sizes)
-    return Needed(frozenset(weights | named | texts | modules), format)
+    texts = {path for path in sizes if _is_text(path, sizes[path])}
+    return frozenset(weights | named | texts | _module_weights(sizes))
 
 
-def _weights(sizes: Mapping[str, int], choice: Choice) -> tuple[set[str], Format | None]:
-    """Return one set of weights with its index, and its format if there are two."""
+def _weights(sizes: Mapping[str, int], choice: Choice) -> set[str]:
+    """Return one set of weights with its index."""
     top = {path for path in sizes if "/" not in path}
     tensors = {path for path in top if path.endswith(".safetensors")}
     mistral = {path for path in tensors if path.startswith("consolidated")}
     others = tensors - mistral
-    format: Format | None = None
-    if mistral and others:
-        format = "mistral" if choice.format == "mistral" else "transformers"
-    if tensors:
-        is_mistral = not others or format == "mistral"
-        found = mistral if is_mistral else others
-        index = f"{'consolidated' if is_mistral else 'model'}.safetensors.index.json"
-    else:
-        index = "pytorch_model.bin.index.json"
-        found = _of_kind(top, ".bin") or _of_kind(top, ".pt")
-    return found | ({index} & top if found else set()), format
+    found, index = others, "model.safetensors.index.json"
+    if mistral and (choice.format == "mistral" or not others):
+        found, index = mistral, "consolidated.safetensors.index.json"
+    if not tensors:
+        found, index = _of_kind(top, ".bin") or _of_kind(top, ".pt"), "pytorch_model.bin.index.json"
+    return found | ({index} & top if found else set())
 
 
 def _of_kind(paths: Iterable[str], suffix: str) -> set[str]:
@@ -144,32 +112,27 @@ def _of_kind(paths: Iterable[str], suffix: str) -> set[str]:
 
 def _module_weights(sizes: Mapping[str, int]) -> set[str]:
     """Return the weights in the modules of sentence-transformers, of each module one file."""
-    found = {path for path in sizes if path.count("/") == 1 and _MODULE.match(path)}
-    tensors = {path for path in found if path.endswith(".safetensors")}
+    found = {path for path in sizes if _MODULE.fullmatch(path)}
+    tensors = _of_kind(found, ".safetensors")
     have = {path.partition("/")[0] for path in tensors}
-    bins = _of_kind(found, ".bin")
-    return tensors | {path for path in bins if path.partition("/")[0] not in have}
+    return tensors | {p for p in _of_kind(found, ".bin") if p.partition("/")[0] not in have}
 
 
 def _is_text(path: str, size: int) -> bool:
     *folders, name = path.split("/")
     if name.startswith(".") or _COPIES & {folder.lower() for folder in folders}:
         return False
-    if not name.lower().endswith(_TEXT) and not _PAPERS.fullmatch(name):
+    # An index is chosen with the set of weights that it lists.
+    if path.endswith(_INDICES) or not (name.lower().endswith(_TEXT) or _PAPERS.fullmatch(name)):
         return False
     return not folders or size <= _SMALL
 
 
-def _is_index(path: str) -> bool:
-    """Tell whether a file lists shards: that of the set that is chosen is chosen with it."""
-    return path.endswith((".safetensors.index.json", ".bin.index.json"))
-
-
 def _matching(sizes: Mapping[str, int], patterns: Collection[str], where: str) -> set[str]:
-    found = {
-        pattern: [path for path in sizes if fnmatchcase(path, _whole(pattern))]
-        for pattern in patterns
-    }
+    found: dict[str, list[str]] = {}
+    for pattern in patterns:
+        whole = f"{pattern}*" if pattern.endswith("/") else pattern
+        found[pattern] = [path for path in sizes if fnmatchcase(path, whole)]
     problems = [
         f"{where}: files: found no file for {pattern}; expected a pattern of one of its "
         f"{len(sizes)} files"
@@ -179,10 +142,6 @@ def _matching(sizes: Mapping[str, int], patterns: Collection[str], where: str) -
     if problems:
         raise PlanError(*problems)
     return {path for paths in found.values() for path in paths}
-
-
-def _whole(pattern: str) -> str:
-    return f"{pattern}*" if pattern.endswith("/") else pattern
 
 
 def _shards(index: str | None, shards: Callable[[str], Collection[str] | None]) -> frozenset[str]:
@@ -204,12 +163,9 @@ def _numbered(weights: Collection[str]) -> set[str]:
 def _check(
     wanted: Collection[str], there: Collection[str], where: str, patterns: Collection[str] = ()
 ) -> None:
-    missing = sorted({*wanted} - {*there})
-    if missing:
+    if missing := sorted({*wanted} - {*there}):
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        expected = (
-            f"it among the recipe's `files` ({', '.join(patterns)})"
-            if patterns
-            else "every shard: the repository is not complete. Take another commit (`revision`)"
-        )
+        expected = "every shard: the repository is not complete. Take another commit (`revision`)"
+        if patterns:
+            expected = f"it among the recipe's `files` ({', '.join(patterns)})"
         raise PlanError(f"{where}: found no shard {missing[0][:200]}{more}; expected {expected}")

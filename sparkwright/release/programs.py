@@ -45,21 +45,12 @@ def spark_programs() -> bytes:
 
 @cache
 def program(module: str) -> bytes:
-    """Return the archive that runs one module's ``command``, with all that it imports.
-
-    Args:
-        module: As in "host.engine.supervisor".
-    """
+    """Return the archive that runs ``command`` of a module such as "host.engine.supervisor"."""
     return archive(f"{module}:command", _imported(module))
 
 
 def archive(main: str, paths: Iterable[Path]) -> bytes:
-    """Return a zip archive that Python runs.
-
-    Args:
-        main: Where it begins, as "module:function".
-        paths: The modules in it, below `HOST_FILES`.
-    """
+    """Return a zip archive of modules below `HOST_FILES`; Python runs it from "module:function"."""
     module, _, function = main.partition(":")
     texts = {path.relative_to(HOST_FILES.parent).as_posix(): path.read_bytes() for path in paths}
     texts["__main__.py"] = f"from {module} import {function}\n\n{function}()\n".encode()

@@ -7,7 +7,6 @@ that it names for a registry or for all.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 import re
@@ -37,14 +36,7 @@ _MOST = 1 << 20
 
 @dataclass(frozen=True)
 class RegistryLogin:
-    """A login of one registry; its secret is in no text that is made of it.
-
-    Attributes:
-        registry: Host of the registry, with its port if it has one.
-        user: Name of the account; "" with an identity token.
-        secret: Password, access token, or identity token.
-        source: Where it was found, for messages.
-    """
+    """A login of one registry, and where it was found; no text made of it has its secret."""
 
     registry: str
     user: str
@@ -55,11 +47,6 @@ class RegistryLogin:
         hide(self.secret)
 
     @property
-    def is_token(self) -> bool:
-        """Tell whether the secret is an identity token, which only a token server takes."""
-        return not self.user
-
-    @property
     def basic(self) -> str:
         """The value of the header Authorization."""
         return f"Basic {base64.b64encode(f'{self.user}:{self.secret}'.encode()).decode()}"
@@ -67,10 +54,8 @@ class RegistryLogin:
     @property
     def for_docker(self) -> str:
         """The login as JSON, as Docker's API takes it."""
-        where = {"serveraddress": self.registry}
-        if self.is_token:
-            return json.dumps({"identitytoken": self.secret, **where})
-        return json.dumps({"username": self.user, "password": self.secret, **where})
+        login = {"username": self.user, "password": self.secret}
+        return json.dumps({**login, "serveraddress": self.registry})
 
 
 def registry_of(name: str) -> tuple[str, str]:
@@ -100,20 +85,16 @@ def config_path() -> Path:
 
 @cache
 def login_of(registry: str) -> RegistryLogin | None:
-    """Return Docker's login of a registry; None without one.
-
-    Args:
-        registry: Its host, with its port if it has one, as names of images have it.
-
-    Raises:
-        PlanError: The configuration is damaged, or a helper fails.
-    """
+    """Return Docker's login of a registry, named as in names of images; None without one."""
     path = config_path()
-    config = _config(path)
+    text = read_text(path, "Docker's logins, or no such file", _MOST)
+    try:
+        config = _mapping(json.loads(text or "{}"), str(path))
+    except (ValueError, RecursionError):
+        raise PlanError(_no_object(str(path))) from None
     server = _DOCKER_HUB if registry == "docker.io" else registry
-    helpers = _mapping(config, "credHelpers", path)
-    helper = helpers.get(server, helpers.get(registry, config.get("credsStore")))
-    if helper:
+    helpers = _mapping(config.get("credHelpers") or {}, f"{path}: credHelpers")
+    if helper := helpers.get(server, helpers.get(registry, config.get("credsStore"))):
         if not isinstance(helper, str) or not _HELPER.fullmatch(helper):
             raise PlanError(
                 f"{path}: found the credential helper {str(helper)[:60]!a}; expected the end of a "
@@ -121,71 +102,37 @@ def login_of(registry: str) -> RegistryLogin | None:
             )
         if found := _from_helper(helper, registry, server):
             return found
-    for key, entry in _mapping(config, "auths", path).items():
-        if key == server or _host(key) == registry:
-            return _from_entry(entry, registry, path)
+    for key, entry in _mapping(config.get("auths") or {}, f"{path}: auths").items():
+        # Old keys are URLs.
+        if key == server or key.split("://")[-1].partition("/")[0] == registry:
+            where = f"{path}: auths.{registry}"
+            return _from_entry(_mapping(entry, where), registry, path, where)
     return None
 
 
-def missing(registry: str) -> str:
-    """Return what helps where a registry wants a login and there is none, after "expected"."""
-    return (
-        f"an image that anyone may pull, or a login for {registry} in {config_path()}, of which it "
-        f"has none: docker login {registry}, on this machine"
-    )
-
-
-def refused(login: RegistryLogin) -> str:
-    """Return what helps where a registry refuses a login, after "expected"."""
-    return (
-        f"one that {login.registry} takes, for an account that may pull this image: "
-        f"docker login {login.registry}, on this machine"
-    )
-
-
-def _config(path: Path) -> dict[str, Any]:
-    text = read_text(path, "Docker's logins, or no such file", _MOST)
-    if text is None:
-        return {}
-    try:
-        config = json.loads(text)
-    except (ValueError, RecursionError):
-        config = None
-    if not isinstance(config, dict):
-        raise PlanError(f"{path}: found no JSON object; expected Docker's config.json: mend it")
-    return config
-
-
-def _mapping(config: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
-    found = config.get(key) or {}
+def _mapping(found: object, where: str) -> dict[str, Any]:
     if not isinstance(found, dict):
-        raise PlanError(f"{path}: {key}: found no JSON object; expected one: mend it")
+        raise PlanError(_no_object(where))
     return found
 
 
-def _host(key: str) -> str:
-    """Return the registry that a key of `auths` means: old ones are URLs."""
-    return key.removeprefix("https://").removeprefix("http://").partition("/")[0]
+def _no_object(where: str) -> str:
+    return f"{where}: found no JSON object; expected Docker's config.json: mend it"
 
 
-def _from_entry(entry: object, registry: str, path: Path) -> RegistryLogin | None:
-    remedy = f"docker login {registry}, on this machine, writes it anew"
-    if not isinstance(entry, dict):
-        raise PlanError(f"{path}: auths.{registry}: found no JSON object; expected one: {remedy}")
-    if token := entry.get("identitytoken"):
-        return RegistryLogin(registry, "", str(token), str(path))
-    auth = entry.get("auth")
-    if not auth:
+def _from_entry(
+    entry: Mapping[str, Any], registry: str, path: Path, where: str
+) -> RegistryLogin | None:
+    if not (auth := entry.get("auth")):
         return None
     try:
-        text = base64.b64decode(str(auth), validate=True).decode()
-    except (binascii.Error, ValueError):
-        text = ""
-    user, colon, secret = text.partition(":")
-    if not colon or not user or not secret:
+        user, _, secret = base64.b64decode(str(auth), validate=True).decode().partition(":")
+    except ValueError:
+        user = secret = ""
+    if not user or not secret:
         raise PlanError(
-            f"{path}: auths.{registry}.auth: found no user and password in base64; expected both: "
-            f"{remedy}"
+            f"{where}.auth: found no user and password in base64; expected both: "
+            f"docker login {registry}, on this machine, writes it anew"
         )
     return RegistryLogin(registry, user, secret.rstrip("\0"), str(path))
 
@@ -193,9 +140,9 @@ def _from_entry(entry: object, registry: str, path: Path) -> RegistryLogin | Non
 def _from_helper(helper: str, registry: str, server: str) -> RegistryLogin | None:
     """Ask a helper program for a login; None if it has none."""
     program = f"docker-credential-{helper}"
-    where = f"{config_path()}: {program}"
-    remedy = (
-        f"a login for {registry}: see what `echo {server} | {program} get` says on this machine"
+    expected = (
+        f"expected a login for {registry}: see what `echo {server} | {program} get` says on this "
+        "machine"
     )
     try:
         with waiting_for(program, _PATIENCE):
@@ -207,22 +154,22 @@ def _from_helper(helper: str, registry: str, server: str) -> RegistryLogin | Non
                 timeout=_PATIENCE,
                 check=False,
             )
-    except FileNotFoundError:
-        raise PlanError(f"{where}: found no such program on this machine; expected it") from None
-    except subprocess.TimeoutExpired:
-        raise PlanError(f"{where}: found no answer in {_PATIENCE} s; expected {remedy}") from None
-    except OSError as error:
-        raise PlanError(f"{where}: cannot be run ({error.strerror}); expected {remedy}") from None
-    if done.returncode:
+        answer = done.stdout[:_MOST]
         # These words are the protocol's own, on its standard output.
-        if b"credentials not found" in done.stdout[:_MOST]:
+        if done.returncode and b"credentials not found" in answer:
             return None
-        raise PlanError(f"{where}: found exit status {done.returncode}; expected {remedy}")
-    try:
-        answer = json.loads(done.stdout[:_MOST])
-        user, secret = str(answer["Username"]), str(answer["Secret"])
+        if not done.returncode:
+            login = json.loads(answer)
+            user, secret = str(login["Username"]), str(login["Secret"])
+            is_password = secret and user != _TOKEN_USER
+            return RegistryLogin(registry, user, secret, program) if is_password else None
+        found = f"exit status {done.returncode}"
+    except FileNotFoundError:
+        found = "no such program on this machine"
+    except subprocess.TimeoutExpired:
+        found = f"no answer in {_PATIENCE} s"
+    except OSError as error:
+        found = f"a program that cannot be run ({error.strerror})"
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise PlanError(f"{where}: found no login in its answer; expected {remedy}") from None
-    if not secret:
-        return None
-    return RegistryLogin(registry, "" if user == _TOKEN_USER else user, secret, program)
+        found = "no login in its answer"
+    raise PlanError(f"{config_path()}: {program}: found {found}; {expected}")

@@ -28,7 +28,7 @@ from sparkwright.release.command import (
     shell_lines,
 )
 from sparkwright.release.container import CONTAINER_OPTIONS, MEDIA_NETWORK, NEW_MEDIA_NETWORK
-from sparkwright.release.lock import Lock, checkpoint_key, image_key
+from sparkwright.release.lock import Lock, checkpoint_key, image_key, unresolved
 from sparkwright.release.programs import program
 
 _IMAGE, _USER = Expansion('"$image"'), Expansion('"$user"')
@@ -40,12 +40,9 @@ _UNIT = HOST_FILES / "engine" / "vllm@.service"
 
 @dataclass(frozen=True)
 class Ranks:
-    """The Sparks that serve a replica together, the head first, and the one that is meant.
+    """The Sparks that serve a replica together, the head first, and the rank of one of them.
 
-    Attributes:
-        sparks: Their names.
-        fabric: Each one's addresses on the two subnets of the fabric; empty for one Spark.
-        rank: Which of them is meant.
+    On the fabric each has an address on either of two subnets; a single Spark has none.
     """
 
     sparks: tuple[str, ...]
@@ -59,16 +56,12 @@ class Release:
 
     Attributes:
         id: ``<recipe>-<8 hex>``, made of everything that the engine would notice on any rank.
-        recipe: The recipe that it came from, as it is for this number of Sparks.
         image: ``repo@sha256:…``, or the name of what is built: `build_name`.
         images: All names by which Docker may know this very image: a copied one has lost the first.
-        root: Folder of everything on the Spark.
-        folders: Where each checkpoint is, below that: `Lock.folder`.
-        ranks: The Sparks of the replica, and which of them this is.
+        folders: Where each checkpoint is, below the root.
         files: The text files of the release folder, by name.
         program: What runs the engine, a file of that folder too, so that a later Sparkwright
             changes nothing of this release.
-        seat: Name of the seat that it is for, if it is a Spark's second one.
     """
 
     id: str
@@ -89,18 +82,10 @@ class Release:
 
 
 def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks, seat: str = "") -> Release:
-    """Freeze a recipe.
-
-    Args:
-        lock: What its names stand for.
-        ranks: The Sparks of the replica, and the one that the files are for.
-        seat: Name of the seat, for the second replica of a Spark.
-
-    Raises:
-        PlanError: The lock lacks a name of the recipe.
-    """
+    """Freeze a recipe for one of the Sparks of a replica."""
     recipe = recipe.for_sparks(len(ranks.sparks))
-    _check(recipe, lock)
+    if problems := unresolved([recipe], lock, "lock"):
+        raise PlanError(*problems)
     locked = lock.images[image_key(recipe)]
     image = f"{repository(recipe.base_image)}@{locked.digest}"
     images: tuple[str, ...] = (image, locked.digest, locked.config)
@@ -238,17 +223,3 @@ def repository(image: str) -> str:
     name, _, _ = image.partition("@")
     head, slash, last = name.rpartition("/")
     return f"{head}{slash}{last.partition(':')[0]}"
-
-
-def _check(recipe: Recipe, lock: Lock) -> None:
-    problems = []
-    where = f"recipe {recipe.name}"
-    if lock.image(recipe) is None:
-        problems.append(f"{where}: found no {image_key(recipe)} in the lock; expected its digest")
-    problems += [
-        f"{where}: found no {checkpoint_key(checkpoint)} in the lock; expected its commit"
-        for checkpoint in recipe.checkpoints.values()
-        if lock.checkpoint(checkpoint) is None
-    ]
-    if problems:
-        raise PlanError(*problems)

@@ -25,13 +25,9 @@ _NONE = "none"
 
 @dataclass(frozen=True)
 class Served:
-    """The release that one Spark serves, and what it was made of.
+    """The release that one Spark serves, and the vLLM, image and checkpoints that it was made of.
 
-    Attributes:
-        release: Id of the release; "" if there is none.
-        vllm: Version of vLLM in its image, as its recipe says.
-        pins: Its image, ``NAME@sha256:…``, and checkpoints, ``OWNER/NAME@COMMIT``. An image that
-            was built is not among them.
+    An image that was built is not among the pins ``NAME@sha256:…`` and ``OWNER/NAME@COMMIT``.
     """
 
     release: str = ""
@@ -60,11 +56,7 @@ def served_script(root: str) -> str:
 
 
 def parse_served(output: Iterable[str]) -> Served:
-    """Return what the script's output lines describe.
-
-    Raises:
-        ValueError: They are no release's.
-    """
+    """Return what the script's output lines describe; raises ValueError."""
     release, *lines = output
     if release == _NONE and not lines:
         return Served()

@@ -20,11 +20,8 @@ _VARIABLES = ("HF_OIDC_RESOURCE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 def own_token() -> str | None:
     """Return the Hugging Face token of this machine, as huggingface_hub finds it; None without one.
 
-        What finds it there takes 50 ms to import: it is left out where HF_TOKEN alone decides, and
-    there is none.
-
-        Raises:
-            PlanError: It is no token.
+    The library takes 50 ms to import: it is left out where HF_TOKEN alone decides, or there is no
+    token at all.
     """
     first = next((name for name in _VARIABLES if os.environ.get(name)), None)
     if first in _VARIABLES[1:] and (token := os.environ[first].strip()):
@@ -38,34 +35,20 @@ def own_token() -> str | None:
 
 @dataclass(frozen=True)
 class Hub:
-    """The hub that a command asks.
-
-    Attributes:
-        endpoint: Its URL; None = ``HF_ENDPOINT`` or the public one.
-        setting: Which hub gets this machine's token, as in the group data.
-    """
+    """The hub that a command asks, or the usual one, and the setting `hf_token`."""
 
     endpoint: str | None = None
     setting: str = HTTPS
 
     def token(self) -> str | None:
-        """Return the token for it; None for anonymous requests.
-
-        Raises:
-            PlanError: As `token_for`.
-        """
+        """Return the token for it, as `token_for`."""
         return token_for(self.endpoint or constants.ENDPOINT, own_token(), self.setting)
 
 
 def token_for(endpoint: str, token: str | None, setting: str = HTTPS) -> str | None:
-    """Return the token for requests to a hub; None for anonymous ones.
+    """Return the token for requests to a hub by the setting `hf_token`; None for anonymous ones.
 
-    Args:
-        token: that of the machine that runs pyinfra; None without one.
-        setting: `hf_token` of the settings.
-
-    Raises:
-        PlanError: the token would be sent unencrypted.
+    Raises PlanError rather than send it unencrypted.
     """
     if setting == NONE or not token:
         return None

@@ -16,9 +16,9 @@ from sparkwright.inventory.groups import load
 from sparkwright.inventory.logins import check_logins
 from sparkwright.inventory.selection import choose_replicas, selected
 from sparkwright.recipe.loader import load_recipe
-from sparkwright.release import registry_login
 from sparkwright.release.bundle import read_bundle
 from sparkwright.release.lock import read_lock
+from sparkwright.release.registry_login import login_of
 from sparkwright.run.lost import Login, cause
 from sparkwright.run.options import slips
 
@@ -133,12 +133,19 @@ def _bundle(path: Path) -> None:
     read_bundle(path.parent, digest, path)
 
 
+def _login(path: Path) -> None:
+    login_of.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DOCKER_CONFIG", str(path.parent))
+        login_of("registry.example.org")
+
+
 READERS = {
     "sparks.yaml": load,
     "mine.yaml": lambda path: load_recipe(str(path)),
     "sparks.lock.yaml": read_lock,
     "sparks.keys": keys_file.read_file,
-    "config.json": registry_login._config,
+    "config.json": _login,
     "bundle.json": _bundle,
 }
 

@@ -15,9 +15,9 @@ from sparkwright.release.resolve import resolve_checkpoint
 from tests.component.servers import serving
 from tests.lab.hub import add_commit, stats
 from tests.lab.hub.server import Hub
+from tests.makers.release import MODEL_CONFIG
 from tests.recipes.add_model import main
 from tests.unit.recipe.test_recipe import good
-from tests.unit.release.test_shape import CONFIG
 
 REPO, DRAFTER = "owner/new-model", "owner/new-drafter"
 WEIGHTS = bytes(12_345)
@@ -81,8 +81,8 @@ def test_a_recipe_of_a_new_model_is_planned_by_one_command(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    commit = publish(config_json=json.dumps(CONFIG).encode(), model_safetensors=WEIGHTS)
-    publish(DRAFTER, config_json=json.dumps(CONFIG).encode(), model_safetensors=WEIGHTS)
+    commit = publish(config_json=json.dumps(MODEL_CONFIG).encode(), model_safetensors=WEIGHTS)
+    publish(DRAFTER, config_json=json.dumps(MODEL_CONFIG).encode(), model_safetensors=WEIGHTS)
     assert fetch(hub, recipe(tmp_path, REPO, DRAFTER)) == 0
     printed = capsys.readouterr().out
     assert printed.startswith(f"{models}/{REPO}.json: 0.0 GB of weights\n{models}/{DRAFTER}.json:")
@@ -90,7 +90,11 @@ def test_a_recipe_of_a_new_model_is_planned_by_one_command(
     assert "tokens of KV cache" in printed
     known = checkpoint_data(REPO)
     assert known
-    assert (known.size, known.config, known.shape) == (len(WEIGHTS), CONFIG, shape_of(CONFIG))
+    assert (known.size, known.config, known.shape) == (
+        len(WEIGHTS),
+        MODEL_CONFIG,
+        shape_of(MODEL_CONFIG),
+    )
     assert commit in known.source
     assert known.shape == resolve_checkpoint(REPO, "main", hub).shape
 
@@ -98,7 +102,7 @@ def test_a_recipe_of_a_new_model_is_planned_by_one_command(
 def test_what_is_known_is_not_asked_for_again_unless_it_is_named(
     models: Path, publish: Publish, hub: str, tmp_path: Path
 ) -> None:
-    first = publish(config_json=json.dumps(CONFIG).encode(), model_safetensors=WEIGHTS)
+    first = publish(config_json=json.dumps(MODEL_CONFIG).encode(), model_safetensors=WEIGHTS)
     wanted = recipe(tmp_path, REPO)
     assert fetch(hub, wanted) == 0
     written = (models / f"{REPO}.json").read_bytes()

@@ -21,11 +21,12 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding
-from httpx2 import Client
 
 from sparkwright.common.errors import PlanError
+from sparkwright.release.registry import RegistryImage
 from sparkwright.release.registry_login import login_of
-from sparkwright.release.resolve import RegistryImage, resolve_image
+from sparkwright.release.resolve import resolve_image
+from sparkwright.release.web import Client
 from tests.component.servers import serving
 from tests.lab import oci, registry
 from tests.lab.registry import PASSWORD, USER
@@ -75,12 +76,6 @@ class TestConfiguration:
 
     def test_no_file_is_no_login(self) -> None:
         assert login_of("ghcr.io") is None
-
-    def test_an_identity_token(self, docker: Path) -> None:
-        docker.write_text(json.dumps({"auths": {"a.io": {"auth": "", "identitytoken": "tok"}}}))
-        found = login_of("a.io")
-        assert found
-        assert json.loads(found.for_docker) == {"identitytoken": "tok", "serveraddress": "a.io"}
 
     @pytest.mark.parametrize(
         ("text", "expected"),
@@ -145,13 +140,11 @@ class TestHelper:
         ]
         assert (tmp_path / "words").read_text() == "get\n"
 
-    def test_a_token_is_one(self, docker: Path, helper: Helper) -> None:
+    def test_an_identity_token_is_no_login(self, docker: Path, helper: Helper) -> None:
         rest = '\\"Username\\": \\"<token>\\", \\"Secret\\": \\"tok\\"'
         helper("pass", self.SAYS.format(rest=rest))
         docker.write_text('{"credsStore": "pass"}')
-        found = login_of("a.io")
-        assert found
-        assert found.is_token
+        assert login_of("a.io") is None
 
     def test_one_that_has_none_is_no_error(self, docker: Path, helper: Helper) -> None:
         helper("pass", "echo 'credentials not found in native keychain'; exit 1")
@@ -196,24 +189,16 @@ class Private(BaseHTTPRequestHandler):
 
     Attributes:
         requests: method, path, Authorization and body of each request.
-        identity: the identity token that it takes; "" for none.
     """
 
     requests: ClassVar[list[tuple[str, str, str, str]]]
     signing: ClassVar[ec.EllipticCurvePrivateKey]
     certificate: ClassVar[x509.Certificate]
-    identity: ClassVar[str] = ""
 
     def do_GET(self) -> None:
         self._note("")
         known = self.headers["Authorization"] == f"Basic {auth(USER, PASSWORD)['auth']}"
         self._answer(parse_qs(urlsplit(self.path).query), known)
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        self._note(body)
-        form = parse_qs(body)
-        self._answer(form, bool(self.identity) and form["refresh_token"] == [self.identity])
 
     def _note(self, body: str) -> None:
         given = self.headers["Authorization"] or ""
@@ -360,19 +345,6 @@ class TestTokenServer:
         assert (method, given) == ("GET", f"Basic {auth(USER, PASSWORD)['auth']}")
         assert parse_qs(urlsplit(path).query)["scope"] == [f"repository:{NAME}:pull"]
 
-    def test_an_identity_token_is_exchanged(
-        self, private: str, docker: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(Private, "identity", "tok-1")
-        docker.write_text(json.dumps({"auths": {private: {"identitytoken": "tok-1"}}}))
-        resolve_image(f"{private}/{NAME}:1", ARCH)
-        assert {(method, given) for method, _, given, _ in Private.requests} == {("POST", "")}
-        form = parse_qs(Private.requests[0][3])
-        assert form["grant_type"] == ["refresh_token"]
-        assert "tok-1" not in Private.requests[0][1]
-        monkeypatch.setattr(Private, "identity", "tok-2")
-        assert "found no access by the login of an identity token" in refusal(f"{private}/{NAME}:1")
-
 
 class Astray(BaseHTTPRequestHandler):
     """A server that takes any request, notes it, and sends on whoever comes.
@@ -440,19 +412,14 @@ class TestWhoGetsALogin:
         refusal(f"{one}/{NAME}:1")
         assert self.logins(one)
         assert self.logins(other) == []
-        docker.write_text(json.dumps({"auths": {one: {"identitytoken": "tok-1"}}}))
-        login_of.cache_clear()
-        refusal(f"{one}/{NAME}:1")
-        assert [body for at, _, body in Astray.seen if "tok-1" in body and at != one] == []
 
     def test_no_token_server_without_tls(self, two: tuple[str, str], docker: Path) -> None:
         _, other = two
         log_in(docker, "a.io")
-        with Client() as client:
-            image = RegistryImage("a.io/x:1", client)
-            image._login = login_of("a.io")
-            with pytest.raises(PlanError) as caught:
-                image._token(f'realm="http://{other}/token",service="lab",scope="s"')
+        image = RegistryImage("a.io/x:1", Client())
+        image._login = login_of("a.io")
+        with pytest.raises(PlanError) as caught:
+            image._token(f'realm="http://{other}/token",service="lab",scope="s"')
         expected = (
             "which would get the login unencrypted; expected one by https, as the registry is"
         )

@@ -1,8 +1,6 @@
 """What an image's name stands for, asked of real registries on this machine's loopback."""
 
-import hashlib
-import json
-import shutil
+import ssl
 import subprocess
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,122 +10,22 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
-from httpx2 import Client, ConnectError
+from requests import Session
 
 from sparkwright.common.errors import PlanError
-from sparkwright.release.lock import ImageLock
 from sparkwright.release.resolve import resolve_image
-from tests.clock import patience
-from tests.component.servers import forwarding, free_port, serving, until
+from sparkwright.release.web import Client
+from tests.component.servers import forwarding, free_port, serving
+from tests.makers.registry import (
+    INDEX,
+    SINGLE,
+    digest,
+    locked,
+    only_loopback,
+    registry,
+)
 
-OCI = "application/vnd.oci.image.{}.v1+json"
-PLATFORMS = {"arm64": b"small layer", "amd64": b"a somewhat larger layer"}
-
-
-@pytest.fixture(autouse=True)
-def only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    # A login of whoever runs the tests is theirs.
-    monkeypatch.setenv("DOCKER_CONFIG", "/nonexistent")
-
-
-def digest(content: bytes) -> str:
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
-
-
-def manifests() -> tuple[dict[str, bytes], bytes, bytes, dict[str, bytes]]:
-    """Two images and the index over them: manifests by processor, the index, all blobs."""
-    images: dict[str, bytes] = {}
-    blobs: dict[str, bytes] = {}
-    for architecture, layer in PLATFORMS.items():
-        config = json.dumps({"os": "linux", "architecture": architecture}).encode()
-        blobs |= {digest(config): config, digest(layer): layer}
-        images[architecture] = json.dumps(
-            {
-                "schemaVersion": 2,
-                "mediaType": OCI.format("manifest"),
-                "config": described(OCI.format("config"), config),
-                "layers": [described("application/octet-stream", layer)] * 2,
-            }
-        ).encode()
-    index = json.dumps(
-        {
-            "schemaVersion": 2,
-            "mediaType": OCI.format("index"),
-            "manifests": [
-                described(OCI.format("manifest"), manifest)
-                | {"platform": {"os": "linux", "architecture": architecture}}
-                for architecture, manifest in images.items()
-            ],
-        }
-    ).encode()
-    return images, index, images["arm64"], blobs
-
-
-def described(kind: str, content: bytes) -> dict[str, Any]:
-    return {"mediaType": kind, "digest": digest(content), "size": len(content)}
-
-
-IMAGES, INDEX, SINGLE, BLOBS = manifests()
-
-
-def locked(top: bytes, architecture: str) -> ImageLock:
-    """What is known of the image for one processor that `top` is, or holds."""
-    config = json.loads(IMAGES[architecture])["config"]["digest"]
-    size = 2 * len(PLATFORMS[architecture])
-    return ImageLock(digest=digest(top), config=config, size=size)
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Debian's docker-registry with `lab/many:1` (an index) and `lab/one:1` (arm64 alone)."""
-    program = shutil.which("docker-registry")
-    if program is None:
-        pytest.skip("docker-registry is not installed")
-    folder, address = tmp_path_factory.mktemp("registry"), f"127.0.0.1:{free_port()}"
-    config = {
-        "version": 0.1,
-        "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
-        "http": {"addr": address},
-        "log": {"level": "error", "accesslog": {"disabled": True}},
-    }
-    (folder / "config.yml").write_text(json.dumps(config))
-    with subprocess.Popen(
-        [program, "serve", folder / "config.yml"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        try:
-            until(lambda: answers(f"http://{address}/v2/"))
-            for repository in ("lab/many", "lab/one"):
-                push(address, repository)
-            yield address
-        finally:
-            process.terminate()
-
-
-def answers(url: str) -> bool:
-    try:
-        return requests.get(url, timeout=patience()).ok
-    except requests.RequestException:
-        return False
-
-
-def push(address: str, repository: str) -> None:
-    base = f"http://{address}/v2/{repository}"
-    for name, blob in BLOBS.items():
-        start = requests.post(f"{base}/blobs/uploads/", timeout=patience())
-        place = start.headers["Location"]
-        requests.put(
-            place, params={"digest": name}, data=blob, timeout=patience()
-        ).raise_for_status()
-    contents = {digest(manifest): manifest for manifest in IMAGES.values()}
-    contents["1"] = INDEX if repository == "lab/many" else SINGLE
-    for version, content in contents.items():
-        kind = json.loads(content)["mediaType"]
-        url = f"{base}/manifests/{version}"
-        headers = {"Content-Type": kind}
-        requests.put(url, data=content, headers=headers, timeout=patience()).raise_for_status()
+__all__ = ["only_loopback", "registry"]
 
 
 @pytest.mark.parametrize(("arch", "name"), [("aarch64", "arm64"), ("x86_64", "amd64")])
@@ -187,6 +85,26 @@ def test_an_error_names_the_proxy_of_this_machine_without_its_login(
     said = str(caught.value)
     assert said.endswith(f"; this machine uses HTTP_PROXY=127.0.0.1:{port}, NO_PROXY=hub.lan")
     assert "s3cret" not in said
+
+
+def test_an_authority_of_the_system_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=lab"]
+    place = ["-keyout", tmp_path / "key.pem", "-out", tmp_path / "ca.pem"]
+    name = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(["openssl", "req", "-x509", *words, *place, *name], check=True)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Guarded)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "ca.pem", tmp_path / "key.pem")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    with serving(server) as address:
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            Client().get(f"https://{address}/token")
+        for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        assert Client().get(f"https://{address}/token").status == 400
 
 
 def test_no_registry_at_all() -> None:
@@ -286,10 +204,10 @@ def test_a_registry_that_answers_something_else(
 def test_where_a_name_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, reference: str, url: str
 ) -> None:
-    def refuse(_: Client, asked: str, **__: object) -> None:
-        raise ConnectError(asked)
+    def refuse(_: Session, asked: str, **__: object) -> None:
+        raise requests.ConnectionError(asked)
 
-    monkeypatch.setattr(Client, "get", refuse)
+    monkeypatch.setattr(Session, "get", refuse)
     with pytest.raises(PlanError) as caught:
         resolve_image(reference, "aarch64")
     assert f"({url})" in str(caught.value)

@@ -30,7 +30,7 @@ from sparkwright.run import lease
 from sparkwright.run import session
 from sparkwright.run import target
 from sparkwright.run import spark as plan
-from tests.unit.release.test_release import lock, recipe
+from tests.makers.release import lock, recipe
 
 LIBRARY = Path(session.__file__).parents[1]
 

@@ -10,7 +10,7 @@ import pytest
 from sparkwright.door.keys import keys_path
 from sparkwright.release.lock import lock_path, read_lock
 from tests.component import command_line
-from tests.unit.release.test_lock import COMMIT, DIGEST
+from tests.makers.release import COMMIT, DIGEST
 
 REPO = "nvidia/Qwen3.6-35B-A3B-NVFP4"
 KEY = "sk-0123456789abcdefghij"

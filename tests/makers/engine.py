@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.engine.switch import SwitchSettings
+from tests.makers.release import release
 from tests.unit.driven import Driven, fake_host
-from tests.unit.release.test_release import release
 
 NEW = release()
 SETTINGS = SwitchSettings(trial=15, drain=30, door=True, hardware=HARDWARE["lab"], load=None)

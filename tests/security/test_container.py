@@ -12,7 +12,7 @@ from sparkwright.recipe.loader import load_recipe
 from sparkwright.release.command import Place, docker_run
 from sparkwright.release.container import CONFINEMENT
 from tests.clock import patience
-from tests.unit.release.test_release import recipe, release
+from tests.makers.release import recipe, release
 
 RECIPES = sorted(path.stem for path in Path("files/recipes").glob("*.yaml"))
 # What would give a container more than `CONFINEMENT` leaves to it.

@@ -1,6 +1,5 @@
 """A hub or registry that lies to the machine that runs pyinfra: no more than bytes and seconds."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from http.server import ThreadingHTTPServer
@@ -8,13 +7,12 @@ from http.server import ThreadingHTTPServer
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.release import answers
+from sparkwright.release import web
 from sparkwright.release.resolve import resolve_checkpoint, resolve_image
 from tests.component.servers import serving
 from tests.security.test_hub import BUFFERS, PART, Liar, endless
 
 MOST = 1 << 20
-COMMIT = "a" * 40
 Ask = Callable[[str], object]
 
 
@@ -22,7 +20,7 @@ Ask = Callable[[str], object]
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[type[Liar], str]]:
     """A liar, and its address."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(answers, "MOST", MOST)
+    monkeypatch.setattr(web, "MOST", MOST)
 
     class Asked(Liar):
         pass
@@ -72,29 +70,15 @@ def junk(content: bytes) -> Callable[[Liar], None]:
     return tell
 
 
-def endless_pages(liar: Liar) -> None:
-    """Commits, a page after the other, none of which is large."""
-    content: object = {"id": "owner/model", "sha": COMMIT, "siblings": []}
-    links = {}
-    if "/commits/" in liar.path:
-        content = [{"id": COMMIT, "title": "", "message": "x" * 4096, "authors": [],
-                    "date": "2026-01-01T00:00:00.000Z"}] * 8  # fmt: skip
-        links = {"Link": f'<http://{liar.headers["Host"]}{liar.path}>; rel="next"'}
-    body = json.dumps(content).encode()
-    liar.head(200, Content_Length=len(body), **links)
-    liar.give(body)
-
-
 @pytest.mark.parametrize(
     ("ask", "lie", "found"),
     [
         (hub, endless, "answers of more than 1,048,576 bytes"),
-        (hub, endless_redirection, "answers of more than 1,048,576 bytes"),
-        (hub, endless_pages, "answers of more than 1,048,576 bytes"),
+        (hub, endless_redirection, "more than 3 redirections"),
         (hub, compressed, "compressed by gzip, unasked"),
         (registry, endless, "answers of more than 1,048,576 bytes"),
         (registry, endless_refusal, "answers of more than 1,048,576 bytes"),
-        (registry, endless_redirection, "answers of more than 1,048,576 bytes"),
+        (registry, endless_redirection, "more than 3 redirections"),
         (registry, compressed, "compressed by gzip, unasked"),
     ],
 )
@@ -118,7 +102,7 @@ def test_an_answer_that_never_ends_costs_a_bounded_time(
 ) -> None:
     liar, address = asked
     liar.lie = slow_head
-    monkeypatch.setattr(answers, "LONGEST", 0.5)
+    monkeypatch.setattr(web, "LONGEST", 0.5)
     with pytest.raises(PlanError, match=r"found no whole answer within 0\.5 s; expected at most"):
         ask(address)
 

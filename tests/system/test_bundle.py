@@ -62,9 +62,10 @@ def bundle(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def fetched() -> int:
-    """Return the bytes of weights that the hub has sent so far."""
-    return sum(seen["bytes"] for name, seen in hub.stats().items() if name.startswith(REPO))
+def fetched(kind: str = "") -> int:
+    """Return the bytes of files of a checkpoint, of one kind or of all, that the hub has sent."""
+    names = (name for name in hub.stats() if name.startswith(REPO) and name.endswith(kind))
+    return sum(hub.stats()[name]["bytes"] for name in names)
 
 
 @contextmanager
@@ -89,12 +90,12 @@ def no_internet() -> Iterator[None]:
 def folder(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A filled bundle, the filling of which was killed amid the weights."""
     folder, before = tmp_path_factory.mktemp("bundle"), fetched()
+    none = fetched(".safetensors")
     hub.set_fault("rate", path=f"{REPO}/*.safetensors", rate=500_000)
     with subprocess.Popen(
         filling(folder), cwd=PROJECT, env=env(TOKEN), start_new_session=True
     ) as cut:
-        parts = "weights/*/.sparkwright-partial/*"
-        until(lambda: any(part.stat().st_size for part in folder.glob(parts)))
+        until(lambda: fetched(".safetensors") > none)
         assert "another run that fills it" in bundle(folder).stderr
         os.killpg(cut.pid, 9)
     hub.clear_faults()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.component.switch import FILES
 from tests.component.units import complaints, written
-from tests.unit.release.test_release import release
+from tests.makers.release import release
 
 
 def test_systemd_finds_nothing_wrong(tmp_path: Path) -> None:

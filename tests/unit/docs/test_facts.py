@@ -143,10 +143,6 @@ FACTS: dict[str, tuple[object, str]] = {
         "{} to {}".format(*itemgetter(0, -1)(RELEASES)),
         r"option and variable of vLLM (\S+ to \S+),",
     ),
-    "MB/s from a bundle": (
-        _stated("docs/transfers.md", r"SSH connection: (.+?) MB/s"),
-        r"The connection brought (.+?) MB/s",
-    ),
     "seconds for which the door holds at most": (
         LONGEST_HOLD,
         r"at most (\d+)(?: s\.|, as clients)|Why (\d+) s|503 after (\d+) s|waited for (\d+) s gets",

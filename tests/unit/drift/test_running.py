@@ -13,7 +13,7 @@ from sparkwright.drift.drift import (
     running_script,
 )
 from sparkwright.release.command import Place, container_arguments, environment
-from tests.unit.release.test_release import release
+from tests.makers.release import release
 
 OTHER = "lab-tiny-99999999"
 

@@ -8,7 +8,7 @@ import pytest
 from sparkwright.engine.operations import serve as engine
 from sparkwright.engine.switch import Outcome
 from tests.makers.engine import FORMER, REPORT, spark
-from tests.unit.release.test_release import pair
+from tests.makers.release import pair
 
 
 def test_the_other_of_a_pair_ends_its_switch_too(monkeypatch: pytest.MonkeyPatch) -> None:

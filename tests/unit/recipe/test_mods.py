@@ -24,7 +24,7 @@ from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.trust import needs
 from sparkwright.recipe.values import ImageMods
 from tests.commands import sparkwright
-from tests.unit.release.test_release import lock, recipe, release
+from tests.makers.release import lock, recipe, release
 
 BASE = "example.org/vllm:1"
 DIGEST = f"sha256:{'5' * 64}"

@@ -19,27 +19,10 @@ from sparkwright.release.command import (
 )
 from tests.clock import patience
 from tests.commands import sparkwright
+from tests.makers.release import NASTY
 from tests.unit.recipe.test_recipe import good
 
 # What shells do things with, one by one and in the company of others.
-NASTY = [
-    "$(touch pwned)",
-    "`touch pwned`",
-    "; touch pwned",
-    "| touch pwned",
-    "&& touch pwned #",
-    "> pwned",
-    "'; touch pwned; '",
-    '"; touch pwned; "',
-    "$HOME ${HOME} $1 $$",
-    "* ? [a-z] ~ {a,b} !!",
-    "back\\slash \\",
-    "  two  spaces  ",
-    "%s %d %n",
-    "größe 模型 🙂",
-    "",
-    "it's",
-]
 # What an engine of one Spark has whatever its recipe says.
 ALONE = {
     "HF_HUB_OFFLINE": "1",

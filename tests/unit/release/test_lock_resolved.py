@@ -6,18 +6,15 @@ from pathlib import Path
 
 import pytest
 
-import sparkwright.release.ensure
 import sparkwright.release.resolve
 from sparkwright.common.errors import PlanError
 from sparkwright.recipe.loader import RECIPES, load_recipe, recipe_names
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.release import ensure
-from sparkwright.release.ensure import ensure_lock
-from sparkwright.release.known import known
+from sparkwright.release.ensure import ensure_lock, published
 from sparkwright.release.lock import (
     CheckpointLock,
     ImageLock,
-    LeftOut,
     Lock,
     LockedFile,
     checkpoint_key,
@@ -29,7 +26,7 @@ from sparkwright.release.lock import (
 from sparkwright.release.needed_files import Choice
 from tests.clock import patience
 from tests.commands import sparkwright as command
-from tests.unit.release.test_lock import COMMIT, DIGEST
+from tests.makers.release import COMMIT, DIGEST
 
 CHOICE = Choice()
 
@@ -73,7 +70,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     answers = Answers()
     monkeypatch.setattr(sparkwright.release.resolve, "resolve_checkpoint", answers.checkpoint)
     monkeypatch.setattr(sparkwright.release.resolve, "resolve_image", answers.image)
-    monkeypatch.setattr(sparkwright.release.ensure, "_known", {})
+    monkeypatch.setattr(ensure, "_known", {})
     return answers
 
 
@@ -101,11 +98,11 @@ ALL = [
 def test_first_use_asks_once_and_records(
     answers: Answers, recipe: Recipe, inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None)
+    first = ensure_lock(inventory, [recipe], None, None)
     assert answers.asked == ALL
-    monkeypatch.setattr(sparkwright.release.ensure, "_known", {})  # as in another process
+    monkeypatch.setattr(ensure, "_known", {})  # as in another process
     answers.commit = "e" * 40
-    assert sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None) == first
+    assert ensure_lock(inventory, [recipe], None, None) == first
     assert answers.asked == ALL
 
 
@@ -113,7 +110,7 @@ def test_a_mirror_is_asked_and_the_names_stay(
     answers: Answers, recipe: Recipe, inventory: Path
 ) -> None:
     mirrors = {"ghcr.io": "harbor.lan/ghcr"}
-    lock = sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None, mirrors=mirrors)
+    lock = ensure_lock(inventory, [recipe], None, None, mirrors=mirrors)
     assert answers.mirrors == mirrors
     assert lock.image(recipe)
     assert "harbor" not in lock_path(inventory).read_text()
@@ -148,7 +145,7 @@ def test_a_mirror_that_is_none_is_refused(
 def test_a_dry_run_asks_and_makes_no_file(
     answers: Answers, recipe: Recipe, inventory: Path
 ) -> None:
-    found = sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None, record=False)
+    found = ensure_lock(inventory, [recipe], None, None, record=False)
     assert found.image(recipe)
     assert answers.asked == ALL
     assert not lock_path(inventory).exists()
@@ -158,7 +155,7 @@ def test_what_is_made_is_said(
     answers: Answers, recipe: Recipe, inventory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(2):
-        sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None)
+        ensure_lock(inventory, [recipe], None, None)
     what = "what the names in recipes stand for; keep it in git"
     assert capsys.readouterr() == ("", f"wrote {lock_path(inventory)}: {what}\n")
 
@@ -176,30 +173,28 @@ def test_what_may_be_lost_is_not_looked_up(
             ensure_lock(inventory, [recipe], None, None, check=refuse)
     assert (seen, answers.asked, lock_path(inventory).exists()) == ([None, None], [], False)
     ensure_lock(inventory, [recipe], None, None, check=seen.append)
-    monkeypatch.setattr(sparkwright.release.ensure, "_known", {})
+    monkeypatch.setattr(ensure, "_known", {})
     # All is there.
     full = ensure_lock(inventory, [recipe], None, None, check=refuse)
     write_lock(lock_path(inventory), full.model_copy(update={"checkpoints": {}}))
-    monkeypatch.setattr(sparkwright.release.ensure, "_known", {})
+    monkeypatch.setattr(ensure, "_known", {})
     with pytest.raises(PlanError, match="refused"):
         ensure_lock(inventory, [recipe], None, None, check=refuse)
 
 
 def test_an_image_is_locked_for_each_processor(answers: Answers, recipe: Recipe) -> None:
     card = recipe.model_copy(update={"hardware": ["rtx-5090"], "checkpoints": {}})
-    new = sparkwright.release.ensure.resolve(Lock(), [card, recipe], None, None)
+    new = ensure.resolve(Lock(), [card, recipe], None, None)
     image = ALL[0].removesuffix(" aarch64")
     assert answers.asked == [f"{image} x86_64", *ALL]
     assert sorted(new.images) == [image, f"{image} on x86_64"]
-    assert sparkwright.release.ensure.resolve(new, [recipe, card], None, None) == new
+    assert ensure.resolve(new, [recipe, card], None, None) == new
     assert new.image(card) is new.images[f"{image} on x86_64"]
 
 
 def test_many_hosts_at_once_ask_once(answers: Answers, recipe: Recipe, inventory: Path) -> None:
     threads = [
-        threading.Thread(
-            target=sparkwright.release.ensure.ensure_lock, args=(inventory, [recipe], None, None)
-        )
+        threading.Thread(target=ensure_lock, args=(inventory, [recipe], None, None))
         for _ in range(8)
     ]
     for thread in threads:
@@ -214,7 +209,7 @@ def test_all_that_fails_is_told_and_nothing_recorded(
 ) -> None:
     answers.silent = set(ALL[:2])
     with pytest.raises(PlanError) as caught:
-        sparkwright.release.ensure.ensure_lock(inventory, [recipe], None, None)
+        ensure_lock(inventory, [recipe], None, None)
     assert caught.value.problems == tuple(f"{name}: found no answer" for name in ALL[:2])
     assert not lock_path(inventory).exists()
 
@@ -305,24 +300,6 @@ def test_a_choice_of_files_is_an_entry_of_its_own_at_the_commit_that_is_locked(
     assert answers.choices[-2][1] == "main"
 
 
-def test_weights_in_another_format_than_the_recipe_reads_are_refused(
-    answers: Answers, recipe: Recipe
-) -> None:
-    lock = ensure.resolve(Lock(), [recipe], None, None)
-    key = checkpoint_key(recipe.checkpoints["model"])
-    left = LeftOut(files=2, bytes=9, format="transformers")
-    cut = lock.checkpoints[key].model_copy(update={"left_out": left})
-    chosen = Lock(images=lock.images, checkpoints=lock.checkpoints | {key: cut})
-    assert ensure.resolve(chosen, [recipe], None, None) == chosen
-    args = recipe.args | {"load-format": "mistral"}
-    mistral = recipe.model_copy(update={"args": args})
-    assert ensure.resolve(lock, [mistral], None, None) == lock
-    with pytest.raises(PlanError, match=r"in the lock; expected those for .* \(mistral\)"):
-        ensure.resolve(chosen, [mistral], None, None)
-    ensure.resolve(chosen, [mistral], None, None, refresh=True)
-    assert (key.partition("@")[0], "main", Choice(format="mistral")) in answers.choices
-
-
 def test_a_recipe_by_path_is_refreshed_by_its_name(answers: Answers, inventory: Path) -> None:
     """That is how messages name it."""
     other = inventory.with_name("mine.yaml")
@@ -347,15 +324,15 @@ class TestPublished:
 
     def test_the_first_lock_takes_it(self, inventory: Path, answers: Answers) -> None:
         wanted = load_recipe("qwen3.6-35b-nvidia")
-        image = known().images["vllm/vllm-openai:v0.28.0"]
-        checkpoint = known().checkpoints["nvidia/Qwen3.6-35B-A3B-NVFP4@main"]
-        answers.commit = checkpoint.commit
+        image = published()["vllm/vllm-openai:v0.28.0"]
+        checkpoint = published()["nvidia/Qwen3.6-35B-A3B-NVFP4@main"]
+        answers.commit = checkpoint["version"]
         lock = ensure_lock(inventory, [wanted], None, None)
-        assert f"vllm/vllm-openai@{image.digest} aarch64" in answers.asked
+        assert f"vllm/vllm-openai@{image['version']} aarch64" in answers.asked
         found = lock.images["vllm/vllm-openai:v0.28.0"]
-        assert found.source == image.source
+        assert found.source == image["source"]
         (locked,) = lock.checkpoints.values()
-        assert (locked.revision, locked.source) == ("main", checkpoint.source)
+        assert (locked.revision, locked.source) == ("main", checkpoint["source"])
         assert read_lock(lock_path(inventory)) == lock
 
     def test_an_owners_lock_stays(self, inventory: Path, answers: Answers) -> None:
@@ -375,7 +352,8 @@ class TestPublished:
 
     def test_what_is_known_is_of_our_recipes(self) -> None:
         recipes = [load_recipe(name) for name in recipe_names()]
-        assert known().images.keys() <= {recipe.base_image for recipe in recipes}
-        assert known().checkpoints.keys() <= {
+        names = {recipe.base_image for recipe in recipes} | {
             checkpoint_key(each) for recipe in recipes for each in recipe.checkpoints.values()
         }
+        assert published().keys() <= names
+        assert all(ensure._VERSION.fullmatch(each["version"]) for each in published().values())

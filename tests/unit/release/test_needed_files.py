@@ -6,7 +6,7 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.recipe.loader import load_recipe
-from sparkwright.release.needed_files import Choice, choice_of, format_of, needed
+from sparkwright.release.needed_files import Choice, choice_of, needed
 
 GB = 10**9
 # As openai/gpt-oss-120b is: three copies of the model, each of about 61 GB.
@@ -39,7 +39,7 @@ def chosen(
     shards: dict[str, Collection[str]] | None = None,
 ) -> set[str]:
     sizes = files if isinstance(files, dict) else dict.fromkeys(files, 1000)
-    return {*needed(sizes, choice, lambda index: (shards or {}).get(index), "o/n").files}
+    return {*needed(sizes, choice, lambda index: (shards or {}).get(index), "o/n")}
 
 
 def test_one_of_three_copies() -> None:
@@ -86,16 +86,11 @@ MISTRAL = ["config.json", "params.json", "tekken.json", "consolidated.safetensor
 
 
 def test_mistrals_weights_are_fetched_where_they_are_read() -> None:
-    files = dict.fromkeys([*MISTRAL, *SHARDS], 5)
-    theirs = needed(files, Choice(format="mistral"), lambda _: None, "o/n")
-    assert (theirs.files, theirs.format) == ({*MISTRAL}, "mistral")
-    ours = needed(files, Choice(), lambda _: None, "o/n")
-    assert (ours.files, ours.format) == ({*MISTRAL[:3], *SHARDS}, "transformers")
-    every = needed(files, Choice(format="any"), lambda _: None, "o/n")
-    assert (every.files, every.format) == (files.keys(), None)
-    # Where there is one set, nothing was chosen.
-    alone = needed(dict.fromkeys(MISTRAL, 5), Choice(), lambda _: None, "o/n")
-    assert (alone.files, alone.format) == ({*MISTRAL}, None)
+    files = [*MISTRAL, *SHARDS]
+    assert chosen(files, Choice(format="mistral")) == {*MISTRAL}
+    assert chosen(files) == {*MISTRAL[:3], *SHARDS}
+    assert chosen(files, Choice(format="any")) == {*files}
+    assert chosen(MISTRAL) == {*MISTRAL}
 
 
 def test_an_index_says_which_set_it_is() -> None:
@@ -155,9 +150,6 @@ def test_patterns_that_leave_a_shard_out_or_match_nothing_are_refused() -> None:
 def test_the_format_is_the_recipes(args: dict[str, str], format: str) -> None:
     recipe = load_recipe("qwen3.6-35b-nvfp4-dflash")
     changed = recipe.model_copy(update={"args": recipe.args | args})
-    if not args:
-        assert format_of(recipe) == format
-    assert format_of(changed) == format
     assert choice_of(changed, "model").format == format
     # A drafter has its own.
     assert choice_of(changed, "drafter") == Choice()

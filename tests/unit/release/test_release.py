@@ -9,45 +9,11 @@ from typing import Any
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.recipe.recipe import Recipe
 from sparkwright.release.command import Place, docker_run
-from sparkwright.release.lock import CheckpointLock, ImageLock, Lock, LockedFile, image_key
-from sparkwright.release.release import Ranks, Release, make_release, repository
+from sparkwright.release.lock import Lock, image_key
+from sparkwright.release.release import Ranks, repository
 from tests.clock import patience
-from tests.unit.recipe.test_recipe import good
-from tests.unit.release.test_command import NASTY
-
-DIGEST = "sha256:" + "d" * 64
-CONFIG = "sha256:" + "f" * 64
-PAIR = (("192.168.100.11", "192.168.101.11"), ("192.168.100.12", "192.168.101.12"))
-
-
-def recipe(**changes: object) -> Recipe:
-    return Recipe.model_validate({"name": "try", **good(), **changes})
-
-
-def lock(commit: str = "c" * 40, digest: str = DIGEST, file: str = "config.json") -> Lock:
-    checkpoints = {
-        f"owner/{name}@main": CheckpointLock(
-            repo=f"owner/{name}",
-            revision="main",
-            commit=commit,
-            files={file: LockedFile(size=1, git="b" * 40)},
-        )
-        for name in ("model", "drafter")
-    }
-    image = ImageLock(digest=digest, config=CONFIG, size=1)
-    return Lock(images={"example.org/vllm:1": image}, checkpoints=checkpoints)
-
-
-def release(recipe_: Recipe | None = None, lock_: Lock | None = None, **changes: Any) -> Release:
-    where: dict[str, Any] = {"root": "/opt/x", "ranks": Ranks(("a",)), **changes}
-    return make_release(recipe_ or recipe(), lock_ or lock(), **where)
-
-
-def pair(rank: int, fabric: tuple[tuple[str, str], ...] = PAIR, names: str = "ab") -> Release:
-    """One rank's view of a release that two Sparks serve."""
-    return release(recipe(sparks=[1, 2]), ranks=Ranks((names[0], names[1]), fabric, rank))
+from tests.makers.release import DIGEST, NASTY, PAIR, lock, pair, recipe, release
 
 
 def test_the_same_makes_the_same() -> None:
@@ -199,8 +165,8 @@ def test_run_becomes_docker_with_exactly_its_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"lock_": Lock()}, "found no owner/drafter@main in the lock; expected its commit"),
-        ({"lock_": Lock()}, "found no example.org/vllm:1 in the lock; expected its digest"),
+        ({"lock_": Lock()}, "owner/drafter@main is not in the lock yet"),
+        ({"lock_": Lock()}, "example.org/vllm:1 is not in the lock yet"),
     ],
 )
 def test_what_cannot_be_frozen(changes: dict[str, Any], expected: str) -> None:

@@ -11,7 +11,7 @@ from sparkwright.recipe.recipe import Recipe
 from sparkwright.release.lock import ImageLock, Lock, checkpoint_key, image_key
 from sparkwright.release.release import Ranks, make_release
 from sparkwright.release.served import Served, lost_pins, parse_served, served_script
-from tests.unit.release.test_lock import COMMIT, DIGEST, checkpoint
+from tests.makers.release import COMMIT, DIGEST, checkpoint
 
 INVENTORY = Path("inventory/sparks.yaml")
 

@@ -6,19 +6,8 @@ import pytest
 
 from sparkwright.common.schema import parse
 from sparkwright.release.model_config import Shape, shape_of
+from tests.makers.release import MODEL_CONFIG
 
-# A small transformer, with no more than what its shape is made of.
-CONFIG = {
-    "architectures": ["Qwen3ForCausalLM"],
-    "dtype": "bfloat16",
-    "head_dim": 128,
-    "hidden_size": 1024,
-    "max_position_embeddings": 40960,
-    "num_attention_heads": 16,
-    "num_hidden_layers": 6,
-    "num_key_value_heads": 8,
-    "vocab_size": 151936,
-}
 # Qwen3.5-35B-A3B as its config.json has it, without what has no part in memory.
 TEXT = {
     "dtype": "bfloat16",
@@ -122,12 +111,12 @@ def test_what_cannot_be_counted_has_no_shape():
     ids=str,
 )
 def test_a_lie_of_the_hub_is_no_shape(lie: dict[str, Any]):
-    assert shape_of(CONFIG)
-    assert shape_of(CONFIG | lie) is None
+    assert shape_of(MODEL_CONFIG)
+    assert shape_of(MODEL_CONFIG | lie) is None
 
 
 def test_a_large_number_takes_no_memory():
-    shape = shape_of(CONFIG | {"num_hidden_layers": 10**12})
+    shape = shape_of(MODEL_CONFIG | {"num_hidden_layers": 10**12})
     assert shape
     assert shape.full_attention == 10**12
 

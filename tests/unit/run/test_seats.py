@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sparkwright.run.spark import SparkTarget
-from tests.unit.release.test_release import lock, recipe
+from tests.makers.release import lock, recipe
 
 INVENTORY = """\
 sparks:
