@@ -25,7 +25,7 @@ _PLACE = "…"
 def _texts(path: Path) -> Iterator[str]:
     """Yield each text of a program, with a mark where a value goes."""
     if path.suffix != ".py":
-        yield path.read_text()
+        yield re.sub(r"\{[a-z_]+\}", _PLACE, path.read_text())
         return
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.JoinedStr):
@@ -43,7 +43,7 @@ def said() -> str:
         path
         for folder in ("sparkwright", "files/host")
         for path in (PROJECT / folder).rglob("*")
-        if path.suffix in (".py", ".cfg", ".sh")
+        if path.suffix in (".py", ".cfg", ".sh", ".yaml")
     ]
     return "\0".join(" ".join(text.split()) for path in paths for text in _texts(path))
 
