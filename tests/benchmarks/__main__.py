@@ -1,27 +1,21 @@
-"""make bench: what runs, copies and recoveries cost on virtual Sparks of its own, as ratios.
+"""make bench: what runs cost on a virtual Spark of its own, as ratios.
 
 python -m tests.benchmarks [FOLDER]: prints all tables, and puts them into FOLDER/performance.md,
 docs by default. Other tools are in tests.benchmarks.no_op, fleets in .fleet.
 """
 
 import argparse
-import io
 import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import redirect_stdout
 from pathlib import Path
 
-from tests.benchmarks.copies import copy_table
 from tests.benchmarks.fleet import fleet_table
 from tests.benchmarks.no_op import LOGIN, OURS, START, no_op_table
 from tests.benchmarks.page import PAGE, last_figures, write_page
-from tests.benchmarks.recovery import recovery_table
-from tests.benchmarks.tools import FIGURES, record
-from tests.driver.pairs import Pair
+from tests.benchmarks.tools import FIGURES
 from tests.driver.product import DEPLOY, PROJECT, command, env, remote_commands
 from tests.lab.lab import Lab
 from tests.lab.spark import Handle
@@ -93,42 +87,9 @@ def one_spark() -> tuple[int, float]:
     return asked, beyond / table[LOGIN].seconds
 
 
-def two_sparks() -> None:
-    """Measure a pair: the copy from head to worker, and what it takes to serve again."""
-    lab = Lab()
-    lab.up(2, pair=True)
-    try:
-        pair = Pair(lab.spark("spark1"), lab.spark("spark2"))
-        printed("copies", lambda: copy_table(*pair.both))
-        for spark in pair.both:
-            spark.reset()
-        remote_commands(DEPLOY, "-y")
-        printed("recovery", lambda: recovery_table(pair))
-    finally:
-        lab.down()
-
-
-class _Both(io.StringIO):
-    """Printed text, which is also kept."""
-
-    def write(self, text: str) -> int:
-        assert sys.__stdout__
-        sys.__stdout__.write(text)
-        sys.__stdout__.flush()
-        return super().write(text)
-
-
-def printed(name: str, measure: Callable[[], None]) -> None:
-    """Print a table, and record it as it is printed."""
-    with redirect_stdout(_Both()) as text:
-        measure()
-    record(name, {"printed": text.getvalue()})
-
-
 def measure() -> int:
     """Print all tables, in a shard; return 1 when a run takes more commands than it may."""
     asked, ratio = one_spark()
-    two_sparks()
     print(f"\nBudget: {asked} commands of at most {MAX_COMMANDS}")
     print(f"Aim: at most {AIM_RATIO} x a login beyond pyinfra's start; found {ratio:.1f} x")
     return 0 if asked <= MAX_COMMANDS else 1

@@ -103,16 +103,9 @@ def fleet_section(figures: Figures) -> str:
     return "\n".join(rows)
 
 
-def printed_section(figures: Figures) -> str:
-    """Return what was printed, as it was."""
-    return f"```\n{figures['printed'].strip()}\n```"
-
-
 _SECTIONS: dict[str, Callable[[Figures], str]] = {
     "no-op": no_op_section,
     "fleet": fleet_section,
-    "copies": printed_section,
-    "recovery": printed_section,
 }
 
 
