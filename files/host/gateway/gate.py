@@ -122,35 +122,32 @@ class Gate:
         ]
         passed = {**scope, "headers": headers, "query_string": b""}
         with self.doors.call(name) as call:
-            failed = True
-            while failed:
-                request = Try(body, receive, send, call)
-                await self.app(passed, request.receive, request.send)
-                failed = request.failed
+            while await self._fails(passed, body, receive, send, call):
+                pass
 
+    async def _fails(
+        self, scope: Scope, body: bytes, receive: Receive, send: Send, call: GatewayCall
+    ) -> bool:
+        """Try a request once; a failure is not passed on while there are other doors to try."""
+        unread, failed = [body], False
 
-class Try:
-    """One try of a request; a failure is not passed on while there are others to try."""
+        async def given() -> Any:
+            # After the body, what else the client says: that it has gone.
+            if not unread:
+                return await receive()
+            return {"type": "http.request", "body": unread.pop(), "more_body": False}
 
-    def __init__(self, body: bytes, receive: Receive, send: Send, call: GatewayCall) -> None:
-        self.body: bytes | None = body
-        self.failed = False
-        self._receive, self._send, self._call = receive, send, call
+        async def passed_on(message: Any) -> None:
+            nonlocal failed
+            # A stream's first part comes with its first token.
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                failed = (status == 408 or status >= 500) and call.others
+            if not failed:
+                await send(message)
 
-    async def receive(self) -> Any:
-        """Return the body, then what else the client says: that it has gone."""
-        if self.body is None:
-            return await self._receive()
-        body, self.body = self.body, None
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def send(self, message: Any) -> None:
-        """Pass on a part of the answer. A stream's first part comes with its first token."""
-        if message["type"] == "http.response.start":
-            status = message["status"]
-            self.failed = (status == 408 or status >= 500) and self._call.others
-        if not self.failed:
-            await self._send(message)
+        await self.app(scope, given, passed_on)
+        return failed
 
 
 async def read(receive: Receive, keep: bool = True) -> bytes:
