@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from typing import Any
 
 import gevent
 from paramiko import SSHClient, SSHException
@@ -180,21 +181,18 @@ class _Local:
     """A command on this machine that runs beside the operations."""
 
     def __init__(self, command: str) -> None:
-        self._process = subprocess.Popen(
+        self._process: Any = subprocess.Popen(
             ["sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
-        assert self._process.stdin
-        assert self._process.stdout
-        self._input, self._output = self._process.stdin, self._process.stdout
 
     def read_line(self) -> str:
-        return self._output.readline().decode()
+        return str(self._process.stdout.readline().decode())
 
     def write_line(self, line: str = "") -> None:
-        self._input.write(f"{line}\n".encode())
+        self._process.stdin.write(f"{line}\n".encode())
 
     def close_input(self) -> None:
-        self._input.close()
+        self._process.stdin.close()
 
     def ended(self) -> bool:
         return self._process.poll() is not None

@@ -19,7 +19,6 @@ from sparkwright.recipe.loader import load_recipe
 from sparkwright.release.bundle import read_bundle
 from sparkwright.release.lock import read_lock
 from sparkwright.release.registry_login import login_of
-from sparkwright.run.lost import Login, cause
 from sparkwright.run.options import slips
 
 A, CHAT = "sparks:\n  a: {", "}\nreplicas:\n  chat: {recipe: qwen3.6-35b-nvidia, sparks: [a]"
@@ -284,24 +283,3 @@ def test_a_key(tmp_path: Path, content: str | None, said: str) -> None:
         check_logins(path, [("a", {"spark": "a", "ssh_key": str(key)})])
     (problem,) = caught.value.problems
     assert problem.startswith(f"{path}:2: sparks.a.ssh_key: {said.replace('KEY', str(key))}")
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        ("SSH error (No authentication methods available)", "then ssh-copy-id -p 2222 me@10.0.0.1"),
-        (
-            "Authentication error (username=me)",
-            "ssh-copy-id -p 2222 me@10.0.0.1, or correct ssh_user",
-        ),
-        ("SSH host key error (does not match)", "ssh-keygen -R '[10.0.0.1]:2222'"),
-        ("Could not resolve hostname (x)", "its host name 10.0.0.1 does not resolve"),
-        ("Connection refused: port 2222 of 10.0.0.1", "are ssh_hostname and ssh_port right?"),
-        ("Could not connect (timed out)", "no answer: no power or no network"),
-        ("SSH error (Error reading SSH protocol banner)", "does it boot, and is ssh_port right?"),
-        ("SSH error (~/.ssh/config: maximum recursion)", "a `Host *` with a ProxyJump would jump"),
-        ("Could not connect ([Errno 2] No such file: '/x')", "a file that ~/.ssh/config names"),
-    ],
-)
-def test_ssh(error: str, said: str) -> None:
-    assert said in cause(error, Login("10.0.0.1", "me", 2222))

@@ -10,7 +10,7 @@ from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.run import connection as watching
 from sparkwright.run.connection import SparkConnection
-from sparkwright.run.lost import cause, lost_lines, unreachable_lines
+from sparkwright.run.lost import Login, cause, lost_lines, unreachable_lines
 
 COMMAND = "pyinfra inventory.py deploys/spark.py -y"
 
@@ -53,7 +53,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Any:
     [
         SSHException("SSH session not active"),
         EOFError(),
-        ConnectionResetError(errno.ECONNRESET, "SparkConnection reset by peer"),
+        ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"),
         TimeoutError("timed out"),
         OSError("Socket is closed"),
         PyinfraError("Unable to establish SFTP connection"),
@@ -89,20 +89,29 @@ def test_what_fails_without_a_word_does_so_too(watched: Any) -> None:
     ("error", "words"),
     [
         ("", "no power, no network, or a reboot"),
-        ("[Errno 104] SparkConnection reset by peer", "no power, no network, or a reboot"),
-        ("Could not connect ([Errno 111] SparkConnection refused)", "it refuses the connection"),
+        ("[Errno 104] Connection reset by peer", "no power, no network, or a reboot"),
+        ("Could not connect ([Errno 111] Connection refused)", "it refuses the connection"),
         ("Could not connect ([Errno None] Unable to connect to port 22 on 10.0.0.2)", "is it on"),
+        ("Connection refused: port 2222 of 10.0.0.1", "are ssh_hostname and ssh_port right?"),
         ("Could not connect (timed out)", "no answer: no power or no network"),
         ("Could not connect ([Errno 113] No route to host)", "no answer: no power or no network"),
         (f"Authentication error (username=ann) ({AuthenticationException('x')})", "this SSH key"),
-        ("SSH host key error (Host key for 10.0.0.2 does not match.)", "ssh-keygen -R"),
-        ("Could not resolve hostname ([Errno -2] Name or service not known)", "its host name"),
+        (
+            "Authentication error (username=me)",
+            "ssh-copy-id -p 2222 me@10.0.0.1, or correct",
+        ),
+        ("SSH error (No authentication methods available)", "then ssh-copy-id -p 2222 me@10.0.0.1"),
+        ("SSH host key error (does not match)", "ssh-keygen -R '[10.0.0.1]:2222'"),
+        ("Could not resolve hostname (x)", "its host name 10.0.0.1 does not resolve"),
         ("SSH error (Error reading SSH protocol banner)", "the connection broke"),
+        ("SSH error (Error reading SSH protocol banner)", "does it boot, and is ssh_port right?"),
+        ("SSH error (~/.ssh/config: maximum recursion)", "a `Host *` with a ProxyJump would jump"),
+        ("Could not connect ([Errno 2] No such file: '/x')", "a file that ~/.ssh/config names"),
         ("something else", "something else"),
     ],
 )
 def test_each_error_is_told_with_what_it_means(error: str, words: str) -> None:
-    told = cause(error)
+    told = cause(error, Login("10.0.0.1", "me", 2222))
     assert words in told
     assert error in told
 
