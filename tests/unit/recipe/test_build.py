@@ -12,7 +12,7 @@ from sparkwright.preflight.preflight import findings
 from sparkwright.recipe.build import DISK, FOLDERS, build_files, build_name, build_problems
 from sparkwright.recipe.values import ImageBuild
 from sparkwright.release.release import Release
-from tests.unit.preflight.test_preflight import FIT, NOW, WANTED
+from tests.makers.preflight import FIT, NOW, WANTED
 from tests.unit.release.test_release import lock, recipe, release
 
 DIGEST = f"sha256:{'5' * 64}"
