@@ -24,7 +24,7 @@ from sparkwright.site import facts, site
 from sparkwright.site.choice import offers
 from sparkwright.site.facts import Look
 from sparkwright.site.site import NewSpark
-from tests.unit.preflight.test_preflight import FIT as SPARK
+from tests.makers.preflight import FIT as SPARK
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkwright.host.survey import Listener, parse_survey, survey_script
-from tests.unit.preflight.test_preflight import SPARK
+from tests.makers.preflight import SPARK
 
 
 def test_an_empty_answer_is_no_survey():

@@ -16,9 +16,9 @@ from sparkwright.preflight.deploy import Needs, preflight
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.release.lock import CheckpointLock, Lock, LockedFile, checkpoint_key
 from tests.commands import sparkwright
+from tests.makers.preflight import SPARK, WANTED
 from tests.unit import gpu_memory
 from tests.unit.driven import fake_host
-from tests.unit.preflight.test_preflight import SPARK, WANTED
 from tests.unit.seed_memory import rows
 
 DOCS = Path(__file__).parents[3] / "docs" / "memory.md"

@@ -14,8 +14,8 @@ from sparkwright.memory.known_checkpoints import checkpoint_data, nominal_load
 from sparkwright.memory.plan import Load, MemoryPlan, Weights, plan_memory
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.recipe import Recipe
+from tests.makers.preflight import SPARK
 from tests.unit.memory.test_memory import BF16, CARD, MTP, planned
-from tests.unit.preflight.test_preflight import SPARK
 
 SURVEY = parse_survey(SPARK.splitlines())
 MILLION = 1_048_576

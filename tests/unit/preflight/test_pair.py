@@ -9,8 +9,8 @@ import pytest
 from sparkwright.common.hardware import GIB
 from sparkwright.preflight.deploy import Needs, preflight
 from sparkwright.preflight.pair import differences
+from tests.makers.preflight import FIT, IMAGE, NOW, SPARK, WANTED
 from tests.unit.driven import Driven, fake_host
-from tests.unit.preflight.test_preflight import FIT, IMAGE, NOW, SPARK, WANTED
 
 OTHER_IMAGE = "sha256:" + "2" * 64
 

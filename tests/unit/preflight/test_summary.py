@@ -9,7 +9,7 @@ from sparkwright.memory.known_checkpoints import nominal_load
 from sparkwright.memory.plan import plan_memory
 from sparkwright.preflight.summary import Intent, summary
 from sparkwright.recipe.loader import load_recipe
-from tests.unit.preflight.test_preflight import FIT, WANTED
+from tests.makers.preflight import FIT, WANTED
 
 RECIPE = load_recipe("qwen3.6-35b-nvidia")
 TOTAL = int(HARDWARE["gb10"].total_gib * GIB)

@@ -12,8 +12,8 @@ from sparkwright.preflight.preflight import findings
 from sparkwright.recipe.build import DISK, FOLDERS, build_files, build_name, build_problems
 from sparkwright.recipe.values import ImageBuild
 from sparkwright.release.release import Release
+from tests.makers.preflight import FIT, NOW, WANTED
 from tests.makers.release import lock, recipe, release
-from tests.unit.preflight.test_preflight import FIT, NOW, WANTED
 
 DIGEST = f"sha256:{'5' * 64}"
 DOCKERFILE = "ARG BASE\nFROM ${BASE}\nARG COMMIT\nARG JOBS=4\nCOPY a.py /\n"
