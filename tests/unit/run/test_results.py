@@ -73,7 +73,8 @@ def test_drift_says_that_nothing_differs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(drift, "state", SimpleNamespace(failed_hosts=()))
-    monkeypatch.setattr(drift, "_book", drift._DriftBook(found, unread))
+    monkeypatch.setattr(drift, "_differences", found)
+    monkeypatch.setattr(drift, "_unread", unread)
     with pytest.raises(SystemExit):
         drift._show("-")
     out, err = capsys.readouterr()
