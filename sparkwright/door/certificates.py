@@ -5,7 +5,7 @@ and the certificates of the servers contain private keys.
 """
 
 import tempfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -213,40 +213,13 @@ def chains(certificates: Iterable[Certificate | None]) -> str:
     return "".join(dict.fromkeys(each.chain for each in certificates if each))
 
 
-def lost_authority(
-    fleet: Fleet, signed_doors: Collection[str], read: Collection[str]
-) -> str | None:
-    """Return why a run may not make a new authority; None if no door has a certificate of one.
-
-    Args:
-        signed_doors: Sparks with a door or a gateway whose certificate an authority of a site
-            has signed.
-        read: Sparks of which that is known.
-    """
-    folder = authority_folder(fleet.source)
-    unread = [each.sparks[0] for each in fleet.replicas.values() if each.sparks[0] not in read]
-    if not (signed_doors or unread):
-        return None
-    if signed_doors:
-        why = f"while the door of {' and of '.join(sorted(signed_doors))} has a certificate of one"
-    else:
-        why = f"and this run leaves out {' and '.join(unread)}, whose door may have a certificate"
-    return (
-        f"{folder}: found no certificate authority, {why}; expected the folder that it came from: "
-        f"with another authority, clients that trust the old {_PUBLIC} refuse the door. Nothing "
-        "was changed.\n"
-        "  Get the folder from whoever has it, such as the machine that deployed first: mode 700.\n"
-        f"  Or, if there is none yet, or to replace it: mkdir -p {folder}"
-    )
-
-
 def _own(
     fleet: Path, server: str, names: Sequence[str], site: Sequence[str], record: bool
 ) -> Certificate:
     folder, now = authority_folder(fleet), datetime.now(UTC)
     file = folder / f"{server}.pem"
     try:
-        # An owner who wants a new one has made an empty folder: `lost_authority`.
+        # An owner who wants a new one has made an empty folder: `check_authority`.
         is_new = not folder.exists() or not any(folder.iterdir())
         authority = new_authority(fleet.stem, site, now) if is_new else ""
         if is_new and record:

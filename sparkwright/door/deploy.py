@@ -2,7 +2,6 @@
 
 import sys
 import threading
-from collections.abc import Callable, Collection
 from pathlib import Path
 
 from pyinfra.api import deploy
@@ -13,18 +12,19 @@ from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import folder, seat_folders
 from sparkwright.common.render import unit_file
 from sparkwright.door.door import SEAT_UNIT, UNIT, DoorPlan, door_plan
-from sparkwright.door.facts import IssuedToDoors
 from sparkwright.door.key import GATEWAY, Key
 from sparkwright.door.keys import (
     fleet_keys,
     gateway_key,
     has_keys,
-    lost_keys,
+    keys_path,
+    lost,
     make_keys,
     named_key,
 )
 from sparkwright.door.keys_file import OWNER, new_secret
 from sparkwright.door.operations import door, no_door
+from sparkwright.door.state import IssuedToDoors
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.fleet.settings import Settings
 from sparkwright.release.programs import program_files
@@ -42,11 +42,7 @@ _planned: dict[Path, list[Key]] = {}
 
 @deploy("Door")
 def apply() -> None:
-    """Open the door on the head of each replica; on a worker and an idle Spark, have none.
-
-    Each replica has a port of its own. The gateway is where several models have one address: it
-    chooses by the model's name, which a prefix of the path would only say once more.
-    """
+    """Open the door on the head of each replica; on a worker and an idle Spark, have none."""
     if not target().is_head:
         no_door(name="No door", root=target().root)
         return
@@ -70,12 +66,11 @@ def _plan(own: Target) -> DoorPlan:
     """Return the door of the current Spark.
 
     Raises:
-        PyinfraError: a key or the certificate is no good; no host has been changed.
+        PyinfraError: A key or the certificate is invalid; no host has been changed.
     """
     assert own.replica
     assert own.port
     assert own.recipe
-    record = not is_dry_run()
     with bad_input():
         fleet = fleet_of(own.fleet)
         keys = None if own.api_key == "none" else run_keys(fleet)
@@ -85,7 +80,7 @@ def _plan(own: Target) -> DoorPlan:
             from sparkwright.door.certificates import door_certificate
 
             check_authority(fleet, own.settings)
-            certificate = door_certificate(fleet, own.replica, own.settings, record)
+            certificate = door_certificate(fleet, own.replica, own.settings, not is_dry_run())
         return door_plan(
             own.settings,
             port=own.port,
@@ -102,20 +97,16 @@ def check_authority(fleet: Fleet, settings: Settings) -> None:
     Raises:
         PlanError: The authority is missing, and a door has a certificate of it, or may have.
     """
-    from sparkwright.door.certificates import authority_folder, lost_authority
+    from sparkwright.door.certificates import authority_folder
 
+    path = authority_folder(fleet.source)
     with _turn:
-        if settings.tls == "own" and not authority_folder(fleet.source).exists():
-            _refuse_if_lost(fleet, "certificate", lost_authority)
+        if settings.tls == "own" and not path.exists():
+            _refuse_if_lost(fleet, path, "certificate")
 
 
-def _refuse_if_lost(
-    fleet: Fleet,
-    issued: str,
-    lost: Callable[[Fleet, Collection[str], Collection[str]], str | None],
-) -> None:
-    doors = of_every_spark(IssuedToDoors)
-    if problem := lost(fleet, [spark for spark, found in doors.items() if issued in found], doors):
+def _refuse_if_lost(fleet: Fleet, path: Path, issued: str) -> None:
+    if problem := lost(fleet, path, issued, of_every_spark(IssuedToDoors)):
         raise PlanError(problem)
 
 
@@ -128,21 +119,17 @@ def run_keys(fleet: Fleet) -> list[Key]:
     with _turn:
         if fleet.source in _planned:
             return _planned[fleet.source]
-        keys: list[Key] = []
-        if has_keys(fleet):
-            keys = fleet_keys(fleet)
-        else:
-            _refuse_if_lost(fleet, "keys", lost_keys)
+        keys = fleet_keys(fleet) if has_keys(fleet) else []
+        if not keys:
+            _refuse_if_lost(fleet, keys_path(fleet.source), "keys")
         missing = [] if keys else [OWNER]
         if fleet.gateway and gateway_key(keys) is None:
             missing.append(GATEWAY)
         if is_dry_run() and not fleet.keys_command:
-            _planned[fleet.source] = [*keys, *(Key(name, new_secret()) for name in missing)]
-            return _planned[fleet.source]
+            new = (Key(name=name, secret=new_secret()) for name in missing)
+            return _planned.setdefault(fleet.source, [*keys, *new])
         if OWNER in missing and (said := make_keys(fleet)):
             print(said, file=sys.stderr)
         if GATEWAY in missing:
             named_key(fleet, GATEWAY)
-        if missing:
-            keys = fleet_keys(fleet)
-        return keys
+        return fleet_keys(fleet) if missing else keys

@@ -4,24 +4,16 @@ Where the inventory names a `keys_command`, they are in a store of its owner's, 
 changes them.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
-from sparkwright.door.key import GATEWAY, Key, checked_name, parse_keys
+from sparkwright.common.schema import parse
+from sparkwright.door.key import GATEWAY, Key, check_keys, parse_keys
 from sparkwright.door.keys_command import keys_said
-from sparkwright.door.keys_file import (
-    OWNER,
-    append_key,
-    line_of,
-    make_file,
-    new_secret,
-    read_file,
-    remove_keys,
-    rotate_keys,
-)
+from sparkwright.door.keys_file import OWNER, make_file, new_secret, read_file, write_keys
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.recipe.loader import recipe_names
@@ -34,8 +26,11 @@ def keys_path(fleet: Path) -> Path:
 
 def has_keys(fleet: Fleet) -> bool:
     """Tell whether a fleet has a file of keys, good or bad, or a command that gives them."""
-    path = keys_path(fleet.source)
-    return bool(fleet.keys_command) or path.exists() or path.is_symlink()
+    return bool(fleet.keys_command) or _has_file(keys_path(fleet.source))
+
+
+def _has_file(path: Path) -> bool:
+    return path.exists() or path.is_symlink()
 
 
 def fleet_keys(fleet: Fleet) -> list[Key]:
@@ -47,56 +42,57 @@ def fleet_keys(fleet: Fleet) -> list[Key]:
     Raises:
         PlanError: There are none, some are invalid, or none opens everything.
     """
-    source, keys = _read(fleet)
-    own = not fleet.keys_command
-    if not keys:
-        remedy = f"restore it, or remove it and run {next_line('keys new')}" if own else "NAME KEY"
-        raise PlanError(f"{source}: found no key; expected one a line: {remedy}")
+    keys = [key for key in _all_keys(fleet) if fleet.gateway or key.name != GATEWAY]
     if not opening_all(keys):
-        remedy = next_line("keys add", OWNER) if own else f"{OWNER} KEY"
+        if fleet.keys_command:
+            raise PlanError(
+                f"{_source(fleet)}: found no key that opens everything, today; expected one in "
+                f"your store for this project's own tools, such as {{name: {OWNER}, secret: …}}"
+            )
         raise PlanError(
-            f"{source}: found no key that opens everything, today; expected one for this project's "
-            f"own tools: {remedy}"
+            f"{_source(fleet)}: found no key that opens everything, today; expected one for this "
+            f"project's own tools: {next_line('keys add', OWNER)}"
         )
     return keys
 
 
-def _read(fleet: Fleet) -> tuple[str, list[Key]]:
-    """Return the name of the keys' source, for messages, and its valid lines."""
-    path = keys_path(fleet.source)
+def _source(fleet: Fleet) -> str:
+    """Return where the keys of a fleet are, for messages."""
     if fleet.keys_command:
-        if path.exists() or path.is_symlink():
+        return f"{fleet.source}: keys_command"
+    return str(keys_path(fleet.source))
+
+
+def _all_keys(fleet: Fleet) -> list[Key]:
+    """Return the keys that a fleet's file or command gives, each of them valid by its form."""
+    path, source = keys_path(fleet.source), _source(fleet)
+    if fleet.keys_command:
+        if _has_file(path):
             raise PlanError(
                 f"{path}: found a file of keys, and keys_command in {fleet.source}; expected one "
                 f"of them: remove {path} once its keys are in the store that keys_command reads, "
                 "or remove keys_command"
             )
-        source = f"{fleet.source}: keys_command"
         text = keys_said(fleet.keys_command, source)
-        source += ": its output"
-    else:
-        source = str(path)
-        try:
-            text = read_file(path)
-        except FileNotFoundError:
-            raise PlanError(
-                f"{path}: found no such file; expected the API keys: get it from whoever deployed "
-                f"first. Before the first deploy there is none: {next_line('apply')} makes it, and "
-                f"so does {next_line('keys new')}"
-            ) from None
-    keys = parse_keys(text, source, fleet.replicas)
-    return source, [key for key in keys if fleet.gateway or key.name != GATEWAY]
+        return parse_keys(text, f"{source}: its output", fleet.replicas)
+    if (keys := read_file(path, fleet.replicas)) is None:
+        raise PlanError(
+            f"{path}: found no such file; expected the API keys: get it from whoever deployed "
+            f"first. Before the first deploy there is none: {next_line('apply')} makes it, and "
+            f"so does {next_line('keys new')}"
+        )
+    return keys
 
 
 def opening_all(keys: Sequence[Key]) -> tuple[str, ...]:
     """Return the keys that open everything, today; our own tools use the first."""
     clients = (key for key in keys if key.name != GATEWAY)
-    return tuple(key.secret for key in clients if not key.places and _is_valid(key))
+    return tuple(key.secret for key in clients if not key.places and key.is_valid)
 
 
 def gateway_key(keys: Sequence[Key]) -> Key | None:
     """Return the newest key of the gateway's own; None if there is none."""
-    return next((key for key in keys if key.name == GATEWAY and _is_valid(key)), None)
+    return next((key for key in keys if key.name == GATEWAY and key.is_valid), None)
 
 
 def api_keys(fleet: Path) -> tuple[str, ...]:
@@ -111,18 +107,14 @@ def api_keys(fleet: Path) -> tuple[str, ...]:
 def named_key(fleet: Fleet, name: str, places: Sequence[str] = ()) -> str:
     """Return the newest key of a name; add one to the file if there is none.
 
-    Args:
-        name: Its owner.
-        places: The places that a new one opens; none named means all.
-
     Raises:
         PlanError: As `fleet_keys`; or there is none, and the keys are given by a command.
     """
-    valid = [key.secret for key in fleet_keys(fleet) if key.name == name and _is_valid(key)]
-    if valid:
-        return valid[0]
-    _check_file(fleet, f"no key of {name}")
-    return append_key(keys_path(fleet.source), Key(name, new_secret(), tuple(places)))
+    for key in fleet_keys(fleet):
+        if key.name == name and key.is_valid:
+            return key.secret
+    _refuse_command(fleet, f"no key of {name}")
+    return add_key(fleet, name, places)
 
 
 def make_keys(fleet: Fleet) -> str:
@@ -130,80 +122,78 @@ def make_keys(fleet: Fleet) -> str:
 
     Returns:
         A sentence for the user; "" where another run has just made it.
-
-    Raises:
-        PlanError: It cannot be written.
     """
     path = keys_path(fleet.source)
     return f"wrote {path} (0600): the API keys; back it up" if make_file(path) else ""
 
 
-def lost_keys(fleet: Fleet, keyed: Collection[str], read: Collection[str]) -> str | None:
-    """Return why a run may not make new keys; None if no door has any."""
-    path = keys_path(fleet.source)
-    unread = [
-        replica.sparks[0]
-        for replica in fleet.replicas.values()
-        if replica.api_key is None and replica.sparks[0] not in read
-    ]
-    if not (keyed or unread):
-        return None
-    if keyed:
-        why = f"while the door of {' and of '.join(sorted(keyed))} has keys"
+def lost(fleet: Fleet, path: Path, issued: str, doors: Mapping[str, set[str]]) -> str | None:
+    """Return why a run may not make new keys, or a new authority; None if no door has any.
+
+    Args:
+        path: Where they should be beside the inventory.
+        issued: "keys", or "certificate".
+        doors: What the door of each Spark has that was read; see `IssuedToDoors`.
+    """
+    keys = issued == "keys"
+    replicas = fleet.replicas.values()
+    heads = [each.sparks[0] for each in replicas if not keys or each.api_key is None]
+    unread = [head for head in heads if head not in doors]
+    having = sorted(spark for spark, found in doors.items() if issued in found)
+    what = "keys" if keys else "a certificate of one"
+    if having:
+        why = f"while the door of {' and of '.join(having)} has {what}"
+    elif unread:
+        why = f"and this run leaves out {' and '.join(unread)}, whose door may have {what}"
     else:
-        why = f"and this run leaves out {' and '.join(unread)}, whose door may have keys"
+        return None
+    new = next_line("keys new") if keys else f"mkdir -p {path}"
     return (
-        f"{path}: found no such file, {why}; expected the file that they came from: with new keys, "
-        "clients that have the old ones get 401. Nothing was changed.\n"
-        "  Get the file from whoever has it, such as the machine that deployed first: mode 600.\n"
-        f"  Or, if there are no keys yet, or to replace them: {next_line('keys new')}"
+        f"{path}: found no {'such file' if keys else 'certificate authority'}, {why}; expected "
+        f"what {'they' if keys else 'it'} came from: clients of the doors cannot use new ones. "
+        "Nothing was changed.\n"
+        "  Get it from whoever has it, such as the machine that deployed first, with mode "
+        f"{'600' if keys else '700'}.\n"
+        f"  Or, if there is none yet, or to replace it: {new}"
     )
 
 
-def _check_file(fleet: Fleet, found: str) -> None:
+def _refuse_command(fleet: Fleet, found: str) -> None:
     """Refuse to change keys that a command gives."""
     if fleet.keys_command:
         raise PlanError(
-            f"{fleet.source}: keys_command: found {found}, and keys that are in a store of yours; "
-            "expected the change there: a line is NAME KEY [REPLICA,...] [YYYY-MM-DD], and openssl "
-            "rand -hex 32 makes a key"
+            f"{_source(fleet)}: found {found}, and keys that are in a store of yours; expected the "
+            "change there: docs/door.md shows the file's form, and openssl rand -hex 32 makes a key"
         )
 
 
-def _is_valid(key: Key) -> bool:
-    return datetime.now(UTC).timestamp() < key.ends
-
-
-def _named(fleet: Fleet, name: str | None, keys: Sequence[Key]) -> list[Key]:
+def _named(fleet: Fleet, name: str, keys: Sequence[Key]) -> list[Key]:
     """Return the keys of a name."""
     found = [key for key in keys if key.name == name]
     if not found:
         names = ", ".join(dict.fromkeys(key.name for key in keys))
-        source = "keys_command" if fleet.keys_command else keys_path(fleet.source)
-        raise PlanError(f"{source}: found no key of {name}; expected one of {names}")
+        raise PlanError(f"{_source(fleet)}: found no key of {name}; expected one of {names}")
     return found
+
+
+def client_name(name: str) -> str:
+    """Return a name, unless it is the gateway's own."""
+    if name == GATEWAY:
+        raise PlanError(f"found {name}, whose key a run makes; expected the name of a client")
+    return name
 
 
 def table(fleet: Fleet) -> str:
     """Return whose the keys are, what each opens, and until when; no key."""
     rows = [("NAME", "OPENS", "UNTIL")]
-    rows += [
-        (
-            key.name,
-            _opens(key),
-            f"{key.until}{'' if _is_valid(key) else ' (over)'}" if key.until else "",
-        )
-        for key in fleet_keys(fleet)
-    ]
+    for key in fleet_keys(fleet):
+        opens = ", ".join(key.places) or "everything"
+        opens = "replicas, for the gateway itself" if key.name == GATEWAY else opens
+        until = f"{key.until or ''}{'' if key.is_valid else ' (over)'}"
+        rows.append((key.name, opens, until))
     first, second = (max(len(row[column]) for row in rows) for column in range(2))
     lines = (f"{name:<{first}}  {opens:<{second}}  {until}" for name, opens, until in rows)
     return "\n".join(map(str.rstrip, lines))
-
-
-def _opens(key: Key) -> str:
-    if key.name == GATEWAY:
-        return "replicas, for the gateway itself"
-    return ", ".join(key.places) or "everything"
 
 
 def shown_key(fleet: Fleet, name: str | None) -> str:
@@ -211,40 +201,45 @@ def shown_key(fleet: Fleet, name: str | None) -> str:
     keys = fleet_keys(fleet)
     if name is None:
         return opening_all(keys)[0]
-    return _named(fleet, checked_name(name), list(filter(_is_valid, keys)))[0].secret
+    return _named(fleet, client_name(name), [key for key in keys if key.is_valid])[0].secret
 
 
-def add_key(fleet: Fleet, name: str, places: Sequence[str], until: date | None) -> str:
+def add_key(fleet: Fleet, name: str, places: Sequence[str] = (), until: date | None = None) -> str:
     """Add a key to the file. Returns it.
-
-    Args:
-        name: Its owner.
-        places: Replicas, `gateway` and `metrics`; none named means all.
-        until: The last day on which it is valid; None for ever.
 
     Raises:
         PlanError: An argument is invalid, the day is over, or the file cannot be changed.
     """
-    _check_file(fleet, "`add`")
-    new = Key(checked_name(name), new_secret(), tuple(places), until)
-    parse_keys(line_of(new), "a new key", fleet.replicas)
-    if until and not _is_valid(new):
+    _refuse_command(fleet, "`add`")
+    entry = {"name": name, "secret": new_secret(), "places": [*places], "until": until}
+    keys = [*_all_keys(fleet), parse(Key, entry, "a new key")]
+    check_keys(keys, "a new key", fleet.replicas)
+    if not keys[-1].is_valid:
         raise PlanError(f"--until: found {until}, which is over; expected today or a later day")
-    _read(fleet)
-    return append_key(keys_path(fleet.source), new)
+    write_keys(keys_path(fleet.source), keys)
+    return keys[-1].secret
 
 
 def rotate_key(fleet: Fleet, name: str, days: int) -> tuple[str, date | None]:
     """Make a new key for a name. Returns it, and the last day of the old ones; None: they are gone.
 
     Args:
-        name: Their owner.
         days: For which the old ones stay valid; 0 removes them.
     """
-    _check_file(fleet, "`rotate`")
-    keys = _named(fleet, name, fleet_keys(fleet))
+    _refuse_command(fleet, "`rotate`")
+    keys = _all_keys(fleet)
+    old = _named(fleet, name, keys)
     last = datetime.now(UTC).date() + timedelta(days=days) if days else None
-    return rotate_keys(keys_path(fleet.source), keys, last), last
+    new = Key(name=name, secret=new_secret(), places=old[0].places)
+    place = keys.index(old[0])
+    rest = []
+    for key in keys:
+        if key.name != name:
+            rest.append(key)
+        elif last:
+            rest.append(key.model_copy(update={"until": min(key.until or last, last)}))
+    write_keys(keys_path(fleet.source), [*rest[:place], new, *rest[place:]])
+    return new.secret, last
 
 
 def remove_key(fleet: Fleet, name: str) -> None:
@@ -253,25 +248,22 @@ def remove_key(fleet: Fleet, name: str) -> None:
     Raises:
         PlanError: There are none, or nothing else opens everything, as our own tools need.
     """
-    _check_file(fleet, "`remove`")
-    keys = _read(fleet)[1]
+    _refuse_command(fleet, "`remove`")
+    keys = _all_keys(fleet)
     gone = _named(fleet, name, keys)
-    if opening_all(keys) and not opening_all([key for key in keys if key not in gone]):
+    left = [key for key in keys if key not in gone]
+    if opening_all(keys) and not opening_all(left):
         raise PlanError(
-            f"{keys_path(fleet.source)}: found no other key than that of {name} that opens "
-            "everything; expected one to stay, for this project's own tools. To replace it: "
+            f"{_source(fleet)}: found no other key than that of {name} that opens everything; "
+            "expected one to stay, for this project's own tools. To replace it: "
             f"{next_line('keys rotate', f'{name} --days 0')}"
         )
-    remove_keys(keys_path(fleet.source), gone)
+    write_keys(keys_path(fleet.source), left)
 
 
 def new_file(fleet: Fleet) -> str:
-    """Make the file of keys. Returns a sentence about it.
-
-    Raises:
-        PlanError: There is one, or it cannot be written.
-    """
-    _check_file(fleet, "`new`")
+    """Make the file of keys. Returns a sentence about it."""
+    _refuse_command(fleet, "`new`")
     said = "" if has_keys(fleet) else make_keys(fleet)
     if not said:
         raise PlanError(

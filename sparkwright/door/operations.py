@@ -12,8 +12,7 @@ from sparkwright.common.files import Entry, ManagedFile
 from sparkwright.common.operations import differs, failing, foresee, notice, unit_differs
 from sparkwright.common.placed import SYSTEMD
 from sparkwright.door.door import UNIT, DoorPlan, door_unit, mark
-from sparkwright.door.facts import DoorStates
-from sparkwright.door.state import DoorState
+from sparkwright.door.state import DoorState, DoorStates
 from sparkwright.host.operations.files import file_states, managed_files
 from sparkwright.host.operations.packages import install
 

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from sparkwright.common.facts import HostFact
 from sparkwright.common.host_output import MARK, sections
 from sparkwright.common.placed import SYSTEMD
 from sparkwright.door.door import CERTIFICATE, CONFIG, KEYS, SEAT_UNIT, UNIT, door_unit
@@ -140,3 +141,17 @@ def parse_door(output: Iterable[str]) -> DoorState:
         mark=running.get("mark", ""),
         files={name: (mode, content) for name, (content, mode) in files.items()},
     )
+
+
+class DoorStates(HostFact[DoorState]):
+    """The door as it runs, and who else listens on its port, in one command."""
+
+    command = staticmethod(door_script)
+    parse = staticmethod(parse_door)
+
+
+class IssuedToDoors(HostFact[set[str]]):
+    """What `issued_script` finds on a Spark."""
+
+    command = staticmethod(issued_script)
+    parse = staticmethod(parse_issued)

@@ -18,9 +18,9 @@ from sparkwright.door.certificates import read_certificate
 from tests.clock import patience
 from tests.component.door.running import FakeServer, Running, haproxy
 from tests.component.servers import serving, until
+from tests.makers.door import KEY, plan
 from tests.security.attacks import CLIENT, CONNECTIONS, FIRST_TOKEN, HOSTILE, attack, median
 from tests.unit.certificates import certificate, private_key, written
-from tests.unit.door.plans import KEY, plan
 
 KEYED = {"Authorization": f"Bearer {KEY}"}
 # As group_data/all.py has them.

@@ -18,16 +18,19 @@ from sparkwright.door.key import Key
 from tests.component.door.running import FakeServer, Running, haproxy
 from tests.component.door.waiting import HOLD, waiting
 from tests.component.servers import serving
+from tests.makers.door import KEY, plan
 from tests.security.attacks import FIRST_TOKEN, TIMES, attack
-from tests.unit.door.plans import KEY, plan
 
 # As group_data/all.py has them, but for the time that a request waits.
 SETTINGS = {
     **{"max_connections": 1000, "stranger_connections": 200, "max_body_mib": 64},
     "hold_seconds": HOLD,
 }
-OTHERS = {f"127.0.0.{number}": Key(f"ann{number}", f"{KEY}-ann-{number}") for number in range(2, 6)}
-HOSTILE = Key("mallory", f"{KEY}-mallory")
+OTHERS = {
+    f"127.0.0.{number}": Key(name=f"ann{number}", secret=f"{KEY}-ann-{number}")
+    for number in range(2, 6)
+}
+HOSTILE = Key(name="mallory", secret=f"{KEY}-mallory")
 # Two are of one IPv6 network of 64 bits.
 SOURCES = (
     *(f"127.0.1.{number}" for number in range(1, 8)),

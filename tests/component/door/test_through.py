@@ -15,8 +15,8 @@ from sparkwright.door.certificates import read_certificate
 from tests.clock import patience
 from tests.component.door.running import FakeServer, Running, haproxy, stream
 from tests.component.servers import until
+from tests.makers.door import KEY, OTHER, plan
 from tests.unit.certificates import certificate, private_key, written
-from tests.unit.door.plans import KEY, OTHER, plan
 
 # The routes of vLLM 0.33: those that a key opens, and those that nobody needs from outside.
 WITH_KEY = (

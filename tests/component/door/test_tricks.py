@@ -6,7 +6,7 @@ import pytest
 
 from tests.component.door.running import FakeServer, Running, asked, haproxy
 from tests.component.servers import until
-from tests.unit.door.plans import KEY, OTHER
+from tests.makers.door import KEY, OTHER
 
 TRICKS = (
     "/v1",

@@ -28,9 +28,9 @@ from tests.component.gateway.clients import CLIENT, CONNECT, Client, ask, said
 from tests.component.gateway.replicas import Door
 from tests.component.servers import free_port, listens, serving, until
 from tests.lab import cache
+from tests.makers.door import files, plan
 from tests.programs import changed_program
 from tests.unit.certificates import certificate, private_key, written
-from tests.unit.door.plans import files, plan
 
 # The program, with other times: between looks, until a Spark without power is given up, and until a
 # door that takes its time. Before Python 3.12, which a gateway's host has, a collection of garbage

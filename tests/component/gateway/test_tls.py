@@ -21,7 +21,7 @@ from tests.component.gateway.clients import requests
 from tests.component.gateway.conftest import opened
 from tests.component.gateway.replicas import Door
 from tests.component.servers import free_port
-from tests.unit.door.plans import plan
+from tests.makers.door import plan
 
 pytestmark = haproxy
 Secured = tuple[int, ssl.SSLContext]

@@ -68,7 +68,7 @@ def test_a_fault_is_told_in_three_lines_and_kept_in_a_file(
     key = "Bearer abcdefgh.ijkl"
     # Neither has a form by which it could be known.
     own, password = "f3a9c0" * 6 + "d7", "hunter2 and more"
-    Key("ann", own)
+    Key(name="ann", secret=own)
     RegistryLogin("registry.lan", "ann", password, "config.json")
 
     def main() -> int:

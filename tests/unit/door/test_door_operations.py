@@ -12,8 +12,8 @@ from sparkwright.door.certificates import read_certificate
 from sparkwright.door.door import DoorPlan, door_plan, mark
 from sparkwright.door.operations import door, no_door
 from sparkwright.fleet.settings import Settings
+from tests.makers.door import named
 from tests.unit.certificates import certificate, private_key, written
-from tests.unit.door.plans import named
 from tests.unit.driven import Driven, fake_host, said_of_file
 from tests.unit.units import said_of_units
 

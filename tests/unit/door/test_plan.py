@@ -11,8 +11,8 @@ from sparkwright.door.state import DoorState, parse_door
 from sparkwright.fleet.settings import LONGEST_HOLD, settings_of
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.recipe.recipe import BySparks
+from tests.makers.door import KEY, OTHER, files, plan
 from tests.unit.certificates import certificate, private_key, written
-from tests.unit.door.plans import KEY, OTHER, files, plan
 from tests.unit.units import said_of_units
 
 

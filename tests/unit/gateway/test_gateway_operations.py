@@ -7,7 +7,7 @@ from pyinfra.api import HiddenValue
 from sparkwright.common.files import Directory, ManagedFile
 from sparkwright.gateway.facts import GatewayState, GatewayStates
 from sparkwright.gateway.operations import gateway
-from tests.unit.door.plans import plan
+from tests.makers.door import plan
 from tests.unit.driven import fake_host, said_of_file
 
 OUTPUT = """\

@@ -1,4 +1,4 @@
-"""Plans of a door, and the files that they stand for."""
+"""Inventories with keys, plans of a door, and the files that they stand for."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,10 +6,19 @@ from typing import Any
 
 from sparkwright.door.door import DoorPlan, door_plan
 from sparkwright.door.key import Key
+from sparkwright.fleet.file import load_fleet
+from sparkwright.fleet.fleet import Fleet
 from sparkwright.fleet.settings import settings_of
+from sparkwright.recipe.loader import recipe_names
 
-FILES = Path(__file__).parents[3] / "files" / "host" / "door"
+FILES = Path(__file__).parents[2] / "files" / "host" / "door"
 KEY, OTHER = "sk-0123456789abcdefghij", "sk-abcdefghij0123456789"
+FLEET = """\
+sparks: {spark-a: {ssh_hostname: 192.0.2.1}, spark-b: {ssh_hostname: 192.0.2.2}}
+replicas:
+  chat: {recipe: qwen3.6-35b-nvidia, sparks: [spark-a]}
+  open: {recipe: qwen3.6-35b-nvidia, sparks: [spark-b], api_key: none}
+"""
 NUMBERS = ("max_body_mib", "max_connections", "stranger_connections", "key_requests")
 SETTINGS: dict[str, Any] = {
     "certificate": None,
@@ -35,8 +44,29 @@ def named(keys: Sequence[str | Key] | None) -> list[Key] | None:
     if keys is None:
         return None
     each = enumerate(keys, 1)
-    return [Key(f"client{number}", key) if isinstance(key, str) else key for number, key in each]
+    return [
+        Key(name=f"client{number}", secret=key) if isinstance(key, str) else key
+        for number, key in each
+    ]
 
 
 def files(of: DoorPlan, root: str = "/r") -> dict[str, str | None]:
     return of.files((FILES / "door.cfg").read_text(), root)
+
+
+def keys_text(*entries: str) -> str:
+    """Return a file of keys: `NAME SECRET` for each, then what follows in YAML's flow style."""
+    lines = ["keys:"]
+    for name, secret, *more in (entry.split(" ", 2) for entry in entries):
+        lines.append(f"  - {{{', '.join([f'name: {name}', f'secret: {secret}', *more])}}}")
+    return "\n".join(lines) + "\n"
+
+
+def declared(path: Path, more: str = "") -> Path:
+    """Write an inventory."""
+    path.write_text(FLEET + more)
+    return path
+
+
+def loaded(path: Path) -> Fleet:
+    return load_fleet(path, recipe_names())
