@@ -24,7 +24,7 @@ def report(
     if weights and checkpoints:
         goes["weights"] = checkpoints
     elif checkpoints:
-        more = next_line("remove", "--weights", "--data weights=remove")
+        more = next_line("remove", "--data weights=remove")
         stays.append(f"weights: {', '.join(checkpoints)}; {more} takes them as well")
     return [
         *(f"goes: {what}: {', '.join(names)}" for what, names in goes.items() if names),

@@ -179,7 +179,7 @@ def _where(error: BaseException) -> str:
         except (OSError, RuntimeError, ValueError) as reason:
             reasons.append(str(reason))
             continue
-        report = next_line("doctor", "--report -", "--data report=-")
+        report = next_line("doctor", "--data report=-")
         return f"The details are in {path}. Report it with this file: {report}"
     return f"The details could not be written to a file ({plain('; '.join(reasons))})."
 

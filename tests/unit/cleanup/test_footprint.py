@@ -136,7 +136,8 @@ def test_what_goes_and_what_stays():
         "stays: accounts that came with our packages: prometheus",
         "stays: /etc/default/earlyoom: earlyoom was here before us, and what it said then "
         "is not known",
-        "stays: weights: /r/qwen36 (22.0 GB); sparkwright remove --weights takes them as well",
+        "stays: weights: /r/qwen36 (22.0 GB); sparkwright remove --data weights=remove "
+        "takes them as well",
     ]
     assert "goes: weights: /r/qwen36 (22.0 GB)" in told(OUTPUT, weights=True)
 

@@ -81,7 +81,7 @@ def test_a_fault_is_told_in_three_lines_and_kept_in_a_file(
     assert second == "ValueError: two lines \N{REPLACEMENT CHARACTER}[2J [a key] [a key]:[a key] 10"
     (file,) = state.iterdir()
     assert third.startswith(f"The details are in {file}. Report it with this file: ")
-    assert third.endswith("sparkwright doctor --report -")
+    assert third.endswith("sparkwright doctor --data report=-")
     assert (file.stat().st_mode & 0o777, state.stat().st_mode & 0o777) == (0o600, 0o700)
     assert "in main" in file.read_text()
     assert "sword-fish" not in file.read_text()
@@ -97,7 +97,7 @@ def test_the_temporary_folder_is_next_and_then_none(
     (file,) = (tmp_path / "tmp").iterdir()
     assert capsys.readouterr().err.splitlines()[1:] == [
         "ValueError",
-        f"The details are in {file}. Report it with this file: sparkwright doctor --report -",
+        f"The details are in {file}. Report it with this file: sparkwright doctor --data report=-",
     ]
     file.unlink()
     (tmp_path / "tmp").rmdir()
