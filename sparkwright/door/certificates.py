@@ -5,7 +5,7 @@ and the certificates of the servers contain private keys.
 """
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -47,10 +47,9 @@ def server_names(settings: Settings, names: Iterable[str | None]) -> tuple[str, 
 
 def site_names(settings: Settings, fleet: Fleet) -> tuple[str, ...]:
     """Return the names and addresses of all servers that a site has or may have."""
-    names = [*fleet.replicas, *fleet.sparks, "gateway"]
-    names += [each.ssh_hostname or "" for each in fleet.sparks.values()]
-    names += [fleet.gateway.ssh_hostname or ""] if fleet.gateway else []
-    return server_names(settings, names)
+    hosts = [*fleet.sparks.values(), *([fleet.gateway] if fleet.gateway else [])]
+    addresses = (each.ssh_hostname for each in hosts)
+    return server_names(settings, [*fleet.replicas, *fleet.sparks, "gateway", *addresses])
 
 
 @dataclass(frozen=True)
@@ -74,15 +73,17 @@ class Certificate:
         """The certificates without the private key."""
         return self.pem.partition(PRIVATE_KEY)[0]
 
-    def notices(self, now: datetime) -> list[str]:
-        """Return the notices that it expires soon, or lacks names."""
-        soon = f"{self.source} expires on {_day(self.ends)}: renew it, and deploy again."
-        lacks = (
-            f"{self.source} lacks {', '.join(self.unsigned)}: the site's authority signs private "
-            "names and addresses, and the names that the site had when it was made. To use the "
-            f"others, empty {Path(self.source).parent} and deploy: clients need the new {_PUBLIC}."
-        )
-        return [soon] * (self.ends - now <= NOTICE) + [lacks] * bool(self.unsigned)
+    def notices(self, now: datetime) -> Iterator[str]:
+        """Yield the notices that it expires soon, or lacks names."""
+        if self.ends - now <= NOTICE:
+            yield f"{self.source} expires on {_day(self.ends)}: renew it, and deploy again."
+        if self.unsigned:
+            yield (
+                f"{self.source} lacks {', '.join(self.unsigned)}: the site's authority signs "
+                "private names and addresses, and the names that the site had when it was made. To "
+                f"use the others, empty {Path(self.source).parent} and deploy: clients need the "
+                f"new {_PUBLIC}."
+            )
 
 
 def parse_certificate(
@@ -95,49 +96,38 @@ def parse_certificate(
             certificate is not valid now.
     """
     path, content = certificate
+    key_path, key_content = key
     try:
         chain = x509.load_pem_x509_certificates(content)
     except ValueError:
-        raise _refused(
-            "tls_certificate", f"{path}, which is no certificate", "a PEM file"
-        ) from None
-    key_path, key_content = key
+        raise _refused(path, "no certificate; expected a PEM file") from None
+    own = chain[0]
+    begins, ends = own.not_valid_before_utc, own.not_valid_after_utc
     try:
         secret = load_pem_private_key(key_content, None)
     except TypeError:
-        remedy = f"one without a password: openssl pkey -in {key_path} -out NEW"
-        raise _refused("tls_key", f"{key_path}, which a password protects", remedy) from None
+        found = "a key that a password protects; expected one without: openssl pkey -in"
+        raise _refused(key_path, f"{found} {key_path} -out NEW", "tls_key") from None
     except (ValueError, UnsupportedAlgorithm):
-        raise _refused("tls_key", f"{key_path}, which is no private key", "a PEM file") from None
+        raise _refused(key_path, "no private key; expected a PEM file", "tls_key") from None
     if isinstance(secret, rsa.RSAPrivateKey) and secret.key_size < SHORTEST_RSA:
-        raise _refused(
-            "tls_key",
-            f"{key_path}, an RSA key of {secret.key_size} bits",
-            f"at least {SHORTEST_RSA}, and a new certificate for it",
-        )
-    own = chain[0]
+        found = f"an RSA key of {secret.key_size} bits; expected at least {SHORTEST_RSA}"
+        raise _refused(key_path, f"{found}, and a new certificate for it", "tls_key")
     if own.public_key() != secret.public_key():
-        raise _refused(
-            "tls_key",
-            f"{key_path}, which is not the key of {path}",
-            "the key that the certificate was made for, and the server's own certificate as the "
-            "first one of its file",
-        )
-    begins, ends = own.not_valid_before_utc, own.not_valid_after_utc
+        found = f"not the key of {path}; expected the key that the certificate was made for, and"
+        first = "the server's own certificate as the first one of its file"
+        raise _refused(key_path, f"{found} {first}", "tls_key")
     if now >= ends:
-        raise _refused("tls_certificate", f"{path}, which expired on {_day(ends)}", "a new one")
+        raise _refused(path, f"a certificate that expired on {_day(ends)}; expected a new one")
     if now < begins:
-        raise _refused(
-            "tls_certificate",
-            f"{path}, which is valid from {_day(begins)} on",
-            f"one that is valid now ({_day(now)} by this machine's clock)",
-        )
+        found = f"a certificate that is valid from {_day(begins)} on; expected one that is valid"
+        raise _refused(path, f"{found} now ({_day(now)} by this machine's clock)")
     certificates = b"".join(each.public_bytes(Encoding.PEM) for each in chain).decode()
     return Certificate(path, certificates + private_pem(secret), ends)
 
 
-def _refused(key: str, found: str, expected: str) -> PlanError:
-    return PlanError(f"group_data: {key}: found {found}; expected {expected}")
+def _refused(path: str, found: str, key: str = "tls_certificate") -> PlanError:
+    return PlanError(f"group_data: {key}: {path}: found {found}")
 
 
 def _day(time: datetime) -> str:
@@ -164,8 +154,8 @@ def server_certificate(
 ) -> Certificate | None:
     """Return the certificate of a server; None without TLS.
 
-    One of the site's own authority is signed if there is none, if its names have changed, and long
-    before it ends.
+    The site's own authority signs one if there is none, if its names have changed, and long before
+    it ends.
 
     Args:
         fleet: The inventory file.
@@ -190,8 +180,14 @@ def read_certificate(certificate: str, key: str) -> Certificate:
     Raises:
         PlanError: A file cannot be read, or is invalid: see `parse_certificate`.
     """
-    files = _read("tls_certificate", certificate), _read("tls_key", key)
-    return parse_certificate(*files, now=datetime.now(UTC))
+    content = {}
+    for name, path in (("tls_certificate", certificate), ("tls_key", key)):
+        try:
+            content[name] = path, content_of(Path(path).expanduser())
+        except OSError as error:
+            found = f"a file that cannot be read ({error.strerror}); expected a PEM file"
+            raise _refused(path, f"{found} on this machine", name) from None
+    return parse_certificate(content["tls_certificate"], content["tls_key"], datetime.now(UTC))
 
 
 def door_certificate(
@@ -228,10 +224,8 @@ def _own(
             authority = (folder / _KEYS).read_text("utf-8")
         text = file.read_text("utf-8") if file.exists() else ""
         allowed = signable(authority, names)
-        unsigned = tuple(each for each in names if each not in allowed)
-        names = allowed
-        if is_due(text, authority, names, now):
-            text = signed(authority, names, now)
+        if is_due(text, authority, allowed, now):
+            text = signed(authority, allowed, now)
             if record:
                 write_file(file, text, 0o600)
     except (OSError, ValueError) as error:
@@ -241,11 +235,9 @@ def _own(
             f"{_PUBLIC} from a backup, or delete the folder; the next run then creates a new "
             f"authority, and all clients need its {_PUBLIC}"
         ) from None
-    chain, key = text.partition(PRIVATE_KEY)[::2]
-    own = parse_certificate(
-        (str(file), chain.encode()), (str(file), (PRIVATE_KEY + key).encode()), now=now
-    )
-    return replace(own, unsigned=unsigned)
+    chain, mark, key = text.partition(PRIVATE_KEY)
+    own = parse_certificate((str(file), chain.encode()), (str(file), (mark + key).encode()), now)
+    return replace(own, unsigned=tuple(each for each in names if each not in allowed))
 
 
 def _make(folder: Path, authority: str) -> None:
@@ -260,12 +252,3 @@ def _make(folder: Path, authority: str) -> None:
         except OSError:
             if not (folder / _KEYS).exists():
                 raise
-
-
-def _read(name: str, path: str) -> tuple[str, bytes]:
-    try:
-        return path, content_of(Path(path).expanduser())
-    except OSError as error:
-        found = f"{path}, which cannot be read ({error.strerror})"
-        expected = "a PEM file on this machine"
-        raise _refused(name, found, expected) from None

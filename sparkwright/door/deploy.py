@@ -11,7 +11,7 @@ from sparkwright.common.operations import is_dry_run
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import folder, seat_folders
 from sparkwright.common.render import unit_file
-from sparkwright.door.door import SEAT_UNIT, UNIT, DoorPlan, door_plan
+from sparkwright.door.door import SEAT_UNIT, UNIT, DoorPlan
 from sparkwright.door.key import GATEWAY, Key
 from sparkwright.door.keys import (
     fleet_keys,
@@ -81,7 +81,7 @@ def _plan(own: Target) -> DoorPlan:
 
             check_authority(fleet, own.settings)
             certificate = door_certificate(fleet, own.replica, own.settings, not is_dry_run())
-        return door_plan(
+        return DoorPlan(
             own.settings,
             port=own.port,
             place=own.replica,

@@ -24,7 +24,6 @@ class DoorState:
         elsewhere: The address on which it is to listen is none of this Spark's.
         taken: Programs of others that listen on the door's port, as in "nginx (pid 7)".
         there: Something of a door is on this Spark.
-        active, enabled: Of its unit.
         outdated: The unit changed after the door had started.
         version: Of haproxy as it runs.
         mark: What the door that runs was made of; "" while it does not run.

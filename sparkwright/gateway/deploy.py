@@ -1,7 +1,5 @@
 """The gateway: one address for all replicas."""
 
-from dataclasses import replace
-
 from pyinfra import host
 from pyinfra.api import HiddenValue, deploy
 
@@ -18,7 +16,7 @@ from sparkwright.door.certificates import (
     site_names,
 )
 from sparkwright.door.deploy import check_authority, run_keys
-from sparkwright.door.door import door_plan
+from sparkwright.door.door import DoorPlan
 from sparkwright.door.key import GATEWAY
 from sparkwright.door.keys import gateway_key
 from sparkwright.firewall.firewall import port_rules
@@ -64,8 +62,9 @@ def apply() -> None:
         trusted = chains(
             door_certificate(fleet, name, replica_settings[name], record) for name in urls
         )
-        door = door_plan(
-            settings,
+        most = min(settings.max_body_mib, LARGEST)
+        door = DoorPlan(
+            settings.model_copy(update={"max_body_mib": most}),
             port=needed(fleet).port,
             place=GATEWAY,
             keys=keys,
@@ -76,7 +75,6 @@ def apply() -> None:
             hold_seconds=0,
             behind=BEHIND,
         )
-        door = replace(door, max_body_mib=min(door.max_body_mib, LARGEST))
     requirements = (_FILES / "requirements.txt").read_text("utf-8")
     door_files = door.files((HOST_FILES / "door" / "door.cfg").read_text("utf-8"), folder)
     entries: list[Entry] = [

@@ -1,14 +1,15 @@
 """Inventories with keys, plans of a door, and the files that they stand for."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from sparkwright.door.door import DoorPlan, door_plan
+from sparkwright.door.door import DoorPlan
 from sparkwright.door.key import Key
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
-from sparkwright.fleet.settings import settings_of
+from sparkwright.fleet.settings import Settings, settings_of
 from sparkwright.recipe.loader import recipe_names
 
 FILES = Path(__file__).parents[2] / "files" / "host" / "door"
@@ -19,7 +20,6 @@ replicas:
   chat: {recipe: qwen3.6-35b-nvidia, sparks: [spark-a]}
   open: {recipe: qwen3.6-35b-nvidia, sparks: [spark-b], api_key: none}
 """
-NUMBERS = ("max_body_mib", "max_connections", "stranger_connections", "key_requests")
 SETTINGS: dict[str, Any] = {
     "certificate": None,
     "max_body_mib": 1,
@@ -33,11 +33,12 @@ SETTINGS: dict[str, Any] = {
 
 def plan(port: int, **changes: Any) -> DoorPlan:
     """Plan a door; its keys are those of `client1`, `client2` and so on, where they are texts."""
-    values = {"keys": [KEY], **SETTINGS, **changes}
+    values = {"bind": "127.0.0.1", "keys": [KEY], **SETTINGS, **changes}
     values["keys"] = named(values["keys"])
-    settings = settings_of({"bind": "127.0.0.1", **values})
-    others = {name: values[name] for name in values if name not in NUMBERS}
-    return door_plan(settings, port=port, **others)
+    settings = {name: each for name, each in values.items() if name in Settings.model_fields}
+    own = [each.name for each in fields(DoorPlan)]
+    others = {name: values[name] for name in values if name in own}
+    return DoorPlan(settings_of(settings), port=port, **others)
 
 
 def named(keys: Sequence[str | Key] | None) -> list[Key] | None:

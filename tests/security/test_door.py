@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -147,7 +146,7 @@ for network in networks:
 def test_an_ipv6_network_is_one_stranger(tmp_path: Path) -> None:
     """In a network of its own, which ends with its door."""
     running, own = Running(tmp_path), 4
-    running.lay(replace(plan(running.port, stranger_connections=own), bind="::"))
+    running.lay(plan(running.port, stranger_connections=own, bind="::"))
     addresses = [each for each in chain(*NETWORKS) if ":" in each]
     commands = ["ip link set lo up"]
     commands += [f"ip address add {each}/128 dev lo nodad" for each in addresses]

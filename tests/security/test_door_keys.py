@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,7 +65,7 @@ def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Behind]:
     with network():
         engine.pause = FIRST_TOKEN
         keys = [HOSTILE, *OTHERS.values()]
-        running.lay(replace(plan(running.port, keys=keys, **SETTINGS), bind="::"))
+        running.lay(plan(running.port, keys=keys, bind="::", **SETTINGS))
         with serving(engine):
             try:
                 running.start()

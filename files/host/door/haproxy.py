@@ -1,6 +1,6 @@
-"""haproxy as it runs: its processes, and what it is told and asked by its master's socket.
+"""haproxy as it runs: its processes, and the commands and questions to its master's socket.
 
-All of it does nothing, and finds nothing, while haproxy does not run.
+While haproxy does not run, commands do nothing, and answers are empty.
 """
 
 import os
@@ -44,8 +44,7 @@ def server(backend: str, release: str, hold: str) -> str:
     """Return an engine in haproxy's words, as its files and `add server` take it.
 
     Args:
-        backend: one of BACKENDS.
-        release: its release, by which haproxy knows it, and finds its socket where it is confined.
+        release: by which haproxy knows it, and finds its socket where it is confined.
         hold: "yes" while it is to get nothing.
     """
     return (
@@ -54,11 +53,7 @@ def server(backend: str, release: str, hold: str) -> str:
 
 
 class Haproxy:
-    """The haproxy of a door.
-
-    Args:
-        path: of its master's socket.
-    """
+    """The haproxy of a door, by the path of its master's socket."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -74,9 +69,6 @@ class Haproxy:
     def reload(self, master: int) -> None:
         """Have haproxy read its files anew, in a new process; the old one ends with its streams.
 
-        Args:
-            master: its process ID.
-
         Raises:
             DoorError: it did not take them, and goes on as it was.
         """
@@ -89,8 +81,9 @@ class Haproxy:
             time.sleep(LOOK)
 
     def leave_to(self, release: str) -> None:
-        """Have what waits in the present process try an engine, whether it is up or not: after a
-        reload that process makes no check. Where it stays the present one, `apply` ends that.
+        """Have the requests that wait in the present process try an engine, up or not.
+
+        After a reload that process makes no health check. If the reload fails, `apply` ends this.
         """
         for worker in self._workers()[:1]:
             socket_of = f"unix@/{release}/{SOCKET} weight {_WEIGHTS['no']}"
@@ -104,12 +97,13 @@ class Haproxy:
                 os.kill(worker, signal.SIGTERM)
 
     def apply(self, engines: Collection[str], choices: Path, choice: Mapping[str, str]) -> None:
-        """Have every process know these. An old one takes no engine, but a choice.
+        """Have every process know these engines alone, and the choice among them.
+
+        A process that a reload has replaced takes no new engine, but a choice.
 
         Args:
-            engines: their releases; others are forgotten.
-            choices: file of the map that haproxy chooses an engine by.
-            choice: what is to be in the map.
+            choices: file of the map by which haproxy chooses an engine.
+            choice: content of the map.
         """
         kept = {NOBODY}
         for worker in self._workers():
@@ -147,8 +141,8 @@ class Haproxy:
         return [self._in_flight(worker, release) for worker in self._workers()]
 
     def held(self) -> tuple[int, int]:
-        """Return how many requests wait for an engine, and how many were given up since the last
-        reload; those that have waited since before it are included.
+        """Return how many requests wait for an engine in all processes, and how many were given up
+        since the last reload.
         """
         now = gave_up = 0
         for number, worker in enumerate(self._workers()):
@@ -160,9 +154,8 @@ class Haproxy:
         return max(now, 0), gave_up
 
     def names(self) -> dict[str, tuple[int, int, int]]:
-        """Return for each name of a key how many requests came since the last reload, by it, how
-        many are in flight, those of before included, and how many came while no engine served,
-        and were held.
+        """Return three numbers of requests for each name of a key: those since the last reload,
+        those in flight in all processes, and those that were held for want of an engine.
         """
         found: dict[str, tuple[int, int, int]] = {}
         for number, worker in enumerate(self._workers()):
@@ -198,9 +191,9 @@ class Haproxy:
         return self._processes()[0]
 
     def _processes(self) -> tuple[list[int], int]:
-        """Return the process IDs of the door's workers, the present one first, and failed reloads.
+        """Return the workers' process IDs, the present one first, and the number of failed reloads.
 
-        Those of before a reload stay until their last stream has ended.
+        A worker that a reload has replaced stays until its last stream has ended.
         """
         workers, failures = [], 0
         for line in self._ask("show proc").splitlines():
@@ -212,10 +205,10 @@ class Haproxy:
         return workers, failures
 
     def _ask(self, command: str) -> str:
-        """Return what the door says to a command; nothing while it does not run.
+        """Return the answer to a command.
 
         Raises:
-            DoorError: it runs, and says nothing.
+            DoorError: haproxy runs, and does not answer.
         """
         deadline = time.monotonic() + ANSWER
         while time.monotonic() < deadline:

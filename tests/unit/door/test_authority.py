@@ -40,7 +40,7 @@ def test_a_run_makes_it_once(tmp_path: Path) -> None:
     assert "PRIVATE" not in authority
     assert first.chain.endswith(authority)
     assert made(tmp_path) == first
-    assert first.notices(NOW) == []
+    assert [*first.notices(NOW)] == []
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:

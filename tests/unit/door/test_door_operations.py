@@ -9,7 +9,7 @@ import pytest
 from sparkwright.common.files import Directory, ManagedFile
 from sparkwright.common.render import unit_file
 from sparkwright.door.certificates import read_certificate
-from sparkwright.door.door import DoorPlan, door_plan, mark
+from sparkwright.door.door import DoorPlan, mark
 from sparkwright.door.operations import door, no_door
 from sparkwright.fleet.settings import Settings
 from tests.makers.door import named
@@ -37,7 +37,7 @@ CLEAN = "\n".join(
 def plan(**changes: Any) -> DoorPlan:
     values = {"certificate": None, "keys": [KEY], "place": "chat", "hold_seconds": 480, **changes}
     values["keys"] = named(values["keys"])
-    return door_plan(Settings(), port=8000, **values)
+    return DoorPlan(Settings(), port=8000, **values)
 
 
 def spark(state: str) -> Driven:
