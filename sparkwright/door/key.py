@@ -51,7 +51,6 @@ class Key(Model):
 
     Attributes:
         name: Its owner, in log and metrics.
-        secret: The key itself.
         places: Replicas, `gateway`, `metrics`; none named means all.
         until: The last day (UTC) on which it is valid.
     """

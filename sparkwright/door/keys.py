@@ -26,11 +26,8 @@ def keys_path(fleet: Path) -> Path:
 
 def has_keys(fleet: Fleet) -> bool:
     """Tell whether a fleet has a file of keys, good or bad, or a command that gives them."""
-    return bool(fleet.keys_command) or _has_file(keys_path(fleet.source))
-
-
-def _has_file(path: Path) -> bool:
-    return path.exists() or path.is_symlink()
+    path = keys_path(fleet.source)
+    return bool(fleet.keys_command) or path.exists() or path.is_symlink()
 
 
 def fleet_keys(fleet: Fleet) -> list[Key]:
@@ -44,30 +41,24 @@ def fleet_keys(fleet: Fleet) -> list[Key]:
     """
     keys = [key for key in _all_keys(fleet) if fleet.gateway or key.name != GATEWAY]
     if not opening_all(keys):
-        if fleet.keys_command:
-            raise PlanError(
-                f"{_source(fleet)}: found no key that opens everything, today; expected one in "
-                f"your store for this project's own tools, such as {{name: {OWNER}, secret: …}}"
-            )
+        stored = f"{{name: {OWNER}, secret: …}} in your store"
         raise PlanError(
             f"{_source(fleet)}: found no key that opens everything, today; expected one for this "
-            f"project's own tools: {next_line('keys add', OWNER)}"
+            f"project's own tools: {stored if fleet.keys_command else next_line('keys add', OWNER)}"
         )
     return keys
 
 
 def _source(fleet: Fleet) -> str:
     """Return where the keys of a fleet are, for messages."""
-    if fleet.keys_command:
-        return f"{fleet.source}: keys_command"
-    return str(keys_path(fleet.source))
+    return f"{fleet.source}: keys_command" if fleet.keys_command else str(keys_path(fleet.source))
 
 
 def _all_keys(fleet: Fleet) -> list[Key]:
-    """Return the keys that a fleet's file or command gives, each of them valid by its form."""
+    """Return the keys that a fleet's file or command gives; some may be over."""
     path, source = keys_path(fleet.source), _source(fleet)
     if fleet.keys_command:
-        if _has_file(path):
+        if path.exists():
             raise PlanError(
                 f"{path}: found a file of keys, and keys_command in {fleet.source}; expected one "
                 f"of them: remove {path} once its keys are in the store that keys_command reads, "
@@ -113,7 +104,6 @@ def named_key(fleet: Fleet, name: str, places: Sequence[str] = ()) -> str:
     for key in fleet_keys(fleet):
         if key.name == name and key.is_valid:
             return key.secret
-    _refuse_command(fleet, f"no key of {name}")
     return add_key(fleet, name, places)
 
 
@@ -127,6 +117,15 @@ def make_keys(fleet: Fleet) -> str:
     return f"wrote {path} (0600): the API keys; back it up" if make_file(path) else ""
 
 
+def new_file(fleet: Fleet) -> str:
+    """Make the file of keys, which must not be there. Returns a sentence about it."""
+    path = _own_file(fleet, "the first key")
+    said = "" if has_keys(fleet) else make_keys(fleet)
+    if not said:
+        raise PlanError(f"{path}: found the file; expected none: to replace all keys, move it away")
+    return said
+
+
 def lost(fleet: Fleet, path: Path, issued: str, doors: Mapping[str, set[str]]) -> str | None:
     """Return why a run may not make new keys, or a new authority; None if no door has any.
 
@@ -135,36 +134,35 @@ def lost(fleet: Fleet, path: Path, issued: str, doors: Mapping[str, set[str]]) -
         issued: "keys", or "certificate".
         doors: What the door of each Spark has that was read; see `IssuedToDoors`.
     """
-    keys = issued == "keys"
-    replicas = fleet.replicas.values()
-    heads = [each.sparks[0] for each in replicas if not keys or each.api_key is None]
-    unread = [head for head in heads if head not in doors]
+    absent, what, new = {
+        "keys": ("such file", "keys", next_line("keys new")),
+        "certificate": ("certificate authority", "a certificate of one", f"mkdir -p {path}"),
+    }[issued]
+    keyed = (each for each in fleet.replicas.values() if issued != "keys" or not each.api_key)
+    unread = [each.sparks[0] for each in keyed if each.sparks[0] not in doors]
     having = sorted(spark for spark, found in doors.items() if issued in found)
-    what = "keys" if keys else "a certificate of one"
     if having:
         why = f"while the door of {' and of '.join(having)} has {what}"
     elif unread:
         why = f"and this run leaves out {' and '.join(unread)}, whose door may have {what}"
     else:
         return None
-    new = next_line("keys new") if keys else f"mkdir -p {path}"
     return (
-        f"{path}: found no {'such file' if keys else 'certificate authority'}, {why}; expected "
-        f"what {'they' if keys else 'it'} came from: clients of the doors cannot use new ones. "
-        "Nothing was changed.\n"
-        "  Get it from whoever has it, such as the machine that deployed first, with mode "
-        f"{'600' if keys else '700'}.\n"
-        f"  Or, if there is none yet, or to replace it: {new}"
+        f"{path}: found no {absent}, {why}; expected what it came from: clients of the doors "
+        "cannot use a new one. Nothing was changed.\n"
+        "  Get it from whoever has it, such as the machine that deployed first; nobody else may "
+        f"read it.\n  Or, if there is none yet, or to replace it: {new}"
     )
 
 
-def _refuse_command(fleet: Fleet, found: str) -> None:
-    """Refuse to change keys that a command gives."""
+def _own_file(fleet: Fleet, what: str) -> Path:
+    """Return the file for a change of keys, unless a command gives them."""
     if fleet.keys_command:
         raise PlanError(
-            f"{_source(fleet)}: found {found}, and keys that are in a store of yours; expected the "
-            "change there: docs/door.md shows the file's form, and openssl rand -hex 32 makes a key"
+            f"{_source(fleet)}: found keys that are in a store of yours; expected {what} there, as "
+            "docs/door.md shows: openssl rand -hex 32 makes a key"
         )
+    return keys_path(fleet.source)
 
 
 def _named(fleet: Fleet, name: str, keys: Sequence[Key]) -> list[Key]:
@@ -189,8 +187,7 @@ def table(fleet: Fleet) -> str:
     for key in fleet_keys(fleet):
         opens = ", ".join(key.places) or "everything"
         opens = "replicas, for the gateway itself" if key.name == GATEWAY else opens
-        until = f"{key.until or ''}{'' if key.is_valid else ' (over)'}"
-        rows.append((key.name, opens, until))
+        rows.append((key.name, opens, f"{key.until or ''}{'' if key.is_valid else ' (over)'}"))
     first, second = (max(len(row[column]) for row in rows) for column in range(2))
     lines = (f"{name:<{first}}  {opens:<{second}}  {until}" for name, opens, until in rows)
     return "\n".join(map(str.rstrip, lines))
@@ -210,14 +207,15 @@ def add_key(fleet: Fleet, name: str, places: Sequence[str] = (), until: date | N
     Raises:
         PlanError: An argument is invalid, the day is over, or the file cannot be changed.
     """
-    _refuse_command(fleet, "`add`")
+    path, source = _own_file(fleet, f"a key of {name}"), "a new key"
     entry = {"name": name, "secret": new_secret(), "places": [*places], "until": until}
-    keys = [*_all_keys(fleet), parse(Key, entry, "a new key")]
-    check_keys(keys, "a new key", fleet.replicas)
-    if not keys[-1].is_valid:
+    new = parse(Key, entry, source)
+    keys = [*_all_keys(fleet), new]
+    check_keys(keys, source, fleet.replicas)
+    if not new.is_valid:
         raise PlanError(f"--until: found {until}, which is over; expected today or a later day")
-    write_keys(keys_path(fleet.source), keys)
-    return keys[-1].secret
+    write_keys(path, keys)
+    return new.secret
 
 
 def rotate_key(fleet: Fleet, name: str, days: int) -> tuple[str, date | None]:
@@ -226,19 +224,18 @@ def rotate_key(fleet: Fleet, name: str, days: int) -> tuple[str, date | None]:
     Args:
         days: For which the old ones stay valid; 0 removes them.
     """
-    _refuse_command(fleet, "`rotate`")
-    keys = _all_keys(fleet)
+    path, keys = _own_file(fleet, f"the change of {name}"), _all_keys(fleet)
     old = _named(fleet, name, keys)
     last = datetime.now(UTC).date() + timedelta(days=days) if days else None
     new = Key(name=name, secret=new_secret(), places=old[0].places)
-    place = keys.index(old[0])
-    rest = []
+    left: list[Key] = []
     for key in keys:
-        if key.name != name:
-            rest.append(key)
+        left += [new] if key == old[0] else []
+        if key not in old:
+            left.append(key)
         elif last:
-            rest.append(key.model_copy(update={"until": min(key.until or last, last)}))
-    write_keys(keys_path(fleet.source), [*rest[:place], new, *rest[place:]])
+            left.append(key.model_copy(update={"until": min(key.until or last, last)}))
+    write_keys(path, left)
     return new.secret, last
 
 
@@ -248,26 +245,13 @@ def remove_key(fleet: Fleet, name: str) -> None:
     Raises:
         PlanError: There are none, or nothing else opens everything, as our own tools need.
     """
-    _refuse_command(fleet, "`remove`")
-    keys = _all_keys(fleet)
+    path, keys = _own_file(fleet, f"the change of {name}"), _all_keys(fleet)
     gone = _named(fleet, name, keys)
     left = [key for key in keys if key not in gone]
     if opening_all(keys) and not opening_all(left):
         raise PlanError(
-            f"{_source(fleet)}: found no other key than that of {name} that opens everything; "
-            "expected one to stay, for this project's own tools. To replace it: "
+            f"{path}: found no other key than that of {name} that opens everything; expected one "
+            "to stay, for this project's own tools. To replace it: "
             f"{next_line('keys rotate', f'{name} --days 0')}"
         )
-    write_keys(keys_path(fleet.source), left)
-
-
-def new_file(fleet: Fleet) -> str:
-    """Make the file of keys. Returns a sentence about it."""
-    _refuse_command(fleet, "`new`")
-    said = "" if has_keys(fleet) else make_keys(fleet)
-    if not said:
-        raise PlanError(
-            f"{keys_path(fleet.source)}: found the file; expected none: to replace all keys, move "
-            "it away"
-        )
-    return said
+    write_keys(path, left)

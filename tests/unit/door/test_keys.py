@@ -247,7 +247,9 @@ def test_a_run_with_a_gateway_makes_its_key_once(
     # In a store of its owner's, nobody else can add one.
     words = f"keys_command: [echo, '{{keys: [{{name: owner, secret: {KEY}}}]}}']\n{GATEWAY}"
     keys_path(path).unlink()
-    with pytest.raises(PlanError, match="found no key of gateway, and keys that are in a store"):
+    with pytest.raises(
+        PlanError, match="found keys that are in a store of yours; expected a key of gateway there"
+    ):
         deploy.run_keys(loaded(declared(path, words)))
 
 

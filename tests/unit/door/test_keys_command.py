@@ -149,10 +149,15 @@ def test_what_shows_keys_works_and_what_changes_them_refuses(
     assert sparkwright("keys", "show", inventory=path) == 0
     assert capsys.readouterr().out == f"{KEY}\n"
     assert sparkwright("keys", "list", inventory=path) == 0
-    for words in (["new"], ["add", "ann"], ["rotate", "owner"], ["remove", "owner"]):
+    for words, what in (
+        (["new"], "the first key"),
+        (["add", "ann"], "a key of ann"),
+        (["rotate", "owner"], "the change of owner"),
+        (["remove", "owner"], "the change of owner"),
+    ):
         assert sparkwright("keys", *words, inventory=path) == 1
         said = capsys.readouterr().err
-        assert f"keys_command: found `{words[0]}`, and keys that are in a store of yours" in said
-    with pytest.raises(PlanError, match="found no key of prometheus, and keys that are in a store"):
+        assert f"keys_command: found keys that are in a store of yours; expected {what}" in said
+    with pytest.raises(PlanError, match="in a store of yours; expected a key of prometheus"):
         named_key(load_fleet(path, recipe_names()), "prometheus", ("metrics",))
     assert list(tmp_path.iterdir()) == [path]
