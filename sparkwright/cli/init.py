@@ -137,11 +137,7 @@ def _another(text: str, user: str | None, key: str | None, sparks: Sequence[Spar
 
 
 def _tried(spark: Spark, asks: bool) -> Survey:
-    """Log in to a Spark; ask whether to try again where that does not work.
-
-    Raises:
-        PlanError: It cannot be used, and there is nobody to ask.
-    """
+    """Log in to a Spark; ask whether to try again where that does not work."""
     # It starts gevent, which patches the standard library.
     from sparkwright.site.look import look
 

@@ -73,12 +73,11 @@ def add(name: str, places: str, until: datetime | None) -> None:
 
     Example: sparkwright keys add ann --for chat,gateway --until 2027-03-31
     """
-    fleet = _own_fleet()
-    last = until.date() if until else None
+    fleet, last = _own_fleet(), until.date() if until else None
     named = [*filter(None, places.split(","))]
     click.echo(door_keys.add_key(fleet, door_keys.client_name(name), named, last))
-    opens = f" until {last}" if last else ""
-    _conclude(fleet, f"{name} has a new key for {places or 'everything'}{opens}.")
+    ends = f" until {last}" if last else ""
+    _conclude(fleet, f"{name} has a new key for {places or 'everything'}{ends}.")
 
 
 @keys.command()

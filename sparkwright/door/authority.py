@@ -37,11 +37,7 @@ _PRIVATE_NETWORKS = (
 
 
 def new_authority(site: str, names: Sequence[str], now: datetime) -> str:
-    """Make an authority: its certificate, then its private key, as PEM.
-
-    Args:
-        names: Of the site's machines; beside private ones it signs no others.
-    """
+    """Make an authority for private names and these: its certificate, then its key, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(f"Sparkwright: {site}")
     builder = x509.CertificateBuilder(name, name, key.public_key())
@@ -54,11 +50,7 @@ def new_authority(site: str, names: Sequence[str], now: datetime) -> str:
 
 
 def signed(authority: str, names: Sequence[str], now: datetime) -> str:
-    """Make a certificate for a server: itself, its authority's, then its private key, as PEM.
-
-    Raises:
-        ValueError: The authority is invalid.
-    """
+    """Make a certificate for a server: itself, its authority's, then its private key, as PEM."""
     above, secret = _read(authority)
     key = ec.generate_private_key(ec.SECP256R1())
     builder = x509.CertificateBuilder(above.subject, _name(names[0]), key.public_key())
@@ -101,11 +93,7 @@ def _signed(
 
 
 def signable(authority: str, names: Sequence[str]) -> list[str]:
-    """Return those of the names that an authority may sign.
-
-    Raises:
-        ValueError: The authority is invalid.
-    """
+    """Return those of the names that an authority may sign."""
     above, _ = _read(authority)
     found = above.extensions.get_extension_for_class(x509.NameConstraints).value
     allowed = found.permitted_subtrees or []
@@ -122,11 +110,7 @@ def _within(name: str, allowed: Any) -> bool:
 
 
 def is_due(server: str, authority: str, names: Sequence[str], now: datetime) -> bool:
-    """Tell whether a server needs a new certificate.
-
-    Raises:
-        ValueError: The authority is invalid.
-    """
+    """Tell whether a server needs a new certificate."""
     above, _ = _read(authority)
     try:
         own, of = x509.load_pem_x509_certificates(server.encode())
@@ -140,6 +124,7 @@ def is_due(server: str, authority: str, names: Sequence[str], now: datetime) -> 
 
 
 def _read(authority: str) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """Return an authority's certificate and key; a ValueError tells that it is invalid."""
     above = x509.load_pem_x509_certificate(authority.encode())
     secret = load_pem_private_key(authority.encode(), None)
     if not isinstance(secret, ec.EllipticCurvePrivateKey):

@@ -35,8 +35,7 @@ PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----"
 def server_names(settings: Settings, names: Iterable[str | None]) -> tuple[str, ...]:
     """Return the names and addresses for a server's certificate of the site's own authority.
 
-    Returns:
-        Also the machine's name in multicast DNS, by which DGX OS announces itself.
+    They include the machine's name in multicast DNS, by which DGX OS announces itself.
     """
     plain = [each for each in names if each and is_host(each)]
     multicast = [f"{each}.local" for each in plain if not is_address(each) and "." not in each]
@@ -59,7 +58,6 @@ class Certificate:
     Attributes:
         source: Its file.
         pem: The certificate, those between it and its root, and the private key.
-        ends: When it expires.
         unsigned: Names of the server that the site's authority may not sign.
     """
 
@@ -89,12 +87,7 @@ class Certificate:
 def parse_certificate(
     certificate: tuple[str, bytes], key: tuple[str, bytes], now: datetime
 ) -> Certificate:
-    """Check a certificate and its private key.
-
-    Raises:
-        PlanError: One is unreadable, they do not belong together, the key is too short, or the
-            certificate is not valid now.
-    """
+    """Return a certificate, unless it is invalid, or does not belong to the private key."""
     path, content = certificate
     key_path, key_content = key
     try:
@@ -163,9 +156,6 @@ def server_certificate(
         names: Names and addresses for a certificate of the site's own: see `server_names`.
         record: Write a new one to its file, unlike in a dry run.
         site: Names that a new authority may sign as well: see `site_names`.
-
-    Raises:
-        PlanError: A file cannot be read or written, or is invalid: see `parse_certificate`.
     """
     if settings.tls == "own":
         return _own(fleet, server, names, [*names, *site], record)
@@ -175,11 +165,7 @@ def server_certificate(
 
 
 def read_certificate(certificate: str, key: str) -> Certificate:
-    """Read and check a certificate and its private key.
-
-    Raises:
-        PlanError: A file cannot be read, or is invalid: see `parse_certificate`.
-    """
+    """Read and check a certificate and its private key."""
     content = {}
     for name, path in (("tls_certificate", certificate), ("tls_key", key)):
         try:
@@ -193,11 +179,7 @@ def read_certificate(certificate: str, key: str) -> Certificate:
 def door_certificate(
     fleet: Fleet, replica: str, settings: Settings, record: bool = True
 ) -> Certificate | None:
-    """Return the certificate of a replica's door; None without TLS.
-
-    Raises:
-        PlanError: As `server_certificate`.
-    """
+    """Return the certificate of a replica's door; None without TLS."""
     head = fleet.replicas[replica].sparks[0]
     names = server_names(settings, (fleet.sparks[head].ssh_hostname, head, replica))
     site = site_names(settings, fleet)

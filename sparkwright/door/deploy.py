@@ -63,11 +63,7 @@ def apply() -> None:
 
 
 def _plan(own: Target) -> DoorPlan:
-    """Return the door of the current Spark.
-
-    Raises:
-        PyinfraError: A key or the certificate is invalid; no host has been changed.
-    """
+    """Return the door of the current Spark."""
     assert own.replica
     assert own.port
     assert own.recipe
@@ -92,11 +88,7 @@ def _plan(own: Target) -> DoorPlan:
 
 
 def check_authority(fleet: Fleet, settings: Settings) -> None:
-    """Let a run make the site's own certificate authority only where no door has one already.
-
-    Raises:
-        PlanError: The authority is missing, and a door has a certificate of it, or may have.
-    """
+    """Let a run make the site's own authority only where no door has a certificate of one."""
     from sparkwright.door.certificates import authority_folder
 
     path = authority_folder(fleet.source)
@@ -113,8 +105,7 @@ def _refuse_if_lost(fleet: Fleet, path: Path, issued: str) -> None:
 def run_keys(fleet: Fleet) -> list[Key]:
     """Return the API keys of a fleet; make what is missing: the first one, the gateway's own.
 
-    Raises:
-        PlanError: The keys are invalid; or they are missing, and a door has some, or may have.
+    A run makes no first one where a door has keys, or may have: they came from another file.
     """
     with _turn:
         if fleet.source in _planned:

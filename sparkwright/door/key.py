@@ -131,11 +131,7 @@ def parse_keys(text: str, source: str, replicas: Collection[str]) -> list[Key]:
 
 
 def check_keys(keys: Sequence[Key], source: str, replicas: Collection[str]) -> None:
-    """Refuse keys for places that are none, and a key of two people.
-
-    Raises:
-        PlanError: One problem for each fault.
-    """
+    """Refuse keys for places that are none, and a key of two people."""
     if problems := [*_problems(keys, {*replicas, GATEWAY, METRICS})]:
         raise PlanError(*(f"{source}: {problem}" for problem in problems))
 

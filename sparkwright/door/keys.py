@@ -31,10 +31,7 @@ def has_keys(fleet: Fleet) -> bool:
 
 
 def fleet_keys(fleet: Fleet) -> list[Key]:
-    """Return the API keys of a fleet, from the file beside its inventory or by its command.
-
-    Returns:
-        Keys, of which at least one opens everything.
+    """Return the API keys of a fleet, of which at least one opens everything.
 
     Raises:
         PlanError: There are none, some are invalid, or none opens everything.
@@ -87,20 +84,12 @@ def gateway_key(keys: Sequence[Key]) -> Key | None:
 
 
 def api_keys(fleet: Path) -> tuple[str, ...]:
-    """Return the keys of an inventory file that open everything; our own tools use the first.
-
-    Raises:
-        PlanError: As `fleet_keys`, or the inventory is invalid.
-    """
+    """Return the keys of an inventory file that open everything; our own tools use the first."""
     return opening_all(fleet_keys(load_fleet(fleet, recipe_names())))
 
 
 def named_key(fleet: Fleet, name: str, places: Sequence[str] = ()) -> str:
-    """Return the newest key of a name; add one to the file if there is none.
-
-    Raises:
-        PlanError: As `fleet_keys`; or there is none, and the keys are given by a command.
-    """
+    """Return the newest key of a name; add one to the file if there is none."""
     for key in fleet_keys(fleet):
         if key.name == name and key.is_valid:
             return key.secret
@@ -108,11 +97,7 @@ def named_key(fleet: Fleet, name: str, places: Sequence[str] = ()) -> str:
 
 
 def make_keys(fleet: Fleet) -> str:
-    """Make the file of keys, with a first key that opens everything.
-
-    Returns:
-        A sentence for the user; "" where another run has just made it.
-    """
+    """Make the file of keys. Returns a sentence; "" where another run has just made it."""
     path = keys_path(fleet.source)
     return f"wrote {path} (0600): the API keys; back it up" if make_file(path) else ""
 
@@ -202,11 +187,7 @@ def shown_key(fleet: Fleet, name: str | None) -> str:
 
 
 def add_key(fleet: Fleet, name: str, places: Sequence[str] = (), until: date | None = None) -> str:
-    """Add a key to the file. Returns it.
-
-    Raises:
-        PlanError: An argument is invalid, the day is over, or the file cannot be changed.
-    """
+    """Add a key to the file. Returns it."""
     path, source = _own_file(fleet, f"a key of {name}"), "a new key"
     entry = {"name": name, "secret": new_secret(), "places": [*places], "until": until}
     new = parse(Key, entry, source)
@@ -219,10 +200,10 @@ def add_key(fleet: Fleet, name: str, places: Sequence[str] = (), until: date | N
 
 
 def rotate_key(fleet: Fleet, name: str, days: int) -> tuple[str, date | None]:
-    """Make a new key for a name. Returns it, and the last day of the old ones; None: they are gone.
+    """Make a new key for a name; the old ones stay valid for some days, or are removed.
 
-    Args:
-        days: For which the old ones stay valid; 0 removes them.
+    Returns:
+        The new one, and the last day of the old ones; None where they are removed.
     """
     path, keys = _own_file(fleet, f"the change of {name}"), _all_keys(fleet)
     old = _named(fleet, name, keys)
@@ -240,11 +221,7 @@ def rotate_key(fleet: Fleet, name: str, days: int) -> tuple[str, date | None]:
 
 
 def remove_key(fleet: Fleet, name: str) -> None:
-    """Remove the keys of a name.
-
-    Raises:
-        PlanError: There are none, or nothing else opens everything, as our own tools need.
-    """
+    """Remove the keys of a name, unless no other key opens everything."""
     path, keys = _own_file(fleet, f"the change of {name}"), _all_keys(fleet)
     gone = _named(fleet, name, keys)
     left = [key for key in keys if key not in gone]

@@ -28,14 +28,7 @@ def new_secret() -> str:
 
 
 def make_file(path: Path) -> bool:
-    """Write a file with one new key in one step; of several runs at once, the first one counts.
-
-    Returns:
-        Whether this run was the first.
-
-    Raises:
-        PlanError: It cannot be written.
-    """
+    """Write a file with one new key in one step. Tells whether this run is the first to do so."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         write_file(new, _text([Key(name=OWNER, secret=new_secret())]), 0o600)
@@ -53,11 +46,7 @@ def make_file(path: Path) -> bool:
 
 
 def read_file(path: Path, replicas: Collection[str]) -> list[Key] | None:
-    """Return the keys of a file that only this user can read; None where there is none.
-
-    Raises:
-        PlanError: It is no such file, this user cannot read it, or others can.
-    """
+    """Return the keys of a file that only this user can read; None where there is none."""
     with yaml.lines_of(path):
         if (text := read_text(path, "the API keys, in a file of this user's own", MOST)) is None:
             if path.is_symlink():
@@ -72,11 +61,7 @@ def read_file(path: Path, replicas: Collection[str]) -> list[Key] | None:
 
 
 def write_keys(path: Path, keys: Sequence[Key]) -> None:
-    """Replace the keys of a file.
-
-    Raises:
-        PlanError: It cannot be written.
-    """
+    """Replace the keys of a file."""
     try:
         write_file(path, _text(keys), 0o600)
     except OSError as error:

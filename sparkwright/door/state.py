@@ -74,8 +74,9 @@ true"""
 
 
 def issued_script(root: str) -> str:
-    """Return the shell script that prints what doors have that a run has made beside the inventory:
-    "keys", and "certificate" for one of a site's own authority; then "read".
+    """Return the shell script that prints what a site has issued to doors, then "read".
+
+    That is "keys", and "certificate" for one of a site's own authority.
     """
     at = shlex.quote(root)
     return f"""
@@ -90,11 +91,7 @@ echo read"""
 
 
 def parse_issued(output: Iterable[str]) -> set[str]:
-    """Return what the script's output lines name.
-
-    Raises:
-        ValueError: It was not read to the end.
-    """
+    """Return what the script's output lines name; a ValueError tells that they are cut."""
     *found, end = output
     if end != "read":
         raise ValueError(f"found {end!r}; expected read")
@@ -115,11 +112,7 @@ fi"""
 
 
 def parse_door(output: Iterable[str]) -> DoorState:
-    """Return the state that the script's output lines describe.
-
-    Raises:
-        ValueError: A section is missing.
-    """
+    """Return the state that the script's output lines describe."""
     found = sections(output)
     running = dict(line.split(" ", 1) for line in found["running"] if " " in line)
     name = next((each for each in found if _UNIT.fullmatch(each)), UNIT)

@@ -36,9 +36,6 @@ def parse_spark(text: str, user: str | None = None, key: str | None = None) -> S
     Args:
         user: Who logs in where the text does not say it.
         key: Path of a private key.
-
-    Raises:
-        PlanError: It is no address.
     """
     login, at, rest = text.strip().rpartition("@")
     if rest == "local":
@@ -98,11 +95,7 @@ def _flow(values: Mapping[str, object]) -> str:
 
 
 def _source() -> dict[str, str]:
-    """Return where this Sparkwright came from (PEP 610): an index, a clone, a wheel, or git.
-
-    Returns:
-        `requirement` as pip takes it, and what uv's `sources` say, which is "" for an index.
-    """
+    """Return where this Sparkwright came from (PEP 610), for pip, and for uv's table of sources."""
     try:
         text = distribution("sparkwright").read_text("direct_url.json")
     except PackageNotFoundError:
@@ -123,11 +116,7 @@ def _source() -> dict[str, str]:
 
 
 def site_files(name: str, inventory: str) -> dict[str, str]:
-    """Return the files of a new site: their texts by their paths in it.
-
-    Args:
-        inventory: The text of inventory/sparks.yaml.
-    """
+    """Return the files of a new site: their texts by their paths in it."""
     # The project's name is no package's, and of the letters that one may have.
     plain = normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     project = "-".join([*re.findall("[a-z0-9]+", plain), "site"])
@@ -147,11 +136,7 @@ def site_files(name: str, inventory: str) -> dict[str, str]:
 
 
 def write_site(folder: Path, files: Mapping[str, str]) -> None:
-    """Write the files of a new site.
-
-    Raises:
-        PlanError: Some of them are there already, or they cannot be written; nothing is left.
-    """
+    """Write the files of a new site; nothing is left where they cannot be written."""
     if there := [name for name in files if (folder / name).exists()]:
         raise PlanError(
             f"{folder}: found {there[0]}; expected a new or empty folder, as nothing is overwritten"
