@@ -39,7 +39,6 @@ _SHOWN = 4
     metavar="[USER@]ADDRESS",
     help="A Spark; repeatable. `local`: the machine that runs this.",
 )
-@click.option("--user", metavar="NAME", help="Who logs in where an address does not say it.")
 @click.option("--key", type=click.Path(), help="A private SSH key, if not the usual one.")
 @click.option("--recipe", metavar="NAME", help="What they serve (default: what fits).")
 @click.option("--pair/--no-pair", default=None, help="Two Sparks serve one model together.")
@@ -47,7 +46,6 @@ _SHOWN = 4
 def init(
     folder: Path,
     addresses: tuple[str, ...],
-    user: str | None,
     key: str | None,
     recipe: str | None,
     pair: bool | None,
@@ -72,8 +70,8 @@ def init(
     asks = _has_terminal() and not addresses
     sparks: list[Spark] = []
     for text in addresses:
-        sparks.append(_another(text, user, key, sparks))
-    sparks = sparks or _asked(user, key, asks)
+        sparks.append(_another(text, key, sparks))
+    sparks = sparks or _asked(key, asks)
     if pair is None and len(sparks) == 2:
         if not asks:
             raise PlanError("found two Sparks; expected --pair (one model together) or --no-pair")
@@ -104,7 +102,7 @@ def _has_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _asked(user: str | None, key: str | None, asks: bool) -> list[Spark]:
+def _asked(key: str | None, asks: bool) -> list[Spark]:
     """Ask for the Sparks, one after the other, until there is no further one."""
     if not asks:
         raise PlanError("found no --spark; expected one for each, such as --spark nvidia@ADDRESS")
@@ -116,7 +114,7 @@ def _asked(user: str | None, key: str | None, asks: bool) -> list[Spark]:
         if not text.strip():
             return sparks
         try:
-            spark = _another(text, user, key, sparks)
+            spark = _another(text, key, sparks)
         except PlanError as error:
             click.echo(str(error), err=True)
             continue
@@ -127,9 +125,9 @@ def _asked(user: str | None, key: str | None, asks: bool) -> list[Spark]:
         sparks.append(spark)
 
 
-def _another(text: str, user: str | None, key: str | None, sparks: Sequence[Spark]) -> Spark:
+def _another(text: str, key: str | None, sparks: Sequence[Spark]) -> Spark:
     """Return the Spark that an address names, unless it is one of those before it."""
-    spark = parse_spark(text, user, key)
+    spark = parse_spark(text, key)
     address = spark.ssh_hostname, spark.ssh_port
     if address in {(each.ssh_hostname, each.ssh_port) for each in sparks}:
         raise PlanError(f"--spark: found {address[0] or 'local'} twice; expected each Spark once")

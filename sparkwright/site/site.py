@@ -30,13 +30,8 @@ _SHARED = ("inventory.py", "config.py", "deploys", "tests/verify")
 _WITH_PORT = re.compile(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::([0-9]{1,5}))?")
 
 
-def parse_spark(text: str, user: str | None = None, key: str | None = None) -> Spark:
-    """Return the Spark that ``[USER@]ADDRESS[:PORT]`` stands for; "local" is this machine.
-
-    Args:
-        user: Who logs in where the text does not say it.
-        key: Path of a private key.
-    """
+def parse_spark(text: str, key: str | None = None) -> Spark:
+    """Return the Spark of ``[USER@]ADDRESS[:PORT]``, by a private key; "local" is this machine."""
     login, at, rest = text.strip().rpartition("@")
     if rest == "local":
         return Spark(local=True)
@@ -44,7 +39,7 @@ def parse_spark(text: str, user: str | None = None, key: str | None = None) -> S
     address, port = (match[1] or match[2], match[3]) if match else (rest, None)
     given = {
         "ssh_hostname": address,
-        "ssh_user": login if at else user,
+        "ssh_user": login if at else None,
         "ssh_port": int(port) if port else None,
         "ssh_key": key,
     }

@@ -21,24 +21,25 @@ from sparkwright.site.site import (
 )
 
 
-def spark(address: str, user: str, **more: Any) -> Spark:
-    return Spark(ssh_hostname=address, ssh_user=user, **more)
+def spark(address: str, user: str | None = None, **more: Any) -> Spark:
+    own = {"ssh_user": user} if user else {}
+    return Spark(ssh_hostname=address, **own, **more)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("192.168.1.20", spark("192.168.1.20", "me")),
+        ("192.168.1.20", spark("192.168.1.20")),
         (" nvidia@spark-a.local ", spark("spark-a.local", "nvidia")),
         ("nvidia@10.0.0.5:2222", spark("10.0.0.5", "nvidia", ssh_port=2222)),
-        ("fe80::1%eth0", spark("fe80::1%eth0", "me")),
+        ("fe80::1%eth0", spark("fe80::1%eth0")),
         ("u@[2001:db8::7]:22", spark("2001:db8::7", "u", ssh_port=22)),
-        ("[::1]", spark("::1", "me")),
+        ("[::1]", spark("::1")),
         ("local", Spark(local=True)),
     ],
 )
 def test_an_address(text: str, expected: Spark) -> None:
-    assert parse_spark(text, "me") == expected
+    assert parse_spark(text) == expected
 
 
 @pytest.mark.parametrize(
