@@ -52,7 +52,8 @@ class Door:
         self._folder = root / "door"
         seat = seat_of(root)
         run = run or RUN / (f"door@{seat}" if seat else "door")
-        self._haproxy = Haproxy(run / "master.sock")
+        self._haproxy = haproxy = Haproxy(run / "master.sock")
+        self.running, self.names, self.held = haproxy.running, haproxy.names, haproxy.held
         self._map = self._folder / "choice.map"
         self._config = self._folder / "engines.cfg"
         self._link = root / "current"
@@ -123,18 +124,6 @@ class Door:
         with self._changed():
             pass
 
-    def running(self) -> dict[str, str]:
-        """Return `version` and `mark` of the door that runs."""
-        return self._haproxy.running()
-
-    def names(self) -> dict[str, tuple[int, int, int]]:
-        """Return the numbers of requests of each name of a key: see `Haproxy.names`."""
-        return self._haproxy.names()
-
-    def held(self) -> tuple[int, int]:
-        """Return how many requests wait for an engine, and were given up since the last reload."""
-        return self._haproxy.held()
-
     def reload(self, master: int) -> None:
         """Have the door read its files anew: see `Haproxy.reload`.
 
@@ -147,7 +136,7 @@ class Door:
             try:
                 self._haproxy.reload(master)
             finally:
-                self._apply(engines, choice)
+                self._haproxy.apply(engines, self._map, choice)
             if self._revoked.exists():
                 self._haproxy.end_previous()
                 self._revoked.unlink()
@@ -165,7 +154,7 @@ class Door:
             engines, choice = self._read()
             yield engines, choice
             self._write(engines, choice)
-            self._apply(engines, choice)
+            self._haproxy.apply(engines, self._map, choice)
 
     def _read(self) -> tuple[dict[str, None], dict[str, str]]:
         choice = {"first": NO_RELEASE, "hold": "no"}
@@ -196,9 +185,6 @@ class Door:
         for path, content in ((self._config, text + NOBODY_SERVER), (self._map, choices)):
             if _lines(path) != content.splitlines():
                 replace(path, content, durable=True)
-
-    def _apply(self, engines: Collection[str], choice: Mapping[str, str]) -> None:
-        self._haproxy.apply(engines, self._map, choice)
 
 
 def _lines(path: Path) -> list[str]:
