@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -48,17 +49,16 @@ def cli(inventory: str | None) -> None:
     choose_inventory(inventory)
 
 
+_verb = partial(verb, cli)
 cli.add_command(init)
-verb(
-    cli,
+_verb(
     "plan",
     "Show what `apply` would change; change nothing.",
     deploy="spark",
     flags=["--dry"],
     asks=False,
 )
-verb(
-    cli,
+_verb(
     "apply",
     "Make the Sparks serve what the inventory declares.\n\nA run that was interrupted is finished "
     "by running it again; a second run changes nothing.",
@@ -93,8 +93,7 @@ def verify(limit: tuple[str, ...], reboot: bool, arguments: tuple[str, ...]) -> 
     replace_process("pytest", [*tests, *own, *arguments])
 
 
-verb(
-    cli,
+_verb(
     "status",
     "Show what serves, how fast, and how the Sparks are.",
     click.option(
@@ -112,8 +111,7 @@ def _absolute(context: click.Context, option: click.Parameter, path: str | None)
     return str(Path(path).absolute()) if path and path != "-" else path
 
 
-verb(
-    cli,
+_verb(
     "doctor",
     "Find out why something does not work; change nothing.",
     click.option(
@@ -126,16 +124,14 @@ verb(
     asks=False,
     example="--report report.md",
 )
-verb(
-    cli,
+_verb(
     "drift",
     "Show what differs from what is declared; change nothing.\n\nThe exit status is 0 where "
     "nothing differs, 2 where something does, and 1 where a Spark could not be read.",
     click.option("--json", flag_value="-", help="Print JSON."),
     asks=False,
 )
-verb(
-    cli,
+_verb(
     "rollout",
     "Change what many replicas serve, in waves, a canary first.",
     click.option("--soak", type=float, metavar="S", help="Seconds that each wave must hold (300)."),
@@ -145,19 +141,17 @@ verb(
     click.option("--force", metavar="REPLICAS", help="Those that may leave their clients waiting."),
     example="--soak 600 --minimum-speed 40",
 )
-verb(cli, "rollback", "Serve the previous release again.")
-verb(cli, "stop", "Stop the engines, until `start`, `apply` or the next boot.")
-verb(cli, "start", "Start the engines that `stop` has stopped, as they were.")
-verb(cli, "gateway", "Set up one address for all replicas.", example="-y")
-verb(
-    cli,
+_verb("rollback", "Serve the previous release again.")
+_verb("stop", "Stop the engines, until `start`, `apply` or the next boot.")
+_verb("start", "Start the engines that `stop` has stopped, as they were.")
+_verb("gateway", "Set up one address for all replicas.", example="-y")
+_verb(
     "benchmark",
     "Measure what the replicas deliver; takes 30 to 60 minutes.",
     click.option("--workloads", metavar="NAMES", help="Only these, with commas between them."),
     example="--workloads short,code --limit chat",
 )
-verb(
-    cli,
+_verb(
     "clean",
     "Free the disk of what no rollback needs; shows it with its size.",
     click.option(
@@ -169,8 +163,7 @@ verb(
     ),
     example="--keep-releases 0",
 )
-verb(
-    cli,
+_verb(
     "remove",
     "Remove Sparkwright from the Sparks; weights stay.",
     click.option("--weights", flag_value="remove", help="Delete the checkpoints as well."),

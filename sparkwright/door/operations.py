@@ -62,12 +62,12 @@ def door(
     yield from laid_down
     if any(state.files.get(each) != found for each, found in wanted.items()):
         yield from _proved(root, files)
-    if not state.enabled:
+    if not state.unit.enabled:
         yield StringCommand(f"systemctl enable --quiet {name}")
     own_unit = state.files.get(unit.path.rpartition("/")[2])
-    if state.outdated or not own_unit or own_unit[1] != _sha256(unit.content):
+    if state.unit.outdated or not own_unit or own_unit[1] != _sha256(unit.content):
         yield StringCommand(f"systemctl daemon-reload && systemctl restart {name}")
-    elif not state.active:
+    elif not state.unit.active:
         yield StringCommand(f"systemctl start {name}")
     elif (state.mark, state.version) != (mark(files), state.installed):
         yield StringCommand(f"systemctl reload {name}")
@@ -115,12 +115,12 @@ def _tell(state: DoorState, root: str, files: Mapping[str, _File], made_of: str)
         elif found != wanted:
             expected = "the declared content" if wanted else "nothing"
             differs(f"{root}/door/{name}", expected, "another" if found else "nothing")
-    unit = door_unit(root)
-    unit_differs(unit, active=state.active, enabled=state.enabled, outdated=state.outdated)
-    if state.active and state.mark != made_of:
-        differs(unit, "the declared settings loaded", "others")
-    if state.active and state.version != state.installed:
-        differs(unit, f"haproxy {state.installed}", f"{state.version} still runs")
+    name, unit = door_unit(root), state.unit
+    unit_differs(name, active=unit.active, enabled=unit.enabled, outdated=unit.outdated)
+    if unit.active and state.mark != made_of:
+        differs(name, "the declared settings loaded", "others")
+    if unit.active and state.version != state.installed:
+        differs(name, f"haproxy {state.installed}", f"{state.version} still runs")
 
 
 def _sha256(content: bytes) -> str:

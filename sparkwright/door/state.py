@@ -9,7 +9,7 @@ from sparkwright.common.facts import HostFact
 from sparkwright.common.host_output import MARK, sections
 from sparkwright.common.placed import SYSTEMD
 from sparkwright.door.door import CERTIFICATE, CONFIG, KEYS, SEAT_UNIT, UNIT, door_unit
-from sparkwright.host.units import parse_units, units_script
+from sparkwright.host.units import UnitState, parse_units, units_script
 
 _UNIT = re.compile(r"door(@[A-Za-z0-9_.-]+)?\.service")
 
@@ -24,7 +24,6 @@ class DoorState:
         elsewhere: The address on which it is to listen is none of this Spark's.
         taken: Programs of others that listen on the door's port, as in "nginx (pid 7)".
         there: Something of a door is on this Spark.
-        outdated: The unit changed after the door had started.
         version: Of haproxy as it runs.
         mark: What the door that runs was made of; "" while it does not run.
         files: Mode and SHA-256 of the files in haproxy's folder and of the unit, by name.
@@ -35,9 +34,7 @@ class DoorState:
     elsewhere: bool
     taken: tuple[str, ...]
     there: bool
-    active: bool
-    enabled: bool
-    outdated: bool
+    unit: UnitState
     version: str
     mark: str
     files: Mapping[str, tuple[str, str]]
@@ -116,7 +113,6 @@ def parse_door(output: Iterable[str]) -> DoorState:
     found = sections(output)
     running = dict(line.split(" ", 1) for line in found["running"] if " " in line)
     name = next((each for each in found if _UNIT.fullmatch(each)), UNIT)
-    unit = parse_units(found, [name])[name]
     files: dict[str, list[str]] = {}
     for value, path in (line.split("  ", 1) for line in found["files"]):
         files.setdefault(path.rpartition("/")[2], []).append(value)
@@ -126,9 +122,7 @@ def parse_door(output: Iterable[str]) -> DoorState:
         elsewhere=bool(found["elsewhere"]),
         taken=tuple(found["taken"]),
         there=bool(found["there"]),
-        active=unit.active,
-        enabled=unit.enabled,
-        outdated=unit.outdated,
+        unit=parse_units(found, [name])[name],
         version=running.get("version", ""),
         mark=running.get("mark", ""),
         files={name: (mode, content) for name, (content, mode) in files.items()},

@@ -9,6 +9,7 @@ from sparkwright.door.certificates import read_certificate
 from sparkwright.door.door import mark
 from sparkwright.door.state import DoorState, parse_door
 from sparkwright.fleet.settings import LONGEST_HOLD, settings_of
+from sparkwright.host.units import UnitState
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.recipe.recipe import BySparks
 from tests.makers.door import KEY, OTHER, files, plan
@@ -83,9 +84,7 @@ def test_a_clean_host_and_one_with_a_door_are_told_apart() -> None:
         elsewhere=False,
         taken=(),
         there=False,
-        active=False,
-        enabled=False,
-        outdated=False,
+        unit=UnitState(active=False, enabled=False, outdated=False),
         version="",
         mark="",
         files={},
@@ -103,9 +102,7 @@ def test_a_clean_host_and_one_with_a_door_are_told_apart() -> None:
         elsewhere=False,
         taken=("nginx (pid 7)",),
         there=True,
-        active=True,
-        enabled=True,
-        outdated=True,
+        unit=UnitState(active=True, enabled=True, outdated=True),
         version="2.8.5-1ubuntu3.3",
         mark="0a",
         files={"keys": ("600", "0a1b")},
