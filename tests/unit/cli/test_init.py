@@ -86,10 +86,12 @@ def test_what_a_machine_is(changes: dict[str, object], expected: str | None) -> 
 
 def test_what_fits_begins_with_what_is_recommended() -> None:
     gb10 = HARDWARE["gb10"]
-    assert offers(gb10, [SPARK])[0].recipe == "qwen3.6-35b-nvidia"
-    assert offers(gb10, [SPARK, SPARK])[0].recipe == "qwen3.5-122b-nvidia"
-    assert offers(gb10, [SPARK])[0].download > 20 * 10**9
-    names = {each.recipe for each in offers(gb10, [SPARK])}
+    one, two = offers(gb10, [SPARK]), offers(gb10, [SPARK, SPARK])
+    assert (one[0].recipe, two[0].recipe) == ("qwen3.6-35b-nvidia", "qwen3.5-122b-nvidia")
+    assert one[0].download > 20 * 10**9
+    # None is offered without a plan for its memory.
+    assert all(each.download > 10**8 and load_recipe(each.recipe) for each in one + two)
+    names = {each.recipe for each in one}
     # It is for two, or for a graphics card.
     assert "qwen3.5-35b-nvfp4-rtx-5090" not in names
     assert names <= set(recipe_names())
@@ -99,6 +101,8 @@ def test_without_a_question(folder: Path, seen: dict[str, list[Survey | str]]) -
     result = run("--spark", "me@10.0.0.5")
     assert result.exit_code == 0, result.output
     assert "me@10.0.0.5: ok: NVIDIA GB10, 12" in result.output
+    assert " 0 GB" not in result.output
+    assert "(others: sparkwright recipes list)" in result.output
     assert "serves qwen3.6-35b-nvidia as qwen3.6-35b" in result.output
     assert fleet(folder).replicas["chat"].recipe == "qwen3.6-35b-nvidia"
 
@@ -252,15 +256,3 @@ def test_no_site_within_another(folder: Path, monkeypatch: pytest.MonkeyPatch) -
         said = str(run(name, "--spark", "a", "--no-connect").exception)
         assert f"{name}: found the site {folder}/my-sparks above it; expected" in said
     assert [*Path.cwd().iterdir()] == []
-
-
-def test_no_recipe_is_offered_without_a_plan_for_its_memory(
-    folder: Path, seen: dict[str, list[Survey | str]]
-) -> None:
-    result = run("--spark", "me@10.0.0.5")
-    assert " 0 GB" not in result.output
-    assert "(others: sparkwright recipes list)" in result.output
-    for sparks in (1, 2):
-        for each in offers(HARDWARE["gb10"], [SPARK] * sparks):
-            assert each.download > 10**8, each
-            assert load_recipe(each.recipe)
