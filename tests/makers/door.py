@@ -5,12 +5,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from sparkwright.door.certificates import Certificate, read_certificate
 from sparkwright.door.door import DoorPlan
 from sparkwright.door.key import Key
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.fleet.settings import Settings, settings_of
 from sparkwright.recipe.loader import recipe_names
+from tests.unit.certificates import certificate, private_key, written
 
 FILES = Path(__file__).parents[2] / "files" / "host" / "door"
 KEY, OTHER = "sk-0123456789abcdefghij", "sk-abcdefghij0123456789"
@@ -71,3 +73,9 @@ def declared(path: Path, more: str = "") -> Path:
 
 def loaded(path: Path) -> Fleet:
     return load_fleet(path, recipe_names())
+
+
+def own_certificate(folder: Path) -> Certificate:
+    """Write an owner's certificate and key, and read them as a run does."""
+    written(folder, certificate(key := private_key(), days=90), key)
+    return read_certificate(str(folder / "tls.crt"), str(folder / "tls.key"))

@@ -130,32 +130,12 @@ def test_the_verbs_that_pyinfra_has_are_the_deploys() -> None:
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the constants of a module that are no docstrings, the parts of an f-string together."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    nodes = [*ast.walk(tree)]
-    docstrings = {
-        id(node.body[0].value)
-        for node in nodes
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
-    }
-    fields = {
-        id(node.body[number].value)
-        for node in nodes
-        if isinstance(node, ast.ClassDef)
-        for number in range(len(node.body))
-        if isinstance(node.body[number], ast.Expr)
-    }
+    """Yield the texts of a module that are no docstrings, and the parts of its f-strings."""
+    nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
-        if isinstance(node, ast.JoinedStr):
-            parts = (part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
-            yield node.lineno, "".join(map(str, parts))
-        elif (
-            isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and id(node) not in docstrings | fields
-        ):
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if is_text and id(node) not in docstrings:
             yield node.lineno, node.value
 
 

@@ -5,21 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.door.certificates import read_certificate
 from sparkwright.door.door import mark
 from sparkwright.door.state import DoorState, parse_door
 from sparkwright.fleet.settings import LONGEST_HOLD, settings_of
 from sparkwright.host.units import UnitState
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.recipe.recipe import BySparks
-from tests.makers.door import KEY, OTHER, files, plan
-from tests.unit.certificates import certificate, private_key, written
+from tests.makers.door import KEY, OTHER, files, own_certificate, plan
 from tests.unit.units import said_of_units
 
 
 def test_what_is_in_force_is_told_by_all_that_it_is_made_of(tmp_path: Path) -> None:
-    written(tmp_path, certificate(key := private_key(), days=90), key)
-    tls = read_certificate(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
+    tls = own_certificate(tmp_path)
     plans = [
         plan(8000),
         plan(8001),
