@@ -52,8 +52,7 @@ class Door:
         self._folder = root / "door"
         seat = seat_of(root)
         run = run or RUN / (f"door@{seat}" if seat else "door")
-        self._haproxy = haproxy = Haproxy(run / "master.sock")
-        self.running, self.names, self.held = haproxy.running, haproxy.names, haproxy.held
+        self._haproxy = Haproxy(run / "master.sock")
         self._map = self._folder / "choice.map"
         self._config = self._folder / "engines.cfg"
         self._link = root / "current"
@@ -123,6 +122,18 @@ class Door:
         """Have the files, and bring the door that runs to what they say."""
         with self._changed():
             pass
+
+    def running(self) -> dict[str, str]:
+        """Return `version` and `mark` of the door that runs."""
+        return self._haproxy.running()
+
+    def names(self) -> dict[str, tuple[int, int, int]]:
+        """Return the numbers of requests of each name of a key: see `Haproxy.names`."""
+        return self._haproxy.names()
+
+    def held(self) -> tuple[int, int]:
+        """Return how many requests wait, and how many were given up: see `Haproxy.held`."""
+        return self._haproxy.held()
 
     def reload(self, master: int) -> None:
         """Have the door read its files anew: see `Haproxy.reload`.
