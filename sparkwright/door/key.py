@@ -101,7 +101,9 @@ class Key(Model):
         return entry if not self.places or place in self.places else f"{entry}:{METRICS}"
 
 
-class _File(Model):
+class KeysFile(Model):
+    """The content of a file of keys."""
+
     keys: list[Key] = Field(
         description="a list of keys, such as {name: ann, secret: …, places: [chat]}"
     )
@@ -121,7 +123,7 @@ def parse_keys(text: str, source: str, replicas: Collection[str]) -> list[Key]:
                 "keep them encrypted, name the command that decrypts them in the inventory, such "
                 "as keys_command: [sops, --decrypt, FILE]"
             )
-        keys = parse(_File, data, source, lambda _: "another value").keys
+        keys = parse(KeysFile, data, source, lambda _: "another value").keys
     except PlanError as error:
         # What is no key, such as a word of YAML's, may be a part of one.
         said = (each.removeprefix(source) for each in error.problems)
@@ -136,7 +138,7 @@ def check_keys(keys: Sequence[Key], source: str, replicas: Collection[str]) -> N
         raise PlanError(*(f"{source}: {problem}" for problem in problems))
 
 
-_LIST = _File.model_fields["keys"].description
+_LIST = KeysFile.model_fields["keys"].description
 
 
 def _problems(keys: Sequence[Key], places: set[str]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from sparkwright.host.operations.packages import install
 
 _PACKAGE = "haproxy"
 # Mode and SHA-256 of a file; None where it is absent.
-_File = tuple[str, str] | None
+_Found = tuple[str, str] | None
 
 
 @operation()
@@ -102,7 +102,7 @@ def no_door(root: str) -> Generator[StringCommand]:
     )
 
 
-def _tell(state: DoorState, root: str, files: Mapping[str, _File], made_of: str) -> None:
+def _tell(state: DoorState, root: str, files: Mapping[str, _Found], made_of: str) -> None:
     """Tell what of the door is not as declared; the hashes of keys stay untold."""
     if not state.installed:
         differs(f"package {_PACKAGE}", "installed", "not installed")
