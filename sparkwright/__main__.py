@@ -1,4 +1,4 @@
-"""`sparkwright`, and `python -m sparkwright`."""
+"""The program `sparkwright`; Ctrl-C ends it from its first moment on."""
 
 import sys
 

@@ -100,7 +100,7 @@ def remove() -> None:
         "network": MEDIA_NETWORK,
         "withdraw": _WITHDRAW.read_text("utf-8"),
         "weights": own.options.weights == "remove",
-        "more": next_line("remove", "--weights", "--data weights=remove"),
+        "more": next_line("remove", "--data weights=remove"),
     }
     delete(
         name="All of Sparkwright",

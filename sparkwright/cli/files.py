@@ -16,18 +16,15 @@ from sparkwright.release.token import HTTP, HTTPS, NONE, Hub
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a command that asks a hub."""
-    for option in (
-        click.option(
-            "--hf-token",
-            type=click.Choice([HTTPS, HTTP, NONE]),
-            default=HTTPS,
-            show_default=True,
-            help="Which hub gets this machine's token, as in the group data.",
-        ),
-        click.option("--hf-endpoint", metavar="URL", help="The hub (default: $HF_ENDPOINT)."),
-    ):
-        command = option(command)
-    return command
+    token = click.option(
+        "--hf-token",
+        type=click.Choice([HTTPS, HTTP, NONE]),
+        default=HTTPS,
+        show_default=True,
+        help="Which hub gets this machine's token, as in the group data.",
+    )
+    endpoint = click.option("--hf-endpoint", metavar="URL", help="The hub (default: $HF_ENDPOINT).")
+    return endpoint(token(command))
 
 
 @click.command()

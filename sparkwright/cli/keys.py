@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from datetime import date
+from datetime import datetime
 
 import click
 
@@ -14,18 +13,6 @@ from sparkwright.door import keys as door_keys
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.recipe.loader import recipe_names
-
-
-def _day(context: click.Context, option: click.Parameter, value: str | None) -> date | None:
-    """Return the day that YYYY-MM-DD names."""
-    if value is None:
-        return None
-    try:
-        if re.fullmatch(r"\d{4}-\d\d-\d\d", value):
-            return date.fromisoformat(value)
-    except ValueError:
-        pass
-    raise click.BadParameter(f"found {value}; expected a day such as 2027-03-31")
 
 
 @click.group(cls=InOrder)
@@ -75,16 +62,22 @@ def new() -> None:
     metavar="PLACES",
     help="Replicas, `gateway` and `metrics`, with commas between them (default: everything).",
 )
-@click.option("--until", callback=_day, metavar="DAY", help="Its last day, such as 2027-03-31.")
-def add(name: str, places: str, until: date | None) -> None:
+@click.option(
+    "--until",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DAY",
+    help="Its last day, such as 2027-03-31.",
+)
+def add(name: str, places: str, until: datetime | None) -> None:
     """Make a new key, and show it.
 
     Example: sparkwright keys add ann --for chat,gateway --until 2027-03-31
     """
-    fleet = _own_fleet()
-    click.echo(door_keys.add_key(fleet, name, [*filter(None, places.split(","))], until))
-    opens = f" until {until}" if until else ""
-    _conclude(fleet, f"{name} has a new key for {places or 'everything'}{opens}.")
+    fleet, last = _own_fleet(), until.date() if until else None
+    named = [*filter(None, places.split(","))]
+    click.echo(door_keys.add_key(fleet, door_keys.client_name(name), named, last))
+    ends = f" until {last}" if last else ""
+    _conclude(fleet, f"{name} has a new key for {places or 'everything'}{ends}.")
 
 
 @keys.command()

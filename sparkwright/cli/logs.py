@@ -10,8 +10,9 @@ from pathlib import Path
 
 import click
 
-from sparkwright.cli.site import chosen_inventory, enter_site
+from sparkwright.cli.site import enter_site
 from sparkwright.common.errors import PlanError
+from sparkwright.common.paths import inventory_file
 from sparkwright.common.schema import nearest
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet, Reached
@@ -20,14 +21,7 @@ from sparkwright.run.lost import password_asked
 
 
 def chosen_spark(fleet: Fleet, name: str | None) -> str:
-    """Return the Spark whose log is meant.
-
-    Args:
-        name: A Spark, or a replica, whose head is meant; None for the only replica.
-
-    Raises:
-        PlanError: There is none of this name, or several replicas and no name.
-    """
+    """Return the Spark of a name: of its own, or of a replica's head; None is the only replica."""
     heads = {replica: each.sparks[0] for replica, each in fleet.replicas.items()}
     known = [*heads, *fleet.sparks]
     if name is None:
@@ -40,27 +34,18 @@ def chosen_spark(fleet: Fleet, name: str | None) -> str:
 
 
 def ssh_words(name: str, spark: Reached) -> list[str]:
-    """Return the words that run a command line on a Spark, as pyinfra would reach it.
-
-    Args:
-        name: Its name in the inventory, which stands for its address where it has none.
-        spark: How it is reached.
-    """
+    """Return the words that run a command line on a Spark, as pyinfra would reach it."""
     if spark.local:
         return ["sh", "-c"]
-    options = {
-        "-p": str(spark.ssh_port) if "ssh_port" in spark.model_fields_set else None,
-        "-l": spark.ssh_user,
-        "-i": str(Path(spark.ssh_key).expanduser()) if spark.ssh_key else None,
-    }
-    words = [word for key, value in options.items() if value for word in (key, value)]
-    settings = {
-        "UserKnownHostsFile": spark.ssh_known_hosts_file,
-        "StrictHostKeyChecking": spark.ssh_strict_host_key_checking,
-    }
-    for key, value in settings.items():
-        if value:
-            words += ["-o", f"{key}={value}"]
+    known, strict = spark.ssh_known_hosts_file, spark.ssh_strict_host_key_checking
+    options = (
+        ("-p", spark.ssh_port if "ssh_port" in spark.model_fields_set else None),
+        ("-l", spark.ssh_user),
+        ("-i", Path(spark.ssh_key).expanduser() if spark.ssh_key else None),
+        ("-o", known and f"UserKnownHostsFile={known}"),
+        ("-o", f"StrictHostKeyChecking={strict}"),
+    )
+    words = [word for key, value in options if value for word in (key, str(value))]
     return ["ssh", *words, "--", spark.ssh_hostname or name]
 
 
@@ -75,13 +60,7 @@ _PROBES = '"GET /(health|metrics|v1/models)[^"]*" 200'
 
 
 def journal_script(lines: int, follow: bool, everything: bool) -> str:
-    """Return the shell script that prints the journal of the engines and of their switches.
-
-    Args:
-        lines: How many of the last ones.
-        follow: Go on with new ones.
-        everything: With those of our own probes.
-    """
+    """Return the shell script that prints the journal of the engines and of their switches."""
     journal = "journalctl --no-pager --no-hostname --unit='vllm@*' --unit='switch@*'"
     chosen = "cat" if everything else f"grep --line-buffered -vE '{_PROBES}'"
     last = f'{journal} --until="@$now" --reverse | {chosen} | head -n {lines} | tac'
@@ -107,14 +86,11 @@ def logs(name: str | None, follow: bool, lines: int, everything: bool) -> None:
     Runs: ssh SPARK sudo journalctl --unit='vllm@*'
     """
     enter_site()
-    fleet = load_fleet(chosen_inventory(), recipe_names())
+    fleet = load_fleet(inventory_file(), recipe_names())
     spark = chosen_spark(fleet, name)
     words = ["sudo", "-n", "sh", "-c", journal_script(lines, follow, everything)]
     script = f"{unasked(spark, fleet.sparks[spark])}; {shlex.join(words)}"
-    _replace([*ssh_words(spark, fleet.sparks[spark]), script])
-
-
-def _replace(words: list[str]) -> None:
+    words = [*ssh_words(spark, fleet.sparks[spark]), script]
     if not shutil.which(words[0]):
         raise click.ClickException(f"found no {words[0]}; expected OpenSSH's client")
     # In the place of this process, ssh would end with a status of its own at Ctrl-C.

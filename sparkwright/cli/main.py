@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from sparkwright.cli.init import init
 from sparkwright.cli.keys import keys
 from sparkwright.cli.logs import logs
 from sparkwright.cli.recipes import recipes
-from sparkwright.cli.run import PASSED_ON, option_words, replace_process, run_deploy, run_options
+from sparkwright.cli.run import LIMIT, YES, option_words, replace_process, run_options, verb
 from sparkwright.cli.site import InOrder, choose_inventory, enter_site
 from sparkwright.common.command_line import handed_on
 from sparkwright.common.last_resort import guarded
@@ -51,39 +52,26 @@ def cli(inventory: str | None) -> None:
     choose_inventory(inventory)
 
 
+_verb = partial(verb, cli)
 cli.add_command(init)
-
-_YES = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
-
-
-def _deploy(
-    name: str, summary: str, deploy: str, *flags: str, asks: bool = True, example: str = ""
-) -> None:
-    """Add a verb for a deploy that has no options of its own."""
-
-    def run(yes: bool = False, **options: Any) -> None:
-        run_deploy(deploy, [*flags, *_confirmed(yes)], **options)
-
-    runs = " ".join(["pyinfra inventory.py", f"deploys/{deploy}.py", *flags])
-    command = run_options(_YES(run) if asks else run)
-    line = f"Example: sparkwright {name} {example or '--limit chat'}"
-    cli.command(name, help=f"{summary}\n\n{line}\n\nRuns: {runs}")(command)
-
-
-_deploy("plan", "Show what `apply` would change; change nothing.", "spark", "--dry", asks=False)
-_deploy(
+_verb(
+    "plan",
+    "Show what `apply` would change; change nothing.",
+    deploy="spark",
+    flags=["--dry"],
+    asks=False,
+)
+_verb(
     "apply",
     "Make the Sparks serve what the inventory declares.\n\nA run that was interrupted is finished "
     "by running it again; a second run changes nothing.",
-    "spark",
+    deploy="spark",
     example="-y --limit spark-a --limit spark-b",
 )
 
 
 @cli.command(context_settings={"ignore_unknown_options": True})
-@click.option(
-    "--limit", multiple=True, metavar="NAME", help="Only this Spark or replica; repeatable."
-)
+@LIMIT
 @click.option("--reboot", is_flag=True, help="Also reboot each Spark; it must serve again.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST ARGUMENTS]")
 def verify(limit: tuple[str, ...], reboot: bool, arguments: tuple[str, ...]) -> None:
@@ -108,56 +96,44 @@ def verify(limit: tuple[str, ...], reboot: bool, arguments: tuple[str, ...]) -> 
     replace_process("pytest", [*tests, *own, *arguments])
 
 
-@cli.command()
-@click.option(
-    "--watch", is_flag=False, flag_value=5, type=int, metavar="[S]", help="Again every S s (5)."
+_verb(
+    "status",
+    "Show what serves, how fast, and how the Sparks are.",
+    click.option(
+        "--watch", is_flag=False, flag_value=5, type=int, metavar="[S]", help="Again every S s (5)."
+    ),
+    click.option("--json", flag_value="-", help="One line of JSON."),
+    asks=False,
+    example="--json | jq .",
 )
-@click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
-@run_options
-def status(watch: int | None, as_json: bool, **options: Any) -> None:
-    """Show what serves, how fast, and how the Sparks are.
-
-    Examples: sparkwright status --watch, sparkwright status --json | jq .
-
-    Runs: pyinfra inventory.py deploys/status.py
-    """
-    run_deploy("status", values={"watch": watch, "json": "-" if as_json else None}, **options)
-
-
 cli.add_command(logs)
 
 
-@cli.command()
-@click.option(
-    "--report",
-    metavar="FILE",
-    help="Write a report for an issue: no addresses, names or secrets are in it; - prints it.",
-)
-@run_options
-def doctor(report: str | None, **options: Any) -> None:
-    """Find out why something does not work; change nothing.
-
-    Example: sparkwright doctor --report report.md
-
-    Runs: pyinfra inventory.py deploys/doctor.py -y
-    """
+def _absolute(context: click.Context, option: click.Parameter, path: str | None) -> str | None:
     # The run's own folder is the site's.
-    path = str(Path(report).absolute()) if report and report != "-" else report
-    run_deploy("doctor", ["-y"], {"report": path}, **options)
+    return str(Path(path).absolute()) if path and path != "-" else path
 
 
-@cli.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@run_options
-def drift(as_json: bool, **options: Any) -> None:
-    """Show what differs from what is declared; change nothing.
-
-    The exit status is 0 where nothing differs, 2 where something does, and 1
-    where a Spark could not be read.
-
-    Runs: pyinfra inventory.py deploys/drift.py
-    """
-    run_deploy("drift", values={"json": "-" if as_json else None}, **options)
+_verb(
+    "doctor",
+    "Find out why something does not work; change nothing.",
+    click.option(
+        "--report",
+        metavar="FILE",
+        callback=_absolute,
+        help="Write a report for an issue: no addresses, names or secrets are in it; - prints it.",
+    ),
+    flags=["-y"],
+    asks=False,
+    example="--report report.md",
+)
+_verb(
+    "drift",
+    "Show what differs from what is declared; change nothing.\n\nThe exit status is 0 where "
+    "nothing differs, 2 where something does, and 1 where a Spark could not be read.",
+    click.option("--json", flag_value="-", help="Print JSON."),
+    asks=False,
+)
 
 
 @cli.command()
@@ -176,7 +152,7 @@ def drift(as_json: bool, **options: Any) -> None:
 )
 @click.option("--force", metavar="REPLICAS", help="Those that may leave their clients waiting.")
 @click.option("--dry", is_flag=True, help="Show the waves; change nothing.")
-@_YES
+@YES
 @run_options
 def rollout(
     soak: float,
@@ -196,105 +172,40 @@ def rollout(
     from sparkwright.rollout.runs import Runs
 
     enter_site()
-    chosen, settings = option_words(options, "limit", "exclude"), option_words(options, "settings")
-    forced = force.split(",") if force else []
     os.environ.update(handed_on())
-    runs = Runs(chosen, settings)
+    runs = Runs(option_words(options, "limit", "exclude"), option_words(options, "data"))
+    forced = force.split(",") if force else []
     sys.exit(roll_out(runs, soak, minimum_speed, forced, dry=dry, yes=yes))
 
 
-_deploy("rollback", "Serve the previous release again.", "rollback")
-_deploy("stop", "Stop the engines, until `start`, `apply` or the next boot.", "stop")
-_deploy("start", "Start the engines that `stop` has stopped, as they were.", "start")
-_deploy("gateway", "Set up one address for all replicas.", "gateway", example="-y")
-
-
-@cli.command()
-@click.option("--workloads", metavar="NAMES", help="Only these, with commas between them.")
-@_YES
-@run_options
-def benchmark(workloads: str | None, yes: bool, **options: Any) -> None:
-    """Measure what the replicas deliver; takes 30 to 60 minutes.
-
-    Example: sparkwright benchmark --workloads short,code --limit chat
-
-    Runs: pyinfra inventory.py deploys/benchmark.py
-    """
-    run_deploy("benchmark", _confirmed(yes), {"workloads": workloads}, **options)
-
-
-@cli.command()
-@click.option(
-    "--keep-releases",
-    type=int,
-    metavar="N",
-    help="Previous releases that stay (default: the setting keep_releases, "
-    f"{Settings().keep_releases} unless the group data differ).",
+_verb("rollback", "Serve the previous release again.")
+_verb("stop", "Stop the engines, until `start`, `apply` or the next boot.")
+_verb("start", "Start the engines that `stop` has stopped, as they were.")
+_verb("gateway", "Set up one address for all replicas.", example="-y")
+_verb(
+    "benchmark",
+    "Measure what the replicas deliver; takes 30 to 60 minutes.",
+    click.option("--workloads", metavar="NAMES", help="Only these, with commas between them."),
+    example="--workloads short,code --limit chat",
 )
-@_YES
-@run_options
-def clean(keep_releases: int | None, yes: bool, **options: Any) -> None:
-    """Free the disk of what no rollback needs; shows it with its size.
-
-    Example: sparkwright clean --keep-releases 0
-
-    Runs: pyinfra inventory.py deploys/clean.py
-    """
-    # 0 is a number to pass on, unlike an option that was left out.
-    data = {} if keep_releases is None else {"keep_releases": str(keep_releases)}
-    run_deploy("clean", _confirmed(yes), data, **options)
-
-
-@cli.command()
-@click.option("--weights", is_flag=True, help="Delete the checkpoints as well.")
-@_YES
-@run_options
-def remove(weights: bool, yes: bool, **options: Any) -> None:
-    """Remove Sparkwright from the Sparks; weights stay.
-
-    Example: sparkwright remove --limit spark-b --weights
-
-    Runs: pyinfra inventory.py deploys/remove.py
-    """
-    run_deploy("remove", _confirmed(yes), {"weights": "remove" if weights else None}, **options)
-
-
-@cli.command(context_settings=PASSED_ON)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def lab(arguments: tuple[str, ...]) -> None:
-    """Try it all on virtual Sparks; needs the source tree, and root.
-
-    Runs: python -m tests.lab; without arguments: python -m tests.lab demo
-    """
-    if not Path("tests/lab/__main__.py").is_file():
-        raise click.ClickException(
-            "found no tests/lab in this folder; expected Sparkwright's source tree: the virtual "
-            "Sparks are part of it, and `make demo` there sets up what they need"
-        )
-    os.execv(sys.executable, [sys.executable, "-m", "tests.lab", *(arguments or ("demo",))])
-
-
-@cli.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """Print the completion of a shell.
-
-    \b
-    bash: eval "$(sparkwright completion bash)"      in ~/.bashrc
-    zsh:  eval "$(sparkwright completion zsh)"       in ~/.zshrc
-    fish: sparkwright completion fish | source       in config.fish
-    """
-    from click.shell_completion import get_completion_class
-
-    kind = get_completion_class(shell)
-    assert kind
-    click.echo(kind(cli, {}, "sparkwright", "_SPARKWRIGHT_COMPLETE").source())
-
-
-def _confirmed(yes: bool) -> list[str]:
-    return ["-y"] if yes else []
-
-
+_verb(
+    "clean",
+    "Free the disk of what no rollback needs; shows it with its size.",
+    click.option(
+        "--keep-releases",
+        type=int,
+        metavar="N",
+        help="Previous releases that stay (default: the setting keep_releases, "
+        f"{Settings().keep_releases} unless the group data differ).",
+    ),
+    example="--keep-releases 0",
+)
+_verb(
+    "remove",
+    "Remove Sparkwright from the Sparks; weights stay.",
+    click.option("--weights", flag_value="remove", help="Delete the checkpoints as well."),
+    example="--limit spark-b --weights",
+)
 for _command in (recipes, keys, lock, bundle, monitoring, openclaw):
     cli.add_command(_command)
 

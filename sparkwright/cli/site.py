@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from sparkwright.common.command_line import next_line
-from sparkwright.common.paths import INVENTORY_VARIABLE, inventory_file
+from sparkwright.common.paths import INVENTORY_VARIABLE
 
 ENTRY = "inventory.py"
 
@@ -27,11 +27,7 @@ def is_site(folder: Path) -> bool:
 
 
 def enter_site() -> None:
-    """Change to the site: this folder, or the nearest one above it that has an inventory.py.
-
-    Raises:
-        click.ClickException: There is none.
-    """
+    """Change to the site: this folder, or the nearest one above it that has an inventory.py."""
     here = Path.cwd()
     for folder in (here, *here.parents):
         if is_site(folder):
@@ -44,33 +40,10 @@ def enter_site() -> None:
 
 
 def choose_inventory(name: str | None) -> None:
-    """Have this process and those that it starts use ``inventory/NAME.yaml``.
-
-    Args:
-        name: A name, or the path of the file; None leaves it as it is.
-
-    Raises:
-        click.BadParameter: It is no name of a file.
-    """
+    """Have this process and those that it starts use ``inventory/NAME.yaml``, or that file."""
     if name is None:
         return
     stem = Path(name).stem if name.endswith((".yaml", ".yml")) else name
     if not stem or stem != Path(stem).name or stem.startswith("."):
         raise click.BadParameter(f"found {name!r}; expected a name, such as staging")
     os.environ[INVENTORY_VARIABLE] = stem
-
-
-def chosen_inventory() -> Path:
-    """Return the path of the inventory file, relative to the site.
-
-    Raises:
-        click.ClickException: There is no such file.
-    """
-    path = inventory_file()
-    if not path.exists():
-        known = sorted(each.stem for each in path.parent.glob("*.yaml") if "." not in each.stem)
-        expected = (
-            f"one of {', '.join(known)}" if known else f"your Sparks in it: {next_line('init')}"
-        )
-        raise click.ClickException(f"{path}: found no such file; expected {expected}")
-    return path

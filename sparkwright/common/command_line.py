@@ -16,8 +16,6 @@ PROGRAM_VARIABLE, LINE_VARIABLE = "SPARKWRIGHT_PROGRAM", "SPARKWRIGHT_LINE"
 # The deploys of a site that are not named as their verbs.
 _SPARK = "spark"
 _VERBS = {_SPARK: "apply"}
-# What pytest is given to verify a site.
-_VERIFY = ("tests/verify", "tests/verify/", "sparkwright.verify")
 # The verbs that pyinfra has as well, by what it runs for them.
 DEPLOYS = {
     _VERBS.get(deploy, deploy): f"deploys/{deploy}.py"
@@ -39,20 +37,15 @@ def typed_line() -> str:
     return os.environ.get(LINE_VARIABLE) or f"pyinfra {shlex.join(sys.argv[1:])}"
 
 
-def next_line(verb: str, words: str = "", plain: str | None = None) -> str:
-    """Return a further command, as this one was typed: by `sparkwright`, or by plain pyinfra.
+def next_line(verb: str, words: str = "") -> str:
+    """Return a further command, by the program that was typed: `sparkwright`, or plain pyinfra.
 
     Args:
         verb: A verb of `sparkwright`. What pyinfra has no deploy for is `sparkwright`'s alone.
-        words: What follows it.
-        plain: The same for pyinfra, where its options differ.
+        words: What follows it, which both programs take.
     """
     if _is_plain() and (target := DEPLOYS.get(verb)):
         line = f"pyinfra {_entry()} {target}"
-        words = words if plain is None else plain
-    elif _is_plain() and verb == "verify":
-        own = _entry()
-        line = "pytest tests/verify" + (f" --inventory {own}" if own != "inventory.py" else "")
     else:
         line = f"{typed_program()} {verb}"
     return f"{line} {words}".rstrip()
@@ -74,34 +67,18 @@ def handed_on() -> dict[str, str]:
 
 
 def _program() -> list[str]:
-    path = Path(sys.argv[0])
-    is_module = path.name == "__main__.py" and path.parent.name == "sparkwright"
-    if not (is_module or path.name in ("sparkwright", "pyinfra")):
-        return ["sparkwright"]
     if os.environ.get("UV"):
         return ["uv", "run", "sparkwright"]
-    installed = Path(sys.executable).with_name("sparkwright")
-    # A clone that was not installed has no such program.
-    if is_module or not installed.is_file():
-        return [_relative(Path(sys.executable)), "-m", "sparkwright"]
-    found = shutil.which("sparkwright")
-    is_found = found is not None and Path(found).samefile(installed)
-    return ["sparkwright" if is_found else _relative(installed)]
-
-
-def _relative(path: Path) -> str:
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+    installed, found = Path(sys.executable).with_name("sparkwright"), shutil.which("sparkwright")
+    if not installed.is_file() or (found and Path(found).samefile(installed)):
+        return ["sparkwright"]
+    inside = installed.is_relative_to(Path.cwd())
+    return [str(installed.relative_to(Path.cwd()) if inside else installed)]
 
 
 def _is_plain() -> bool:
-    """Tell whether pyinfra or pytest was typed, or a file that pyinfra reads was run by Python."""
-    path = Path(sys.argv[0])
-    if path.name == "__main__.py":
-        path = path.parent
-    verifies = path.name == "pytest" and any(word in _VERIFY for word in sys.argv[1:])
-    is_pyinfra = path.name == "pyinfra" or path.suffix == ".py"
-    return PROGRAM_VARIABLE not in os.environ and (is_pyinfra or verifies)
+    """Tell whether a person has typed pyinfra."""
+    return PROGRAM_VARIABLE not in os.environ and Path(sys.argv[0]).name == "pyinfra"
 
 
 def _entry() -> str:

@@ -174,7 +174,7 @@ def _record(error: BaseException) -> str:
             file.write(text)
     except (OSError, RuntimeError, ValueError) as reason:
         return f"The details could not be written to a file ({plain(str(reason))})."
-    report = next_line("doctor", "--report -", "--data report=-")
+    report = next_line("doctor", "--data report=-")
     return f"The details are in {path}. Report it with this file: {report}"
 
 

@@ -1,6 +1,6 @@
 """The site's own certificate authority, which signs certificates of doors and gateway."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from ipaddress import ip_address, ip_network
 from typing import Any
@@ -37,51 +37,63 @@ _PRIVATE_NETWORKS = (
 
 
 def new_authority(site: str, names: Sequence[str], now: datetime) -> str:
-    """Make an authority: its certificate, then its private key, as PEM.
-
-    Args:
-        names: Of the site's machines; beside private ones it signs no others.
-    """
+    """Make an authority for private names and these: its certificate, then its key, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(f"Sparkwright: {site}")
-    builder = _builder(name, name, key, now, now + AUTHORITY_LIFE)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    builder = builder.add_extension(_usage(signs=True), critical=True)
+    builder = x509.CertificateBuilder(name, name, key.public_key())
     allowed = dict.fromkeys((*_PRIVATE_DOMAINS, *_PRIVATE_NETWORKS, *names))
-    constraints = x509.NameConstraints([_subtree(each) for each in allowed], None)
-    builder = builder.add_extension(constraints, critical=True)
-    builder = builder.add_extension(_own_id(key), critical=False)
-    return _pem(builder.sign(key, hashes.SHA256())) + private_pem(key)
+    builder = builder.add_extension(
+        x509.NameConstraints([_general_name(each, ip_network) for each in allowed], None),
+        critical=True,
+    )
+    return _signed(builder, key, key, now, now + AUTHORITY_LIFE, signs=True) + private_pem(key)
 
 
 def signed(authority: str, names: Sequence[str], now: datetime) -> str:
-    """Make a certificate for a server: itself, its authority's, then its private key, as PEM.
-
-    Raises:
-        ValueError: The authority is invalid.
-    """
+    """Make a certificate for a server: itself, its authority's, then its private key, as PEM."""
     above, secret = _read(authority)
     key = ec.generate_private_key(ec.SECP256R1())
+    builder = x509.CertificateBuilder(above.subject, _name(names[0]), key.public_key())
+    # Python 3.13 refuses a certificate without its authority's identifier (VERIFY_X509_STRICT).
+    for extension in (
+        _names(names),
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(secret.public_key()),
+        x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]),
+    ):
+        builder = builder.add_extension(extension, critical=False)
     ends = min(now + LIFE, above.not_valid_after_utc)
-    builder = _builder(_name(names[0]), above.subject, key, now, ends)
-    builder = builder.add_extension(_names(names), critical=False)
-    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
-    builder = builder.add_extension(_usage(signs=False), critical=True)
-    # Python 3.13 refuses a certificate without it (ssl.VERIFY_X509_STRICT).
-    above_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(secret.public_key())
-    builder = builder.add_extension(above_id, critical=False)
-    builder = builder.add_extension(_own_id(key), critical=False)
-    purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-    builder = builder.add_extension(purpose, critical=False)
-    return _pem(builder.sign(secret, hashes.SHA256())) + _pem(above) + private_pem(key)
+    own = _signed(builder, key, secret, now, ends, signs=False)
+    return own + _pem(above) + private_pem(key)
+
+
+def _signed(
+    builder: x509.CertificateBuilder,
+    key: ec.EllipticCurvePrivateKey,
+    signer: ec.EllipticCurvePrivateKey,
+    now: datetime,
+    ends: datetime,
+    signs: bool,
+) -> str:
+    """Return a signed certificate as PEM; `signs` tells that it is an authority's."""
+    usage = {
+        "digital_signature": not signs,
+        "key_cert_sign": signs,
+        "crl_sign": signs,
+        **dict.fromkeys(("content_commitment", "key_encipherment", "data_encipherment"), False),
+        **dict.fromkeys(("key_agreement", "encipher_only", "decipher_only"), False),
+    }
+    constraints = x509.BasicConstraints(ca=signs, path_length=0 if signs else None)
+    own_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    builder = builder.add_extension(constraints, critical=True)
+    builder = builder.add_extension(x509.KeyUsage(**usage), critical=True)
+    builder = builder.add_extension(own_id, critical=False)
+    builder = builder.serial_number(x509.random_serial_number())
+    builder = builder.not_valid_before(now - _EARLIER).not_valid_after(ends)
+    return _pem(builder.sign(signer, hashes.SHA256()))
 
 
 def signable(authority: str, names: Sequence[str]) -> list[str]:
-    """Return those of the names that an authority may sign.
-
-    Raises:
-        ValueError: The authority is invalid.
-    """
+    """Return those of the names that an authority may sign."""
     above, _ = _read(authority)
     found = above.extensions.get_extension_for_class(x509.NameConstraints).value
     allowed = found.permitted_subtrees or []
@@ -98,11 +110,7 @@ def _within(name: str, allowed: Any) -> bool:
 
 
 def is_due(server: str, authority: str, names: Sequence[str], now: datetime) -> bool:
-    """Tell whether a server needs a new certificate.
-
-    Raises:
-        ValueError: The authority is invalid.
-    """
+    """Tell whether a server needs a new certificate."""
     above, _ = _read(authority)
     try:
         own, of = x509.load_pem_x509_certificates(server.encode())
@@ -116,6 +124,7 @@ def is_due(server: str, authority: str, names: Sequence[str], now: datetime) -> 
 
 
 def _read(authority: str) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """Return an authority's certificate and key; a ValueError tells that it is invalid."""
     above = x509.load_pem_x509_certificate(authority.encode())
     secret = load_pem_private_key(authority.encode(), None)
     if not isinstance(secret, ec.EllipticCurvePrivateKey):
@@ -125,57 +134,19 @@ def _read(authority: str) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
     return above, secret
 
 
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    now: datetime,
-    ends: datetime,
-) -> x509.CertificateBuilder:
-    builder = x509.CertificateBuilder(
-        issuer, subject, key.public_key(), x509.random_serial_number()
-    )
-    return builder.not_valid_before(now - _EARLIER).not_valid_after(ends)
-
-
 def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
-
-
-def _own_id(key: ec.EllipticCurvePrivateKey) -> x509.SubjectKeyIdentifier:
-    return x509.SubjectKeyIdentifier.from_public_key(key.public_key())
 
 
 def _names(names: Sequence[str]) -> x509.SubjectAlternativeName:
     return x509.SubjectAlternativeName([_general_name(each) for each in dict.fromkeys(names)])
 
 
-def _general_name(name: str) -> x509.GeneralName:
+def _general_name(name: str, kind: Callable[[str], Any] = ip_address) -> x509.GeneralName:
     try:
-        return x509.IPAddress(ip_address(name))
+        return x509.IPAddress(kind(name))
     except ValueError:
         return x509.DNSName(name)
-
-
-def _subtree(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ip_network(name))
-    except ValueError:
-        return x509.DNSName(name)
-
-
-def _usage(signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        encipher_only=False,
-        decipher_only=False,
-    )
 
 
 def _pem(certificate: x509.Certificate) -> str:

@@ -5,7 +5,7 @@ and the certificates of the servers contain private keys.
 """
 
 import tempfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,8 +35,7 @@ PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----"
 def server_names(settings: Settings, names: Iterable[str | None]) -> tuple[str, ...]:
     """Return the names and addresses for a server's certificate of the site's own authority.
 
-    Returns:
-        Also the machine's name in multicast DNS, by which DGX OS announces itself.
+    They include the machine's name in multicast DNS, by which DGX OS announces itself.
     """
     plain = [each for each in names if each and is_host(each)]
     multicast = [f"{each}.local" for each in plain if not is_address(each) and "." not in each]
@@ -47,10 +46,9 @@ def server_names(settings: Settings, names: Iterable[str | None]) -> tuple[str, 
 
 def site_names(settings: Settings, fleet: Fleet) -> tuple[str, ...]:
     """Return the names and addresses of all servers that a site has or may have."""
-    names = [*fleet.replicas, *fleet.sparks, "gateway"]
-    names += [each.ssh_hostname or "" for each in fleet.sparks.values()]
-    names += [fleet.gateway.ssh_hostname or ""] if fleet.gateway else []
-    return server_names(settings, names)
+    hosts = [*fleet.sparks.values(), *([fleet.gateway] if fleet.gateway else [])]
+    addresses = (each.ssh_hostname for each in hosts)
+    return server_names(settings, [*fleet.replicas, *fleet.sparks, "gateway", *addresses])
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,6 @@ class Certificate:
     Attributes:
         source: Its file.
         pem: The certificate, those between it and its root, and the private key.
-        ends: When it expires.
         unsigned: Names of the server that the site's authority may not sign.
     """
 
@@ -74,70 +71,56 @@ class Certificate:
         """The certificates without the private key."""
         return self.pem.partition(PRIVATE_KEY)[0]
 
-    def notices(self, now: datetime) -> list[str]:
-        """Return the notices that it expires soon, or lacks names."""
-        soon = f"{self.source} expires on {_day(self.ends)}: renew it, and deploy again."
-        lacks = (
-            f"{self.source} lacks {', '.join(self.unsigned)}: the site's authority signs private "
-            "names and addresses, and the names that the site had when it was made. To use the "
-            f"others, empty {Path(self.source).parent} and deploy: clients need the new {_PUBLIC}."
-        )
-        return [soon] * (self.ends - now <= NOTICE) + [lacks] * bool(self.unsigned)
+    def notices(self, now: datetime) -> Iterator[str]:
+        """Yield the notices that it expires soon, or lacks names."""
+        if self.ends - now <= NOTICE:
+            yield f"{self.source} expires on {_day(self.ends)}: renew it, and deploy again."
+        if self.unsigned:
+            yield (
+                f"{self.source} lacks {', '.join(self.unsigned)}: the site's authority signs "
+                "private names and addresses, and the names that the site had when it was made. To "
+                f"use the others, empty {Path(self.source).parent} and deploy: clients need the "
+                f"new {_PUBLIC}."
+            )
 
 
 def parse_certificate(
     certificate: tuple[str, bytes], key: tuple[str, bytes], now: datetime
 ) -> Certificate:
-    """Check a certificate and its private key.
-
-    Raises:
-        PlanError: One is unreadable, they do not belong together, the key is too short, or the
-            certificate is not valid now.
-    """
+    """Return a certificate, unless it is invalid, or does not belong to the private key."""
     path, content = certificate
+    key_path, key_content = key
     try:
         chain = x509.load_pem_x509_certificates(content)
     except ValueError:
-        raise _refused(
-            "tls_certificate", f"{path}, which is no certificate", "a PEM file"
-        ) from None
-    key_path, key_content = key
+        raise _refused(path, "no certificate; expected a PEM file") from None
+    own = chain[0]
+    begins, ends = own.not_valid_before_utc, own.not_valid_after_utc
     try:
         secret = load_pem_private_key(key_content, None)
     except TypeError:
-        remedy = f"one without a password: openssl pkey -in {key_path} -out NEW"
-        raise _refused("tls_key", f"{key_path}, which a password protects", remedy) from None
+        found = "a key that a password protects; expected one without: openssl pkey -in"
+        raise _refused(key_path, f"{found} {key_path} -out NEW", "tls_key") from None
     except (ValueError, UnsupportedAlgorithm):
-        raise _refused("tls_key", f"{key_path}, which is no private key", "a PEM file") from None
+        raise _refused(key_path, "no private key; expected a PEM file", "tls_key") from None
     if isinstance(secret, rsa.RSAPrivateKey) and secret.key_size < SHORTEST_RSA:
-        raise _refused(
-            "tls_key",
-            f"{key_path}, an RSA key of {secret.key_size} bits",
-            f"at least {SHORTEST_RSA}, and a new certificate for it",
-        )
-    own = chain[0]
+        found = f"an RSA key of {secret.key_size} bits; expected at least {SHORTEST_RSA}"
+        raise _refused(key_path, f"{found}, and a new certificate for it", "tls_key")
     if own.public_key() != secret.public_key():
-        raise _refused(
-            "tls_key",
-            f"{key_path}, which is not the key of {path}",
-            "the key that the certificate was made for, and the server's own certificate as the "
-            "first one of its file",
-        )
-    begins, ends = own.not_valid_before_utc, own.not_valid_after_utc
+        found = f"not the key of {path}; expected the key that the certificate was made for, and"
+        first = "the server's own certificate as the first one of its file"
+        raise _refused(key_path, f"{found} {first}", "tls_key")
     if now >= ends:
-        raise _refused("tls_certificate", f"{path}, which expired on {_day(ends)}", "a new one")
+        raise _refused(path, f"a certificate that expired on {_day(ends)}; expected a new one")
     if now < begins:
-        raise _refused(
-            "tls_certificate",
-            f"{path}, which is valid from {_day(begins)} on",
-            f"one that is valid now ({_day(now)} by this machine's clock)",
-        )
+        found = f"a certificate that is valid from {_day(begins)} on; expected one that is valid"
+        raise _refused(path, f"{found} now ({_day(now)} by this machine's clock)")
     certificates = b"".join(each.public_bytes(Encoding.PEM) for each in chain).decode()
     return Certificate(path, certificates + private_pem(secret), ends)
 
 
-def _refused(key: str, found: str, expected: str) -> PlanError:
-    return PlanError(f"group_data: {key}: found {found}; expected {expected}")
+def _refused(path: str, found: str, key: str = "tls_certificate") -> PlanError:
+    return PlanError(f"group_data: {key}: {path}: found {found}")
 
 
 def _day(time: datetime) -> str:
@@ -164,8 +147,8 @@ def server_certificate(
 ) -> Certificate | None:
     """Return the certificate of a server; None without TLS.
 
-    One of the site's own authority is signed if there is none, if its names have changed, and long
-    before it ends.
+    The site's own authority signs one if there is none, if its names have changed, and long before
+    it ends.
 
     Args:
         fleet: The inventory file.
@@ -173,9 +156,6 @@ def server_certificate(
         names: Names and addresses for a certificate of the site's own: see `server_names`.
         record: Write a new one to its file, unlike in a dry run.
         site: Names that a new authority may sign as well: see `site_names`.
-
-    Raises:
-        PlanError: A file cannot be read or written, or is invalid: see `parse_certificate`.
     """
     if settings.tls == "own":
         return _own(fleet, server, names, [*names, *site], record)
@@ -185,23 +165,21 @@ def server_certificate(
 
 
 def read_certificate(certificate: str, key: str) -> Certificate:
-    """Read and check a certificate and its private key.
-
-    Raises:
-        PlanError: A file cannot be read, or is invalid: see `parse_certificate`.
-    """
-    files = _read("tls_certificate", certificate), _read("tls_key", key)
-    return parse_certificate(*files, now=datetime.now(UTC))
+    """Read and check a certificate and its private key."""
+    content = {}
+    for name, path in (("tls_certificate", certificate), ("tls_key", key)):
+        try:
+            content[name] = path, content_of(Path(path).expanduser())
+        except OSError as error:
+            found = f"a file that cannot be read ({error.strerror}); expected a PEM file"
+            raise _refused(path, f"{found} on this machine", name) from None
+    return parse_certificate(content["tls_certificate"], content["tls_key"], datetime.now(UTC))
 
 
 def door_certificate(
     fleet: Fleet, replica: str, settings: Settings, record: bool = True
 ) -> Certificate | None:
-    """Return the certificate of a replica's door; None without TLS.
-
-    Raises:
-        PlanError: As `server_certificate`.
-    """
+    """Return the certificate of a replica's door; None without TLS."""
     head = fleet.replicas[replica].sparks[0]
     names = server_names(settings, (fleet.sparks[head].ssh_hostname, head, replica))
     site = site_names(settings, fleet)
@@ -213,40 +191,13 @@ def chains(certificates: Iterable[Certificate | None]) -> str:
     return "".join(dict.fromkeys(each.chain for each in certificates if each))
 
 
-def lost_authority(
-    fleet: Fleet, signed_doors: Collection[str], read: Collection[str]
-) -> str | None:
-    """Return why a run may not make a new authority; None if no door has a certificate of one.
-
-    Args:
-        signed_doors: Sparks with a door or a gateway whose certificate an authority of a site
-            has signed.
-        read: Sparks of which that is known.
-    """
-    folder = authority_folder(fleet.source)
-    unread = [each.sparks[0] for each in fleet.replicas.values() if each.sparks[0] not in read]
-    if not (signed_doors or unread):
-        return None
-    if signed_doors:
-        why = f"while the door of {' and of '.join(sorted(signed_doors))} has a certificate of one"
-    else:
-        why = f"and this run leaves out {' and '.join(unread)}, whose door may have a certificate"
-    return (
-        f"{folder}: found no certificate authority, {why}; expected the folder that it came from: "
-        f"with another authority, clients that trust the old {_PUBLIC} refuse the door. Nothing "
-        "was changed.\n"
-        "  Get the folder from whoever has it, such as the machine that deployed first: mode 700.\n"
-        f"  Or, if there is none yet, or to replace it: mkdir -p {folder}"
-    )
-
-
 def _own(
     fleet: Path, server: str, names: Sequence[str], site: Sequence[str], record: bool
 ) -> Certificate:
     folder, now = authority_folder(fleet), datetime.now(UTC)
     file = folder / f"{server}.pem"
     try:
-        # An owner who wants a new one has made an empty folder: `lost_authority`.
+        # An owner who wants a new one has made an empty folder: `check_authority`.
         is_new = not folder.exists() or not any(folder.iterdir())
         authority = new_authority(fleet.stem, site, now) if is_new else ""
         if is_new and record:
@@ -255,10 +206,8 @@ def _own(
             authority = (folder / _KEYS).read_text("utf-8")
         text = file.read_text("utf-8") if file.exists() else ""
         allowed = signable(authority, names)
-        unsigned = tuple(each for each in names if each not in allowed)
-        names = allowed
-        if is_due(text, authority, names, now):
-            text = signed(authority, names, now)
+        if is_due(text, authority, allowed, now):
+            text = signed(authority, allowed, now)
             if record:
                 write_file(file, text, 0o600)
     except (OSError, ValueError) as error:
@@ -268,11 +217,9 @@ def _own(
             f"{_PUBLIC} from a backup, or delete the folder; the next run then creates a new "
             f"authority, and all clients need its {_PUBLIC}"
         ) from None
-    chain, key = text.partition(PRIVATE_KEY)[::2]
-    own = parse_certificate(
-        (str(file), chain.encode()), (str(file), (PRIVATE_KEY + key).encode()), now=now
-    )
-    return replace(own, unsigned=unsigned)
+    chain, mark, key = text.partition(PRIVATE_KEY)
+    own = parse_certificate((str(file), chain.encode()), (str(file), (mark + key).encode()), now)
+    return replace(own, unsigned=tuple(each for each in names if each not in allowed))
 
 
 def _make(folder: Path, authority: str) -> None:
@@ -287,12 +234,3 @@ def _make(folder: Path, authority: str) -> None:
         except OSError:
             if not (folder / _KEYS).exists():
                 raise
-
-
-def _read(name: str, path: str) -> tuple[str, bytes]:
-    try:
-        return path, content_of(Path(path).expanduser())
-    except OSError as error:
-        found = f"{path}, which cannot be read ({error.strerror})"
-        expected = "a PEM file on this machine"
-        raise _refused(name, found, expected) from None

@@ -2,7 +2,6 @@
 
 import sys
 import threading
-from collections.abc import Callable, Collection
 from pathlib import Path
 
 from pyinfra.api import deploy
@@ -12,19 +11,20 @@ from sparkwright.common.operations import is_dry_run
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import folder, seat_folders
 from sparkwright.common.render import unit_file
-from sparkwright.door.door import SEAT_UNIT, UNIT, DoorPlan, door_plan
-from sparkwright.door.facts import IssuedToDoors
+from sparkwright.door.door import SEAT_UNIT, UNIT, DoorPlan
 from sparkwright.door.key import GATEWAY, Key
 from sparkwright.door.keys import (
     fleet_keys,
     gateway_key,
     has_keys,
-    lost_keys,
+    keys_path,
+    lost,
     make_keys,
     named_key,
 )
 from sparkwright.door.keys_file import OWNER, new_secret
 from sparkwright.door.operations import door, no_door
+from sparkwright.door.state import IssuedToDoors
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.fleet.settings import Settings
 from sparkwright.release.programs import program_files
@@ -42,11 +42,7 @@ _planned: dict[Path, list[Key]] = {}
 
 @deploy("Door")
 def apply() -> None:
-    """Open the door on the head of each replica; on a worker and an idle Spark, have none.
-
-    Each replica has a port of its own. The gateway is where several models have one address: it
-    chooses by the model's name, which a prefix of the path would only say once more.
-    """
+    """Open the door on the head of each replica; on a worker and an idle Spark, have none."""
     if not target().is_head:
         no_door(name="No door", root=target().root)
         return
@@ -67,15 +63,10 @@ def apply() -> None:
 
 
 def _plan(own: Target) -> DoorPlan:
-    """Return the door of the current Spark.
-
-    Raises:
-        PyinfraError: a key or the certificate is no good; no host has been changed.
-    """
+    """Return the door of the current Spark."""
     assert own.replica
     assert own.port
     assert own.recipe
-    record = not is_dry_run()
     with bad_input():
         fleet = fleet_of(own.fleet)
         keys = None if own.api_key == "none" else run_keys(fleet)
@@ -85,8 +76,8 @@ def _plan(own: Target) -> DoorPlan:
             from sparkwright.door.certificates import door_certificate
 
             check_authority(fleet, own.settings)
-            certificate = door_certificate(fleet, own.replica, own.settings, record)
-        return door_plan(
+            certificate = door_certificate(fleet, own.replica, own.settings, not is_dry_run())
+        return DoorPlan(
             own.settings,
             port=own.port,
             place=own.replica,
@@ -97,52 +88,39 @@ def _plan(own: Target) -> DoorPlan:
 
 
 def check_authority(fleet: Fleet, settings: Settings) -> None:
-    """Let a run make the site's own certificate authority only where no door has one already.
+    """Let a run make the site's own authority only where no door has a certificate of one."""
+    from sparkwright.door.certificates import authority_folder
 
-    Raises:
-        PlanError: The authority is missing, and a door has a certificate of it, or may have.
-    """
-    from sparkwright.door.certificates import authority_folder, lost_authority
-
+    path = authority_folder(fleet.source)
     with _turn:
-        if settings.tls == "own" and not authority_folder(fleet.source).exists():
-            _refuse_if_lost(fleet, "certificate", lost_authority)
+        if settings.tls == "own" and not path.exists():
+            _refuse_if_lost(fleet, path, "certificate")
 
 
-def _refuse_if_lost(
-    fleet: Fleet,
-    issued: str,
-    lost: Callable[[Fleet, Collection[str], Collection[str]], str | None],
-) -> None:
-    doors = of_every_spark(IssuedToDoors)
-    if problem := lost(fleet, [spark for spark, found in doors.items() if issued in found], doors):
+def _refuse_if_lost(fleet: Fleet, path: Path, issued: str) -> None:
+    if problem := lost(fleet, path, issued, of_every_spark(IssuedToDoors)):
         raise PlanError(problem)
 
 
 def run_keys(fleet: Fleet) -> list[Key]:
     """Return the API keys of a fleet; make what is missing: the first one, the gateway's own.
 
-    Raises:
-        PlanError: The keys are invalid; or they are missing, and a door has some, or may have.
+    A run makes no first one where a door has keys, or may have: they came from another file.
     """
     with _turn:
         if fleet.source in _planned:
             return _planned[fleet.source]
-        keys: list[Key] = []
-        if has_keys(fleet):
-            keys = fleet_keys(fleet)
-        else:
-            _refuse_if_lost(fleet, "keys", lost_keys)
+        keys = fleet_keys(fleet) if has_keys(fleet) else []
+        if not keys:
+            _refuse_if_lost(fleet, keys_path(fleet.source), "keys")
         missing = [] if keys else [OWNER]
         if fleet.gateway and gateway_key(keys) is None:
             missing.append(GATEWAY)
         if is_dry_run() and not fleet.keys_command:
-            _planned[fleet.source] = [*keys, *(Key(name, new_secret()) for name in missing)]
-            return _planned[fleet.source]
+            new = (Key(name=name, secret=new_secret()) for name in missing)
+            return _planned.setdefault(fleet.source, [*keys, *new])
         if OWNER in missing and (said := make_keys(fleet)):
             print(said, file=sys.stderr)
         if GATEWAY in missing:
             named_key(fleet, GATEWAY)
-        if missing:
-            keys = fleet_keys(fleet)
-        return keys
+        return fleet_keys(fleet) if missing else keys

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from sparkwright.common.placed import SOCKETS, seat_of
@@ -29,6 +28,8 @@ _TLS = "ssl-min-ver TLSv1.2 ciphers ECDHE+AESGCM:ECDHE+CHACHA20 no-tls-tickets a
 _OFTEN = 600
 # Files in haproxy's folder: its secrets, and its configuration.
 KEYS, CERTIFICATE, CONFIG = "keys", "certificate.pem", "door.cfg"
+# The backend of a replica's engines.
+ENGINES = "engines"
 
 
 def door_unit(place: str) -> str:
@@ -39,35 +40,23 @@ def door_unit(place: str) -> str:
 
 @dataclass(frozen=True)
 class DoorPlan:
-    """The door of one replica.
+    """The door of one replica, or of the gateway.
 
     Attributes:
-        bind: Address on which it listens.
-        keys: A line for each key that opens it (`Key.line`); None if it is open to all.
+        place: The replica, or `gateway`.
+        keys: Those of the fleet; None if it is open to all.
         certificate: Its certificate; None without TLS.
-        max_body_mib: MiB of the largest request.
-        max_connections: Number of clients at the same time.
-        stranger_connections: Number of them from one source that has shown no key.
-        key_requests: Requests a minute for each name; None for any number.
         hold_seconds: Seconds for which a request waits while no engine serves; 0 for none.
         behind: haproxy's backend for requests; it knows whether those of `engines` serve.
     """
 
-    bind: str
+    settings: Settings
     port: int
-    keys: tuple[str, ...] | None
+    place: str
+    keys: Sequence[Key] | None
     certificate: Certificate | None
-    max_body_mib: int
-    max_connections: int
-    stranger_connections: int
-    key_requests: int | None
     hold_seconds: int
-    behind: str = "engines"
-
-    @property
-    def in_the_clear(self) -> bool:
-        """True if the network can read what clients send."""
-        return self.certificate is None and not ip_address(self.bind).is_loopback
+    behind: str = ENGINES
 
     def files(self, template: str, root: str) -> dict[str, str | None]:
         """Return the files of haproxy's folder by name, in the order in which they take effect.
@@ -75,51 +64,30 @@ class DoorPlan:
         Returns:
             Their texts; None for a file that must be absent.
         """
-        keys = None if self.keys is None else "".join(f"{key}\n" for key in self.keys)
+        keys = None
+        if self.keys is not None:
+            opening = (key for key in self.keys if key.opens(self.place))
+            keys = "".join(f"{key.line(self.place)}\n" for key in opening)
         certificate = self.certificate.pem if self.certificate else None
-        bind = f"{self.bind}:{self.port}"
+        bind = f"{self.settings.bind}:{self.port}"
         if certificate:
             bind += f" ssl crt {CERTIFICATE} {_TLS}"
+        rate, strangers = self.settings.key_requests, self.settings.stranger_connections
         values = {
             "root": root,
-            "jail": f"{root}/{SOCKETS}" if self.behind == "engines" else "/var/lib/haproxy",
-            "plan": self,
+            "jail": f"{root}/{SOCKETS}" if self.behind == ENGINES else "/var/lib/haproxy",
+            "door": self,
+            "settings": self.settings,
             "bind": bind,
-            "scheme": "https" if certificate else "http",
             # The places of a name.
-            "share": self.max_connections // 4,
-            "often": max(_OFTEN, 2 * self.stranger_connections),
-            "rate": f"gt {self.key_requests}" if self.key_requests else "lt 0",
+            "share": self.settings.max_connections // 4,
+            "often": max(_OFTEN, 2 * strangers),
+            "rate": f"gt {rate}" if rate else "lt 0",
         }
         content = [render(template, **values, mark="MARK"), keys, certificate]
         made_of = sha256(json.dumps(content).encode()).hexdigest()
         text = render(template, **values, mark=made_of)
         return {KEYS: keys, CERTIFICATE: certificate, CONFIG: text}
-
-
-def door_plan(
-    settings: Settings,
-    *,
-    port: int,
-    place: str,
-    keys: Sequence[Key] | None,
-    certificate: Certificate | None,
-    hold_seconds: int,
-    behind: str = "engines",
-) -> DoorPlan:
-    """Return the door of a replica, or of the gateway."""
-    return DoorPlan(
-        bind=settings.bind,
-        port=port,
-        keys=None if keys is None else tuple(key.line(place) for key in keys if key.opens(place)),
-        certificate=certificate,
-        max_body_mib=settings.max_body_mib,
-        max_connections=settings.max_connections,
-        stranger_connections=settings.stranger_connections,
-        key_requests=settings.key_requests,
-        hold_seconds=hold_seconds,
-        behind=behind,
-    )
 
 
 def mark(files: Mapping[str, str | None]) -> str:

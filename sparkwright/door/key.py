@@ -1,25 +1,29 @@
-"""The API keys of a fleet: owner, validity, and the doors that each opens."""
+"""The API keys of a fleet, as YAML: owner, validity, and the doors that each opens."""
 
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from hashlib import sha256
+from typing import Annotated
 
-from sparkwright.common.command_line import next_line
+from pydantic import BeforeValidator, Field
+
+from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.last_resort import hide
+from sparkwright.common.schema import Model, Name, matching, nearest, parse, satisfying
 
 # The characters of a bearer token (RFC 6750, 2.1).
 _KEY = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
-_NAMES = "a name of up to 32 letters, digits and . _ -"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-# A day as it is written elsewhere.
-_DAY = re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}")
 # 20 characters of base64 are 120 bits, which cannot be guessed; the keys made here have 256. Of
 # keys of 20 hex digits, one in a thousand has fewer than 8 different ones.
-SHORTEST, _DIFFERENT = 20, 8
+_SHORTEST, _DIFFERENT = 20, 8
+# What may be a key, or a part of one, in a message.
+_SECRET = re.compile(rf"[A-Za-z0-9._~+/=-]{{{_SHORTEST},}}")
 # The places that a key may open beside replicas: the gateway, and the metrics of all doors. The key
 # with the gateway's name is its own: it opens the replicas, and nothing else.
 GATEWAY, METRICS = "gateway", "metrics"
@@ -27,23 +31,45 @@ GATEWAY, METRICS = "gateway", "metrics"
 _NEVER = 9_999_999_999
 
 
-@dataclass(frozen=True)
-class Key:
+def _is_strong(secret: str) -> bool:
+    """Tell whether a key can be sent, and not guessed."""
+    # A text of a repeated piece occurs in its double at another place than the ends.
+    repeats = secret in (secret + secret)[1:-1]
+    strong = len(secret) >= _SHORTEST and len(set(secret)) >= _DIFFERENT and not repeats
+    return strong and bool(_KEY.fullmatch(secret))
+
+
+def _day(value: object) -> object:
+    with suppress(ValueError):
+        if isinstance(value, str) and _DATE.fullmatch(value):
+            return date.fromisoformat(value)
+    return value
+
+
+class Key(Model):
     """A key of a client.
 
     Attributes:
         name: Its owner, in log and metrics.
-        secret: The key itself.
         places: Replicas, `gateway`, `metrics`; none named means all.
         until: The last day (UTC) on which it is valid.
     """
 
-    name: str
-    secret: str
-    places: tuple[str, ...] = ()
-    until: date | None = None
+    name: Annotated[str, matching(_NAME)] = Field(
+        description="a name of up to 32 letters, digits and . _ -"
+    )
+    secret: Annotated[str, satisfying(_is_strong)] = Field(
+        repr=False,
+        description=f"at least {_SHORTEST} random letters, digits and any of . _ ~ + / - =, such "
+        "as `openssl rand -hex 32` makes",
+    )
+    places: list[Name] = Field(default=[], description="a list such as [chat, gateway]")
+    until: Annotated[date, BeforeValidator(_day)] | None = Field(
+        default=None, description="its last day, such as 2027-03-31"
+    )
 
-    def __post_init__(self) -> None:
+    def model_post_init(self, context: object) -> None:
+        """Keep it out of messages from now on."""
         hide(self.secret)
 
     @property
@@ -58,6 +84,11 @@ class Key:
             return _NEVER
         return int(datetime.combine(self.until, time(), UTC).timestamp()) + 86400
 
+    @property
+    def is_valid(self) -> bool:
+        """Tell whether it opens anything today."""
+        return datetime.now(UTC).timestamp() < self.ends
+
     def opens(self, place: str) -> bool:
         """Tell whether it opens a replica or the gateway; a key for metrics opens each."""
         if self.name == GATEWAY:
@@ -70,99 +101,55 @@ class Key:
         return entry if not self.places or place in self.places else f"{entry}:{METRICS}"
 
 
-def parse_keys(text: str, source: str, replicas: Collection[str] | None = None) -> list[Key]:
-    """Read the lines of a file of keys.
+class KeysFile(Model):
+    """The content of a file of keys."""
+
+    keys: list[Key] = Field(
+        description="a list of keys, such as {name: ann, secret: …, places: [chat]}"
+    )
+
+
+def parse_keys(text: str, source: str, replicas: Collection[str]) -> list[Key]:
+    """Read the text of a file of keys.
 
     Raises:
-        PlanError: All faults of its lines; no key is shown.
+        PlanError: All its faults; no key is shown.
     """
-    keys: list[Key] = []
-    problems: list[str] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.split()
-        if not words or words[0].startswith("#"):
-            continue
-        try:
-            keys.append(_key(words, replicas))
-        except ValueError as problem:
-            problems.append(f"{source}: line {number}: {problem}")
-    for secret in dict.fromkeys(key.secret for key in keys):
-        names = sorted({each.name for each in keys if each.secret == secret})
-        if len(names) > 1:
-            problems.append(
-                f"{source}: found one key for {' and '.join(names)}; expected one for each"
-            )
-    if problems:
-        raise PlanError(*problems)
-    first: dict[str, Key] = {}
-    for key in keys:
-        first.setdefault(key.secret, key)
-    return list(first.values())
-
-
-def checked_name(name: str) -> str:
-    """Return the name of a client.
-
-    Raises:
-        PlanError: It is invalid.
-    """
-    if name == GATEWAY:
-        raise PlanError(f"found {name}, whose key a run makes; expected the name of a client")
-    if not _NAME.fullmatch(name):
-        raise PlanError(f"found {name!r}; expected {_NAMES}")
-    return name
-
-
-def _key(words: Sequence[str], replicas: Collection[str] | None) -> Key:
-    if len(words) == 1:
-        _check(words[0])
-        # The format before keys had names.
-        key = Key("", words[0])
-        return Key(f"key-{key.digest[:6].lower()}", key.secret)
-    name, secret, *rest = words
-    if name == GATEWAY and any(not _DATE.fullmatch(word) for word in rest):
-        raise ValueError(f"found places for the key of {GATEWAY}; expected none: it opens replicas")
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"found no valid name before the key; expected {_NAMES}, then the key")
-    _check(secret)
-    until = rest.pop() if rest and _DATE.fullmatch(rest[-1]) else None
-    if len(rest) > 1:
-        raise ValueError(
-            f"found {len(rest)} words after the key of {name}; expected NAME KEY, then replicas "
-            "with commas between them, then the last day as YYYY-MM-DD"
-        )
-    places = tuple(rest[0].split(",")) if rest else ()
-    known = None if replicas is None else {*replicas, GATEWAY, METRICS}
-    for place in places:
-        if _DAY.fullmatch(place) and place not in (known or ()):
-            raise ValueError(f"found {place}; expected the last day as YYYY-MM-DD")
-        if known is not None and place not in known:
-            raise ValueError(
-                f"found {place[:SHORTEST]!r} for the key of {name}; expected "
-                f"{', '.join(sorted(known))}"
-            )
     try:
-        return Key(name, secret, places, date.fromisoformat(until) if until else None)
-    except ValueError:
-        raise ValueError(f"found {until}, which is no day; expected YYYY-MM-DD") from None
+        data = yaml.parse(text, source)
+        if not isinstance(data, dict) or "sops" in data:
+            raise PlanError(
+                f"{source}: found no keys, or encrypted ones; expected `keys:` and {_LIST}. To "
+                "keep them encrypted, name the command that decrypts them in the inventory, such "
+                "as keys_command: [sops, --decrypt, FILE]"
+            )
+        keys = parse(KeysFile, data, source, lambda _: "another value").keys
+    except PlanError as error:
+        # What is no key, such as a word of YAML's, may be a part of one.
+        said = (each.removeprefix(source) for each in error.problems)
+        raise PlanError(*(source + _SECRET.sub("***", each) for each in said)) from None
+    check_keys(keys, source, replicas)
+    return keys
 
 
-def _check(secret: str) -> None:
-    """Refuse a key that can be guessed, or cannot be sent; do not show it."""
-    if not _KEY.fullmatch(secret):
-        raise ValueError(
-            "found other characters in a key; expected letters, digits and any of . _ ~ + / - ="
-        )
-    another = f"{next_line('keys add', 'NAME')} makes one"
-    if len(secret) < SHORTEST:
-        raise ValueError(
-            f"found a key of {len(secret)} characters; expected at least {SHORTEST}: {another}"
-        )
-    if len(set(secret)) < _DIFFERENT:
-        raise ValueError(
-            f"found a key of {len(set(secret))} different characters; expected at least "
-            f"{_DIFFERENT}: {another}"
-        )
-    # A text of a repeated piece occurs in its double at another place than the ends.
-    if secret in (secret + secret)[1:-1]:
-        raise ValueError(f"found a key with a repeating pattern; expected a random one: {another}")
+def check_keys(keys: Sequence[Key], source: str, replicas: Collection[str]) -> None:
+    """Refuse keys for places that are none, and a key of two people."""
+    if problems := [*_problems(keys, {*replicas, GATEWAY, METRICS})]:
+        raise PlanError(*(f"{source}: {problem}" for problem in problems))
+
+
+_LIST = KeysFile.model_fields["keys"].description
+
+
+def _problems(keys: Sequence[Key], places: set[str]) -> Iterator[str]:
+    for number, key in enumerate(keys):
+        where = f"keys[{number}].places: found"
+        if key.name == GATEWAY and key.places:
+            yield f"{where} some for {GATEWAY}; expected none: its key opens the replicas"
+        for place in key.places:
+            if place not in places:
+                yield f"{where} {place[:_SHORTEST]!r} for {key.name}; {nearest(place, places)}"
+    for secret, count in Counter(key.secret for key in keys).items():
+        if count > 1:
+            names = " and ".join(key.name for key in keys if key.secret == secret)
+            yield f"keys: found one key for {names}; expected one for each"

@@ -4,24 +4,16 @@ Where the inventory names a `keys_command`, they are in a store of its owner's, 
 changes them.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
-from sparkwright.door.key import GATEWAY, Key, checked_name, parse_keys
+from sparkwright.common.schema import parse
+from sparkwright.door.key import GATEWAY, Key, check_keys, parse_keys
 from sparkwright.door.keys_command import keys_said
-from sparkwright.door.keys_file import (
-    OWNER,
-    append_key,
-    line_of,
-    make_file,
-    new_secret,
-    read_file,
-    remove_keys,
-    rotate_keys,
-)
+from sparkwright.door.keys_file import OWNER, make_file, new_secret, read_file, write_keys
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet
 from sparkwright.recipe.loader import recipe_names
@@ -39,171 +31,151 @@ def has_keys(fleet: Fleet) -> bool:
 
 
 def fleet_keys(fleet: Fleet) -> list[Key]:
-    """Return the API keys of a fleet, from the file beside its inventory or by its command.
-
-    Returns:
-        Keys, of which at least one opens everything.
+    """Return the API keys of a fleet, of which at least one opens everything.
 
     Raises:
         PlanError: There are none, some are invalid, or none opens everything.
     """
-    source, keys = _read(fleet)
-    own = not fleet.keys_command
-    if not keys:
-        remedy = f"restore it, or remove it and run {next_line('keys new')}" if own else "NAME KEY"
-        raise PlanError(f"{source}: found no key; expected one a line: {remedy}")
+    keys = [key for key in _all_keys(fleet) if fleet.gateway or key.name != GATEWAY]
     if not opening_all(keys):
-        remedy = next_line("keys add", OWNER) if own else f"{OWNER} KEY"
+        stored = f"{{name: {OWNER}, secret: …}} in your store"
         raise PlanError(
-            f"{source}: found no key that opens everything, today; expected one for this project's "
-            f"own tools: {remedy}"
+            f"{_source(fleet)}: found no key that opens everything, today; expected one for this "
+            f"project's own tools: {stored if fleet.keys_command else next_line('keys add', OWNER)}"
         )
     return keys
 
 
-def _read(fleet: Fleet) -> tuple[str, list[Key]]:
-    """Return the name of the keys' source, for messages, and its valid lines."""
-    path = keys_path(fleet.source)
+def _source(fleet: Fleet) -> str:
+    """Return where the keys of a fleet are, for messages."""
+    return f"{fleet.source}: keys_command" if fleet.keys_command else str(keys_path(fleet.source))
+
+
+def _all_keys(fleet: Fleet) -> list[Key]:
+    """Return the keys that a fleet's file or command gives; some may be over."""
+    path, source = keys_path(fleet.source), _source(fleet)
     if fleet.keys_command:
-        if path.exists() or path.is_symlink():
+        if path.exists():
             raise PlanError(
                 f"{path}: found a file of keys, and keys_command in {fleet.source}; expected one "
                 f"of them: remove {path} once its keys are in the store that keys_command reads, "
                 "or remove keys_command"
             )
-        source = f"{fleet.source}: keys_command"
         text = keys_said(fleet.keys_command, source)
-        source += ": its output"
-    else:
-        source = str(path)
-        try:
-            text = read_file(path)
-        except FileNotFoundError:
-            raise PlanError(
-                f"{path}: found no such file; expected the API keys: get it from whoever deployed "
-                f"first. Before the first deploy there is none: {next_line('apply')} makes it, and "
-                f"so does {next_line('keys new')}"
-            ) from None
-    keys = parse_keys(text, source, fleet.replicas)
-    return source, [key for key in keys if fleet.gateway or key.name != GATEWAY]
+        return parse_keys(text, f"{source}: its output", fleet.replicas)
+    if (keys := read_file(path, fleet.replicas)) is None:
+        raise PlanError(
+            f"{path}: found no such file; expected the API keys: get it from whoever deployed "
+            f"first. Before the first deploy there is none: {next_line('apply')} makes it, and "
+            f"so does {next_line('keys new')}"
+        )
+    return keys
 
 
 def opening_all(keys: Sequence[Key]) -> tuple[str, ...]:
     """Return the keys that open everything, today; our own tools use the first."""
     clients = (key for key in keys if key.name != GATEWAY)
-    return tuple(key.secret for key in clients if not key.places and _is_valid(key))
+    return tuple(key.secret for key in clients if not key.places and key.is_valid)
 
 
 def gateway_key(keys: Sequence[Key]) -> Key | None:
     """Return the newest key of the gateway's own; None if there is none."""
-    return next((key for key in keys if key.name == GATEWAY and _is_valid(key)), None)
+    return next((key for key in keys if key.name == GATEWAY and key.is_valid), None)
 
 
 def api_keys(fleet: Path) -> tuple[str, ...]:
-    """Return the keys of an inventory file that open everything; our own tools use the first.
-
-    Raises:
-        PlanError: As `fleet_keys`, or the inventory is invalid.
-    """
+    """Return the keys of an inventory file that open everything; our own tools use the first."""
     return opening_all(fleet_keys(load_fleet(fleet, recipe_names())))
 
 
 def named_key(fleet: Fleet, name: str, places: Sequence[str] = ()) -> str:
-    """Return the newest key of a name; add one to the file if there is none.
-
-    Args:
-        name: Its owner.
-        places: The places that a new one opens; none named means all.
-
-    Raises:
-        PlanError: As `fleet_keys`; or there is none, and the keys are given by a command.
-    """
-    valid = [key.secret for key in fleet_keys(fleet) if key.name == name and _is_valid(key)]
-    if valid:
-        return valid[0]
-    _check_file(fleet, f"no key of {name}")
-    return append_key(keys_path(fleet.source), Key(name, new_secret(), tuple(places)))
+    """Return the newest key of a name; add one to the file if there is none."""
+    for key in fleet_keys(fleet):
+        if key.name == name and key.is_valid:
+            return key.secret
+    return add_key(fleet, name, places)
 
 
 def make_keys(fleet: Fleet) -> str:
-    """Make the file of keys, with a first key that opens everything.
-
-    Returns:
-        A sentence for the user; "" where another run has just made it.
-
-    Raises:
-        PlanError: It cannot be written.
-    """
+    """Make the file of keys. Returns a sentence; "" where another run has just made it."""
     path = keys_path(fleet.source)
     return f"wrote {path} (0600): the API keys; back it up" if make_file(path) else ""
 
 
-def lost_keys(fleet: Fleet, keyed: Collection[str], read: Collection[str]) -> str | None:
-    """Return why a run may not make new keys; None if no door has any."""
-    path = keys_path(fleet.source)
-    unread = [
-        replica.sparks[0]
-        for replica in fleet.replicas.values()
-        if replica.api_key is None and replica.sparks[0] not in read
-    ]
-    if not (keyed or unread):
-        return None
-    if keyed:
-        why = f"while the door of {' and of '.join(sorted(keyed))} has keys"
+def new_file(fleet: Fleet) -> str:
+    """Make the file of keys, which must not be there. Returns a sentence about it."""
+    path = _own_file(fleet, "the first key")
+    said = "" if has_keys(fleet) else make_keys(fleet)
+    if not said:
+        raise PlanError(f"{path}: found the file; expected none: to replace all keys, move it away")
+    return said
+
+
+def lost(fleet: Fleet, path: Path, issued: str, doors: Mapping[str, set[str]]) -> str | None:
+    """Return why a run may not make new keys, or a new authority; None if no door has any.
+
+    Args:
+        path: Where they should be beside the inventory.
+        issued: "keys", or "certificate".
+        doors: What the door of each Spark has that was read; see `IssuedToDoors`.
+    """
+    absent, what, new = {
+        "keys": ("such file", "keys", next_line("keys new")),
+        "certificate": ("certificate authority", "a certificate of one", f"mkdir -p {path}"),
+    }[issued]
+    keyed = (each for each in fleet.replicas.values() if issued != "keys" or not each.api_key)
+    unread = [each.sparks[0] for each in keyed if each.sparks[0] not in doors]
+    having = sorted(spark for spark, found in doors.items() if issued in found)
+    if having:
+        why = f"while the door of {' and of '.join(having)} has {what}"
+    elif unread:
+        why = f"and this run leaves out {' and '.join(unread)}, whose door may have {what}"
     else:
-        why = f"and this run leaves out {' and '.join(unread)}, whose door may have keys"
+        return None
     return (
-        f"{path}: found no such file, {why}; expected the file that they came from: with new keys, "
-        "clients that have the old ones get 401. Nothing was changed.\n"
-        "  Get the file from whoever has it, such as the machine that deployed first: mode 600.\n"
-        f"  Or, if there are no keys yet, or to replace them: {next_line('keys new')}"
+        f"{path}: found no {absent}, {why}; expected what it came from: clients of the doors "
+        "cannot use a new one. Nothing was changed.\n"
+        "  Get it from whoever has it, such as the machine that deployed first; nobody else may "
+        f"read it.\n  Or, if there is none yet, or to replace it: {new}"
     )
 
 
-def _check_file(fleet: Fleet, found: str) -> None:
-    """Refuse to change keys that a command gives."""
+def _own_file(fleet: Fleet, what: str) -> Path:
+    """Return the file for a change of keys, unless a command gives them."""
     if fleet.keys_command:
         raise PlanError(
-            f"{fleet.source}: keys_command: found {found}, and keys that are in a store of yours; "
-            "expected the change there: a line is NAME KEY [REPLICA,...] [YYYY-MM-DD], and openssl "
-            "rand -hex 32 makes a key"
+            f"{_source(fleet)}: found keys that are in a store of yours; expected {what} there, as "
+            "docs/door.md shows: openssl rand -hex 32 makes a key"
         )
+    return keys_path(fleet.source)
 
 
-def _is_valid(key: Key) -> bool:
-    return datetime.now(UTC).timestamp() < key.ends
-
-
-def _named(fleet: Fleet, name: str | None, keys: Sequence[Key]) -> list[Key]:
+def _named(fleet: Fleet, name: str, keys: Sequence[Key]) -> list[Key]:
     """Return the keys of a name."""
     found = [key for key in keys if key.name == name]
     if not found:
         names = ", ".join(dict.fromkeys(key.name for key in keys))
-        source = "keys_command" if fleet.keys_command else keys_path(fleet.source)
-        raise PlanError(f"{source}: found no key of {name}; expected one of {names}")
+        raise PlanError(f"{_source(fleet)}: found no key of {name}; expected one of {names}")
     return found
+
+
+def client_name(name: str) -> str:
+    """Return a name, unless it is the gateway's own."""
+    if name == GATEWAY:
+        raise PlanError(f"found {name}, whose key a run makes; expected the name of a client")
+    return name
 
 
 def table(fleet: Fleet) -> str:
     """Return whose the keys are, what each opens, and until when; no key."""
     rows = [("NAME", "OPENS", "UNTIL")]
-    rows += [
-        (
-            key.name,
-            _opens(key),
-            f"{key.until}{'' if _is_valid(key) else ' (over)'}" if key.until else "",
-        )
-        for key in fleet_keys(fleet)
-    ]
+    for key in fleet_keys(fleet):
+        opens = ", ".join(key.places) or "everything"
+        opens = "replicas, for the gateway itself" if key.name == GATEWAY else opens
+        rows.append((key.name, opens, f"{key.until or ''}{'' if key.is_valid else ' (over)'}"))
     first, second = (max(len(row[column]) for row in rows) for column in range(2))
     lines = (f"{name:<{first}}  {opens:<{second}}  {until}" for name, opens, until in rows)
     return "\n".join(map(str.rstrip, lines))
-
-
-def _opens(key: Key) -> str:
-    if key.name == GATEWAY:
-        return "replicas, for the gateway itself"
-    return ", ".join(key.places) or "everything"
 
 
 def shown_key(fleet: Fleet, name: str | None) -> str:
@@ -211,71 +183,52 @@ def shown_key(fleet: Fleet, name: str | None) -> str:
     keys = fleet_keys(fleet)
     if name is None:
         return opening_all(keys)[0]
-    return _named(fleet, checked_name(name), list(filter(_is_valid, keys)))[0].secret
+    return _named(fleet, client_name(name), [key for key in keys if key.is_valid])[0].secret
 
 
-def add_key(fleet: Fleet, name: str, places: Sequence[str], until: date | None) -> str:
-    """Add a key to the file. Returns it.
-
-    Args:
-        name: Its owner.
-        places: Replicas, `gateway` and `metrics`; none named means all.
-        until: The last day on which it is valid; None for ever.
-
-    Raises:
-        PlanError: An argument is invalid, the day is over, or the file cannot be changed.
-    """
-    _check_file(fleet, "`add`")
-    new = Key(checked_name(name), new_secret(), tuple(places), until)
-    parse_keys(line_of(new), "a new key", fleet.replicas)
-    if until and not _is_valid(new):
+def add_key(fleet: Fleet, name: str, places: Sequence[str] = (), until: date | None = None) -> str:
+    """Add a key to the file. Returns it."""
+    path, source = _own_file(fleet, f"a key of {name}"), "a new key"
+    entry = {"name": name, "secret": new_secret(), "places": [*places], "until": until}
+    new = parse(Key, entry, source)
+    keys = [*_all_keys(fleet), new]
+    check_keys(keys, source, fleet.replicas)
+    if not new.is_valid:
         raise PlanError(f"--until: found {until}, which is over; expected today or a later day")
-    _read(fleet)
-    return append_key(keys_path(fleet.source), new)
+    write_keys(path, keys)
+    return new.secret
 
 
 def rotate_key(fleet: Fleet, name: str, days: int) -> tuple[str, date | None]:
-    """Make a new key for a name. Returns it, and the last day of the old ones; None: they are gone.
+    """Make a new key for a name; the old ones stay valid for some days, or are removed.
 
-    Args:
-        name: Their owner.
-        days: For which the old ones stay valid; 0 removes them.
+    Returns:
+        The new one, and the last day of the old ones; None where they are removed.
     """
-    _check_file(fleet, "`rotate`")
-    keys = _named(fleet, name, fleet_keys(fleet))
+    path, keys = _own_file(fleet, f"the change of {name}"), _all_keys(fleet)
+    old = _named(fleet, name, keys)
     last = datetime.now(UTC).date() + timedelta(days=days) if days else None
-    return rotate_keys(keys_path(fleet.source), keys, last), last
+    new = Key(name=name, secret=new_secret(), places=old[0].places)
+    left: list[Key] = []
+    for key in keys:
+        left += [new] if key == old[0] else []
+        if key not in old:
+            left.append(key)
+        elif last:
+            left.append(key.model_copy(update={"until": min(key.until or last, last)}))
+    write_keys(path, left)
+    return new.secret, last
 
 
 def remove_key(fleet: Fleet, name: str) -> None:
-    """Remove the keys of a name.
-
-    Raises:
-        PlanError: There are none, or nothing else opens everything, as our own tools need.
-    """
-    _check_file(fleet, "`remove`")
-    keys = _read(fleet)[1]
+    """Remove the keys of a name, unless no other key opens everything."""
+    path, keys = _own_file(fleet, f"the change of {name}"), _all_keys(fleet)
     gone = _named(fleet, name, keys)
-    if opening_all(keys) and not opening_all([key for key in keys if key not in gone]):
+    left = [key for key in keys if key not in gone]
+    if opening_all(keys) and not opening_all(left):
         raise PlanError(
-            f"{keys_path(fleet.source)}: found no other key than that of {name} that opens "
-            "everything; expected one to stay, for this project's own tools. To replace it: "
+            f"{path}: found no other key than that of {name} that opens everything; expected one "
+            "to stay, for this project's own tools. To replace it: "
             f"{next_line('keys rotate', f'{name} --days 0')}"
         )
-    remove_keys(keys_path(fleet.source), gone)
-
-
-def new_file(fleet: Fleet) -> str:
-    """Make the file of keys. Returns a sentence about it.
-
-    Raises:
-        PlanError: There is one, or it cannot be written.
-    """
-    _check_file(fleet, "`new`")
-    said = "" if has_keys(fleet) else make_keys(fleet)
-    if not said:
-        raise PlanError(
-            f"{keys_path(fleet.source)}: found the file; expected none: to replace all keys, move "
-            "it away"
-        )
-    return said
+    write_keys(path, left)

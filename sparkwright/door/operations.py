@@ -3,6 +3,7 @@
 from collections.abc import Generator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
+from ipaddress import ip_address
 
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand, operation
@@ -12,12 +13,13 @@ from sparkwright.common.files import Entry, ManagedFile
 from sparkwright.common.operations import differs, failing, foresee, notice, unit_differs
 from sparkwright.common.placed import SYSTEMD
 from sparkwright.door.door import UNIT, DoorPlan, door_unit, mark
-from sparkwright.door.facts import DoorStates
-from sparkwright.door.state import DoorState
+from sparkwright.door.state import DoorState, DoorStates
 from sparkwright.host.operations.files import file_states, managed_files
 from sparkwright.host.operations.packages import install
 
 _PACKAGE = "haproxy"
+# Mode and SHA-256 of a file; None where it is absent.
+_Found = tuple[str, str] | None
 
 
 @operation()
@@ -26,18 +28,18 @@ def door(
 ) -> Generator[PyinfraCommand]:
     """Have the door open: haproxy in a unit of its own, with these settings, keys and certificate.
 
-    What is new is proved by haproxy before it takes the place of what is in force. It comes into
-    force by a reload, which ends no stream; only a new unit file restarts the door. What an owner
-    has made of haproxy's own service stays as it is.
+    haproxy checks new files before they take the place of those in force. They come into force by
+    a reload, which ends no stream; only a new unit file restarts the door. haproxy's own service
+    stays as its owner has set it.
     """
-    name, entries = door_unit(root), [*folders, unit]
+    name, entries, bind = door_unit(root), [*folders, unit], plan.settings.bind
     foresee(lambda: file_states(entries))
-    state = host.get_fact(DoorStates, root=root, bind=plan.bind, port=plan.port)
+    state = host.get_fact(DoorStates, root=root, bind=bind, port=plan.port)
     warn(plan)
     if state.elsewhere:
         yield failing(
-            f"found bind {plan.bind}, which is no address of this Spark; expected one of its own, "
-            "or 0.0.0.0 for all of them: `bind` in the group data."
+            f"found bind {bind}, which is no address of this Spark; expected one of its own, or "
+            "0.0.0.0 for all of them: `bind` in the group data."
         )
         return
     if state.taken:
@@ -47,28 +49,28 @@ def door(
         )
         return
     files = plan.files(template, root)
+    wanted = {
+        each: None if text is None else ("600", _sha256(text.encode()))
+        for each, text in files.items()
+    }
     laid_down = list(managed_files._inner(entries=entries))
-    _tell(state, root, files)
+    _tell(state, root, wanted, mark(files))
     if not state.installed:
         yield install(_PACKAGE)
     if not state.installed or state.stray:
         yield StringCommand("systemctl disable --quiet --now haproxy.service")
     yield from laid_down
-    if any(state.files.get(name) != _as_found(text) for name, text in files.items()):
+    if any(state.files.get(each) != found for each, found in wanted.items()):
         yield from _proved(root, files)
-    if not state.enabled:
+    if not state.unit.enabled:
         yield StringCommand(f"systemctl enable --quiet {name}")
-    if state.outdated or not _is_there(state, unit):
+    own_unit = state.files.get(unit.path.rpartition("/")[2])
+    if state.unit.outdated or not own_unit or own_unit[1] != _sha256(unit.content):
         yield StringCommand(f"systemctl daemon-reload && systemctl restart {name}")
-    elif not state.active:
+    elif not state.unit.active:
         yield StringCommand(f"systemctl start {name}")
     elif (state.mark, state.version) != (mark(files), state.installed):
         yield StringCommand(f"systemctl reload {name}")
-
-
-def _is_there(state: DoorState, unit: ManagedFile) -> bool:
-    _, content = state.files.get(unit.path.rpartition("/")[2], ("", ""))
-    return content == sha256(unit.content).hexdigest()
 
 
 def warn(plan: DoorPlan) -> None:
@@ -77,7 +79,7 @@ def warn(plan: DoorPlan) -> None:
         notice(
             f"Port {plan.port} needs no key (`api_key: none`): anyone who can reach it can use it."
         )
-    elif plan.in_the_clear:
+    elif not (plan.certificate or ip_address(plan.settings.bind).is_loopback):
         notice(
             f"Keys and prompts go to port {plan.port} in the clear, and the network can read them: "
             '`tls = "own"` in the group data ends that (docs/door.md).'
@@ -100,35 +102,29 @@ def no_door(root: str) -> Generator[StringCommand]:
     )
 
 
-def _tell(state: DoorState, root: str, files: Mapping[str, str | None]) -> None:
+def _tell(state: DoorState, root: str, files: Mapping[str, _Found], made_of: str) -> None:
     """Tell what of the door is not as declared; the hashes of keys stay untold."""
     if not state.installed:
         differs(f"package {_PACKAGE}", "installed", "not installed")
     if state.stray:
         differs("haproxy.service", "off", "active or enabled")
-    unit = door_unit(root)
-    for name, text in files.items():
-        found, wanted = state.files.get(name), _as_found(text)
-        if found != wanted:
-            same = found and wanted and found[1] == wanted[1]
-            differs(
-                f"{root}/door/{name}",
-                "mode 600" if same else "the declared content" if wanted else "nothing",
-                f"mode {found[0]}" if found and same else "another" if found else "nothing",
-            )
-    unit_differs(unit, active=state.active, enabled=state.enabled, outdated=state.outdated)
-    if state.active and state.mark != mark(files):
-        differs(unit, "the declared settings loaded", "others")
-    if state.active and state.version != state.installed:
-        differs(unit, f"haproxy {state.installed}", f"{state.version} still runs")
+    for name, wanted in files.items():
+        found = state.files.get(name)
+        if found and wanted and found[1] == wanted[1] and found != wanted:
+            differs(f"{root}/door/{name}", "mode 600", f"mode {found[0]}")
+        elif found != wanted:
+            expected = "the declared content" if wanted else "nothing"
+            differs(f"{root}/door/{name}", expected, "another" if found else "nothing")
+    name, unit = door_unit(root), state.unit
+    unit_differs(name, active=unit.active, enabled=unit.enabled, outdated=unit.outdated)
+    if unit.active and state.mark != made_of:
+        differs(name, "the declared settings loaded", "others")
+    if unit.active and state.version != state.installed:
+        differs(name, f"haproxy {state.installed}", f"{state.version} still runs")
 
 
-def _as_found(text: str | None) -> tuple[str, str] | None:
-    return None if text is None else ("600", _sha256(text))
-
-
-def _sha256(text: str) -> str:
-    return sha256(text.encode()).hexdigest()
+def _sha256(content: bytes) -> str:
+    return sha256(content).hexdigest()
 
 
 def _proved(root: str, files: Mapping[str, str | None]) -> Generator[StringCommand]:
@@ -146,12 +142,10 @@ def _proved(root: str, files: Mapping[str, str | None]) -> Generator[StringComma
             continue
         yield StringCommand("umask 077 && cat >", staged, _stdin=text)
         moves += ["&& mv -f", staged, place]
-    program = [QuoteString(f"{root}/bin/sparkwright-host"), "door", QuoteString(root)]
+    program = ["python3 -B", QuoteString(f"{root}/bin/sparkwright-host"), "door", QuoteString(root)]
     yield StringCommand(
-        *("python3 -B", *program, "sync && { said=$(haproxy -c -C", QuoteString(new)),
+        *(*program, "sync && { said=$(haproxy -c -C", QuoteString(new)),
         *("-f door.cfg -f", QuoteString(f"{folder}/engines.cfg")),
         "2>&1) || { printf '%s\\n' \"$said\" >&2; exit 1; }; } &&",
-        *("python3 -B", *program, "compare", QuoteString(new)),
-        *moves,
-        *("&& rmdir", QuoteString(new)),
+        *(*program, "compare", QuoteString(new), *moves, "&& rmdir", QuoteString(new)),
     )

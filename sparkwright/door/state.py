@@ -5,10 +5,11 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from sparkwright.common.facts import HostFact
 from sparkwright.common.host_output import MARK, sections
 from sparkwright.common.placed import SYSTEMD
 from sparkwright.door.door import CERTIFICATE, CONFIG, KEYS, SEAT_UNIT, UNIT, door_unit
-from sparkwright.host.units import parse_units, units_script
+from sparkwright.host.units import UnitState, parse_units, units_script
 
 _UNIT = re.compile(r"door(@[A-Za-z0-9_.-]+)?\.service")
 
@@ -23,8 +24,6 @@ class DoorState:
         elsewhere: The address on which it is to listen is none of this Spark's.
         taken: Programs of others that listen on the door's port, as in "nginx (pid 7)".
         there: Something of a door is on this Spark.
-        active, enabled: Of its unit.
-        outdated: The unit changed after the door had started.
         version: Of haproxy as it runs.
         mark: What the door that runs was made of; "" while it does not run.
         files: Mode and SHA-256 of the files in haproxy's folder and of the unit, by name.
@@ -35,9 +34,7 @@ class DoorState:
     elsewhere: bool
     taken: tuple[str, ...]
     there: bool
-    active: bool
-    enabled: bool
-    outdated: bool
+    unit: UnitState
     version: str
     mark: str
     files: Mapping[str, tuple[str, str]]
@@ -74,8 +71,9 @@ true"""
 
 
 def issued_script(root: str) -> str:
-    """Return the shell script that prints what doors have that a run has made beside the inventory:
-    "keys", and "certificate" for one of a site's own authority; then "read".
+    """Return the shell script that prints what a site has issued to doors, then "read".
+
+    That is "keys", and "certificate" for one of a site's own authority.
     """
     at = shlex.quote(root)
     return f"""
@@ -90,11 +88,7 @@ echo read"""
 
 
 def parse_issued(output: Iterable[str]) -> set[str]:
-    """Return what the script's output lines name.
-
-    Raises:
-        ValueError: It was not read to the end.
-    """
+    """Return what the script's output lines name; a ValueError tells that they are cut."""
     *found, end = output
     if end != "read":
         raise ValueError(f"found {end!r}; expected read")
@@ -115,15 +109,10 @@ fi"""
 
 
 def parse_door(output: Iterable[str]) -> DoorState:
-    """Return the state that the script's output lines describe.
-
-    Raises:
-        ValueError: A section is missing.
-    """
+    """Return the state that the script's output lines describe."""
     found = sections(output)
     running = dict(line.split(" ", 1) for line in found["running"] if " " in line)
     name = next((each for each in found if _UNIT.fullmatch(each)), UNIT)
-    unit = parse_units(found, [name])[name]
     files: dict[str, list[str]] = {}
     for value, path in (line.split("  ", 1) for line in found["files"]):
         files.setdefault(path.rpartition("/")[2], []).append(value)
@@ -133,10 +122,22 @@ def parse_door(output: Iterable[str]) -> DoorState:
         elsewhere=bool(found["elsewhere"]),
         taken=tuple(found["taken"]),
         there=bool(found["there"]),
-        active=unit.active,
-        enabled=unit.enabled,
-        outdated=unit.outdated,
+        unit=parse_units(found, [name])[name],
         version=running.get("version", ""),
         mark=running.get("mark", ""),
         files={name: (mode, content) for name, (content, mode) in files.items()},
     )
+
+
+class DoorStates(HostFact[DoorState]):
+    """The door as it runs, and who else listens on its port, in one command."""
+
+    command = staticmethod(door_script)
+    parse = staticmethod(parse_door)
+
+
+class IssuedToDoors(HostFact[set[str]]):
+    """What `issued_script` finds on a Spark."""
+
+    command = staticmethod(issued_script)
+    parse = staticmethod(parse_issued)

@@ -1,7 +1,7 @@
 """The gateway on its host: what a run reads there, and what it does."""
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyinfra import host
@@ -26,7 +26,7 @@ from sparkwright.common.render import unit_file
 from sparkwright.common.terminal import plain
 from sparkwright.door import certificates
 from sparkwright.door.deploy import check_authority, run_keys
-from sparkwright.door.door import DoorPlan, door_plan
+from sparkwright.door.door import DoorPlan
 from sparkwright.door.key import GATEWAY
 from sparkwright.door.keys import gateway_key
 from sparkwright.door.operations import warn
@@ -211,8 +211,9 @@ def apply() -> None:
             certificates.door_certificate(fleet, name, replica_settings[name], record)
             for name in urls
         )
-        door = door_plan(
-            settings,
+        most = min(settings.max_body_mib, LARGEST)
+        door = DoorPlan(
+            settings.model_copy(update={"max_body_mib": most}),
             port=needed(fleet).port,
             place=GATEWAY,
             keys=keys,
@@ -221,7 +222,6 @@ def apply() -> None:
             hold_seconds=0,
             behind=BEHIND,
         )
-        door = replace(door, max_body_mib=min(door.max_body_mib, LARGEST))
     requirements = (_FILES / "requirements.txt").read_text("utf-8")
     door_files = door.files((HOST_FILES / "door" / "door.cfg").read_text("utf-8"), folder)
     values = {"root": root, "trusted": bool(trusted), "doors": reachable(urls.values())}

@@ -10,20 +10,15 @@ from sparkwright.host.survey import Survey
 from sparkwright.memory.check import memory_findings
 from sparkwright.memory.known_checkpoints import nominal_load
 from sparkwright.recipe.loader import load_recipe, recipe_names
+from sparkwright.recipe.recipe import Recipe
 
 # In the order in which they are recommended (docs/recipes.md): the first that fits is offered.
-_FIRST = {1: ("qwen3.6-35b-nvidia",), 2: ("qwen3.5-122b-nvidia", "qwen3.6-35b-nvidia")}
+FIRST = {1: ("qwen3.6-35b-nvidia",), 2: ("qwen3.5-122b-nvidia", "qwen3.6-35b-nvidia")}
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A recipe that fits.
-
-    Attributes:
-        recipe: Its name.
-        description: What it serves.
-        download: Bytes of its checkpoints.
-    """
+    """A recipe that fits; `download` is the bytes of its checkpoints."""
 
     recipe: str
     description: str
@@ -34,30 +29,22 @@ def offers(hardware: Hardware, surveys: Sequence[Survey]) -> list[Offer]:
     """Return the recipes that fit on all of some machines together, the recommended ones first.
 
     Args:
-        hardware: Their hardware class.
-        surveys: One of each; of one machine, or of the two of a pair.
+        surveys: One of each machine: of one, or of the two of a pair.
     """
-    first = _FIRST[len(surveys)]
-    names = [*first, *(name for name in recipe_names() if name not in first)]
-    return [*_fitting(names, hardware, surveys)]
+    first = FIRST[len(surveys)]
+    found = map(load_recipe, dict.fromkeys([*first, *recipe_names()]))
+    return [offer for recipe in found for offer in _fitting(recipe, hardware, surveys)]
 
 
-def _fitting(
-    names: Sequence[str], hardware: Hardware, surveys: Sequence[Survey]
-) -> Iterator[Offer]:
-    for name in names:
-        recipe = load_recipe(name)
-        if hardware.name not in recipe.hardware or len(surveys) not in recipe.sparks:
-            continue
-        load = nominal_load(recipe.for_sparks(len(surveys)), len(surveys))
-        known = map(load.checkpoints.get, recipe.whole_models)
-        sizes = [each.size if each else 0 for each in known]
-        if not all(sizes) or load.shapeless:
-            # Nothing tells whether it fits.
-            continue
-        findings = [
-            finding for survey in surveys for finding in memory_findings(load, hardware, survey)
-        ]
-        if any(finding.error for finding in findings):
-            continue
-        yield Offer(name, " ".join(recipe.description.split()), sum(sizes))
+def _fitting(recipe: Recipe, hardware: Hardware, surveys: Sequence[Survey]) -> Iterator[Offer]:
+    if hardware.name not in recipe.hardware or len(surveys) not in recipe.sparks:
+        return
+    load = nominal_load(recipe.for_sparks(len(surveys)), len(surveys))
+    known = map(load.checkpoints.get, recipe.whole_models)
+    sizes = [each.size if each else 0 for each in known]
+    if not all(sizes) or load.shapeless:
+        # Nothing tells whether it fits.
+        return
+    findings = (memory_findings(load, hardware, survey) for survey in surveys)
+    if not any(finding.error for some in findings for finding in some):
+        yield Offer(recipe.name, " ".join(recipe.description.split()), sum(sizes))

@@ -203,9 +203,9 @@ def test_a_run_without_a_terminal_and_without_y(site: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("$PYTHON -m deploys.spark", "found spark.py run by Python; expected: pyinfra inventory.p"),
-        ("$PYTHON -m deploys.status", "expected: pyinfra inventory.py deploys/status.py"),
-        ("$PYTHON -m deploys.drift", "expected: pyinfra inventory.py deploys/drift.py"),
+        ("$PYTHON -m deploys.spark", "found spark.py run by Python; expected: sparkwright apply"),
+        ("$PYTHON -m deploys.status", "expected: sparkwright status"),
+        ("$PYTHON -m deploys.drift", "expected: sparkwright drift"),
         (
             "mkdir gone; cd gone; rmdir ../gone; PYTHONPATH=$OLDPWD $PYTHON -c "
             "'from sparkwright.cli.main import main; raise SystemExit(main())' status",

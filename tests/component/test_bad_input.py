@@ -143,7 +143,7 @@ READERS = {
     "sparks.yaml": load,
     "mine.yaml": lambda path: load_recipe(str(path)),
     "sparks.lock.yaml": read_lock,
-    "sparks.keys": keys_file.read_file,
+    "sparks.keys": lambda path: keys_file.read_file(path, ()),
     "config.json": _login,
     "bundle.json": _bundle,
 }

@@ -148,7 +148,7 @@ def test_while_an_operation_is_at_work(site: Site, words: list[str]) -> None:
     site.write(where="operation")
     said = interrupted(site, words)
     assert EXECUTED in said
-    typed = ["-m", *words[2:]] if "sparkwright" in words else ["pyinfra", *words[1:]]
+    typed = words[2:] if "sparkwright" in words else ["pyinfra", *words[1:]]
     assert f"{' '.join(typed)}\n" in said
     # The Spark is free: the lease ended with the run.
     for machine in site.machines.values():

@@ -10,7 +10,7 @@ import pytest
 from sparkwright.common.errors import PlanError
 from sparkwright.recipe.imports import import_recipe
 from sparkwright.recipe.published import git, sources
-from sparkwright.site.site import NewSpark, inventory_text, site_files, write_site
+from sparkwright.site.site import inventory_text, parse_spark, site_files, write_site
 from tests.clock import patience
 from tests.component.repository import FILES, RECIPE, Repository
 
@@ -31,7 +31,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
 def site(tmp_path: Path) -> Path:
     folder = tmp_path / "site"
     folder.mkdir()
-    inventory = inventory_text([NewSpark("192.0.2.1", "a")], "qwen3.6-35b-nvidia", False)
+    inventory = inventory_text([parse_spark("a@192.0.2.1")], "qwen3.6-35b-nvidia", False)
     write_site(folder, site_files("x", inventory))
     return folder
 

@@ -9,17 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.site.site import NewSpark, inventory_text, site_files, write_site
+from sparkwright.fleet.fleet import Spark
+from sparkwright.site.site import inventory_text, site_files, write_site
 from tests import forked
 from tests.clock import patience
 
 PROJECT = Path(__file__).parents[2]
+# Nothing listens there.
+SILENT = Spark(ssh_hostname="127.0.0.1", ssh_user="me", ssh_port=9)
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """A site whose only Spark is this machine."""
-    inventory = inventory_text([NewSpark("local")], "mine", False)
+    inventory = inventory_text([Spark(local=True)], "mine", False)
     write_site(tmp_path, site_files("x", inventory))
     own = tmp_path / "files/recipes/mine.yaml"
     own.write_text(
@@ -38,8 +41,7 @@ def hosts(site: Path, **environment: str) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("deploy", ["status", "drift"])
 def test_machines_get_json_also_where_no_spark_answers(site: Path, deploy: str) -> None:
-    # Nothing listens there.
-    silent = inventory_text([NewSpark("127.0.0.1", "me", 9)], "mine", False)
+    silent = inventory_text([SILENT], "mine", False)
     (site / "inventory/sparks.yaml").write_text(silent)
     own = os.environ | {"PYTHONPATH": str(PROJECT), "HOME": str(site)}
     words = ("inventory.py", f"deploys/{deploy}.py", "--data", "json=-")
@@ -54,7 +56,7 @@ def test_machines_get_json_also_where_no_spark_answers(site: Path, deploy: str) 
 def test_a_terminal_gets_colours_unless_it_asks_for_none(
     site: Path, variable: str, coloured: bool
 ) -> None:
-    silent = inventory_text([NewSpark("127.0.0.1", "me", 9)], "mine", False)
+    silent = inventory_text([SILENT], "mine", False)
     (site / "inventory/sparks.yaml").write_text(silent)
     own = os.environ | {"PYTHONPATH": str(PROJECT), "HOME": str(site), "NO_COLOR": variable}
     line = f"{sys.executable} -m sparkwright status"

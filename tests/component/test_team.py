@@ -14,6 +14,7 @@ from tests.makers.release import COMMIT, DIGEST
 
 REPO = "nvidia/Qwen3.6-35B-A3B-NVFP4"
 KEY = "sk-0123456789abcdefghij"
+PRINTS = f"echo '{{keys: [{{name: owner, secret: {KEY}}}]}}'"
 FLEET = """
 sparks: {a: {}, b: {}}
 replicas:
@@ -183,7 +184,7 @@ def test_a_spark_that_cannot_be_read_is_no_new_one(tmp_path: Path, unread: str) 
 
 @pytest.mark.parametrize("options", [["-y"], ["--dry"]])
 def test_a_command_gives_the_keys_once_a_run(tmp_path: Path, options: list[str]) -> None:
-    script = f"echo ran >> {tmp_path}/log; echo asks for a passphrase >&2; echo owner {KEY}"
+    script = f"echo ran >> {tmp_path}/log; echo asks for a passphrase >&2; {PRINTS}"
     more = f"keys_command: {json.dumps(['sh', '-c', script])}\n"
     status, said = run(tmp_path, *options, keyed="ab", more=more)
     assert status == 0, said
@@ -194,7 +195,7 @@ def test_a_command_gives_the_keys_once_a_run(tmp_path: Path, options: list[str])
 
 
 def test_a_command_that_fails_ends_the_run_and_is_asked_once(tmp_path: Path) -> None:
-    script = f"echo ran >> {tmp_path}/log; echo owner {KEY}; exit 2"
+    script = f"echo ran >> {tmp_path}/log; {PRINTS}; exit 2"
     status, said = run(tmp_path, "-y", more=f"keys_command: {json.dumps(['sh', '-c', script])}\n")
     assert status == 1, said
     assert "sparks.yaml: keys_command: found a command that fails (exit status 2)" in said

@@ -25,12 +25,12 @@ from sparkwright.recipe.recipe import Answers
 from tests.clock import patience
 from tests.component.servers import free_port, listens, serving, until
 from tests.lab import cache
+from tests.makers.door import files, plan
 from tests.makers.gateway import FILES, KEYS
 from tests.makers.gateway_clients import CLIENT, CONNECT, Client, ask, said
 from tests.makers.gateway_replicas import Door
 from tests.programs import changed_program
 from tests.unit.certificates import certificate, private_key, written
-from tests.unit.door.plans import files, plan
 
 # The program, with other times: between looks, until a Spark without power is given up, and until a
 # door that takes its time. Before Python 3.12, which a gateway's host has, a collection of garbage

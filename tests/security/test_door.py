@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -18,9 +17,9 @@ from sparkwright.door.certificates import read_certificate
 from tests.clock import patience
 from tests.component.door.running import FakeServer, Running, haproxy
 from tests.component.servers import serving, until
+from tests.makers.door import KEY, plan
 from tests.security.attacks import CLIENT, CONNECTIONS, FIRST_TOKEN, HOSTILE, attack, median
 from tests.unit.certificates import certificate, private_key, written
-from tests.unit.door.plans import KEY, plan
 
 KEYED = {"Authorization": f"Bearer {KEY}"}
 # As group_data/all.py has them.
@@ -147,7 +146,7 @@ for network in networks:
 def test_an_ipv6_network_is_one_stranger(tmp_path: Path) -> None:
     """In a network of its own, which ends with its door."""
     running, own = Running(tmp_path), 4
-    running.lay(replace(plan(running.port, stranger_connections=own), bind="::"))
+    running.lay(plan(running.port, stranger_connections=own, bind="::"))
     addresses = [each for each in chain(*NETWORKS) if ":" in each]
     commands = ["ip link set lo up"]
     commands += [f"ip address add {each}/128 dev lo nodad" for each in addresses]

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,16 +17,19 @@ from sparkwright.door.key import Key
 from tests.component.door.running import FakeServer, Running, haproxy
 from tests.component.door.waiting import HOLD, waiting
 from tests.component.servers import serving
+from tests.makers.door import KEY, plan
 from tests.security.attacks import FIRST_TOKEN, TIMES, attack
-from tests.unit.door.plans import KEY, plan
 
 # As group_data/all.py has them, but for the time that a request waits.
 SETTINGS = {
     **{"max_connections": 1000, "stranger_connections": 200, "max_body_mib": 64},
     "hold_seconds": HOLD,
 }
-OTHERS = {f"127.0.0.{number}": Key(f"ann{number}", f"{KEY}-ann-{number}") for number in range(2, 6)}
-HOSTILE = Key("mallory", f"{KEY}-mallory")
+OTHERS = {
+    f"127.0.0.{number}": Key(name=f"ann{number}", secret=f"{KEY}-ann-{number}")
+    for number in range(2, 6)
+}
+HOSTILE = Key(name="mallory", secret=f"{KEY}-mallory")
 # Two are of one IPv6 network of 64 bits.
 SOURCES = (
     *(f"127.0.1.{number}" for number in range(1, 8)),
@@ -63,7 +65,7 @@ def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Behind]:
     with network():
         engine.pause = FIRST_TOKEN
         keys = [HOSTILE, *OTHERS.values()]
-        running.lay(replace(plan(running.port, keys=keys, **SETTINGS), bind="::"))
+        running.lay(plan(running.port, keys=keys, bind="::", **SETTINGS))
         with serving(engine):
             try:
                 running.start()

@@ -246,7 +246,7 @@ def test_from_the_spark_itself(spark: Handle, served: str) -> None:
     refused = spark.run(deploy, check=False, timeout=300)
     assert refused.returncode == 1
     assert f"lab.lock.yaml: found no such file, while spark1 serves {served};" in refused.stderr
-    adopt = re.search(r"-m (sparkwright -i lab lock --adopt .+)", refused.stderr)
+    adopt = re.search(r"(sparkwright -i lab lock --adopt .+)", refused.stderr)
     assert adopt, refused.stderr
     hub_options = f"--hf-endpoint {hub.URL} --hf-token http"
     spark.run(f"cd sparkwright && .venv/bin/python -m {adopt[1]} {hub_options}")

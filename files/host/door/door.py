@@ -41,7 +41,7 @@ _SERVER = re.compile(rf"    server ({_RELEASE.pattern}) unix@/\1/{re.escape(SOCK
 
 
 class Door:
-    """The door of a seat. All of it works while the door does not run: then on its files only.
+    """The door of a seat. While it does not run, commands change its files only.
 
     Args:
         root: of the seat.
@@ -68,11 +68,7 @@ class Door:
                 choice["first"] = release
 
     def prefer(self, release: str) -> None:
-        """Send new requests to an engine; the others keep what they have in flight.
-
-        Raises:
-            DoorError: it was not offered.
-        """
+        """Send new requests to an engine that was offered; the others finish theirs."""
         with self._changed() as (engines, choice):
             if release not in engines:
                 raise DoorError(f"found no engine {release} behind the door; offer it first")
@@ -93,8 +89,8 @@ class Door:
     def busy(self, release: str) -> int:
         """Return how many requests are in flight at an engine; 0 while the door does not run.
 
-        A process of before a reload knows no engine that came later. So its connections that rest
-        count as well, for the minute that they have: the next request may go to this engine.
+        The next request of an idle connection to a process that a reload has replaced may go to
+        this engine as well: such connections count, for the minute that they have.
         """
         with self._locked():
             held = self._read()[1]["hold"] == "yes"
@@ -112,10 +108,8 @@ class Door:
             return
         kept = {line.split()[0] for line in _lines(new / "keys")}
         for line in _lines(self._folder / "keys"):
-            # DIGEST NAME:END; there was a time when it was DIGEST alone.
-            digest, _, rest = line.partition(" ")
-            end = rest.split(":")[1:2]
-            if digest not in kept and not (end and int(end[0]) <= time.time()):
+            digest, entry = line.split(" ", 1)
+            if digest not in kept and int(entry.split(":")[1]) > time.time():
                 self._revoked.touch()
 
     def prepare(self) -> None:
@@ -130,29 +124,21 @@ class Door:
             pass
 
     def running(self) -> dict[str, str]:
-        """Return `version` and `mark` of the door that runs; nothing while it does not."""
+        """Return `version` and `mark` of the door that runs."""
         return self._haproxy.running()
 
     def names(self) -> dict[str, tuple[int, int, int]]:
-        """Return for each name of a key its requests since the last reload, those in flight, and
-        those that were held.
-        """
+        """Return the numbers of requests of each name of a key: see `Haproxy.names`."""
         return self._haproxy.names()
 
     def held(self) -> tuple[int, int]:
-        """Return how many requests wait for an engine, and were given up since the last reload."""
+        """Return how many requests wait, and how many were given up: see `Haproxy.held`."""
         return self._haproxy.held()
 
     def reload(self, master: int) -> None:
-        """Have the door read its files anew, in a new process; the old one ends with its streams.
+        """Have the door read its files anew: see `Haproxy.reload`.
 
-        It ends at once where a key opens the door no more: see `compare`.
-
-        Args:
-            master: process ID of the door.
-
-        Raises:
-            DoorError: it did not take them, and goes on as it was.
+        The old process ends at once where a key opens the door no more: see `compare`.
         """
         with self._locked():
             engines, choice = self._read()
@@ -161,7 +147,7 @@ class Door:
             try:
                 self._haproxy.reload(master)
             finally:
-                self._apply(engines, choice)
+                self._haproxy.apply(engines, self._map, choice)
             if self._revoked.exists():
                 self._haproxy.end_previous()
                 self._revoked.unlink()
@@ -179,7 +165,7 @@ class Door:
             engines, choice = self._read()
             yield engines, choice
             self._write(engines, choice)
-            self._apply(engines, choice)
+            self._haproxy.apply(engines, self._map, choice)
 
     def _read(self) -> tuple[dict[str, None], dict[str, str]]:
         choice = {"first": NO_RELEASE, "hold": "no"}
@@ -210,9 +196,6 @@ class Door:
         for path, content in ((self._config, text + NOBODY_SERVER), (self._map, choices)):
             if _lines(path) != content.splitlines():
                 replace(path, content, durable=True)
-
-    def _apply(self, engines: Collection[str], choice: Mapping[str, str]) -> None:
-        self._haproxy.apply(engines, self._map, choice)
 
 
 def _lines(path: Path) -> list[str]:

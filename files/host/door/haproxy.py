@@ -1,6 +1,6 @@
-"""haproxy as it runs: its processes, and what it is told and asked by its master's socket.
+"""haproxy as it runs: its processes, and the commands and questions to its master's socket.
 
-All of it does nothing, and finds nothing, while haproxy does not run.
+While haproxy does not run, commands do nothing, and answers are empty.
 """
 
 import os
@@ -44,8 +44,7 @@ def server(backend: str, release: str, hold: str) -> str:
     """Return an engine in haproxy's words, as its files and `add server` take it.
 
     Args:
-        backend: one of BACKENDS.
-        release: its release, by which haproxy knows it, and finds its socket where it is confined.
+        release: by which haproxy knows it, and finds its socket where it is confined.
         hold: "yes" while it is to get nothing.
     """
     return (
@@ -54,11 +53,7 @@ def server(backend: str, release: str, hold: str) -> str:
 
 
 class Haproxy:
-    """The haproxy of a door.
-
-    Args:
-        path: of its master's socket.
-    """
+    """The haproxy of a door, by the path of its master's socket."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -66,7 +61,7 @@ class Haproxy:
     def running(self) -> dict[str, str]:
         """Return `version` and `mark` of the present worker; nothing without one."""
         for worker in self._workers()[:1]:
-            lines = self._ask(f"@!{worker} show info").splitlines()
+            lines = self._ask("show info", worker).splitlines()
             info = dict(line.split(": ", 1) for line in lines if ": " in line)
             return {"version": info["Version"], "mark": info.get("description", "")}
         return {}
@@ -74,28 +69,29 @@ class Haproxy:
     def reload(self, master: int) -> None:
         """Have haproxy read its files anew, in a new process; the old one ends with its streams.
 
-        Args:
-            master: its process ID.
-
         Raises:
             DoorError: it did not take them, and goes on as it was.
         """
-        before, failures = self._processes()
+        before, failed_before = self._processes()
         os.kill(master, signal.SIGUSR2)
         deadline = time.monotonic() + RELOAD
-        while not (now := self._processes())[0] or now[0][0] in before:
-            if now[1] > failures or time.monotonic() > deadline:
+        while True:
+            workers, failed = self._processes()
+            if workers and workers[0] not in before:
+                return
+            if failed > failed_before or time.monotonic() > deadline:
                 raise DoorError("the door did not take its new files: journalctl -u door")
             time.sleep(LOOK)
 
     def leave_to(self, release: str) -> None:
-        """Have what waits in the present process try an engine, whether it is up or not: after a
-        reload that process makes no check. Where it stays the present one, `apply` ends that.
+        """Have the requests that wait in the present process try an engine, up or not.
+
+        After a reload that process makes no health check. If the reload fails, `apply` ends this.
         """
         for worker in self._workers()[:1]:
             socket_of = f"unix@/{release}/{SOCKET} weight {_WEIGHTS['no']}"
-            self._tell(worker, f"add server {PATIENT}/{HEIR} {socket_of}")
-            self._tell(worker, f"set server {PATIENT}/{HEIR} state ready")
+            self._ask(f"add server {PATIENT}/{HEIR} {socket_of}", worker)
+            self._ask(f"set server {PATIENT}/{HEIR} state ready", worker)
 
     def end_previous(self) -> None:
         """End the processes that a reload left, and all that they have in flight."""
@@ -104,69 +100,65 @@ class Haproxy:
                 os.kill(worker, signal.SIGTERM)
 
     def apply(self, engines: Collection[str], choices: Path, choice: Mapping[str, str]) -> None:
-        """Have every process know these. An old one takes no engine, but a choice.
+        """Have every process know these engines alone, and the choice among them.
+
+        A process that a reload has replaced takes no new engine, but a choice.
 
         Args:
-            engines: their releases; others are forgotten.
-            choices: file of the map that haproxy chooses an engine by.
-            choice: what is to be in the map.
+            choices: file of the map by which haproxy chooses an engine.
+            choice: content of the map.
         """
         kept = {NOBODY}
         for worker in self._workers():
             for key, value in choice.items():
-                self._tell(worker, f"set map {choices} {key} {value}")
+                self._ask(f"set map {choices} {key} {value}", worker)
             for backend in BACKENDS:
                 self._apply(worker, backend, engines, choice["hold"], kept)
             kept |= {HEIR}
 
     def _apply(
-        self,
-        worker: int,
-        backend: str,
-        engines: Collection[str],
-        hold: str,
-        kept: Collection[str],
+        self, worker: int, backend: str, engines: Collection[str], hold: str, kept: Collection[str]
     ) -> None:
-        state = self._ask(f"@!{worker} show servers state {backend}")
+        state = self._ask(f"show servers state {backend}", worker)
         found = {row["srv_name"]: row for row in _table(state, " ")}
         for release in engines:
             name = f"{backend}/{release}"
             if release not in found:
-                self._tell(worker, f"add server {backend}/{server(backend, release, hold)}")
-                self._tell(worker, f"enable health {name}")
+                self._ask(f"add server {backend}/{server(backend, release, hold)}", worker)
+                self._ask(f"enable health {name}", worker)
             if found.get(release, {}).get("srv_admin_state") != "0":
-                self._tell(worker, f"set server {name} state ready")
-            self._tell(worker, f"set server {name} weight {_WEIGHTS[hold]}")
+                self._ask(f"set server {name} state ready", worker)
+            self._ask(f"set server {name} weight {_WEIGHTS[hold]}", worker)
         for release in found.keys() - {*engines, *kept}:
-            self._tell(worker, f"set server {backend}/{release} state maint")
+            self._ask(f"set server {backend}/{release} state maint", worker)
             # Refused while it has requests in flight; the next change tries it again.
-            self._tell(worker, f"del server {backend}/{release}")
+            self._ask(f"del server {backend}/{release}", worker)
 
     def in_flight(self, release: str) -> list[tuple[int, int]]:
         """Return what an engine has in flight, and how much more it may get, by each process."""
         return [self._in_flight(worker, release) for worker in self._workers()]
 
     def held(self) -> tuple[int, int]:
-        """Return how many requests wait for an engine, and how many were given up since the last
-        reload; those that have waited since before it are included.
+        """Return how many requests wait for an engine in all processes, and how many were given up
+        since the last reload.
         """
         now = gave_up = 0
-        for number, worker in enumerate(self._workers()):
-            rows = {svname: row for (name, svname), row in self._stat(worker) if name == PATIENT}
-            for svname, row in rows.items():
-                now += int(row["scur"]) * (1 if svname == "BACKEND" else -1)
-            if number == 0 and rows:
-                gave_up = int(rows["BACKEND"]["econ"])
+        for worker in reversed(self._workers()):
+            for (backend, name), row in self._stat(worker):
+                if backend == PATIENT and name == "BACKEND":
+                    now += int(row["scur"])
+                    gave_up = int(row["econ"])
+                elif backend == PATIENT:
+                    now -= int(row["scur"])
         return max(now, 0), gave_up
 
     def names(self) -> dict[str, tuple[int, int, int]]:
-        """Return for each name of a key how many requests came since the last reload, by it, how
-        many are in flight, those of before included, and how many came while no engine served,
-        and were held.
+        """Return three numbers of requests for each name of a key: those since the last reload,
+        those in flight in all processes, and those that were held for want of an engine.
         """
         found: dict[str, tuple[int, int, int]] = {}
         for number, worker in enumerate(self._workers()):
-            for line in self._ask(f"@!{worker} show table names").splitlines():
+            for line in self._ask("show table names", worker).splitlines():
                 row = dict(field.split("=", 1) for field in line.split() if "=" in field)
                 if "http_req_cnt" in row:
                     came, now, held = found.get(row["key"], (0, 0, 0))
@@ -188,19 +180,16 @@ class Haproxy:
         return now, int(door["scur"]) if door and ends else 0
 
     def _stat(self, worker: int) -> Iterator[tuple[tuple[str, str], dict[str, str]]]:
-        for row in _table(self._ask(f"@!{worker} show stat"), ","):
+        for row in _table(self._ask("show stat", worker), ","):
             yield (row["pxname"], row["svname"]), row
-
-    def _tell(self, worker: int, command: str) -> None:
-        self._ask(f"@!{worker} {command}")
 
     def _workers(self) -> list[int]:
         return self._processes()[0]
 
     def _processes(self) -> tuple[list[int], int]:
-        """Return the process IDs of the door's workers, the present one first, and failed reloads.
+        """Return the workers' process IDs, the present one first, and the number of failed reloads.
 
-        Those of before a reload stay until their last stream has ended.
+        A worker that a reload has replaced stays until its last stream has ended.
         """
         workers, failures = [], 0
         for line in self._ask("show proc").splitlines():
@@ -211,12 +200,13 @@ class Haproxy:
                 failures = int(failed[1])
         return workers, failures
 
-    def _ask(self, command: str) -> str:
-        """Return what the door says to a command; nothing while it does not run.
+    def _ask(self, command: str, worker: int | None = None) -> str:
+        """Return the answer of a worker, or of the master, to a command.
 
         Raises:
-            DoorError: it runs, and says nothing.
+            DoorError: haproxy runs, and does not answer.
         """
+        words = f"@!{worker} {command}\n" if worker else f"{command}\n"
         deadline = time.monotonic() + ANSWER
         while time.monotonic() < deadline:
             with socket.socket(socket.AF_UNIX) as client:
@@ -228,7 +218,7 @@ class Haproxy:
                 # A reload drops the connections that it finds, and haproxy 3.0.0 has been seen to
                 # leave one without an answer. What is asked may be asked twice.
                 with suppress(ConnectionError, TimeoutError):
-                    client.sendall(command.encode() + b"\n")
+                    client.sendall(words.encode())
                     # Else it waits for another command.
                     client.shutdown(socket.SHUT_WR)
                     if answer := b"".join(iter(lambda: client.recv(65536), b"")):

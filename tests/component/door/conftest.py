@@ -10,7 +10,7 @@ from tests.clock import patience
 from tests.component.door.running import FakeServer, Running
 from tests.component.door.waiting import HOLD, Asked
 from tests.component.servers import serving
-from tests.unit.door.plans import KEY, OTHER, plan
+from tests.makers.door import KEY, OTHER, plan
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from sparkwright.door.door import DoorPlan
 from tests.clock import patience
 from tests.component.servers import free_port, until
 from tests.component.socket_server import SocketServer
-from tests.unit.door.plans import FILES, KEY, files, plan
+from tests.makers.door import FILES, KEY, files, plan
 
 haproxy = pytest.mark.skipif(
     not shutil.which("haproxy") or getpass.getuser() != "root",

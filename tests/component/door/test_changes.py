@@ -12,7 +12,7 @@ from host.door.haproxy import DoorError
 from sparkwright.door.key import Key
 from tests.component.door.running import FakeServer, Running, haproxy, load, stream
 from tests.component.servers import fill, serving, small_disk, until
-from tests.unit.door.plans import KEY, OTHER, files, plan
+from tests.makers.door import KEY, OTHER, files, plan
 
 
 @haproxy
@@ -249,7 +249,7 @@ def test_a_key_that_is_taken_away_ends_what_is_in_flight(
         engine.turns.release()
         assert answer.read1(1) == b"a"
         # Another one, and one that has ended by itself, cut nothing.
-        deploy(KEY, Key("ann", OTHER, until=date(2020, 1, 1)))
+        deploy(KEY, Key(name="ann", secret=OTHER, until=date(2020, 1, 1)))
         deploy(KEY)
         engine.turns.release()
         assert answer.read() == b"a"

@@ -11,7 +11,7 @@ from tests.clock import patience
 from tests.component.door.running import FakeServer, Running, haproxy, stream
 from tests.component.door.waiting import PATH, Asked, engine, waiting
 from tests.component.servers import until
-from tests.unit.door.plans import KEY
+from tests.makers.door import KEY
 
 Engines = Callable[[str], FakeServer]
 

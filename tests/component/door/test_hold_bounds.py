@@ -11,7 +11,7 @@ from tests.clock import patience
 from tests.component.door.running import FakeServer, Running, haproxy
 from tests.component.door.waiting import HOLD, PATH, Asked, engine, waiting
 from tests.component.servers import until
-from tests.unit.door.plans import KEY, OTHER, plan
+from tests.makers.door import KEY, OTHER, plan
 
 Engines = Callable[[str], FakeServer]
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from sparkwright.door.key import Key
 from tests.component.door.running import FakeServer, Running, haproxy, stream
 from tests.component.servers import until
-from tests.unit.door.plans import KEY, OTHER, plan
+from tests.makers.door import KEY, OTHER, plan
 
 
 @haproxy
@@ -32,11 +32,11 @@ def test_a_key_has_a_name_and_an_end_and_may_be_for_metrics_alone(
     running, _ = behind
     today = datetime.now(UTC).date()
     keys = [
-        Key("ann", KEY, until=today),
-        Key("bob", OTHER, until=today - timedelta(days=1)),
-        Key("prometheus", f"{KEY}-prometheus", ("metrics",)),
-        Key("elsewhere", f"{KEY}-elsewhere", ("code",)),
-        Key("gateway", f"{KEY}-gateway"),
+        Key(name="ann", secret=KEY, until=today),
+        Key(name="bob", secret=OTHER, until=today - timedelta(days=1)),
+        Key(name="prometheus", secret=f"{KEY}-prometheus", places=["metrics"]),
+        Key(name="elsewhere", secret=f"{KEY}-elsewhere", places=["code"]),
+        Key(name="gateway", secret=f"{KEY}-gateway"),
     ]
     running.lay(plan(running.port, keys=keys, key_requests=10))
     running.reload()
@@ -79,7 +79,7 @@ def test_who_looks_at_metrics_is_no_client_and_looks_twice_a_second_at_most(
     behind: tuple[Running, FakeServer],
 ) -> None:
     running, _ = behind
-    keys = [Key("ann", KEY), Key("prometheus", OTHER, ("metrics",))]
+    keys = [Key(name="ann", secret=KEY), Key(name="prometheus", secret=OTHER, places=["metrics"])]
     running.lay(plan(running.port, keys=keys))
     running.reload()
     for path in ("/metrics/door", "/health", "/v1/models"):

@@ -4,12 +4,12 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 
 from tests.component.door.running import FakeServer, Running, haproxy, load, stream
 from tests.component.servers import until
+from tests.makers.door import plan
 
 
 def bound(port: int, address: str) -> bool:
@@ -32,7 +32,7 @@ def test_nobody_listens_beside_it_and_reloads_lose_no_request(
     engine = engines("a")
     running.door.offer("a")
     # From one address to all of them, which takes the port anew, too.
-    running.lay(replace(running.plan, bind=own))
+    running.lay(plan(running.port, bind=own))
     running.reload()
     over, taken = threading.Event(), []
 

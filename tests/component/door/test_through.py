@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.door.certificates import read_certificate
 from tests.clock import patience
 from tests.component.door.running import FakeServer, Running, haproxy, stream
 from tests.component.servers import until
-from tests.unit.certificates import certificate, private_key, written
-from tests.unit.door.plans import KEY, OTHER, plan
+from tests.makers.door import KEY, OTHER, own_certificate, plan
 
 # The routes of vLLM 0.33: those that a key opens, and those that nobody needs from outside.
 WITH_KEY = (
@@ -203,8 +201,7 @@ def test_tls_with_the_owners_certificate(
 ) -> None:
     engines("a")
     running.door.offer("a")
-    written(tmp_path, certificate(key := private_key(), days=90), key)
-    tls = read_certificate(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
+    tls = own_certificate(tmp_path)
     running.lay(plan(running.port, certificate=tls))
     running.reload()
     trusting = ssl.create_default_context(cafile=str(tmp_path / "tls.crt"))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.component.door.running import FakeServer, Running, asked, haproxy
 from tests.component.servers import until
-from tests.unit.door.plans import KEY, OTHER
+from tests.makers.door import KEY, OTHER
 
 TRICKS = (
     "/v1",
@@ -96,7 +96,7 @@ def test_a_key_counts_where_it_is_asked_for_alone(behind: tuple[Running, FakeSer
         f"Authorization: Basic {KEY}",
         f"Authorization: {KEY}",
         f"Proxy-Authorization: Bearer {KEY}",
-        f"Authorization: Bearer {door.plan.keys[0].split()[0]}",
+        f"Authorization: Bearer {door.plan.keys[0].digest}",
         f"x-api-key: wrong,{KEY}",
         "x-api-key:",
         f"Cookie: authorization=Bearer {KEY}",

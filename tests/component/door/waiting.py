@@ -10,7 +10,7 @@ from typing import Any
 from tests.clock import patience
 from tests.component.door.running import FakeServer, Running
 from tests.component.servers import serving, until
-from tests.unit.door.plans import KEY
+from tests.makers.door import KEY
 
 PATH = "/v1/chat/completions"
 HOLD = 300

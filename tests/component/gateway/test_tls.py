@@ -17,11 +17,11 @@ from sparkwright.gateway.files import BEHIND
 from tests.clock import patience
 from tests.component.door.running import haproxy
 from tests.component.servers import free_port
+from tests.makers.door import plan
 from tests.makers.gateway import KEYS
 from tests.makers.gateway_clients import requests
 from tests.makers.gateway_replicas import Door
 from tests.makers.gateway_running import opened
-from tests.unit.door.plans import plan
 
 pytestmark = haproxy
 Secured = tuple[int, ssl.SSLContext]

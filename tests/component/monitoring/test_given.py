@@ -76,7 +76,7 @@ def test_a_certificate_of_another_name_is_asked_for_by_its_name(tmp_path: Path) 
     ]
     assert a.certificates == (tmp_path / "tls.crt").read_text()
     both.write_text("nonsense")
-    with pytest.raises(PlanError, match=r"tls_certificate: found .*both\.pem, which is no cert"):
+    with pytest.raises(PlanError, match=r"tls_certificate: .*both\.pem: found no certificate"):
         doors(tmp_path, **tls)
     files = monitoring_files([a], "sk-1")
     assert files["chat.crt"] == (a.certificates, 0o644)

@@ -23,8 +23,8 @@ from tests.component.door.running import Running, haproxy
 from tests.component.monitoring.given import QUERIES, doors, tools, worker, write_metrics
 from tests.component.servers import free_port, listens, serving, until
 from tests.component.socket_server import SocketServer
+from tests.makers.door import KEY, plan
 from tests.unit.certificates import certificate, private_key, written
-from tests.unit.door.plans import KEY, plan
 
 exporter_program = pytest.mark.skipif(
     not shutil.which("prometheus-node-exporter"),

@@ -16,14 +16,13 @@ from sparkwright.cli import init as module
 from sparkwright.cli.main import cli
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.fleet.file import load_fleet
-from sparkwright.fleet.fleet import Fleet
+from sparkwright.fleet.fleet import Fleet, Spark
 from sparkwright.host.survey import Survey
 from sparkwright.preflight.preflight import hardware_of
 from sparkwright.recipe.loader import load_recipe, recipe_names
-from sparkwright.site import facts, site
+from sparkwright.site import look as look_module
+from sparkwright.site import site
 from sparkwright.site.choice import offers
-from sparkwright.site.facts import Look
-from sparkwright.site.site import NewSpark
 from tests.makers.preflight import FIT as SPARK
 
 
@@ -43,15 +42,15 @@ def fleet(folder: Path) -> Fleet:
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Look]]:
+def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Survey | str]]:
     """What looks at an address show, one after the other; the last one stays."""
-    looks: dict[str, list[Look]] = {}
+    looks: dict[str, list[Survey | str]] = {}
 
-    def look(spark: NewSpark) -> Look:
-        own = looks.get(spark.address, [Look(SPARK)])
+    def look(spark: Spark) -> Survey | str:
+        own = looks.get(spark.ssh_hostname or "", [SPARK])
         return own.pop(0) if len(own) > 1 else own[0]
 
-    monkeypatch.setattr(facts, "look", look)
+    monkeypatch.setattr(look_module, "look", look)
     return looks
 
 
@@ -87,24 +86,28 @@ def test_what_a_machine_is(changes: dict[str, object], expected: str | None) -> 
 
 def test_what_fits_begins_with_what_is_recommended() -> None:
     gb10 = HARDWARE["gb10"]
-    assert offers(gb10, [SPARK])[0].recipe == "qwen3.6-35b-nvidia"
-    assert offers(gb10, [SPARK, SPARK])[0].recipe == "qwen3.5-122b-nvidia"
-    assert offers(gb10, [SPARK])[0].download > 20 * 10**9
-    names = {each.recipe for each in offers(gb10, [SPARK])}
+    one, two = offers(gb10, [SPARK]), offers(gb10, [SPARK, SPARK])
+    assert (one[0].recipe, two[0].recipe) == ("qwen3.6-35b-nvidia", "qwen3.5-122b-nvidia")
+    assert one[0].download > 20 * 10**9
+    # None is offered without a plan for its memory.
+    assert all(each.download > 10**8 and load_recipe(each.recipe) for each in one + two)
+    names = {each.recipe for each in one}
     # It is for two, or for a graphics card.
     assert "qwen3.5-35b-nvfp4-rtx-5090" not in names
     assert names <= set(recipe_names())
 
 
-def test_without_a_question(folder: Path, seen: dict[str, list[Look]]) -> None:
+def test_without_a_question(folder: Path, seen: dict[str, list[Survey | str]]) -> None:
     result = run("--spark", "me@10.0.0.5")
     assert result.exit_code == 0, result.output
     assert "me@10.0.0.5: ok: NVIDIA GB10, 12" in result.output
+    assert " 0 GB" not in result.output
+    assert "(others: sparkwright recipes list)" in result.output
     assert "serves qwen3.6-35b-nvidia as qwen3.6-35b" in result.output
     assert fleet(folder).replicas["chat"].recipe == "qwen3.6-35b-nvidia"
 
 
-def test_with_questions(folder: Path, seen: dict[str, list[Look]], terminal: None) -> None:
+def test_with_questions(folder: Path, seen: dict[str, list[Survey | str]], terminal: None) -> None:
     typed = "10.0.0.5\nme\n10.0.0.6\n\n\ny\n\n"
     result = run("my-sparks", typed=typed)
     assert result.exit_code == 0, result.output
@@ -114,11 +117,11 @@ def test_with_questions(folder: Path, seen: dict[str, list[Look]], terminal: Non
 
 
 def test_what_does_not_answer_is_tried_again(
-    folder: Path, seen: dict[str, list[Look]], terminal: None
+    folder: Path, seen: dict[str, list[Survey | str]], terminal: None
 ) -> None:
     seen["10.0.0.5"] = [
-        Look(trouble="it rejects this SSH key: ssh-copy-id me@10.0.0.5"),
-        Look(SPARK),
+        "it rejects this SSH key: ssh-copy-id me@10.0.0.5",
+        SPARK,
     ]
     result = run("my-sparks", typed="me@10.0.0.5\n\ny\n\n")
     assert result.exit_code == 0, result.output
@@ -127,9 +130,9 @@ def test_what_does_not_answer_is_tried_again(
 
 
 def test_nothing_is_written_for_what_cannot_be_used(
-    folder: Path, seen: dict[str, list[Look]]
+    folder: Path, seen: dict[str, list[Survey | str]]
 ) -> None:
-    seen["10.0.0.5"] = [Look(trouble="no answer: no power or no network")]
+    seen["10.0.0.5"] = ["no answer: no power or no network"]
     result = run("--spark", "me@10.0.0.5")
     assert result.exit_code == 1
     assert "no answer: no power or no network" in result.output
@@ -156,7 +159,7 @@ def test_nothing_is_written_for_what_cannot_be_used(
     ],
 )
 def test_what_is_refused(
-    folder: Path, seen: dict[str, list[Look]], words: list[str], sentence: str
+    folder: Path, seen: dict[str, list[Survey | str]], words: list[str], sentence: str
 ) -> None:
     result = run(*words)
     assert result.exit_code == 1
@@ -164,7 +167,7 @@ def test_what_is_refused(
     assert [*folder.iterdir()] == []
 
 
-def test_a_site_is_not_overwritten(folder: Path, seen: dict[str, list[Look]]) -> None:
+def test_a_site_is_not_overwritten(folder: Path, seen: dict[str, list[Survey | str]]) -> None:
     assert run("--spark", "a").exit_code == 0
     before = (folder / "my-sparks/inventory/sparks.yaml").read_text()
     assert "found a site already" in str(run("--spark", "b").exception)
@@ -253,15 +256,3 @@ def test_no_site_within_another(folder: Path, monkeypatch: pytest.MonkeyPatch) -
         said = str(run(name, "--spark", "a", "--no-connect").exception)
         assert f"{name}: found the site {folder}/my-sparks above it; expected" in said
     assert [*Path.cwd().iterdir()] == []
-
-
-def test_no_recipe_is_offered_without_a_plan_for_its_memory(
-    folder: Path, seen: dict[str, list[Look]]
-) -> None:
-    result = run("--spark", "me@10.0.0.5")
-    assert " 0 GB" not in result.output
-    assert "(others: sparkwright recipes list)" in result.output
-    for sparks in (1, 2):
-        for each in offers(HARDWARE["gb10"], [SPARK] * sparks):
-            assert each.download > 10**8, each
-            assert load_recipe(each.recipe)

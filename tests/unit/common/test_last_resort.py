@@ -66,7 +66,7 @@ def test_a_fault_is_told_in_three_lines_and_kept_in_a_file(
     key = "Bearer abcdefgh.ijkl"
     # Neither has a form by which it could be known.
     own, password = "f3a9c0" * 6 + "d7", "hunter2 and more"
-    Key("ann", own)
+    Key(name="ann", secret=own)
     RegistryLogin("registry.lan", "ann", password, "config.json")
 
     def main() -> int:
@@ -79,7 +79,7 @@ def test_a_fault_is_told_in_three_lines_and_kept_in_a_file(
     assert second == "ValueError: two lines \N{REPLACEMENT CHARACTER}[2J [a key] [a key]:[a key] 10"
     (file,) = state.iterdir()
     assert third.startswith(f"The details are in {file}. Report it with this file: ")
-    assert third.endswith("sparkwright doctor --report -")
+    assert third.endswith("sparkwright doctor --data report=-")
     assert (file.stat().st_mode & 0o777, state.stat().st_mode & 0o777) == (0o600, 0o700)
     assert "in main" in file.read_text()
     assert "sword-fish" not in file.read_text()

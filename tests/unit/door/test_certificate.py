@@ -39,8 +39,8 @@ def test_certificate_and_key_become_one_file(tmp_path: Path) -> None:
     assert found.pem.count("BEGIN PRIVATE KEY") == 1
     assert "PRIVATE" not in repr(found)
     assert found.chain == (tmp_path / "tls.crt").read_text()
-    assert found.notices(NOW) == []
-    assert "tls.crt expires on" in found.notices(NOW + timedelta(days=61))[0]
+    assert [*found.notices(NOW)] == []
+    assert "tls.crt expires on" in next(found.notices(NOW + timedelta(days=61)))
 
 
 def test_no_tls_is_no_certificate(tmp_path: Path) -> None:
@@ -59,19 +59,19 @@ def test_bad_ones_are_refused(tmp_path: Path) -> None:
         return str(raised.value)
 
     good = certificate(key, days=90)
-    with pytest.raises(PlanError, match=r"tls_certificate: found .*tls.crt, which cannot be read"):
+    with pytest.raises(PlanError, match=r"tls_certificate: .*tls.crt: found a file that cannot be"):
         read(tmp_path)
     own = Settings(tls_certificate="7", tls_key="k")
-    with pytest.raises(PlanError, match="tls_certificate: found 7, which cannot be read"):
+    with pytest.raises(PlanError, match="tls_certificate: 7: found a file that cannot be read"):
         server_certificate(own, tmp_path, "door-chat", ())
-    assert "tls.crt, which is no certificate" in refused(b"", pem)
-    assert "tls.crt, which is no certificate" in refused(pem, pem)
-    assert "tls.key, which is no private key" in refused(good, good)
-    assert "tls.key, which is not the key of" in refused(certificate(private_key(), days=9), pem)
-    assert "which expired on" in refused(certificate(key, days=-1), pem)
-    assert "which is valid from" in refused(certificate(key, days=90, begins=1), pem)
+    assert "tls.crt: found no certificate" in refused(b"", pem)
+    assert "tls.crt: found no certificate" in refused(pem, pem)
+    assert "tls.key: found no private key" in refused(good, good)
+    assert "tls.key: found not the key of" in refused(certificate(private_key(), days=9), pem)
+    assert "a certificate that expired on" in refused(certificate(key, days=-1), pem)
+    assert "a certificate that is valid from" in refused(certificate(key, days=90, begins=1), pem)
     closed = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"pw"))
-    assert "which a password protects" in refused(good, closed)
+    assert "found a key that a password protects" in refused(good, closed)
 
 
 def test_one_that_was_signed_this_second_is_valid() -> None:
@@ -81,7 +81,7 @@ def test_one_that_was_signed_this_second_is_valid() -> None:
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     pair = ("tls.crt", chain), ("tls.key", secret)
     assert parse_certificate(*pair, begins).chain == chain.decode()
-    with pytest.raises(PlanError, match="which is valid from"):
+    with pytest.raises(PlanError, match="a certificate that is valid from"):
         parse_certificate(*pair, begins - timedelta(seconds=1))
 
 
@@ -93,7 +93,7 @@ def test_an_rsa_key_that_no_door_would_show_is_refused(tmp_path: Path) -> None:
         (tmp_path / "tls.key").write_bytes(pem)
 
     pair(1024)
-    with pytest.raises(PlanError, match=r"tls_key: found .*tls.key, an RSA key of 1024 bits; expe"):
+    with pytest.raises(PlanError, match=r"tls_key: .*tls.key: found an RSA key of 1024 bits; expe"):
         read(tmp_path)
     pair(2048)
     assert read(tmp_path)
@@ -110,7 +110,9 @@ def test_the_key_may_lie_in_the_file_of_the_certificate(tmp_path: Path) -> None:
         == (tmp_path / "tls.crt").read_text()
     )
     both.unlink()
-    with pytest.raises(PlanError, match=r"tls_certificate: found .*both.pem, which cannot be read"):
+    with pytest.raises(
+        PlanError, match=r"tls_certificate: .*both.pem: found a file that cannot be"
+    ):
         read_certificate(str(both), str(both))
 
 

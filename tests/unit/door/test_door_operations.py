@@ -8,12 +8,10 @@ import pytest
 
 from sparkwright.common.files import Directory, ManagedFile
 from sparkwright.common.render import unit_file
-from sparkwright.door.certificates import read_certificate
-from sparkwright.door.door import DoorPlan, door_plan, mark
+from sparkwright.door.door import DoorPlan, mark
 from sparkwright.door.operations import door, no_door
 from sparkwright.fleet.settings import Settings
-from tests.unit.certificates import certificate, private_key, written
-from tests.unit.door.plans import named
+from tests.makers.door import named, own_certificate
 from tests.unit.driven import Driven, fake_host, said_of_file
 from tests.unit.units import said_of_units
 
@@ -37,7 +35,7 @@ CLEAN = "\n".join(
 def plan(**changes: Any) -> DoorPlan:
     values = {"certificate": None, "keys": [KEY], "place": "chat", "hold_seconds": 480, **changes}
     values["keys"] = named(values["keys"])
-    return door_plan(Settings(), port=8000, **values)
+    return DoorPlan(Settings(), port=8000, **values)
 
 
 def spark(state: str) -> Driven:
@@ -86,8 +84,7 @@ def changes(state: str, of: DoorPlan) -> list[str]:
 
 
 def test_a_clean_host_gets_all_of_it_proved_before_it_is_in_force(tmp_path: Path) -> None:
-    written(tmp_path, certificate(key := private_key(), days=90), key)
-    tls = read_certificate(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
+    tls = own_certificate(tmp_path)
     done = changes(CLEAN, plan(certificate=tls))
     steps = [
         "apt-get install ",
@@ -112,8 +109,7 @@ def test_key_and_certificate_travel_by_standard_input_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
-    written(tmp_path, certificate(key := private_key(), days=90), key)
-    tls = read_certificate(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
+    tls = own_certificate(tmp_path)
     assert tls
     host = spark(CLEAN)
     host.run(door, root=ROOT, plan=plan(certificate=tls), **TEXTS)
@@ -150,8 +146,7 @@ def test_what_a_run_that_died_left_is_finished(
 
 
 def test_a_change_of_settings_is_a_reload_and_an_old_secret_goes(tmp_path: Path) -> None:
-    written(tmp_path, certificate(key := private_key(), days=90), key)
-    tls = read_certificate(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
+    tls = own_certificate(tmp_path)
     done = changes(settled(plan(certificate=tls)), plan(keys=None))
     assert "rm -f /r/door/keys" in done[-2]
     assert "rm -f /r/door/certificate.pem" in done[-2]

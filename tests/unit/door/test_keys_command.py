@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,9 @@ from sparkwright.door.keys import api_keys, has_keys, keys_path, named_key
 from sparkwright.fleet.file import load_fleet
 from sparkwright.recipe.loader import recipe_names
 from tests.commands import sparkwright
+from tests.makers.door import KEY
 
-KEY = "sk-0123456789abcdefghij"
+OWNER = f"{{keys: [{{name: owner, secret: {KEY}}}]}}"
 FLEET = """\
 sparks: {spark-a: {ssh_hostname: 192.0.2.1}}
 replicas: {chat: {recipe: qwen3.6-35b-nvidia, sparks: [spark-a]}}
@@ -24,7 +24,7 @@ keys_command: WORDS
 
 
 @pytest.fixture(autouse=True)
-def another_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no output of an earlier test's command."""
     monkeypatch.setattr(keys_command, "_said", {})
     monkeypatch.setattr(keys_command, "PATIENCE", 60)
@@ -35,6 +35,11 @@ def given(folder: Path, *words: object) -> Path:
     path = folder / "sparks.yaml"
     path.write_text(FLEET.replace("WORDS", json.dumps(words)))
     return path
+
+
+def printing(key: str, more: str = "") -> str:
+    """Return a script that prints a key of ann."""
+    return f"echo '{{keys: [{{name: ann, secret: {key}{more}}}]}}'"
 
 
 def by(folder: Path, script: str) -> Path:
@@ -48,7 +53,7 @@ def refusal(path: Path) -> str:
 
 
 def test_its_output_is_the_file_and_it_runs_once(tmp_path: Path) -> None:
-    script = f"echo ran >> {tmp_path}/log; printf '# ours\\n{KEY}\\nann {KEY}2 chat\\n'"
+    script = f"echo ran >> {tmp_path}/log; echo '# ours'; {printing(KEY)}"
     path = by(tmp_path, script)
     assert [api_keys(path) for _ in range(3)] == [(KEY,)] * 3
     assert (tmp_path / "log").read_text() == "ran\n"
@@ -58,7 +63,7 @@ def test_its_output_is_the_file_and_it_runs_once(tmp_path: Path) -> None:
 
 def test_it_may_ask_a_person(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """It has this process's standard input and errors."""
-    path = by(tmp_path, f"readlink /proc/self/fd/0 >&2; echo owner {KEY}")
+    path = by(tmp_path, f"readlink /proc/self/fd/0 >&2; echo '{OWNER}'")
     assert api_keys(path) == (KEY,)
     assert capfd.readouterr().err == f"{Path('/proc/self/fd/0').readlink()}\n"
 
@@ -70,19 +75,13 @@ def test_it_may_ask_a_person(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
         ("kill -9 $$", "found a command that fails (signal 9)"),
         ("true", "found a command that prints nothing"),
         ("echo", "found a command that prints nothing"),
-        (
-            f"echo '# {KEY}'",
-            "keys_command: its output: found no key; expected one a line: NAME KEY",
-        ),
-        (f"echo ann {KEY} chat", "its output: found no key that opens everything, today"),
-        (
-            f"echo ann {KEY} nowhere",
-            "keys_command: its output: line 1: found 'nowhere' for the key",
-        ),
-        (f"echo {KEY}; echo {KEY[:16]}", "its output: line 2: found a key of 16 characters"),
-        (f"printf '{KEY}\\000'", "found output that is no text"),
-        (f"printf '{KEY}\\377'", "found output that is no text"),
-        (f"yes {KEY}", "found more than 1,048,576 bytes"),
+        (f"echo '# {KEY}'", "keys_command: its output: found no keys, or encrypted ones; expected"),
+        (printing(KEY, ", places: [chat]"), "found no key that opens everything, today"),
+        (printing(KEY, ", places: [x]"), "its output: keys[0].places: found 'x' for ann"),
+        (printing(KEY[:16]), "its output: keys[0].secret: found another value; expected at least"),
+        (f"printf '{KEY}\\000'", "its output:1: found"),
+        (f"printf '{KEY}\\377'", "its output: found no keys, or encrypted ones"),
+        (f"yes {KEY}", "found a command that prints more than 1,048,576 bytes"),
     ],
 )
 def test_what_it_gives_is_checked_and_never_shown(
@@ -112,16 +111,16 @@ def test_one_that_takes_long_is_named_while_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(terminal, "_SILENT", 0.1)
-    path = by(tmp_path, f"sleep 0.5; echo owner {KEY}")
+    path = by(tmp_path, f"sleep 0.5; echo '{OWNER}'")
     assert api_keys(path) == (KEY,)
-    script = shlex.quote(f"sleep 0.5; echo owner {KEY}")
+    script = shlex.quote(f"sleep 0.5; echo '{OWNER}'")
     said = f"waiting for keys_command: sh -c {script}, for 60 s at the most\n"
     assert capfd.readouterr() == ("", said)
 
 
 def test_one_that_is_missing_is_named(tmp_path: Path) -> None:
     said = refusal(given(tmp_path, "no-such-store", "show"))
-    assert "keys_command: found 'no-such-store', which cannot be run (No such file or dir" in said
+    assert "keys_command: found a command that cannot be run (No such file or dir" in said
     (tmp_path / "text").write_text("x")
     assert "cannot be run (Permission denied)" in refusal(given(tmp_path, str(tmp_path / "text")))
 
@@ -136,8 +135,8 @@ def test_it_is_a_list_of_words(tmp_path: Path, words: object) -> None:
 
 
 def test_a_file_beside_it_is_refused(tmp_path: Path) -> None:
-    path = by(tmp_path, f"echo {KEY}")
-    keys_path(path).write_text(f"{KEY}2\n")
+    path = by(tmp_path, printing(KEY))
+    keys_path(path).touch()
     said = refusal(path)
     assert f"sparks.keys: found a file of keys, and keys_command in {path}; expected one" in said
     assert f"remove {keys_path(path)} once its keys are in the store" in said
@@ -146,14 +145,19 @@ def test_a_file_beside_it_is_refused(tmp_path: Path) -> None:
 def test_what_shows_keys_works_and_what_changes_them_refuses(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = by(tmp_path, f"echo owner {KEY}")
+    path = by(tmp_path, f"echo '{OWNER}'")
     assert sparkwright("keys", "show", inventory=path) == 0
     assert capsys.readouterr().out == f"{KEY}\n"
     assert sparkwright("keys", "list", inventory=path) == 0
-    for words in (["new"], ["add", "ann"], ["rotate", "owner"], ["remove", "owner"]):
+    for words, what in (
+        (["new"], "the first key"),
+        (["add", "ann"], "a key of ann"),
+        (["rotate", "owner"], "the change of owner"),
+        (["remove", "owner"], "the change of owner"),
+    ):
         assert sparkwright("keys", *words, inventory=path) == 1
         said = capsys.readouterr().err
-        assert f"keys_command: found `{words[0]}`, and keys that are in a store of yours" in said
-    with pytest.raises(PlanError, match="found no key of prometheus, and keys that are in a store"):
+        assert f"keys_command: found keys that are in a store of yours; expected {what}" in said
+    with pytest.raises(PlanError, match="in a store of yours; expected a key of prometheus"):
         named_key(load_fleet(path, recipe_names()), "prometheus", ("metrics",))
     assert list(tmp_path.iterdir()) == [path]

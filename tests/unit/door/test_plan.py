@@ -5,20 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.door.certificates import read_certificate
 from sparkwright.door.door import mark
 from sparkwright.door.state import DoorState, parse_door
 from sparkwright.fleet.settings import LONGEST_HOLD, settings_of
+from sparkwright.host.units import UnitState
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.recipe.recipe import BySparks
-from tests.unit.certificates import certificate, private_key, written
-from tests.unit.door.plans import KEY, OTHER, files, plan
+from tests.makers.door import KEY, OTHER, files, own_certificate, plan
 from tests.unit.units import said_of_units
 
 
 def test_what_is_in_force_is_told_by_all_that_it_is_made_of(tmp_path: Path) -> None:
-    written(tmp_path, certificate(key := private_key(), days=90), key)
-    tls = read_certificate(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
+    tls = own_certificate(tmp_path)
     plans = [
         plan(8000),
         plan(8001),
@@ -83,9 +81,7 @@ def test_a_clean_host_and_one_with_a_door_are_told_apart() -> None:
         elsewhere=False,
         taken=(),
         there=False,
-        active=False,
-        enabled=False,
-        outdated=False,
+        unit=UnitState(active=False, enabled=False, outdated=False),
         version="",
         mark="",
         files={},
@@ -103,9 +99,7 @@ def test_a_clean_host_and_one_with_a_door_are_told_apart() -> None:
         elsewhere=False,
         taken=("nginx (pid 7)",),
         there=True,
-        active=True,
-        enabled=True,
-        outdated=True,
+        unit=UnitState(active=True, enabled=True, outdated=True),
         version="2.8.5-1ubuntu3.3",
         mark="0a",
         files={"keys": ("600", "0a1b")},

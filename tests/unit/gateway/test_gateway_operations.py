@@ -6,7 +6,7 @@ from pyinfra.api import HiddenValue
 
 from sparkwright.common.files import Directory, ManagedFile
 from sparkwright.gateway.deploy import UNITS, GatewayState, GatewayStates, gateway
-from tests.unit.door.plans import plan
+from tests.makers.door import plan
 from tests.unit.driven import fake_host, said_of_file
 from tests.unit.units import said_of_units
 

@@ -3,15 +3,16 @@
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from sparkwright.common.errors import PlanError
 from sparkwright.fleet.file import load_fleet
+from sparkwright.fleet.fleet import Spark
 from sparkwright.recipe.loader import recipe_names
 from sparkwright.site.site import (
-    NewSpark,
     inventory_text,
     parse_spark,
     site_files,
@@ -20,20 +21,25 @@ from sparkwright.site.site import (
 )
 
 
+def spark(address: str, user: str | None = None, **more: Any) -> Spark:
+    own = {"ssh_user": user} if user else {}
+    return Spark(ssh_hostname=address, **own, **more)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("192.168.1.20", NewSpark("192.168.1.20", "me")),
-        (" nvidia@spark-a.local ", NewSpark("spark-a.local", "nvidia")),
-        ("nvidia@10.0.0.5:2222", NewSpark("10.0.0.5", "nvidia", 2222)),
-        ("fe80::1%eth0", NewSpark("fe80::1%eth0", "me")),
-        ("u@[2001:db8::7]:22", NewSpark("2001:db8::7", "u", 22)),
-        ("[::1]", NewSpark("::1", "me")),
-        ("local", NewSpark("local", "me")),
+        ("192.168.1.20", spark("192.168.1.20")),
+        (" nvidia@spark-a.local ", spark("spark-a.local", "nvidia")),
+        ("nvidia@10.0.0.5:2222", spark("10.0.0.5", "nvidia", ssh_port=2222)),
+        ("fe80::1%eth0", spark("fe80::1%eth0")),
+        ("u@[2001:db8::7]:22", spark("2001:db8::7", "u", ssh_port=22)),
+        ("[::1]", spark("::1")),
+        ("local", Spark(local=True)),
     ],
 )
-def test_an_address(text: str, expected: NewSpark) -> None:
-    assert parse_spark(text, "me") == expected
+def test_an_address(text: str, expected: Spark) -> None:
+    assert parse_spark(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -47,31 +53,28 @@ def test_what_is_no_address(text: str) -> None:
 @pytest.mark.parametrize(
     ("sparks", "pair", "replicas"),
     [
-        ([NewSpark("10.0.0.5", "me")], False, {"chat": ["spark-a"]}),
-        ([NewSpark("local")], False, {"chat": ["spark-a"]}),
+        ([spark("10.0.0.5", "me")], False, {"chat": ["spark-a"]}),
+        ([Spark(local=True)], False, {"chat": ["spark-a"]}),
         (
-            [NewSpark("10.0.0.5", "me"), NewSpark("::1", "me", 2222, "~/a key")],
+            [spark("10.0.0.5", "me"), spark("::1", "me", ssh_port=2222, ssh_key="~/a key")],
             True,
             {"chat": ["spark-a", "spark-b"]},
         ),
         (
-            [NewSpark("a"), NewSpark("b"), NewSpark("c")],
+            [spark("a", "me"), spark("b", "me"), spark("c", "me")],
             False,
             {"chat-a": ["spark-a"], "chat-b": ["spark-b"], "chat-c": ["spark-c"]},
         ),
     ],
 )
 def test_an_inventory_is_read_as_it_was_meant(
-    tmp_path: Path, sparks: list[NewSpark], pair: bool, replicas: dict[str, list[str]]
+    tmp_path: Path, sparks: list[Spark], pair: bool, replicas: dict[str, list[str]]
 ) -> None:
     file = tmp_path / "sparks.yaml"
     file.write_text(inventory_text(sparks, "qwen3.6-35b-nvidia", pair))
     fleet = load_fleet(file, recipe_names())
     assert {name: each.sparks for name, each in fleet.replicas.items()} == replicas
-    for spark, read in zip(sparks, fleet.sparks.values(), strict=True):
-        assert read.local == spark.is_local
-        if not spark.is_local:
-            assert read.connection == spark.connection
+    assert [*fleet.sparks.values()] == sparks
 
 
 def test_names_of_many() -> None:

@@ -57,7 +57,7 @@ def test_it_names_commands_in_the_form_that_was_typed(monkeypatch: pytest.Monkey
         other = said(CHAT, inventory=Path("inventory/lab.yaml"))
     assert "sparkwright -i lab keys show" in other
     assert "sparkwright -i lab openclaw --into" in other
-    assert "Next: pytest tests/verify --inventory inventory/lab.py " in other
+    assert "Next: sparkwright -i lab verify " in other
     assert "pyinfra inventory/lab.py deploys/status.py" in other
     monkeypatch.setenv("SPARKWRIGHT_PROGRAM", "uv run sparkwright -i staging")
     text = said(CHAT)

@@ -1,6 +1,5 @@
 """What verification says of a Spark that does not serve."""
 
-import sys
 import warnings
 from collections.abc import Sequence
 
@@ -43,11 +42,6 @@ def test_a_spark_that_does_not_serve(
     monkeypatch.setenv(PROGRAM_VARIABLE, "sparkwright")
     said = unserved("spark-a", found, lambda: answer)
     assert said == f"spark-a does not serve: {why}. Next: sparkwright {verb}"
-    monkeypatch.delenv(PROGRAM_VARIABLE)
-    monkeypatch.setattr(sys, "argv", ["/x/bin/pytest", "tests/verify"])
-    deploy = "spark" if verb == "apply" else verb
-    command = f"pyinfra inventory.py deploys/{deploy}.py"
-    assert unserved("spark-a", found, lambda: answer).endswith(f". Next: {command}")
 
 
 def never() -> int:
