@@ -14,7 +14,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.progress import JobProgress, ProgressLines
 from sparkwright.release.bundle import BundledImage, blob
 from sparkwright.release.registry import RegistryImage, content_digest, registry_architecture
-from sparkwright.release.web import Client, look_up
+from sparkwright.release.web import WebClient, look_up
 
 # Seconds before each further try.
 _DELAYS = (1, 2, 4, 8, 15, 30)
@@ -34,7 +34,7 @@ def fetch_image(
     it). The digests are compared when the bundle's index is made.
     """
 
-    def ask(client: Client) -> list[bytes]:
+    def ask(client: WebClient) -> list[bytes]:
         return RegistryImage(reference, client).manifests(registry_architecture(arch))
 
     manifests = look_up(ask, reference, "registry", "manifest", "the image's name")
@@ -46,7 +46,7 @@ def fetch_image(
     config, layers = manifest["config"], manifest["layers"]
     sizes = {part["digest"]: part["size"] for part in (config, *layers)}
     lines = ProgressLines(lambda line: say(f"image {reference}: {line}"))
-    image, done, total = RegistryImage(reference, Client()), 0, sum(sizes.values())
+    image, done, total = RegistryImage(reference, WebClient()), 0, sum(sizes.values())
     for digest, size in sizes.items():
         for come in fetch_part(image, digest, size, folder / blob(digest)):
             lines.show(JobProgress("downloading", done + come, total, ""))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,6 @@ from sparkwright.cli.logs import logs
 from sparkwright.cli.recipes import recipes
 from sparkwright.cli.run import LIMIT, YES, option_words, replace_process, run_options, verb
 from sparkwright.cli.site import InOrder, choose_inventory, enter_site
-from sparkwright.common.command_line import handed_on
 from sparkwright.common.last_resort import guarded
 from sparkwright.fleet.settings import Settings
 
@@ -172,7 +170,6 @@ def rollout(
     from sparkwright.rollout.runs import Runs
 
     enter_site()
-    os.environ.update(handed_on())
     runs = Runs(option_words(options, "limit", "exclude"), option_words(options, "data"))
     forced = force.split(",") if force else []
     sys.exit(roll_out(runs, soak, minimum_speed, forced, dry=dry, yes=yes))

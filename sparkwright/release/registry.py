@@ -22,7 +22,7 @@ from sparkwright.release.registry_login import (
     registry_of,
 )
 from sparkwright.release.release import repository
-from sparkwright.release.web import NO_HEADERS, Answer, Client, Headers, origin, unexpected
+from sparkwright.release.web import NO_HEADERS, Headers, WebAnswer, WebClient, origin, unexpected
 
 # The registry's names of the processors of `uname -m`.
 _ARCHITECTURES = {"aarch64": "arm64", "x86_64": "amd64"}
@@ -51,7 +51,7 @@ class RegistryImage:
     for, and to the token server that this one names.
     """
 
-    def __init__(self, reference: str, client: Client, name: str = "") -> None:
+    def __init__(self, reference: str, client: WebClient, name: str = "") -> None:
         name = name or reference
         self.reference = reference if name == reference else f"{reference} (as {name})"
         self.client = client
@@ -119,7 +119,7 @@ class RegistryImage:
             names = ", ".join(sorted("/".join(platform) for platform in offered))
             raise self._error(f"an image for {names}", f"one for linux/{architecture}")
 
-    def _get(self, kind: str, version: str) -> Answer:
+    def _get(self, kind: str, version: str) -> WebAnswer:
         answer = self._request(kind, version)
         challenge = answer.headers.get("WWW-Authenticate", "")
         if answer.status == 401 and challenge:
@@ -138,7 +138,7 @@ class RegistryImage:
             case status:
                 raise self._error(f"HTTP status {status}", "an answer; try again later")
 
-    def _request(self, kind: str, version: str) -> Answer:
+    def _request(self, kind: str, version: str) -> WebAnswer:
         accepted = {"Accept": ", ".join(_MANIFESTS)} if kind == "manifests" else {}
         return self.client.get(f"{self.url}/{kind}/{version}", {**accepted, **self._authorization})
 

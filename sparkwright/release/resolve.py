@@ -16,7 +16,7 @@ from sparkwright.release.model_config import shape_of
 from sparkwright.release.needed_files import Choice, needed
 from sparkwright.release.registry import RegistryImage, registry_architecture
 from sparkwright.release.registry_login import mirrored
-from sparkwright.release.web import NO_HEADERS, Answer, Client, look_up, unexpected
+from sparkwright.release.web import NO_HEADERS, WebAnswer, WebClient, look_up, unexpected
 
 _CONFIG = "config.json"
 # Bytes of an index of shards that is read: what it names then has to be there. Of a larger one, as
@@ -50,7 +50,7 @@ def resolve_with_config(
     hub = endpoint or constants.ENDPOINT
     where = f"{hub}: {repo}@{revision}"
 
-    def ask(client: Client) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    def ask(client: WebClient) -> tuple[dict[str, Any], dict[str, Any] | None]:
         return _Repository(client, hub, repo, token, where).checkpoint(revision, choice)
 
     data, config = look_up(ask, where, "Hub", "hub's", "hf_endpoint")
@@ -64,7 +64,9 @@ class _Repository:
     That library's own client bounds no answer.
     """
 
-    def __init__(self, client: Client, hub: str, repo: str, token: str | None, where: str) -> None:
+    def __init__(
+        self, client: WebClient, hub: str, repo: str, token: str | None, where: str
+    ) -> None:
         self._client, self._hub, self._repo, self._where = client, hub, repo, where
         self._headers = {"Authorization": f"Bearer {token}"} if token else NO_HEADERS
 
@@ -105,13 +107,13 @@ class _Repository:
             raise unexpected(where, str(error), "JSON") from None
         return content if isinstance(content, dict) else None
 
-    def _get(self, path: str) -> Answer:
+    def _get(self, path: str) -> WebAnswer:
         answer = self._client.get(f"{self._hub}/{path}", self._headers)
         if answer.status != 200:
             raise self._refused(answer)
         return answer
 
-    def _refused(self, answer: Answer) -> PlanError:
+    def _refused(self, answer: WebAnswer) -> PlanError:
         """Return the error for an answer without content; the hub hides what one may not see."""
         message = answer.headers.get("X-Error-Message", "")
         is_wrong = message == "Invalid credentials in Authorization header"
@@ -144,7 +146,7 @@ def resolve_image(
     The digest is that of the index, if there is one: it identifies the image on every platform.
     """
 
-    def ask(client: Client) -> ImageLock:
+    def ask(client: WebClient) -> ImageLock:
         image = RegistryImage(reference, client, mirrored(reference, mirrors))
         return image.lock(registry_architecture(arch))
 

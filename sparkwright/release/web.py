@@ -40,7 +40,7 @@ class TooMuchError(OSError):
 
 
 @dataclass(frozen=True)
-class Answer:
+class WebAnswer:
     """A whole answer, and the address that gave it."""
 
     url: str
@@ -53,7 +53,7 @@ class Answer:
         return json.loads(self.content)
 
 
-class Client:
+class WebClient:
     """Sends requests; all answers that it reads whole have `MOST` bytes together at most."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Client:
         # Without this, requests sends a login that it finds in ~/.netrc.
         self._session.auth = _unchanged
 
-    def get(self, url: str, headers: Headers = NO_HEADERS) -> Answer:
+    def get(self, url: str, headers: Headers = NO_HEADERS) -> WebAnswer:
         """Return a whole answer."""
         with self.opened(url, headers) as response:
             where = response.url.partition("?")[0]
@@ -79,7 +79,7 @@ class Client:
                     found = f"answers of more than {MOST:,} bytes, the last from {where}"
                     raise TooMuchError(found)
                 content += part
-            return Answer(response.url, response.status_code, response.headers, bytes(content))
+            return WebAnswer(response.url, response.status_code, response.headers, bytes(content))
 
     @contextmanager
     def opened(self, url: str, headers: Headers) -> Iterator[Response]:
@@ -113,7 +113,7 @@ def origin(url: str) -> tuple[str, str]:
     return urlsplit(url)[:2]
 
 
-def look_up(ask: Callable[[Client], T], where: str, server: str, kind: str, setting: str) -> T:
+def look_up(ask: Callable[[WebClient], T], where: str, server: str, kind: str, setting: str) -> T:
     """Ask a server about one name, within `LONGEST` seconds; an error becomes a PlanError.
 
     Args:
@@ -123,7 +123,7 @@ def look_up(ask: Callable[[Client], T], where: str, server: str, kind: str, sett
         setting: What declares the address.
     """
     try:
-        return _in_time(lambda: ask(Client()))
+        return _in_time(lambda: ask(WebClient()))
     except TooMuchError as error:
         bounds = f"at most {MOST:,} bytes within {LONGEST} s"
         expected = f"{bounds}: try again later, or take another {server} ({setting})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparkwright.common.command_line import DEPLOYS
+from sparkwright.common.command_line import DEPLOYS, handed_on
 from sparkwright.common.errors import PlanError
 from sparkwright.common.last_resort import INTERRUPTED
 from sparkwright.rollout.plan import ReplicaRecord, Serving, serving_of
@@ -109,7 +110,8 @@ class Runs:
         program = [str(Path(sys.executable).with_name("pyinfra")), "inventory.py", *words]
         before = signal.signal(signal.SIGINT, lambda *_: None)
         try:
-            done = subprocess.run(program, text=True, check=False, **options)
+            environment = os.environ | handed_on()
+            done = subprocess.run(program, text=True, check=False, env=environment, **options)
         finally:
             signal.signal(signal.SIGINT, before)
         if done.returncode == INTERRUPTED:

@@ -14,7 +14,7 @@ from sparkwright.recipe.recipe import Answers
 
 
 @dataclass(frozen=True)
-class Serving:
+class ServedReplica:
     """A replica that serves.
 
     Attributes:
@@ -32,7 +32,7 @@ class Serving:
     answers: Answers = "chat"
 
 
-def ending(serving: Sequence[Serving], inventory: Path, changed: bool) -> Iterator[str]:
+def ending(serving: Sequence[ServedReplica], inventory: Path, changed: bool) -> Iterator[str]:
     """Yield the lines at the end of a run, which are few if it has changed nothing."""
     for each in serving:
         yield f"{each.replica} serves {', '.join(each.names)} at {each.url}/v1"
@@ -61,7 +61,7 @@ def ending(serving: Sequence[Serving], inventory: Path, changed: bool) -> Iterat
     yield f"Next: {verify}   (prove it)   {status}   (watch it)"
 
 
-def _curl(serving: Serving, key: str) -> str:
+def _curl(serving: ServedReplica, key: str) -> str:
     question = example(serving.answers, serving.names[0])
     trust = f" --cacert {shlex.quote(serving.authority)}" if serving.authority else ""
     lines = [f"curl{trust} {serving.url}{question.path}"]

@@ -17,7 +17,7 @@ from sparkwright.fleet.fleet import Fleet
 from sparkwright.run.ending import at_end
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.target import Target, target_of
-from sparkwright.status.ending import Serving, ending
+from sparkwright.status.ending import ServedReplica, ending
 
 
 @cache
@@ -45,7 +45,7 @@ def _say() -> None:
         click.echo("\n" + "\n".join(plain(line) for line in "\n".join(lines).splitlines()))
 
 
-def _serving(targets: list[Target]) -> Iterator[Serving]:
+def _serving(targets: list[Target]) -> Iterator[ServedReplica]:
     """Yield the replicas of Sparks, as clients reach them."""
     # Only the end of a run needs them.
     from sparkwright.monitoring.targets import targets as doors
@@ -69,7 +69,7 @@ def _serving(targets: list[Target]) -> Iterator[Serving]:
         own = heads[door.replica]
         recipe = own.recipe
         assert recipe
-        yield Serving(
+        yield ServedReplica(
             replica=door.replica,
             url=door.url,
             names=tuple(recipe.models),

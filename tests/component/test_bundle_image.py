@@ -7,7 +7,7 @@ import pytest
 from sparkwright.bundle.downloads import fetch_image, fetch_part
 from sparkwright.common.errors import PlanError
 from sparkwright.release.registry import RegistryImage
-from sparkwright.release.web import Client
+from sparkwright.release.web import WebClient
 from tests.makers.registry import (
     BLOBS,
     IMAGES,
@@ -28,7 +28,7 @@ DIGEST = digest(LAYER)
 
 @pytest.fixture
 def image(registry: str) -> RegistryImage:
-    return RegistryImage(f"{registry}/lab/many@{digest(INDEX)}", Client())
+    return RegistryImage(f"{registry}/lab/many@{digest(INDEX)}", WebClient())
 
 
 def fetch(image: RegistryImage, place: Path) -> list[int]:

@@ -26,7 +26,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.release.registry import RegistryImage
 from sparkwright.release.registry_login import login_of
 from sparkwright.release.resolve import resolve_image
-from sparkwright.release.web import Client
+from sparkwright.release.web import WebClient
 from tests.component.servers import serving
 from tests.lab import oci, registry
 from tests.lab.registry import PASSWORD, USER
@@ -416,7 +416,7 @@ class TestWhoGetsALogin:
     def test_no_token_server_without_tls(self, two: tuple[str, str], docker: Path) -> None:
         _, other = two
         log_in(docker, "a.io")
-        image = RegistryImage("a.io/x:1", Client())
+        image = RegistryImage("a.io/x:1", WebClient())
         image._login = login_of("a.io")
         with pytest.raises(PlanError) as caught:
             image._token(f'realm="http://{other}/token",service="lab",scope="s"')

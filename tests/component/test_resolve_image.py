@@ -14,7 +14,7 @@ from requests import Session
 
 from sparkwright.common.errors import PlanError
 from sparkwright.release.resolve import resolve_image
-from sparkwright.release.web import Client
+from sparkwright.release.web import WebClient
 from tests.component.servers import forwarding, free_port, serving
 from tests.makers.registry import (
     INDEX,
@@ -100,11 +100,11 @@ def test_an_authority_of_the_system_is_trusted(
     server.socket = context.wrap_socket(server.socket, server_side=True)
     with serving(server) as address:
         with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
-            Client().get(f"https://{address}/token")
+            WebClient().get(f"https://{address}/token")
         for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-        assert Client().get(f"https://{address}/token").status == 400
+        assert WebClient().get(f"https://{address}/token").status == 400
 
 
 def test_no_registry_at_all() -> None:

@@ -19,7 +19,7 @@ from sparkwright.memory.plan import plan_memory
 from sparkwright.preflight.preflight import Requirements
 from sparkwright.preflight.summary import Intent, summary
 from sparkwright.recipe.loader import load_recipe
-from sparkwright.status.ending import Serving, ending
+from sparkwright.status.ending import ServedReplica, ending
 
 _RECIPE = load_recipe("qwen3.6-35b-nvidia")
 _NAMES = tuple(_RECIPE.served_names)
@@ -43,7 +43,7 @@ def end_of_run() -> str:
     with tempfile.TemporaryDirectory() as site, contextlib.chdir(site), environment:
         inventory.parent.mkdir()
         inventory.with_suffix(".keys").touch()
-        serving = Serving("chat", "http://192.168.1.20:8000", _NAMES, keyed=True)
+        serving = ServedReplica("chat", "http://192.168.1.20:8000", _NAMES, keyed=True)
         return _fence("\n".join(ending([serving], inventory, changed=True)))
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sparkwright.recipe.recipe import Answers
-from sparkwright.status.ending import Serving, ending
+from sparkwright.status.ending import ServedReplica, ending
 
-CHAT = Serving("chat", "http://10.0.0.5:8000", ("qwen3.6-35b", "qwen"), keyed=True)
+CHAT = ServedReplica("chat", "http://10.0.0.5:8000", ("qwen3.6-35b", "qwen"), keyed=True)
 INVENTORY = Path("inventory/sparks.yaml")
 
 
@@ -20,7 +20,7 @@ def pyinfra(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def said(serving: Serving, changed: bool = True, inventory: Path = INVENTORY) -> str:
+def said(serving: ServedReplica, changed: bool = True, inventory: Path = INVENTORY) -> str:
     return "\n".join(ending([serving], inventory, changed))
 
 
@@ -40,13 +40,13 @@ def test_the_question_is_a_line_for_a_shell() -> None:
 
 
 def test_a_door_without_a_key_names_none() -> None:
-    text = said(Serving("chat", "http://10.0.0.5:8000", ("m",), keyed=False))
+    text = said(ServedReplica("chat", "http://10.0.0.5:8000", ("m",), keyed=False))
     assert "keys" not in text
     assert "Authorization" not in text
 
 
 def test_a_certificate_of_the_site_is_named() -> None:
-    tls = Serving("chat", "https://a:8000", ("m",), True, "inventory/sparks.tls/ca.crt")
+    tls = ServedReplica("chat", "https://a:8000", ("m",), True, "inventory/sparks.tls/ca.crt")
     assert "curl --cacert inventory/sparks.tls/ca.crt https://a:8000/v1/" in said(tls)
 
 
@@ -72,7 +72,7 @@ def test_it_names_commands_in_the_form_that_was_typed(monkeypatch: pytest.Monkey
 def test_one_that_does_not_chat_is_asked_for_what_it_answers(
     answers: Answers, path: str, field: str
 ) -> None:
-    texts = Serving("texts", "http://10.0.0.5:8001", ("t",), keyed=False, answers=answers)
+    texts = ServedReplica("texts", "http://10.0.0.5:8001", ("t",), keyed=False, answers=answers)
     text = said(texts)
     begin = text.index("curl ")
     words = shlex.split(text[begin : text.index("\n\n", begin)].replace("\\\n", " "))
