@@ -215,8 +215,7 @@ class Removal:
         Orders name them, except where a later copy has overwritten the order of an earlier one: a
         copied image has no name, and a release uses it. A built image comes before its base.
         """
-        orders = [order for order in image_orders(self.root) if order.brings]
-        brought = {name for order in orders for name in order.names}
+        brought = {name for order in image_orders(self.root) for name in order.names}
         released = "".join(map(text_of, self.root.glob("releases/*/run")))
         return {
             image: [one["Name"][1:] for one in self.others if one["Image"] == image.id]

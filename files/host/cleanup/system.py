@@ -122,13 +122,11 @@ class Order:
         job: the job's name.
         names: by which Docker may know the image.
         base: the image that it is built on; "" where it is not built.
-        brings: not so of an order to export one.
     """
 
     job: str
     names: set[str]
     base: str
-    brings: bool
 
 
 def image_orders(root: Path) -> list[Order]:
@@ -137,6 +135,5 @@ def image_orders(root: Path) -> list[Order]:
     for path in sorted(root.glob("manifests/image*.json")):
         told = json_of(path)
         names = {*(told.get("images") or [told.get("image")])} - {None}
-        brings = "source" in told or "images" not in told
-        orders.append(Order(path.stem, names, told.get("base", ""), brings))
+        orders.append(Order(path.stem, names, told.get("base", "")))
     return orders

@@ -144,7 +144,6 @@ def serving(spark: Spark) -> Spark:
     orders = {
         "image@1": {"image": "example.org/vllm@sha256:11", "size": 1},
         "image-build@2": {"image": "sparkwright/mine:aa", "base": "example.org/vllm@sha256:11"},
-        "image@3": {"image": "x", "images": ["sparkwright/mine:aa", "sha256:44"]},
         "image-copy": {
             "images": ["example.org/copied@sha256:33", "sha256:33"],
             "source": "http://x",
