@@ -128,10 +128,10 @@ def _check(events: Iterator[yaml.Event], values: _Values) -> None:
         documents += isinstance(event, yaml.DocumentStartEvent)
         if documents > 1:
             values.refuse(event, "a second document (---)", "one")
+        if depth >= DEEPEST and isinstance(event, yaml.NodeEvent):
+            values.refuse(event, "a value inside of others", f"at most {DEEPEST} levels")
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            values.refuse(event, "a value inside of others", f"at most {DEEPEST} levels")
 
 
 def load(path: Path, remarks: list[str] | None = None) -> dict[str, Any]:
