@@ -104,7 +104,7 @@ def test_an_answer_to_a_benchmark_is_bounded(
     monkeypatch.setattr(bench_engine, "_MOST", 1 << 20)
     with serving(SocketServer(tmp_path, "m-1", _Engine)):
         engine = bench_engine.MeasuredEngine(tmp_path, "m-1", "m")
-        with pytest.raises(bench_engine.JobError, match="more than 1,048,576"):
+        with pytest.raises(bench_engine.JobError, match="more than 1,048,576 characters"):
             engine.preemptions()
     assert _Engine.sent < (1 << 20) + BUFFERS
 

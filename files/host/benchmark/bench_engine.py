@@ -84,8 +84,9 @@ class MeasuredEngine:
             with closing(Connection(*self._engine, _PATIENCE)) as connection:
                 connection.request(method, path, text, {"Content-Type": "application/json"})
                 answer = connection.getresponse()
-                said = answer.read(_MOST).decode(errors="replace")
+                said = answer.read(_MOST + 1).decode(errors="replace")
             problem = "" if answer.status == 200 else f"{answer.status}: {said[:300]}"
+            problem = problem or (f"more than {_MOST:,} characters" if len(said) > _MOST else "")
         except (OSError, http.client.HTTPException) as error:
             problem = str(error) or type(error).__name__
         if problem:
