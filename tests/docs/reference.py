@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -167,11 +168,24 @@ def commands() -> str:
     return helps(cli, "sparkwright")
 
 
+# Options that docs/commands.md explains once, above its sections.
+_SHARED = ("--help", "--yes", "--limit", "--exclude", "--data", "--verbose")
+
+
 def helps(command: click.Command, name: str, parent: click.Context | None = None) -> str:
-    """Return a section for a command, and for all below it, with what `--help` prints."""
+    """Return a section for a command, and for all below it: `--help` without shared options."""
+    command = copy.copy(command)
+    command.add_help_option = parent is None
+    command.params = [
+        each for each in command.params if not set(_SHARED).intersection(each.opts) or not parent
+    ]
     settings = command.context_settings | {"terminal_width": 80, "max_content_width": 80}
     context = click.Context(command, info_name=name, parent=parent, **settings)
-    sections = [f"## `{context.command_path}`\n\n```text\n{context.get_help()}\n```"]
+    text = context.get_help()
+    if parent:
+        # Each command of a group has its own section.
+        text = text.partition("\n\nCommands:\n")[0]
+    sections = [f"## `{context.command_path}`\n\n```text\n{text}\n```"]
     if isinstance(command, click.Group):
         below = (
             (each, command.get_command(context, each)) for each in command.list_commands(context)

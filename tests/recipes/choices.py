@@ -363,8 +363,7 @@ def _read(choice: Choice) -> str:
     """Say what was tried of another's recipe."""
     if isinstance(choice.take, str):
         return ""
-    rest = ", but for what only its image has" if choice.take.fork else ""
-    return f"read at {choice.take.commit}; vLLM {choice.take.judge} takes the line{rest}"
+    return f"at {choice.take.commit}, by vLLM {choice.take.judge}"
 
 
 def _take(choice: Choice) -> str:
