@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from host.door.door import Door
 from host.door.haproxy import DoorError
 from sparkwright.door.key import Key
 from tests.component.door.running import FakeServer, Running, haproxy, load, stream
@@ -226,6 +227,26 @@ def test_a_restart_finds_what_was_chosen(
     b.server_close()
     running.start()
     until(lambda: running.serves() == "a")
+
+
+@pytest.mark.parametrize(
+    ("line", "counts"),
+    [
+        ("", False),
+        ("0 ann:1:", False),
+        ("0 ann:99999999999:", True),
+        ("x", True),
+        ("0 ann:y", True),
+    ],
+)
+def test_a_damaged_line_of_the_keys_counts_as_one_that_opened(
+    tmp_path: Path, line: str, counts: bool
+) -> None:
+    for folder, text in (("door", f"{line}\n"), ("new", "1 ann:99999999999:\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "keys").write_text(text)
+    Door(tmp_path).compare(tmp_path / "new")
+    assert (tmp_path / "door/revoked").exists() is counts
 
 
 @haproxy
