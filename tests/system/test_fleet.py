@@ -37,6 +37,8 @@ PREPARE = ("sparkwright.deploy.prepare", "/dev/null")
 WEIGHTS = "sparkwright.weights.deploy.apply"
 REPO = "sparkwright/tiny-qwen3.5-moe"
 QUICK = ("--soak", "3", "--data", "trial_seconds=3")
+# Each switch holds its lease for longer than another run takes to ask for it.
+PATIENT = ("--soak", "3", "--data", "trial_seconds=15")
 TURN = "wave 1 of 3: replica lab1 switches"
 
 
@@ -173,16 +175,16 @@ def test_all_switch_and_no_request_fails(sparks: list[Handle]) -> None:
         planned = rollout("--dry", *QUICK)
         assert planned.returncode == 0, planned.stdout
         assert f"wave 1 of 3: lab1 ({before[0]} -> " in planned.stdout
-        with background(*QUICK, program=ROLLOUT) as first:
+        with background(*PATIENT, program=ROLLOUT) as first:
             assert first.stdout
             assert any(TURN in line for line in first.stdout)
-            second = rollout(*QUICK)
-            assert second.returncode == 1
-            assert "found another rollout at work in this folder" in second.stdout
             assert any("switch: it starts" in line for line in first.stdout)
             refused = pyinfra(DEPLOY, "--limit", "spark1")
             assert refused.status == 1
             assert "found another run at work on it" in refused.output
+            second = rollout(*QUICK)
+            assert second.returncode == 1
+            assert "found another rollout at work in this folder" in second.stdout
             said = "".join(first.stdout)
             assert first.wait(patience()) == 0, said
         assert results() == ["switched"] * 3

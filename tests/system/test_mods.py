@@ -109,7 +109,7 @@ def test_without_the_words_nothing_is_touched_and_all_is_shown(pair: Pair) -> No
         assert mod.word in run.output
         assert f"mod {mod.name}: {len(mod.files)} file" in run.output
     assert "| cp lab.jinja $WORKSPACE_DIR/lab.jinja" in run.output
-    assert re.search(r"run\.sh:5: .*pip install .*\./lab\*\.whl", run.output)
+    assert re.search(r"\| PYTHONPATH=.*pip install .*\./lab\*\.whl", run.output)
     assert run.changed == frozenset()
     assert (pair.head.run(IMAGES).stdout, pair.head.run(ORDERS).stdout) == before
 
