@@ -18,7 +18,7 @@ from sparkwright.fabric.bandwidth import (
 from sparkwright.fabric.link_check import gid_index, link_findings, probes
 from sparkwright.fabric.state import Probe, Rdma, Reach
 from sparkwright.fleet.fabric_plan import fabric_plan
-from tests.unit.fabric.test_fabric import PLAN, PORT_0, SUBNETS, A, B, spark
+from tests.makers.fabric import PLAN, PORT_0, SUBNETS, A, B, spark
 
 PEER = spark(2)
 GIDS = (

@@ -8,8 +8,8 @@ from sparkwright.common.render import unit_file
 from sparkwright.host.operations.services import gpu_clock
 from sparkwright.status.status import parse_status
 from sparkwright.status.table import as_json, table
+from tests.makers.status import SERVES, output, row
 from tests.unit.driven import fake_host
-from tests.unit.status.test_status import SERVES, output, row
 
 UNIT = Path(__file__).parents[3] / "files/host/gpu-clock.service"
 FACT = "unit=gpu-clock.service"

@@ -11,8 +11,8 @@ from sparkwright.doctor.diagnosis import diagnose
 from sparkwright.host.kernel import HANDOVER
 from sparkwright.host.survey import parse_survey
 from sparkwright.preflight.preflight import findings
+from tests.makers.doctor import HEALTHY
 from tests.makers.preflight import FIT, MACHINES, NOW, SPARK, WANTED
-from tests.unit.doctor.test_diagnosis import HEALTHY
 
 # As /proc/meminfo of a Spark with 7.0.0-1019-nvidia shows it: CmaFree, and a CmaTotal of 0.
 KEEPS = parse_survey(
