@@ -233,8 +233,12 @@ def test_ssh_stays_open_where_ufw_stays_on(serving: Spark) -> None:
         (RUNTIME, json.dumps(RUNTIME, indent=1), None),
         # Another value by now is the owner's, and so is what was there before.
         ({"log-opts": {"max-size": "9m"}}, "{}", None),
+        (
+            {"log-opts": {"max-size": "9m"}, "mtu": 1400} | RUNTIME,
+            "",
+            {"log-opts": {"max-size": "9m"}, "mtu": 1400},
+        ),
         ({"proxies": {"http-proxy": "p", "no-proxy": "x"}}, "{}", {"proxies": {"no-proxy": "x"}}),
-        ({"mine": 1} | RUNTIME, "", {"mine": 1}),
         ("broken", "", None),
         ([1], "", None),
     ],

@@ -48,17 +48,6 @@ def test_way_delays_each_frame_and_keeps_their_order():
         end.close()
 
 
-def test_way_loses_all_or_nothing_at_the_extremes():
-    for loss, expected in ((0, 1.0), (1, None)):
-        source, sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        way = line.Way(source.fileno(), source.fileno(), delay=1, loss=loss)
-        sender.send(b"frame")
-        way.take(0)
-        assert way.give(0.5) == expected
-        source.close()
-        sender.close()
-
-
 def test_errors_name_the_remedy(monkeypatch, capsys):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert main(["up"]) == 1

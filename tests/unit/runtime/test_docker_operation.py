@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sparkwright.fleet.settings import AptRepository
-from sparkwright.runtime.daemon_json import merged, proxies, recorded, step
+from sparkwright.runtime.daemon_json import merged, proxies, recorded
 from sparkwright.runtime.deploy import docker
 from tests.unit.driven import Driven, fake_host
 
@@ -93,15 +93,6 @@ def test_a_runtime_that_only_the_last_start_knew_is_none() -> None:
 
 def test_docker_that_is_off_is_started() -> None:
     assert done(spark(active="inactive", runtimes="")) == ["systemctl start docker.service"]
-
-
-@pytest.mark.parametrize("runtime", [True, False])
-@pytest.mark.parametrize("containers", [(), ("a",)])
-def test_nothing_ends_a_container_but_the_owners_word(
-    runtime: bool, containers: tuple[str, ...]
-) -> None:
-    how = step(active=True, log_options=True, runtime=runtime, containers=containers, wanted=False)
-    assert (how == "restart") == (not containers)
 
 
 PROXY = {"http_proxy": "http://p:1", "https_proxy": "http://p:1", "no_proxy": "localhost"}

@@ -2,6 +2,7 @@
 
 import json
 from hashlib import sha256
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,16 @@ def answers(
     }
 
 
-RIGHT = sha256(manifest_text(LOCKED, ENDPOINT).encode()).hexdigest()
+def manifest(*places: Any, **share: str) -> str:
+    return sha256(manifest_text(LOCKED, *places, **share).encode()).hexdigest()
+
+
+RIGHT = manifest(ENDPOINT)
+SHARE = "http://192.168.100.11:29502"
+COPIED = manifest(share=f"{SHARE}/weights/model")
+COPY = {"root": "/r", "share": SHARE, "checkpoints": {"model": LOCKED}, "verify": False}
+FETCH = {**ARGUMENTS, "verify": False}
+ELSEWHERE = ("/home/it/hub", "/mnt/nas")
 
 
 def units(driven: Driven) -> list[str]:
@@ -67,12 +77,37 @@ def test_the_time_of_a_change_is_exact(printed: str, nanoseconds: int) -> None:
     assert folder.files["config.json"].mtime_ns == nanoseconds
 
 
-def test_a_folder_as_it_was_verified_costs_one_command() -> None:
-    spark = fake_host(answers(manifest=RIGHT, files=FILES))
-    assert not spark.run(weights, **ARGUMENTS, verify=False).did_change()
+def test_the_manifest_names_where_files_may_be() -> None:
+    folders = {"/home/it/hub/models--lab--tiny/blobs", "/mnt/nas/lab/tiny"}
+    assert folders < {*places("lab/tiny", "model", ELSEWHERE)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "known"),
+    [
+        (FETCH, RIGHT),
+        (COPY, COPIED),
+        (
+            {**FETCH, "elsewhere": ELSEWHERE},
+            manifest(ENDPOINT, places("lab/tiny", "model", ELSEWHERE)),
+        ),
+    ],
+    ids=["of the hub", "of the head", "of an owner"],
+)
+def test_a_folder_as_it_was_verified_costs_one_command(
+    arguments: dict[str, Any], known: str
+) -> None:
+    spark = fake_host(answers(manifest=known, files=FILES))
+    assert not spark.run(weights, **arguments).did_change()
     assert len(spark.commands) == 1
+    # A new manifest alone starts nothing.
+    spark = fake_host(answers(manifest="0" * 64, files=FILES))
+    assert spark.run(weights, **arguments).did_change()
+    assert units(spark) == ["systemctl stop weights@model.service"]
+    assert not fake_host().run(weights, **{**arguments, "checkpoints": {}}).did_change()
 
 
+@pytest.mark.parametrize(("arguments", "known"), [(FETCH, RIGHT), (COPY, COPIED)])
 @pytest.mark.parametrize(
     "files",
     [
@@ -84,26 +119,20 @@ def test_a_folder_as_it_was_verified_costs_one_command() -> None:
     ],
     ids=["missing", "shortened", "touched", "replaced", "one too many"],
 )
-def test_what_differs_is_fetched_by_the_unit(files: list[str]) -> None:
+def test_what_differs_is_fetched_by_the_unit(
+    arguments: dict[str, Any], known: str, files: list[str]
+) -> None:
     failed = json.dumps({"phase": "failed", "done": 0, "total": 0, "message": "The hub is gone."})
-    spark = fake_host(answers(manifest=RIGHT, files=files, active="failed", job=failed))
-    assert spark.predicts_change(weights, **ARGUMENTS, verify=False)
-    result = spark.run(weights, **ARGUMENTS, verify=False)
-    assert units(spark) == ["systemctl daemon-reload && systemctl start weights@model.service"]
-    assert result.did_error()
-    assert "model: The hub is gone." in spark.scripts()[-1]
-
-
-def test_a_dry_run_only_looks() -> None:
-    spark = fake_host({"folder\\t": "folder\tmodel"})
-    assert spark.predicts_change(weights, **ARGUMENTS, verify=False)
-    assert not units(spark)
-
-
-def test_a_new_manifest_alone_starts_nothing() -> None:
-    spark = fake_host(answers(manifest="0" * 64, files=FILES))
-    assert spark.run(weights, **ARGUMENTS, verify=False).did_change()
-    assert units(spark) == ["systemctl stop weights@model.service"]
+    for job, said in (
+        (failed, "model: The hub is gone."),
+        ("", "weights@model.service ended before its work was done"),
+    ):
+        spark = fake_host(answers(manifest=known, files=files, active="failed", job=job))
+        assert spark.predicts_change(weights, **arguments)
+        assert not units(spark)
+        assert spark.run(weights, **arguments).did_error()
+        assert units(spark) == ["systemctl daemon-reload && systemctl start weights@model.service"]
+        assert said in spark.scripts()[-1]
 
 
 def test_verify_forgets_the_record() -> None:
@@ -121,50 +150,6 @@ def test_verify_forgets_the_record() -> None:
         "&& python3 -B /r/bin/sparkwright-host link-weights /r model ;; esac",
         "systemctl daemon-reload && systemctl start weights@model.service",
     ]
-
-
-def test_a_job_that_was_stopped_says_where_to_look() -> None:
-    spark = fake_host(answers(manifest=RIGHT, files=FILES[1:]))
-    assert spark.run(weights, **ARGUMENTS, verify=False).did_error()
-    assert "weights@model.service ended before its work was done" in spark.scripts()[-1]
-
-
-ELSEWHERE = ("/home/it/hub", "/mnt/nas")
-
-
-def test_the_manifest_names_where_files_may_be() -> None:
-    folders = ["/home/it/hub/models--lab--tiny/blobs", "/mnt/nas/lab/tiny"]
-    told = sha256(manifest_text(LOCKED, ENDPOINT, places("lab/tiny", "model", ELSEWHERE)).encode())
-    assert {*folders} < {*places("lab/tiny", "model", ELSEWHERE)}
-    spark = fake_host(answers(manifest=told.hexdigest(), files=FILES))
-    result = spark.run(weights, **ARGUMENTS, verify=False, elsewhere=ELSEWHERE)
-    assert not result.did_change()
-
-
-SHARE = "http://192.168.100.11:29502"
-COPIED = sha256(manifest_text(LOCKED, share=f"{SHARE}/weights/model").encode()).hexdigest()
-COPY = {"root": "/r", "share": SHARE, "checkpoints": {"model": LOCKED}, "verify": False}
-
-
-def test_a_copy_as_it_was_verified_costs_one_command() -> None:
-    worker = fake_host(answers(manifest=COPIED, files=FILES))
-    assert not worker.run(weights, **COPY).did_change()
-    assert len(worker.commands) == 1
-
-
-def test_what_the_worker_lacks_comes_from_the_head_by_the_same_unit() -> None:
-    failed = json.dumps({"phase": "failed", "done": 0, "total": 0, "message": "The cable is cut."})
-    worker = fake_host(answers(manifest=COPIED, files=FILES[1:], active="failed", job=failed))
-    assert worker.predicts_change(weights, **COPY)
-    assert worker.run(weights, **COPY).did_error()
-    assert units(worker) == ["systemctl daemon-reload && systemctl start weights@model.service"]
-    assert "model: The cable is cut." in worker.scripts()[-1]
-
-
-def test_the_head_copies_nothing() -> None:
-    head = fake_host()
-    assert not head.run(weights, **{**COPY, "checkpoints": {}}).did_change()
-    assert head.commands == []
 
 
 def test_a_copied_manifest_names_no_hub() -> None:
