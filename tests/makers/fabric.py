@@ -4,9 +4,10 @@ from dataclasses import replace
 from ipaddress import IPv4Interface, IPv4Network
 
 from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.placed import NETPLAN
 from sparkwright.fabric.check import fabric_findings
 from sparkwright.fabric.state import FabricState, Netdev, NetplanFile, Rdma, Route
-from sparkwright.fleet.fabric_plan import fabric_plan
+from sparkwright.fleet.fabric_plan import fabric_plan, netplan_text
 
 GB10 = HARDWARE["gb10"]
 PORT_0, PORT_1 = GB10.fabric_ports
@@ -49,3 +50,13 @@ A, B = PORT_0
 
 def found(own, peer=None):
     return [str(finding) for finding in fabric_findings(PLAN, GB10, own, peer or spark(2))]
+
+
+def set_up(port, text=None):
+    """A Spark with its fabric in force in a port."""
+    own = spark(**dict.fromkeys(port, replace(UP, mtu=9000)))
+    return replace(
+        own,
+        addresses=tuple(zip(port, map(IPv4Interface, PLAN.interfaces), strict=True)),
+        netplan=(NetplanFile(NETPLAN, "root:600", text or netplan_text(PLAN, port)),),
+    )

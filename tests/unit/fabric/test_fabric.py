@@ -6,10 +6,9 @@ from ipaddress import IPv4Interface, IPv4Network
 import pytest
 import yaml
 
-from sparkwright.common.placed import NETPLAN
 from sparkwright.fabric.cabling import common_port, switched_off
 from sparkwright.fabric.check import fabric_findings, is_in_force
-from sparkwright.fabric.state import NetplanFile, Route
+from sparkwright.fabric.state import Route
 from sparkwright.fleet.fabric_plan import arp_settings, fabric_plan, netplan_text
 from tests.makers.fabric import (
     GB10,
@@ -23,6 +22,7 @@ from tests.makers.fabric import (
     A,
     B,
     found,
+    set_up,
     spark,
 )
 
@@ -114,16 +114,6 @@ def test_a_port_that_is_switched_off_may_have_a_cable():
     off = spark(**{B: replace(UNPLUGGED, up=False)})
     assert switched_off(GB10, off) == [B]
     assert switched_off(GB10, spark()) == []
-
-
-def set_up(port, text=None):
-    """A Spark with its fabric in force in a port."""
-    own = spark(**dict.fromkeys(port, replace(UP, mtu=9000)))
-    return replace(
-        own,
-        addresses=tuple(zip(port, map(IPv4Interface, PLAN.interfaces), strict=True)),
-        netplan=(NetplanFile(NETPLAN, "root:600", text or netplan_text(PLAN, port)),),
-    )
 
 
 def test_the_fabric_is_in_force_when_file_addresses_mtu_and_link_are_right():

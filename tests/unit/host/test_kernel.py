@@ -39,12 +39,6 @@ def test_a_small_reserve_counts_for_the_doctor_as_here(kib: int, hurts: bool):
     assert (len(found), [each.name for each in seen]) == (hurts, ["kernel-kho"] * hurts)
 
 
-def test_its_reserve_is_a_warning_for_one():
-    (finding,) = findings(KEEPS, WANTED, NOW)
-    assert not finding.error
-    assert "which no engine gets" in finding.found
-
-
 def test_it_is_nothing_to_a_card():
     _, survey = MACHINES["5090"]
     kernel = replace(survey.kernel, handover=9 * GIB, pools=True)

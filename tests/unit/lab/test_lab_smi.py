@@ -26,22 +26,19 @@ def test_table_shows_a_gb10_without_memory():
 @pytest.mark.parametrize(
     ("properties", "form", "expected"),
     [
-        ("name,driver_version", "csv,noheader", "NVIDIA GB10, 580.178.04\n"),
         (
             "name,driver_version,memory.total",
             "csv,noheader,nounits",
             "NVIDIA GB10, 580.178.04, [N/A]\n",
         ),
-        ("memory.total", "csv,noheader", "[N/A]\n"),
         ("memory.total, memory.used", "csv,noheader,nounits", "[N/A], [N/A]\n"),
         ("power.draw,clocks.sm", "csv,noheader", "3.64 W, 208 MHz\n"),
         ("power.draw,utilization.gpu", "csv,noheader,nounits", "3.64, 0\n"),
         (
-            "temperature.gpu,clocks.sm",
+            "clocks.sm,memory.total",
             "csv",
-            "temperature.gpu, clocks.current.sm [MHz]\n45, 208 MHz\n",
+            "clocks.current.sm [MHz], memory.total [MiB]\n208 MHz, [N/A]\n",
         ),
-        ("memory.total", "csv", "memory.total [MiB]\n[N/A]\n"),
     ],
 )
 def test_query(properties, form, expected):

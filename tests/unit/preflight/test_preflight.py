@@ -79,17 +79,6 @@ class TestClasses:
             assert found
             assert all(f"Set `hardware: {right}`" in each.remedy for each in found)
 
-    def test_a_card_has_memory_of_its_own_and_a_spark_has_not(self):
-        sharing = {name for name, each in HARDWARE.items() if each.unified}
-        assert sharing == {"gb10", "gb10-64gb", "lab"}
-
-    def test_a_spark_of_64_gb_is_no_gb10(self):
-        (finding,) = findings(MACHINES["Spark of 64 GB"][1], WANTED, NOW)
-        assert str(finding) == (
-            "error: 57.7 GiB of memory, gb10 has at least 112 GiB. Set `hardware: gb10-64gb` for "
-            "it in the inventory, and choose a recipe for gb10-64gb"
-        )
-
     def test_more_memory_than_the_class_has_is_no_harm(self):
         assert findings(FIT, replace(WANTED, hardware=HARDWARE["gb10-64gb"]), NOW) == []
 
