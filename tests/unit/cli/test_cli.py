@@ -1,6 +1,7 @@
-"""The command line: what each verb stands for."""
+"""The command line: what each verb stands for, and whose Ctrl-C is taken."""
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from sparkwright.cli import logs as logs_module
-from sparkwright.cli import run
+from sparkwright.cli import run, start
 from sparkwright.cli.logs import chosen_spark, ssh_words
 from sparkwright.cli.main import cli
 from sparkwright.common.errors import PlanError
@@ -232,3 +233,19 @@ def test_the_log_is_the_engines(
     )
     names = {failed: "failed", asked: "asked", **dict.fromkeys(probes, "probe")}
     assert [names.get(each, each) for each in done.stdout.splitlines()] == shown
+
+
+@pytest.mark.parametrize(
+    ("program", "ours"),
+    [("/site/.venv/bin/pyinfra", True), ("/usr/bin/celery", False), ("", False)],
+)
+def test_other_programs_of_gevent_keep_their_handler(
+    program: str, ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", [program])
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        start.leave_pyinfra_on_interrupt(None)
+        assert (signal.getsignal(signal.SIGINT) is start._leave) == ours
+    finally:
+        signal.signal(signal.SIGINT, before)

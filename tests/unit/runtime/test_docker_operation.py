@@ -1,7 +1,10 @@
-"""Docker takes up its settings, and ends nobody's containers."""
+"""Docker takes up its settings, and ends nobody's containers; how its state is read."""
 
 import json
+import os
 import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from sparkwright.fleet.settings import AptRepository
 from sparkwright.runtime.daemon_json import merged, proxies, recorded
 from sparkwright.runtime.deploy import docker
+from sparkwright.runtime.facts import ContainerRuntime
 from tests.unit.driven import Driven, fake_host
 
 OPTIONS = {"max-size": "50m", "max-file": "3"}
@@ -124,3 +128,39 @@ def test_a_proxy_that_is_set_is_left_alone() -> None:
 def test_a_proxy_that_is_no_longer_wanted_goes() -> None:
     assert done(spark(BEHIND, proxies=(RECORD,))) == ["systemctl restart docker.service"]
     assert done(spark(BEHIND)) == []
+
+
+SCRIPT = ContainerRuntime().command("http://x", "/nonexistent")
+
+
+def read(folder: Path, docker: str, systemctl: int) -> subprocess.CompletedProcess[str]:
+    for name, body in (("docker", docker), ("systemctl", f"exit {systemctl}")):
+        program = folder / name
+        program.write_text(f"#!/bin/sh\n{body}\n")
+        program.chmod(0o755)
+    path = f"{folder}:{os.environ['PATH']}"
+    return subprocess.run(
+        ["sh", "-c", SCRIPT], env={"PATH": path}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("docker", ["exit 1", '[ "$1" = info ] && echo 28.1', "[ $1 = ps ]"])
+def test_a_docker_that_runs_and_does_not_answer_is_no_docker_without_containers(
+    tmp_path: Path, docker: str
+) -> None:
+    found = read(tmp_path, docker, systemctl=0)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert found.stderr == "Docker runs, but does not answer: journalctl -u docker\n"
+
+
+def test_a_docker_that_does_not_run_has_no_containers(tmp_path: Path) -> None:
+    found = read(tmp_path, "exit 1", systemctl=3)
+    state = ContainerRuntime().process(found.stdout.splitlines())
+    assert (found.returncode, state.runtimes, state.containers) == (0, (), ())
+
+
+def test_the_runtimes_and_containers_of_a_docker_that_answers(tmp_path: Path) -> None:
+    info, running = r"printf '1\n2\n3\n4\nnvidia runc\n'", r"printf '1\tx\n2\ty\n'"
+    answers = f"case $1 in info) {info} ;; *) {running} ;; esac"
+    state = ContainerRuntime().process(read(tmp_path, answers, 0).stdout.splitlines())
+    assert (state.runtimes, state.containers) == (("nvidia", "runc"), ("x", "y"))

@@ -13,6 +13,7 @@ import pytest
 from sparkwright.causes.thresholds import FAULT_BUSY, FAULT_MHZ, FAULT_WATTS
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB
+from sparkwright.common.placed import unit_names
 from sparkwright.doctor.checkup import parse_checkup
 from sparkwright.doctor.gpu import GpuReading
 from sparkwright.doctor.signs import signs
@@ -236,3 +237,20 @@ def test_json_goes_to_a_file_or_to_standard_output(value: object) -> None:
         options_of({"json": value})
     told = [options_of({"json": each}).json_target for each in (None, "-", "s.json")]
     assert told == [None, "-", "s.json"]
+
+
+UNIT = Path(__file__).parents[3] / "files/host/gpu-clock.service"
+
+
+def test_what_is_stopped_is_reset_and_removed_with_the_rest() -> None:
+    assert "ExecStop=/usr/bin/env nvidia-smi --reset-gpu-clocks" in UNIT.read_text()
+    assert "gpu-clock.service" in unit_names()
+
+
+def test_status_shows_it() -> None:
+    reading = parse_status(output(**{"clock limit": "2200"}))
+    assert reading.clock_limit == 2200
+    assert "2405/2200" in table([row(reading)])[1]
+    assert '"gpu_clock_max_mhz": 2200' in as_json([row(reading)], 0)
+    assert SERVES.clock_limit is None
+    assert "2405/" not in table([row(replace(reading, clock_limit=None))])[1]

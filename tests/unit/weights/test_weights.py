@@ -1,12 +1,15 @@
-"""The weights operation on a host that answers as a Spark would; the rest: test_fetch_weights."""
+"""The weights operation and the share's units; what the units do: tests/component/fetch."""
 
 import json
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sparkwright.fleet.fabric_plan import fabric_plan
 from sparkwright.release.lock import CheckpointLock, LockedFile, places
+from sparkwright.weights.deploy import share_units
 from sparkwright.weights.operations import weights
 from sparkwright.weights.weights import manifest_text, parse_folders
 from tests.unit.driven import Driven, fake_host
@@ -165,3 +168,17 @@ def test_a_run_says_where_a_checkpoint_has_come_from(caplog: pytest.LogCaptureFi
         verified = fake_host(answers(manifest=RIGHT, files=FILES, job=done))
         verified.run(weights, **ARGUMENTS, verify=True)
     assert f"model: complete, {told}" in caplog.text
+
+
+SUBNETS = ("192.168.100.0/24", "192.168.101.0/24")
+
+
+def test_it_listens_on_the_fabric_and_knows_the_worker() -> None:
+    plan = fabric_plan("a", ["a", "b"], SUBNETS, mtu=9000, bandwidth_minimum=80)
+    texts = {Path(file.path).name: file.text for file in share_units("/r", plan)}
+    assert "ListenStream=192.168.100.11:29502\nFreeBind=yes" in texts[
+        "fabric-share.socket"
+    ].replace("# The fabric may come up later than this.\n", "")
+    service = texts["fabric-share.service"]
+    assert "/r/bin/sparkwright-host serve-files /r 192.168.100.12 192.168.101.12\n" in service
+    assert "InaccessiblePaths=/r/secrets " in service
