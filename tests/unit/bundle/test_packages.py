@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from sparkwright.bundle.packages import apt_sources, download_packages
+from tests.makers.shell import program
 
 # An archive of one package, as apt tells of it.
-APT = """#!/bin/sh
+APT = """\
 echo "$@" >>{home}/calls
 case "$*" in
   *indextargets*) printf 'http://a/\\thttp://a/Packages\\tPackages\\t{home}/a_Packages\\n' ;;
@@ -22,8 +23,7 @@ esac
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("apt-get", "apt-cache"):
-        (tmp_path / name).write_text(APT.format(home=tmp_path))
-        (tmp_path / name).chmod(0o755)
+        program(tmp_path / name, APT.format(home=tmp_path))
     for name in ("a_Packages", "a_InRelease"):
         (tmp_path / name).write_text(name)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")

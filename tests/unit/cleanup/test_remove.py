@@ -16,6 +16,7 @@ from sparkwright.cleanup.deploy import delete
 from sparkwright.common.placed import folder_names, removal_table, unit_names
 from sparkwright.host.operations.services import sysctl
 from sparkwright.release.guard import ALONE, PAIR
+from tests.makers.shell import program
 from tests.unit.driven import this_machine
 
 PROJECT = Path(__file__).parents[3]
@@ -70,9 +71,8 @@ class Spark:
 
     def standins(self, **programs: str) -> None:
         for name, text in programs.items():
-            path = self.folder / "bin" / name
-            path.write_text(f'#!/bin/sh\necho "{name} $*" >> {self.folder}/log\n{text}\n')
-            path.chmod(0o755)
+            said = f'echo "{name} $*" >> {self.folder}/log'
+            program(self.folder / "bin" / name, f"{said}\n{text}")
 
     def file(self, path: str, text: str = "x") -> None:
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)

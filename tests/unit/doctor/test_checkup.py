@@ -1,7 +1,6 @@
 """The reading of a Spark that the doctor judges."""
 
 import os
-import subprocess
 from dataclasses import replace
 
 import pytest
@@ -11,6 +10,7 @@ from sparkwright.doctor.diagnosis import from_switch
 from sparkwright.doctor.gpu import GpuReading
 from sparkwright.engine.metrics import Finished, finished
 from tests.makers.doctor import LOG, NOW, RELEASE, UNITS, output
+from tests.makers.shell import shell
 
 
 def test_a_reading():
@@ -122,7 +122,7 @@ def test_the_script_finds_the_switch_that_failed_last(tmp_path):
 def _read(root):
     # Its second look at the swap comes at once.
     script = checkup_script(str(root)).replace("sleep 1", "true")
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    done = shell(script)
     return parse_checkup(done.stdout.splitlines(), NOW)
 
 

@@ -1,7 +1,6 @@
 """The node exporter with its units, and what Prometheus keeps where two replicas share a Spark."""
 
 import re
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from sparkwright.monitoring.node_exporter import (
     parse_exporter,
 )
 from sparkwright.monitoring.targets import prometheus_config, targets
+from tests.makers.shell import shell
 from tests.unit.driven import fake_host, said_of_file
 from tests.unit.units import said_of_units
 
@@ -61,7 +61,7 @@ def exporter_output(
 
 def test_the_script_reads_a_machine_without_anything(tmp_path: Path) -> None:
     script = exporter_script(str(tmp_path), {TIMER: [str(tmp_path / "none")], SOCKET: []})
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    done = shell(script)
     found = parse_exporter(done.stdout.splitlines())
     assert set(found.units) == {TIMER, SOCKET}
     assert not any(unit.active or unit.outdated for unit in found.units.values())

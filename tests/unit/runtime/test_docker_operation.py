@@ -1,10 +1,9 @@
 """Docker takes up its settings, and ends nobody's containers; how its state is read."""
 
 import json
-import os
 import re
-import subprocess
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from sparkwright.fleet.settings import AptRepository
 from sparkwright.runtime.daemon_json import merged, proxies, recorded
 from sparkwright.runtime.deploy import docker
 from sparkwright.runtime.facts import ContainerRuntime
+from tests.makers.shell import program, shell
 from tests.unit.driven import Driven, fake_host
 
 OPTIONS = {"max-size": "50m", "max-file": "3"}
@@ -133,15 +133,10 @@ def test_a_proxy_that_is_no_longer_wanted_goes() -> None:
 SCRIPT = ContainerRuntime().command("http://x", "/nonexistent")
 
 
-def read(folder: Path, docker: str, systemctl: int) -> subprocess.CompletedProcess[str]:
-    for name, body in (("docker", docker), ("systemctl", f"exit {systemctl}")):
-        program = folder / name
-        program.write_text(f"#!/bin/sh\n{body}\n")
-        program.chmod(0o755)
-    path = f"{folder}:{os.environ['PATH']}"
-    return subprocess.run(
-        ["sh", "-c", SCRIPT], env={"PATH": path}, capture_output=True, text=True, check=False
-    )
+def read(folder: Path, docker: str, systemctl: int) -> CompletedProcess[str]:
+    program(folder / "docker", docker)
+    program(folder / "systemctl", f"exit {systemctl}")
+    return shell(SCRIPT, folder, check=False)
 
 
 @pytest.mark.parametrize("docker", ["exit 1", '[ "$1" = info ] && echo 28.1', "[ $1 = ps ]"])

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from sparkwright.status.status import Reading, parse_status, status_script
 from sparkwright.status.table import as_json, table
 from sparkwright.status.warnings import warnings
 from tests.makers.doctor import output as checkup_output
+from tests.makers.shell import shell
 from tests.makers.status import COUNTERS, RELEASE, SERVES, SOUND, UNITS, output, row
 
 
@@ -90,7 +90,7 @@ def test_an_incomplete_reading_is_an_error() -> None:
 
 def test_the_script_reads_a_machine_without_anything(tmp_path: Path) -> None:
     script = status_script(str(tmp_path / "nothing" / "here"))
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    done = shell(script)
     found = parse_status(done.stdout.splitlines())
     assert (found.release, found.load, found.since) == (None, None, None)
     assert found.memory_total > found.memory_available > 0
